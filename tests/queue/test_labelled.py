@@ -3,6 +3,7 @@
 And the life of a campaign: its own hours, not counting those in which it was paused.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -130,3 +131,23 @@ async def test_a_campaign_paused_for_days_goes_on(house: Make) -> None:
     for delivery in await home.leases():
         await home.settle(delivery)
     assert (await figures(home))[1:] == (3, 0, 0, 0, 0)
+
+
+async def test_a_canceled_name_holds_for_what_is_being_delivered_too(house: Make) -> None:
+    """It comes back deferred, and is gone; mail of that name that comes later is not."""
+    home = await house()
+    await home.put("a@x.test", campaign="may")
+    await home.put("b@y.test", campaign="may")
+    (delivery,) = await home.lease()
+    row = await home.queue.ask("campaign-cancel", name="may")
+    assert (row["state"], row["removed"], row["waiting"]) == ("canceled", 1, 1)
+    await home.put("later@x.test", campaign="may")
+    await home.settle(delivery, DEFERRED)
+    for _ in range(200):
+        await asyncio.sleep(0.01)
+        if (await home.sizes())["deferred"] == 0:
+            break
+    await home.rest()
+    sizes = await home.sizes()
+    assert (sizes["queued"], sizes["deferred"], sizes["held"], sizes["deleted"]) == (1, 0, 0, 0)
+    await home.sound()

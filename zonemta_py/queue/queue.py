@@ -40,7 +40,7 @@ class LocalQueue(QueueContext):
         super().__init__(core, first_lease)
         self.tasks = TaskOrders(self)
         self.pulls = Pulls(self)
-        self.campaign_commands = CampaignCommands(core)
+        self.campaign_commands = CampaignCommands(core, self.tasks.cancel_campaign)
         self.maintenance = Maintenance(self, self.campaign_commands.tick)
 
     def start(self) -> None:

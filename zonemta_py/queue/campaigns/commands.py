@@ -30,8 +30,8 @@ TEMPLATE_BYTES_MAX = 16 * 1024 * 1024
 class CampaignCommands:
     """The orders of operators and of the clock."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, core: Core, delete: unregistered.Delete) -> None:
+        self._core, self._delete = core, delete
         self._monitor = CampaignMonitor(core)
         self.tick = self._monitor.tick
 
@@ -79,8 +79,10 @@ class CampaignCommands:
         return await self._answer(name, campaign)
 
     async def cancel(self, name: str, cause: str) -> dict[str, Any]:
-        if name not in self._core.campaigns.by_name and (row := await unregistered.cancel(self._core, name, cause)):
-            return row
+        if name not in self._core.campaigns.by_name:
+            row = await unregistered.cancel(self._core, self._delete, name, cause or "by an operator")
+            if row:
+                return row
         campaign = self._core.campaigns.get(name)
         if not campaign.canceled_ms:
             if self._core.campaigns.over(campaign):

@@ -36,9 +36,8 @@ class _Range(NamedTuple):
 class Sweep:
     """One pass over all waiting recipients, for the campaigns that were canceled when it began."""
 
-    def __init__(self, core: Core, campaigns: dict[str, Campaign], all_of_it: bool = False) -> None:
-        """all_of_it: also recipients that no counter includes."""
-        self._core, self._campaigns, self._all = core, campaigns, all_of_it
+    def __init__(self, core: Core, campaigns: dict[str, Campaign]) -> None:
+        self._core, self._campaigns = core, campaigns
         self._ranges = self._all_ranges()
         self._range = next(self._ranges, None)
 
@@ -83,10 +82,10 @@ class Sweep:
         return rest
 
     def _is_tallied(self, entry: Entry) -> bool:
-        return self._all or entry.note.tallied
+        return entry.note.tallied
 
     def _is_canceled(self, note: Note) -> bool:
-        return (note.tallied or self._all) and FlowId.of(note.flow).campaign in self._campaigns
+        return note.tallied and FlowId.of(note.flow).campaign in self._campaigns
 
     def _reason(self, entry: Entry) -> str:
         return canceled(self._campaigns[FlowId.of(entry.note.flow).campaign])

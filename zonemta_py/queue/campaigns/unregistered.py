@@ -6,13 +6,15 @@ A cancel removes what is there; later mail of that name is accepted as before.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Any
 
-from zonemta_py.queue.campaigns.purge import Sweep
-from zonemta_py.queue.core.campaigns import Campaign
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.counters import CampaignCounts
+
+Delete = Callable[[str, str], Awaitable[int]]
+"""(campaign, cause) → how many waiting recipients are deleted (`queue.tasks.orders`)."""
 
 
 async def row(core: Core, name: str, state: str = "", removed: int = 0) -> dict[str, Any]:
@@ -30,16 +32,11 @@ async def row(core: Core, name: str, state: str = "", removed: int = 0) -> dict[
     }  # fmt: skip
 
 
-async def cancel(core: Core, name: str, cause: str) -> dict[str, Any]:
-    """Removes its waiting recipients; returns its row, empty if there were none. Raises StoreError."""
-    before = sum(core.sizes.flows.campaigns.of(name))
-    if not before:
+async def cancel(core: Core, delete: Delete, name: str, cause: str) -> dict[str, Any]:
+    """Deletes its waiting recipients for good, by a task; returns its row, empty if there were none.
+
+    In effect at once, also for what is being delivered and comes back: the task waits for that, this does not.
+    """
+    if not sum(core.sizes.flows.campaigns.of(name)):
         return {}
-    now_ms = core.clock.ms()
-    campaign = Campaign(name, "", "", "", 0, 0, {}, 0, now_ms, "", 0, 0, cause=cause, canceled_ms=now_ms)
-    sweep = Sweep(core, {name: campaign}, all_of_it=True)
-    while sweep.go_on():
-        await core.lines.stable()
-    await core.journal.stable()
-    await core.lines.stable()
-    return await row(core, name, "canceled", before - sum(core.sizes.flows.campaigns.of(name)))
+    return await row(core, name, "canceled", await delete(name, cause))

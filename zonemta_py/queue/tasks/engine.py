@@ -34,6 +34,8 @@ from zonemta_py.schedule.zone import ZoneSchedule
 
 log = logging.getLogger(__name__)
 
+CAMPAIGN = "campaign cancel"
+"""By whom the mail of a campaign that is not registered is deleted."""
 AT_ONCE_S = 0.003
 """How long the event loop waits for a sweep, at most about."""
 SHARE = 4
@@ -166,6 +168,10 @@ class Engine:
 
     def _leased(self) -> set[bytes]:
         return {entry.key for lease in self._queue.leases.out.values() for entry in lease.open}
+
+    def waits_for_senders(self, task: Task) -> bool:
+        """Whether all is done but for what is being delivered."""
+        return self._sweep is not None and self._sweep.aim.task is task and self._sweep.only_leased
 
     # -- the worker
 
@@ -318,4 +324,6 @@ def _is_meant(core: Core, aim: Aim, zone: ZoneSchedule, flow_queue: str) -> bool
 
 def reason(task: Task, _: Entry) -> str:
     """As REMOVED records say it."""
+    if task.by == CAMPAIGN:
+        return task.cause
     return f"deleted by {task.by}" + (f": {task.cause}" if task.cause else "")

@@ -13,6 +13,7 @@ undo_until_ms. Failures: ValueError, one sentence.
 
 from __future__ import annotations
 
+import asyncio
 import math
 from typing import Any
 
@@ -21,12 +22,14 @@ from zonemta_py.queue.core.tasks import table
 from zonemta_py.queue.core.tasks.table import CANCELED, RUNNING, UNDOABLE, Task
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.tasks.change import REACH
-from zonemta_py.queue.tasks.engine import Engine
+from zonemta_py.queue.tasks.engine import CAMPAIGN, Engine
 from zonemta_py.queue.tasks.preview import Previews
 from zonemta_py.queue.tasks.rows import Row, row
 from zonemta_py.queue.tasks.where import Where
 
 OPERATOR = "an operator"
+PATIENCE_S = 10.0
+_LOOK_S = 0.02
 WAITING_MOST = 100
 _TEXT_MAX = 1_000
 _WHERE_MAX = 64 * 1024
@@ -55,6 +58,19 @@ class TaskOrders:
     ) -> Row:  # fmt: skip
         await self._core.when_ready.wait()
         return await self._ordered(self._checked(verb, where, set, by, cause, undo_s))
+
+    async def cancel_campaign(self, name: str, cause: str) -> int:
+        """Deletes for good what waits of it, but for what is being delivered, as soon as it comes back; how many."""
+        why = f"campaign {name} was canceled: {cause}"
+        row = await self.order("delete", {"campaign": name}, by=CAMPAIGN, cause=why[:_TEXT_MAX], undo_s=0)
+        task, until = self._task(row["id"]), self._core.clock.monotonic() + PATIENCE_S
+        while task.state == RUNNING and not self.engine.waits_for_senders(task):
+            if self._core.clock.monotonic() > until:
+                break  # others are done first
+            await asyncio.sleep(_LOOK_S)
+        await self._core.journal.stable()
+        await self._core.lines.stable()
+        return task.done
 
     async def start(self, id: str, by: str = "", cause: str = "", undo_s: float | None = None) -> Row:
         seen = self._previews.take(id)

@@ -36,6 +36,8 @@ class TaskSweep:
     def __init__(self, core: Core, aim: Aim, act: Act, leased: Callable[[], set[bytes]]) -> None:
         self._core, self.aim, self._act, self._leased = core, aim, act, leased
         self._missed: set[bytes] = set()
+        self.only_leased = False
+        """Nothing is left but what senders have."""
 
     def moved(self, operations: list[Operation]) -> None:
         """These keys have been written."""
@@ -54,8 +56,9 @@ class TaskSweep:
             if self._missed and not self.aim.waits:
                 return
             if self._missed:
+                self.only_leased = self._missed <= self._leased()
                 yield WAIT
-                if self._missed - self._leased():
+                if not self.only_leased:
                     yield from self._windows()
 
     def _windows(self) -> Iterator[int]:
