@@ -75,3 +75,7 @@ _.full_name
 
 # what was set aside, for tests to look at
 _.cases
+
+# members of the HTTP interface's documents, for its description
+_.queued
+_.suspended

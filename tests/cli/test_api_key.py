@@ -39,7 +39,8 @@ def test_list_shows_names_and_rights(zonemta: Callable[..., Any], tmp_path: Path
     assert "/q/http.token" in ran.out
     assert "closed: set enabled = true in [http]" in ran.out
     rows = json.loads(zonemta("api-key", "list", "--config", path, "--json").out)
-    assert rows == [{"name": "shop", "rights": ["inject"], "hash": hashed("k")}]
+    scope: dict[str, list[str]] = {"tenants": [], "campaigns": []}
+    assert rows == [{"name": "shop", "role": None, "rights": ["inject"], **scope, "hash": hashed("k")}]
     ran = zonemta("api-key", "new", "shop", "--config", path)
     assert (ran.code, "choose another name" in ran.err) == (Exit.USAGE, True)
 

@@ -17,7 +17,7 @@ from zonemta_py.config.section import NAME, ConfigError
 from zonemta_py.config.security import DkimKey, ReturnPath, Signing, Tls
 from zonemta_py.config.server import Dns, Plugins, Queue, RulesSection, ServerSection
 from zonemta_py.config.services.events import EventSink
-from zonemta_py.config.services.http import Http, HttpKey, Right
+from zonemta_py.config.services.http import Http, HttpKey, Right, Role
 from zonemta_py.config.services.pull import QUEUE_NAME, PullSection
 from zonemta_py.config.sources import Pool, Source, Warmup
 from zonemta_py.config.zone import Retry, Zone
@@ -43,6 +43,7 @@ __all__ = [
     "Retry",
     "ReturnPath",
     "Right",
+    "Role",
     "RulesSection",
     "ServerSection",
     "SharesSection",

@@ -9,6 +9,7 @@ section is `refusal`, known from `take` on and raised by the last two as Refused
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from zonemta_py.mail.envelope import Envelope
@@ -21,6 +22,7 @@ from zonemta_py.reception.ingest import Ingest
 if TYPE_CHECKING:
     from zonemta_py.reception.listener import ListenerSettings
 
+Fit = Callable[[Envelope], Awaitable[Reply | None]]
 NOBODY = Reply(550, "5.7.1", "No recipient is left for this message")
 
 
@@ -42,14 +44,16 @@ def mark(site: ListenerSettings, session: Session, envelope: Envelope) -> None:
 
 
 class Receiver:
-    """opening: the Received field up to its id (`Trace.opening`). transaction: that id."""
+    """opening: the Received field up to its id (`Trace.opening`). transaction: that id. fit: looks at the envelope when
+    the header is known, and says why the message is refused."""
 
-    __slots__ = ("_ahead_ms", "_hooks", "_incoming", "_ingest", "_session", "_site", "envelope")
+    __slots__ = ("_ahead_ms", "_fit", "_hooks", "_incoming", "_ingest", "_session", "_site", "envelope")
 
     def __init__(
-        self, site: ListenerSettings, session: Session, envelope: Envelope, opening: str, transaction: str
-    ) -> None:
-        self._site, self._session, self.envelope = site, session, envelope
+        self, site: ListenerSettings, session: Session, envelope: Envelope, opening: str, transaction: str,
+        fit: Fit | None = None,
+    ) -> None:  # fmt: skip
+        self._site, self._session, self.envelope, self._fit = site, session, envelope, fit
         envelope.received_ms = site.clock_ms()
         self._ahead_ms = site.ahead_ms(envelope.received_ms)
         self._ingest = Ingest(site.rules, envelope, opening, transaction, envelope.received_ms, session.senders)
@@ -89,6 +93,8 @@ class Receiver:
             envelope.body = "8BITMIME"  # whatever was declared: the next server has to know
         if ingest.refusal is not None:
             raise MessageRefused(ingest.refusal)
+        if self._fit is not None and (refusal := await self._fit(envelope)) is not None:
+            raise MessageRefused(refusal)
         if site.hooked:
             await self.pump()
             if self._hooks is not None:

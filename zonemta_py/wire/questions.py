@@ -12,13 +12,15 @@ log = logging.getLogger(__name__)
 
 
 async def answered(queue: LocalQueue, question: str, arguments: dict[str, Any]) -> Any:
-    """Recovery comes first: until it is over the queue's contents, and the effect of an order, are unknown.
+    """Recovery comes first: until it is over the queue's contents, and the effect of an order, are unknown. Only
+    whether it is over can be asked.
 
     Raises ValueError for what is not a question, and for values that it cannot be answered with.
     """
     if not isinstance(question, str) or not isinstance(arguments, dict) or not all(map(_is_text, arguments)):
         raise ValueError("a question must be a name and a map of arguments")
-    await queue.core.when_ready.wait()
+    if question != "ready":
+        await queue.core.when_ready.wait()
     try:
         return await queue.ask(question, **arguments)
     except (TypeError, KeyError, IndexError, AttributeError, OverflowError) as error:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import re
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from pydantic import ValidationError
 
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, configuration
-from zonemta_py.config import NAME, Right
-from zonemta_py.reception.http.keys import LOCAL, RIGHTS, TOKEN_FILE, hashed, new_key
+from zonemta_py.config import NAME, HttpKey, Right
+from zonemta_py.mail.addresses.senders import ANYBODY
+from zonemta_py.reception.http.keys import LOCAL, RIGHTS, TOKEN_FILE, Holder, hashed, new_key
 
 app = typer.Typer(help="Keys for the HTTP listener.", no_args_is_help=True)
 
@@ -23,6 +25,15 @@ def new(
     right: Annotated[
         list[str] | None, typer.Option(metavar="RIGHT", help=f"Right: {', '.join(RIGHTS)}; repeatable.")
     ] = None,
+    role: Annotated[
+        str | None, typer.Option(metavar="ROLE", help="inject, read, operate or admin: what it is there for.")
+    ] = None,
+    tenant: Annotated[
+        list[str] | None, typer.Option(metavar="TENANT", help="Only mail of this tenant; repeatable.")
+    ] = None,
+    campaign: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only mail of this campaign; repeatable.")
+    ] = None,
     config: ConfigFile = None,
 ) -> None:
     """Make a key: printed once, on stderr; the lines for the configuration go to stdout."""
@@ -32,15 +43,24 @@ def new(
             f"{name!r} is not a valid name for a key; use lower-case letters, digits, dots and hyphens, "
             f"and not {LOCAL!r}",
         )
-    rights: list[Right] = [_right(one) for one in right or ["inject"]]
+    given: list[Right] = [_right(one) for one in right or ([] if role else ["inject"])]
+    rows = {"role": role, "rights": given, "tenants": tenant, "campaigns": campaign}
     settings = configuration(config)
     if any(key.name == name for key in settings.http.keys):
         raise CommandError(
             Exit.USAGE, f"there is already a key named {name!r}; choose another name, or remove that one first"
         )
     key = new_key()
+    lines = {"name": name, "hash": hashed(key), **{what: value for what, value in rows.items() if value}}
+    try:
+        HttpKey.model_validate(lines)
+    except ValidationError as error:
+        first = error.errors()[0]
+        what = str(first["loc"][0]).rstrip("s") if first["loc"] else "right"
+        said = str(first["msg"]).removeprefix("Value error, ")
+        raise CommandError(Exit.USAGE, f"--{what}: {said}{'' if ';' in said else '; correct it'}") from None
     print(f"The key, shown this once: {key}", file=sys.stderr, flush=True)
-    print(f"[[http.keys]]\nname = {json.dumps(name)}\nhash = {json.dumps(hashed(key))}\nrights = {json.dumps(rights)}")
+    print("\n".join(["[[http.keys]]", *(f"{what} = {json.dumps(value)}" for what, value in lines.items())]))
 
 
 def _right(text: str) -> Right:
@@ -52,13 +72,26 @@ def _right(text: str) -> Right:
 
 @app.command("list")
 def list_(config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Show names and rights of the configured keys. The keys themselves are stored nowhere."""
+    """Show names, roles, rights and scopes of the configured keys. The keys themselves are stored nowhere."""
     settings = configuration(config)
-    rows = [{"name": key.name, "rights": [*key.rights], "hash": key.hash} for key in settings.http.keys]
+    rows: list[dict[str, Any]] = [
+        {
+            "name": key.name,
+            "role": key.role,
+            "rights": sorted(Holder.of(key, ANYBODY).rights),
+            "tenants": key.tenants,
+            "campaigns": key.campaigns,
+            "hash": key.hash,
+        }
+        for key in settings.http.keys
+    ]
     if as_json:
         print(json.dumps(rows))
         return
     for row in rows:
-        print(f"{row['name']:<24} {', '.join(row['rights'])}")
+        only = [f"only {kind} {', '.join(row[kind])}" for kind in ("tenants", "campaigns") if row[kind]]
+        print(
+            f"{row['name']:<24} {'; '.join([*([row['role']] if row['role'] else []), ', '.join(row['rights']), *only])}"
+        )
     state = "open" if settings.http.enabled else "closed: set enabled = true in [http]"
     print(f"{LOCAL:<24} {', '.join(RIGHTS)} (the file {settings.folder / TOKEN_FILE})\nThe HTTP listener is {state}.")

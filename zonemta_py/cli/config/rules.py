@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
@@ -17,8 +15,9 @@ from zonemta_py.config import Config, ConfigError
 from zonemta_py.config.shipped import shipped
 from zonemta_py.mail.rules.check import overridden, problems
 from zonemta_py.mail.rules.classes import CLASSES
-from zonemta_py.mail.rules.rule import STAGES, Action, Rule, reply_of
+from zonemta_py.mail.rules.rule import STAGES, Rule, reply_of
 from zonemta_py.mail.rules.rules import Rules, RulesError
+from zonemta_py.mail.rules.shown import conditions, effects, row
 from zonemta_py.zones.site import Providers
 
 app = typer.Typer(help="Check, explain and list the rules that classify replies.", no_args_is_help=True)
@@ -75,7 +74,7 @@ def explain(
     except ValueError as error:
         raise CommandError(Exit.DATA, str(error)) from None
     if as_json:
-        print_json([_row(rule) for rule in matching])
+        print_json([row(rule) for rule in matching])
     elif matching:
         _show(matching[0], matching[1:])
     else:
@@ -90,7 +89,7 @@ def list_(kind: Class = "", config: ConfigFile = None, as_json: AsJson = False) 
         raise CommandError(Exit.USAGE, f"there is no class {kind!r}; use one of {', '.join(CLASSES)}")
     rules = [rule for rule in _load(in_force(configuration(config))).rules if kind in ("", rule.kind)]
     if as_json:
-        print_json([_row(rule) for rule in rules])
+        print_json([row(rule) for rule in rules])
         return
     rows = ((rule.name, rule.kind, conditions(rule), effects(rule.action), Path(rule.file).name) for rule in rules)
     print_table(
@@ -108,46 +107,6 @@ def _providers(config: Config) -> list[str]:
     return Providers.load(config.dns.providers or shipped("providers.toml")).names
 
 
-def effects(action: Action) -> str:
-    """What differs from doing nothing, such as "verdict retry, rest 1800 s, from 3 in 300 s"."""
-    does = []
-    for field in fields(action):
-        value = getattr(action, field.name)
-        if value == field.default or field.name in ("after", "within_s"):
-            continue
-        if field.name == "suspend_s":
-            does.append(f"for {value:g} s")
-        elif field.name.endswith("_s"):
-            does.append(f"{field.name[:-2]} {value:g} s")
-        else:
-            does.append(field.name.replace("_", " ") if value is True else f"{field.name} {value}")
-    if action.after > 1:
-        does.append(f"from {action.after} in {action.within_s:g} s")
-    return ", ".join(does)
-
-
-def conditions(rule: Rule) -> str:
-    """What a rule asks of a reply, as in its file."""
-    asks = [f"/{rule.pattern}/"] if rule.pattern else []
-    asks += [f"code {_codes(rule.codes)}"] if rule.codes else []
-    asks += [f"enhanced {', '.join(rule.enhanced)}"] if rule.enhanced else []
-    asks += [f"stage {', '.join(sorted(rule.stages))}"] if rule.stages else []
-    asks += [f"provider {', '.join(sorted(rule.providers))}"] if rule.providers else []
-    return "; ".join(asks) or "nothing: any reply"
-
-
-def _codes(codes: Iterable[int]) -> str:
-    """Whole classes as 4xx."""
-    left = set(codes)
-    names = []
-    for first in (2, 4, 5):
-        whole = set(range(first * 100, first * 100 + 100))
-        if whole <= left:
-            names.append(f"{first}xx")
-            left -= whole
-    return ", ".join(names + [str(code) for code in sorted(left)])
-
-
 def _show(rule: Rule, others: list[Rule]) -> None:
     rows = [
         ("rule", rule.name),
@@ -160,13 +119,6 @@ def _show(rule: Rule, others: list[Rule]) -> None:
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         print(f"{name:{width}}  {value}")
-
-
-def _row(rule: Rule) -> dict[str, object]:
-    given = {f.name: getattr(rule.action, f.name) for f in fields(rule.action)}
-    changed = {f.name: given[f.name] for f in fields(rule.action) if given[f.name] != f.default}
-    asks = conditions(rule)
-    return {"rule": rule.name, "class": rule.kind, "asks": asks, "action": changed, "file": rule.file}
 
 
 def _load(files: list[Path]) -> Rules:

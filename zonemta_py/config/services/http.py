@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -13,6 +13,10 @@ from zonemta_py.config.section import NAME, Port, Section, ip_address, sender_pa
 from zonemta_py.config.services.pull import queue_patterns
 
 Right = Literal["inject", "campaigns", "suppressions", "read", "events", "push", "pop", "metrics"]
+Role = Literal["inject", "read", "operate", "admin"]
+OF_ALL: tuple[Right, ...] = ("push", "pop", "metrics")
+"""Rights that a key with a scope cannot have: named queues and figures belong to no tenant."""
+SCOPE_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 
 
 class HttpKey(Section):
@@ -22,16 +26,39 @@ class HttpKey(Section):
     """Name in logs and for plugins (session.user); recipients never see it."""
     hash: str = Field(pattern=r"^[0-9a-f]{64}$")
     """SHA-256 of the key in hexadecimal; the key itself is kept nowhere."""
-    rights: list[Right] = Field(["inject"], min_length=1)
-    """What it may do: inject (hand in mail), campaigns (create and control them), suppressions (change the list,
-    erase people), read (only read campaigns and suppressions; the two rights before include it for their own), events
-    (follow what happens to all mail, whoever's it is), push and pop (named queues; see queues), metrics (GET /metrics;
-    read includes it)."""
+    role: Role | None = None
+    """What a person or program at it is there for: inject (hand in mail), read (see everything but content), operate
+    (also change what happens to mail: tasks, suspensions, warm-up, campaigns, the suppression list), admin (also
+    content and the configuration, and all rights). Rights that are given come on top."""
+    tenants: list[Annotated[str, Field(pattern=SCOPE_NAME)]] = []
+    """Its scope: mail and campaigns of these tenants only; it neither sees nor changes anything else. Mail that it
+    hands in is of one of them."""
+    campaigns: list[Annotated[str, Field(pattern=SCOPE_NAME)]] = []
+    """Its scope: mail of these campaigns only; with tenants, both must hold."""
+    rights: list[Right] | None = Field(None, min_length=1)
+    """What it may do besides what its role says; not given, and no role: inject. inject (hand in mail), campaigns
+    (create and control them), suppressions (change the list, erase people), read (only read campaigns and
+    suppressions; the two rights before include it for their own), events (follow what happens to all mail, whoever's
+    it is), push and pop (named queues; see queues), metrics (GET /metrics; read includes it)."""
     queues: list[str] = Field(["*"], min_length=1)
     """Which named queues push and pop are for: names, or beginnings of names with * at the end."""
     senders: list[str] | None = None
     """Whom it may send as (return path, From, its campaigns' too): addresses, domains, *.domain, *. Not given: see
     senders."""
+
+    @property
+    def scoped(self) -> bool:
+        return bool(self.tenants or self.campaigns)
+
+    @model_validator(mode="after")
+    def _check_scope(self) -> HttpKey:
+        for right in OF_ALL if self.scoped else ():
+            if right in (self.rights or ()):
+                raise ValueError(
+                    f"the key {self.name!r} has a scope (tenants, campaigns), and the right {right} is about things of"
+                    " no tenant; remove one of them"
+                )
+        return self
 
     @field_validator("queues")
     @classmethod

@@ -26,9 +26,12 @@ Questions and answers (plain dicts and lists, ready for JSON):
     campaign-put name sender template …     a new campaign (`campaigns/commands.py`); {"created": False if it existed}
     campaign-pause name cause, campaign-resume name cause, campaign-cancel name cause, campaign-complete name   its row
     campaign name, campaigns                the state of one, with its history; of all
+    campaign-tenant name                    "" for one without; None: no campaign of that name was made
     suppress rows, unsuppress addresses scope       orders about the suppression list (`suppressions.py`)
     suppression address, suppressions after limit kind scope        its entries
     metrics                                 every counter, histogram and gauge (`metrics.py`)
+    ready                                   why it should get no mail now (`readiness.py`), during recovery too
+    content id first                        a message's bytes, some chunks of them
     now                                     what happens a second, over the last minute
     report process counts gauges            what another process has counted
     reload, drain, generation, draining, configurations     what runs, by which configuration (`reload/questions.py`)
@@ -47,7 +50,7 @@ from typing import Any
 
 from zonemta_py.disk import identity, keys, records
 from zonemta_py.disk.leveldb.store import StoreDamaged, StoreError
-from zonemta_py.queue.admin import backup, metrics, orders, suppressions, suspensions
+from zonemta_py.queue.admin import backup, metrics, orders, readiness, suppressions, suspensions
 from zonemta_py.queue.admin.browse import ages, counts, lanes, listing, story
 from zonemta_py.queue.admin.browse.pace import Pace
 from zonemta_py.queue.admin.explain import explain
@@ -284,6 +287,11 @@ async def _campaign(campaigns: CampaignCommands, _: QueueContext, name: str) -> 
     return await campaigns.full_row(name)
 
 
+async def _campaign_tenant(_: CampaignCommands, queue: QueueContext, name: str) -> str | None:
+    campaign = queue.core.campaigns.by_name.get(name)
+    return None if campaign is None else campaign.tenant
+
+
 async def _campaigns(
     campaigns: CampaignCommands, _: QueueContext, limit: int = CAMPAIGNS, after: str = ""
 ) -> list[dict[str, Any]]:
@@ -343,6 +351,7 @@ QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     **suppressions.QUESTIONS,
     **metrics.QUESTIONS,
     **configurations.QUESTIONS,
+    **readiness.QUESTIONS,
 }
 OF_CAMPAIGNS: dict[str, Callable[..., Awaitable[Any]]] = {
     "campaign-put": _campaign_put,
@@ -351,5 +360,6 @@ OF_CAMPAIGNS: dict[str, Callable[..., Awaitable[Any]]] = {
     "campaign-cancel": _campaign_cancel,
     "campaign-complete": _campaign_complete,
     "campaign": _campaign,
+    "campaign-tenant": _campaign_tenant,
     "campaigns": _campaigns,
 }

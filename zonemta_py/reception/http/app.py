@@ -15,6 +15,7 @@ from starlette.routing import Match, Route
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.reception.http import campaigns, events, inject, queues, suppressions
+from zonemta_py.reception.http.admin import ALL, bodies
 from zonemta_py.reception.http.authentication import OPEN, answer, described, request_context, told
 from zonemta_py.reception.http.documents import models, people, queue_rows
 from zonemta_py.reception.http.documents.problem import MEDIA_TYPE, RequestProblem, of_status
@@ -24,16 +25,17 @@ from zonemta_py.reception.named_queues import QueueProblem
 from zonemta_py.reception.receiver import MessageRefused
 
 _ABOUT = (
-    "Mail, campaign batches, the suppression list and named queues of a zonemta node. A 200 means that the data are on"
+    "Mail, campaign batches, the suppression list and named queues of a zonemta node, and all that an operator can see"
+    " and do. A 200 means that the data are on"
     " stable storage. Every refusal is a problem document (RFC 9457) whose detail says what to do; with 429 and 503,"
     " Retry-After says when to try again. Send a key as Authorization: Bearer <key>."
 )
 _BODIES = (
     models.MessageDocument, models.BatchDocument, models.CampaignDocument, models.Order, people.Suppressions,
     people.Forget, models.PersonDocument, queue_rows.Acknowledgement, queue_rows.NegativeAcknowledgement,
-    queue_rows.Extension,
+    queue_rows.Extension, bodies.Lift, bodies.SuspensionDocument, bodies.StepDocument,
 )  # fmt: skip
-_MODULES = (inject, campaigns, suppressions, events, queues, metrics)
+_MODULES = (inject, campaigns, suppressions, events, queues, metrics, *ALL)
 _REFUSALS = (RequestProblem, QueueRefusal, QueueProblem, Verdict, MessageRefused)
 
 
@@ -125,6 +127,7 @@ def openapi(app: FastAPI) -> dict[str, Any]:
     whole["servers"] = [{"url": "http://127.0.0.1:8525"}]
     for path, operations in whole["paths"].items():
         for operation in operations.values():
+            operation["tags"] = [path.split("/")[2]]
             _complete(operation, path in OPEN)
     named: dict[str, Any] = _plainly_named(whole)
     return named
@@ -145,7 +148,7 @@ def _complete(operation: dict[str, Any], open_to_all: bool) -> None:
         for status in ("401", "403", "429"):
             operation["responses"].pop(status, None)
     for status, response in operation["responses"].items():
-        if not status.startswith("2"):
+        if status.startswith(("4", "5")):
             response["content"] = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}}
         if status in ("429", "503"):
             said = {"description": "Seconds to wait before trying again.", "schema": {"type": "integer"}}

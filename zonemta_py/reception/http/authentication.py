@@ -22,7 +22,7 @@ from zonemta_py.reception.receiver import MessageRefused
 
 log = logging.getLogger(__name__)
 
-OPEN = frozenset(("/v1/health", "/v1/openapi.json"))
+OPEN = frozenset(("/v1/health", "/v1/ready", "/v1/openapi.json"))
 """Paths that need no key."""
 METRICS = "/metrics"
 STREAM = "/v1/events"
@@ -119,6 +119,12 @@ def as_problem(error: Exception) -> RequestProblem:
     if isinstance(error, QueueRefusal | MessageRefused):
         return of_reply(error.reply)
     return _BUG
+
+
+def needs(*names: str, whole: bool = False) -> dict[str, Any]:
+    """For the description: the key needs one of these rights, or the role of that name; whole: and no scope."""
+    found: dict[str, Any] = {"security": [{"key": [one]} for one in names]}
+    return found | {"x-scope": "none"} if whole else found
 
 
 def described(*statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Request, Response
 
-from zonemta_py.reception.http.authentication import answer, described, request_context, visit
+from zonemta_py.reception.http.authentication import answer, described, needs, request_context, visit
 from zonemta_py.reception.http.documents import models, reading
-from zonemta_py.reception.http.documents.problem import FieldError, invalid
+from zonemta_py.reception.http.documents.problem import FieldError, RequestProblem, invalid
 
 router = APIRouter(prefix="/v1/campaigns")
 _Name = Annotated[models.Name, Path(description="The campaign's name.")]
@@ -22,7 +22,7 @@ _Action = Annotated[
     "/{name}",
     summary="Create a campaign",
     response_model=models.Created,
-    openapi_extra=reading.body_of("Campaign"),
+    openapi_extra=reading.body_of("Campaign") | needs("campaigns"),
     responses=described(400, 409, 413, 415, 422),
 )
 async def put(request: Request, name: _Name) -> Response:
@@ -34,33 +34,54 @@ async def put(request: Request, name: _Name) -> Response:
     content = reading.checked(models.CampaignDocument, await reading.json_object(request, here.config.http.body_bytes))
     template = reading.bytes_of(content.template, "template")
     who.speak(content.sender)
+    tenant = content.tenant
+    if who.scope.bound:
+        tenant = tenant or (min(who.scope.tenants) if len(who.scope.tenants) == 1 else "")
+        if not who.scope.covers(tenant, name):
+            what = f"the campaign {name!r} of the tenant {tenant!r}"
+            raise RequestProblem("no-right", f"{what} is not in the scope of the key {who.name!r}; name one that is")
     await here.columns.sound(template, here.site.clock_ms(), who.senders)
     if content.zone and here.config.zone(content.zone) is None:
         raise invalid([FieldError("zone", f"there is no zone {content.zone[:80]!a}; name one from the configuration")])
-    settings = content.model_dump(exclude={"template", "bounds"})
+    settings = content.model_dump(exclude={"template", "bounds"}) | {"tenant": tenant}
     bounds = content.bounds.model_dump(exclude_none=True) if content.bounds else {}
     return answer(await here.ask("campaign-put", name=name, template=template, bounds=bounds, **settings))
 
 
-@router.get("", summary="All campaigns", response_model=list[models.CampaignRow], responses=described())
+@router.get(
+    "",
+    summary="All campaigns",
+    response_model=list[models.CampaignRow],
+    openapi_extra=needs("campaigns", "read"),
+    responses=described(),
+)
 async def every(request: Request) -> Response:
     """The newest first, without their history."""
-    visit(request).key.check("campaigns", "read")
-    return answer(await request_context(request).ask("campaigns"))
+    who = visit(request).key
+    who.check("campaigns", "read")
+    rows = await request_context(request).ask("campaigns")
+    return answer([row for row in rows if who.scope.covers(row["tenant"], row["name"])] if who.scope.bound else rows)
 
 
-@router.get("/{name}", summary="One campaign", response_model=models.CampaignRow, responses=described(404, 422))
+@router.get(
+    "/{name}",
+    summary="One campaign",
+    response_model=models.CampaignRow,
+    openapi_extra=needs("campaigns", "read"),
+    responses=described(404, 422),
+)
 async def one(request: Request, name: _Name) -> Response:
     """The state of a campaign, with its history."""
-    visit(request).key.check("campaigns", "read")
-    return answer(await request_context(request).campaign(name))
+    who = visit(request).key
+    who.check("campaigns", "read")
+    return answer(await request_context(request).campaign(name, who.scope))
 
 
 @router.post(
     "/{name}/{action}",
     summary="Pause, resume, cancel or complete a campaign",
     response_model=models.CampaignRow,
-    openapi_extra=reading.body_of("Order"),
+    openapi_extra=reading.body_of("Order") | needs("campaigns"),
     responses=described(400, 404, 409, 413, 415, 422),
 )
 async def order(request: Request, name: _Name, action: _Action) -> Response:
@@ -68,7 +89,7 @@ async def order(request: Request, name: _Name, action: _Action) -> Response:
     here, who = request_context(request), visit(request)
     who.key.check("campaigns")
     said = reading.checked(models.Order, await reading.json_object(request, here.config.http.body_bytes))
-    await here.campaign(name)
+    await here.campaign(name, who.key.scope)
     await here.own(name, visit(request))
     arguments = {} if action == "complete" else {"cause": said.cause or f"by the key {who.key.name}"}
     return answer(await here.ask(f"campaign-{action}", name=name, **arguments))

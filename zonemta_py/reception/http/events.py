@@ -26,7 +26,7 @@ from zonemta_py.events.event import place_of
 from zonemta_py.events.filter import EventFilter
 from zonemta_py.events.hub import END_PART, Hub, Place, Told
 from zonemta_py.events.tail import seq_at
-from zonemta_py.reception.http.authentication import described, request_context, visit
+from zonemta_py.reception.http.authentication import described, needs, request_context, visit
 from zonemta_py.reception.http.documents import models
 from zonemta_py.reception.http.documents.problem import FieldError, invalid
 
@@ -74,6 +74,7 @@ class EventStream(StreamingResponse):
     "/events",
     summary="Events as they happen",
     response_class=EventStream,
+    openapi_extra=needs("events"),
     responses={
         **described(422),
         200: {
@@ -97,9 +98,11 @@ async def stream(
 ) -> EventStream:
     """All events behind `Last-Event-ID`, or since then, or from now on, of whatever mail there is. Each filter may be
     given several times: any of its values matches; all filters must."""
-    visit(request).key.check("events")
+    who = visit(request).key
+    who.check("events")
+    own = who.narrowed({"tenant": tenant or None, "campaign": campaign or None})
     here = request_context(request)
-    wanted = EventFilter.of(type, zone, domain, campaign, tenant, message, recipient)
+    wanted = EventFilter.of(type, zone, domain, own["campaign"] or (), own["tenant"] or (), message, recipient)
     now = await here.events.now()
     after, since_ms = now, 0
     if last_event_id:

@@ -13,7 +13,7 @@ from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.merge.problems import RenderRefused
 from zonemta_py.queue.api import Receipt
-from zonemta_py.reception.http.authentication import answer, described, request_context, visit
+from zonemta_py.reception.http.authentication import answer, described, needs, request_context, visit
 from zonemta_py.reception.http.documents import batch, models, reading
 from zonemta_py.reception.http.documents.compose import compose
 from zonemta_py.reception.http.documents.problem import FieldError, RequestProblem, invalid
@@ -38,7 +38,7 @@ _KEY = reading.KEY | {"description": reading.KEY["description"] + " Required for
     "/v1/inject",
     summary="Submit mail",
     response_model=models.ReceiptDocument,
-    openapi_extra={"requestBody": _SUBMITTED, "parameters": [_KEY]},
+    openapi_extra={"requestBody": _SUBMITTED, "parameters": [_KEY]} | needs("inject"),
     responses=described(400, 409, 413, 415, 422),
 )
 async def inject(

@@ -1,4 +1,4 @@
-"""API keys, and the rights of each.
+"""API keys, with the role, the rights and the scope of each.
 
 A key is 256 random bits, so it cannot be guessed, and the configuration may hold its plain SHA-256: slow hashes (argon2
 and the like) protect passwords that people choose, and would cost every request tens of milliseconds here. Comparison
@@ -12,14 +12,16 @@ import hmac
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
-from zonemta_py.config import HttpKey, Right
+from zonemta_py.config import HttpKey, Right, Role
+from zonemta_py.config.services.http import OF_ALL
 from zonemta_py.config.services.pull import names_queue
 from zonemta_py.disk.files import replace_file
 from zonemta_py.mail.addresses.senders import ANYBODY, Senders
 from zonemta_py.reception.http.documents.problem import RequestProblem
 from zonemta_py.reception.permission import Permissions
+from zonemta_py.reception.scope import EVERYTHING, KeyScope, OutOfScope
 
 TOKEN_FILE = "http.token"
 LOCAL = "local"
@@ -27,6 +29,15 @@ LOCAL = "local"
 PREFIX = "zmta_"
 """Prefix of every key, so that secret scanners find leaked ones."""
 RIGHTS: tuple[Right, ...] = get_args(Right)
+ROLES: tuple[Role, ...] = get_args(Role)
+"""Each may do what those before it may; but only inject and admin hand in mail."""
+OF_ROLE: dict[Role, tuple[Right, ...]] = {
+    "inject": ("inject",),
+    "read": ("read", "events", "metrics"),
+    "operate": ("read", "events", "metrics", "campaigns", "suppressions"),
+    "admin": RIGHTS,
+}
+"""The rights that come with a role."""
 NOT_AS = "may not send as"
 REMEDY = "name that address or its domain in [[http.keys]] senders"
 _SCHEME = "bearer "
@@ -52,6 +63,42 @@ class Holder:
     rights: frozenset[Right]
     senders: Senders = ANYBODY
     queues: tuple[str, ...] = ("*",)
+    role: Role | None = None
+    scope: KeyScope = EVERYTHING
+
+    @classmethod
+    def of(cls, key: HttpKey, senders: Senders) -> Holder:
+        given = key.rights if key.rights is not None else ([] if key.role else ["inject"])
+        rights: frozenset[Right] = frozenset((*given, *(OF_ROLE[key.role] if key.role else ())))
+        scope = KeyScope(frozenset(key.tenants), frozenset(key.campaigns))
+        return cls(
+            key.name, rights.difference(OF_ALL) if scope.bound else rights, senders, tuple(key.queues), key.role, scope
+        )
+
+    def check_role(self, least: Role, whole: bool = False) -> None:
+        """Whether the key has this role, or one that may more. whole: it is about mail of everybody. Raises
+        RequestProblem."""
+        if self.role is None or ROLES.index(self.role) < ROLES.index(least):
+            raise RequestProblem(
+                "no-right", f"the key {self.name!r} lacks the role {least}; give it in [[http.keys]] role"
+            )
+        if whole:
+            self.check_whole()
+
+    def check_whole(self) -> None:
+        """Whether it may see mail of everybody. Raises RequestProblem."""
+        if self.scope.bound:
+            raise RequestProblem(
+                "no-right",
+                f"the key {self.name!r} has a scope (tenants, campaigns), and this is about all mail; use one without",
+            )
+
+    def narrowed(self, where: dict[str, Any]) -> dict[str, Any]:
+        """The filter, of what is in its scope. Raises RequestProblem."""
+        try:
+            return self.scope.narrowed(where)
+        except OutOfScope as error:
+            raise RequestProblem("no-right", f"the key {self.name!r} {error}") from None
 
     def speak(self, *addresses: str) -> None:
         """Whether the key may send mail from all of these. Raises RequestProblem."""
@@ -80,11 +127,8 @@ class ApiKeys:
     listener's."""
 
     def __init__(self, configured: list[HttpKey], local: str, permissions: Permissions | None = None) -> None:
-        self._holders = [
-            (key.hash.encode(), Holder(key.name, frozenset(key.rights), _senders(key, permissions), tuple(key.queues)))
-            for key in configured
-        ]
-        self._holders.append((hashed(local).encode(), Holder(LOCAL, frozenset(RIGHTS))))
+        self._holders = [(key.hash.encode(), Holder.of(key, _senders(key, permissions))) for key in configured]
+        self._holders.append((hashed(local).encode(), Holder(LOCAL, frozenset(RIGHTS), role="admin")))
 
     def holder(self, authorization: str) -> Holder:
         """authorization: the field's value, "" if there is none. Raises RequestProblem."""

@@ -10,24 +10,14 @@ from pydantic import AfterValidator
 
 from zonemta_py.config.services.pull import names_queue
 from zonemta_py.reception.http import handover
-from zonemta_py.reception.http.authentication import answer, described, request_context, visit
+from zonemta_py.reception.http.authentication import answer, described, needs, request_context, visit
 from zonemta_py.reception.http.documents import queue_rows, reading
-from zonemta_py.reception.http.documents.problem import FieldError, RequestProblem, invalid
+from zonemta_py.reception.http.documents.problem import RequestProblem
 from zonemta_py.reception.http.handover import Handover
 from zonemta_py.reception.http.request_context import Digest
 from zonemta_py.reception.named_queues import Push, Taken
 
-
-def _known_query(request: Request) -> None:
-    """A delay or priority that is misspelt must not be lost in silence. Raises RequestProblem."""
-    known = [one.alias for one in request.scope["route"].dependant.query_params]
-    for name in request.query_params:
-        if name not in known:
-            remedy = f"there are {', '.join(known)}" if known else "remove it"
-            raise invalid([FieldError(f"query {name[:40]!a}", f"is not a parameter of this request; {remedy}")])
-
-
-router = APIRouter(prefix="/v1/queues", dependencies=[Depends(_known_query)])
+router = APIRouter(prefix="/v1/queues", dependencies=[Depends(reading.known_query)])
 WAIT_S_MAX = 300
 _Queue = Annotated[
     queue_rows.Queue, Path(description="The queue's name; capitals count as small letters."), AfterValidator(str.lower)
@@ -42,20 +32,34 @@ _BYTES = {
 _A = TypeVar("_A", bound=queue_rows.Acknowledgement)
 
 
-@router.get("", summary="All named queues", response_model=list[queue_rows.QueueRow], responses=described(422))
+@router.get(
+    "",
+    summary="All named queues",
+    response_model=list[queue_rows.QueueRow],
+    openapi_extra=needs("pop", "push", "read", whole=True),
+    responses=described(422),
+)
 async def every(request: Request) -> Response:
     """Those of the configuration, and those that have messages; of them, those that the key is for."""
     who = visit(request).key
     who.check("pop", "push", "read")
+    who.check_whole()
     rows = await request_context(request).queues.every()
     return answer([row._asdict() for row in rows if names_queue(who.queues, row.queue)])
 
 
-@router.get("/{queue}", summary="One queue's size", response_model=queue_rows.QueueRow, responses=described(422))
+@router.get(
+    "/{queue}",
+    summary="One queue's size",
+    response_model=queue_rows.QueueRow,
+    openapi_extra=needs("pop", "push", "read", whole=True),
+    responses=described(422),
+)
 async def one(request: Request, queue: _Queue) -> Response:
     """A queue without messages is there all the same: it is made by a push."""
     who = visit(request).key
     who.check("pop", "push", "read")
+    who.check_whole()
     who.check_queue(queue)
     return answer((await request_context(request).queues.size(queue))._asdict())
 
@@ -64,7 +68,7 @@ async def one(request: Request, queue: _Queue) -> Response:
     "/{queue}/push",
     summary="Push a message",
     response_model=queue_rows.Pushed,
-    openapi_extra={"requestBody": _BYTES, "parameters": [reading.KEY]},
+    openapi_extra={"requestBody": _BYTES, "parameters": [reading.KEY]} | needs("push", whole=True),
     responses=described(400, 409, 413, 415, 422),
 )
 async def push(
@@ -89,7 +93,12 @@ async def push(
     return answer({"id": receipt.id, "repeated": receipt.repeated})
 
 
-@router.post("/{queue}/pop", summary="Pop the oldest message", responses=handover.described("pop") | described(422))
+@router.post(
+    "/{queue}/pop",
+    summary="Pop the oldest message",
+    openapi_extra=needs("pop", whole=True),
+    responses=handover.described("pop") | described(422),
+)
 async def pop(request: Request, queue: _Queue, wait: _Wait = 0) -> Response:
     """The message is done when the client's TCP has acknowledged the whole response, and given back if that does not
     happen; nothing more can be known. If it must not be lost when the client fails, reserve it and acknowledge."""
@@ -100,6 +109,7 @@ async def pop(request: Request, queue: _Queue, wait: _Wait = 0) -> Response:
 @router.post(
     "/{queue}/reserve",
     summary="Reserve the oldest message",
+    openapi_extra=needs("pop", whole=True),
     responses=handover.described("reserve") | described(422),
 )
 async def reserve(
@@ -116,7 +126,12 @@ async def reserve(
     return _shown(request, taken, receipt=True)
 
 
-@router.get("/{queue}/peek", summary="Show the oldest message", responses=handover.described("peek") | described(422))
+@router.get(
+    "/{queue}/peek",
+    summary="Show the oldest message",
+    openapi_extra=needs("pop", whole=True),
+    responses=handover.described("peek") | described(422),
+)
 async def peek(request: Request, queue: _Queue) -> Response:
     """It stays where it is, and others may take it."""
     _may_take(request, queue)
@@ -127,7 +142,7 @@ async def peek(request: Request, queue: _Queue) -> Response:
     "/{queue}/ack",
     summary="Acknowledge a reserved message",
     response_model=queue_rows.Settled,
-    openapi_extra=reading.body_of("Acknowledgement"),
+    openapi_extra=reading.body_of("Acknowledgement") | needs("pop", whole=True),
     responses=described(400, 409, 413, 415, 422),
 )
 async def ack(request: Request, queue: _Queue) -> Response:
@@ -142,7 +157,7 @@ async def ack(request: Request, queue: _Queue) -> Response:
     "/{queue}/nack",
     summary="Give a reserved message back",
     response_model=queue_rows.Settled,
-    openapi_extra=reading.body_of("NegativeAcknowledgement"),
+    openapi_extra=reading.body_of("NegativeAcknowledgement") | needs("pop", whole=True),
     responses=described(400, 409, 413, 415, 422),
 )
 async def nack(request: Request, queue: _Queue) -> Response:
@@ -156,7 +171,7 @@ async def nack(request: Request, queue: _Queue) -> Response:
     "/{queue}/extend",
     summary="Extend a reservation",
     response_model=queue_rows.Settled,
-    openapi_extra=reading.body_of("Extension"),
+    openapi_extra=reading.body_of("Extension") | needs("pop", whole=True),
     responses=described(400, 409, 413, 415, 422),
 )
 async def extend(request: Request, queue: _Queue) -> Response:

@@ -6,12 +6,14 @@ import hashlib
 import ipaddress
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from zonemta_py.config import Config
 from zonemta_py.events.hub import Hub
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.lines import Undotted
+from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.trace import Trace
 from zonemta_py.plugin.arguments import Info, Session
 from zonemta_py.plugin.host import Host
@@ -27,6 +29,7 @@ from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.login import Login
 from zonemta_py.reception.named_queues import NamedQueues
 from zonemta_py.reception.receiver import NOBODY, MessageRefused, Receiver, mark
+from zonemta_py.reception.scope import EVERYTHING, KeyScope
 
 DROPPED = Receipt("", 0, 0, False)
 
@@ -93,7 +96,8 @@ class RequestContext:
             if site.host.listens("api_mail"):
                 await site.host.call("api_mail", envelope=envelope, session=session)
             opening = Trace(f"[{visit.client}]", visit.client, site.hostname, envelope.protocol).opening()
-            receiver = Receiver(site, session, envelope, opening, visit.id)
+            fit = partial(self._in_scope, visit.key.scope) if visit.key.scope.bound else None
+            receiver = Receiver(site, session, envelope, opening, visit.id, fit)
             decoder = Undotted(
                 limits.message_bytes, limits.line_bytes, limits.line_ends == "normalise", limits.nul == "refuse"
             )
@@ -137,19 +141,45 @@ class RequestContext:
             await host.call("message_queue", envelope=envelope, info=Info(session, envelope.size, None))
 
     async def own(self, campaign: str, visit: Visit) -> None:
-        """A key with configured senders may use only their campaigns. Raises RequestProblem, QueueRefusal."""
-        if visit.key.senders.bound:
-            visit.key.speak((await self.campaign(campaign))["sender"] or "<>")
+        """A key with configured senders may use only their campaigns, one with a scope only those in it. Raises
+        RequestProblem, QueueRefusal."""
+        if visit.key.senders.bound or visit.key.scope.bound:
+            visit.key.speak((await self.campaign(campaign, visit.key.scope))["sender"] or "<>")
+
+    async def _in_scope(self, scope: KeyScope, envelope: Envelope) -> Reply | None:
+        """Why mail is refused whose header asks for what is not in the key's scope; a campaign of somebody else, too.
+        Raises QueueRefusal."""
+        refusal = scope.take(envelope)
+        if refusal is None and envelope.campaign and scope.tenants:
+            tenant = await self.queue.ask("campaign-tenant", name=envelope.campaign)
+            if tenant is not None and tenant not in scope.tenants:
+                sentence = f"the campaign {envelope.campaign[:80]!r} is not in this key's scope; use another"
+                return Reply(550, "5.7.1", sentence)
+        return refusal
 
     # -- questions
 
-    async def campaign(self, name: str) -> dict[str, Any]:
-        """Its full row. Raises RequestProblem, QueueRefusal."""
+    async def campaign(self, name: str, scope: KeyScope = EVERYTHING) -> dict[str, Any]:
+        """Its full row. Raises RequestProblem, QueueRefusal; the same for one that is not in the scope."""
+        if scope.bound:
+            await self.check_campaign(name, scope)
         try:
             row: dict[str, Any] = await self.queue.ask("campaign", name=name)
         except ValueError as error:
             raise RequestProblem("not-found", str(error)) from None
         return row
+
+    async def check_campaign(self, name: str, scope: KeyScope) -> None:
+        """Raises RequestProblem if it is not in the scope, whether it is there or not."""
+        if not await self.owns(scope, name):
+            sentence = f"there is no campaign {name!r} in this key's scope; GET /v1/campaigns shows those in it"
+            raise RequestProblem("not-found", sentence)
+
+    async def owns(self, scope: KeyScope, campaign: str) -> bool:
+        """Whether all mail of a campaign is in the scope."""
+        if scope.campaigns and campaign not in scope.campaigns:
+            return False
+        return not scope.tenants or await self.queue.ask("campaign-tenant", name=campaign) in scope.tenants
 
     async def ask(self, question: str, **arguments: Any) -> Any:
         """Asks the queue; its refusal becomes a conflict. Raises RequestProblem, QueueRefusal."""

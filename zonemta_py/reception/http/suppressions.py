@@ -7,9 +7,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from zonemta_py.reception.http.authentication import answer, described, request_context, visit
+from zonemta_py.reception.http.authentication import answer, described, needs, request_context, visit
 from zonemta_py.reception.http.documents import models, people, reading
 from zonemta_py.reception.http.documents.problem import FieldError, RequestProblem, invalid
+from zonemta_py.reception.http.keys import Holder
+from zonemta_py.reception.scope import OutOfScope
+from zonemta_py.reception.suppression_scopes import entries_of, own_scope, page_of, people_scopes
 
 router = APIRouter(prefix="/v1")
 _AT_ONCE = 500
@@ -20,7 +23,7 @@ _Address = Annotated[models.Address, Path(description="An email address.")]
     "/suppressions",
     summary="Add addresses to the suppression list",
     response_model=people.Added,
-    openapi_extra=reading.body_of("Suppressions"),
+    openapi_extra=reading.body_of("Suppressions") | needs("suppressions"),
     responses=described(400, 413, 415, 422),
 )
 async def add(request: Request) -> Response:
@@ -29,6 +32,7 @@ async def add(request: Request) -> Response:
     its mail, so that people who left a newsletter still get passwords."""
     here, who = request_context(request), visit(request)
     who.key.check("suppressions")
+    mine = await people_scopes(here.queue, who.key.scope)
     content = await reading.json_object(request, here.config.http.body_bytes, people.SUPPRESSIONS_MAX * 10)
     given, rows = content.get("rows"), list[list[Any]]()
     if not isinstance(given, list) or not 1 <= len(given) <= people.SUPPRESSIONS_MAX or len(content) > 1:
@@ -36,14 +40,18 @@ async def add(request: Request) -> Response:
         raise invalid([FieldError("rows", f"is not 1 to {people.SUPPRESSIONS_MAX:,} rows; send fewer at once")])
     for at in range(0, len(given), _AT_ONCE):
         part = reading.checked(people.Suppressions, {"rows": given[at : at + _AT_ONCE]}, within=("rows", at))
-        rows += [[one.address, one.kind, one.reason, one.evidence, one.by or who.key.name, one.campaign, 0, one.scope]
-                 for one in part.rows]  # fmt: skip
+        rows += [[one.address, one.kind, one.reason, one.evidence, one.by or who.key.name, one.campaign, 0,
+                  _scope(who.key, mine, one.scope, one.kind)] for one in part.rows]  # fmt: skip
         await asyncio.sleep(0)
     return answer(await here.ask("suppress", rows=rows))
 
 
 @router.get(
-    "/suppressions", summary="The suppression list", response_model=people.SuppressionRows, responses=described(422)
+    "/suppressions",
+    summary="The suppression list",
+    response_model=people.SuppressionRows,
+    openapi_extra=needs("suppressions", "read"),
+    responses=described(422),
 )
 async def every(
     request: Request,
@@ -53,28 +61,36 @@ async def every(
     scope: Annotated[people.Scope | None, Query(description="Only entries of this scope.")] = None,
 ) -> Response:
     """Entries for all mail by address, then those of each other scope, a page at a time."""
-    visit(request).key.check("suppressions", "read")
-    return answer(await request_context(request).ask("suppressions", after=after, limit=limit, kind=kind, scope=scope))
+    here, who = request_context(request), visit(request).key
+    who.check("suppressions", "read")
+    mine = await people_scopes(here.queue, who.scope)
+    if mine is not None:
+        return answer(await page_of(here.queue, mine, after, limit, kind, scope))
+    return answer(await here.ask("suppressions", after=after, limit=limit, kind=kind, scope=scope))
 
 
 @router.get(
     "/suppressions/{address}",
     summary="Whether an address is suppressed, and why",
     response_model=people.SuppressionRowsOf,
+    openapi_extra=needs("suppressions", "read"),
     responses=described(404, 422),
 )
 async def one(request: Request, address: _Address) -> Response:
-    visit(request).key.check("suppressions", "read")
-    row = await request_context(request).ask("suppression", address=address)
-    if row is None:
+    here, who = request_context(request), visit(request).key
+    who.check("suppressions", "read")
+    row = await here.ask("suppression", address=address)
+    rows = entries_of(row, await people_scopes(here.queue, who.scope))
+    if not rows:
         raise _not_there(address)
-    return answer(row)
+    return answer({**rows[0], "others": rows[1:]})
 
 
 @router.delete(
     "/suppressions/{address}",
     summary="Remove an address from the suppression list",
     response_model=people.Removed,
+    openapi_extra=needs("suppressions"),
     responses=described(404, 422),
 )
 async def remove(
@@ -85,9 +101,16 @@ async def remove(
     ] = None,
 ) -> Response:
     """The address gets mail again: only with that person's consent."""
-    who = visit(request)
-    who.key.check("suppressions")
-    removed = await request_context(request).ask("unsuppress", addresses=[address], by=who.key.name, scope=scope)
+    here, who = request_context(request), visit(request).key
+    who.check("suppressions")
+    mine = await people_scopes(here.queue, who.scope)
+    scopes: list[str | None] = [scope]
+    if mine is not None:
+        rows = entries_of(await here.ask("suppression", address=address), mine)
+        scopes = [row["scope"] for row in rows if scope in (None, row["scope"])]
+    removed = 0
+    for one in scopes:
+        removed += await here.ask("unsuppress", addresses=[address], by=who.name, scope=one)
     if not removed:
         raise _not_there(address)
     return answer({"removed": removed})
@@ -97,15 +120,25 @@ async def remove(
     "/forget",
     summary="Forget a person",
     response_model=people.Forgotten,
-    openapi_extra=reading.body_of("Forget"),
+    openapi_extra=reading.body_of("Forget") | needs("suppressions", whole=True),
     responses=described(400, 413, 415, 422),
 )
 async def forget(request: Request) -> Response:
     """Removes the person's waiting mail from the queue, and stored Idempotency-Keys that are not in use."""
     here, who = request_context(request), visit(request)
     who.key.check("suppressions")
+    who.key.check_whole()
     content = reading.checked(people.Forget, await reading.json_object(request, here.config.http.body_bytes))
     return answer(await here.ask("forget", address=content.address, keep=content.keep, by=who.key.name))
+
+
+def _scope(who: Holder, mine: list[str] | None, wanted: str | None, kind: str) -> str | None:
+    if mine is None:
+        return wanted
+    try:
+        return own_scope(mine, wanted, kind)
+    except OutOfScope as error:
+        raise RequestProblem("no-right", f"the key {who.name!r} {error}") from None
 
 
 def _not_there(address: str) -> RequestProblem:

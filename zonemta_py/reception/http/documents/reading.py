@@ -195,3 +195,12 @@ def body_of(model: str) -> dict[str, Any]:
     """The API description of a body that is parsed here."""
     schema = {"$ref": f"#/components/schemas/{model}"}
     return {"requestBody": {"required": True, "content": {JSON: {"schema": schema}}}}
+
+
+def known_query(request: Request) -> None:
+    """A delay or priority that is misspelt must not be lost in silence. Raises RequestProblem."""
+    known = [one.alias for one in request.scope["route"].dependant.query_params]
+    for name in request.query_params:
+        if name not in known:
+            remedy = f"there are {', '.join(known)}" if known else "remove it"
+            raise invalid([FieldError(f"query {name[:40]!a}", f"is not a parameter of this request; {remedy}")])

@@ -18,6 +18,7 @@ async def metrics(request: Request) -> Response:
     here, holder = request_context(request), visit(request).holder
     if holder is not None:
         holder.check("metrics", "read")
+        holder.check_whole()
     found = await here.queue.ask("metrics")
     certificates = await asyncio.to_thread(here.certificates.rows)
     return Response(exposition(found, certificates), media_type=MEDIA_TYPE, headers={"cache-control": "no-store"})

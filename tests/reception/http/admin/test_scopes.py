@@ -1,0 +1,164 @@
+"""A key with a scope neither sees nor changes anything of another tenant: each operation is asked for it."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.reception.http.admin.requests import OPERATIONS, Operation, ask, needed
+from tests.reception.http.conftest import HttpDoor
+from zonemta_py.plugin.host import Host
+from zonemta_py.reception.http.keys import hashed
+
+SECRET = "zweig"
+"""Part of everything that is the other's and that no request names."""
+OTHERS = {"tenant": "beta", "campaign": "autumn", "name": "autumn"}
+KEYS = [
+    {"name": "alpha", "hash": hashed("alpha"), "role": "admin", "tenants": ["alpha"]},
+    {"name": "spring", "hash": hashed("spring"), "role": "admin", "campaigns": ["spring"]},
+    {"name": "both", "hash": hashed("both"), "role": "admin", "tenants": ["alpha"], "campaigns": ["spring"]},
+    {"name": "two", "hash": hashed("two"), "role": "admin", "tenants": ["alpha", "gamma"]},
+]
+NAMES = [str(one["name"]) for one in KEYS]
+
+
+class Site:
+    """A door with things of two tenants; ids are those of the messages of `alpha` and `beta`."""
+
+    def __init__(self, door: HttpDoor, template: bytes) -> None:
+        self.door, self.clients = door, {name: door.client_with(name) for name in NAMES}
+        good, held = base64.b64encode(template).decode(), {"x-deliver-after": "86400"}
+        self.ids = {}
+        for tenant, campaign, domain in (("alpha", "spring", "mine.test"), ("beta", "autumn", f"{SECRET}.test")):
+            row = {"sender": f"news@{domain}", "template": good, "tenant": tenant}
+            self.post("PUT", f"/v1/campaigns/{campaign}", row)
+            mail = {"from": f"news@{domain}", "to": [f"ann@{domain}"], "subject": f"about {domain}", "text": "x"}
+            said = self.post("POST", "/v1/inject", mail | {"tenant": tenant, "campaign": campaign, "headers": held})
+            self.ids[tenant] = said["id"]
+            rows = [{"address": f"bob@{domain}", "kind": "manual", "scope": scope}
+                    for scope in (f"tenant:{tenant}", f"campaign:{campaign}")]  # fmt: skip
+            self.post("POST", "/v1/suppressions", {"rows": rows})
+            self.post("PUT", f"/v1/suspensions/tenant/{tenant}", {"cause": f"about {domain}"})
+        self.post("POST", "/v1/suppressions", {"rows": [{"address": f"all@{SECRET}.test", "kind": "manual"}]})
+
+    def post(self, method: str, path: str, body: dict[str, Any]) -> Any:
+        answer = self.door.client.request(method, path, json=body)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def state(self) -> list[Any]:
+        """All there is of the other."""
+        paths = (
+            "/v1/campaigns/autumn", f"/v1/messages/{self.ids['beta']}", f"/v1/suppressions/bob@{SECRET}.test",
+            f"/v1/suppressions/all@{SECRET}.test", "/v1/standing?kind=tenant",
+        )  # fmt: skip
+        found = [self.door.client.get(path).json() for path in paths]
+        found[0].pop("history")
+        return found
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, template: bytes) -> Iterator[Site]:
+    door = HttpDoor(tmp_path_factory.mktemp("queue"), Host.empty(), {"http": {"keys": KEYS}})
+    yield Site(door, template)
+    door.stop()
+
+
+def asked(one: Operation, ids: dict[str, str]) -> Iterator[tuple[dict[str, str], dict[str, Any], Any]]:
+    """Places in the path, query and body of requests that mean the other's things, or name nothing at all."""
+    places = {"id": ids["beta"], "name": "autumn", "kind": "campaign", "address": f"bob@{SECRET}.test"}
+    where = {"tenant": "beta", "id": ids["beta"], "campaign": "autumn", "all": True}
+    bodies: list[Any] = [{}, {"kind": "tenant", "name": "beta"}, {"kind": "campaign", "name": "autumn"}]
+    bodies += [{"verb": "delete", "where": {name: value}} for name, value in where.items()]
+    bodies += [{"rows": [{"address": "x@mine.test", "kind": "manual", "scope": scope}]}
+               for scope in ("all", "tenant:beta", "campaign:autumn", "campaigns")]  # fmt: skip
+    bodies += [{"address": f"all@{SECRET}.test"}, {"action": "pause"}]
+    queries = [needed(one)]
+    for row in one.row.get("parameters", []):
+        if row["in"] == "query":
+            queries += [needed(one) | {row["name"]: value} for value in ("beta", "autumn", "*", ids["beta"], "default")]
+    for body in bodies if "requestBody" in one.row else [None]:
+        for query in queries:
+            yield places, query, body
+    yield places | {"kind": "tenant", "name": "beta"}, needed(one), {}
+    yield places | {"kind": "zone", "name": "default"}, needed(one), {}
+
+
+@pytest.mark.parametrize("name", NAMES[:3])
+def test_nothing_of_another_is_seen_or_changed(site: Site, name: str) -> None:
+    """Whatever is asked with the other's names, or with none."""
+    before = site.state()
+    for one in OPERATIONS:
+        for places, query, body in asked(one, site.ids):
+            found, text = ask(site.clients[name], one, query, body, **places)
+            assert found < 500, (one.id, query, body, text)
+            said = text.replace(f"bob@{SECRET}.test", "") if "{address}" in one.path else text
+            assert SECRET not in said, (one.id, query, body, text)
+            assert not one.whole or found in ((403,) if query == needed(one) else (403, 422)), (one.id, found, text)
+            if "{id}" in one.path or "{name}" in one.path:
+                assert found != 200, (one.id, places)
+    assert site.state() == before
+
+
+@pytest.mark.parametrize("name", ["alpha", "both", "two"])
+def test_its_own_is_all_there(site: Site, name: str) -> None:
+    """A message, its content, its campaign, and why it waits."""
+    client, id = site.clients[name], site.ids["alpha"]
+    assert client.get(f"/v1/messages/{id}").json()["recipients"][0]["recipient"] == "ann@mine.test"
+    assert client.get(f"/v1/messages/{id}/content").content.endswith(b"\r\n\r\nx\r\n")
+    assert [row["name"] for row in client.get("/v1/campaigns").json()] == ["spring"]
+    assert client.get("/v1/campaigns/spring").json()["tenant"] == "alpha"
+    assert client.get("/v1/explain", params={"what": id}).json()["rows"][0]["id"] == id
+
+
+def test_suppressions_are_those_of_the_scope(site: Site) -> None:
+    """Added, listed, and removed without touching those of others."""
+    own = site.clients["alpha"]
+    row = {"address": f"all@{SECRET}.test", "kind": "complaint"}
+    assert own.post("/v1/suppressions", json={"rows": [row | {"scope": "tenant:alpha"}]}).json()["added"] == 1
+    found = [(one["address"], one["scope"]) for one in own.get("/v1/suppressions").json()["rows"]]
+    mine = "bob@mine.test"
+    assert found == [(mine, "campaign:spring"), (f"all@{SECRET}.test", "tenant:alpha"), (mine, "tenant:alpha")]
+    page = own.get("/v1/suppressions", params={"limit": 2}).json()
+    rest = own.get("/v1/suppressions", params={"limit": 2, "after": page["next"]}).json()
+    assert [len(page["rows"]), len(rest["rows"]), rest["next"]] == [2, 1, None]
+    assert own.delete(f"/v1/suppressions/all@{SECRET}.test").json() == {"removed": 1}
+    assert site.door.client.get(f"/v1/suppressions/all@{SECRET}.test").json()["scope"] == "all"
+    assert own.delete(f"/v1/suppressions/all@{SECRET}.test").status_code == 404
+
+
+def test_mail_is_of_the_scope(site: Site) -> None:
+    """What names no tenant is the key's; what names another's tenant or campaign is refused, in its header too."""
+    mail = {"from": "a@mine.test", "to": ["b@mine.test"], "text": "x", "headers": {"x-deliver-after": "86400"}}
+    own = site.clients["alpha"]
+    said = own.post("/v1/inject", json=mail).json()
+    assert site.door.client.get(f"/v1/messages/{said['id']}").json()["envelope"]["tenant"] == "alpha"
+    for more in ({"tenant": "beta"}, {"headers": {"x-tenant": "beta"}}, {"campaign": "autumn"}):
+        answer = own.post("/v1/inject", json=mail | more)
+        assert (answer.status_code, "this key's scope" in answer.json()["detail"]) == (422, True), more
+    answer = site.clients["two"].post("/v1/inject", json=mail)
+    assert "alpha, gamma" in answer.json()["detail"]
+    batch = {"campaign": "autumn", "columns": ["name"], "recipients": [["b@mine.test", "Ben"]]}
+    assert own.post("/v1/inject", json=batch, headers={"idempotency-key": "1"}).status_code == 404
+
+
+def test_suspending_is_for_its_own(site: Site) -> None:
+    """Its tenant and campaigns, and nothing else."""
+    own = site.clients["alpha"]
+    assert [row["name"] for row in own.get("/v1/standing").json()["rows"]] == ["alpha"]
+    assert own.put("/v1/suspensions/campaign/spring", json={"cause": "wait"}).json()["standing"][0]["cause"] == "wait"
+    assert own.delete("/v1/suspensions/campaign/spring").json() == {"lifted": True}
+    assert own.put("/v1/suspensions/zone/default", json={}).status_code == 404
+
+
+def test_a_scope_has_no_right_to_what_is_nobodys() -> None:
+    """The configuration says so."""
+    from pydantic import ValidationError
+
+    from zonemta_py.config import HttpKey
+
+    with pytest.raises(ValidationError, match="of no tenant; remove one"):
+        HttpKey.model_validate({"name": "x", "hash": hashed("x"), "tenants": ["a"], "rights": ["push"]})

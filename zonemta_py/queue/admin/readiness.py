@@ -1,0 +1,55 @@
+"""Whether this queue should be given mail, for load balancers and supervisors; and a message's content.
+
+Failures: ValueError, one sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from zonemta_py.disk.bodies import restore
+from zonemta_py.disk.leveldb.store import StoreError
+from zonemta_py.mail.limits import CHUNK_BYTES
+from zonemta_py.queue.lifecycle.context import QueueContext
+
+CHUNKS_AT_ONCE = 4
+
+
+async def ready(queue: QueueContext) -> list[str]:
+    """Why it should get no mail now, each in one sentence; empty: it should. Answered during recovery, too."""
+    core, refusal = queue.core, queue.acceptance.refusal()
+    found = [] if core.ready else ["the queue is recovering: mail is accepted, and sent once that is done; wait for it"]
+    if core.stopping:
+        found.append("the queue is draining: it ends when deliveries under way have ended; start it again afterwards")
+    if core.copied:
+        found.append(core.copied)
+    if refusal is not None:
+        found.append(f"no mail is accepted ({refusal.text}); free disk space, or see the log")
+    return found
+
+
+async def content(queue: QueueContext, id: str, first: int = 1) -> dict[str, Any]:
+    """chunks: how many the message has; count, data: up to CHUNKS_AT_ONCE of them from `first` on. Nothing is pinned:
+    the message may end meanwhile."""
+    messages, bodies = queue.core.messages, queue.core.bodies
+    try:
+        message = messages.look(id)
+    except (StoreError, UnicodeError):
+        raise ValueError(f"there is no message {id!r} in the queue; its content is gone with its last answer") from None
+    if not message.chunks:
+        raise ValueError("every recipient's message is its own, made from the campaign's template when it is sent")
+    read = partial(messages.chunks, message, first, CHUNKS_AT_ONCE)
+    try:
+        found = await bodies.run(read) if message.filed else read()
+        return {
+            "chunks": message.chunks,
+            "count": len(found),
+            "data": b"".join(restore(one, CHUNK_BYTES) for one in found),
+        }
+    except (StoreError, ValueError) as error:
+        raise ValueError(f"the content of message {id} cannot be read, or it has just ended ({error})") from None
+
+
+QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {"ready": ready, "content": content}

@@ -1,0 +1,58 @@
+"""/v1/explain and /v1/in-doubt: why mail waits, and what may have arrived although nobody knows."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+
+from zonemta_py.reception.http.admin import bodies, messages, rows
+from zonemta_py.reception.http.admin.operation import ask, asked, operation
+from zonemta_py.reception.http.authentication import answer
+from zonemta_py.reception.http.documents.problem import RequestProblem
+from zonemta_py.reception.http.keys import Holder
+
+router = APIRouter(prefix="/v1")
+_What = Annotated[
+    bodies.What,
+    Query(description="A message's id, a recipient, domain, site, provider, campaign, tenant, IP address or zone."),
+]
+
+
+@router.get("/explain", **operation("read", "Why something waits", rows.Explained, 404, whole=False))
+async def explain(request: Request, what: _What) -> Response:
+    """And until when. A key with a scope asks for its own messages, tenants and campaigns."""
+    here, who = asked(request)
+    found = await ask(here, "not-found", "explain", what=what)
+    if who.scope.bound:
+        if found["kind"] == "message":
+            await messages.found(here, who, found["about"])
+        elif not _own(who, found):
+            raise RequestProblem(
+                "not-found", f"nothing called {what[:100]!r} waits here; ask for what is in the key's scope"
+            )
+        else:
+            found = found | {"rows": [row for row in found["rows"] if _covers(who, row)], "more": 0}
+    return answer(found)
+
+
+def _own(who: Holder, found: dict[str, Any]) -> bool:
+    names = {"tenant": who.scope.tenants, "campaign": who.scope.campaigns}.get(found["kind"])
+    if names is None:
+        return False
+    return found["about"] in names if names else any(_covers(who, row) for row in found["rows"])
+
+
+def _covers(who: Holder, row: dict[str, Any]) -> bool:
+    return who.scope.covers(row.get("tenant"), row.get("campaign"))
+
+
+@router.get("/in-doubt", **operation("read", "Recipients in doubt", rows.InDoubts))
+async def in_doubt(
+    request: Request,
+    limit: Annotated[int, Query(ge=1, le=rows.MOST, description="Maximum number of rows.")] = 1000,
+) -> Response:
+    """Their final answers may have been on their way at a crash: they can get a message twice."""
+    here, _ = asked(request)
+    found = await here.ask("in-doubt")
+    return answer({"rows": found[:limit], "more": max(0, len(found) - limit)})

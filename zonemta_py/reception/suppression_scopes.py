@@ -1,0 +1,68 @@
+"""The part of the suppression list that a scope (`reception.scope`) covers: entries of its tenants and campaigns.
+
+Entries for all mail, or for a zone, concern every tenant: whoever has a scope neither sees nor changes them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zonemta_py.queue.api import Admin
+from zonemta_py.reception.scope import KeyScope, OutOfScope
+
+CAMPAIGNS_MAX = 1_000
+"""Campaigns of tenants, the newest, whose own entries are looked at."""
+
+
+async def people_scopes(queue: Admin, scope: KeyScope) -> list[str] | None:
+    """Names of the entries' scopes, in order; None: all."""
+    if not scope.bound:
+        return None
+    found = set[str]()
+    if not scope.campaigns:
+        found |= {f"{kind}:{tenant}" for tenant in scope.tenants for kind in ("tenant", "campaigns")}
+    if scope.tenants:
+        rows = [row for row in await queue.ask("campaigns") if scope.covers(row["tenant"], row["name"])]
+        found |= {f"campaign:{row['name']}" for row in rows[:CAMPAIGNS_MAX]}
+    else:
+        found |= {f"campaign:{name}" for name in scope.campaigns}
+    return sorted(found)
+
+
+def own_scope(mine: list[str], wanted: str | None, kind: str) -> str:
+    """The scope of a new entry; not given: the only tenant's or campaign's, for an unsubscribe its campaigns'. Raises
+    OutOfScope."""
+    if wanted is None:
+        usual = [one for one in mine if one.startswith("campaigns:" if kind == "unsubscribe" else "tenant:")] or mine
+        if len(usual) == 1:
+            return usual[0]
+    elif wanted in mine:
+        return wanted
+    what = f"is not for the scope {wanted!r}" if wanted else "has several scopes, and the entry names none"
+    raise OutOfScope(f"{what}; use one of {', '.join(mine)}"[:400])
+
+
+def entries_of(row: dict[str, Any] | None, mine: list[str] | None) -> list[dict[str, Any]]:
+    """An address's entries (the answer to "suppression") that are in one of these scopes."""
+    if row is None:
+        return []
+    rows = [{name: value for name, value in row.items() if name != "others"}, *row["others"]]
+    return [one for one in rows if mine is None or one["scope"] in mine]
+
+
+async def page_of(
+    queue: Admin, mine: list[str], after: str, limit: int, kind: str | None, wanted: str | None
+) -> dict[str, Any]:
+    """As "suppressions", scope by scope: nothing else is read, and no cursor names anybody else."""
+    scopes = [one for one in mine if wanted in (None, one)]
+    within = after.rpartition(" ")[2]
+    if after and within not in scopes:
+        return {"rows": [], "next": None}
+    rows: list[dict[str, Any]] = []
+    for scope in scopes[scopes.index(within) if after else 0 :]:
+        page = await queue.ask("suppressions", after=after, limit=limit - len(rows), kind=kind, scope=scope)
+        rows, after = rows + page["rows"], ""
+        if page["next"] is not None or len(rows) >= limit:
+            last = rows[-1] if rows else {}
+            return {"rows": rows, "next": page["next"] or f"{last['address']} {scope}"}
+    return {"rows": rows, "next": None}
