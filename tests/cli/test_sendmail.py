@@ -88,12 +88,12 @@ def test_bs_speaks_smtp(called: Called, sink: Sink) -> None:
     [
         ("sendmail -i", Exit.USAGE, "nobody to send to"),
         ("sendmail -i -Z ann@example.com", Exit.USAGE, "option -Z not recognized; see `zonemta sendmail --help`"),
-        ("sendmail -bd -q15m", Exit.OK, ""),
+        ("sendmail -bd -q15m", Exit.UNAVAILABLE, "no queue answers at"),
         ("sendmail -bd", Exit.USAGE, "sendmail -bd is not supported; `zonemta run` is the server"),
         ("sendmail -bv ann", Exit.USAGE, "`zonemta route` shows where mail goes"),
         ("sendmail -i nobody@x.org", Exit.NO_USER, "refused nobody@x.org: 550 5.1.1 none such"),
         ("sendmail -C /nowhere -i ann@example.com", Exit.CONFIG, "/nowhere"),
-        ("sendmail -q", Exit.OK, ""),
+        ("sendmail -q", Exit.UNAVAILABLE, "no queue answers at"),
         ("newaliases", Exit.OK, ""),
         ("mailq", Exit.UNAVAILABLE, "no queue answers at"),
     ],
@@ -135,6 +135,9 @@ def test_mailq(served: Callable[..., Any], tmp_path: Path) -> None:
     assert sorted(one.strip() for one in recipients) == ["bob@x.org", "carl@y.org"]
     assert last == "-- 6 Kbytes in 1 Request."
     assert called("sendmail -bp") == (0, out, "")
+    assert called("sendmail -q") == (0, "", "")
+    (task,) = queue.do(lambda queue: queue.ask("tasks"))
+    assert (task["verb"], task["where"]) == ("flush", {"all": True})
 
 
 def test_a_reader_that_leaves(served: Callable[..., Any], tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from zonemta_py.cli.terminal.errors import CommandError, Exit
+from zonemta_py.cli.terminal.filters import Where, filtered
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, readable, tabled
 from zonemta_py.cli.terminal.output import as_records, moment, print_json, print_table, printable
 from zonemta_py.config import Config
@@ -121,29 +122,23 @@ def _counts(row: dict[str, int]) -> tuple[int, ...]:
 
 @app.command("list")
 @tabled
+@filtered
 def list_(
-    zone: ZoneName = None,
-    state: Annotated[
-        Literal["queued", "leased", "deferred", "held"] | None, typer.Option(help="Only this state.")
-    ] = None,
-    domain: Annotated[str | None, typer.Option(help="Only recipients at this domain.")] = None,
-    sender: Annotated[str | None, typer.Option(help="Only mail from this address.")] = None,
-    recipient: Annotated[str | None, typer.Option(help="Only this recipient.")] = None,
-    subject: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Only mail with this in its subject, ignoring case.")
-    ] = None,
-    user: Annotated[str | None, typer.Option(metavar="LOGIN", help="Only mail handed in by this user or key.")] = None,
+    id: Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="Of this message.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Rows to show.")] = 100,
     after: Annotated[str, typer.Option(help="Continue after the cursor that an earlier list ended with.")] = "",
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
+    *,
+    chosen: Where,
 ) -> None:
     """List recipients in the queue, page by page."""
-    chosen = configuration(config, folder)
-    filters = {"state": state, "domain": domain, "sender": sender, "recipient": recipient, "after": after}
-    filters |= {"subject": subject, "user": user}
-    page = pages(chosen, limit, zone=known_zone(chosen, zone), **filters)
+    where = chosen | ({"id": id} if id else {})
+    settings = configuration(config, folder)
+    for zone in where.get("zone", ()) if "*" not in "".join(where.get("zone", ())) else ():
+        known_zone(settings, zone)
+    page = pages(settings, limit, after, **where)
     if json:
         return print_json(page)
     more = f"More: --after {shlex.quote(page['next'])}" if page.get("next") else ""
@@ -275,23 +270,12 @@ def _sender(row: dict[str, Any]) -> str:
     return "(message has ended)" if sender is None else sender or "<>"
 
 
-@app.command()
-def release(
-    id: HeldId,
-    config: ConfigFile = None,
-    folder: Folder = None,
-) -> None:
-    """Send a message's held recipients after all."""
-    count = answer(configuration(config, folder), "release", id=id)
-    typer.echo(f"{count} recipients of {id} go back to the queue")
-
-
-@app.command()
+@app.command(hidden=True)
 def drop(
     id: HeldId,
     config: ConfigFile = None,
     folder: Folder = None,
 ) -> None:
-    """Remove a message's held recipients from the queue for good; the journal records it."""
+    """Remove a message's held recipients from the queue for good: the former `queue delete ID --state held`."""
     count = answer(configuration(config, folder), "drop", id=id)
     typer.echo(f"{count} recipients of {id} are dropped")

@@ -18,6 +18,8 @@ from pathlib import Path
 
 import typer
 
+from zonemta_py.cli.queue.commands import answer
+from zonemta_py.cli.run.running import me
 from zonemta_py.cli.send.commands import OutgoingMail, compose, door, hand_in
 from zonemta_py.cli.send.mailq import print_queue
 from zonemta_py.cli.terminal.errors import CommandError, Exit, guarded
@@ -39,8 +41,8 @@ def sendmail(context: typer.Context) -> None:
     -t: to those in To, Cc and Bcc, too; Bcc is removed. -i, -oi: a line with a single dot does not end the message.
     -f ADDRESS, -r ADDRESS: the return path; default: From, else user@host. -F NAME: for a From field, where there is
     none. -bs: speak SMTP on stdin and stdout. -bp: list the queue, as `zonemta mailq`. -bi: nothing, since there are no
-    aliases; nor does -q, since the queue is always worked at. -C FILE: the configuration. Other flags of sendmail are
-    taken, and change nothing.
+    aliases. -q: try all that is deferred now, as `zonemta queue flush --all`. -C FILE: the configuration.
+    Other flags of sendmail are taken, and change nothing.
     """
     run(context.args)
 
@@ -52,12 +54,14 @@ def main(arguments: list[str]) -> int:
 def run(arguments: list[str]) -> None:
     """Raises CommandError, ConfigError."""
     flags, recipients = _parsed(arguments)
-    mode = "i" if "I" in flags or "q" in flags else flags.get("b", "m")[:1]
+    mode = "i" if "I" in flags else "q" if "q" in flags else flags.get("b", "m")[:1]
     config = _config(flags.get("C"))
     if mode == "p":
         print_queue(config)
     elif mode == "s":
         _speak(config)
+    elif mode == "q":
+        answer(config, "task", verb="flush", where={"all": True}, by=me(), cause="sendmail -q")
     elif mode == "m":
         _send(config, flags, recipients)
     elif mode != "i":

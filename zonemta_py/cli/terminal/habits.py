@@ -10,11 +10,11 @@ from collections.abc import Sequence
 _SIZE = "`zonemta queue size` shows what waits, `zonemta lanes` and `zonemta standing` why"
 _LIST = "`zonemta queue list` shows what waits, and finds by recipient, sender, subject and more"
 _NOW = (
-    "mail is sent as soon as possible: `zonemta explain` says why something waits,"
+    "`zonemta queue flush` tries what waits now; `zonemta explain` says why something waits,"
     " `zonemta resume` ends a suspension or a rest, `zonemta queue release` sends what is held"
 )
 _TAKEN_OUT = (
-    "`zonemta queue drop` removes a held message, `zonemta campaign cancel` a campaign, `zonemta forget` a person"
+    "`zonemta queue delete` takes mail out by id, address, domain and more, `zonemta campaign cancel` a campaign"
 )
 _END = "`zonemta drain` ends what is under way and then the MTA; SIGTERM (`kill PID`) is quicker, and loses nothing"
 _LOG = "`zonemta log` shows every acceptance and answer, `zonemta log --follow` those that come"
@@ -32,16 +32,17 @@ HABITS: dict[tuple[str, ...], str] = {
     ("quit",): _END, ("shutdown",): _END,
     ("pause",): "`zonemta suspend KIND NAME` lets mail wait, that of a campaign too",
     ("unstop",): "`zonemta resume KIND NAME` ends a suspension", ("unsuspend",): "`zonemta resume KIND NAME` does that",
-    ("hold",): "`zonemta suspend KIND NAME` lets mail wait",
+    ("hold",): "`zonemta queue hold` keeps recipients, `zonemta suspend KIND NAME` lets mail wait",
     ("check",): "`zonemta config check FILE` checks a configuration, `zonemta fsck` the queue's files",
     ("postqueue",): "`zonemta mailq` lists the queue as `postqueue -p` does",
     ("newaliases",): "there are no aliases to rebuild; `zonemta route` shows where mail goes",
     ("postcat",): "`zonemta queue show ID` shows a message",
     ("queue", "ls"): _LIST, ("queue", "count"): "`zonemta queue size` counts what waits",
     ("queue", "status"): _SIZE, ("queue", "stats"): _SIZE, ("queue", "find"): _LIST, ("queue", "search"): _LIST,
-    ("queue", "flush"): _NOW, ("queue", "retry"): _NOW, ("queue", "requeue"): _NOW,
-    ("queue", "delete"): _TAKEN_OUT, ("queue", "rm"): _TAKEN_OUT, ("queue", "remove"): _TAKEN_OUT,
-    ("queue", "purge"): _TAKEN_OUT, ("queue", "hold"): "`zonemta suspend KIND NAME` lets mail wait",
+    ("queue", "retry"): _NOW, ("queue", "rm"): _TAKEN_OUT, ("queue", "remove"): _TAKEN_OUT,
+    ("queue", "clear"): _TAKEN_OUT, ("queue", "undo"): "`zonemta task undo ID` undoes a task",
+    ("postsuper",): "`zonemta queue delete ID` is its -d; `hold`, `release` and `requeue` there are its -h, -H and -r",
+    ("tasks",): "`zonemta task list` lists tasks", ("undo",): "`zonemta task undo ID` undoes a task",
     ("queue", "cat"): "`zonemta queue show ID` shows a message",
     ("queue", "view"): "`zonemta queue show ID` shows a message",
 }  # fmt: skip

@@ -1,0 +1,224 @@
+"""Orders about many recipients: counted first, asked about, followed, undone; with a real queue and real terminals."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zonemta_py.cli.terminal.errors import CommandError, Exit
+from zonemta_py.cli.terminal.filters import chosen
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.queue.queue import LocalQueue
+
+ZONES = [{"name": "default", "default": True}, {"name": "bulk", "recipient_domains": ["z.org"]}]
+BODY = b"Subject: Hello\r\n\r\nHi\r\n"
+COMMAND = [sys.executable, "-m", "zonemta_py"]
+Told = Callable[..., Any]
+
+
+@pytest.fixture
+def queue(served: Callable[..., Any]) -> Any:
+    """30 recipients at x.org, of two senders; two at z.org, whose zone is bulk."""
+    made = served(zones=ZONES)
+
+    async def put(queue: LocalQueue) -> list[str]:
+        ids = []
+        for sender, addresses in (
+            ("ann@example.com", [f"u{number}@x.org" for number in range(20)]),
+            ("shop@example.com", [f"v{number}@x.org" for number in range(10)]),
+            ("ann@example.com", ["a@z.org", "b@z.org"]),
+        ):
+            envelope = Envelope(sender, [Recipient(one) for one in addresses], len(BODY), headers={"subject": "Hello"})
+            ids.append((await queue.accept(envelope, BODY)).id)
+        return ids
+
+    made.ids = made.do(put)
+    return made
+
+
+def states(told: Told) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for options in ((), ("--state", "deleted")):  # which is asked for by name alone
+        for row in json.loads(told("queue", "list", "--json", *options).out)["rows"]:
+            found[row["state"]] = found.get(row["state"], 0) + 1
+    return found
+
+
+def test_a_dry_run_changes_nothing(queue: Any, told: Told) -> None:
+    """The exact count, examples and zones, in every form."""
+    ran = told("queue", "delete", "--sender", "ann@*", "--dry-run")
+    assert ran.code == Exit.OK
+    assert ran.out.startswith("delete: from ann@*: 22 recipients, of which 10:")
+    assert "zone bulk: 2; zone default: 20" in ran.out
+    assert ran.out.endswith("nothing was changed\n")
+    row = json.loads(told("queue", "delete", "--sender", "ann@*", "--dry-run", "--json").out)
+    assert (row["state"], row["count"]) == ("previewed", 22)
+    plain = told("queue", "delete", "--zone", "bulk", "-n", "--plain")
+    assert sorted(line.split("\t")[1] for line in plain.out.splitlines()) == ["a@z.org", "b@z.org"]
+    assert states(told) == {"queued": 32}
+
+
+def test_many_are_not_changed_without_a_word(queue: Any, told: Told) -> None:
+    """Without a terminal and without --yes: refused, with how many they are. A few are changed at once."""
+    ran = told("queue", "delete", "--domain", "x.org")
+    assert (ran.code, ran.out) == (Exit.USAGE, "")
+    assert "delete: domain x.org: 30 recipients; add --yes" in ran.err
+    assert states(told) == {"queued": 32}
+    ran = told("queue", "delete", queue.ids[2])
+    assert ran.code == Exit.OK
+    assert ran.out.startswith("2 recipients are deleted\nundo: zonemta task undo ")
+    assert states(told) == {"queued": 30, "deleted": 2}
+
+
+def test_an_order_and_its_undoing(queue: Any, told: Told) -> None:
+    """Its last line is a command that puts everything back."""
+    ran = told("queue", "hold", "--domain", "x.org", "--yes", "--because", "wrong link")
+    assert ran.code == Exit.OK
+    assert ran.out.startswith("30 recipients are held\n")
+    assert states(told) == {"queued": 2, "held": 30}
+    (row,) = json.loads(told("task", "list", "--json").out)
+    assert (row["verb"], row["cause"], row["done"]) == ("hold", "wrong link", 30)
+    assert row["by"].startswith("user ")
+    shown = told("task", "show", row["id"]).out
+    assert "hold: domain x.org" in shown
+    assert "wrong link" in shown
+    assert "hold: domain x.org" in told("task", "list").out
+    undo = next(line for line in ran.out.splitlines() if line.startswith("undo: zonemta ")).split()[2:5]
+    again = told(*undo)
+    assert again.out == f"30 of 30 recipients are as they were before task {row['id']}\n"
+    assert "held" not in states(told)
+    assert told(*undo).code == Exit.DATA
+
+
+def test_each_verb(queue: Any, told: Told) -> None:
+    """Move, set, release, flush, requeue and purge, each with a filter of its own."""
+    assert "2 recipients are moved" in told("queue", "move", "--zone", "bulk", "--to", "default").out
+    assert {row["zone"] for row in json.loads(told("queue", "list", "--json").out)["rows"]} == {"default"}
+    assert "10 recipients are changed" in told("queue", "set", "--sender", "shop@*", "--set-priority", "3").out
+    assert "10 recipients" in told("queue", "hold", "--priority", "3", "-n").out
+    assert "10 recipients are held" in told("queue", "hold", "--priority", "3").out
+    assert "10 recipients are released" in told("queue", "release", "--state", "held").out
+    assert "are tried now" in told("queue", "flush", "--all", "--yes").out
+    assert "are queued again" in told("queue", "requeue", queue.ids[1]).out
+    assert "32 recipients are purged" in told("queue", "purge", "default", "--yes").out
+    assert states(told) == {"deleted": 32}
+
+
+def test_what_was_meant_must_be_said(queue: Any, told: Told) -> None:
+    """One sentence for each mistake, and nothing is changed."""
+    for arguments, said in (
+        (["delete"], "say which recipients: message ids, --recipient"),
+        (["set", "--all"], "say what is to be set: --set-priority"),
+        (["delete", "--state", "lost"], "--state"),
+        (["delete", "--zone", "nosuch"], "there is no zone 'nosuch'; there are default, bulk"),
+        (["delete", "--older", "soon"], "--older: 'soon' is not a length of time"),
+        (["delete", "--header", "List-Id"], "is not a name and a text"),
+        (["delete", "--where", "/nowhere/x.json"], "/nowhere/x.json: no such file"),
+        (["move", "--all", "--to", "nosuch", "--yes"], "there is no zone 'nosuch'"),
+        (["delete", "--class", "odd", "--yes"], "there is no class 'odd'"),
+    ):
+        ran = told("queue", *arguments)
+        assert ran.code != Exit.OK
+        assert said in ran.err
+        assert ran.err.count("\n") == 1
+    assert states(told) == {"queued": 32}
+
+
+def test_a_filter_in_a_file(queue: Any, told: Told, tmp_path: Path) -> None:
+    """As the API has it; options say more."""
+    (tmp_path / "f.json").write_text('{"sender": ["shop@*"], "subject": "hello"}')
+    ran = told("queue", "list", "--where", tmp_path / "f.json", "--recipient", "v1@*", "--json")
+    assert [row["recipient"] for row in json.loads(ran.out)["rows"]] == ["v1@x.org"]
+    (tmp_path / "f.json").write_text("[]")
+    assert "a filter is an object" in told("queue", "list", "--where", tmp_path / "f.json").err
+    (tmp_path / "f.json").write_text("{")
+    assert "this is not JSON" in told("queue", "list", "--where", tmp_path / "f.json").err
+
+
+def test_options_make_the_filter() -> None:
+    """Spans are seconds, header fields pairs."""
+    given = {"older": "2h", "header": ["List-Id: news: x"], "class_": ["rate"], "priority": [3], "user": None}
+    assert chosen(given) == {"older_s": 7200.0, "header": [{"List-Id": "news: x"}], "class": ["rate"], "priority": [3]}
+    with pytest.raises(CommandError):
+        chosen({"header": [": x"]})
+
+
+def terminal(arguments: list[str], typed: bytes, until: bytes) -> tuple[int, bytes]:
+    """A command at a terminal of 80 columns: when it has written `until`, that is typed. Exit status, what it wrote."""
+    ours, theirs = pty.openpty()
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"} | {"NO_COLOR": "1"}
+    with subprocess.Popen([*COMMAND, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as ran:
+        os.close(theirs)
+        text = b""
+        while True:
+            try:
+                block = os.read(ours, 65_536)
+            except OSError:
+                break
+            if not block:
+                break
+            text += block
+            if typed and until in text:
+                os.write(ours, typed)
+                typed = b""
+        code = ran.wait(60)
+    os.close(ours)
+    return code, text
+
+
+def test_a_question_at_a_terminal(queue: Any, told: Told, tmp_path: Path) -> None:
+    """The exact count, and no is what anything else than y means; no colour where NO_COLOR is set."""
+    order = ["queue", "delete", "--domain", "x.org", "--folder", str(tmp_path)]
+    code, text = terminal(order, b"\n", b"[y/N]")
+    assert (code, b"30 recipients. Do it?" in text, b"nothing was changed" in text) == (0, True, True)
+    assert states(told) == {"queued": 32}
+    code, text = terminal(order, b"y\n", b"[y/N]")
+    assert code == 0
+    assert b"30 recipients are deleted" in text
+    assert b"\x1b[3" not in text
+    assert states(told) == {"queued": 2, "deleted": 30}
+
+
+def test_nobody_waits_in_the_background(queue: Any, told: Told) -> None:
+    """The order is given, its number said; following it is another command, and so is canceling it."""
+    ran = told("queue", "delete", "--all", "--yes", "--background", "--json")
+    row = json.loads(ran.out)
+    assert row["state"] in ("running", "undoable")
+    assert "32 recipients are deleted" in told("task", "follow", row["id"]).out
+    late = told("task", "cancel", row["id"])
+    assert (late.code, "nothing left of it to cancel" in late.err) == (Exit.DATA, True)
+
+
+def test_ctrl_c_leaves_the_task_running(queue: Any, told: Told, tmp_path: Path) -> None:
+    """It is said so, with the exit status of an interrupt; the order is carried out."""
+
+    async def stand_still(queue: LocalQueue) -> None:
+        queue.core.store.fenced = True  # as while a segment is copied: no task goes on
+
+    async def go_on(queue: LocalQueue) -> None:
+        queue.core.store.fenced = False
+
+    queue.do(stand_still)
+    order = [*COMMAND, "queue", "delete", "--all", "--yes", "--folder", str(tmp_path)]
+    with subprocess.Popen(order, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as ran:
+        deadline = time.monotonic() + 30
+        while not queue.do(lambda queue: queue.ask("tasks")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.3)
+        ran.send_signal(signal.SIGINT)
+        _, err = ran.communicate(timeout=30)
+        code = ran.returncode
+    queue.do(go_on)
+    assert code == Exit.INTERRUPTED
+    (row,) = json.loads(told("task", "list", "--json").out)
+    assert f"task {row['id']} goes on" in err.decode()
+    assert told("task", "follow", row["id"]).code == Exit.OK
+    assert states(told) == {"deleted": 32}

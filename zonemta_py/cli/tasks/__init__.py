@@ -1,0 +1,1 @@
+"""Orders about many recipients at once, and the tasks they are."""

@@ -1,0 +1,82 @@
+"""`zonemta task …`: what was ordered for many recipients at once; how far it is, its end, and its undoing."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from zonemta_py.cli.queue.commands import answer
+from zonemta_py.cli.run.running import me
+from zonemta_py.cli.tasks import follow
+from zonemta_py.cli.terminal import when
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
+from zonemta_py.cli.terminal.output import moment, print_json, print_table
+
+app = typer.Typer(
+    help="Tasks: what `zonemta queue delete`, hold, release, flush, move, set, requeue and purge have ordered.",
+    no_args_is_help=True,
+)
+Id = Annotated[str, typer.Argument(metavar="ID", help="Number of the task, as `zonemta task list` shows it.")]
+_ORDER = ("id", "what", "state", "done", "of", "undo until")
+
+
+@app.command("list")
+@tabled
+def list_(
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Rows to show.")] = 100, config: ConfigFile = None,
+    folder: Folder = None, json: AsJson = False,
+) -> None:  # fmt: skip
+    """List tasks, the newest first; those that have ended, for 30 days."""
+    rows = answer(configuration(config, folder), "tasks", limit=limit)
+    if json:
+        return print_json(rows)
+    cells = [
+        (row["id"], row["words"], row["state"], row["done"], row["count"], moment(row["undo_until_ms"]), row["by"],
+         moment(row["created_ms"]), row["cause"])
+        for row in rows
+    ]  # fmt: skip
+    columns = ("id", "what", "state", "done ", "of ", "undo until", "by", "ordered", "cause")
+    return print_table(f"Tasks: {len(rows)}", columns, cells, order=_ORDER)
+
+
+@app.command()
+@tabled
+def show(id: Id, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
+    """Show one task: what was ordered, by whom, how far it is, and some of those it changed."""
+    row = answer(configuration(config, folder), "task-row", id=id)
+    if json:
+        return print_json(row)
+    now_ms = int(time.time() * 1000)
+    undo = when.until(row["undo_until_ms"], now_ms, "it ends") if row["undoable"] else "not possible"
+    shown = [
+        ("what", row["words"]), ("state", row["state"]), ("by", row["by"]), ("cause", row["cause"]),
+        ("done", f"{row['done']:,}"), ("of", "" if row["count"] is None else f"{row['count']:,}"),
+        ("undone", f"{row['undone']:,}"), ("ordered", when.since(row["created_ms"], now_ms)),
+        ("ended", when.since(row["ended_ms"], now_ms)), ("can be undone until", undo),
+        *((f"zone {zone}", f"{count:,}") for zone, count in sorted(row["zones"].items())),
+        *((one["id"], one["recipient"]) for one in row["examples"]),
+    ]  # fmt: skip
+    return print_table(f"Task {row['id']}", ("about", "value"), [one for one in shown if one[1]])
+
+
+@app.command()
+def cancel(id: Id, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
+    """Stop a task that runs. What it has done stays, and can be undone."""
+    chosen = configuration(config, folder)
+    follow.tell(follow.to_the_end(chosen, answer(chosen, "task-cancel", id=id, by=me())), json)
+
+
+@app.command()
+def undo(id: Id, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
+    """Put back what a task has changed, as far as nothing was sent since."""
+    chosen = configuration(config, folder)
+    follow.tell(follow.to_the_end(chosen, answer(chosen, "task-undo", id=id, by=me())), json)
+
+
+@app.command("follow")
+def follow_(id: Id, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
+    """Wait for a task's end, with a bar; Ctrl-C leaves it running."""
+    chosen = configuration(config, folder)
+    follow.tell(follow.to_the_end(chosen, answer(chosen, "task-row", id=id)), json)

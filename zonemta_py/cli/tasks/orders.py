@@ -1,0 +1,228 @@
+"""`zonemta queue delete|hold|release|flush|move|set|requeue|purge`: orders about many recipients, each a task.
+
+Promise: nothing is done that was not asked for: a filter must be given, or --all; before many are changed the exact
+count is shown and a question asked, which --yes answers. Once ordered, a task is done to its end whatever becomes of
+this command.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from zonemta_py.cli.queue.commands import answer, app
+from zonemta_py.cli.run.running import me
+from zonemta_py.cli.tasks import follow
+from zonemta_py.cli.terminal import when
+from zonemta_py.cli.terminal.errors import CommandError, Exit
+from zonemta_py.cli.terminal.filters import Where, filtered
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
+from zonemta_py.cli.terminal.output import print_aside, print_json, print_table
+from zonemta_py.config import Config
+
+FEW = 10
+"""So many recipients are changed without a question."""
+
+Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Message ids; more options say more.")]
+All = Annotated[bool, typer.Option("--all", help="All that is in the queue.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, however many they are.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Count exactly, show examples, and change nothing.")]
+Because = Annotated[str, typer.Option("--because", metavar="TEXT", help="Reason, shown with the task.")]
+Background = Annotated[bool, typer.Option("--background", help="Do not wait for its end.")]
+UndoFor = Annotated[
+    str | None, typer.Option("--undo-for", metavar="SPAN", help="How long it can be undone; default: queue.undo_s.")
+]
+
+
+class How(NamedTuple):
+    """What all orders have besides verb, filter and what is set."""
+
+    yes: bool
+    dry_run: bool
+    because: str
+    background: bool
+    undo_for: str | None
+    json: bool
+
+
+@app.command()
+@tabled
+@filtered
+def delete(
+    ids: Ids = None, all: All = False, yes: Yes = False, dry_run: DryRun = False, because: Because = "",
+    background: Background = False, undo_for: UndoFor = None, config: ConfigFile = None, folder: Folder = None,
+    json: AsJson = False, *, chosen: Where,
+) -> None:  # fmt: skip
+    """Delete recipients from the queue: none of them is sent any more. Nobody is notified."""
+    how = How(yes, dry_run, because, background, undo_for, json)
+    _order(configuration(config, folder), "delete", _where(chosen, ids, all), {}, how)
+
+
+@app.command()
+@tabled
+@filtered
+def purge(
+    zones: Annotated[list[str], typer.Argument(metavar="ZONE...", help="Zones, or queues as queue/NAME.")],
+    yes: Yes = False, dry_run: DryRun = False, because: Because = "", background: Background = False,
+    undo_for: UndoFor = None, config: ConfigFile = None, folder: Folder = None, json: AsJson = False, *,
+    chosen: Where,
+) -> None:  # fmt: skip
+    """Delete all that waits in a zone or in a named queue, or what of it the options say."""
+    how = How(yes, dry_run, because, background, undo_for, json)
+    _order(configuration(config, folder), "purge", chosen | {"zone": zones}, {}, how)
+
+
+@app.command()
+@tabled
+@filtered
+def hold(
+    ids: Ids = None, all: All = False, yes: Yes = False, dry_run: DryRun = False, because: Because = "",
+    background: Background = False, undo_for: UndoFor = None, config: ConfigFile = None, folder: Folder = None,
+    json: AsJson = False, *, chosen: Where,
+) -> None:  # fmt: skip
+    """Keep recipients from being sent until `zonemta queue release`. Their life does not end meanwhile."""
+    how = How(yes, dry_run, because, background, undo_for, json)
+    _order(configuration(config, folder), "hold", _where(chosen, ids, all), {}, how)
+
+
+@app.command()
+@tabled
+@filtered
+def release(
+    ids: Ids = None, all: All = False, yes: Yes = False, dry_run: DryRun = False, because: Because = "",
+    background: Background = False, undo_for: UndoFor = None, config: ConfigFile = None, folder: Folder = None,
+    json: AsJson = False, *, chosen: Where,
+) -> None:  # fmt: skip
+    """Send recipients that are held, after all."""
+    how = How(yes, dry_run, because, background, undo_for, json)
+    _order(configuration(config, folder), "release", _where(chosen, ids, all), {}, how)
+
+
+@app.command()
+@tabled
+@filtered
+def flush(
+    ids: Ids = None, all: All = False, yes: Yes = False, dry_run: DryRun = False, because: Because = "",
+    background: Background = False, undo_for: UndoFor = None, config: ConfigFile = None, folder: Folder = None,
+    json: AsJson = False, *, chosen: Where,
+) -> None:  # fmt: skip
+    """Try deferred recipients now, not when they are due. Limits, suspensions and rests hold all the same."""
+    how = How(yes, dry_run, because, background, undo_for, json)
+    _order(configuration(config, folder), "flush", _where(chosen, ids, all), {}, how)
+
+
+@app.command()
+@tabled
+@filtered
+def requeue(
+    ids: Ids = None, all: All = False, yes: Yes = False, dry_run: DryRun = False, because: Because = "",
+    background: Background = False, undo_for: UndoFor = None, config: ConfigFile = None, folder: Folder = None,
+    json: AsJson = False, *, chosen: Where,
+) -> None:  # fmt: skip
+    """Try deferred and held recipients now."""
+    how = How(yes, dry_run, because, background, undo_for, json)
+    _order(configuration(config, folder), "requeue", _where(chosen, ids, all), {}, how)
+
+
+@app.command()
+@tabled
+@filtered
+def move(
+    to: Annotated[str, typer.Option("--to", metavar="ZONE", help="The zone they are sent from afterwards.")],
+    ids: Ids = None, all: All = False, yes: Yes = False, dry_run: DryRun = False, because: Because = "",
+    background: Background = False, undo_for: UndoFor = None, config: ConfigFile = None, folder: Folder = None,
+    json: AsJson = False, *, chosen: Where,
+) -> None:  # fmt: skip
+    """Move recipients to another zone."""
+    how = How(yes, dry_run, because, background, undo_for, json)
+    _order(configuration(config, folder), "move", _where(chosen, ids, all), {"zone": to}, how)
+
+
+@app.command("set")
+@tabled
+@filtered
+def set_(
+    to_priority: Annotated[
+        int | None, typer.Option("--set-priority", min=-9, max=9, help="Their priority from now on.")
+    ] = None,
+    to_at: Annotated[
+        str | None, typer.Option("--set-at", metavar="WHEN", help="When they are tried next: 2h, tomorrow 9:00.")
+    ] = None,
+    to_life: Annotated[
+        str | None, typer.Option("--set-life", metavar="SPAN", help="How long after its acceptance it is tried.")
+    ] = None,
+    ids: Ids = None, all: All = False, yes: Yes = False, dry_run: DryRun = False, because: Because = "",
+    background: Background = False, undo_for: UndoFor = None, config: ConfigFile = None, folder: Folder = None,
+    json: AsJson = False, *, chosen: Where,
+) -> None:  # fmt: skip
+    """Give recipients another priority, time or lifetime."""
+    how = How(yes, dry_run, because, background, undo_for, json)
+    change: dict[str, Any] = {"priority": to_priority}
+    change["at_ms"] = when.at(to_at, "--set-at", int(time.time() * 1000)) if to_at is not None else None
+    change["life_h"] = when.span(to_life, "--set-life") / 3600 if to_life is not None else None
+    change = {name: value for name, value in change.items() if value is not None}
+    if not change:
+        raise CommandError(Exit.USAGE, "say what is to be set: --set-priority, --set-at or --set-life")
+    _order(configuration(config, folder), "set", _where(chosen, ids, all), change, how)
+
+
+def _where(chosen: Where, ids: list[str] | None, all: bool) -> Where:
+    """Raises CommandError if nothing says who is meant."""
+    where = chosen | ({"id": ids} if ids else {}) | ({"all": True} if all else {})
+    if not where:
+        raise CommandError(
+            Exit.USAGE, "say which recipients: message ids, --recipient, --domain, --zone, … as in --help, or --all"
+        )
+    return where
+
+
+def _order(config: Config, verb: str, where: Where, change: dict[str, Any], how: How) -> None:
+    about = {"verb": verb, "where": where, "set": change, "by": me(), "cause": how.because}
+    undo = {"undo_s": when.span(how.undo_for, "--undo-for")} if how.undo_for else {}
+    if how.yes and not how.dry_run:
+        row = answer(config, "task", **about, **undo)
+    else:
+        seen = answer(config, "task-preview", **about)
+        seen = follow.until(config, seen, lambda row: row["state"] == "previewed", "counting")
+        if how.dry_run:
+            return _show(seen, how.json)
+        if not seen["count"]:
+            _nobody(where, seen)
+        elif seen["count"] > FEW:
+            _ask(seen)
+        row = answer(config, "task-start", id=seen["id"], **undo)
+    if not how.background:
+        row = follow.to_the_end(config, row)
+    return follow.tell(row, how.json)
+
+
+def _nobody(where: Where, seen: follow.Row) -> None:
+    """Raises CommandError if a message was named that is not there; what is being delivered now is done anyway."""
+    if set(where) == {"id"}:
+        print(f"zonemta: nothing waits that is to be done now ({seen['words']})", file=sys.stderr)
+
+
+def _ask(seen: follow.Row) -> None:
+    """Raises CommandError if the answer is no, or if nobody is there to answer."""
+    sentence = f"{seen['words']}: {seen['count']:,} recipients"
+    if not sys.stdin.isatty():
+        raise CommandError(
+            Exit.USAGE, f"{sentence}; add --yes to do it without a question, or --dry-run to see examples"
+        )
+    if not typer.confirm(f"{sentence}. Do it?", err=True):
+        raise CommandError(Exit.OK, "nothing was changed")
+
+
+def _show(seen: follow.Row, json: bool) -> None:
+    if json:
+        return print_json(seen)
+    rows = [(one["id"], one["recipient"], one["zone"]) for one in seen["examples"]]
+    count = seen["count"]
+    title = f"{seen['words']}: {count:,} recipients" + (f", of which {len(rows)}:" if count > len(rows) else "")
+    print_table(title, ("id", "recipient", "zone"), rows)
+    if len(seen["zones"]) > 1:
+        print_aside("; ".join(f"zone {zone}: {count:,}" for zone, count in sorted(seen["zones"].items())))
+    return print_aside("nothing was changed")
