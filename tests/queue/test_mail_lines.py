@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import json
+from pathlib import Path
 from typing import Any
 
 from zonemta_py.logs.mail import MailLog
@@ -25,10 +26,19 @@ class Lines:
         return True
 
     def rows(self) -> list[dict[str, Any]]:
+        """Those since the last call; every field is documented."""
         self.log.flush()
         rows = [json.loads(line) for line in self.bytes.splitlines()]
         self.bytes = b""
+        assert {name for row in rows for name in row} <= documented() | {"time", "level", "logger", "message", "more"}
         return rows
+
+
+def documented() -> set[str]:
+    """Fields in the table of docs/OPERATING.md."""
+    text = (Path(__file__).parents[2] / "docs" / "OPERATING.md").read_text().partition("| field | of which lines")[2]
+    rows = [line.split("|")[1] for line in text.partition("\n\n")[0].splitlines() if line.startswith("| `")]
+    return {name.strip(" `") for row in rows for name in row.split(",")}
 
 
 async def test_each_acceptance_and_each_answer_is_a_line(house: Any) -> None:

@@ -64,6 +64,6 @@ async def _run(process: str, ask: Ask, gone: type[Exception]) -> None:
         measured = [[metric, list(labels), value] for gauges in _gauges for metric, labels, value in gauges()]
         try:
             await ask("report", process=name, counts=news, gauges=measured)
-        except gone:
+        except (gone, ValueError):  # it is away, or of another version
             continue
         told = now
