@@ -79,3 +79,6 @@ _.cases
 # members of the HTTP interface's documents, for its description
 _.queued
 _.suspended
+
+# where pyspf asks DNS
+_.DNSLookup

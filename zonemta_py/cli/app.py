@@ -74,6 +74,12 @@ def _run_commands() -> Commands:
     return {"reload": running.reload, "drain": running.drain}
 
 
+def _service() -> Commands:
+    from zonemta_py.cli.service import doctor, init
+
+    return {"init": init.init, "doctor": doctor.doctor}
+
+
 def _send() -> Commands:
     from zonemta_py.cli.send import commands, mailq, sendmail
 
@@ -92,6 +98,7 @@ _FOLDERS: dict[Callable[[], Commands], tuple[str, ...]] = {
         "backup", "fsck", "stop", "lift", "task",
     ),
     _run_commands: ("reload", "drain"),
+    _service: ("init", "doctor"),
     _campaign: ("campaign",),
     _events: ("events", "log"),
     _config: ("config", "dkim", "rules", "verp", "srs", "tls", "api-key", "route"),

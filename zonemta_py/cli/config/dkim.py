@@ -79,10 +79,11 @@ def examined(config: Config, domain: str | None) -> list[Checked]:
     if not chosen:
         of = f" for {domain}" if domain else ""
         raise CommandError(Exit.CONFIG, f"the configuration has no [[dkim]] key{of}; `zonemta dkim new` makes one")
-    return asyncio.run(_examine(config, chosen))
+    return asyncio.run(examine(config, chosen))
 
 
-async def _examine(config: Config, chosen: Sequence[DkimKey]) -> list[Checked]:
+async def examine(config: Config, chosen: Sequence[DkimKey]) -> list[Checked]:
+    """These keys, compared with DNS."""
     from zonemta_py.delivery.dns.resolver import Resolver
 
     dns = config.dns
@@ -140,8 +141,8 @@ def new(
         settings = DkimKey(domain=domain, selector=selector, key=path, state="published")
     except ValidationError as error:
         raise CommandError(Exit.DATA, error.errors()[0]["msg"].removeprefix("Value error, ")) from None
-    pem = _make(kind, bits)
-    _write(path, pem)
+    pem = make(kind, bits)
+    write(path, pem)
     key = Key(settings.domain, settings.selector, pem)
     print(f"The key is in {path}. Publish:\n")
     print(zone_line(f"{settings.selector}._domainkey.{settings.domain}", key.record()))
@@ -150,7 +151,8 @@ def new(
     print(f'\nThen `zonemta dkim rotate {settings.domain}` shows the next step; state = "active" signs at once.')
 
 
-def _make(kind: str, bits: int) -> bytes:
+def make(kind: str, bits: int) -> bytes:
+    """A new private key as PEM."""
     from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
@@ -159,8 +161,8 @@ def _make(kind: str, bits: int) -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
-def _write(path: Path, pem: bytes) -> None:
-    """A key that is there is never overwritten."""
+def write(path: Path, pem: bytes) -> None:
+    """For its owner only. Raises CommandError: a file that is there is never overwritten."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:

@@ -17,6 +17,15 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "zonemta completion zsh > ~/.zfunc/_zonemta",
         "zonemta completion fish > ~/.config/fish/completions/zonemta.fish",
     ),
+    "init": (
+        "zonemta init",
+        "zonemta init /etc/zonemta --domain example.com --address 192.0.2.10 --listen 0.0.0.0:25 --yes",
+    ),
+    "doctor": (
+        "zonemta doctor",
+        "zonemta doctor --domain example.com --probe example.net",
+        "zonemta doctor --no-dns --json",
+    ),
     "route": ("zonemta route --from news@example.org --to ann@example.com --dns",),
     "explain": ("zonemta explain ann@example.com", "zonemta explain example.com"),
     "lanes": ("zonemta lanes --zone default", "zonemta lanes --csv > lanes.csv"),

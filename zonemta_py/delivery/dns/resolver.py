@@ -47,7 +47,7 @@ NAME_BYTES_MAX = 253
 
 @dataclass(slots=True, frozen=True)
 class Answer:
-    """values: MX: (preference, host); A, AAAA: address; TXT: text; TLSA: (usage, selector, matching, data).
+    """values: MX: (preference, host); A, AAAA: address; TXT: text; PTR: name; TLSA: (usage, selector, matching, data).
 
     exists: False for NXDOMAIN. secure: DNSSEC-validated, negative answers included. name: the name after all CNAMEs.
     ttl_s: how long it may be kept.
@@ -115,7 +115,7 @@ class Resolver:
         self._places = asyncio.Semaphore(AT_ONCE_MAX)
 
     async def records(self, name: str, kind: str, now: float) -> Answer:
-        """kind: "MX", "A", "AAAA", "TXT", "TLSA". Raises NoRoute, temporary; 5.1.2 if it is not a valid name."""
+        """kind: "MX", "A", "AAAA", "TXT", "PTR", "TLSA". Raises NoRoute, temporary; 5.1.2 if it is not a valid name."""
         found = await self._cache.get(ascii_name(name), kind, now, self._ask)
         if isinstance(found, NoRoute):
             # A new exception each time: raising a cached one again and again would grow its traceback.
@@ -189,6 +189,8 @@ def _value(record: Any) -> Any:
             return b"".join(record.strings).decode("utf-8", "replace")
         case "TLSA":
             return record.usage, record.selector, record.mtype, bytes(record.cert)
+        case "PTR":
+            return record.target.to_text(omit_final_dot=True).lower()
     return str(record.address)
 
 

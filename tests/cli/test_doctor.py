@@ -1,0 +1,209 @@
+"""`zonemta doctor` against a real name server and real ports on loopback: each thing that is wrong is said, with what
+to do, and what is right is not complained of."""
+
+from __future__ import annotations
+
+import json
+import socket
+import socketserver
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import dns.message
+import dns.rcode
+import dns.rrset
+import pytest
+
+from zonemta_py.cli.service import machine
+from zonemta_py.cli.terminal.errors import Exit
+
+Zonemta = Callable[..., Any]
+ADDRESS, BACKWARDS = "8.1.2.3", "3.2.1.8"
+
+
+class Records(socketserver.ThreadingUDPServer):
+    """all: (name, kind) → values, as a zone file has them; a name in `silent` is SERVFAIL."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Answer)
+        self.all: dict[tuple[str, str], list[str]] = {}
+        self.silent: set[str] = set()
+
+
+class _Answer(socketserver.BaseRequestHandler):
+    server: Records
+
+    def handle(self) -> None:
+        data, sock = self.request
+        query = dns.message.from_wire(data)
+        response, question = dns.message.make_response(query), query.question[0]
+        name, kind = question.name.to_text(omit_final_dot=True).lower(), dns.rdatatype.to_text(question.rdtype)
+        values = self.server.all.get((name, kind))
+        if name in self.server.silent:
+            response.set_rcode(dns.rcode.SERVFAIL)
+        elif values:
+            response.answer.append(dns.rrset.from_text(question.name, 60, "IN", kind, *values))
+        elif not any(known == name for known, _ in self.server.all):
+            response.set_rcode(dns.rcode.NXDOMAIN)
+        sock.sendto(response.to_wire(), self.client_address)
+
+
+@pytest.fixture
+def records() -> Iterator[Records]:
+    with Records() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def _free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+@pytest.fixture
+def doctor(tmp_path: Path, records: Records, zonemta: Zonemta) -> Callable[..., dict[str, dict[str, str]]]:
+    """doctor("--domain", …) → findings by what they are about, and the exit status as `status`."""
+    file = tmp_path / "zonemta.toml"
+
+    def run(*arguments: str, more: str = "", port: int = 0) -> dict[str, dict[str, str]]:
+        file.write_text(
+            f'[server]\nhostname = "mail.d.example"\nfolder = "{tmp_path / "queue"}"\n'
+            f'[dns]\nservers = ["127.0.0.1"]\nport = {records.server_address[1]}\ntimeout_s = 3\n'
+            f"[[listeners]]\nport = {port or _free_port()}\n"
+            f'[[zones]]\nname = "default"\nsender_domains = ["d.example"]\nsources = ["{ADDRESS}"]\n{more}'
+        )
+        ran = zonemta("doctor", "--config", file, "--blocklist", "list.test", "--json", *arguments)
+        rows = json.loads(ran.out)
+        return {row["about"]: row for row in rows} | {"status": ran.code}
+
+    return run
+
+
+def _whole(records: Records) -> None:
+    """All as it should be."""
+    records.all |= {
+        ("mail.d.example", "A"): [ADDRESS],
+        (f"{BACKWARDS}.in-addr.arpa", "PTR"): ["mail.d.example."],
+        ("d.example", "MX"): ["10 mail.d.example."],
+        ("d.example", "TXT"): [f'"v=spf1 ip4:{ADDRESS} -all"'],
+        ("_dmarc.d.example", "TXT"): ['"v=DMARC1; p=none"'],
+    }
+
+
+def test_what_is_right_is_ok(doctor: Any, records: Records) -> None:
+    """Names, SPF, DMARC, blocklists, port, disk; only the key for signatures is missing, a warning."""
+    _whole(records)
+    found = doctor()
+    wrong = {about: row for about, row in found.items() if about != "status" and row["level"] == "problem"}
+    assert not wrong
+    assert found["status"] == Exit.OK
+    for about in (
+        "host name mail.d.example", f"source address {ADDRESS}", f"SPF of d.example for {ADDRESS}",
+        "DMARC of d.example", "mail to d.example", f"{ADDRESS} on blocklists",
+    ):  # fmt: skip
+        assert found[about]["level"] == "ok", found[about]
+    assert found["DKIM"]["level"] == "warning"
+
+
+@pytest.mark.parametrize(
+    ("change", "about", "words"),
+    [
+        ({(f"{BACKWARDS}.in-addr.arpa", "PTR"): []}, f"source address {ADDRESS}", "no name in DNS"),
+        ({(f"{BACKWARDS}.in-addr.arpa", "PTR"): ["other.example."]}, f"source address {ADDRESS}", "does not lead back"),
+        ({("mail.d.example", "A"): []}, "host name mail.d.example", "no address in DNS"),
+        ({("d.example", "TXT"): ['"v=spf1 -all"']}, f"SPF of d.example for {ADDRESS}", "told to refuse"),
+        ({("d.example", "TXT"): ['"v=spf1 ip4:1.2.3.4.5 -all"']}, f"SPF of d.example for {ADDRESS}", "record is wrong"),
+        (
+            {("_dmarc.d.example", "TXT"): ['"v=DMARC1; p=none"', '"v=DMARC1; p=reject"']},
+            "DMARC of d.example",
+            "2 recor",
+        ),
+        ({("d.example", "MX"): []}, "mail to d.example", "nowhere to go"),
+        ({("d.example", "MX"): ["0 ."]}, "mail to d.example", "null MX"),
+        ({(f"{BACKWARDS}.list.test", "A"): ["127.0.0.2"]}, f"{ADDRESS} on blocklists", "list.test lists it"),
+    ],
+)
+def test_what_is_wrong_in_dns_is_a_problem(
+    doctor: Any, records: Records, change: dict[tuple[str, str], list[str]], about: str, words: str
+) -> None:
+    """One thing each, with a remedy and exit status 1."""
+    _whole(records)
+    records.all |= change
+    found = doctor()
+    assert (found[about]["level"], found["status"]) == ("problem", Exit.PROBLEMS)
+    assert words in found[about]["words"]
+    assert found[about]["remedy"]
+
+
+def test_a_name_server_that_fails_is_no_problem_of_the_record(doctor: Any, records: Records) -> None:
+    _whole(records)
+    records.silent = {"_dmarc.d.example", f"{BACKWARDS}.list.test"}
+    found = doctor()
+    assert found["DMARC of d.example"]["level"] == "note"
+    assert "did not answer" in found[f"{ADDRESS} on blocklists"]["words"]
+    assert found["status"] == Exit.OK
+
+
+def test_a_list_that_refuses_to_answer_lists_nobody(doctor: Any, records: Records) -> None:
+    """Spamhaus answers public resolvers with 127.255.255.254."""
+    _whole(records)
+    records.all[f"{BACKWARDS}.list.test", "A"] = ["127.255.255.254"]
+    assert doctor()[f"{ADDRESS} on blocklists"]["level"] == "note"
+
+
+def test_a_taken_port_is_named(doctor: Any, records: Records) -> None:
+    _whole(records)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        found = doctor(port=port)
+    assert found[f"port 127.0.0.1:{port} of smtp"]["level"] == "problem"
+    assert "stop the program" in found[f"port 127.0.0.1:{port} of smtp"]["remedy"]
+
+
+def test_without_dns_nothing_is_asked(doctor: Any, records: Records) -> None:
+    """Only this machine is looked at."""
+    records.all.clear()
+    found = doctor("--no-dns")
+    assert found["DNS"]["level"] == "note"
+    assert not any("SPF" in about for about in found)
+
+
+def test_a_smart_host_answers_for_the_addresses(doctor: Any, records: Records) -> None:
+    _whole(records)
+    found = doctor(more='host = "127.0.0.1"\n')
+    assert "smart hosts" in found["DNS"]["words"]
+    assert f"source address {ADDRESS}" not in found
+
+
+@pytest.mark.parametrize(("banner", "level"), [(b"220 hello\r\n", "ok"), (b"554 go away\r\n", "warning")])
+def test_the_way_out_is_tried(banner: bytes, level: str) -> None:
+    """A server on loopback greets, or refuses."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def greet() -> None:
+            client, _ = server.accept()
+            client.sendall(banner)
+            client.recv(100)
+            client.close()
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        found = machine.port_25("127.0.0.1", server.getsockname()[1])
+        thread.join()
+    assert found.level == level
+    assert machine.port_25("127.0.0.1", _free_port()).level == "problem"
+
+
+def test_a_table_for_people(zonemta: Zonemta, tmp_path: Path) -> None:
+    """What is wrong comes first; a count ends it."""
+    file = tmp_path / "zonemta.toml"
+    file.write_text(f'[server]\nfolder = "{tmp_path}"\n[[listeners]]\nport = {_free_port()}\n')
+    ran = zonemta("doctor", "--config", file, "--no-dns")
+    assert "disk of" in ran.out
+    assert " × ok" in ran.out

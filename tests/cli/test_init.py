@@ -1,0 +1,94 @@
+"""`zonemta init`: what it writes is a configuration that works, with a key, and records that say the same."""
+
+from __future__ import annotations
+
+import os
+import pty
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from zonemta_py.cli.terminal.errors import Exit
+from zonemta_py.config import load
+
+Zonemta = Callable[..., Any]
+
+
+def test_what_it_writes_is_good(zonemta: Zonemta, tmp_path: Path) -> None:
+    """The configuration passes the check, the key is its owner's, the records name address and key."""
+    ran = zonemta(
+        "init", tmp_path / "etc", "--domain", "Example.COM", "--address", "192.0.2.10", "--address", "2001:db8::1",
+        "--listen", "127.0.0.1:2599", "--queue", tmp_path / "queue", "--user", "", "--yes",
+    )  # fmt: skip
+    assert ran.code == Exit.OK, ran.err
+    file = tmp_path / "etc" / "zonemta.toml"
+    config = load(file)
+    assert config.server.hostname == "mail.example.com"
+    assert [listener.port for listener in config.listeners] == [2599]
+    assert config.zones[0].sources == ["192.0.2.10", "2001:db8::1"]
+    [key] = config.dkim
+    assert (key.domain, key.state) == ("example.com", "active")
+    assert stat.S_IMODE(Path(key.key).stat().st_mode) == 0o600
+    assert "mail.example.com. IN A 192.0.2.10\n" in ran.out
+    assert "mail.example.com. IN AAAA 2001:db8::1\n" in ran.out
+    assert 'example.com. IN TXT "v=spf1 ip4:192.0.2.10 ip6:2001:db8::1 ~all"' in ran.out
+    assert 'zonemta._domainkey.example.com. IN TXT "v=DKIM1; k=rsa; p=' in ran.out
+    assert "_dmarc.example.com. IN TXT" in ran.out
+    assert zonemta("config", "check", file).code == Exit.OK
+
+
+def test_nothing_is_overwritten(zonemta: Zonemta, tmp_path: Path) -> None:
+    first = zonemta("init", tmp_path, "--domain", "a.example", "--yes", "--queue", tmp_path / "q")
+    assert first.code == Exit.OK
+    before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    again = zonemta("init", tmp_path, "--domain", "b.example", "--yes", "--queue", tmp_path / "q")
+    assert (again.code, again.out) == (Exit.CANT_CREATE, "")
+    assert "already exists; name another folder" in again.err
+    assert before == {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+
+
+def test_a_smart_host(zonemta: Zonemta, tmp_path: Path) -> None:
+    ran = zonemta("init", tmp_path, "--domain", "a.example", "--smarthost", "smtp.example.net:587", "--yes")
+    assert ran.code == Exit.OK
+    [zone] = load(tmp_path / "zonemta.toml").zones
+    assert (zone.host, zone.port) == ("smtp.example.net", 587)
+
+
+def test_wrong_answers_are_one_sentence(zonemta: Zonemta, tmp_path: Path) -> None:
+    """And nothing is written."""
+    for arguments, words in (
+        ((), "which domain is mail sent from?"),
+        (("--domain", "nodots"), "'nodots' is not a domain such as example.com"),
+        (("--domain", "a.example", "--address", "300.1.1.1"), "is not an IP address"),
+        (("--domain", "a.example", "--listen", "here"), "is not an address and port"),
+    ):
+        ran = zonemta("init", tmp_path / "etc", *arguments, "--yes")
+        assert ran.code == Exit.USAGE
+        assert words in ran.err
+        assert len(ran.err.splitlines()) == 1
+    assert not (tmp_path / "etc").exists()
+
+
+def test_in_a_terminal_it_asks(tmp_path: Path) -> None:
+    """A wrong answer is asked for again."""
+    controller, terminal = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "zonemta_py", "init", str(tmp_path / "etc"), "--queue", str(tmp_path / "queue")],
+        stdin=terminal, stdout=terminal, stderr=terminal,
+    )  # fmt: skip
+    os.close(terminal)
+    os.write(controller, b"nodots\nexample.com\nmx1.example.com\n192.0.2.10\n")
+    seen = b""
+    try:
+        while part := os.read(controller, 4096):
+            seen += part
+    except OSError:  # the terminal's other end is closed
+        pass
+    os.close(controller)
+    assert child.wait(30) == Exit.OK, seen
+    assert b"is not a domain such as example.com" in seen
+    assert b"mx1.example.com. IN A 192.0.2.10" in seen
+    assert load(tmp_path / "etc" / "zonemta.toml").server.hostname == "mx1.example.com"

@@ -1,0 +1,177 @@
+"""`zonemta doctor`: looks at all that the MTA depends on, and says what to do about what is wrong.
+
+Nothing is changed, no mail is sent, and nothing is connected to unless `--probe` names it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from zonemta_py.cli.service.diagnosis import Diagnosis, Level, note, ok, problem, warning
+from zonemta_py.cli.terminal.errors import CommandError, Exit
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
+from zonemta_py.cli.terminal.output import print_aside, print_json, print_table
+from zonemta_py.config import Config, ConfigError
+
+if TYPE_CHECKING:
+    from zonemta_py.delivery.dns.resolver import Resolver
+
+
+@tabled
+def doctor(
+    config: ConfigFile = None,
+    folder: Folder = None,
+    address: Annotated[
+        list[str] | None,
+        typer.Option("--address", metavar="IP", help="Address that others see, where it is not a source's (NAT)."),
+    ] = None,
+    domain: Annotated[
+        list[str] | None, typer.Option("--domain", metavar="DOMAIN", help="Check also as a sender's domain.")
+    ] = None,
+    probe: Annotated[
+        str | None, typer.Option("--probe", metavar="DOMAIN", help="Connect to port 25 of its first MX, and hang up.")
+    ] = None,
+    blocklist: Annotated[
+        list[str] | None, typer.Option("--blocklist", metavar="NAME", help="Ask these lists about addresses instead.")
+    ] = None,
+    dns: Annotated[bool, typer.Option("--dns/--no-dns", help="Ask DNS.")] = True,
+    json: AsJson = False,
+) -> None:
+    """Look at what the MTA depends on: ports, limits of the system, disk, clock, certificates, DNS, blocklists.
+
+    Exit status 1: there is a problem.
+    """
+    settings = configuration(config, folder)
+    findings = asyncio.run(_all(settings, address or [], domain or [], probe, blocklist, dns))
+    if json:
+        print_json([finding._asdict() for finding in findings])
+    else:
+        rank = list(Level)
+        rows = sorted(findings, key=lambda one: -rank.index(one.level))
+        print_table(
+            "", ("level", "about", "found", "remedy"), [(one.level, *one[1:]) for one in rows], order=("level", "about")
+        )
+        counts = Counter(one.level for one in findings)
+        print_aside(", ".join(f"{counts[level]} × {level}" for level in reversed(Level) if counts[level]))
+    if any(one.level is Level.PROBLEM for one in findings):
+        raise CommandError(Exit.PROBLEMS)
+
+
+async def _all(
+    config: Config, given: Sequence[str], domains: Sequence[str], probe: str | None, lists: Sequence[str] | None,
+    ask_dns: bool,
+) -> list[Diagnosis]:  # fmt: skip
+    from zonemta_py.cli.service import machine
+
+    findings = [*_certificates(config)]
+    findings += await asyncio.to_thread(lambda: list(machine.findings(config, _runs(config))))
+    if not ask_dns:
+        return [*findings, note("DNS", "was not asked (--no-dns)")]
+    direct = [zone for zone in config.zones if not (zone.host or zone.pulled)]
+    addresses = [*given] or sorted({source.address for zone in direct for source in config.sources(zone)})
+    addresses = addresses or ([found] if direct and (found := machine.outward()) else [])
+    if not direct:
+        findings.append(note("DNS", "all mail goes to smart hosts, whose addresses others see: see to theirs"))
+    names = sorted({*domains, *_domains(config)})
+    return [*findings, *[one async for one in _by_dns(config, addresses, names, probe, lists)]]
+
+
+async def _by_dns(
+    config: Config, addresses: list[str], domains: list[str], probe: str | None, lists: Sequence[str] | None
+) -> AsyncIterator[Diagnosis]:
+    from zonemta_py.cli.service import blocklists, machine, names
+
+    resolver = names.of(config)
+    if addresses:
+        async for finding in names.hostname(resolver, config.server.name, addresses):
+            yield finding
+    for one in addresses:
+        yield await names.reverse(resolver, one)
+    for domain in domains:
+        yield await names.returns(resolver, domain)
+        async for finding in names.spf(resolver, domain, addresses, config.server.name):
+            yield finding
+        yield await names.dmarc(resolver, domain)
+    for finding in await _dkim(config):
+        yield finding
+    async for finding in blocklists.addresses(resolver, addresses, lists or blocklists.OF_ADDRESSES):
+        yield finding
+    if not lists:
+        async for finding in blocklists.domains(resolver, domains, blocklists.OF_DOMAINS):
+            yield finding
+    if probe:
+        host = await _first_host(resolver, probe)
+        yield (
+            await asyncio.to_thread(machine.port_25, host)
+            if host
+            else problem(f"way out to {probe}", "it has no mail host in DNS", "name a domain that gets mail")
+        )
+
+
+async def _first_host(resolver: Resolver, domain: str) -> str:
+    from zonemta_py.mail.classify import NoRoute
+
+    try:
+        hosts = sorted((await resolver.records(domain, "MX", 0.0)).values)
+        return str(hosts[0][1]) if hosts else domain if (await resolver.records(domain, "A", 0.0)).values else ""
+    except NoRoute:
+        return ""
+
+
+async def _dkim(config: Config) -> list[Diagnosis]:
+    from zonemta_py.cli.config.dkim import examine
+
+    if not config.dkim:
+        return [warning("DKIM", "nothing is signed", "`zonemta dkim new DOMAIN SELECTOR` makes a key")]
+    findings = []
+    for one in await examine(config, config.dkim):
+        about, words = f"DKIM key {one.name}", f"{one.status} {'; '.join(one.notes)}".strip()
+        if one.good:
+            findings.append(ok(about, words))
+        elif one.status == "no answer":
+            findings.append(note(about, words))
+        else:
+            findings.append(problem(about, words, "`zonemta dkim check` prints the record to publish"))
+    return findings
+
+
+def _certificates(config: Config) -> list[Diagnosis]:
+    from zonemta_py.cli.config import certificates
+
+    remedy = "renew it; `zonemta config check FILE` says more"
+    try:
+        soon = [warning("certificates", one.removeprefix("warning: "), remedy) for one in _soon(config)]
+    except (ConfigError, OSError, ValueError) as error:
+        return [problem("certificates", str(error), remedy)]
+    return soon or [ok("certificates", f"none ends within {certificates.SOON.days} days")]
+
+
+def _soon(config: Config) -> list[str]:
+    from zonemta_py.cli.config import certificates
+
+    return list(certificates.doubts(config, datetime.now(UTC)))
+
+
+def _domains(config: Config) -> set[str]:
+    """Domains that mail is sent from, as far as the configuration names them."""
+    named = {domain for zone in config.zones for domain in zone.sender_domains}
+    named |= {key.domain for key in config.dkim if key.state == "active"}
+    named |= {domain for domain in (config.return_path.verp, config.return_path.srs) if domain}
+    return {domain.lower().rstrip(".") for domain in named if "*" not in domain and "@" not in domain}
+
+
+def _runs(config: Config) -> bool:
+    import socket
+
+    with socket.socket(socket.AF_UNIX) as sock:
+        try:
+            sock.connect(str(config.folder / "socket"))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,225 @@
+"""`zonemta init`: a first configuration from a few answers, its keys, and the DNS records that go with it.
+
+Nothing that exists is overwritten, and nothing is started. What is written is a whole configuration that
+`zonemta config check` finds good; all it does not say is a default.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import pwd
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+from zonemta_py.cli.config import dkim, dkim_rotation
+from zonemta_py.cli.terminal.errors import CommandError, Exit, from_os
+from zonemta_py.config import DkimKey, load
+from zonemta_py.config.section import ip_address
+from zonemta_py.disk.files import sync
+from zonemta_py.mail.addresses.domain import canonical
+
+SELECTOR = "zonemta"
+
+
+class Answers(NamedTuple):
+    """addresses: source addresses, none: the system's choice. smarthost: HOST or HOST:PORT, "": by MX."""
+
+    domain: str
+    hostname: str
+    addresses: list[str]
+    smarthost: str
+    listen: str
+    user: str
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where the configuration and its keys go.")] = Path(
+        "/etc/zonemta"
+    ),
+    domain: Annotated[str | None, typer.Option("--domain", help="Domain that mail is sent from.")] = None,
+    hostname: Annotated[
+        str | None, typer.Option("--hostname", help="Full name of this machine; default: mail.DOMAIN.")
+    ] = None,
+    address: Annotated[
+        list[str] | None, typer.Option("--address", metavar="IP", help="Address to send from; may be repeated.")
+    ] = None,
+    smarthost: Annotated[
+        str | None, typer.Option("--smarthost", metavar="HOST[:PORT]", help="Server that gets everything.")
+    ] = None,
+    listen: Annotated[
+        str, typer.Option("--listen", metavar="IP:PORT", help="Where mail is handed in.")
+    ] = "127.0.0.1:2525",
+    queue: Annotated[Path, typer.Option("--queue", metavar="DIR", help="Where the queue lives.")] = Path(
+        "/var/lib/zonemta"
+    ),
+    user: Annotated[
+        str | None, typer.Option("--user", help="User that runs it when it is started as root; default: zonemta.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Ask nothing: take the defaults.")] = False,
+) -> None:
+    """Write a first configuration and its DKIM key; print the DNS records to publish.
+
+    Asks for what is not given, if it runs in a terminal.
+    """
+    answers = _answers(domain, hostname, address, smarthost, listen, user, asks=not yes and sys.stdin.isatty())
+    file, keys = folder.absolute() / "zonemta.toml", folder.absolute()
+    if file.exists():
+        raise CommandError(Exit.CANT_CREATE, f"{file}: already exists; name another folder, or move it away")
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o755)
+        key = _key(keys, answers.domain)
+        missing = _give(key[0].key, answers.user)
+        _write(file, text(answers, queue.absolute(), key[0]))
+    except OSError as error:
+        raise from_os(error) from None
+    load(file)  # what is written can be read
+    print(f"The configuration is in {file}, the DKIM key in {key[0].key}.\n")
+    print("Publish in DNS:\n")
+    print("\n".join(records(answers, key[1])))
+    print(f"\nand ask whoever gave you the {_addresses(answers)} that the name in DNS (PTR) is {answers.hostname}.")
+    commands = [*missing, f"zonemta doctor --config {file}", f"zonemta run --config {file}"]
+    print("\nThen: " + "\n      ".join(commands))
+
+
+def _answers(
+    domain: str | None, hostname: str | None, addresses: list[str] | None, smarthost: str | None, listen: str,
+    user: str | None, asks: bool,
+) -> Answers:  # fmt: skip
+    if domain is None and not asks:
+        raise CommandError(Exit.USAGE, "which domain is mail sent from? give it with --domain")
+    domain = _checked(domain, "Domain that mail is sent from", "", _domain, asks)
+    hostname = _checked(hostname, "Full name of this machine", f"mail.{domain}", _domain, asks)
+    if addresses is None and smarthost is None and asks:
+        addresses = typer.prompt("Addresses to send from, with blanks between (empty: the system's choice)", "").split()
+    for one in addresses or []:
+        _address(one)
+    if smarthost is None and asks and not addresses:
+        smarthost = typer.prompt("Smart host that gets everything (empty: to the recipients' own servers)", "")
+    root = os.geteuid() == 0
+    user = user if user is not None else ("zonemta" if root else "")
+    _place(listen)
+    return Answers(domain, hostname, addresses or [], smarthost or "", listen, user)
+
+
+def _checked(given: str | None, question: str, default: str, check: Callable[[str], str], asks: bool) -> str:
+    """The answer; asked again until it can be used. Raises CommandError for a wrong option."""
+    if given is not None or not asks:
+        try:
+            return check(given if given is not None else default)
+        except ValueError as error:
+            raise CommandError(Exit.USAGE, str(error)) from None
+    while True:
+        try:
+            return check(typer.prompt(question, default or None))
+        except ValueError as error:
+            print(f"zonemta: {error}", file=sys.stderr)
+
+
+def _domain(text: str) -> str:
+    from zonemta_py.delivery.dns.resolver import ascii_name
+    from zonemta_py.mail.classify import NoRoute
+
+    try:
+        name = ascii_name(canonical(text.strip().rstrip(".")))
+    except NoRoute:
+        name = ""
+    if "." not in name:
+        raise ValueError(f"{text!r} is not a domain such as example.com")
+    return name
+
+
+def _address(text: str) -> str:
+    try:
+        return ip_address(text)
+    except ValueError as error:
+        raise CommandError(Exit.USAGE, f"--address: {error}") from None
+
+
+def _place(listen: str) -> tuple[str, int]:
+    address, _, port = listen.rpartition(":")
+    try:
+        return ip_address(address.strip("[]")), int(port)
+    except ValueError:
+        raise CommandError(Exit.USAGE, f"--listen: {listen!r} is not an address and port such as 0.0.0.0:25") from None
+
+
+def _key(folder: Path, domain: str) -> tuple[DkimKey, str]:
+    """A new DKIM key, and its record."""
+    from zonemta_py.mail.dkim.record import zone_line
+    from zonemta_py.mail.dkim.signature import Key
+
+    path = folder / f"{domain}.{SELECTOR}.pem"
+    pem = path.read_bytes() if path.exists() else dkim.make("rsa", 2048)
+    if not path.exists():
+        dkim.write(path, pem)
+    settings = DkimKey(domain=domain, selector=SELECTOR, key=path, state="active")
+    return settings, zone_line(f"{SELECTOR}._domainkey.{domain}", Key(domain, SELECTOR, pem).record())
+
+
+def _give(key: Path, user: str) -> list[str]:
+    """The key becomes that user's, who will read it. What is left to do: as root, if there is no such user."""
+    if not user or os.geteuid():
+        return []
+    try:
+        who = pwd.getpwnam(user)
+    except KeyError:
+        return [f"useradd --system --shell /usr/sbin/nologin {user}", f"chown {user}: {shlex.quote(str(key))}"]
+    os.chown(key, who.pw_uid, who.pw_gid)
+    return []
+
+
+def text(answers: Answers, queue: Path, key: DkimKey) -> str:
+    """The configuration."""
+    address, port = _place(answers.listen)
+    lines = [
+        "# Made by `zonemta init`. Every key, with its meaning: `zonemta config show`.", "",
+        "[server]", f'hostname = "{answers.hostname}"', f'folder = "{queue}"',
+        *([f'user = "{answers.user}"'] if answers.user else []), "",
+        "[[listeners]]", 'name = "submission"', f'address = "{address}"', f"port = {port}", "",
+        "[http]", "enabled = true    # for `zonemta status`, programs and metrics; on 127.0.0.1:8525", "",
+        "[[zones]]", 'name = "default"',
+    ]  # fmt: skip
+    if answers.smarthost:
+        host, _, port_text = answers.smarthost.partition(":")
+        lines += [f'host = "{host}"', f"port = {int(port_text or 25)}"]
+    if answers.addresses:
+        lines += ["sources = [" + ", ".join(f'"{one}"' for one in answers.addresses) + "]"]
+    return "\n".join([*lines, "", dkim_rotation.table(key), ""])
+
+
+def records(answers: Answers, key: str) -> list[str]:
+    """Lines of a zone file."""
+    lines, spf = list[str](), ["v=spf1"]
+    for one in answers.addresses:
+        version = ipaddress.ip_address(one).version
+        lines.append(f"{answers.hostname}. IN {'A' if version == 4 else 'AAAA'} {one}")
+        spf.append(f"ip{version}:{one}")
+    if not answers.addresses:
+        lines.append(f"{answers.hostname}. IN A (the address of this machine)")
+        spf.append(f"a:{answers.hostname}")
+    if answers.smarthost:
+        spf.append(f"include:(what the owner of {answers.smarthost.partition(':')[0]} names for SPF)")
+    lines.append(f'{answers.domain}. IN TXT "{" ".join(spf)} ~all"')
+    lines.append(key)
+    lines.append(f'_dmarc.{answers.domain}. IN TXT "v=DMARC1; p=none; rua=mailto:postmaster@{answers.domain}"')
+    return lines
+
+
+def _addresses(answers: Answers) -> str:
+    return f"address{'es' if len(answers.addresses) > 1 else ''} {', '.join(answers.addresses)}".rstrip()
+
+
+def _write(file: Path, content: str) -> None:
+    """Readable for all: it holds no secret; the key has a file of its own."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    with os.fdopen(descriptor, "w") as out:
+        out.write(content)
+        out.flush()
+        os.fsync(out.fileno())
+    sync(file.parent)

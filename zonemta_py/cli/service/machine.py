@@ -1,0 +1,189 @@
+"""What the machine gives the MTA: ports, open files, disk, memory, a clock that is right."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import resource
+import socket
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from zonemta_py.children import FILES_BESIDES_LEASES
+from zonemta_py.cli.service.diagnosis import Diagnosis, note, ok, problem, warning
+from zonemta_py.config import Config, Listener, processes
+from zonemta_py.disk.space import LEAST_BYTES, free_bytes
+
+SYNCS = 9
+SLOW_SYNC_MS = 30.0
+MEMORY_LEAST = 512 * 1024 * 1024
+ROOM_LEAST = 1024**3
+CONNECT_S = 5.0
+_TIME_ERROR = 5
+_PRIVILEGED_BELOW = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
+
+
+def findings(config: Config, running: bool) -> Iterator[Diagnosis]:
+    yield from (_port(listener, config, running) for listener in config.all_listeners)
+    yield from _files(config)
+    yield from _disk(config)
+    yield _memory()
+    yield clock()
+
+
+def _port(listener: Listener, config: Config, running: bool) -> Diagnosis:
+    about = f"port {listener.address}:{listener.port} of {listener.name}"
+    family = socket.AF_INET6 if ":" in listener.address else socket.AF_INET
+    if running:
+        return ok(about, "the MTA is running")
+    with socket.socket(family, socket.SOCK_STREAM) as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((listener.address, listener.port))
+        except OSError as error:
+            return problem(about, (error.strerror or str(error)).lower(), _remedy(error, listener, config))
+    return ok(about, "is free")
+
+
+def _remedy(error: OSError, listener: Listener, config: Config) -> str:
+    if error.errno == errno.EACCES:
+        user = config.server.user or "zonemta"
+        return f'start as root with server.user = "{user}", or use a port from {_unprivileged()} on'
+    if error.errno == errno.EADDRINUSE:
+        return f"stop the program that has it (`ss -ltnp sport = :{listener.port}` names it), or use another port"
+    return "use an address that this machine has"
+
+
+def _unprivileged() -> int:
+    try:
+        return int(_PRIVILEGED_BELOW.read_text())
+    except (OSError, ValueError):
+        return 1024
+
+
+def _files(config: Config) -> Iterator[Diagnosis]:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    connections = sum(zone.connections for zone in config.zones if not zone.pulled)
+    wanted = max(
+        connections // processes(config.server.senders) + 1 + FILES_BESIDES_LEASES,
+        config.limits.connections // processes(config.server.receivers) + FILES_BESIDES_LEASES,
+    )
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        yield warning(
+            "open files", f"a process may have {hard:,}, and the configuration may need {wanted:,}",
+            f"raise the limit (LimitNOFILE={wanted} in the systemd unit, or ulimit -n)",
+        )  # fmt: skip
+    else:
+        yield ok("open files", f"{wanted:,} may be needed, which is allowed")
+
+
+def _disk(config: Config) -> Iterator[Diagnosis]:
+    folder = config.folder
+    there = folder if folder.is_dir() else next(parent for parent in folder.parents if parent.is_dir())
+    about = f"disk of {folder}"
+    if not os.access(there, os.W_OK | os.X_OK, effective_ids=True):
+        yield note(about, f"{there} cannot be written by this user", "run doctor as the user that runs the MTA")
+        return
+    free = free_bytes(there)
+    reserve = max(LEAST_BYTES, config.queue.reserve_bytes)
+    if free < reserve:
+        yield problem(about, f"{free >> 20:,} MB are free, so mail is refused", "free space, or move server.folder")
+    elif free < reserve + ROOM_LEAST:
+        yield warning(about, f"only {free >> 20:,} MB are free", "free space, or move server.folder")
+    else:
+        yield ok(about, f"{free >> 30:,} GB are free")
+    kind = _file_system(there)
+    if kind in ("nfs", "nfs4", "cifs", "fuse.sshfs"):
+        yield problem(about, f"is a network file system ({kind}), where a synced write may be lost", "use a local disk")
+    elif kind == "tmpfs":
+        yield warning(about, "is memory (tmpfs): the queue is lost when the machine stops", "use a disk")
+    ms = _sync_ms(there)
+    if ms > SLOW_SYNC_MS:
+        yield warning(
+            about, f"a synced write takes {ms:.1f} ms", "mail is acknowledged after one: use an SSD for much mail"
+        )
+    else:
+        yield ok(about, f"a synced write takes {ms:.1f} ms")
+
+
+def _file_system(folder: Path) -> str:
+    """Of the mount that holds the folder; "" if it is not known."""
+    found, best = "", -1
+    try:
+        for line in Path("/proc/self/mounts").read_text().splitlines():
+            _, where, kind = line.split(" ")[:3]
+            place = Path(where.encode().decode("unicode_escape"))
+            if len(place.parts) >= best and folder.resolve().is_relative_to(place):
+                found, best = kind, len(place.parts)
+    except (OSError, ValueError):
+        return ""
+    return found
+
+
+def _sync_ms(folder: Path) -> float:
+    """Median of some synced writes of a page."""
+    times = []
+    with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+        for _ in range(SYNCS):
+            begun = time.perf_counter()
+            file.write(bytes(4096))
+            os.fdatasync(file.fileno())
+            times.append(1000 * (time.perf_counter() - begun))
+    return statistics.median(times)
+
+
+def _memory() -> Diagnosis:
+    try:
+        rows = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+        free = int(rows["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return note("memory", "how much is available cannot be read")
+    if free < MEMORY_LEAST:
+        return warning("memory", f"{free >> 20:,} MB are available", "the MTA wants some 300 MB: stop other programs")
+    return ok("memory", f"{free >> 20:,} MB are available")
+
+
+def clock() -> Diagnosis:
+    """Whether the kernel believes that its clock is kept right (adjtimex(2))."""
+    try:
+        state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.create_string_buffer(512))
+    except (OSError, AttributeError):
+        state = -1
+    if state < 0:
+        return note("clock", "the system does not say whether it is synchronized")
+    if state == _TIME_ERROR:
+        return warning(
+            "clock", "is not synchronized; signatures, DSNs and sending hours use it",
+            "run systemd-timesyncd, chrony or ntpd (a container shares its host's clock)",
+        )  # fmt: skip
+    return ok("clock", "is synchronized")
+
+
+def outward() -> str:
+    """The address from which this machine would send; "" if it has no way out. Nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            sock.connect(("192.0.2.1", 9))
+            return str(sock.getsockname()[0])
+        except OSError:
+            return ""
+
+
+def port_25(host: str, port: int = 25) -> Diagnosis:
+    """Whether mail can leave at all: many providers block port 25 until they are asked."""
+    about = f"way out to {host}:{port}"
+    try:
+        with socket.create_connection((host, port), CONNECT_S) as sock:
+            sock.settimeout(CONNECT_S)
+            banner = sock.recv(512).partition(b"\r\n")[0].decode("utf-8", "replace")
+            sock.sendall(b"QUIT\r\n")
+    except OSError as error:
+        words = "no answer" if isinstance(error, TimeoutError) else (error.strerror or str(error)).lower()
+        return problem(about, words, "ask your provider to open port 25 outwards, or send through a smart host")
+    if not banner.startswith("220"):
+        return warning(about, f"answers {banner!r}", "see what the server has against this machine")
+    return ok(about, f"answers {banner!r}")
