@@ -309,3 +309,48 @@ async def test_a_task_that_is_not_there(house: Make) -> None:
     for question in ("task-row", "task-cancel", "task-undo"):
         with pytest.raises(ValueError, match="there is no task '12'"):
             await home.queue.ask(question, id="12")
+
+
+async def test_who_waits_for_a_sender_holds_up_no_other_task(house: Make) -> None:
+    """A reservation may last for days; what comes back is done, in the order of the tasks."""
+    home = await house(zones=ZONES)
+    await home.put("jobs@queue", sender="", protocol="PULL", sending_zone="jobs")
+    await home.put("a@one.test")
+    await home.put("b@one.test")
+    (reserved,) = await home.queue.pull("jobs", reserve_s=100_000)
+    (leased,) = await home.lease(1)
+    held = await home.queue.ask("task", verb="hold", where={"all": True})
+    freed = await home.queue.ask("task", verb="release", where={"domain": "one.test"})
+    other = await done(home, "delete", where={"zone": "bulk"})
+    assert other["state"] == "done"
+    await asyncio.sleep(0.2)
+    rows = [await home.queue.ask("task-row", id=row["id"]) for row in (held, freed)]
+    assert [(row["state"], row["done"]) for row in rows] == [("running", 1), ("running", 1)]
+    await home.settle(leased, DEFERRED)
+    freed = await ended(home, freed)
+    assert freed["done"] == 2
+    assert await counts(home) == {"queued": 1, "deferred": 2}
+    await home.queue.nack(reserved.lease, reserved.id)
+    held = await ended(home, held)
+    assert held["done"] == 3
+    assert await counts(home) == {"deferred": 2, "held": 1}
+    await home.sound()
+
+
+async def test_a_task_that_waits_for_a_sender_can_be_canceled_and_undone(house: Make) -> None:
+    home = await house()
+    await home.put("a@one.test")
+    await home.put("b@one.test")
+    (leased,) = await home.lease(1)
+    row = await home.queue.ask("task", verb="delete", where={"all": True})
+    await asyncio.sleep(0.2)
+    await home.queue.ask("task-undo", id=row["id"])
+    row = await ended(home, row, "undone")
+    assert row["undone"] == 1
+    await home.settle(leased, DEFERRED)
+    await home.rest()
+    assert await counts(home) == {"deferred": 2}
+    second = await home.queue.ask("task", verb="delete", where={"all": True})
+    await home.queue.ask("task-cancel", id=second["id"])
+    await ended(home, second, "canceled")
+    await home.sound()

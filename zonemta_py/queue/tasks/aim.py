@@ -28,7 +28,7 @@ class Aim:
 
     def __init__(self, core: Core, task: Task) -> None:
         self.core, self.task = core, task
-        self.where = Where.of(task.where)
+        self.where = self._filter()
         self._sight = Sight(core, task.now_ms, task.number)
         self._but = frozenset(task.but)
         states = self.where.values("state")
@@ -37,6 +37,9 @@ class Aim:
             self.families = tuple(family for family in self.families if FAMILY[family] in states or family == "parked")
         self.ids = tuple(one.encode() for one in self.where.values("id") or ())
         """If there are any, keys without one of them are passed over."""
+
+    def _filter(self) -> Where:
+        return Where.of(self.task.where)
 
     def zones(self) -> list[str]:
         """Where it is looked for."""
@@ -69,6 +72,8 @@ class Aim:
             return one.place.due_ms > task.now_ms or not one.note.early
         if task.verb == "move":
             home = task.change["zone"]
+            if home not in self.core.schedule.zones:  # it has left the configuration since
+                return False
             pulled = self.core.schedule.pull_zone(home) is not None
             pushed = one.recipient.endswith(f"@{queues.DOMAIN}") and one.metadata.get("protocol") == queues.PUSHED
             return one.zone != home and not pushed and not (pulled and one.note.values is not None)
@@ -85,6 +90,9 @@ class UndoAim(Aim):
         self.families = ("deleted",) if task.verb in DELETING else ("held", "deferred", "parked")
         self.ids = ()
 
+    def _filter(self) -> Where:
+        return Where.of({"all": True})
+
     def zones(self) -> list[str]:
         return list(self.core.schedule.zones)
 
@@ -93,9 +101,10 @@ class UndoAim(Aim):
 
     def applies(self, key: bytes, value: bytes | Note) -> bool:
         note = Note.of(value) if isinstance(value, bytes) else value
-        if not change.undoable(self.task, note):
+        if not change.undoable(self.task, note) or keys.place(key).family not in self.families:
             return False
-        return keys.place(key).family in self.families
+        home = change.home_before(note)
+        return not home or home in self.core.schedule.zones
 
 
 class EndAim(UndoAim):

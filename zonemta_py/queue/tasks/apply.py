@@ -86,7 +86,7 @@ def _apply(core: Core, task: Task, undo: bool, seq: int, entries: list[Entry], c
             task.zones[changed.zone] = task.zones.get(changed.zone, 0) + 1
     task.seq = seq
     core.tasks.changed(task)
-    core.lines.submit(operations, partial(_written, core, entries, changes), sync=False, keep=True)
+    core.lines.submit(operations, partial(_written, core, entries, changes, operations), sync=False, keep=True)
 
 
 def _count(core: Core, key: bytes, domain: str, changed: Changed) -> None:
@@ -98,7 +98,9 @@ def _count(core: Core, key: bytes, domain: str, changed: Changed) -> None:
         core.sizes.move(zone, domain, before, after, flow=changed.note.flow)
 
 
-def _written(core: Core, entries: list[Entry], changes: list[Changed], _: Reply | None) -> None:
+def _written(
+    core: Core, entries: list[Entry], changes: list[Changed], operations: list[Operation], _: Reply | None
+) -> None:  # fmt: skip
     core.schedule.busy.difference_update([entry.key for entry in entries])
     for entry in entries:
         if entry.pinned:
@@ -109,6 +111,8 @@ def _written(core: Core, entries: list[Entry], changes: list[Changed], _: Reply 
         if zone is not None:
             zone.due_at(min(keys.place(key).due_ms for key in due))
             zone.deadline_ms = min([zone.deadline_ms, *(one.note.deadline_ms or NEVER_MS for one in changes)])
+    if core.tasks.active:
+        core.tasks.moved(operations)
     core.changed()
 
 

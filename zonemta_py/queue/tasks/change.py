@@ -111,6 +111,11 @@ def undoable(task: Task, note: Note) -> bool:
     return bool(number == task.number and attempts == note.attempts)
 
 
+def home_before(note: Note) -> str:
+    """The zone it was in before the latest task; "": it is there."""
+    return str(note.done[-1][4].get("zone", "")) if note.done else ""
+
+
 def undone(task: Task, place: keys.Place, note: Note, now_ms: int) -> Changed:
     """What it was before the task."""
     assert note.done

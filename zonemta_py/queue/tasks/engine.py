@@ -59,6 +59,8 @@ class Engine:
         self._aims: dict[int, Aim] = {}
         """Of the tasks that are being done, in their order."""
         self._sweep: TaskSweep | None = None
+        self._parked: dict[int, tuple[TaskSweep, Iterator[int]]] = {}
+        """Those that wait for nothing but senders, or for an earlier one that does: others go on."""
         self._again = asyncio.Event()
         self._stop: set[int] = set()
         self._worker: asyncio.Task[None] | None = None
@@ -71,7 +73,11 @@ class Engine:
         """After recovery: goes on with what has not been done, before anything is leased."""
         for task in sorted(self._core.tasks.by_number.values(), key=lambda one: one.number):
             if task.state == RUNNING:
-                self._aims[task.number] = Aim(self._core, task)
+                try:
+                    self._aims[task.number] = Aim(self._core, task)
+                except ValueError as error:  # of another version
+                    log.error("task %d cannot go on: %s", task.number, error)
+                    self._stop.add(task.number)
             if task.stopped:
                 self._stop.add(task.number)
         if self._core.tasks.by_number:
@@ -102,6 +108,7 @@ class Engine:
         core.journal.when_stable(partial(core.ledger.apply, seq, partial(self._turned, seq, ms, record)))
         if what in (table.CANCEL, table.UNDO):
             self._stop.add(task.number)
+            self._parked.pop(task.number, None)
         self._work_on()
 
     def _turned(self, seq: int, ms: int, record: TaskRecord) -> None:
@@ -139,8 +146,8 @@ class Engine:
 
     def moved(self, operations: list[Operation]) -> None:
         """Recipients have new keys."""
-        if self._sweep is not None:
-            self._sweep.moved(operations)
+        for sweep in [one for one, _ in self._parked.values()] + ([self._sweep] if self._sweep else []):
+            sweep.moved(operations)
 
     # -- what is done
 
@@ -171,7 +178,7 @@ class Engine:
 
     def waits_for_senders(self, task: Task) -> bool:
         """Whether all is done but for what is being delivered."""
-        return self._sweep is not None and self._sweep.aim.task is task and self._sweep.only_leased
+        return task.number in self._parked
 
     # -- the worker
 
@@ -182,7 +189,7 @@ class Engine:
             self._again.clear()
             task = self._next()
             if task is not None:
-                await self._one(task)
+                await self._try(task)
             elif not await self._look():
                 return
             else:
@@ -190,19 +197,34 @@ class Engine:
 
     async def _pause(self) -> None:
         try:
-            async with asyncio.timeout(LOOK_S):
+            async with asyncio.timeout(WAIT_S if self._parked else LOOK_S):
                 await self._again.wait()
         except TimeoutError:
             return
 
     def _next(self) -> Task | None:
-        """What was ordered first."""
-        known = self._core.tasks.by_number
-        return min((task for task in known.values() if task.state in WORK), key=lambda one: one.number, default=None)
+        """What was ordered first, of that for which something can be done."""
+        known = (task for task in self._core.tasks.by_number.values() if task.state in WORK)
+        ready = (one for one in known if one.number not in self._parked or self._parked[one.number][0].ready())
+        return min(ready, key=lambda one: one.number, default=None)
+
+    async def _try(self, task: Task) -> None:
+        core = self._core
+        try:
+            await self._one(task)
+        except StoreDamaged as error:
+            core.read_failed(error)
+            await asyncio.sleep(LOOK_S)
+        except StoreError as error:
+            log.info("%s; task %d is tried again", error, task.number)
+            await asyncio.sleep(LOOK_S)
+        except Exception:
+            log.exception("task %d: it is tried again", task.number)
+            await asyncio.sleep(10 * LOOK_S)
 
     async def _look(self) -> bool:
         """Whether there is something to wait for: an order that is not stable yet, an undo whose time will be over."""
-        core, waiting = self._core, bool(self._aims)
+        core, waiting, told = self._core, bool(self._aims), False
         now_ms = core.clock.steady_ms()
         for task in list(core.tasks.by_number.values()):
             if task.state in (UNDOABLE, CANCELED) and task.until_ms:
@@ -211,8 +233,10 @@ class Engine:
                     last = CANCELED if task.stopped else DONE
                     state = ENDING if task.verb in DELETING and task.done > task.undone else last
                     self._ended(task, state)
+                    told = True
         self._forget()
-        await core.journal.stable()
+        if told:
+            await core.journal.stable()
         return waiting
 
     def _forget(self) -> None:
@@ -225,24 +249,17 @@ class Engine:
                 tasks.forget(task)
 
     async def _one(self, task: Task) -> None:
-        """One pass for one task."""
-        core = self._core
-        state, aim, act = task.state, self._aim(task), self._acts()[task.state]
+        """One pass for one task, or the rest of it. Raises StoreError."""
+        core, state, act = self._core, task.state, self._acts()[task.state]
         await core.lines.stable()  # what was taken out of batches meanwhile
-        if task.state == RUNNING and task.verb == "flush":
-            await probe(core, aim)
-        self._sweep = sweep = TaskSweep(core, aim, partial(act, task), self._leased)
+        parked = self._parked.pop(task.number, None)
+        sweep, steps = parked if parked is not None else self._begun(task, act)
+        self._sweep = sweep
         self._set_active()
         try:
-            whole = await self._drive(task, sweep.run())
-        except StoreDamaged as error:
-            core.read_failed(error)
-            await asyncio.sleep(LOOK_S)
-            return
-        except StoreError as error:
-            log.info("%s; task %d is tried again", error, task.number)
-            await asyncio.sleep(LOOK_S)
-            return
+            if sweep is not None and task.state == RUNNING and task.verb == "flush":
+                await probe(core, sweep.aim)
+            whole = await self._drive(task, sweep, steps)
         finally:
             self._sweep = None
             self._set_active()
@@ -252,24 +269,43 @@ class Engine:
             self._drop(task)
         elif whole or task.number in self._stop:
             self._over(task)
+        elif sweep is not None and not core.closed:
+            self._parked[task.number] = sweep, steps
         await core.journal.stable()
+
+    def _begun(
+        self, task: Task, act: Callable[[Task, ZoneSchedule, list[Entry]], None]
+    ) -> tuple[TaskSweep | None, Iterator[int]]:
+        """None: it cannot be done (`begin`)."""
+        if task.state == RUNNING and task.number not in self._aims:
+            return None, iter(())
+        aim = self._aim(task)
+        sweep = TaskSweep(self._core, aim, partial(act, task), self._leased, partial(self._before, aim))
+        return sweep, sweep.run()
+
+    def _before(self, aim: Aim) -> bool:
+        """Whether an earlier task waits for something that is then this one's."""
+        earlier = (one for number, (one, _) in self._parked.items() if number < aim.task.number)
+        return aim.waits and any(sweep.may_hand(aim) for sweep in earlier)
 
     def _aim(self, task: Task) -> Aim:
         if task.state == RUNNING:
-            return self._aims.setdefault(task.number, Aim(self._core, task))
+            return self._aims[task.number]
         return (UndoAim if task.state == UNDOING else EndAim)(self._core, task)
 
     def _acts(self) -> dict[str, Callable[[Task, ZoneSchedule, list[Entry]], None]]:
         return {RUNNING: self._act, UNDOING: self._undo, ENDING: self._end}
 
-    async def _drive(self, task: Task, steps: Iterator[int]) -> bool:
-        """Lets the sweep go on a little at a time; False: it was stopped."""
+    async def _drive(self, task: Task, sweep: TaskSweep | None, steps: Iterator[int]) -> bool:
+        """Lets the sweep go on a little at a time; False: it was stopped, or waits for senders."""
         core, ahead = self._core, 0
         begin = perf_counter()
         for step in steps:
             if core.closed or (task.state == RUNNING and task.number in self._stop):
                 return False
             if step == WAIT:
+                if sweep is not None and sweep.only_leased and not core.store.fenced:
+                    return False
                 await asyncio.sleep(WAIT_S)
                 begin = perf_counter()
                 continue
@@ -286,6 +322,7 @@ class Engine:
 
     def _drop(self, task: Task) -> None:
         self._aims.pop(task.number, None)
+        self._parked.pop(task.number, None)
         self._stop.discard(task.number)
         self._set_active()
 

@@ -31,10 +31,13 @@ Act = Callable[[ZoneSchedule, list[Entry]], None]
 
 
 class TaskSweep:
-    """Of one task. act: what is done to recipients of a zone, which nobody else has. leased: keys that senders have."""
+    """Of one task. act: what is done to recipients of a zone, which nobody else has. leased: keys that senders have.
+    before: whether an earlier task may still hand it something."""
 
-    def __init__(self, core: Core, aim: Aim, act: Act, leased: Callable[[], set[bytes]]) -> None:
-        self._core, self.aim, self._act, self._leased = core, aim, act, leased
+    def __init__(
+        self, core: Core, aim: Aim, act: Act, leased: Callable[[], set[bytes]], before: Callable[[], bool]
+    ) -> None:  # fmt: skip
+        self._core, self.aim, self._act, self._leased, self._before = core, aim, act, leased, before
         self._missed: set[bytes] = set()
         self.only_leased = False
         """Nothing is left but what senders have."""
@@ -51,15 +54,29 @@ class TaskSweep:
         for zone in self.aim.zones():
             for family in self.aim.families:
                 yield from self._walk(zone, family)
-        while self._missed:
+        while self._missed or self._before():
             yield from self._again()
             if self._missed and not self.aim.waits:
                 return
-            if self._missed:
+            if self._missed or self._before():
                 self.only_leased = self._missed <= self._leased()
                 yield WAIT
                 if not self.only_leased:
                     yield from self._windows()
+
+    def ready(self) -> bool:
+        """Whether there is something to do, after it waited for nothing but senders."""
+        if self._missed:
+            return not self._missed <= self._leased()
+        return not self._before()
+
+    def may_hand(self, aim: Aim) -> bool:
+        """Whether what it waits for may then be another task's."""
+        try:
+            found = ((key, self._core.store.get(key)) for key in self._missed)
+            return any(value is not None and aim.covers(key, value) for key, value in found)
+        except StoreFenced:
+            return True  # as far as is known
 
     def _windows(self) -> Iterator[int]:
         """Those in memory."""
