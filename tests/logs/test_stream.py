@@ -2,6 +2,7 @@
 
 import io
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -13,10 +14,13 @@ from zonemta_py.logs import stream as streams
 from zonemta_py.logs.stream import LogStream
 
 
-@pytest.fixture
-def pipe() -> Iterator[tuple[int, LogStream]]:
-    """(the end to read from, what writes to the other)."""
-    reading, writing = os.pipe()
+@pytest.fixture(params=["pipe", "socket"])
+def pipe(request: pytest.FixtureRequest) -> Iterator[tuple[int, LogStream]]:
+    """(the end to read from, what writes to the other). A socket: what systemd gives a service."""
+    if request.param == "pipe":
+        reading, writing = os.pipe()
+    else:
+        reading, writing = (one.detach() for one in socket.socketpair())
     with os.fdopen(writing, "w") as file:
         yield reading, LogStream(file)
     os.close(reading)
