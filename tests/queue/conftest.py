@@ -320,6 +320,12 @@ class House:
         shutil.rmtree(config.folder)
 
 
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine is, a question is answered to its end."""
+    monkeypatch.setattr("zonemta_py.queue.admin.browse.pace.Pace.__init__.__defaults__", (PATIENCE_S * 1.0,))
+
+
 @pytest.fixture
 def folder(request: pytest.FixtureRequest, memory: Path, tmp_path: Path) -> Path:
     """Where a House stands: in memory, but for tests marked `disk`.

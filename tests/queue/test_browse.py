@@ -1,13 +1,14 @@
 """Browsing: pages that are disjoint and complete while mail comes and goes, filters that read as little as they can."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from zonemta_py.disk import keys
-from zonemta_py.queue.admin.browse import ranges
+from zonemta_py.queue.admin.browse import pace, ranges
 from zonemta_py.queue.api import DEFERRED, HELD
 
 PACE = "zonemta_py.queue.admin.browse.pace"
@@ -158,26 +159,47 @@ async def test_a_row_says_what_it_waits_for(house: Any) -> None:
 
 
 async def test_a_busy_queue_gets_nine_tenths_of_the_time(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others have their turns until they have had nine times what the question took; idle, it is not held up."""
+    """A question rests nine times as long as it has worked; idle, it is not held up."""
     monkeypatch.setattr(f"{PACE}.Pace.__init__.__defaults__", (60.0,))
+    monkeypatch.setattr(f"{PACE}._loop", pace._Loop())
     home = await house()
     await home.put(*(f"u{number}@x.test" for number in range(3000)))
-    loop, over, worked = asyncio.get_running_loop(), False, 0.0
+    loop, over = asyncio.get_running_loop(), False
 
     async def mail() -> None:
-        nonlocal worked
         while not over:
-            begun = loop.time()
-            while loop.time() < begun + 0.001:
+            begun = time.thread_time()
+            while time.thread_time() < begun + 0.002:
                 pass
-            worked += loop.time() - begun
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
 
+    async def asked() -> tuple[float, float]:
+        """Seconds by the clock, and of work."""
+        begun, used = loop.time(), pace._loop._own
+        monkeypatch.setattr(pace, "_SAMPLE_S", 1e9)
+        await home.queue.ask("list", sender="nobody@x.test")
+        return loop.time() - begun, pace._loop._own - used
+
+    monkeypatch.setattr(pace, "_SAMPLE_S", 0.0)
     sending = asyncio.create_task(mail())
-    await asyncio.sleep(0)
-    begun, before = loop.time(), worked
-    await home.queue.ask("list", sender="nobody@x.test")
-    share = (worked - before) / (loop.time() - begun)
+    await asyncio.sleep(0.1)
+    assert pace._loop.busy
+    took_s, worked_s = await asked()
     over = True
     await sending
-    assert share > 0.7
+    assert took_s > 4 * worked_s  # the last rest before an answer has an end
+    pace._loop._share = 0.0
+    took_s, worked_s = await asked()
+    assert worked_s > 0
+
+
+async def test_a_question_that_is_given_up_ends(house: Any) -> None:
+    """What it awaits is cancelled with it, and its error is its own."""
+    home = await house()
+    asking = asyncio.ensure_future(home.queue.ask("stop", kind="zone", name="default"))
+    await asyncio.sleep(0)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    with pytest.raises(ValueError, match="there is no zone 'x'"):
+        await home.queue.ask("list", zone="x")

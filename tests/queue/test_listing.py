@@ -14,9 +14,8 @@ PACE = "zonemta_py.queue.admin.browse.pace"
 
 @pytest.fixture(autouse=True)
 def _pace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However slow the machine is, a page is not over before its end; and others have their turn after each portion."""
+    """Others have their turn after each portion."""
     monkeypatch.setattr(f"{PACE}.TURN_S", 0.0)
-    monkeypatch.setattr(f"{PACE}.Pace.__init__.__defaults__", (60.0,))
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ from zonemta_py.disk import identity, keys, records
 from zonemta_py.disk.leveldb.store import StoreDamaged, StoreError
 from zonemta_py.queue.admin import backup, metrics, orders, readiness, suppressions, suspensions
 from zonemta_py.queue.admin.browse import ages, counts, lanes, listing, story
-from zonemta_py.queue.admin.browse.pace import Pace
+from zonemta_py.queue.admin.browse.pace import Pace, measured
 from zonemta_py.queue.admin.explain import explain
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.campaigns.commands import CampaignCommands
@@ -66,6 +66,8 @@ from zonemta_py.schedule import admin_orders
 
 LANES, STANDING, IN_DOUBT, CAMPAIGNS = 1_000, 1_000, 1_000, 1_000
 """Rows of one answer."""
+UNMEASURED = frozenset(("leased", "stable", "report"))
+"""What other processes of the MTA ask in the course of their work."""
 STABLE_WAIT_S_MAX = 20.0
 UNSYNCED_S = 1.0
 _LOOK_S = 0.05
@@ -89,7 +91,8 @@ async def answer(
         known = ", ".join(sorted((*QUESTIONS, *OF_CAMPAIGNS, *OF_PULLS, *OF_TASKS)))
         raise ValueError(f"the queue does not know the question {question!r}; it knows {known}")
     try:
-        return await handler(queue, **arguments)
+        found = handler(queue, **arguments)
+        return await (found if question in UNMEASURED else measured(found))
     except TypeError as error:
         raise ValueError(f"{question}: {error}") from None
     except StoreError as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import math
 from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,7 +20,7 @@ from weakref import WeakKeyDictionary
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import StoreError
-from zonemta_py.queue.admin.browse.pace import PAGE_S, Pace
+from zonemta_py.queue.admin.browse.pace import PAGE_S, Pace, measured
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.state import FAMILY
 from zonemta_py.queue.lifecycle.context import QueueContext
@@ -48,7 +49,7 @@ class Shape:
         """Raises StoreError."""
         for family in sorted(FAMILY):
             prefix = f"{family} ".encode()
-            start, stop, pace = prefix, keys.end(prefix), Pace()
+            start, stop, pace = prefix, keys.end(prefix), Pace(math.inf)
             while rows := list(islice(self._core.store.keys(start, stop), AT_ONCE)):
                 self._count(rows)
                 start = rows[-1] + b"\0"
@@ -127,7 +128,7 @@ async def _shape(core: Core) -> Shape:
 async def _run(core: Core, shape: Shape) -> None:
     last = _shapes[core][0]
     try:
-        await shape.run()
+        await measured(shape.run())
         last = shape
     except StoreError:
         pass  # the next question begins again
