@@ -79,6 +79,21 @@ async def test_each_acceptance_and_each_answer_is_a_line(house: Any) -> None:
     assert b"hush" not in lines.bytes
 
 
+async def test_a_clock_that_is_set_changes_no_delay(house: Any) -> None:
+    """Neither in the line nor in the histogram: what counts is the time that passes."""
+    home, lines = await house(), Lines()
+    home.queue.core.mail_log = lines.log
+    await home.put("a@one.test")
+    home.clock.set_s = 7200.0
+    await home.move(5)
+    await home.settle((await home.lease())[0], DEFERRED)
+    row = lines.rows()[-1]
+    assert row["delay_s"] == 5.0
+    assert 0 < row["again_s"] < 3600
+    ((_, _, total),) = (await home.queue.ask("metrics"))["histograms"]["zonemta_first_attempt_delay_seconds"]
+    assert total == 5.0
+
+
 async def test_what_ends_without_an_answer_is_a_line_too(house: Any) -> None:
     """In doubt, removed."""
     home, lines = await house(zones=[{"name": "default", "default": True, "in_doubt": "hold"}]), Lines()

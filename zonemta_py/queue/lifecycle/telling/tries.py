@@ -14,6 +14,7 @@ from zonemta_py.queue.lifecycle.telling.tell import zone_label
 
 if TYPE_CHECKING:
     from zonemta_py.queue.api import Result
+    from zonemta_py.queue.core.messages import Message
     from zonemta_py.queue.lifecycle.lease import Lease
 
 TEXT_MAX = 300
@@ -24,7 +25,7 @@ def leased(core: Core, lease: Lease) -> None:
     zone, entries = (zone_label(lease.batch.zone.zone.name),), lease.batch.entries
     core.meter.add("zonemta_leases_total", zone)
     if not entries[0].note.attempts:
-        delay_s = (lease.since_ms - lease.message.created_ms) / 1000
+        delay_s = _waited_s(core, lease.message, lease.since_ms)
         core.meter.observe("zonemta_first_attempt_delay_seconds", zone, delay_s, len(entries))
 
 
@@ -32,7 +33,7 @@ def answered(core: Core, settlement: Settlement, result: Result) -> None:
     """A result that is in the journal."""
     meter, lease, zone, log = core.meter, settlement.lease, zone_label(settlement.zone), core.mail_log
     provider = _provider(core, lease.batch.path.provider) if lease is not None else OTHER
-    delay_s = (settlement.ms - settlement.message.created_ms) / 1000
+    delay_s = _waited_s(core, settlement.message, settlement.ms)
     rows = iter(settlement.rows)
     for outcome, classified in zip(result.outcomes, settlement.classifieds, strict=True):
         kind = classified.kind if classified is not None else ""
@@ -43,12 +44,26 @@ def answered(core: Core, settlement: Settlement, result: Result) -> None:
             if row.verdict == DELIVERED:
                 meter.observe("zonemta_delivery_delay_seconds", (zone,), delay_s)
             if log is not None and row.verdict != RELEASED:
-                log.line(settlement.ms, "answered", _fields(settlement, result, row, verdict, kind, outcome.stage))
+                log.line(
+                    settlement.ms,
+                    "answered",
+                    _fields(core, settlement, result, row, verdict, kind, outcome.stage, delay_s),
+                )
     if result.took_ms and not result.more:
         meter.observe("zonemta_attempt_duration_seconds", (zone,), result.took_ms / 1000)
 
 
-def _fields(settlement: Settlement, result: Result, row: Row, verdict: str, kind: str, stage: str) -> dict[str, Any]:
+def _waited_s(core: Core, message: Message, ms: int) -> float:
+    """Since it was accepted; the clock may have been set meanwhile. ms: by the clock."""
+    waited_ms, clock = ms - message.created_ms, core.clock
+    if len(clock.steps) > 1:
+        waited_ms += clock.apart_ms() - clock.apart_of(message.id)
+    return waited_ms / 1000
+
+
+def _fields(
+    core: Core, settlement: Settlement, result: Result, row: Row, verdict: str, kind: str, stage: str, delay_s: float
+) -> dict[str, Any]:
     """Of a line about an answer."""
     message, lease, reply = settlement.message, settlement.lease, row.reply
     attempts = row.note.attempts
@@ -57,7 +72,7 @@ def _fields(settlement: Settlement, result: Result, row: Row, verdict: str, kind
     fields: dict[str, Any] = {
         "id": message.id, "zone": settlement.zone, "recipient": row.address, "sender": message.metadata["sender"],
         "verdict": verdict, "code": reply.code, "enhanced": reply.enhanced, "stage": stage, "attempts": attempts,
-        "delay_s": (settlement.ms - message.created_ms) / 1000, "took_ms": result.took_ms,
+        "delay_s": delay_s, "took_ms": result.took_ms,
         "size": message.metadata["size"],
     }  # fmt: skip
     if kind:
@@ -70,7 +85,7 @@ def _fields(settlement: Settlement, result: Result, row: Row, verdict: str, kind
     if result.remote:
         fields["remote"] = result.remote
     if row.due_ms:
-        fields["again_s"] = max(0, row.due_ms - settlement.ms) // 1000
+        fields["again_s"] = max(0, row.due_ms - core.clock.steady_ms()) // 1000
     if "campaign" in message.metadata:
         fields["campaign"] = message.metadata["campaign"]
     fields["text"] = reply.text[:TEXT_MAX]
