@@ -48,6 +48,7 @@ LONG_S = {
     "tests/faults/test_broken_off.py": 15,
     "tests/upgrade/test_queues.py": 15,
     "tests/real/test_tls.py": 15,
+    "tests/faults/test_reload.py": 15,
     "tests/faults/test_start.py": 15,
     "tests/test_wheel.py": 12,
     "tests/faults/test_power.py": 12,

@@ -20,6 +20,7 @@ import uvloop
 from zonemta_py import queue_process
 from zonemta_py.config import Config, ConfigError, Listener, processes
 from zonemta_py.logs import setup
+from zonemta_py.metrics import report
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue_process import Given
 
@@ -158,6 +159,7 @@ async def _receiver(config: Config, host: Host, sockets: list[tuple[Listener, so
     queue = RemoteQueue.lasting(config.folder, "receiver")
     reporting.begin("receiver", queue, host.totals)
     await serve(config, sockets, queue, host, share)
+    await report.end()
 
 
 def http(config: Config, host: Host, bound: socket.socket) -> None:
@@ -174,6 +176,7 @@ async def _http(config: Config, host: Host, bound: socket.socket) -> None:
     queue = RemoteQueue.lasting(config.folder, "http")
     reporting.begin("http", queue, host.totals)
     await serve(config, bound, queue, host)
+    await report.end()
 
 
 def pull(config: Config, host: Host, bound: socket.socket) -> None:
@@ -191,6 +194,7 @@ async def _pull(config: Config, host: Host, bound: socket.socket) -> None:
     queue = RemoteQueue.lasting(config.folder, "pull", config.queue.lease_s)
     reporting.begin("pull", queue, host.totals)
     await serve(config, bound, queue, host)
+    await report.end()
 
 
 SERVICES = {"http": http, "pull": pull}
@@ -220,6 +224,8 @@ async def _sender(config: Config, host: Host, name: str, generation: int) -> Non
     making = Making.open(config.folder, name)
     work = asyncio.ensure_future(run(config, dispatch, host, places(config), making=making))
     await asyncio.wait([work, dispatch.gone], return_when=asyncio.FIRST_COMPLETED)
+    if work.done():
+        await report.end()
     work.cancel()  # then wait for deliveries in progress: `run` knows that their results cannot be reported
     with contextlib.suppress(asyncio.CancelledError):
         await work

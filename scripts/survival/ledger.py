@@ -90,6 +90,11 @@ class Ledger:
     def acknowledged(self) -> int:
         return sum(self._sent.values())
 
+    @property
+    def arrivals(self) -> set[str]:
+        """Recipients whose mail has come."""
+        return set(self._came)
+
     def arrived(self, message: ReceivedMessage) -> None:
         """Something has come to the sink."""
         self.came(message.sender, message.recipients, message.body)

@@ -2,8 +2,11 @@
 
 Clients hand in over lasting connections, one is in the middle of its DATA all the time, one is idle, one asks by HTTP.
 Each reload has another configuration; now and then a wrong one. Then a drain, and a start. What must not be: a
-connection that breaks, an answer by HTTP that does not come, somebody in doubt, anything lost or twice, more than a
-limit allows at any moment: connections as the kernel counts them, messages as the journal dates their leases.
+connection that breaks, an answer by HTTP that does not come, somebody in doubt, anything lost or twice, a delivery that
+an event sink does not hear of, or more than a limit allows at any moment: connections as the kernel counts them,
+messages as the journal dates their leases.
+
+With --kills, processes are killed all the while: then connections break and some are in doubt, but all else holds.
 """
 
 from __future__ import annotations
@@ -13,13 +16,14 @@ import asyncio
 import http.client
 import itertools
 import json
+import random
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from survival.client import Client, Connection
 from survival.ledger import Ledger
@@ -43,7 +47,12 @@ only = {{ zone = "bulk" }}
 messages = "{RATE_S}/s"
 burst = {BURST}
 """
-_HTTP = """
+_MORE = """
+[[event_sinks]]
+name = "all"
+kind = "file"
+path = "{events}"
+types = ["delivered"]
 [http]
 enabled = true
 port = {port}
@@ -154,28 +163,39 @@ def overrun(folder: Path, zone: str, until_ms: float) -> float:
     return worst
 
 
-async def trial(home: Path, reloads: int, pause_s: float = 0.0) -> dict[str, Any]:
+class Course(NamedTuple):
+    """How the trial goes."""
+
+    reloads: int
+    pause_s: float
+    kills: bool
+    http_port: int
+
+
+async def trial(home: Path, reloads: int, pause_s: float = 0.0, kills: bool = False) -> dict[str, Any]:
     """Figures; `broken` names what must not be."""
     ledger = Ledger(kinds="plain", large=0.01)
     async with sink(ledger, rules=()) as running:
         mta = Mta(home / "queue", running.port, home=home, more=_LIMITS)
         own = Mta(home / "unused", running.port, home=home / "unused")  # its port is free, and kept
-        text = mta.config_file.read_text() + _HTTP.format(port=own.port)
+        text = mta.config_file.read_text() + _MORE.format(port=own.port, events=home / "events.jsonl")
         mta.config_file.write_text(text)
         mta.start()
         try:
-            figures = await _reloaded(mta, running.port, ledger, text, (reloads, pause_s), own.port)
+            figures = await _reloaded(mta, running.port, ledger, text, Course(reloads, pause_s, kills, own.port))
         except BaseException:
             print(mta.log_tail(80), file=sys.stderr)
             raise
         finally:
             mta.end()
         await asyncio.sleep(0.5)
-    judged = ledger.judge([])
+    judged = ledger.judge(figures.pop("doubtful"))
     figures |= {"recipients": judged.recipients, "acknowledged": judged.acknowledged}
     figures["overrun"] = round(overrun(mta.folder, "bulk", figures.pop("until_ms")), 3)
-    wrong = {name: figures[name] for name in ("dropped", "in_doubt", "http_broken", "surprises") if figures[name]}
-    if figures["connections_most"] > CONNECTIONS:
+    figures["unheard"] = len(unheard(home / "events.jsonl", ledger))
+    never = ("unheard", "surprises") if kills else ("dropped", "in_doubt", "http_broken", "surprises", "unheard")
+    wrong = {name: figures[name] for name in never if figures[name]}
+    if figures["connections_most"] > CONNECTIONS and not kills:  # a dead sender's close a moment later
         wrong["connections"] = figures["connections_most"]
     if figures["overrun"] > 1:
         wrong["rate"] = figures["overrun"]
@@ -184,19 +204,19 @@ async def trial(home: Path, reloads: int, pause_s: float = 0.0) -> dict[str, Any
     return figures | {"broken": [*judged.broken, *(f"{name}: {what}" for name, what in wrong.items())]}
 
 
-async def _reloaded(
-    mta: Mta, sink_port: int, ledger: Ledger, text: str, often: tuple[int, float], http_port: int
-) -> dict[str, Any]:
+async def _reloaded(mta: Mta, sink_port: int, ledger: Ledger, text: str, course: Course) -> dict[str, Any]:
     await mta.taking()
-    watch, asker, over = Watch(sink_port), Asker(http_port), asyncio.Event()
+    watch, asker, over = Watch(sink_port), Asker(course.http_port), asyncio.Event()
     client = Client(mta.port, ledger, kinds="plain", large=0.01)
     numbers = itertools.takewhile(lambda _: not over.is_set(), itertools.count(1))
     watching = asyncio.create_task(watch.run())
     asking = asyncio.create_task(asyncio.to_thread(asker.run))
-    lasting = [asyncio.create_task(slowly(mta.port, _slow(), over)), asyncio.create_task(idly(mta.port, over))]
+    killing = asyncio.create_task(killed(mta, over)) if course.kills else None
+    lasting = [] if killing else [slowly(mta.port, _slow(), over), idly(mta.port, over)]
+    lasting = [asyncio.create_task(one) for one in lasting]
     handing = asyncio.create_task(client.hand_in(numbers, sessions=6))  # type: ignore[arg-type]
-    took, refused, surprises = [], 0, list[str]()
-    for number, one in enumerate(itertools.islice(variants(text, sink_port), often[0]), 1):
+    took, refused, surprises, doubtful = [], 0, list[str](), set[str]()
+    for number, one in enumerate(itertools.islice(variants(text, sink_port), course.reloads), 1):
         mta.config_file.write_text(one)
         began = time.monotonic()
         found = await asyncio.to_thread(mta.ask, "reload", by="the trial")
@@ -205,24 +225,44 @@ async def _reloaded(
         wrong = number % WRONG == 0
         if bool(found["refused"]) != wrong and "recipients wait" not in str(found["refused"]):
             surprises.append(f"{number}: {found['refused']}")
-        await asyncio.sleep(often[1])
+        if killing:
+            doubtful |= set(await asyncio.to_thread(mta.in_doubt))
+        await asyncio.sleep(course.pause_s)
     over.set()
     asker.stopped = True
-    await asyncio.gather(*lasting, handing, asking)
+    await asyncio.gather(*lasting, handing, asking, *([killing] if killing else []))
     await asyncio.sleep(0.5)
     until_ms = time.time() * 1000
     drained = await _drain(mta)
-    mta.config_file.write_text(text.split("[[throttles]]")[0])
+    mta.config_file.write_text(text.replace(_LIMITS, ""))
     watching.cancel()
     mta.start()
     await mta.taking()
     await mta.drained()
+    await asyncio.sleep(1)  # the event feed is at most a moment behind
+    doubtful |= set(mta.in_doubt())
     return {
         "reloads": len(took), "refused": refused, "surprises": surprises, "slowest_s": round(max(took), 3),
         "mean_s": round(sum(took) / len(took), 3), "dropped": client.broken, "sent_on": client.replies[421],
         "replies": dict(client.replies), "http": asker.asked, "http_broken": asker.broken,
-        "connections_most": watch.most, "in_doubt": len(mta.in_doubt()), "drain": drained, "until_ms": until_ms,
+        "connections_most": watch.most, "in_doubt": len(doubtful), "doubtful": doubtful, "drain": drained,
+        "until_ms": until_ms,
     }  # fmt: skip
+
+
+async def killed(mta: Mta, over: asyncio.Event) -> None:
+    """Kills one process after the other."""
+    dice = random.Random(1)
+    while not over.is_set():
+        await asyncio.sleep(dice.random())
+        mta.kill(dice.choice(("queue", "receiver", "sender", "http", "events")), dice.random())
+
+
+def unheard(file: Path, ledger: Ledger) -> set[str]:
+    """Recipients whose mail came to the sink, but whose delivery did not come to the file."""
+    lines = file.read_text().splitlines() if file.exists() else []
+    heard = {json.loads(line)["data"]["recipient"] for line in lines}
+    return {address for address in ledger.arrivals if "@" in address} - heard
 
 
 def _slow() -> Letter:
@@ -246,9 +286,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/reload", description=__doc__)
     parser.add_argument("--reloads", type=int, default=50)
     parser.add_argument("--pause", type=float, default=0.2, help="seconds between two")
+    parser.add_argument("--kills", action="store_true", help="kill processes all the while")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="reload-") as folder:
-        found = asyncio.run(trial(Path(folder), chosen.reloads, chosen.pause))
+        found = asyncio.run(trial(Path(folder), chosen.reloads, chosen.pause, chosen.kills))
     print(json.dumps(found, indent=2))
     return 1 if found["broken"] else 0
 

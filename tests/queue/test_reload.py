@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 
 from tests.queue.flow import drain, put_all
+from tests.queue.test_sites import Directory, site
 from zonemta_py.config import Config
 from zonemta_py.config.file import SourceFile
 from zonemta_py.config.section import Section
-from zonemta_py.queue.api import RELEASED
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.api import BOUNCED, RELEASED
 from zonemta_py.queue.hooks import NoHooks
+from zonemta_py.queue.lifecycle import classification
 from zonemta_py.queue.reload import apply, history
 
 MX = {"name": "default", "default": True}
@@ -185,6 +188,60 @@ async def test_what_waits_goes_to_the_new_host_and_from_the_new_address(house: A
     found = await drain(home)
     assert len(found) == 300
     assert {(one.host, one.port, one.source) for one in found} == {("127.0.0.10", 26, "127.0.0.2")}
+
+
+async def test_where_dns_decides_the_address_is_another_too(house: Any) -> None:
+    """From a smart host to MX lookup, and from one source address to another, however it waits."""
+    resolver = Directory()
+    resolver.answers = {"x.test": site("mx.x.test")}
+    home = await house(zones=[{**MX, "sources": ["192.0.2.1"]}], queue={"window": 100}, resolver=resolver)
+    await put_all(home, 300)
+    out = await home.lease(5)
+    reload(home, zones=[{**MX, "sources": ["192.0.2.2"]}])
+    for delivery in out:
+        await home.settle(delivery, RELEASED, stage="limit")
+    await home.move(400)  # what DNS said is over
+    first = await home.lease(50)
+    reload(home, zones=[{**MX, "sources": ["192.0.2.2"], "port": 2525}])
+    await home.rest()
+    for delivery in first:
+        await home.settle(delivery)
+    rest = await drain(home)
+    assert {(one.source, one.port) for one in (*first, *rest)} == {("192.0.2.2", 25), ("192.0.2.2", 2525)}
+    assert {one.port for one in rest} == {2525}
+    assert len(first) + len(rest) == 300
+
+
+async def test_rules_that_have_changed_in_their_file(house: Any, tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    rule = "[[rules]]\nname = 'mine'\nclass = 'policy'\npattern = 'magic'\nexamples = ['550 magic']\nverdict = '{}'\n"
+    file.write_text(rule.format("bounce"))
+    home = await house(zones=[{**MX, "host": "127.0.0.9"}], rules={"extra": file})
+    said = Reply(550, "5.7.1", "magic")
+    await put_all(home, 2)
+    first, second = await home.lease(2)
+    await home.settle(first, BOUNCED, reply=said)
+    file.write_text(rule.format("retry"))
+    classification.load(home.config)
+    reload(home)
+    await home.settle(second, BOUNCED, reply=said)
+    await home.rest()
+    assert (await home.sizes())["deferred"] == 1
+
+
+async def test_shares_hold_for_flows_that_are_there(house: Any) -> None:
+    home = await house(zones=[{**MX, "host": "127.0.0.9", "connections": 4}], shares={"tenants": {"a": 1, "b": 1}})
+    for tenant in ("a", "b"):
+        await put_all(home, 100, tenant=tenant)
+    for delivery in await home.leases():
+        await home.settle(delivery)
+    reload(home, shares={"tenants": {"a": 4, "b": 1}})
+    found: list[str] = []
+    while len(found) < 80:
+        for delivery in await home.leases():
+            found.append(delivery.tenant)
+            await home.settle(delivery)
+    assert 3 < found.count("a") / found.count("b") < 5
 
 
 async def test_zones_come_and_go(house: Any) -> None:

@@ -39,6 +39,7 @@ class Making:
     def open(cls, folder: Path, sender: str) -> Making | None:
         """None on a disk that has no room for it: mail is sent all the same."""
         try:
+            path(folder, sender).unlink(missing_ok=True)  # one of its name may still end what it has begun
             with open(path(folder, sender), "w+b") as file:
                 file.write(_NOTHING)
                 file.flush()

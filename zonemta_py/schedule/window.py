@@ -122,6 +122,7 @@ class ZoneWindow:
         self._count(flow_queue, len(entries))
         if flow_queue.path.old:
             self.reassign(flow_queue)
+            self.unpark(flow_queue)  # what is parked goes the same way
         flow_queue.enlist()
 
     # -- what is read on

@@ -67,6 +67,7 @@ class Admission:
         """All limits are new: the leases that are out, and open connections, count at these from now on."""
         for batch in batches:
             batch.charge = batch.charge or (0, 0, 0, 0)
+            batch.taken = -math.inf  # these have never been charged for it, and so give nothing back
             batch.limits = self._all_limits(batch.flow_queue)
             for limit in batch.limits:
                 limit.hold()
