@@ -1,9 +1,9 @@
 """The queue beside a small model of the promise, through random lives: mail, leases, results, orders, crashes, damage.
 
-The model knows who waits, who is leased and who is held, and nothing of keys, records or threads. After every step the
-queue must list exactly those; after a crash whoever was leased waits again and is in doubt, and no other has changed.
-After a flipped bit whoever is missing is named in quarantine. MODEL_EXAMPLES=500 with --hypothesis-profile=search looks
-at other and more lives.
+The model knows who waits, who is leased, held or deleted by a task, and nothing of keys, records or threads. After
+every step the queue must list exactly those; after a crash whoever was leased waits again and is in doubt, and no other
+has changed. After a flipped bit whoever is missing is named in quarantine. MODEL_EXAMPLES=500 with
+--hypothesis-profile=search looks at other and more lives.
 """
 
 from __future__ import annotations
@@ -32,7 +32,11 @@ from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD, Delivery
 EXAMPLES, STEPS = int(os.environ.get("MODEL_EXAMPLES", "12")), 30
 ZONES = ("default", "bulk")
 PATIENCE_S = 60
-STATES = {"queued": "waiting", "deferred": "waiting", "leased": "leased", "held": "held"}
+STATES = {"queued": "waiting", "deferred": "waiting", "leased": "leased", "held": "held", "deleted": "deleted"}
+MEANT = {"delete": ("waiting", "held"), "hold": ("waiting",), "release": ("held",), "set": ("waiting", "held")}
+"""To whom a task does something."""
+BECOMES = {"delete": "deleted", "hold": "held", "release": "waiting"}
+REMEMBERED = 4
 Who = tuple[str, str]
 
 
@@ -52,6 +56,9 @@ class Life(RuleBasedStateMachine):
         self.stopped: set[str] = set()
         self.suppressed: set[str] = set()
         self.number = 0
+        self.tried: dict[Who, int] = {}
+        self.done: dict[Who, list[tuple[str, str, int]]] = {}
+        self.tasks: list[str] = []
         self.struck = False
         self._run(self.home.open())
 
@@ -63,7 +70,8 @@ class Life(RuleBasedStateMachine):
 
     def _listed(self) -> dict[Who, dict[str, Any]]:
         self._run(self.home.rest())
-        return {(row["id"], row["recipient"]): row for row in self._ask("list", limit=10_000)["rows"]}
+        rows = [*self._ask("list", limit=10_000)["rows"], *self._ask("list", limit=10_000, state="deleted")["rows"]]
+        return {(row["id"], row["recipient"]): row for row in rows}
 
     def _comes(self, who: Who, sender: str, zone: str) -> None:
         self.people[who], self.senders[who], self.zones[who] = "waiting", sender, zone
@@ -106,6 +114,7 @@ class Life(RuleBasedStateMachine):
                 del self.people[who]
             else:
                 self.people[who] = "held" if verdict == HELD else "waiting"
+                self.tried[who] = self.tried.get(who, 0) + 1
         if verdict == BOUNCED and told:
             self._notified(told)
 
@@ -127,6 +136,45 @@ class Life(RuleBasedStateMachine):
                 self.people[who] = "waiting"
             else:
                 del self.people[who]
+
+    @precondition(lambda self: self.people and not self.out)
+    @rule(verb=st.sampled_from(sorted(MEANT)), zone=st.sampled_from(ZONES), final=st.booleans())
+    def task(self, verb: str, zone: str, final: bool) -> None:
+        """Done to everybody in the domain of that zone; what is deleted for good is gone."""
+        domain, final = "b.test" if zone == "bulk" else "x.test", final and verb == "delete"
+        more = {"undo_s": 0} if final else {"set": {"priority": 3}} if verb == "set" else {}
+        row = self._ended(self._ask("task", verb=verb, where={"domain": domain}, **more))
+        theirs = [who for who, state in self.people.items() if who[1].endswith(domain) and state in MEANT[verb]]
+        assert row["done"] == len(theirs)
+        for who in theirs:
+            if final:
+                del self.people[who]
+                continue
+            done = self.done.setdefault(who, [])
+            done.append((row["id"], self.people[who], self.tried.get(who, 0)))
+            del done[:-REMEMBERED]
+            self.people[who] = BECOMES.get(verb, self.people[who])
+        if not final:
+            self.tasks.append(row["id"])
+
+    @precondition(lambda self: self.tasks and not self.out)
+    @rule()
+    def undo(self) -> None:
+        """Of the latest task: whoever has not been tried since is as before it."""
+        ident = self.tasks.pop()
+        if not self._ask("task-row", id=ident)["undoable"]:
+            return  # it did nothing
+        self._ended(self._ask("task-undo", id=ident))
+        for who in self.people:
+            done = self.done.get(who)
+            if done and done[-1][0] == ident and done[-1][2] == self.tried.get(who, 0):
+                self.people[who] = done.pop()[1]
+
+    def _ended(self, row: dict[str, Any]) -> dict[str, Any]:
+        while row["state"] == "running":
+            self._run(asyncio.sleep(0.005))
+            row = self._ask("task-row", id=row["id"])
+        return row
 
     @rule(zone=st.sampled_from(ZONES))
     def stop_or_lift(self, zone: str) -> None:
@@ -179,6 +227,8 @@ class Life(RuleBasedStateMachine):
         self.stopped &= policy
         self.suppressed = {address for address in self.suppressed if self._ask("suppression", address=address)}
         self.people = {who: STATES[row["state"]] for who, row in here.items()}
+        self.tasks.clear()  # what their notes remember may be lost
+        self.done = {who: [("?", "", -1)] for who in here}
         for who, row in here.items():
             self.senders[who], self.zones[who] = row["sender"], row["zone"]
         self.out.clear()
@@ -217,7 +267,8 @@ class Life(RuleBasedStateMachine):
         total = self._run(self.home.sizes())
         states = list(self.people.values())
         assert total["held"] == states.count("held")
-        assert total["queued"] + total["deferred"] == len(states) - states.count("held")
+        assert total["deleted"] == states.count("deleted")
+        assert total["queued"] + total["deferred"] == len(states) - states.count("held") - states.count("deleted")
         assert total["messages"] == len({message_id for message_id, _ in self.people})
 
     async def _end(self) -> None:
@@ -255,7 +306,9 @@ def test_any_life_keeps_the_promise(house_class: Any, memory: Path) -> None:
             nonlocal number
             number += 1
             zones = [{"name": "default", "default": True}, {"name": "bulk", "recipient_domains": ["b.test"]}]
-            return house_class(memory / str(number), zones=zones, retry={"jitter": 0, "life_h": 10_000})
+            return house_class(
+                memory / str(number), zones=zones, retry={"jitter": 0, "life_h": 10_000}, queue={"undo_s": 1e6}
+            )
 
     run_state_machine_as_test(
         OneLife,
