@@ -243,8 +243,9 @@ class Life:
     def given(self, delivery: Delivery, worker: str) -> None:
         self.referee.granted(delivery, self.house.clock.now_s, delivery.size)
         for kind, name in self.stopped:
-            value = getattr(delivery, {"destination": "site"}.get(kind, kind))
-            assert value != name, f"{kind} {name} is stopped, and sends"
+            domains = [recipient.domain for recipient in delivery.recipients]
+            value = domains if kind == "domain" else [getattr(delivery, {"destination": "site"}.get(kind, kind))]
+            assert name not in value, f"{kind} {name} is stopped, and sends"
         if delivery.sender:
             for recipient in delivery.recipients:
                 assert recipient.address in self.alive, f"{recipient.address} has ended"
@@ -318,12 +319,12 @@ class Life:
             try:
                 await ask("stop", kind=kind, name=name, seconds=seconds, cause="a whim")
             except ValueError:
-                return  # mail for it goes to another site, or there is no such zone any more
-            if seconds is None:
-                self.stopped.add((kind, name))
+                return  # there is no such zone any more
+            for_good = {(row["kind"], row["name"]) for row in await ask("standing") if not row["until_ms"]}
+            self.stopped |= {(kind, name), ("domain", name)} & for_good  # its mail may go to another site
         else:
             await ask("lift", kind=kind, name=name)
-            self.stopped.discard((kind, name))
+            self.stopped &= {(row["kind"], row["name"]) for row in await ask("standing")}
 
     async def step(self) -> None:
         choice = self.die.random()
