@@ -9,7 +9,7 @@ import gc
 import os
 import sys
 
-_CALLED = {"sendmail": ["sendmail"], "newaliases": ["sendmail", "-bi"], "mailq": ["mailq"]}
+_CALLED = {"sendmail": ["sendmail"], "newaliases": ["sendmail", "-bi"], "mailq": ["mailq"], "qshape": ["qshape"]}
 
 
 def main() -> int:

@@ -86,12 +86,19 @@ def _send() -> Commands:
     return {"send": commands.send, "sendmail": sendmail.sendmail, "mailq": mailq.mailq}
 
 
+def _watch() -> Commands:
+    from zonemta_py.cli.watch import status, story
+
+    return {"status": status.status, "trace": story.trace, "qshape": story.qshape}
+
+
 def _shell() -> Commands:
     return {"completion": completion.completion}
 
 
 _FOLDERS: dict[Callable[[], Commands], tuple[str, ...]] = {
     _send: ("send", "sendmail", "mailq"),
+    _watch: ("status", "trace", "qshape"),
     _shell: ("completion",),
     _queue: (
         "queue", "suspend", "resume", "standing", "explain", "lanes", "warmup", "suppression", "forget", "journal",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from zonemta_py.config import Config, ConfigError
@@ -11,16 +12,21 @@ from zonemta_py.config import Config, ConfigError
 SOON = timedelta(days=14)
 
 
-def doubts(config: Config, now: datetime) -> Iterator[str]:
-    """A warning for each that ends soon. Raises ConfigError for one that is not valid now."""
+def spans(config: Config) -> Iterator[tuple[str, Path, Callable[[], tuple[datetime, datetime]]]]:
+    """The key that names it, its file, and what reads from when until when it is valid (OSError, ValueError)."""
     named = {
         f"listeners.{door.name}.certificate": door.certificate for door in config.all_listeners if door.tls != "none"
     }
     named |= {f"zones.{zone.name}.client_certificate": zone.client_certificate for zone in config.zones}
     for where, path in named.items():
-        if path is None:
-            continue
-        begins, ends = _valid(path.expanduser())
+        if path is not None:
+            yield where, path, partial(_valid, path.expanduser())
+
+
+def doubts(config: Config, now: datetime) -> Iterator[str]:
+    """A warning for each that ends soon. Raises ConfigError for one that is not valid now."""
+    for where, path, read in spans(config):
+        begins, ends = read()
         if now >= ends:
             raise ConfigError(f"{where}: {path} has expired on {ends:%Y-%m-%d}; replace it")
         if now < begins:

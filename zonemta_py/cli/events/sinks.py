@@ -49,7 +49,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the sink in t
 def sinks(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """Show every event sink: whether it is down, what waits for it, and what was sent, dropped and refused."""
     settings = configuration(config, folder)
-    rows = [_state(settings, sink) for sink in settings.event_sinks]
+    rows = [state_of(settings, sink) for sink in settings.event_sinks]
     rows += [_orphan(settings.folder / FOLDER / name) for name in orphans(settings)]
     if json:
         print_json(rows)
@@ -80,7 +80,7 @@ def sinks(config: ConfigFile = None, folder: Folder = None, json: AsJson = False
 _ORDER = ("name", "state", "reason", "waits", "dropped", "dead", "behind")
 
 
-def _state(config: Config, sink: EventSink) -> dict[str, Any]:
+def state_of(config: Config, sink: EventSink) -> dict[str, Any]:
     folder = config.folder / FOLDER / sink.name
     row = {"name": sink.name, "kind": sink.kind, "state": "not started yet"} | read_state(folder)
     if "pid" in row and not _runs(row["pid"]):

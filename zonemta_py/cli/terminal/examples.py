@@ -12,6 +12,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "zonemta sendmail -f news@example.org ann@example.com < letter.eml",
     ),
     "mailq": ("zonemta mailq",),
+    "status": ("zonemta status", "zonemta status --nagios --queued 100000,1000000 --disk 5000,500"),
+    "trace": ("zonemta trace ann@example.com", "zonemta trace 19f3c2d8a0001f3a --all"),
+    "qshape": ("zonemta qshape", "zonemta qshape --by provider --zone default"),
     "completion": (
         "zonemta completion bash > ~/.local/share/bash-completion/completions/zonemta",
         "zonemta completion zsh > ~/.zfunc/_zonemta",

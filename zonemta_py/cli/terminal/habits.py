@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-_SIZE = "`zonemta queue size` shows what waits, `zonemta lanes` and `zonemta standing` why"
+_SIZE = "`zonemta status` shows how it is, `zonemta queue size` what waits, `zonemta lanes` and `zonemta standing` why"
 _LIST = "`zonemta queue list` shows what waits, and finds by recipient, sender, subject and more"
 _NOW = (
     "`zonemta queue flush` tries what waits now; `zonemta explain` says why something waits,"
@@ -22,7 +22,7 @@ _LOG = "`zonemta log` shows every acceptance and answer, `zonemta log --follow` 
 _TAIL = "`zonemta events tail` shows what happens to mail as it happens"
 
 HABITS: dict[tuple[str, ...], str] = {
-    ("status",): _SIZE, ("stats",): _SIZE, ("top",): _SIZE, ("info",): _SIZE, ("ps",): _SIZE,
+    ("stats",): _SIZE, ("top",): _SIZE, ("info",): _SIZE, ("ps",): _SIZE,
     ("list",): _LIST, ("ls",): _LIST, ("size",): _SIZE,
     ("flush",): _NOW, ("retry",): _NOW, ("requeue",): _NOW,
     ("delete",): _TAKEN_OUT, ("remove",): _TAKEN_OUT, ("purge",): _TAKEN_OUT,

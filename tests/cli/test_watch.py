@@ -1,0 +1,135 @@
+"""How an MTA is: for a person, for Nagios; the story of a message; the age of what waits. Asked of a real queue."""
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from zonemta_py.cli.terminal.errors import Exit
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.queue.queue import LocalQueue
+
+BODY = b"Subject: Hello\r\n\r\nHi\r\n"
+Told = Callable[..., Any]
+
+
+def put(*addresses: str) -> Callable[[LocalQueue], Any]:
+    async def run(queue: LocalQueue) -> str:
+        envelope = Envelope("ann@example.com", [Recipient(one) for one in addresses], len(BODY))
+        envelope.received_ms = time.time_ns() // 1_000_000
+        envelope.headers = {"subject": "Hello"}
+        return (await queue.accept(envelope, BODY)).id
+
+    return run
+
+
+def check(folder: Path, *arguments: str) -> tuple[int, str]:
+    """`zonemta status --nagios` in a process of its own: its status is none of sysexits.h."""
+    command = [sys.executable, "-m", "zonemta_py", "status", "--nagios", "--folder", str(folder), *arguments]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.stderr == ""
+    assert ran.stdout.count("\n") == 1
+    return ran.returncode, ran.stdout
+
+
+def test_status_for_a_person(served: Callable[..., Any], told: Told) -> None:
+    """Since when, rates, what waits by zone, what is suspended, disk; the same for programs."""
+    queue = served(zones=[{"name": "default", "default": True}, {"name": "bulk", "recipient_domains": ["z.org"]}])
+    queue.do(put("a@x.org", "b@z.org"))
+    told("suspend", "zone", "bulk", "--because", "complaints")
+    out = told("status").out
+    for words in (
+        "s ago",
+        "0.0 in, 0.0 out",
+        "2 queued; 1 messages",
+        "zone bulk",
+        "zone bulk; `zonemta standing`",
+        "free",
+    ):
+        assert words in out, words
+    found = json.loads(told("status", "--json").out)
+    assert found["running"]
+    assert found["total"]["queued"] == 2
+    assert found["zones"]["bulk"]["queued"] == 1
+    assert [row["name"] for row in found["standing"]] == ["bulk"]
+    assert found["disk"]["free"] > found["disk"]["reserve"] > 0
+    assert dict(line.split("\t") for line in told("status", "--plain").out.splitlines())["in doubt"] == "nobody"
+
+
+def test_status_of_none(told: Told, tmp_path: Path) -> None:
+    """It does not run: the exit status says so, and the check is critical."""
+    assert told("status").code == Exit.UNAVAILABLE
+    code, line = check(tmp_path)
+    assert code == 2
+    assert line.startswith("ZONEMTA CRITICAL - no queue answers at ")
+
+
+def test_nagios(served: Callable[..., Any], tmp_path: Path) -> None:
+    """One line: OK, warning and critical by thresholds, with performance data; unknown for what makes no sense."""
+    served().do(put("a@x.org", "b@x.org", "c@x.org"))
+    code, line = check(tmp_path)
+    assert (code, line.startswith("ZONEMTA OK - 3 wait, 0.0/s go | queued=3;;;0 in_doubt=0;1;;0 ")) == (0, True)
+    data = line.partition(" | ")[2].split()
+    assert all(re.fullmatch(r"\w+=[\d.]+(MB)?;[\d.]*;[\d.]*;0", one) for one in data)
+    assert check(tmp_path, "--queued", "3,10")[:1] == (1,)
+    code, line = check(tmp_path, "--queued", "1,3", "--disk", "1e12,")
+    assert code == 2
+    assert line.startswith("ZONEMTA CRITICAL - 3 recipients wait; ")
+    assert " MB are free | queued=3;1;3;0 " in line
+    code, line = check(tmp_path, "--queued", "many")
+    assert (code, line) == (3, "ZONEMTA UNKNOWN - --queued: 'many' is not two numbers; write it like 1000,5000\n")
+
+
+def test_certificates(served: Callable[..., Any], told: Told, tmp_path: Path) -> None:
+    """In how many days each ends; one that ends soon is a warning, one that is gone is critical."""
+    served()
+    soon = datetime.now(UTC) + timedelta(days=5, hours=1)
+    trustme.CA().issue_cert("mx.example.com", not_after=soon).private_key_and_cert_chain_pem.write_to_path(
+        str(tmp_path / "mx.pem")
+    )
+    file = tmp_path / "zonemta.toml"
+    file.write_text(f'[[listeners]]\ntls = "starttls"\ncertificate = "{tmp_path}/mx.pem"\n')
+    assert "ends in 5 days" in told("status", "--config", file).out
+    code, line = check(tmp_path, "--config", str(file))
+    assert (code, "listeners.smtp.certificate ends in 5 days" in line) == (1, True)
+    (tmp_path / "mx.pem").unlink()
+    code, line = check(tmp_path, "--config", str(file))
+    assert code in (2, 3)
+    assert "mx.pem" in line
+
+
+def test_a_story(served: Callable[..., Any], told: Told) -> None:
+    """Of a message and of an address: accepted, deleted; in words, and for programs. Nothing known is said so."""
+    queue = served()
+    id = queue.do(put("a@x.org", "b@y.org"))
+    told("queue", "delete", id, "--undo-for", "1s")
+    out = told("trace", id).out
+    assert out.startswith(f"message {id}\n")
+    assert re.search(r"accepted +a@x\.org, b@y\.org .*from ann@example\.com Hello", out)
+    assert re.search(r"task +.*verb delete", out)
+    found = json.loads(told("trace", "a@X.ORG", "--json").out)
+    assert [row["what"] for row in found["rows"]][:2] == ["accepted", "task"]
+    assert found["ids"] == [id]
+    ran = told("trace", "nobody@x.org")
+    assert (ran.code, "nothing is known of nobody@x.org back to 20" in ran.err) == (Exit.DATA, True)
+    assert "neither a message's id nor an address" in told("trace", "x.org").err
+
+
+@pytest.mark.parametrize("by", ["domain", "site", "provider"])
+def test_qshape(served: Callable[..., Any], told: Told, by: str) -> None:
+    """Ages across, destinations down, all of it first."""
+    served().do(put("a@x.org", "b@x.org", "c@y.org"))
+    lines = [line.split() for line in told("qshape", "--by", by).out.splitlines()]
+    assert lines[0][:3] == [by, "T", "5"]
+    assert lines[1][:3] == ["TOTAL", "3", "3"]
+    if by == "domain":
+        assert [line[:2] for line in lines[2:]] == [["x.org", "2"], ["y.org", "1"]]
+    assert json.loads(told("qshape", "--json").out)["all"]["total"] == 3

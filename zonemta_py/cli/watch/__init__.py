@@ -1,0 +1,1 @@
+"""What is going on: for a person at the terminal, and for programs that watch servers."""

@@ -1,0 +1,68 @@
+"""The state of an MTA in one dict: asked of its queue, and read from its folder and from the certificates it names.
+
+Failures: CommandError, if it does not run; ConfigError.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from zonemta_py.cli.config.certificates import spans
+from zonemta_py.cli.events.sinks import state_of
+from zonemta_py.cli.queue.commands import answer
+from zonemta_py.config import Config, ConfigError
+
+RATES = ("in", "out", "deferred", "bounced")
+COUNTS = ("queued", "leased", "deferred", "held", "deleted")
+
+
+def state(config: Config) -> dict[str, Any]:
+    """Cheap at any size of the queue."""
+    size, metrics = answer(config, "size"), answer(config, "metrics")
+    now, standing = answer(config, "now"), answer(config, "standing")
+    gauges = metrics["gauges"]
+    free, reserve = _one(gauges, "zonemta_disk_free_bytes"), _one(gauges, "zonemta_disk_reserve_bytes")
+    return {
+        "folder": str(config.folder),
+        "since_ms": _since_ms(config, gauges),
+        "generation": answer(config, "generation")["generation"],
+        "ending": answer(config, "draining")["ending"],
+        "copied": answer(config, "copied"),
+        "rates": {name: round(now[name], 3) for name in RATES} | {"window_s": now["window_s"]},
+        "zones": size["zones"],
+        "total": size["total"],
+        "standing": standing,
+        "in_doubt": len(answer(config, "in-doubt")),
+        "disk": {"free": free, "reserve": reserve, "accepting": bool(_one(gauges, "zonemta_accepting"))},
+        "sinks": [_sink(state_of(config, sink)) for sink in config.event_sinks],
+        "certificates": certificates(config),
+    }
+
+
+def _one(rows: dict[str, Any], name: str) -> Any:
+    return rows[name][0][1]
+
+
+def _since_ms(config: Config, gauges: dict[str, Any]) -> int:
+    """Since when the oldest of its processes runs; without a supervisor, since the queue listens."""
+    starts = [start for _, start in gauges["zonemta_process_start_time_seconds"]]
+    return round(1000 * (min(starts) if starts else (config.folder / "socket").stat().st_mtime))
+
+
+def _sink(row: dict[str, Any]) -> dict[str, Any]:
+    why = row.get("reason") or row.get("trouble") or ""
+    return {name: row.get(name) for name in ("name", "kind", "state", "lag_records", "lag_s")} | {"why": why}
+
+
+def certificates(config: Config) -> list[dict[str, Any]]:
+    """Each with the moment of its end; one that cannot be read says why, and has none."""
+    now, rows = datetime.now(UTC), []
+    for where, path, read in spans(config):
+        try:
+            _, end = read()
+            days = (end - now).total_seconds() / 86_400
+            rows.append({"where": where, "file": str(path), "ends_ms": int(end.timestamp() * 1000), "days": days})
+        except (OSError, ValueError, ConfigError) as error:
+            rows.append({"where": where, "file": str(path), "ends_ms": None, "days": None, "why": str(error)})
+    return rows

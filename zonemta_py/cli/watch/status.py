@@ -1,0 +1,179 @@
+"""`zonemta status`: how an MTA is, for a person, and in one line for Nagios and others that read such lines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from zonemta_py.cli.terminal import when
+from zonemta_py.cli.terminal.errors import CommandError, Exit
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
+from zonemta_py.cli.terminal.output import print_json, print_table, printable
+from zonemta_py.cli.watch.state import COUNTS, RATES, state
+from zonemta_py.config import ConfigError
+
+OK, WARNING, CRITICAL, UNKNOWN = range(4)
+"""Exit statuses of a check."""
+_WORDS = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
+_SHOWN = 3
+Problem = tuple[int, str]
+
+
+@tabled
+def status(
+    nagios: Annotated[
+        bool, typer.Option("--nagios", help="Print one line with performance data; exit status 0, 1, 2 or 3.")
+    ] = False,
+    queued: Annotated[
+        str, typer.Option(metavar="W,C", help="With --nagios: warn, or be critical, from so many that wait.")
+    ] = "",
+    in_doubt: Annotated[str, typer.Option(metavar="W,C", help="The same of recipients in doubt.")] = "1,",
+    disk: Annotated[str, typer.Option(metavar="W,C", help="Below so much free space, in MB.")] = "1024,128",
+    certificate: Annotated[str, typer.Option(metavar="W,C", help="When one ends in less than so many days.")] = "14,3",
+    config: ConfigFile = None,
+    folder: Folder = None,
+    json: AsJson = False,
+) -> None:
+    """Show how the MTA is: since when it runs, what goes in and out, what waits, and what needs somebody.
+
+    Exit status 69: it does not run. With --nagios: 0 all is well, 1 warning, 2 critical, 3 not known.
+    """
+    if nagios:
+        _check(config, folder, {"queued": queued, "in_doubt": in_doubt, "disk": disk, "certificate": certificate})
+    found = state(configuration(config, folder))
+    if json:
+        return print_json(found | {"running": True})
+    return print_table("", ("what", "now"), list(_described(found)))
+
+
+def _described(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    now_ms, total, disk = int(time.time() * 1000), found["total"], found["disk"]
+    ending = ", and takes nothing new: it drains" if found["ending"] else ""
+    yield "runs", f"since {when.since(found['since_ms'], now_ms)}, in {found['folder']}{ending}"
+    if found["copied"]:
+        yield "copy", found["copied"]
+    yield "configuration", f"generation {found['generation']}"
+    rates = found["rates"]
+    yield "a second", ", ".join(f"{rates[name]:,.1f} {name}" for name in RATES)
+    yield "queue", f"{_counts(total)}; {total['messages']:,} messages, {_bytes(total['bytes'])}"
+    if len(found["zones"]) > 1:
+        for name, row in sorted(found["zones"].items()):
+            yield f"zone {name}", _counts(row)
+    yield "suspended", _standing(found["standing"])
+    yield "in doubt", f"{found['in_doubt']:,}; `zonemta queue in-doubt` lists them" if found["in_doubt"] else "nobody"
+    yield "disk", f"{_bytes(disk['free'])} free" + ("" if disk["accepting"] else "; new mail is refused for now")
+    for sink in found["sinks"]:
+        behind = f", {sink['lag_records']:,} records behind" if sink["lag_records"] else ""
+        yield f"sink {sink['name']}", f"{sink['state']}{behind}" + (f": {sink['why']}" if sink["why"] else "")
+    for one in found["certificates"]:
+        end = f"ends in {one['days']:,.0f} days" if one["days"] is not None else one["why"]
+        yield f"certificate {one['where']}", end
+
+
+def _counts(row: dict[str, int]) -> str:
+    return ", ".join(f"{row[name]:,} {name}" for name in COUNTS if row[name]) or "empty"
+
+
+def _standing(rows: list[dict[str, Any]]) -> str:
+    if not rows:
+        return "nothing"
+    named = ", ".join(f"{row['kind']} {row['name']}" for row in rows[:_SHOWN])
+    more = f" and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
+    return printable(f"{named}{more}; `zonemta standing` says why")
+
+
+def _bytes(count: float) -> str:
+    for unit in ("bytes", "KB", "MB", "GB"):
+        if count < 10_000:
+            return f"{count:,.0f} {unit}"
+        count /= 1000
+    return f"{count:,.0f} TB"
+
+
+# -- for Nagios
+
+
+def _check(file: Any, folder: Any, limits: dict[str, str]) -> NoReturn:
+    """Ends the process: that status is not one of sysexits.h."""
+    try:
+        limit = {name: _limits(name, text) for name, text in limits.items()}
+        config = configuration(file, folder)
+    except (CommandError, ConfigError) as error:
+        _end(UNKNOWN, str(error))
+    try:
+        found = state(config)
+    except CommandError as error:
+        _end(CRITICAL, error.sentence)
+    problems = sorted(_problems(found, limit), reverse=True)
+    total = found["total"]
+    words = (
+        "; ".join(sentence for _, sentence in problems)
+        or f"{_waiting(total):,} wait, {found['rates']['out']:,.1f}/s go"
+    )
+    _end(max([level for level, _ in problems], default=OK), words, _data(found, limit))
+
+
+def _limits(name: str, text: str) -> tuple[float | None, float | None]:
+    warning, _, critical = text.partition(",")
+    try:
+        return float(warning) if warning.strip() else None, float(critical) if critical.strip() else None
+    except ValueError:
+        sentence = f"--{name.replace('_', '-')}: {text!a} is not two numbers; write it like 1000,5000"
+        raise CommandError(Exit.USAGE, sentence) from None
+
+
+def _problems(found: dict[str, Any], limit: dict[str, Any]) -> Iterator[Problem]:
+    waiting, free = _waiting(found["total"]), found["disk"]["free"] / 1e6
+    yield from _above(waiting, limit["queued"], f"{waiting:,} recipients wait")
+    yield from _above(found["in_doubt"], limit["in_doubt"], f"{found['in_doubt']:,} recipients are in doubt")
+    yield from _above(-free, tuple(one and -one for one in limit["disk"]), f"{free:,.0f} MB are free")
+    if not found["disk"]["accepting"]:
+        yield CRITICAL, "new mail is refused"
+    if found["copied"]:
+        yield WARNING, found["copied"]
+    for sink in found["sinks"]:
+        if sink["state"] not in ("ok", "catching up"):
+            yield WARNING, f"sink {sink['name']} is {sink['state']}"
+    for one in found["certificates"]:
+        if one["days"] is None:
+            yield CRITICAL, f"{one['where']}: {one['why']}"
+        else:
+            bounds = tuple(days and -days for days in limit["certificate"])
+            yield from _above(-one["days"], bounds, f"{one['where']} ends in {one['days']:,.0f} days")
+
+
+def _above(value: float, bounds: tuple[float | None, ...], sentence: str) -> Iterator[Problem]:
+    for level, bound in ((CRITICAL, bounds[1]), (WARNING, bounds[0])):
+        if bound is not None and value >= bound:
+            yield level, sentence
+            return
+
+
+def _waiting(total: dict[str, int]) -> int:
+    return total["queued"] + total["deferred"]
+
+
+def _data(found: dict[str, Any], limit: dict[str, Any]) -> str:
+    """As the guidelines for plugins have it: label=value[unit];warning;critical;least."""
+    total = found["total"]
+    values = [
+        ("queued", f"{_waiting(total)}", limit["queued"]),
+        ("in_doubt", f"{found['in_doubt']}", limit["in_doubt"]),
+    ]
+    values += [(name, f"{total[name]}", (None, None)) for name in ("leased", "deferred", "held")]
+    values += [(name, f"{found['rates'][name]:.1f}", (None, None)) for name in RATES if name != "deferred"]
+    values.append(("disk_free", f"{found['disk']['free'] / 1e6:.0f}MB", limit["disk"]))
+    return " ".join(f"{name}={value};{_plain(bounds[0])};{_plain(bounds[1])};0" for name, value, bounds in values)
+
+
+def _plain(bound: float | None) -> str:
+    return "" if bound is None else f"{bound:g}"
+
+
+def _end(level: int, words: str, data: str = "") -> NoReturn:
+    said = " ".join(printable(words).split()).replace("|", "/")
+    print(f"ZONEMTA {_WORDS[level]} - {said}" + (f" | {data}" if data else ""), flush=True)
+    raise SystemExit(level)

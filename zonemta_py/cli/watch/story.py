@@ -1,0 +1,108 @@
+"""`zonemta trace` and `zonemta qshape`: what became of a message or of mail to somebody; how old what waits is."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import typer
+
+from zonemta_py.cli.queue.commands import ZoneName, answer, known_zone
+from zonemta_py.cli.terminal.errors import CommandError, Exit
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
+from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table, printable
+from zonemta_py.cli.terminal.progress import bar
+from zonemta_py.config import Config
+
+_KNOWN = ("seq", "ms", "id", "what", "zone", "recipients", "count", "lease", "undone")
+_FIRST = ("sender", "subject", "code", "enhanced", "reply", "text", "cause", "remote", "host")
+"""Of what else a row says, in this order."""
+_NAMED = 3
+_YEAR_2001_MS = 10**12
+
+
+@tabled
+def trace(
+    what: Annotated[str, typer.Argument(metavar="ADDRESS|ID", help="A recipient, or a message's id.")],
+    all: Annotated[bool, typer.Option("--all", help="Look through the whole archive, however long it takes.")] = False,
+    config: ConfigFile = None,
+    folder: Folder = None,
+    json: AsJson = False,
+) -> None:
+    """Tell a message's story, or that of all mail to somebody, from acceptance to the answers.
+
+    It is read from the journal and the archive, newest first, and said how far back that was; --all goes on to the end.
+    """
+    found = _look(configuration(config, folder), what, all)
+    if json:
+        return print_json(found)
+    if not found["rows"]:
+        raise CommandError(Exit.DATA, printable(f"nothing is known of {found['about']}{_far(found)}"))
+    rows = [(moment(row["ms"]), row["what"], _who(row), row["id"], _said(row)) for row in found["rows"]]
+    order = ("when", "what", "to", "said") if found["kind"] == "message" else ("when", "what", "id", "said")
+    print_table(f"{found['kind']} {found['about']}", ("when", "what", "to", "id", "said"), rows, order=order)
+    if found["next"]:
+        print_aside(f"looked{_far(found)}")
+    return None
+
+
+def _look(config: Config, what: str, all: bool) -> dict[str, Any]:
+    """Until something is found, or to the end of it all."""
+    with bar("looking") as move:
+        found = answer(config, "trace", what=what)
+        while found["next"] and (all or not found["rows"]):
+            move(found["files"], 0)
+            more = answer(config, "trace", what=what, before=found["next"])
+            sums = {"rows": more["rows"] + found["rows"], "files": more["files"] + found["files"]}
+            found = found | more | sums | {"ids": [*dict.fromkeys(more["ids"] + found["ids"])]}
+            found["back_to_ms"] = more["back_to_ms"] or found["back_to_ms"]
+    return dict(found)
+
+
+def _far(found: dict[str, Any]) -> str:
+    more = "; --all looks further" if found["next"] else ""
+    return f" back to {moment(found['back_to_ms'])}{more}" if found["back_to_ms"] else ""
+
+
+def _who(row: dict[str, Any]) -> str:
+    named = ", ".join(row["recipients"][:_NAMED])
+    return named + (f" and {row['count'] - _NAMED:,} more" if row["count"] > _NAMED else "")
+
+
+def _said(row: dict[str, Any]) -> str:
+    """What else it says: the reply, or who sent it; then the rest by name."""
+    first = [str(row[name]) for name in _FIRST if row.get(name)]
+    if "sender" in row:
+        first = [f"from {row['sender'] or '<>'}", *first[bool(row["sender"]) :]]
+    rest = [
+        f"{name.removesuffix('_ms').replace('_', ' ')} {_value(name, value)}"
+        for name, value in row.items()
+        if name not in _KNOWN and name not in _FIRST and isinstance(value, int | str | float) and value
+    ]
+    return ", ".join([" ".join(first), *rest]).strip(", ")
+
+
+def _value(name: str, value: int | str | float) -> str:
+    at = isinstance(value, int) and name.endswith("_ms") and value > _YEAR_2001_MS
+    return moment(int(value)) if at else str(value)
+
+
+@tabled
+def qshape(
+    by: Annotated[Literal["domain", "site", "provider"], typer.Option(help="What a row is.")] = "domain",
+    zone: ZoneName = None,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Rows to show.")] = 20,
+    config: ConfigFile = None,
+    folder: Folder = None,
+    json: AsJson = False,
+) -> None:
+    """Show how old what waits is, by destination: recipients by the minutes since they were accepted."""
+    chosen = configuration(config, folder)
+    found = answer(chosen, "qshape", by=by, zone=known_zone(chosen, zone), limit=limit)
+    if json:
+        return print_json(found)
+    ages = [*(f"{minutes} " for minutes in found["minutes"]), f"{found['minutes'][-1]}+ "]
+    rows = [(row["name"], row["total"], *row["ages"]) for row in (found["all"] | {"name": "TOTAL"}, *found["rows"])]
+    print_table("", (by, "T ", *ages), rows)
+    if not found["complete"]:
+        print_aside(f"{found['walked']:,} of {found['of']:,} recipients were counted so far; ask again for the others")
+    return None
