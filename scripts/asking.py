@@ -214,16 +214,18 @@ def tails(values: list[float]) -> dict[str, float]:
     return {name: round(1000 * value, 2) for name, value in at.items()}
 
 
-def trial(folder: Path, recipients: int, seconds: float, say: Any = print) -> dict[str, Any]:
+def trial(folder: Path, recipients: int, seconds: float, say: Any = print, parts: int = 4) -> dict[str, Any]:
     """The figures."""
     domains, context = max(100, recipients // 50), multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     queue = context.Process(target=queue_process, args=(folder, recipients, domains, theirs), daemon=True)
     queue.start()
+    theirs.close()  # so that its end is noticed
     say(f"{recipients:,} recipients for {domains:,} domains were queued in {ours.recv():.0f} s")
     mine, its = context.Pipe()
     sender = context.Process(target=sender_process, args=(folder, its), daemon=True)
     sender.start()
+    its.close()
 
     def told(pipe: Connection, word: str) -> Any:
         pipe.send(word)
@@ -240,7 +242,7 @@ def trial(folder: Path, recipients: int, seconds: float, say: Any = print) -> di
         found["work"] = {name: tails(took) for name, took in operator.worked.items()}
         operator.clock = None
         found["alone"], found["asked"] = [], []
-        for part in range(4):
+        for part in range(parts):
             operator.took.clear() if part == 1 else None
             told(mine, "go")
             time.sleep(1.0)
