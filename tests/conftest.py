@@ -41,6 +41,7 @@ LONG_S = {
     "tests/delivery/test_points.py": 25,
     "tests/queue/test_admin_orders_life.py": 25,
     "tests/scripts/test_events.py": 20,
+    "tests/scripts/test_questions.py": 15,
     "tests/queue/test_orders_survive.py": 20,
     "tests/reception/http/test_hostile.py": 18,
     "tests/events/sinks/test_amqp.py": 18,

@@ -20,6 +20,7 @@ from zonemta_py.queue.core.sums.sums import STATES, Sums
 
 _BETWEEN = "~"
 _NEITHER = _BETWEEN
+PARTS_MAX = 10_000
 
 
 class FlowSizes:
@@ -28,7 +29,8 @@ class FlowSizes:
     def __init__(self, store: Store, counted: bool) -> None:
         """counted: the keys of the store are complete; otherwise the recipients are counted now."""
         self.pairs, self.tenants, self.campaigns = Sums(), Sums(), Sums()
-        self._parts: dict[str, tuple[str, str]] = {}  # of the pairs that have been seen
+        self._parts: dict[str, tuple[str, str, str]] = {}
+        """Pair, tenant and campaign of the flows that were counted lately."""
         self._changed: set[str] = set()
         self._written: set[str] = set()
         if counted:
@@ -63,11 +65,16 @@ class FlowSizes:
 
     def move(self, flow: str, before: int | None, after: int | None, count: int) -> None:
         """As `Sizes.move`, of a recipient with that flow in its note."""
-        pair = pair_of(flow)
+        parts = self._parts.get(flow)
+        if parts is None:
+            if len(self._parts) >= PARTS_MAX:
+                self._parts.clear()
+            pair = pair_of(flow)
+            parts = self._parts[flow] = (pair, *self._split(pair))
+        pair, tenant, campaign = parts
         if pair == _NEITHER:
             return
         self.pairs.move(pair, before, after, count)
-        tenant, campaign = self._split(pair)
         if tenant:
             self.tenants.move(tenant, before, after, count)
         if campaign:
