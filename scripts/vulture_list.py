@@ -64,7 +64,6 @@ _.numeric
 # columns that Spark reads from a named tuple, and what names the columns of a frame to those who read the code
 _.bad_windows
 _.confidence
-RATES
 BLOCKS
 
 # the lake's rows can be added up: for notebooks, as `exact`, with which the sketches are measured
@@ -77,8 +76,16 @@ _.full_name
 _.cases
 
 # members of the HTTP interface's documents, for its description
-_.queued
 _.suspended
 
 # where pyspf asks DNS
 _.DNSLookup
+
+# textual's App
+_.ENABLE_COMMAND_PALETTE
+_.CSS
+_.BINDINGS
+_.on_mount
+_.on_key
+_.action_sort
+_.action_order

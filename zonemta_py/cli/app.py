@@ -87,9 +87,9 @@ def _send() -> Commands:
 
 
 def _watch() -> Commands:
-    from zonemta_py.cli.watch import status, story
+    from zonemta_py.cli.watch import status, story, top
 
-    return {"status": status.status, "trace": story.trace, "qshape": story.qshape}
+    return {"status": status.status, "top": top.top, "trace": story.trace, "qshape": story.qshape}
 
 
 def _shell() -> Commands:
@@ -98,7 +98,7 @@ def _shell() -> Commands:
 
 _FOLDERS: dict[Callable[[], Commands], tuple[str, ...]] = {
     _send: ("send", "sendmail", "mailq"),
-    _watch: ("status", "trace", "qshape"),
+    _watch: ("status", "top", "trace", "qshape"),
     _shell: ("completion",),
     _queue: (
         "queue", "suspend", "resume", "standing", "explain", "lanes", "warmup", "suppression", "forget", "journal",

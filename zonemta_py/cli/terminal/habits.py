@@ -22,7 +22,7 @@ _LOG = "`zonemta log` shows every acceptance and answer, `zonemta log --follow` 
 _TAIL = "`zonemta events tail` shows what happens to mail as it happens"
 
 HABITS: dict[tuple[str, ...], str] = {
-    ("stats",): _SIZE, ("top",): _SIZE, ("info",): _SIZE, ("ps",): _SIZE,
+    ("stats",): _SIZE, ("info",): _SIZE, ("ps",): _SIZE,
     ("list",): _LIST, ("ls",): _LIST, ("size",): _SIZE,
     ("flush",): _NOW, ("retry",): _NOW, ("requeue",): _NOW,
     ("delete",): _TAKEN_OUT, ("remove",): _TAKEN_OUT, ("purge",): _TAKEN_OUT,
