@@ -144,3 +144,24 @@ async def test_the_loop_has_its_turn_however_much_is_taken_away(house: Make, ver
         assert not lease.done()
     lease.cancel()
     assert longest < 2.0
+
+
+async def test_what_is_deleted_is_shown_and_explained(house: Make) -> None:
+    home = await house()
+    ident = await home.put("a@one.test", campaign="may", tenant="shop")
+    row = await done(home, "delete")
+    (shown,) = (await home.queue.ask("show", id=ident))["recipients"]
+    assert shown["state"] == "deleted"
+    for what in (ident, "a@one.test"):
+        (explained,) = (await home.queue.ask("explain", what=what))["rows"]
+        assert explained["state"] == "deleted"
+    with pytest.raises(ValueError, match="there is no campaign 'may'"):
+        await home.queue.ask("campaign", name="may")
+    assert (await home.queue.ask("size", campaign="may"))["deleted"] == 1
+    await home.move(100)
+    for where in ({"older_s": 50}, {"id": ident}, {"zone": "default"}, {"recipient": "a@one.test"}):
+        (found,) = (await home.queue.ask("list", state="deleted", **where))["rows"]
+        assert found["id"] == ident
+    await home.queue.ask("task-undo", id=row["id"])
+    await ended(home, row, "undone")
+    assert (await home.queue.ask("campaign", name="may"))["waiting"] == 1

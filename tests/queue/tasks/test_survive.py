@@ -85,3 +85,43 @@ async def test_what_is_deleted_for_good_ends_once(house: Make, seed: int) -> Non
         "queued": 150, "deferred": 0, "held": 0, "deleted": 0, "leased": 0, "messages": 10, "bytes": 220,
     }  # fmt: skip
     await home.sound()
+
+
+async def test_a_task_of_another_version_does_not_keep_the_queue_from_starting(house: Make) -> None:
+    """Its filter has a key that this version does not know: it is stopped, and said."""
+    home = await house()
+    await home.put("a@one.test")
+    (leased,) = await home.lease(1)
+    row = await home.queue.ask("task", verb="hold", where={"domain": "one.test"})
+    await asyncio.sleep(0.1)
+    task = home.queue.core.tasks.by_number[int(row["id"])]
+    task.where = {"colour": "red"}
+    home.queue.core.tasks.changed(task)
+    await home.rest()
+    await home.queue.position()
+    await home.crash()
+    row = await ended(home, {"id": row["id"]})
+    assert (row["state"], row["done"]) == ("canceled", 0)
+    assert await sent_now(home) == ["a@one.test"]
+    assert leased.id
+
+
+async def test_what_fails_is_tried_again(house: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mistake of ours in one pass does not end the work on tasks."""
+    home = await house()
+    await home.put("a@one.test")
+    engine, failed = home.queue.tasks.engine, 0
+    begun = engine._begun
+
+    def fails(*arguments: Any) -> Any:
+        nonlocal failed
+        failed += 1
+        if failed == 1:
+            raise RuntimeError("a mistake")
+        return begun(*arguments)
+
+    monkeypatch.setattr(engine, "_begun", fails)
+    monkeypatch.setattr("zonemta_py.queue.tasks.engine.LOOK_S", 0.01)
+    row = await ended(home, await home.queue.ask("task", verb="hold", where={"all": True}))
+    assert row["done"] == 1
+    assert failed == 2

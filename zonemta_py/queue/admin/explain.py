@@ -28,7 +28,7 @@ from zonemta_py.queue.admin.browse.pace import Pace
 from zonemta_py.queue.admin.browse.waiting import WaitingRows
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.lifecycle.context import QueueContext
-from zonemta_py.queue.tasks.where import Where
+from zonemta_py.queue.tasks.where import STATES, Where
 from zonemta_py.schedule.batch import FlowQueue
 from zonemta_py.schedule.flow import FlowId
 from zonemta_py.schedule.policy.manners import KINDS as MANNERS
@@ -104,7 +104,7 @@ async def _message(queue: QueueContext, what: str, after: str, pace: Pace) -> di
 async def _recipient(queue: QueueContext, what: str, after: str, pace: Pace) -> dict[str, Any]:
     local, _, domain = what.rpartition("@")
     last = f" {local}@{domain.lower()}".encode()
-    where = ranges.of(queue.core, Where.of({"domain": domain.lower()})) if domain else []
+    where = ranges.of(queue.core, Where.of({"domain": domain.lower(), "state": list(STATES)})) if domain else []
     found = WaitingRows(queue, where, after, pace)
     rows = await found.find(lambda key, _: key.endswith(last), ROWS_MAX)
     listed = [entry.shown() for entry in queue.suppression.every(person(what))]

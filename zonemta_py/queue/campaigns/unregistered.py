@@ -12,6 +12,7 @@ from typing import Any
 
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.counters import CampaignCounts
+from zonemta_py.queue.core.sizes import DELETED
 
 Delete = Callable[[str, str], Awaitable[int]]
 """(campaign, cause) → how many waiting recipients are deleted (`queue.tasks.orders`)."""
@@ -20,7 +21,7 @@ Delete = Callable[[str, str], Awaitable[int]]
 async def row(core: Core, name: str, state: str = "", removed: int = 0) -> dict[str, Any]:
     """As for campaigns, with what is known: how many recipients wait. Empty if none does, or did."""
     await core.lines.stable()  # recently ended recipients should be out of the store
-    waiting = sum(core.sizes.flows.campaigns.of(name))
+    waiting = _waiting(core, name)
     if not waiting and not removed:
         return {}
     stop = core.schedule.policy.stops.get(("campaign", name))
@@ -37,6 +38,12 @@ async def cancel(core: Core, delete: Delete, name: str, cause: str) -> dict[str,
 
     In effect at once, also for what is being delivered and comes back: the task waits for that, this does not.
     """
-    if not sum(core.sizes.flows.campaigns.of(name)):
+    if not _waiting(core, name):
         return {}
     return await row(core, name, "canceled", await delete(name, cause))
+
+
+def _waiting(core: Core, name: str) -> int:
+    """Without what a task has deleted."""
+    counts = core.sizes.flows.campaigns.of(name)
+    return sum(counts) - counts[DELETED]

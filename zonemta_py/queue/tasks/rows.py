@@ -34,4 +34,7 @@ def words(verb: str, where: dict[str, Any], change: dict[str, Any]) -> str:
         said = f"move to zone {change['zone']}"
     elif verb == "set":
         said = "set " + ", ".join(f"{name} {value}" for name, value in change.items())
-    return f"{said}: {Where.of(where).words()}"
+    try:
+        return f"{said}: {Where.of(where).words()}"
+    except ValueError:  # of another version
+        return f"{said}: {where}"

@@ -59,11 +59,20 @@ def of_message(core: Core, message_id: str) -> list[Range]:
 def _direct(core: Core, message_id: str) -> list[bytes]:
     families = [(family, COUNTED[state]) for family, state in FAMILY.items() if _is_direct(family)]
     return [
-        f"{family} {zone} {message_id} ".encode()
+        f"{between}{message_id} ".encode()
         for zone, counts in core.sizes.zones.items()
         for family, at in families
         if counts[at] and not (family == "delivery-zone" and zone.startswith(queues.PREFIX))  # pushed ones are parked
+        for between in _before_id(core, family, zone)
     ]
+
+
+def _before_id(core: Core, family: str, zone: str) -> list[str]:
+    """What comes before the id in keys of a family; for deleted ones, of each task that may have deleted some."""
+    if family != "deleted":
+        return [f"{family} {zone} "]
+    tasks = core.tasks.by_number.values()
+    return [keys.deleted_range(zone, task.number).decode() for task in tasks if task.done > task.undone]
 
 
 def _is_direct(family: str) -> bool:
@@ -104,6 +113,8 @@ def _by_family(core: Core, where: Where) -> list[Range]:
             if placed:
                 start = max(prefix, core.schedule.zones[zone].due.mark()) if _due(core, family, zone) else prefix
                 found.append(Range(start, keys.end(prefix), wanted if family == "parked" else None))
+            elif family == "deleted":  # by task, not by id
+                found.append(_whole(prefix))
             else:
                 start = prefix + first.encode()
                 if family == "delivery-zone" and zone in core.schedule.zones:
