@@ -180,19 +180,21 @@ class Generations:
         """changes: [key, old, new]; refused: why nothing has changed; later: keys that hold from the next start on;
         generation: of the configuration that runs. check: only says so."""
         changes: list[Any] = []
+        by = "" if check else by or "somebody"
         try:
             config, origin = self._again()
             changes = [list(change) for change in difference(leaves(self.config), leaves(config))]
             self._try(config)
-            given = Given(config, origin, by or "somebody", self._given.generation + 1)
+            given = Given(config, origin, by, self._given.generation + 1)
             self._change(given, check)
         except (ConfigError, StartError) as error:
             return self._told(changes, [str(error)], by)
         except Refused as error:
             return self._told(changes, error.sentences, by)
-        return self._told(changes, [], "" if check else by)
+        return self._told(changes, [], by)
 
     def _told(self, changes: list[Any], refused: list[str], by: str) -> dict[str, Any]:
+        """by: who is to be named in the log; "": it only was a question."""
         for sentence in refused if by else ():
             _log(f"the configuration stays as it is: {sentence}")
         if by and not refused:
@@ -226,6 +228,7 @@ class Generations:
             host = self._host if check else children.plugins(given.config)
             if not check:
                 children.load_services(given.config)
+            self._ports.listen([] if check else added)
             if refused := self._offer(given, check):
                 raise Refused(refused)
         except BaseException:

@@ -33,7 +33,10 @@ class Ports:
         return [bound for every in self._bound.values() for bound in every]
 
     def bind(self, config: Config) -> list[Key]:
-        """Those of a configuration that are not open yet; which. Raises StartError: none is."""
+        """Takes those of a configuration that are not open yet; which. Clients are let in by `listen`.
+
+        Raises StartError: none is taken.
+        """
         added: list[Key] = []
         wanted = [(_key(listener), listener, processes(config.server.receivers)) for listener in config.listeners]
         wanted += [(_key(service, service.name), service, 1) for service in config.services]
@@ -50,6 +53,15 @@ class Ports:
             self.drop(added)
             raise
         return added
+
+    def listen(self, keys: list[Key]) -> None:
+        """Raises StartError."""
+        for key in keys:
+            for bound in self._bound[key]:
+                try:
+                    bound.listen(1024)
+                except OSError as error:
+                    raise StartError(f"cannot listen on {key[1]}:{key[2]} ({error.strerror}); try again") from None
 
     def _check(self, key: Key, listener: Listener) -> None:
         """That nobody else has the port: neither another listener of ours nor another program."""
@@ -123,7 +135,6 @@ def _bind(listener: Listener) -> socket.socket:
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     try:
         bound.bind((listener.address, listener.port))
-        bound.listen(1024)
     except OSError as error:
         bound.close()
         raise _taken(listener, _why(error)) from None

@@ -46,7 +46,7 @@ def run(
     again: reads the configuration anew, from where it came (`origin`); raises ConfigError.
     """
     ports = Ports()
-    ports.bind(config)
+    ports.listen(ports.bind(config))
     privileges.drop(config)
     from zonemta_py import children
 

@@ -28,13 +28,14 @@ from typing import Any, NamedTuple
 from survival.client import Client, Connection
 from survival.ledger import Ledger
 from survival.letters import Letter
-from survival.rig import Mta, sink
+from survival.rig import PATIENCE_S, Mta, sink
 from zonemta_py.disk import journal
 from zonemta_py.disk.records import RELEASED, DeliveryRecord, StartRecord, Type, unpack
 
 CONNECTIONS, RATE_S, BURST = 8, 30, 15
 LOOK_S = 0.01
 WRONG = 5
+EVENTS = "events.jsonl"
 _LIMITS = f"""
 [[throttles]]
 name = "few"
@@ -178,7 +179,7 @@ async def trial(home: Path, reloads: int, pause_s: float = 0.0, kills: bool = Fa
     async with sink(ledger, rules=()) as running:
         mta = Mta(home / "queue", running.port, home=home, more=_LIMITS)
         own = Mta(home / "unused", running.port, home=home / "unused")  # its port is free, and kept
-        text = mta.config_file.read_text() + _MORE.format(port=own.port, events=home / "events.jsonl")
+        text = mta.config_file.read_text() + _MORE.format(port=own.port, events=home / EVENTS)
         mta.config_file.write_text(text)
         mta.start()
         try:
@@ -192,7 +193,7 @@ async def trial(home: Path, reloads: int, pause_s: float = 0.0, kills: bool = Fa
     judged = ledger.judge(figures.pop("doubtful"))
     figures |= {"recipients": judged.recipients, "acknowledged": judged.acknowledged}
     figures["overrun"] = round(overrun(mta.folder, "bulk", figures.pop("until_ms")), 3)
-    figures["unheard"] = len(unheard(home / "events.jsonl", ledger))
+    figures["unheard"] = len(unheard(home / EVENTS, ledger))
     never = ("unheard", "surprises") if kills else ("dropped", "in_doubt", "http_broken", "surprises", "unheard")
     wrong = {name: figures[name] for name in never if figures[name]}
     if figures["connections_most"] > CONNECTIONS and not kills:  # a dead sender's close a moment later
@@ -239,7 +240,10 @@ async def _reloaded(mta: Mta, sink_port: int, ledger: Ledger, text: str, course:
     mta.start()
     await mta.taking()
     await mta.drained()
-    await asyncio.sleep(1)  # the event feed is at most a moment behind
+    await asyncio.sleep(0.5)
+    until = time.monotonic() + PATIENCE_S
+    while unheard(mta.config_file.with_name(EVENTS), ledger) and time.monotonic() < until:  # noqa: ASYNC110 (a file)
+        await asyncio.sleep(0.2)  # the feed stands back behind mail
     doubtful |= set(mta.in_doubt())
     return {
         "reloads": len(took), "refused": refused, "surprises": surprises, "slowest_s": round(max(took), 3),
