@@ -25,8 +25,13 @@ import sys
 from pathlib import Path
 from zonemta_py.children import queue
 from zonemta_py.config import Config
+from zonemta_py.config.file import SourceFile
+from zonemta_py.pipe import pair
 from zonemta_py.plugin.host import Host
-queue(Config.model_validate({"server": {"folder": Path(sys.argv[1])}, "queue": {"reserve_bytes": 0}}), Host.empty())
+from zonemta_py.queue_process import Given
+config = Config.model_validate({"server": {"folder": Path(sys.argv[1])}, "queue": {"reserve_bytes": 0}})
+kept, pipe = pair()
+queue(Given(config, SourceFile(), "a test", 1), Host.empty(), pipe)
 """
 
 
