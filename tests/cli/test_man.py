@@ -48,6 +48,12 @@ def test_every_command_and_option_has_its_place(folder: Path) -> None:
         assert f" {status} " in overview.partition("EXIT STATUS")[2]
 
 
+def test_the_table_of_commands_is_right(capsys: pytest.CaptureFixture[str]) -> None:
+    """docs/COMMANDS.md is what the commands say."""
+    assert man.main(["--table"]) == Exit.OK
+    assert (Path(__file__).parents[2] / "docs" / "COMMANDS.md").read_text() == capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [

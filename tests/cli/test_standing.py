@@ -46,6 +46,14 @@ def test_former_names_go_on_working(served: Callable[..., Any], told: Told) -> N
     assert told("lift", "zone", "default").out == "zone default is resumed\n"
 
 
+def test_orders_for_programs(served: Callable[..., Any], told: Told) -> None:
+    """What was ordered, and what undoes it, as JSON."""
+    served()
+    row = json.loads(told("suspend", "zone", "default", "--for", "1h", "--json").out)
+    assert (row["kind"], row["held"], row["undo"]) == ("zone", 0, "zonemta resume zone default")
+    assert json.loads(told("resume", "zone", "default", "--json").out) == {"kind": "zone", "name": "default"}
+
+
 def test_the_end_of_a_day_is_midnight() -> None:
     """What ends a fraction of a second before the hour is over at the hour: 00:00:00, not 23:59:59."""
     hour_ms = 1_780_002_000_000

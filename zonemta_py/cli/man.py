@@ -1,6 +1,7 @@
 """Manual pages, made from the commands: what `--help` says, as man(7) has it. One page a command or group of them.
 
 python -m zonemta_py.cli.man FOLDER
+python -m zonemta_py.cli.man --table > docs/COMMANDS.md
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from zonemta_py.cli.app import tree
+from zonemta_py.cli.app import every, tree
 from zonemta_py.cli.run.commands import parser as run_parser
 from zonemta_py.cli.terminal.errors import CommandError, Exit, guarded
 from zonemta_py.cli.terminal.examples import EXAMPLES
@@ -39,6 +40,35 @@ def pages() -> dict[str, str]:
             body = _command(name, command)
         found[f"zonemta-{name}.1"] = _page(f"zonemta-{name}", command.short_help, body, [])
     return found
+
+
+def table() -> str:
+    """All commands with what they do, as Markdown."""
+    rows = [
+        (name, command) for name, command in every(tree()) if not command.hidden and not hasattr(command, "commands")
+    ]
+    rows += [(name, command) for name, command in _shown(tree()) if getattr(command, "invoke_without_command", False)]
+    lines = [
+        f"| `zonemta {name}` | {command.short_help.split('. ')[0].rstrip('.')}. | {_forms(command)} |"
+        for name, command in sorted(rows, key=lambda row: row[0])
+    ]
+    return "\n".join([_TABLE, *lines, ""])
+
+
+_TABLE = """\
+# Commands
+
+What each command does, and in which forms its answer can be had; `zonemta COMMAND --help` has its options and examples.
+This page is made from them: `python -m zonemta_py.cli.man --table`. Former names that go on working: `stop`, `lift`,
+`campaign pause`, `queue drop`.
+
+| command | does | forms |
+|---|---|---|"""
+
+
+def _forms(command: Any) -> str:
+    options = {option for parameter in command.params for option in parameter.opts}
+    return " ".join(name for name in ("json", "plain", "csv") if f"--{name}" in options)
 
 
 def _page(title: str, summary: str, body: Iterator[str], others: list[str]) -> str:
@@ -130,6 +160,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _write(arguments: list[str]) -> None:
+    if arguments == ["--table"]:
+        print(table(), end="")
+        return
     if len(arguments) != 1:
         sentence = "give one folder for the pages: python -m zonemta_py.cli.man ~/.local/share/man/man1"
         raise CommandError(Exit.USAGE, sentence)

@@ -23,23 +23,23 @@ _ASK_S = 5.0
 
 def suspend(
     name: Name, because: Cause = "suspended by an operator", nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None,
-    config: ConfigFile = None, folder: Folder = None,
+    config: ConfigFile = None, folder: Folder = None, json: AsJson = False,
 ) -> None:  # fmt: skip
     """Let a campaign's mail wait; nothing is lost, and resume continues it."""
-    _order(Asked(nodes, key_file, ca, config, folder), name, "pause", because)
+    _order(Asked(nodes, key_file, ca, config, folder), name, "pause", because, json)
 
 
 def resume(
     name: Name, because: Cause = "resumed by an operator", nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None,
-    config: ConfigFile = None, folder: Folder = None,
+    config: ConfigFile = None, folder: Folder = None, json: AsJson = False,
 ) -> None:  # fmt: skip
     """Resume a campaign that was suspended, by you or by its bounds, which are counted anew from now."""
-    _order(Asked(nodes, key_file, ca, config, folder), name, "resume", because)
+    _order(Asked(nodes, key_file, ca, config, folder), name, "resume", because, json)
 
 
 def cancel(
     name: Name, because: Cause = "canceled by an operator", yes: Yes = False, nodes: Nodes = "",
-    key_file: KeyFile = None, ca: Ca = None, config: ConfigFile = None, folder: Folder = None,
+    key_file: KeyFile = None, ca: Ca = None, config: ConfigFile = None, folder: Folder = None, json: AsJson = False,
 ) -> None:  # fmt: skip
     """Remove from the queue all of a campaign that still waits. This cannot be undone."""
     asked = Asked(nodes, key_file, ca, config, folder)
@@ -47,7 +47,7 @@ def cancel(
         waiting = asked.status(name)["waiting"]
         if not typer.confirm(f"{waiting:,} recipients of {name} will not get it. Cancel it?", err=True):
             raise CommandError(Exit.OK)
-    _order(asked, name, "cancel", because)
+    _order(asked, name, "cancel", because, json)
 
 
 @tabled
@@ -144,10 +144,12 @@ class Asked:
             raise CommandError(Exit.USAGE, str(refused)) from None
 
 
-def _order(asked: Asked, name: str, verb: str, cause: str) -> None:
+def _order(asked: Asked, name: str, verb: str, cause: str, json: bool) -> None:
     answered = asked.order(name, verb, cause)
     row = answered or asked.status(name)
-    print(f"{name} is {said(row)}; {row['waiting']:,} recipients wait")
+    if json:
+        return print_json(row)
+    return print(f"{name} is {said(row)}; {row['waiting']:,} recipients wait")
 
 
 def described(row: dict[str, Any]) -> list[tuple[str, object]]:

@@ -245,10 +245,12 @@ def _plain(value: object) -> str:
 
 
 @app.command()
-def adopt(config: ConfigFile = None, folder: Folder = None) -> None:
+def adopt(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """Let a copy of a queue send in place of the original, which must never run again."""
     adopted = answer(configuration(config, folder), "adopt")
-    print(f"queue {adopted['queue']} lives here now (incarnation {adopted['incarnation']}), and mail is sent")
+    if json:
+        return print_json(adopted)
+    return print(f"queue {adopted['queue']} lives here now (incarnation {adopted['incarnation']}), and mail is sent")
 
 
 @app.command("in-doubt")

@@ -71,14 +71,16 @@ def _say(counts: dict[str, int]) -> None:
 
 
 @app.command()
-def remove(addresses: Addresses, scope: Scope = None, config: ConfigFile = None, folder: Folder = None) -> None:
+def remove(
+    addresses: Addresses, scope: Scope = None, config: ConfigFile = None, folder: Folder = None, json: AsJson = False
+) -> None:
     """Remove these from the list, in all scopes or one: mail is sent to them again."""
     count = answer(configuration(config, folder), "unsuppress", addresses=addresses, by=_me(), scope=scope)
     if not count:
         raise CommandError(
             Exit.DATA, "none of them is on the suppression list; `zonemta suppression list` shows who is"
         )
-    print(f"{count:,} removed from the suppression list")
+    print_json({"removed": count}) if json else print(f"{count:,} removed from the suppression list")
 
 
 @app.command()

@@ -42,6 +42,7 @@ def suspend(
     ] = "",
     config: ConfigFile = None,
     folder: Folder = None,
+    json: AsJson = False,
 ) -> None:
     """Stop sending from now on. Its mail waits, without counting attempts, across restarts too."""
     seconds = when.span(for_, "--for") if for_ is not None else None
@@ -52,9 +53,11 @@ def suspend(
     kinds = (kind, "domain") if kind == "destination" else (kind,)
     rows = [row for row in answer(chosen, "standing") if row["kind"] in kinds and row["name"] == name]
     row: dict[str, Any] = (rows or [{"kind": kind, "name": name, "until_ms": now_ms}])[0]  # one second may be over
+    if json:
+        return print_json(row | {"held": held, "undo": _undo(row)})
     end = when.until(row["until_ms"], now_ms, "it is resumed")
     waiting = f"flow queues it holds: {held}" if held else "nothing is waiting now"
-    print(printable(f"{row['kind']} {name} is suspended until {end} ({waiting}); undo: {_undo(row)}"))
+    return print(printable(f"{row['kind']} {name} is suspended until {end} ({waiting}); undo: {_undo(row)}"))
 
 
 def resume(
@@ -62,12 +65,13 @@ def resume(
     name: Annotated[list[str], typer.Argument(metavar="NAME", help="As `zonemta standing` shows it.")],
     config: ConfigFile = None,
     folder: Folder = None,
+    json: AsJson = False,
 ) -> None:
     """End a suspension or rest, or forget what was learned about a site. Acknowledges what may be lost."""
     full = " ".join(name)
     if not _resumed(configuration(config, folder), kind, full):
         raise CommandError(Exit.DATA, f"there is no {kind} {full!a} to resume; `zonemta standing` lists what there is")
-    print(printable(f"{kind} {full} is resumed"))
+    print_json({"kind": kind, "name": full}) if json else print(printable(f"{kind} {full} is resumed"))
 
 
 def _resumed(config: Config, kind: str, name: str) -> bool:

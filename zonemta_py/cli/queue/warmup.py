@@ -53,6 +53,7 @@ def set_(
     step: Annotated[str, typer.Argument(metavar="STEP", help="A step of its schedule, from 1; or warm: no limit.")],
     config: ConfigFile = None,
     folder: Folder = None,
+    json: AsJson = False,
 ) -> None:
     """Move a source to a step of its warm-up at one provider. What it sent today stays counted."""
     if step != "warm" and not re.fullmatch("[0-9]{1,6}", step):
@@ -63,7 +64,7 @@ def set_(
     chosen = configuration(config or before[0], folder or before[1])
     number = None if step == "warm" else int(step)
     row = answer(chosen, "warm", source=source, provider=provider, step=number)
-    print(printable(f"{source} at {provider} is {_stands(row)} now"))
+    print_json(row) if json else print(printable(f"{source} at {provider} is {_stands(row)} now"))
 
 
 def _stands(row: dict[str, Any]) -> str:
