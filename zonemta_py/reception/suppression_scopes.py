@@ -11,7 +11,7 @@ from zonemta_py.queue.api import Admin
 from zonemta_py.reception.scope import KeyScope, OutOfScope
 
 CAMPAIGNS_MAX = 1_000
-"""Campaigns of tenants, the newest, whose own entries are looked at."""
+"""Campaigns of a scope, the newest, that are shown, and whose own entries are looked at."""
 
 
 async def people_scopes(queue: Admin, scope: KeyScope) -> list[str] | None:
@@ -22,11 +22,22 @@ async def people_scopes(queue: Admin, scope: KeyScope) -> list[str] | None:
     if not scope.campaigns:
         found |= {f"{kind}:{tenant}" for tenant in scope.tenants for kind in ("tenant", "campaigns")}
     if scope.tenants:
-        rows = [row for row in await queue.ask("campaigns") if scope.covers(row["tenant"], row["name"])]
-        found |= {f"campaign:{row['name']}" for row in rows[:CAMPAIGNS_MAX]}
+        found |= {f"campaign:{row['name']}" for row in await own_campaigns(queue, scope)}
     else:
         found |= {f"campaign:{name}" for name in scope.campaigns}
     return sorted(found)
+
+
+async def own_campaigns(queue: Admin, scope: KeyScope) -> list[dict[str, Any]]:
+    """The newest campaigns in the scope, CAMPAIGNS_MAX at most."""
+    found, after = list[dict[str, Any]](), ""
+    while len(found) < CAMPAIGNS_MAX:
+        page = await queue.ask("campaigns", after=after)
+        if not page:
+            break
+        found += [row for row in page if scope.covers(row["tenant"], row["name"])]
+        after = page[-1]["name"]
+    return found[:CAMPAIGNS_MAX]
 
 
 def own_scope(mine: list[str], wanted: str | None, kind: str) -> str:

@@ -1,7 +1,8 @@
 """Orders about tasks, checked, and what is told of them: the questions of `queue.admin.answers`.
 
     task-preview verb where set by                  counts what it would do; its row, "counting", then "previewed"
-    task verb where set by cause undo_s             ordered: its row, once that is on stable storage
+    task verb where set by cause undo_s             ordered: its row, once that is on stable storage; request, digest:
+                                                    the same again is the same task
     task-start id cause undo_s                      orders what was previewed
     tasks, task-row id                              rows, the newest first; one of them
     task-cancel id by, task-undo id by              stops it; puts back what it changed, as far as nothing was sent
@@ -42,6 +43,7 @@ class TaskOrders:
     def __init__(self, queue: QueueContext) -> None:
         self._core = queue.core
         self.engine, self._previews = Engine(queue), Previews(queue)
+        self._ordering: list[Task] = []
 
     # -- orders
 
@@ -54,10 +56,27 @@ class TaskOrders:
 
     async def order(
         self, verb: str, where: dict[str, Any], set: dict[str, Any] | None = None, by: str = "", cause: str = "",
-        undo_s: float | None = None,
+        undo_s: float | None = None, request: str = "", digest: str = "",
     ) -> Row:  # fmt: skip
+        """request, digest: a key, and a hash of what is ordered: once more with the same is the same task."""
         await self._core.when_ready.wait()
-        return await self._ordered(self._checked(verb, where, set, by, cause, undo_s))
+        task = self._checked(verb, where, set, by, cause, undo_s)
+        if request:
+            task.request = f"{_text('digest', digest)} {_text('request', request)}"
+            if (known := self._repeated(task.request)) is not None:
+                await self._core.journal.stable()
+                return self._row(known)
+        return await self._ordered(task)
+
+    def _repeated(self, request: str) -> Task | None:
+        """The task that this request has ordered. Raises ValueError if it was another order."""
+        key = request.partition(" ")[2]
+        for task in (*self._ordering, *self._core.tasks.by_number.values()):
+            if task.request == request:
+                return task
+            if task.request.partition(" ")[2] == key:
+                raise ValueError(f"task {task.number} was ordered with this key, and is another one; use a new key")
+        return None
 
     async def cancel_campaign(self, name: str, cause: str) -> int:
         """Deletes for good what waits of it, but for what is being delivered, as soon as it comes back; how many."""
@@ -84,8 +103,13 @@ class TaskOrders:
             raise ValueError(f"{WAITING_MOST} tasks are waiting to be done; wait for them, or cancel some")
         task.until_id, task.but = core.ids.last, sorted(core.arriving)
         names = "verb", "where", "change", "by", "cause", "until_id", "but", "now_ms", "undo_s", "count"
-        self.engine.order(task, {name: getattr(task, name) for name in names})
-        await core.journal.stable()
+        value = {name: getattr(task, name) for name in names} | ({"request": task.request} if task.request else {})
+        self.engine.order(task, value)
+        self._ordering.append(task)
+        try:
+            await core.journal.stable()
+        finally:
+            self._ordering.remove(task)
         return self._row(task)
 
     async def cancel(self, id: str, by: str = "") -> Row:

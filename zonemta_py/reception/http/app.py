@@ -33,7 +33,8 @@ _ABOUT = (
 _BODIES = (
     models.MessageDocument, models.BatchDocument, models.CampaignDocument, models.Order, people.Suppressions,
     people.Forget, models.PersonDocument, queue_rows.Acknowledgement, queue_rows.NegativeAcknowledgement,
-    queue_rows.Extension, bodies.Lift, bodies.SuspensionDocument, bodies.StepDocument,
+    queue_rows.Extension, bodies.Lift, bodies.SuspensionDocument, bodies.StepDocument, bodies.TaskDocument,
+    bodies.Start, bodies.Reload, bodies.Drain,
 )  # fmt: skip
 _MODULES = (inject, campaigns, suppressions, events, queues, metrics, *ALL)
 _REFUSALS = (RequestProblem, QueueRefusal, QueueProblem, Verdict, MessageRefused)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 
 from zonemta_py.reception.http.authentication import answer, described, needs, request_context, visit
 from zonemta_py.reception.http.documents import models, reading
 from zonemta_py.reception.http.documents.problem import FieldError, RequestProblem, invalid
+from zonemta_py.reception.suppression_scopes import own_campaigns
 
 router = APIRouter(prefix="/v1/campaigns")
 _Name = Annotated[models.Name, Path(description="The campaign's name.")]
@@ -53,14 +54,27 @@ async def put(request: Request, name: _Name) -> Response:
     summary="All campaigns",
     response_model=list[models.CampaignRow],
     openapi_extra=needs("campaigns", "read"),
-    responses=described(),
+    responses=described(422),
 )
-async def every(request: Request) -> Response:
+async def every(
+    request: Request,
+    after: Annotated[
+        models.Name | None, Query(description="The last page's last name; default: the first page.")
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of rows.")] = 1000,
+) -> Response:
     """The newest first, without their history."""
     who = visit(request).key
     who.check("campaigns", "read")
-    rows = await request_context(request).ask("campaigns")
-    return answer([row for row in rows if who.scope.covers(row["tenant"], row["name"])] if who.scope.bound else rows)
+    here = request_context(request)
+    if not who.scope.bound:
+        try:
+            return answer(await here.queue.ask("campaigns", limit=limit, after=after or ""))
+        except ValueError as error:
+            raise invalid([FieldError("query after", str(error))]) from None
+    rows = await own_campaigns(here.queue, who.scope)
+    start = next((number for number, row in enumerate(rows, 1) if row["name"] == after), 0)
+    return answer(rows[start : start + limit])
 
 
 @router.get(

@@ -21,6 +21,7 @@ from zonemta_py.plugin.verdicts import Drop
 from zonemta_py.queue.api import Admin, Pull, Receipt, Submission
 from zonemta_py.reception.connection_limits import ConnectionLimits
 from zonemta_py.reception.http.columns import Columns, TemplateStore
+from zonemta_py.reception.http.documents.cursors import Cursors
 from zonemta_py.reception.http.documents.problem import FieldError, RequestProblem, invalid
 from zonemta_py.reception.http.keys import ApiKeys, Holder
 from zonemta_py.reception.http.monitoring.exposition import Certificates
@@ -65,6 +66,7 @@ class RequestContext:
         self.shares = RequestShares(config.http.requests, config.http.requests_per_key)
         self.streams = StreamShares(config.http.streams)
         self.events = Hub(config.folder, queue.ask)
+        self.cursors = Cursors()
         self.certificates = Certificates(config)
 
     def open_metrics(self, client: str) -> bool:

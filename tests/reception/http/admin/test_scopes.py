@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -42,6 +44,8 @@ class Site:
                     for scope in (f"tenant:{tenant}", f"campaign:{campaign}")]  # fmt: skip
             self.post("POST", "/v1/suppressions", {"rows": rows})
             self.post("PUT", f"/v1/suspensions/tenant/{tenant}", {"cause": f"about {domain}"})
+        row = {"verb": "set", "set": {"priority": 3}, "cause": SECRET, "where": {"tenant": "beta"}}
+        self.task = self.post("POST", "/v1/tasks", row)["id"]
         self.post("POST", "/v1/suppressions", {"rows": [{"address": f"all@{SECRET}.test", "kind": "manual"}]})
 
     def post(self, method: str, path: str, body: dict[str, Any]) -> Any:
@@ -50,10 +54,13 @@ class Site:
         return answer.json()
 
     def state(self) -> list[Any]:
-        """All there is of the other."""
+        """All there is of the other, when its task has been done."""
+        until = time.monotonic() + 20
+        while self.door.client.get(f"/v1/tasks/{self.task}").json()["state"] == "running" and time.monotonic() < until:
+            time.sleep(0.02)
         paths = (
             "/v1/campaigns/autumn", f"/v1/messages/{self.ids['beta']}", f"/v1/suppressions/bob@{SECRET}.test",
-            f"/v1/suppressions/all@{SECRET}.test", "/v1/standing?kind=tenant",
+            f"/v1/suppressions/all@{SECRET}.test", "/v1/standing?kind=tenant", "/v1/size?tenant=beta",
         )  # fmt: skip
         found = [self.door.client.get(path).json() for path in paths]
         found[0].pop("history")
@@ -67,12 +74,12 @@ def site(tmp_path_factory: pytest.TempPathFactory, template: bytes) -> Iterator[
     door.stop()
 
 
-def asked(one: Operation, ids: dict[str, str]) -> Iterator[tuple[dict[str, str], dict[str, Any], Any]]:
+def asked(one: Operation, ids: dict[str, str], task: str) -> Iterator[tuple[dict[str, str], dict[str, Any], Any]]:
     """Places in the path, query and body of requests that mean the other's things, or name nothing at all."""
     places = {"id": ids["beta"], "name": "autumn", "kind": "campaign", "address": f"bob@{SECRET}.test"}
     where = {"tenant": "beta", "id": ids["beta"], "campaign": "autumn", "all": True}
     bodies: list[Any] = [{}, {"kind": "tenant", "name": "beta"}, {"kind": "campaign", "name": "autumn"}]
-    bodies += [{"verb": "delete", "where": {name: value}} for name, value in where.items()]
+    bodies += [{"verb": "set", "set": {"priority": 1}, "where": {name: value}} for name, value in where.items()]
     bodies += [{"rows": [{"address": "x@mine.test", "kind": "manual", "scope": scope}]}
                for scope in ("all", "tenant:beta", "campaign:autumn", "campaigns")]  # fmt: skip
     bodies += [{"address": f"all@{SECRET}.test"}, {"action": "pause"}]
@@ -83,7 +90,7 @@ def asked(one: Operation, ids: dict[str, str]) -> Iterator[tuple[dict[str, str],
     for body in bodies if "requestBody" in one.row else [None]:
         for query in queries:
             yield places, query, body
-    yield places | {"kind": "tenant", "name": "beta"}, needed(one), {}
+    yield places | {"kind": "tenant", "name": "beta", "id": task}, needed(one), {}
     yield places | {"kind": "zone", "name": "default"}, needed(one), {}
 
 
@@ -92,12 +99,14 @@ def test_nothing_of_another_is_seen_or_changed(site: Site, name: str) -> None:
     """Whatever is asked with the other's names, or with none."""
     before = site.state()
     for one in OPERATIONS:
-        for places, query, body in asked(one, site.ids):
+        for places, query, body in asked(one, site.ids, site.task):
             found, text = ask(site.clients[name], one, query, body, **places)
             assert found < 500, (one.id, query, body, text)
             said = text.replace(f"bob@{SECRET}.test", "") if "{address}" in one.path else text
             assert SECRET not in said, (one.id, query, body, text)
             assert not one.whole or found in ((403,) if query == needed(one) else (403, 422)), (one.id, found, text)
+            if found == 200 and one.path == "/v1/recipients":
+                assert {row["tenant"] for row in json.loads(text)["rows"]} <= {"alpha"}, (query, text)
             if "{id}" in one.path or "{name}" in one.path:
                 assert found != 200, (one.id, places)
     assert site.state() == before
@@ -112,6 +121,10 @@ def test_its_own_is_all_there(site: Site, name: str) -> None:
     assert [row["name"] for row in client.get("/v1/campaigns").json()] == ["spring"]
     assert client.get("/v1/campaigns/spring").json()["tenant"] == "alpha"
     assert client.get("/v1/explain", params={"what": id}).json()["rows"][0]["id"] == id
+    assert [row["id"] for row in client.get("/v1/recipients", params={"id": id}).json()["rows"]] == [id]
+    assert client.get("/v1/size", params={"campaign": "spring"}).json()["deferred"] == 1
+    assert [row["name"] for row in client.get("/v1/sizes", params={"by": "campaign"}).json()["rows"]] == ["spring"]
+    assert client.get(f"/v1/messages/{id}").json()["story"]["rows"][0]["what"] == "accepted"
 
 
 def test_suppressions_are_those_of_the_scope(site: Site) -> None:
@@ -143,6 +156,32 @@ def test_mail_is_of_the_scope(site: Site) -> None:
     assert "alpha, gamma" in answer.json()["detail"]
     batch = {"campaign": "autumn", "columns": ["name"], "recipients": [["b@mine.test", "Ben"]]}
     assert own.post("/v1/inject", json=batch, headers={"idempotency-key": "1"}).status_code == 404
+
+
+def test_pages_go_on_although_their_cursors_say_nothing(site: Site) -> None:
+    """A cursor is a key of the queue, maybe somebody else's; it is sealed, for one key."""
+    mail = {"from": "a@mine.test", "to": ["b@mine.test"], "text": "x", "headers": {"x-deliver-after": "86400"}}
+    own, found, after = site.clients["alpha"], set[str](), ""
+    wanted = {own.post("/v1/inject", json=mail).json()["id"] for _ in range(3)}
+    for _ in range(20):
+        page = own.get("/v1/recipients", params={"limit": 1, "after": after}).json()
+        found |= {row["id"] for row in page["rows"]}
+        if page["next"] is None:
+            break
+        after = page["next"]
+        assert b"deferred" not in base64.urlsafe_b64decode(after)
+    assert wanted <= found
+    assert site.clients["two"].get("/v1/recipients", params={"after": after}).status_code == 422
+
+
+def test_a_task_is_for_its_own_whatever_it_says(site: Site) -> None:
+    """The filter is narrowed, so `all` is all of its own."""
+    own = site.clients["alpha"]
+    row = own.post("/v1/tasks", json={"verb": "set", "set": {"priority": 5}, "where": {"all": True}}).json()
+    assert row["where"]["tenant"] == ["alpha"]
+    assert {tuple(one["where"]["tenant"]) for one in own.get("/v1/tasks").json()} == {("alpha",)}
+    assert own.post("/v1/tasks", json={"verb": "delete", "where": {"tenant": "beta"}}).status_code == 403
+    assert row["id"] in [one["id"] for one in site.door.client.get("/v1/tasks").json()]
 
 
 def test_suspending_is_for_its_own(site: Site) -> None:

@@ -32,7 +32,8 @@ class Task:
     where, change: the filter, and what is set. until_id: the last message id that was given out before it; but: those
     of them that were not accepted yet. now_ms: steady time of the order. undo_s: how long it can be undone after its
     end. state: one of this module. count: recipients of its preview, None: not known; done: recipients to whom it was
-    done, undone: and undone again. until_ms: steady time until which it can be undone.
+    done, undone: and undone again. until_ms: steady time until which it can be undone. request:
+    hash and key of the request that ordered it, if it had one.
     """
 
     number: int
@@ -56,6 +57,7 @@ class Task:
     zones: dict[str, int] = field(default_factory=dict)
     examples: list[dict[str, Any]] = field(default_factory=list)
     stopped: bool = False
+    request: str = ""
 
     def row(self) -> bytes:
         return records.pack(asdict(self))

@@ -1,6 +1,16 @@
 """The operators' part of the HTTP interface: everything that can be seen of the queue, and changed."""
 
-from zonemta_py.reception.http.admin import configuration, messages, network, orders, rules, state, why
+from zonemta_py.reception.http.admin import (
+    configuration,
+    messages,
+    network,
+    orders,
+    recipients,
+    rules,
+    state,
+    tasks,
+    why,
+)
 
-ALL = (state, messages, network, orders, rules, configuration, why)
+ALL = (state, recipients, messages, tasks, network, orders, rules, configuration, why)
 """Its modules, each with a router."""

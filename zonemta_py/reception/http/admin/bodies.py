@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from zonemta_py.mail.fields import CONTROLS
-from zonemta_py.mail.rules.classes import CLASSES
+from zonemta_py.reception.http.admin import where
+from zonemta_py.reception.http.admin.where import Filter
 from zonemta_py.reception.http.documents import values
 from zonemta_py.reception.http.documents.models import Cause, Model
 
@@ -26,13 +27,6 @@ ReplyText = Annotated[
 ]
 
 
-def _class(given: str) -> str:
-    if given not in CLASSES:
-        raise ValueError(f"there is no class {given[:40]!a}; use one of {', '.join(CLASSES)}")
-    return given
-
-
-Class = Annotated[str, AfterValidator(_class), WithJsonSchema({"type": "string", "enum": list(CLASSES)})]
 Standing = Literal[
     "destination", "tenant", "campaign", "zone", "source", "rest", "resting", "rate", "concurrency", "recipients",
     "pipelining", "no-tls", "lost",
@@ -53,6 +47,57 @@ class SuspensionDocument(Model):
     """For so long; default: until it is resumed."""
     cause: Cause = ""
     """The reason: shown wherever mail waits for it, and journalled."""
+
+
+class Change(Model):
+    """What a task sets."""
+
+    zone: What | None = None
+    """move: the zone."""
+    priority: where.Priority | None = None
+    at_ms: Annotated[int, Field(ge=0, lt=1 << 48), BeforeValidator(values.whole)] | None = None
+    """set: not before (UNIX time in ms)."""
+    life_h: Annotated[float, Field(gt=0, le=24 * 366)] | None = None
+    """set: hours after which a recipient is given up."""
+
+
+UndoSeconds = Annotated[float, Field(ge=0, le=30 * 86_400)]
+
+
+class TaskDocument(Model):
+    """An order for many recipients."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"verb": "delete", "where": {"campaign": "spring", "domain": "example.org"}, "cause": "typo"}]
+        }
+    )
+
+    verb: Literal["delete", "hold", "release", "flush", "move", "set", "requeue", "purge"]
+    where: Filter
+    set: Change | None = None
+    """For move and set."""
+    cause: Cause = ""
+    """The reason: shown with the task, and journalled."""
+    undo_s: UndoSeconds | None = None
+    """How long it can be undone; default: queue.undo_s."""
+    preview: bool = False
+    """Only count what it would do."""
+
+
+class Start(Model):
+    cause: Cause = ""
+    undo_s: UndoSeconds | None = None
+
+
+class Reload(Model):
+    check: bool = False
+    """Only say what it would change, and what is wrong."""
+
+
+class Drain(Model):
+    for_s: Annotated[float, Field(ge=0, le=86_400)] = 60.0
+    """How long deliveries under way may take; then all ends."""
 
 
 class StepDocument(Model):

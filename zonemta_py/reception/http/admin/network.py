@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from zonemta_py.config import Config, Zone
 from zonemta_py.config.secret import hidden
 from zonemta_py.reception.http.admin import rows
-from zonemta_py.reception.http.admin.operation import ask, asked, operation
+from zonemta_py.reception.http.admin.operation import ask, asked, every_standing, operation
 from zonemta_py.reception.http.authentication import answer
 from zonemta_py.reception.http.documents import models
 from zonemta_py.reception.http.documents.problem import RequestProblem
@@ -25,7 +25,7 @@ _Zone = Annotated[models.By, Path(description="The zone's name.")]
 async def zones(request: Request) -> Response:
     """Those of the configuration, with how much waits in each."""
     here, _ = asked(request)
-    counts, stops = (await here.ask("size"))["zones"], _stops(await here.ask("standing"))
+    counts, stops = (await here.ask("size"))["zones"], _stops(await every_standing(here))
     return answer([_zone(here.config, zone, counts, stops) for zone in here.config.zones])
 
 
@@ -36,7 +36,7 @@ async def zone(request: Request, name: _Zone) -> Response:
     if found is None:
         names = ", ".join(one.name for one in here.config.zones)
         raise RequestProblem("not-found", f"there is no zone {name[:80]!r}; there are {names}"[:1000])
-    counts, stops = (await here.ask("size"))["zones"], _stops(await here.ask("standing"))
+    counts, stops = (await here.ask("size"))["zones"], _stops(await every_standing(here))
     return answer(_zone(here.config, found, counts, stops) | {"settings": shown(found)})
 
 
@@ -45,7 +45,7 @@ async def sources(request: Request) -> Response:
     """The local addresses that mail is sent from: which zones use each, and whether it rests, is suspended or warms
     up."""
     here, _ = asked(request)
-    config, standing = here.config, await here.ask("standing")
+    config, standing = here.config, await every_standing(here)
     found: dict[str, dict[str, Any]] = {}
     for one in config.zones:
         for source in config.sources(one):
@@ -66,7 +66,7 @@ async def limits(request: Request) -> Response:
     """The limits of the configuration, and what was learned about destinations (`/v1/standing` has all that holds mail;
     it says how to lift each)."""
     here, _ = asked(request)
-    learned = [row for row in await here.ask("standing") if row["kind"] in LEARNED]
+    learned = [row for row in await every_standing(here) if row["kind"] in LEARNED]
     return answer({"configured": [shown(one) for one in here.config.throttles], "learned": learned[: rows.MOST]})
 
 
@@ -74,13 +74,14 @@ async def limits(request: Request) -> Response:
 async def lanes(
     request: Request,
     zone: Annotated[models.By, Query(description="Only those of this zone.")] = "",
-    limit: Annotated[int, Query(ge=1, le=rows.MOST, description="Maximum number of rows.")] = 1000,
+    limit: Annotated[int, Query(ge=1, le=rows.MOST, description="Maximum number of rows.")] = 100,
+    after: Annotated[int, Query(ge=0, le=10**6, description="The last page's `next`.")] = 0,
 ) -> Response:
     """What waits for the same destination from the same source, of one tenant and campaign: how much, and why not
     now."""
     here, _ = asked(request)
-    found = await ask(here, "not-found", "lanes", zone=zone or None)
-    return answer({"rows": found[:limit], "more": max(0, len(found) - limit)})
+    found = await ask(here, "not-found", "lanes", zone=zone or None, limit=limit, after=after)
+    return answer({"rows": found, "next": after + len(found) if found else None})
 
 
 def shown(section: BaseModel) -> dict[str, Any]:

@@ -38,6 +38,7 @@ def operation(
     }  # fmt: skip
 
 
+STANDING_MAX = 20_000
 _IF_NONE_MATCH: dict[str, Any] = {
     "name": "If-None-Match", "in": "header", "required": False, "description": "An ETag: 304 if it is still that.",
     "schema": {"type": "string"},
@@ -73,3 +74,14 @@ async def ask(here: RequestContext, slug: str, question: str, **arguments: Any) 
         return await here.queue.ask(question, **arguments)
     except ValueError as error:
         raise RequestProblem(slug, str(error)) from None
+
+
+async def every_standing(here: RequestContext) -> list[dict[str, Any]]:
+    """All that holds mail, up to STANDING_MAX."""
+    found: list[dict[str, Any]] = []
+    while len(found) < STANDING_MAX:
+        page = await here.ask("standing", limit=1000, after=len(found))
+        found += page
+        if len(page) < 1000:
+            break
+    return found

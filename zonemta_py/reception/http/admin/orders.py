@@ -10,7 +10,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from zonemta_py.reception.http.admin import bodies, rows
-from zonemta_py.reception.http.admin.operation import ask, asked, operation
+from zonemta_py.reception.http.admin.operation import ask, asked, every_standing, operation
 from zonemta_py.reception.http.authentication import answer
 from zonemta_py.reception.http.documents import models, reading
 from zonemta_py.reception.http.documents.problem import RequestProblem
@@ -27,13 +27,14 @@ async def standing(
     request: Request,
     kind: Annotated[bodies.Standing | None, Query(description="Only this kind.")] = None,
     limit: Annotated[int, Query(ge=1, le=rows.MOST, description="Maximum number of rows.")] = 1000,
+    after: Annotated[int, Query(ge=0, le=10**6, description="The last page's `next`.")] = 0,
 ) -> Response:
     """Suspensions, rests, and what was learned about destinations: why, since when, until when."""
     here, who = asked(request)
-    found = [row for row in await here.ask("standing") if kind in (None, row["kind"])]
+    found = [row for row in await every_standing(here) if kind in (None, row["kind"])]
     if who.scope.bound:
         found = [row for row in found if await _own(here, who, row["kind"], row["name"])]
-    return answer({"rows": found[:limit], "more": max(0, len(found) - limit)})
+    return answer({"rows": found[after : after + limit], "next": after + limit if len(found) > after + limit else None})
 
 
 @router.post(
@@ -64,7 +65,7 @@ async def suspend(request: Request, kind: _Kind, name: _Name) -> Response:
             raise _nothing(kind, name) from None
         raise
     name = name.lower().rstrip(".") if kind == "destination" else name
-    found = [row for row in await here.ask("standing") if (row["kind"], row["name"]) == (kind, name)]
+    found = [row for row in await every_standing(here) if (row["kind"], row["name"]) == (kind, name)]
     return answer({"held": held, "standing": found})
 
 

@@ -8,7 +8,8 @@ from pydantic import ConfigDict, Field
 
 from zonemta_py.reception.http.documents.models import Model
 
-MOST = 10_000
+MOST = 1_000
+PAIRS_MAX = 1_000
 
 
 class OpenRow(Model):
@@ -115,13 +116,13 @@ class LaneDocument(OpenRow):
 
 class Lanes(OpenRow):
     rows: list[LaneDocument]
-    more: int
-    """Rows that are left out."""
+    next: int | None
+    """Pass it as `after` to get the next page; null: this is the last one."""
 
 
 class StandingRows(OpenRow):
     rows: list[Standing]
-    more: int
+    next: int | None
 
 
 class Suspended(OpenRow):
@@ -145,15 +146,54 @@ class RecipientDocument(OpenRow):
     """The latest answer."""
 
 
-class MessageRow(OpenRow):
-    """A message in the queue."""
+class Waiting(RecipientDocument):
+    """A recipient in a list."""
 
-    id: str
-    envelope: dict[str, Any]
-    recipients: list[RecipientDocument]
-    """Those that have not ended."""
-    header: str
-    """Its header section."""
+    sender: str
+    subject: str
+    cause: str
+    """What it waits for."""
+    tenant: str
+    campaign: str
+    site: str
+    provider: str
+    received_ms: int
+    size: int
+
+
+class Recipients(OpenRow):
+    rows: list[Waiting]
+    next: str | None
+    """Pass it as `after` to get the next page; null: this is the last one."""
+    walked: int
+    """Recipients that were looked at."""
+    more: bool
+    """The page is short because its time was over."""
+
+
+class Size(CountsDocument):
+    name: str
+
+
+class SizesDocument(OpenRow):
+    rows: list[Size]
+    next: str | None
+    of: int
+    """How many there are."""
+
+
+class Age(OpenRow):
+    name: str
+    total: int
+    ages: list[int]
+
+
+class Ages(OpenRow):
+    rows: list[Age]
+    minutes: list[int]
+    """Where each age ends; the last has no end."""
+    complete: bool
+    """Whether all recipients were counted."""
 
 
 class InDoubt(OpenRow):
@@ -169,7 +209,7 @@ class InDoubt(OpenRow):
 
 class InDoubts(OpenRow):
     rows: list[InDoubt]
-    more: int
+    next: str | None
 
 
 class Explained(OpenRow):
@@ -194,3 +234,63 @@ class Configuration(OpenRow):
     """Every section with its values in force; secrets are hidden."""
 
     settings: dict[str, Any]
+
+
+class TaskRow(OpenRow):
+    id: str
+    verb: str
+    where: dict[str, Any]
+    words: str
+    """The order as a sentence."""
+    set: dict[str, Any]
+    by: str
+    cause: str
+    state: Literal["counting", "previewed", "running", "undoable", "done", "canceled", "undone"]
+    count: int | None
+    """Recipients that it means; null: not known yet."""
+    done: int
+    examples: list[dict[str, Any]]
+    created_ms: int
+    ended_ms: int
+    undo_until_ms: int
+    """0: it cannot be undone, or runs."""
+
+
+class Story(OpenRow):
+    """What happened, the oldest first, from the journal and its archive."""
+
+    about: str
+    rows: list[dict[str, Any]]
+    next: str | None
+    """Pass it as `before` to look further back; null: there is nothing older."""
+
+
+class MessageWithStory(OpenRow):
+    id: str
+    envelope: dict[str, Any] | None
+    """null: the message has ended."""
+    recipients: list[RecipientDocument]
+    """Those that have not ended."""
+    header: str | None
+    """Its header section."""
+    story: Story
+
+
+class Reloaded(OpenRow):
+    changes: list[Any]
+    """[key, old value, new value], without secrets."""
+    refused: list[str]
+    """Why it was not taken; empty: it was, or would be."""
+    generation: int
+
+
+class ConfigurationRow(OpenRow):
+    number: int
+    ms: int
+    by: str
+    file: str
+    changes: list[Any]
+
+
+class Draining(OpenRow):
+    """What is under way."""

@@ -13,7 +13,7 @@ from zonemta_py.mail.rules.rule import reply_of
 from zonemta_py.mail.rules.rules import Rules
 from zonemta_py.mail.rules.shown import row
 from zonemta_py.queue.lifecycle.classification import load
-from zonemta_py.reception.http.admin import bodies, rows
+from zonemta_py.reception.http.admin import bodies, rows, where
 from zonemta_py.reception.http.admin.operation import asked, operation, tagged
 from zonemta_py.reception.http.authentication import answer
 from zonemta_py.reception.http.documents import models
@@ -27,7 +27,7 @@ Stage = Literal["connect", "banner", "ehlo", "tls", "tls-policy", "auth", "mail"
 @router.get("", **operation("read", "The rules for replies", list[rows.RuleRow], tagged=True))
 async def every(
     request: Request,
-    kind: Annotated[bodies.Class | None, Query(alias="class", description="Only rules of this class.")] = None,
+    kind: Annotated[where.Class | None, Query(alias="class", description="Only rules of this class.")] = None,
 ) -> Response:
     """In the order in which they are asked."""
     rules = await asyncio.to_thread(_load, asked(request)[0].config)

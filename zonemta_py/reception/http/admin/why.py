@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from zonemta_py.reception.http.admin import bodies, messages, rows
 from zonemta_py.reception.http.admin.operation import ask, asked, operation
 from zonemta_py.reception.http.authentication import answer
+from zonemta_py.reception.http.documents import models
 from zonemta_py.reception.http.documents.problem import RequestProblem
 from zonemta_py.reception.http.keys import Holder
 
@@ -50,9 +51,22 @@ def _covers(who: Holder, row: dict[str, Any]) -> bool:
 @router.get("/in-doubt", **operation("read", "Recipients in doubt", rows.InDoubts))
 async def in_doubt(
     request: Request,
-    limit: Annotated[int, Query(ge=1, le=rows.MOST, description="Maximum number of rows.")] = 1000,
+    limit: Annotated[int, Query(ge=1, le=rows.MOST, description="Maximum number of rows.")] = 100,
+    after: Annotated[models.Cause, Query(description="The last page's `next`; default: the first page.")] = "",
 ) -> Response:
     """Their final answers may have been on their way at a crash: they can get a message twice."""
     here, _ = asked(request)
-    found = await here.ask("in-doubt")
-    return answer({"rows": found[:limit], "more": max(0, len(found) - limit)})
+    found = await here.ask("in-doubt", limit=limit, after=after)
+    last = found[-1] if len(found) == limit else None
+    return answer({"rows": found, "next": f"{last['id']} {last['recipient']}" if last else None})
+
+
+@router.get("/story", **operation("read", "The story of an address", rows.Story))
+async def story(
+    request: Request,
+    what: Annotated[bodies.What, Query(description="An address, or a message's id.")],
+    before: Annotated[models.By, Query(description="The last answer's `next`, to look further back.")] = "",
+) -> Response:
+    """Everything that happened to mail for it, from the journal and its archive."""
+    here, _ = asked(request)
+    return answer(await ask(here, "invalid", "trace", what=what, before=before))

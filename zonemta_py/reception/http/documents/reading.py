@@ -199,8 +199,13 @@ def body_of(model: str) -> dict[str, Any]:
 
 def known_query(request: Request) -> None:
     """A delay or priority that is misspelt must not be lost in silence. Raises RequestProblem."""
-    known = [one.alias for one in request.scope["route"].dependant.query_params]
+    known = _parameters(request.scope["route"].dependant)
     for name in request.query_params:
         if name not in known:
             remedy = f"there are {', '.join(known)}" if known else "remove it"
             raise invalid([FieldError(f"query {name[:40]!a}", f"is not a parameter of this request; {remedy}")])
+
+
+def _parameters(dependant: Any) -> list[str]:
+    inner = [name for one in dependant.dependencies for name in _parameters(one)]
+    return [*(one.alias for one in dependant.query_params), *inner]
