@@ -97,6 +97,9 @@ class Http(Section):
     metrics: Literal["key", "open"] = "key"
     """GET /metrics, for Prometheus, needs a key with the right metrics or read; open: none from this machine itself,
     also what a proxy on it passes on."""
+    dashboard: bool = False
+    """Pages for people at /dashboard, to be looked at with a browser: what happens, what waits and why, and orders with
+    their undo. People log in with a key that may read (docs/DASHBOARD.md)."""
     keys: list[HttpKey] = []
 
     @field_validator("address")

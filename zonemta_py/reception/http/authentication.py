@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 OPEN = frozenset(("/v1/health", "/v1/ready", "/v1/openapi.json"))
 """Paths that need no key."""
 METRICS = "/metrics"
+PAGES = "/dashboard"
 STREAM = "/v1/events"
 """What stays open, and so counts for itself."""
 _BUG = RequestProblem(
@@ -37,8 +38,8 @@ class AuthenticationMiddleware:
     """Wraps the application: a client without a key, or with too many requests in progress, causes no work, and its
     body is not read."""
 
-    def __init__(self, app: ASGIApp, request_context: RequestContext) -> None:
-        self._app, self._request_context = app, request_context
+    def __init__(self, app: ASGIApp, request_context: RequestContext, dashboard: ASGIApp | None = None) -> None:
+        self._app, self._request_context, self._dashboard = app, request_context, dashboard
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         here = self._request_context
@@ -52,6 +53,9 @@ class AuthenticationMiddleware:
                 await self._app(scope, receive, send)
                 return
             _one_length(scope)
+            if self._dashboard is not None and (scope["path"] + "/").startswith(f"{PAGES}/"):
+                await self._dashboard(scope, receive, send)  # which has a login of its own
+                return
             who.holder = here.keys.holder(_authorization(scope))
             shares = here.streams if scope["path"] == STREAM else here.shares
             with shares.one(who.holder.name, client, operator=who.holder.name == LOCAL):

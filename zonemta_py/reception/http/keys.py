@@ -130,6 +130,10 @@ class ApiKeys:
         self._holders = [(key.hash.encode(), Holder.of(key, _senders(key, permissions))) for key in configured]
         self._holders.append((hashed(local).encode(), Holder(LOCAL, frozenset(RIGHTS), role="admin")))
 
+    def known(self) -> list[tuple[bytes, Holder]]:
+        """The hash and holder of each key."""
+        return self._holders
+
     def holder(self, authorization: str) -> Holder:
         """authorization: the field's value, "" if there is none. Raises RequestProblem."""
         if not authorization:

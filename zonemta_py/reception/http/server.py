@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from zonemta_py.config import Config
@@ -47,8 +48,9 @@ async def serve(config: Config, bound: socket.socket, queue: QueueFace, host: Ho
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     context = request_context.site.tls
     connections = _behind(gate)
+    app = AuthenticationMiddleware(make(), request_context, _dashboard(request_context))
     settings = uvicorn.Config(
-        AuthenticationMiddleware(make(), request_context), http=connections, ws="none", lifespan="off",
+        app, http=connections, ws="none", lifespan="off",
         log_config=None, access_log=False, proxy_headers=False, server_header=False,
         timeout_keep_alive=_KEEP_ALIVE_S, backlog=1024, ssl_context_factory=(lambda *_: context) if context is not
         None else None,
@@ -67,6 +69,15 @@ async def serve(config: Config, bound: socket.socket, queue: QueueFace, host: Ho
     finally:
         serving.cancel()
         ending.cancel()
+
+
+def _dashboard(request_context: RequestContext) -> ASGIApp | None:
+    """Loaded only where it is wanted. Raises OSError."""
+    if not request_context.config.http.dashboard:
+        return None
+    from zonemta_py.reception.http.dashboard.app import Dashboard
+
+    return Dashboard(request_context)
 
 
 class _Server(uvicorn.Server):

@@ -1,0 +1,1 @@
+"""The dashboard of a real MTA, looked at with a real browser."""

@@ -1,0 +1,73 @@
+"""A real MTA with mail of all kinds, and a real browser that may reach nothing else."""
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "scripts"))
+
+from dashboard.scene import Scene
+
+if TYPE_CHECKING:
+    from playwright.sync_api import BrowserContext, Page
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    made = Scene(tmp_path_factory.mktemp("scene"))
+    yield made
+    made.stop()
+
+
+class Seen:
+    """A browser's context that is logged in, and what it asked for and complained about."""
+
+    def __init__(self, context: "BrowserContext", scene: Scene) -> None:
+        self.context, self.scene = context, scene
+        self.hosts: set[str] = set()
+        self.complaints: list[str] = []
+        context.route("**/*", self._only_ours)
+
+    def _only_ours(self, route: Any) -> None:
+        url = route.request.url
+        if url.startswith(f"http://127.0.0.1:{self.scene.http}/"):
+            route.continue_()
+        else:
+            self.hosts.add(url)
+            route.abort()
+
+    def tab(self) -> "Page":
+        tab = self.context.new_page()
+        tab.on("console", lambda said: said.type == "error" and self.complaints.append(said.text))
+        tab.on("pageerror", lambda error: self.complaints.append(str(error)))
+        return tab
+
+    def login(self) -> "Page":
+        tab = self.tab()
+        tab.goto(f"{self.scene.address}/login")
+        tab.fill("#key", self.scene.key)
+        tab.click("form.stack button")
+        tab.wait_for_selector("h1:text-is('Now')")
+        return tab
+
+
+@pytest.fixture(scope="module")
+def seen(scene: Scene) -> Iterator[Seen]:
+    if CHROMIUM is None:
+        pytest.skip("NOT TESTED: there is no Chromium to look at the dashboard with")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield Seen(browser.new_context(viewport={"width": 1280, "height": 800}), scene)
+        browser.close()

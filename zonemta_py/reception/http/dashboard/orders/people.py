@@ -1,0 +1,64 @@
+"""Orders about the suppression list, and about held messages."""
+
+from __future__ import annotations
+
+from zonemta_py.queue.suppression.entry import ERASED, KINDS, SCOPES
+from zonemta_py.reception.http.dashboard.desk import HOME, Desk, Done
+from zonemta_py.reception.http.dashboard.orders.order import Field, Given, Order, Words
+from zonemta_py.reception.http.dashboard.words import count
+
+_KINDS = ("manual", *(kind for kind in KINDS if kind not in ("manual", ERASED)))
+
+
+async def _suppress_words(desk: Desk, given: Given) -> Words:
+    return Words(
+        "Suppress an address", "It gets no mail of that scope from now on; what waits for it is removed.",
+        "Remove the entry again: later mail is sent. What was removed from the queue does not come back.", "Suppress",
+        (Field("address", "Address", needed=True), Field("kind", "Kind", options=_KINDS), Field("reason", "Why"),
+         Field("scope", "Scope", f"{SCOPES}; empty: the usual one of its kind")),
+    )  # fmt: skip
+
+
+async def _suppress(desk: Desk, form: Given, by: str) -> Done:
+    address, scope, kind = form.get("address", "").strip(), form.get("scope", "").strip(), form.get("kind") or "manual"
+    row = [address, kind, form.get("reason", "").strip(), "", by, "", int(form.get("since_ms") or 0), scope]
+    found = await desk.ask("suppress", rows=[row])
+    said = f"{address} gets no mail any more." if found.get("added") else f"{address} was on the list already."
+    undo = {"address": address} | ({"scope": scope} if scope else {})
+    return Done(said, "Undo takes it from the list; what was removed from the queue does not come back.", "unsuppress",
+                undo, there=f"{HOME}/suppressions")  # fmt: skip
+
+
+async def _unsuppress_words(desk: Desk, given: Given) -> Words:
+    scope = f" of the scope {given['scope']}" if given.get("scope") else ""
+    return Words(f"Take {given.get('address', '')} from the list", f"Its entry{scope} is removed, and it gets mail"
+                 " again: only with that person's consent.", "Suppress it again.", "Take from the list")  # fmt: skip
+
+
+async def _unsuppress(desk: Desk, form: Given, by: str) -> Done:
+    address, scope = form.get("address", ""), form.get("scope") or None
+    row = await desk.ask("suppression", address=address)
+    found = [one for one in ([row, *row["others"]] if row else []) if scope in (None, one["scope"])]
+    removed = await desk.ask("unsuppress", addresses=[address], by=by, scope=scope)
+    if not removed or not found:
+        return Done(f"{address} was not on the list.", "")
+    again = {"address": address, "kind": found[0]["kind"], "reason": found[0]["reason"], "scope": found[0]["scope"]}
+    return Done(f"{address} gets mail again.", "Undo puts the entry back.", "suppress", again)
+
+
+async def _release_words(desk: Desk, given: Given) -> Words:
+    return Words(
+        f"Release message {given.get('id', '')}", "Its held recipients are sent after all, from now on.",
+        "It cannot be undone once they are sent; before that its zone can be suspended.", "Release",
+    )  # fmt: skip
+
+
+async def _release(desk: Desk, form: Given, by: str) -> Done:
+    released = await desk.ask("release", id=form.get("id", ""))
+    return Done(f"{count(released)} held recipients of {form.get('id', '')} are sent now.", "What is sent stays sent.")
+
+
+ORDERS = (
+    Order("suppress", _suppress_words, _suppress), Order("unsuppress", _unsuppress_words, _unsuppress),
+    Order("release", _release_words, _release),
+)  # fmt: skip

@@ -1,0 +1,97 @@
+"""Orders about suspensions, rests, lessons and warm-up."""
+
+from __future__ import annotations
+
+import time
+
+from zonemta_py.reception.http.dashboard.desk import HOME, Desk, Done
+from zonemta_py.reception.http.dashboard.orders.order import Field, Given, Order, Words
+from zonemta_py.reception.http.dashboard.words import count, lesson, seconds, span
+from zonemta_py.schedule.admin_orders import STOPPED
+
+_FOR = Field("for", "For how long", "such as 30 min, 2 h, 1 d; empty: until it is resumed")
+_CAUSE = Field("cause", "Why", "shown to whoever asks why this mail waits")
+
+
+async def _suspend_words(desk: Desk, given: Given) -> Words:
+    kind, name = given.get("kind", ""), given.get("name", "")
+    fields: tuple[Field, ...] = (_FOR, _CAUSE)
+    if not kind or not name:
+        fields = (Field("kind", "What", options=STOPPED, needed=True), Field("name", "Its name", needed=True), *fields)
+    what = f"the {kind} {name}" if name else "what you name here"
+    return Words(
+        f"Suspend {what}", f"Nothing of {what} is sent from now on; its mail waits in the queue. Deliveries that are "
+        "under way end.", "Resume it, here or on the page Suspensions: its mail goes on at once.", "Suspend", fields,
+    )  # fmt: skip
+
+
+async def _suspend(desk: Desk, form: Given, by: str) -> Done:
+    kind, name, for_s = form.get("kind", ""), form.get("name", "").strip(), seconds(form.get("for", ""))
+    cause = form.get("cause", "").strip() or f"by {by}"
+    held = await desk.ask("stop", kind=kind, name=name, seconds=for_s, cause=cause[:300])
+    until = f"for {span(for_s)}" if for_s else "until it is resumed"
+    return Done(f"The {kind} {name} is suspended {until}: {count(held)} flow queues in memory wait.",
+                "Its mail goes on at once when it is resumed.", "resume", {"kind": kind, "name": name}, "Resume it",
+                f"{HOME}/suspensions")  # fmt: skip
+
+
+async def _resume_words(desk: Desk, given: Given) -> Words:
+    kind, name = given.get("kind", ""), given.get("name", "")
+    if kind in STOPPED:
+        return Words(f"Resume the {kind} {name}", "Its mail is sent again from now on, within its limits.",
+                     "Suspend it again.", "Resume")  # fmt: skip
+    if kind in ("resting", "rest"):
+        return Words(
+            f"Try {name} now",
+            "The rest ends: the next delivery tries whether it is answered.",
+            "It cannot be undone; if that delivery fails too, the rest begins again by itself.",
+            "Try now",
+        )
+    return Words(
+        f"Forget what was learned: {lesson(kind)} for {name}",
+        "Deliveries go by the configuration again.",
+        "It cannot be undone; if servers answer as before, it is learned again by itself.",
+        "Forget",
+    )
+
+
+async def _resume(desk: Desk, form: Given, by: str) -> Done:
+    kind, name = form.get("kind", ""), form.get("name", "")
+    row = next((one for one in await desk.ask("standing") if (one["kind"], one["name"]) == (kind, name)), None)
+    if not await desk.ask("lift", kind=kind, name=name) or row is None:
+        return Done(f"There was nothing to do: {lesson(kind)} {name} is not suspended and does not rest.", "")
+    if kind not in STOPPED:
+        said = f"{name} is tried now." if kind in ("resting", "rest") else f"Forgotten: {lesson(kind)} for {name}."
+        return Done(said, "If it fails as before, the same is found out again by itself.")
+    left_s = row["until_ms"] / 1000 - time.time() if row["until_ms"] else 0
+    again = {"kind": kind, "name": name, "cause": row["cause"], "for": f"{left_s:.0f} s" if left_s > 0 else ""}
+    return Done(f"The {kind} {name} is resumed.", "It can be suspended again as it was.", "suspend", again,
+                "Suspend it again")  # fmt: skip
+
+
+async def _warm_words(desk: Desk, given: Given) -> Words:
+    source, provider = given.get("source", ""), given.get("provider", "")
+    return Words(
+        f"Warm-up of {source} at {provider}",
+        "It is put on that day of its schedule, with that day's limit, from now on.",
+        "Set the day that it is on now.", "Set", (Field("step", "Day", "1 is the first; empty: it is warm"),),
+    )  # fmt: skip
+
+
+async def _warm(desk: Desk, form: Given, by: str) -> Done:
+    source, provider, step = form.get("source", ""), form.get("provider", ""), form.get("step", "").strip()
+    if step and not step.isdecimal():
+        raise ValueError(f"{step[:20]!r} is no day; give its number, 1 is the first")
+    rows = await desk.ask("warmup")
+    before = next((row for row in rows if (row["source"], row["provider"]) == (source, provider)), None)
+    row = await desk.ask("warm", source=source, provider=provider, step=int(step) if step else None)
+    said = "warm" if row["warm"] else f"on day {row['step'] + 1} of {row['steps']}"
+    undo = "" if before is None or before["warm"] else str(before["step"] + 1)
+    return Done(f"{source} at {provider} is {said}.", "Undo puts it back on the day it was on.", "warm",
+                {"source": source, "provider": provider, "step": undo})  # fmt: skip
+
+
+ORDERS = (
+    Order("suspend", _suspend_words, _suspend), Order("resume", _resume_words, _resume),
+    Order("warm", _warm_words, _warm),
+)  # fmt: skip

@@ -1,0 +1,41 @@
+"""The pages, by their paths below /dashboard."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from zonemta_py.reception.http.dashboard.desk import Desk
+from zonemta_py.reception.http.dashboard.pages import (
+    campaigns,
+    configuration,
+    now,
+    people,
+    queue,
+    standing,
+    tasks,
+    zones,
+)
+
+Handler = Callable[[Desk, Request], Awaitable[Response]]
+
+PAGES: dict[str, Handler] = {
+    "": now.now,
+    "/queue": queue.browse,
+    "/message/{id}": queue.message,
+    "/why": queue.why,
+    "/find": queue.find,
+    "/destinations": zones.destinations,
+    "/zones": zones.zones,
+    "/sources": standing.sources,
+    "/campaigns": campaigns.every,
+    "/campaigns/{name}": campaigns.one,
+    "/suspensions": standing.suspensions,
+    "/doubt": queue.doubt,
+    "/suppressions": people.suppressions,
+    "/tasks": tasks.every,
+    "/tasks/{id}": tasks.one,
+    "/configuration": configuration.configuration,
+}

@@ -1,0 +1,28 @@
+"""Campaigns: how far each is, and when it will be through."""
+
+from __future__ import annotations
+
+import json
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from zonemta_py.reception.http.dashboard.desk import Desk, NoPage
+
+ROWS = 200
+FIGURES = ("accepted", "waiting", "delivered", "deferred", "bounced", "held", "suppressed", "removed", "expired")
+
+
+async def every(desk: Desk, request: Request) -> Response:
+    rows = await desk.ask("campaigns")
+    return desk.page(request, "campaigns", rows=rows[:ROWS], more=max(0, len(rows) - ROWS))
+
+
+async def one(desk: Desk, request: Request) -> Response:
+    try:
+        row = await desk.ask("campaign", name=request.path_params["name"])
+    except ValueError as error:
+        raise NoPage(404, str(error)) from None
+    points = [[ms // 1000 for ms, *_ in row["history"]], *([point[at] for point in row["history"]] for at in (1, 2))]
+    figures = [(name, row[name]) for name in FIGURES if name in row]
+    return desk.page(request, "campaign", row=row, figures=figures, points=json.dumps(points))

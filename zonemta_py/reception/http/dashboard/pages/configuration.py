@@ -1,0 +1,24 @@
+"""The configurations there have been, and what a reload would change."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from zonemta_py.reception.http.dashboard.desk import Desk
+
+ROWS = 50
+
+
+async def configuration(desk: Desk, request: Request) -> Response:
+    checked, wrong = None, ""
+    rows, generation = await asyncio.gather(desk.ask("configurations"), desk.ask("generation"))
+    if "check" in request.query_params:
+        try:
+            checked = await desk.ask("reload", check=True)
+        except ValueError as error:
+            wrong = str(error)
+    return desk.page(request, "configuration", rows=rows[:ROWS], generation=generation["generation"], checked=checked,
+                     wrong=wrong)  # fmt: skip

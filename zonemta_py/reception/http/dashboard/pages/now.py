@@ -1,0 +1,108 @@
+"""What happens now, what waits, and what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from zonemta_py.reception.http.dashboard.desk import HOME, Desk
+from zonemta_py.reception.http.dashboard.words import count, distance, size
+from zonemta_py.schedule.admin_orders import STOPPED
+
+RECENT_S = 3600
+_WAITING = ("queued", "deferred", "held")
+_OF_SOURCES = ("rest", "rate", "concurrency", "recipients", "messages", "no-tls")
+
+
+class Trouble(NamedTuple):
+    """grave: mail is not taken, or not sent."""
+
+    grave: bool
+    said: str
+    there: str
+    remedy: str
+
+
+async def now(desk: Desk, request: Request) -> Response:
+    rates, sizes, standing, doubt, copied, campaigns, numbers = await asyncio.gather(
+        desk.ask("now"), desk.ask("size"), desk.ask("standing"), desk.ask("in-doubt"), desk.ask("copied"),
+        desk.ask("campaigns"), desk.ask("metrics"),
+    )  # fmt: skip
+    total = sizes["total"]
+    found = [*_of_machine(copied, numbers), *_of_mail(total, doubt), *_of_orders(standing, campaigns)]
+    zones = sorted(sizes["zones"].items(), key=lambda one: -sum(one[1][name] for name in _WAITING))
+    processes = _processes(numbers)
+    return desk.page(request, "now", rates=rates, total=total, zones=zones[:12], more=max(0, len(zones) - 12),
+                     troubles=sorted(found, key=lambda one: not one.grave), processes=processes,
+                     disk=_one(numbers, "zonemta_disk_free_bytes"))  # fmt: skip
+
+
+def _one(numbers: dict[str, Any], name: str) -> float:
+    rows = numbers["gauges"].get(name, [])
+    return float(rows[0][1]) if rows else 0.0
+
+
+def _of_machine(copied: str, numbers: dict[str, Any]) -> Iterator[Trouble]:
+    if copied:
+        yield Trouble(True, f"Nothing is sent: {copied}", "", "“zonemta queue adopt” makes this the one that sends.")
+    free, reserve = _one(numbers, "zonemta_disk_free_bytes"), _one(numbers, "zonemta_disk_reserve_bytes")
+    if not _one(numbers, "zonemta_accepting"):
+        yield Trouble(True, "New mail is refused.", "", f"The disk has {size(free)} free, {size(reserve)} are kept in "
+                      "reserve: free space, or see the log.")  # fmt: skip
+    elif free < 2 * reserve:
+        yield Trouble(False, f"The disk has only {size(free)} left; at {size(reserve)} new mail is refused.", "", "")
+    for one in _processes(numbers):
+        if one["starts"] > 1 and time.time() - one["started"] < RECENT_S:
+            said = (
+                f"{one['name']} was started again {distance(1000 * one['started'])}; that makes {one['starts']} starts."
+            )
+            yield Trouble(False, said, "", "The log says how it ended.")
+
+
+def _of_mail(total: dict[str, int], doubt: list[Any]) -> Iterator[Trouble]:
+    if doubt:
+        yield Trouble(False, f"{count(len(doubt))} in doubt: whether they were delivered is not known.",
+                      f"{HOME}/doubt", "See who they are.")  # fmt: skip
+    if total["held"]:
+        yield Trouble(False, f"{count(total['held'])} held: they wait for an operator.", f"{HOME}/queue?state=held",
+                      "Look at them.")  # fmt: skip
+
+
+def _of_orders(standing: list[dict[str, Any]], campaigns: list[dict[str, Any]]) -> Iterator[Trouble]:
+    stopped = [row for row in standing if row["kind"] in STOPPED and row["kind"] != "campaign"]
+    for row in stopped[:5]:
+        yield Trouble(row["kind"] == "zone", f"{row['kind'].capitalize()} {row['name']} is suspended: {row['cause']}",
+                      f"{HOME}/suspensions", "See suspensions.")  # fmt: skip
+    if len(stopped) > 5:
+        yield Trouble(False, f"{count(len(stopped) - 5)} more are suspended.", f"{HOME}/suspensions", "See all.")
+    away = [row for row in standing if row["kind"] == "resting"]
+    if away:
+        named = ", ".join(row["name"].split()[1] for row in away[:3] if len(row["name"].split()) > 1)
+        named += " …" if len(away) > 3 else ""
+        yield Trouble(False, f"Destinations that cannot be reached: {count(len(away))} ({named})",
+                      f"{HOME}/suspensions#resting", "See why, and until when.")  # fmt: skip
+    learned = [row for row in standing if row["kind"] in _OF_SOURCES]
+    if learned:
+        yield Trouble(False, f"Limits learned, and rests of sources: {count(len(learned))}", f"{HOME}/sources",
+                      "See sources and providers.")  # fmt: skip
+    for row in [row for row in campaigns if row["state"] == "paused"][:5]:
+        yield Trouble(False, f"Campaign {row['name']} is paused: {row['cause']}", f"{HOME}/campaigns/{row['name']}",
+                      "Look at it.")  # fmt: skip
+
+
+def _processes(numbers: dict[str, Any]) -> list[dict[str, Any]]:
+    """Name, starts, memory, since when."""
+
+    def by_name(kind: str, metric: str) -> dict[str, float]:
+        return {row[0][0]: row[1] for row in numbers[kind].get(metric, [])}
+
+    started = by_name("gauges", "zonemta_process_start_time_seconds")
+    starts = by_name("counters", "zonemta_process_starts_total")
+    memory = by_name("gauges", "zonemta_process_resident_memory_bytes")
+    return [{"name": name, "started": at, "starts": int(starts.get(name, 1)), "bytes": memory.get(name, 0)}
+            for name, at in sorted(started.items())]  # fmt: skip

@@ -1,0 +1,31 @@
+"""Addresses that get no mail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from zonemta_py.queue.suppression.entry import KINDS
+from zonemta_py.reception.http.dashboard.desk import Desk
+from zonemta_py.reception.http.dashboard.words import query
+
+ROWS = 50
+
+
+async def suppressions(desk: Desk, request: Request) -> Response:
+    asked, wrong = request.query_params, ""
+    address, kind = asked.get("address", "").strip(), asked.get("kind", "")
+    found: dict[str, Any] = {"rows": [], "next": None}
+    try:
+        if address:
+            row = await desk.ask("suppression", address=address)
+            found["rows"] = [row, *row["others"]] if row else []
+        else:
+            found = await desk.ask("suppressions", after=asked.get("after", ""), limit=ROWS, kind=kind or None)
+    except ValueError as error:
+        wrong = str(error)
+    following = query(kind=kind, after=found["next"]) if found["next"] else ""
+    return desk.page(request, "suppressions", found=found, address=address, kind=kind, kinds=KINDS, wrong=wrong,
+                     following=following, paged=bool(asked.get("after")))  # fmt: skip

@@ -1,0 +1,30 @@
+"""What is suspended, what rests, and what was learned; warm-up of sources."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from zonemta_py.reception.http.dashboard.desk import Desk
+from zonemta_py.schedule.admin_orders import STOPPED
+
+AWAY = ("resting", "rest")
+
+
+async def suspensions(desk: Desk, request: Request) -> Response:
+    rows = await desk.ask("standing")
+    return desk.page(
+        request, "suspensions", kinds=STOPPED, stopped=[row for row in rows if row["kind"] in STOPPED],
+        away=[row for row in rows if row["kind"] in AWAY],
+        learned=[row for row in rows if row["kind"] not in (*STOPPED, *AWAY)],
+    )  # fmt: skip
+
+
+async def sources(desk: Desk, request: Request) -> Response:
+    warm, rows = await asyncio.gather(desk.ask("warmup"), desk.ask("standing"))
+    pools = [(pool.name, [source.address for source in pool.sources]) for pool in desk.config.pools]
+    of_sources = [row for row in rows if row["kind"] in ("source", "rest", "rate", "concurrency")]
+    return desk.page(request, "sources", warm=warm, rows=of_sources, pools=pools,
+                     stopped={row["name"] for row in rows if row["kind"] == "source"})  # fmt: skip
