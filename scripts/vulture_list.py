@@ -90,3 +90,8 @@ _.on_mount
 _.on_key
 _.action_sort
 _.action_order
+
+# Templates of the dashboard read them.
+_.undo_with
+_.undo_label
+_.hint

@@ -48,9 +48,13 @@ class Seen:
 
     def tab(self) -> "Page":
         tab = self.context.new_page()
-        tab.on("console", lambda said: said.type == "error" and self.complaints.append(said.text))
+        tab.on("console", lambda said: said.type == "error" and self._complained(said.text))
         tab.on("pageerror", lambda error: self.complaints.append(str(error)))
         return tab
+
+    def _complained(self, text: str) -> None:
+        if not text.startswith("htmx:"):  # of a page that was left while a part of it was being loaded
+            self.complaints.append(text)
 
     def login(self) -> "Page":
         tab = self.tab()

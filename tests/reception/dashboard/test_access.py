@@ -15,7 +15,8 @@ READER = "zmta_reader"
 
 @pytest.fixture(scope="module")
 def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpDoor]:
-    keys = [{"name": "watch", "hash": hashed(READER), "rights": ["read"]}, {"name": "shop", "hash": hashed("zmta_x")}]
+    keys = [{"name": "watch", "hash": hashed(READER), "role": "read"}, {"name": "shop", "hash": hashed("zmta_x")},
+            {"name": "acme", "hash": hashed("zmta_acme"), "role": "admin", "tenants": ["acme"]}]  # fmt: skip
     made = HttpDoor(tmp_path_factory.mktemp("queue"), Host.empty(), {"http": {"dashboard": True, "keys": keys}})
     yield made
     made.stop()
@@ -125,8 +126,8 @@ def test_only_forms_of_our_pages_are_believed(door: HttpDoor) -> None:
 def test_where_one_comes_from_is_a_page_of_ours(door: HttpDoor) -> None:
     """No order and no login leads anywhere else."""
     client, _ = login(door, door.token)
-    for there in ("https://evil.test/", "//evil.test/dashboard", "/\\evil.test", "/dashboard/../x\r\nset-cookie: a=b", "/v1",
-                  "javascript:alert(1)", "/dashboard@evil.test", "/dashboard/logout"):  # fmt: skip
+    for there in ("https://evil.test/", "//evil.test/dashboard", "/\\evil.test", "/dashboard/../x\r\nset-cookie: a=b",
+                  "/v1", "javascript:alert(1)", "/dashboard@evil.test", "/dashboard/logout"):  # fmt: skip
         form = {"kind": "zone", "name": "default", "csrf": csrf(client), "back": there}
         client.post("/dashboard/order/suspend", data=form)
         done = client.post("/dashboard/order/resume", data=form)
@@ -145,9 +146,10 @@ def test_a_key_that_may_read_sees_all_and_orders_nothing(door: HttpDoor) -> None
     form = {"kind": "zone", "name": "default", "csrf": csrf(client)}
     assert client.post("/dashboard/order/suspend", data=form).status_code == 403
     assert client.get("/dashboard/order/suspend").status_code == 403
+    assert "has a scope" in login(door, "zmta_acme")[1].text
     _, refused = login(door, "zmta_x")
     assert refused.status_code == 403
-    assert "the right read" in refused.text
+    assert "the role read" in refused.text
 
 
 def test_keys_cannot_be_tried_out(open_door: Callable[..., HttpDoor]) -> None:

@@ -23,7 +23,7 @@ from zonemta_py.reception.http.dashboard import orders, static
 from zonemta_py.reception.http.dashboard.desk import FORM_BYTES_MAX, HEADERS, HOME, Desk, NoPage, QueueAway
 from zonemta_py.reception.http.dashboard.live import Live
 from zonemta_py.reception.http.dashboard.pages import PAGES, Handler
-from zonemta_py.reception.http.dashboard.sessions import COOKIE, SESSION_S, Session, Sessions
+from zonemta_py.reception.http.dashboard.sessions import COOKIE, SESSION_S, LoginSession, Sessions
 from zonemta_py.reception.http.documents.problem import RequestProblem
 from zonemta_py.reception.http.events import EventStream
 from zonemta_py.reception.http.keys import LOCAL
@@ -117,7 +117,7 @@ class Dashboard:
 
     async def _order(self, request: Request) -> Response:
         """What it will do, with the button that does it; then what it did, on the page where one came from."""
-        session: Session = request.state.session
+        session: LoginSession = request.state.session
         if request.method == "GET":
             given = dict(request.query_params)
             order = orders.find(request.path_params["name"], session)
@@ -168,12 +168,14 @@ def _guarded(send: Send) -> Send:
     return sending
 
 
-def _refusal(session: Session) -> str:
+def _refusal(session: LoginSession) -> str:
     """Why this key may not see the dashboard."""
     holder = session.holder
-    if holder.name == LOCAL or "read" in holder.rights:
+    if holder.scope.bound:
+        return f"The key “{holder.name}” has a scope (tenants, campaigns), and pages show all mail: use one without."
+    if "read" in holder.rights:
         return ""
-    return f"The key “{holder.name}” may not see what there is: give it the right read in [[http.keys]]."
+    return f"The key “{holder.name}” may not see what there is: give it the role read or operate in [[http.keys]]."
 
 
 def _ours(there: str) -> str:
@@ -216,10 +218,10 @@ def _same_origin(request: Request) -> None:
         raise NoPage(403, "the form came from another site; a proxy in front has to pass the field Host on as it is")
 
 
-async def _trusted(request: Request, form: dict[str, str]) -> Session:
+async def _trusted(request: Request, form: dict[str, str]) -> LoginSession:
     """The session, if the form is of one of its pages. Raises NoPage."""
     _same_origin(request)
-    session: Session = request.state.session
+    session: LoginSession = request.state.session
     if form.get("csrf") != session.csrf:
         raise NoPage(403, "the form is not of this session: go back, load the page again, and send it once more")
     return session

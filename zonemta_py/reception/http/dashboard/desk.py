@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse, Response
 
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.reception.http.dashboard import words
-from zonemta_py.reception.http.dashboard.sessions import Session
+from zonemta_py.reception.http.dashboard.sessions import LoginSession
 from zonemta_py.reception.http.request_context import RequestContext
 
 HOME = "/dashboard"
@@ -92,7 +92,7 @@ class Desk:
 
     def page(self, request: Request, name: str, code: int = 200, **values: Any) -> Response:
         """The template of that name, in the frame of all pages."""
-        session: Session | None = getattr(request.state, "session", None)
+        session: LoginSession | None = getattr(request.state, "session", None)
         done = self._take(session, request.query_params.get("done", "")) if session else None
         text = self._pages.get_template(f"{name}.html.j2").render(
             here=_here(request), path=request.url.path, session=session, may_operate=session is not None
@@ -103,7 +103,7 @@ class Desk:
 
     # -- what was done
 
-    def keep(self, session: Session, done: Done) -> str:
+    def keep(self, session: LoginSession, done: Done) -> str:
         """Its name, for the address of the next page."""
         name = secrets.token_urlsafe(9)
         self._done[name] = session.nonce, done
@@ -111,7 +111,7 @@ class Desk:
             self._done.popitem(last=False)
         return name
 
-    def _take(self, session: Session, name: str) -> Done | None:
+    def _take(self, session: LoginSession, name: str) -> Done | None:
         whose, done = self._done.get(name, ("", None))
         return done if whose == session.nonce else None
 
@@ -121,6 +121,6 @@ def _here(request: Request) -> str:
     return request.url.path + (f"?{query}" if query else "")
 
 
-def may_operate(session: Session) -> bool:
+def may_operate(session: LoginSession) -> bool:
     """Whether this key's orders are carried out."""
-    return session.holder.name == "local"
+    return session.holder.role in ("operate", "admin")

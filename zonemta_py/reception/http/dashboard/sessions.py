@@ -30,7 +30,7 @@ _CLIENTS_MAX = 10_000
 _GONE_MAX = 10_000
 
 
-class Session(NamedTuple):
+class LoginSession(NamedTuple):
     """csrf: what each form has to say."""
 
     holder: Holder
@@ -71,7 +71,7 @@ class Sessions:
 
     # -- while it lasts
 
-    def of(self, cookie: str) -> Session | None:
+    def of(self, cookie: str) -> LoginSession | None:
         """Whose session it is; None: nobody's any more."""
         parts = cookie.split(".")
         if len(parts) != 3 or not parts[0].isdecimal() or len(cookie) > 200 or not cookie.isascii():
@@ -83,9 +83,9 @@ class Sessions:
         for known, holder in self._keys.known():
             if hmac.compare_digest(self._signature(known, f"{ends}.{nonce}"), signature):
                 found = holder
-        return None if found is None else Session(found, nonce, self._made(b"form", nonce))
+        return None if found is None else LoginSession(found, nonce, self._made(b"form", nonce))
 
-    def end(self, session: Session) -> None:
+    def end(self, session: LoginSession) -> None:
         """Its cookie is worth nothing any more."""
         self._gone[session.nonce] = self._now() + SESSION_S
         while len(self._gone) > _GONE_MAX or next(iter(self._gone.values())) < self._now():

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from zonemta_py.reception.http.dashboard.desk import NoPage, may_operate
 from zonemta_py.reception.http.dashboard.orders import campaigns, people, suspensions, tasks
-from zonemta_py.reception.http.dashboard.orders.order import Order
-from zonemta_py.reception.http.dashboard.sessions import Session
+from zonemta_py.reception.http.dashboard.orders.order import DeskOrder
+from zonemta_py.reception.http.dashboard.sessions import LoginSession
 
 ORDERS = {order.name: order for order in (*suspensions.ORDERS, *campaigns.ORDERS, *people.ORDERS, *tasks.ORDERS)}
 
 
-def find(name: str, session: Session) -> Order:
+def find(name: str, session: LoginSession) -> DeskOrder:
     """Raises NoPage, also if that key may only look."""
     order = ORDERS.get(name)
     if order is None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from zonemta_py.reception.http.dashboard.desk import Desk, Done
-from zonemta_py.reception.http.dashboard.orders.order import Field, Given, Order, Words
+from zonemta_py.reception.http.dashboard.orders.order import DeskOrder, FormField, Given, Words
 from zonemta_py.reception.http.dashboard.words import count
 
-_CAUSE = Field("cause", "Why", "shown with the campaign")
+_CAUSE = FormField("cause", "Why", "shown with the campaign")
 _SAYS = {
     "pause": ("Nothing of it is sent from now on; its mail waits.", "Resume it.", "Pause"),
     "resume": ("It goes on at once, and its thresholds count from here on.", "Pause it again.", "Resume"),
@@ -18,7 +18,7 @@ _SAYS = {
 _REVERSE = {"pause": "resume", "resume": "pause"}
 
 
-def _order(action: str) -> Order:
+def _order(action: str) -> DeskOrder:
     async def words(desk: Desk, given: Given) -> Words:
         row = await desk.ask("campaign", name=given.get("name", ""))
         said, undo, button = _SAYS[action]
@@ -34,7 +34,7 @@ def _order(action: str) -> Order:
             return Done(said, "Undo takes that back.", f"campaign-{back}", {"name": name}, back.capitalize())
         return Done(said, _SAYS[action][1])
 
-    return Order(f"campaign-{action}", words, do, grave=action == "cancel")
+    return DeskOrder(f"campaign-{action}", words, do, grave=action == "cancel")
 
 
 ORDERS = tuple(map(_order, _SAYS))

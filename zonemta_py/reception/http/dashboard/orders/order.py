@@ -10,7 +10,7 @@ from zonemta_py.reception.http.dashboard.desk import Desk, Done
 Given = dict[str, str]
 
 
-class Field(NamedTuple):
+class FormField(NamedTuple):
     """A field to fill in before. options: of a choice."""
 
     name: str
@@ -27,10 +27,10 @@ class Words(NamedTuple):
     said: str
     undo: str
     button: str
-    fields: tuple[Field, ...] = ()
+    fields: tuple[FormField, ...] = ()
 
 
-class Order(NamedTuple):
+class DeskOrder(NamedTuple):
     """grave: cannot be taken back, so its button is red. do: with the form and the key's name. Raises ValueError,
     QueueAway."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zonemta_py.queue.suppression.entry import ERASED, KINDS, SCOPES
 from zonemta_py.reception.http.dashboard.desk import HOME, Desk, Done
-from zonemta_py.reception.http.dashboard.orders.order import Field, Given, Order, Words
+from zonemta_py.reception.http.dashboard.orders.order import DeskOrder, FormField, Given, Words
 from zonemta_py.reception.http.dashboard.words import count
 
 _KINDS = ("manual", *(kind for kind in KINDS if kind not in ("manual", ERASED)))
@@ -14,16 +14,18 @@ async def _suppress_words(desk: Desk, given: Given) -> Words:
     return Words(
         "Suppress an address", "It gets no mail of that scope from now on; what waits for it is removed.",
         "Remove the entry again: later mail is sent. What was removed from the queue does not come back.", "Suppress",
-        (Field("address", "Address", needed=True), Field("kind", "Kind", options=_KINDS), Field("reason", "Why"),
-         Field("scope", "Scope", f"{SCOPES}; empty: the usual one of its kind")),
+        (FormField("address", "Address", needed=True), FormField("kind", "Kind", options=_KINDS),
+         FormField("reason", "Why"), FormField("scope", "Scope", f"{SCOPES}; empty: the usual one of its kind")),
     )  # fmt: skip
 
 
 async def _suppress(desk: Desk, form: Given, by: str) -> Done:
     address, scope, kind = form.get("address", "").strip(), form.get("scope", "").strip(), form.get("kind") or "manual"
-    row = [address, kind, form.get("reason", "").strip(), "", by, "", int(form.get("since_ms") or 0), scope]
+    row = [address, kind, form.get("reason", "").strip(), "", by, "", 0, scope]
     found = await desk.ask("suppress", rows=[row])
-    said = f"{address} gets no mail any more." if found.get("added") else f"{address} was on the list already."
+    if not found.get("added"):
+        return Done(f"{address} was on the list already.", "Nothing has been changed.", there=f"{HOME}/suppressions")
+    said = f"{address} gets no mail any more."
     undo = {"address": address} | ({"scope": scope} if scope else {})
     return Done(said, "Undo takes it from the list; what was removed from the queue does not come back.", "unsuppress",
                 undo, there=f"{HOME}/suppressions")  # fmt: skip
@@ -59,6 +61,6 @@ async def _release(desk: Desk, form: Given, by: str) -> Done:
 
 
 ORDERS = (
-    Order("suppress", _suppress_words, _suppress), Order("unsuppress", _unsuppress_words, _unsuppress),
-    Order("release", _release_words, _release),
+    DeskOrder("suppress", _suppress_words, _suppress), DeskOrder("unsuppress", _unsuppress_words, _unsuppress),
+    DeskOrder("release", _release_words, _release),
 )  # fmt: skip

@@ -5,19 +5,23 @@ from __future__ import annotations
 import time
 
 from zonemta_py.reception.http.dashboard.desk import HOME, Desk, Done
-from zonemta_py.reception.http.dashboard.orders.order import Field, Given, Order, Words
+from zonemta_py.reception.http.dashboard.orders.order import DeskOrder, FormField, Given, Words
 from zonemta_py.reception.http.dashboard.words import count, lesson, seconds, span
 from zonemta_py.schedule.admin_orders import STOPPED
 
-_FOR = Field("for", "For how long", "such as 30 min, 2 h, 1 d; empty: until it is resumed")
-_CAUSE = Field("cause", "Why", "shown to whoever asks why this mail waits")
+_FOR = FormField("for", "For how long", "such as 30 min, 2 h, 1 d; empty: until it is resumed")
+_CAUSE = FormField("cause", "Why", "shown to whoever asks why this mail waits")
 
 
 async def _suspend_words(desk: Desk, given: Given) -> Words:
     kind, name = given.get("kind", ""), given.get("name", "")
-    fields: tuple[Field, ...] = (_FOR, _CAUSE)
+    fields: tuple[FormField, ...] = (_FOR, _CAUSE)
     if not kind or not name:
-        fields = (Field("kind", "What", options=STOPPED, needed=True), Field("name", "Its name", needed=True), *fields)
+        fields = (
+            FormField("kind", "What", options=STOPPED, needed=True),
+            FormField("name", "Its name", needed=True),
+            *fields,
+        )
     what = f"the {kind} {name}" if name else "what you name here"
     return Words(
         f"Suspend {what}", f"Nothing of {what} is sent from now on; its mail waits in the queue. Deliveries that are "
@@ -74,7 +78,7 @@ async def _warm_words(desk: Desk, given: Given) -> Words:
     return Words(
         f"Warm-up of {source} at {provider}",
         "It is put on that day of its schedule, with that day's limit, from now on.",
-        "Set the day that it is on now.", "Set", (Field("step", "Day", "1 is the first; empty: it is warm"),),
+        "Set the day that it is on now.", "Set", (FormField("step", "Day", "1 is the first; empty: it is warm"),),
     )  # fmt: skip
 
 
@@ -92,6 +96,6 @@ async def _warm(desk: Desk, form: Given, by: str) -> Done:
 
 
 ORDERS = (
-    Order("suspend", _suspend_words, _suspend), Order("resume", _resume_words, _resume),
-    Order("warm", _warm_words, _warm),
+    DeskOrder("suspend", _suspend_words, _suspend), DeskOrder("resume", _resume_words, _resume),
+    DeskOrder("warm", _warm_words, _warm),
 )  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 
 from zonemta_py.reception.http.dashboard import filters
 from zonemta_py.reception.http.dashboard.desk import HOME, Desk, Done
-from zonemta_py.reception.http.dashboard.orders.order import Field, Given, Order, Words
+from zonemta_py.reception.http.dashboard.orders.order import DeskOrder, FormField, Given, Words
 from zonemta_py.reception.http.dashboard.words import count, seconds
 
 VERBS = ("hold", "release", "flush", "delete", "move", "set", "requeue")
@@ -18,9 +18,9 @@ async def _preview_words(desk: Desk, given: Given) -> Words:
     filters.where(filled)
     said = ", ".join(f"{name} {text}" for name, text in filled.items())
     fields = (
-        Field("verb", "What to do", _HINT, VERBS), Field("to_zone", "move: to zone"),
-        Field("to_priority", "set: priority", "-9 to 9"), Field("cause", "Why", "kept with the task"),
-        *(() if said else (Field("everything", "Meant is", options=("", "everything in the queue"), needed=True),)),
+        FormField("verb", "What to do", _HINT, VERBS), FormField("to_zone", "move: to zone"),
+        FormField("to_priority", "set: priority", "-9 to 9"), FormField("cause", "Why", "kept with the task"),
+        *(() if said else (FormField("everything", "Meant is", options=("", "everything in the queue"), needed=True),)),
     )  # fmt: skip
     return Words(
         "Do something with many", f"Meant: {said or 'everything in the queue'}. First it is counted, and examples are"
@@ -56,7 +56,7 @@ async def _start_words(desk: Desk, given: Given) -> Words:
     many = f"{count(row['count'])} recipients" if row["state"] == "previewed" else "those that are still being counted"
     said = f"{row['words'].capitalize()} ({many}). In effect at once for mail that is here now, never for later mail."
     undo = "Undo on its page puts back what was not sent meanwhile, for as long as is said there."
-    how_long = Field("undo", "Can be undone for", "such as 10 min, 2 h; empty: as the configuration says")
+    how_long = FormField("undo", "Can be undone for", "such as 10 min, 2 h; empty: as the configuration says")
     return Words("Start the task", said, undo, "Start it", (how_long,))
 
 
@@ -112,7 +112,7 @@ async def _reload(desk: Desk, form: Given, by: str) -> Done:
 
 
 ORDERS = (
-    Order("task-preview", _preview_words, _preview), Order("task-start", _start_words, _start),
-    Order("task-cancel", _cancel_words, _cancel), Order("task-undo", _undo_words, _undo),
-    Order("reload", _reload_words, _reload),
+    DeskOrder("task-preview", _preview_words, _preview), DeskOrder("task-start", _start_words, _start),
+    DeskOrder("task-cancel", _cancel_words, _cancel), DeskOrder("task-undo", _undo_words, _undo),
+    DeskOrder("reload", _reload_words, _reload),
 )  # fmt: skip
