@@ -55,14 +55,24 @@ def _lake() -> Commands:
 
 
 def _queue() -> Commands:
-    from zonemta_py.cli.queue import backup, commands, explain, fsck, journal, suppression, suspensions, warmup
+    from zonemta_py.cli.queue import (
+        accounts,
+        backup,
+        commands,
+        explain,
+        fsck,
+        journal,
+        suppression,
+        suspensions,
+        warmup,
+    )
     from zonemta_py.cli.tasks import commands as tasks
     from zonemta_py.cli.tasks import orders  # noqa: F401 - commands of the group `queue`
 
     return {
         "queue": commands.app, "suspend": suspensions.suspend, "resume": suspensions.resume,
         "standing": suspensions.standing, "explain": explain.explain, "lanes": explain.lanes,
-        "warmup": warmup.app, "suppression": suppression.app, "forget": suppression.forget,
+        "accounts": accounts.accounts, "warmup": warmup.app, "suppression": suppression.app, "forget": suppression.forget,
         "journal": journal.app, "backup": backup.backup, "fsck": fsck.fsck,
         "stop": suspensions.suspend, "lift": suspensions.resume, "task": tasks.app,
     }  # fmt: skip
@@ -101,7 +111,7 @@ _FOLDERS: dict[Callable[[], Commands], tuple[str, ...]] = {
     _watch: ("status", "top", "trace", "qshape"),
     _shell: ("completion",),
     _queue: (
-        "queue", "suspend", "resume", "standing", "explain", "lanes", "warmup", "suppression", "forget", "journal",
+        "queue", "suspend", "resume", "standing", "explain", "lanes", "accounts", "warmup", "suppression", "forget", "journal",
         "backup", "fsck", "stop", "lift", "task",
     ),
     _run_commands: ("reload", "drain"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from zonemta_py.config.accounts import Account
 from zonemta_py.config.file import read
 from zonemta_py.config.limits import Learning, Rate, SharesSection, Throttle, Window, rate
 from zonemta_py.config.reception import Limits, Listener
@@ -25,6 +26,7 @@ from zonemta_py.config.zone import Retry, Zone
 __all__ = [
     "NAME",
     "QUEUE_NAME",
+    "Account",
     "Config",
     "ConfigError",
     "DkimKey",

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import field_validator, model_validator
 
+from zonemta_py.config.accounts import Account
 from zonemta_py.config.limits import Learning, SharesSection, Throttle, Window
 from zonemta_py.config.reception import Limits, Listener
 from zonemta_py.config.section import ConfigError, Section, sender_patterns
@@ -33,6 +34,7 @@ class Config(Section):
     (ann = ["ann@example.com", "news.example.com"]); the same is relay_senders of a listener, and senders of an HTTP
     key. One that is not named may be anybody, but where several users, keys and networks hand in mail, [[dkim]] keys
     do not sign its mail: write ["*"] for one that may send as any domain. This machine itself always may."""
+    accounts: list[Account] = []
     http: Http = Http.model_construct()
     pull: PullSection = PullSection.model_construct()
     limits: Limits = Limits.model_construct()
@@ -56,7 +58,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _check(self) -> Config:
-        for kind in ("zones", "listeners", "pools", "warmups", "throttles", "windows", "event_sinks"):
+        for kind in ("accounts", "zones", "listeners", "pools", "warmups", "throttles", "windows", "event_sinks"):
             names = [section.name for section in getattr(self, kind)]
             for name in names:
                 if names.count(name) > 1:
@@ -86,8 +88,29 @@ class Config(Section):
             raise ValueError(
                 "tls.dane needs dns.dnssec = true and a validating resolver, otherwise anybody could forge TLSA records"
             )
+        self._check_accounts()
         self._check_signing()
         self._check_return_path()
+
+    def _check_accounts(self) -> None:
+        """What they name exists, and is of one account."""
+        known = {"users": set(self.users), "keys": {key.name for key in self.http.keys}}
+        claimed: dict[tuple[str, str], str] = {}
+        for account in self.accounts:
+            where = f"account {account.name!r}"
+            if account.zone and account.zone not in {zone.name for zone in self.zones if not zone.pulled}:
+                raise ValueError(
+                    f"{where} names the zone {account.zone!r}, but no zone that sends has that name; add it"
+                )
+            for kind in ("users", "keys", "networks"):
+                for name in getattr(account, kind):
+                    if kind in known and name not in known[kind]:
+                        table = "[users]" if kind == "users" else "[[http.keys]]"
+                        raise ValueError(f"{where} names {name!r}, which is not in {table}; add it there")
+                    if (other := claimed.setdefault((kind, name), account.name)) != account.name:
+                        raise ValueError(
+                            f"accounts {other!r} and {account.name!r} both have {kind} {name!r}; keep it in one"
+                        )
 
     def _check_signing(self) -> None:
         active = {key.domain for key in self.dkim if key.state == "active"}

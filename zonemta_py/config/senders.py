@@ -7,6 +7,7 @@ import ipaddress
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from zonemta_py.config.accounts import Account
 from zonemta_py.config.root import Config
 
 
@@ -20,24 +21,33 @@ class Party(NamedTuple):
 
 def parties(config: Config) -> Iterator[Party]:
     """All but the machine itself: its own addresses, and the key in the file http.token."""
+    accounts = {("user", user): account for account in config.accounts for user in account.users}
+    accounts |= {("key", key): account for account in config.accounts for key in account.keys}
     for user in config.users:
-        yield Party(f"user {user!r}", f"senders.{user}", config.senders.get(user))
+        senders = config.senders.get(user, _of(accounts.get(("user", user))))
+        yield Party(f"user {user!r}", f"senders.{user}", senders)
     for key in config.http.keys:
-        yield Party(f"HTTP key {key.name!r}", f"http.keys[{key.name}].senders", key.senders)
+        senders = key.senders if key.senders is not None else _of(accounts.get(("key", key.name)))
+        yield Party(f"HTTP key {key.name!r}", f"http.keys[{key.name}].senders", senders)
     for network, place, senders in networks(config):
         if senders is not None or not ipaddress.ip_network(network).is_loopback:
             yield Party(f"network {network}", place, senders)
 
 
+def _of(account: Account | None) -> list[str] | None:
+    return account.senders if account else None
+
+
 def networks(config: Config) -> Iterator[tuple[str, str, list[str] | None]]:
     """(network, place, senders) of all relay networks; those of one listener are there once for each."""
     seen: set[tuple[str, str]] = set()
+    within = {network: account.senders for account in config.accounts for network in account.networks}
     for listener in config.listeners:
         place = f"listeners[{listener.name}].relay_senders"
         for network in (*listener.relay_networks, *listener.relay_senders):
             if (network, place) not in seen:
                 seen.add((network, place))
-                yield network, place, listener.relay_senders.get(network)
+                yield network, place, listener.relay_senders.get(network, within.get(network))
 
 
 def unsigned(config: Config) -> list[Party]:

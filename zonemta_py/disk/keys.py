@@ -35,6 +35,7 @@ from typing import NamedTuple
 STATE = b"state"
 SIZES = b"size "
 FLOW_SIZES = b"size-flow "
+QUOTAS = b"quota "
 INDEX = b"at "
 PLACED = (b"deferred ", b"deleted ", b"parked ")
 """The families of which the index has every key: there, those of a message are not next to one another."""
@@ -110,6 +111,10 @@ def size(zone: str, domain: str) -> bytes:
 
 def flow_size(pair: str) -> bytes:
     return FLOW_SIZES + pair.encode()
+
+
+def quota(account: str, what: str, ms: int) -> bytes:
+    return f"quota {account} {what} {ms}".encode()
 
 
 def template(campaign: str, number: int) -> bytes:

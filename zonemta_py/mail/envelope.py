@@ -70,7 +70,7 @@ class Envelope:
     hours after which it expires, 0: those of [retry]. token: by which its receiver asks for it if the queue dies
     before it answers. clock_ahead_ms: how far the clock was ahead of CLOCK_MONOTONIC when the intervals began that it
     asks for; the queue takes it out, 0: nothing was said. unsigned: its submitter is bound to no senders, so the
-    keys of our domains do not sign it.
+    keys of our domains do not sign it. account: whose it is (`config.accounts`), "" for none.
     """
 
     sender: str
@@ -108,6 +108,7 @@ class Envelope:
     token: str = ""
     clock_ahead_ms: int = 0
     unsigned: bool = False
+    account: str = ""
     extra: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -149,7 +150,7 @@ _OPTIONAL = (
     "ret", "envid", "body", "smtputf8", "origin", "origin_name", "user", "protocol", "headers", "sending_zone",
     "campaign", "tenant", "hold_until_ms", "hold_for", "deadline_ms", "deadline_mode", "require_tls", "tls_optional",
     "window", "time_zone", "unsubscribe", "hashes", "source", "request", "digest", "life_h",
-    "token", "clock_ahead_ms", "unsigned", "extra",
+    "token", "clock_ahead_ms", "unsigned", "account", "extra",
 )  # fmt: skip
 _optional = attrgetter(*_OPTIONAL)
 _FIELDS = frozenset(("sender", "size", "received_ms", "priority", "columns", *_OPTIONAL))

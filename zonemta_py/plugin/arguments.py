@@ -28,7 +28,8 @@ class Session:
     """One client's connection. id: unique in logs. client, server: IP addresses. helo: what HELO or EHLO named.
 
     user: "" until authenticated. tls: "" or "TLSv1.3 TLS_AES_256_GCM_SHA384". protocol: "SMTP", "ESMTP", "ESMTPS" …
-    (RFC 3848). senders: whom the client may send as. extra: a plugin's own notes, kept while the connection lives.
+    (RFC 3848). senders: whom the client may send as. account: the
+    configuration's, "" for none. extra: a plugin's own notes, kept while the connection lives.
     """
 
     id: str = ""
@@ -41,6 +42,7 @@ class Session:
     tls: str = ""
     protocol: str = ""
     senders: Senders = ANYBODY
+    account: str = ""
     extra: dict[str, Any] = field(default_factory=dict)
 
 

@@ -12,7 +12,7 @@ then on nothing is kept.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from zonemta_py.mail.addresses.senders import ANYBODY, Senders
 from zonemta_py.mail.dkim.canonical import BodyHash, Form
@@ -85,6 +85,10 @@ class IngestRules:
     kept: tuple[str, ...] = KEPT
     body_form: Form | None = None
     kept_names: dict[bytes, str] = field(init=False)
+
+    def distrusting(self) -> IngestRules:
+        """The same, but none of the fields meant for us speaks."""
+        return replace(self, trust_zone=False, trust_fields=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kept_names", {name.encode(): name for name in self.kept})

@@ -25,7 +25,7 @@ from zonemta_py.reception.connection_limits import ConnectionLimits, Networks
 from zonemta_py.reception.ingest import KEPT, IngestRules
 from zonemta_py.reception.log_throttle import LogThrottle
 from zonemta_py.reception.login import Login
-from zonemta_py.reception.permission import Permissions
+from zonemta_py.reception.permission import Accounts, Permissions
 
 log = logging.getLogger(__name__)
 _KEYWORD = re.compile(r"[!-~]+( [!-~]+)*")
@@ -66,6 +66,7 @@ class ListenerSettings:
             tls.Renewal(listener, self.tls).watch(self.loop)
         self.may_relay = Networks(listener.relay_networks).contain
         self.permissions = Permissions(config, listener)
+        self.accounts = Accounts(config)
         self.may_proxy = Networks(listener.proxy_networks).contain
         self.server = Server(listener.name)
         self.hooked = BodyHooks.wanted(host)
@@ -77,11 +78,18 @@ class ListenerSettings:
             trust_fields=listener.trust_headers, kept=(*KEPT, *named),
             body_form=config.body_form, terms=terms,
         )  # fmt: skip
+        self._distrusting = self.rules.distrusting()
         self.banner = f"220 {self.hostname} ESMTP\r\n".encode()
         self._greetings: dict[tuple[bool, bool], bytes] = {}
         self._greetings_min = 0
         self._ids = itertools.count(1)
         self._prefix = secrets.token_hex(5)
+
+    def rules_for(self, account: str) -> IngestRules:
+        """Those for mail of an account, "" for none."""
+        if not account or self.accounts.by_name[account].trust_headers:
+            return self.rules
+        return self._distrusting
 
     async def init(self) -> None:
         """Lets plugins add to the listener, before it opens."""

@@ -18,6 +18,7 @@ from zonemta_py.plugin.arguments import Info, Session
 from zonemta_py.plugin.streams import BodyHooks
 from zonemta_py.queue.api import Incoming, Receipt
 from zonemta_py.reception.ingest import Ingest
+from zonemta_py.reception.permission import bind
 
 if TYPE_CHECKING:
     from zonemta_py.reception.listener import ListenerSettings
@@ -56,7 +57,8 @@ class Receiver:
         self._site, self._session, self.envelope, self._fit = site, session, envelope, fit
         envelope.received_ms = site.clock_ms()
         self._ahead_ms = site.ahead_ms(envelope.received_ms)
-        self._ingest = Ingest(site.rules, envelope, opening, transaction, envelope.received_ms, session.senders)
+        rules = site.rules_for(session.account)
+        self._ingest = Ingest(rules, envelope, opening, transaction, envelope.received_ms, session.senders)
         mark(site, session, envelope)
         self._incoming: Incoming | None = None
         self._hooks: BodyHooks | None = None
@@ -93,6 +95,10 @@ class Receiver:
             envelope.body = "8BITMIME"  # whatever was declared: the next server has to know
         if ingest.refusal is not None:
             raise MessageRefused(ingest.refusal)
+        if envelope.account:
+            envelope.size = ingest.chunks.total
+            if (refusal := bind(self._site.accounts.by_name[envelope.account], envelope)) is not None:
+                raise MessageRefused(refusal)
         if self._fit is not None and (refusal := await self._fit(envelope)) is not None:
             raise MessageRefused(refusal)
         if site.hooked:

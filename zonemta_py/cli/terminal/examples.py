@@ -31,6 +31,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "zonemta doctor --no-dns --json",
     ),
     "route": ("zonemta route --from news@example.org --to ann@example.com --dns",),
+    "accounts": ("zonemta accounts",),
     "explain": ("zonemta explain ann@example.com", "zonemta explain example.com"),
     "lanes": ("zonemta lanes --zone default", "zonemta lanes --csv > lanes.csv"),
     "standing": ("zonemta standing",),

@@ -21,6 +21,7 @@ Questions and answers (plain dicts and lists, ready for JSON):
     lanes zone                              every flow queue in memory: what waits, how much, why not now
     standing                                stops, rests, and learned values (`schedule/admin_orders.py`)
     stop kind name seconds cause, lift kind name            orders about those
+    accounts                                quotas of accounts: what is used of each, and when it begins anew
     warmup                                  the warm-up step of each new source at each provider
     warm source provider step               sets that step (from 1; none: warm); its new row
     campaign-put name sender template …     a new campaign (`campaigns/commands.py`); {"created": False if it existed}
@@ -246,6 +247,10 @@ async def _lift(queue: QueueContext, kind: str, name: str) -> bool:
     return lifted
 
 
+async def _accounts(queue: QueueContext) -> list[dict[str, Any]]:
+    return queue.core.quotas.rows()
+
+
 async def _warmup(queue: QueueContext) -> list[dict[str, Any]]:
     policy = queue.core.schedule.policy
     policy.day()  # a new day resets the counts
@@ -349,6 +354,7 @@ QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "standing": _policy,
     "stop": _stop,
     "lift": _lift,
+    "accounts": _accounts,
     "warmup": _warmup,
     "warm": _warm,
     **suppressions.QUESTIONS,

@@ -33,6 +33,7 @@ from zonemta_py.queue.core.policy_copy import PolicyCopy
 from zonemta_py.queue.core.pull_doubts import PullDoubts
 from zonemta_py.queue.core.segments import Segments
 from zonemta_py.queue.core.sizes import DEFERRED, QUEUED, Sizes
+from zonemta_py.queue.core.sums.quotas import Quotas
 from zonemta_py.queue.core.tasks.table import Tasks
 from zonemta_py.queue.hooks import Hooks
 from zonemta_py.schedule.batch import Batch
@@ -66,6 +67,7 @@ class Core:
         self.sizes = Sizes(store)
         self.places = Places(store)
         self.campaigns = Campaigns(store)
+        self.quotas = Quotas(store, config, clock)
         self.tasks = Tasks(store)
         self.message_count, self.message_bytes = totals
         self.batches = batches
@@ -119,6 +121,7 @@ class Core:
         self.bodies.uncommitted.configure(config.queue)
         self.ledger.configure(config.queue)
         self.lifetime.configure(config)
+        self.quotas.configure(config)
         self.pull_doubts.configure(config)
         self.schedule.configure(config, resolver, out)
         for name in [name for name, counts in self.sizes.zones.items() if not any(counts)]:
@@ -142,7 +145,7 @@ class Core:
 
     def changes(self) -> list[Operation]:
         operations = self.sizes.changes() + self.campaigns.counters.changes() + self.messages.changes()
-        operations += self.tasks.changes()
+        operations += self.tasks.changes() + self.quotas.changes()
         self.batches += 1
         operations.append((keys.TRACKED, records.pack([self.batches, self.places.complete])))
         self.receipts.turn(self.journal.next_seq - 1, self.journal.stable_seq)
@@ -152,6 +155,7 @@ class Core:
 
     def again(self) -> None:
         self.sizes.again()
+        self.quotas.again()
         self.campaigns.counters.again()
         self.tasks.again()
         self.messages.again()

@@ -121,7 +121,11 @@ class Acceptance:
             return
         try:
             suppressed_by = self.suppressed_by(envelope, routed)
-            if len(suppressed_by) < len(routed):
+            if (taken := len(routed) - len(suppressed_by)) > 0:
+                reply = self._core.quotas.refusal(envelope.account, taken) if envelope.account else None
+                if reply is not None:
+                    done(reply)
+                    return
                 stored = arriving.hand_over() if arriving else None
                 self.commit(envelope, routed, chunks, done, stored=stored, suppressed_by=suppressed_by)
                 return
@@ -240,6 +244,8 @@ class Acceptance:
         core.schedule.busy.update([row.key for row in placed])
         campaign = campaign_of(metadata)
         self._count(placed, envelope.size, 1, campaign, count)
+        if envelope.account:
+            core.quotas.charge(envelope.account, len(placed))
         rows = [[row.zone.zone.name, row.recipient.address, *row.note[:2]] for row in placed]
         # An `EnvelopeRecord`, by hand: its metadata are packed for the store already.
         record = b"\x93" + records.pack(message_id) + packed + records.pack(rows)
@@ -248,6 +254,8 @@ class Acceptance:
             core.arriving.discard(message_id)
             if reply is not None:
                 self._count(placed, envelope.size, -1, campaign, count)
+                if envelope.account:
+                    core.quotas.charge(envelope.account, len(placed), -1)
                 self._undo(operations, placed, envelope, stored)
                 done(reply)
                 return

@@ -151,7 +151,7 @@ class ApiKeys:
 
 
 def _senders(key: HttpKey, permissions: Permissions | None) -> Senders:
-    return Senders(key.senders) if permissions is None else permissions.key(key.senders)
+    return Senders(key.senders) if permissions is None else permissions.key(key.name, key.senders)
 
 
 def _refused(detail: str) -> RequestProblem:

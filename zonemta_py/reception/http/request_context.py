@@ -29,6 +29,7 @@ from zonemta_py.reception.http.shares import RequestShares, StreamShares
 from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.login import Login
 from zonemta_py.reception.named_queues import NamedQueues
+from zonemta_py.reception.permission import bind
 from zonemta_py.reception.receiver import NOBODY, MessageRefused, Receiver, mark
 from zonemta_py.reception.scope import EVERYTHING, KeyScope
 
@@ -79,6 +80,7 @@ class RequestContext:
         """Records the submitter in the envelope. Raises RequestProblem for an unknown zone."""
         protocol = "HTTPS" if visit.secure else "HTTP"
         envelope.origin, envelope.user, envelope.protocol = visit.client, visit.key.name, protocol
+        envelope.account = self.site.accounts.of(visit.client, key=visit.key.name)
         envelope.received_ms = self.site.clock_ms()
         envelope.clock_ahead_ms = self.site.ahead_ms(envelope.received_ms)
         if envelope.sending_zone is not None and self.config.zone(envelope.sending_zone) is None:
@@ -86,7 +88,7 @@ class RequestContext:
             raise invalid([FieldError("zone", f"there is no zone {envelope.sending_zone[:80]!a}; there are {names}")])
         return Session(
             id=visit.id, listener="http", client=visit.client, server=self.config.http.address, user=visit.key.name,
-            protocol=protocol, senders=visit.key.senders,
+            protocol=protocol, senders=visit.key.senders, account=envelope.account,
         )  # fmt: skip
 
     async def hand_in(self, envelope: Envelope, visit: Visit, blocks: AsyncIterator[bytes], digest: Digest) -> Receipt:
@@ -122,6 +124,8 @@ class RequestContext:
         session, host = self.address(envelope, visit), self.site.host
         await self.own(envelope.campaign or "", visit)
         mark(self.site, session, envelope)
+        if session.account and (refusal := bind(self.site.accounts.by_name[session.account], envelope)) is not None:
+            raise MessageRefused(refusal)
         try:
             if host.listens("api_mail") or host.listens("message_queue"):
                 await self._show_plugins(envelope, session)

@@ -135,6 +135,7 @@ class Authentication(asyncio.Protocol):
             return self.refuse(replies.BAD_LOGIN)
         self.may_relay = True
         self.session.senders = self.site.permissions.user(self.session.user)
+        self.session.account = self.site.accounts.of(self.session.client, user=self.session.user)
         self.site.gate.know(self)
         self.set_protocol(False)
         return b"235 2.7.0 Authenticated\r\n"

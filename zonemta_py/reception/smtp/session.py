@@ -87,6 +87,7 @@ class ServerSession(Patience, Authentication):
         # A proxy that connects for itself, or for an unnamed client, must not lend that client its own rights.
         self.may_relay = (origin is None or origin.named) and site.may_relay(session.client)
         session.senders = site.permissions.network(session.client)
+        session.account = site.accounts.of(session.client)
         self._login_by = self.loop.time() + site.limits.login_s
         self._admitted = site.gate.enter(self, session.client, not self.may_relay)
         count("zonemta_smtp_sessions_total", (site.listener.name,))

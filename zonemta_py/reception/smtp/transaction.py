@@ -42,6 +42,7 @@ class MailTransaction:
             command.address, [], ret=command.ret, envid=command.envid, body=command.body, smtputf8=command.smtputf8,
             origin=session.client, origin_name=session.helo, user=session.user or None, protocol=session.protocol,
         )  # fmt: skip
+        self.envelope.account = session.account
         if command.schedule is not None:
             command.schedule.put_into(self.envelope)
         self.recipients: dict[str, Recipient] = {}

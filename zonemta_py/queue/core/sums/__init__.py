@@ -1,1 +1,1 @@
-"""Sums of sizes: by tenant and campaign, by provider."""
+"""Sums: of sizes by tenant and campaign, and by provider; of what accounts have handed in."""

@@ -1,0 +1,21 @@
+"""`zonemta accounts`: how much each account may hand in, and what it has used."""
+
+from __future__ import annotations
+
+from zonemta_py.cli.queue.commands import answer
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
+from zonemta_py.cli.terminal.output import moment, print_json, print_table
+
+
+@tabled
+def accounts(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
+    """List the quotas of [[accounts]]: what is used of each, and when it begins anew."""
+    rows = answer(configuration(config, folder), "accounts")
+    if json:
+        print_json(rows)
+        return
+    cells = [
+        (row["account"], row["what"], row["quota"], row["used"], row["left"], moment(row["anew_ms"])) for row in rows
+    ]
+    footer = "" if rows else "No account has a quota; [[accounts]] in the configuration gives one"
+    print_table(f"Quotas: {len(rows)}", ("account", "of", "quota", "used ", "left ", "begins anew"), cells, footer)

@@ -1,0 +1,58 @@
+"""Accounts: who hands in mail, what that mail is, and how much of it is taken."""
+
+from __future__ import annotations
+
+from pydantic import Field, field_validator
+
+from zonemta_py.config.limits import rate
+from zonemta_py.config.section import NAME, Network, Section, networks, sender_patterns
+
+
+class Account(Section):
+    """A customer or program that hands in mail: its users, HTTP keys and networks, whatever process they reach. Clients
+    of no account are not limited here."""
+
+    name: str = Field(pattern=NAME)
+    """Name in refusals, logs and `zonemta account list`."""
+    users: list[str] = []
+    """Names of [users] that are this account's."""
+    keys: list[str] = []
+    """Names of [[http.keys]] that are."""
+    networks: list[Network] = []
+    """Clients in these networks that did not log in are; the smallest network of all accounts counts."""
+    tenant: str = ""
+    """Tenant that all its mail is of; empty: what the mail says, if trusted. Mail that names another is refused."""
+    zone: str = ""
+    """Zone that all its mail takes; empty: by the rules of the zones. Mail that asks for another is refused."""
+    senders: list[str] | None = None
+    """Whom its members may send as, where they have no senders of their own: addresses, domains, *.domain, *."""
+    trust_headers: bool = False
+    """Let X-Sending-Zone, X-Campaign, X-Tenant, X-Priority-Level and the other fields meant for this server speak, as
+    far as the listener does."""
+    message_bytes: int = Field(0, ge=0)
+    """Its largest message; 0: limits.message_bytes."""
+    messages: list[str] = []
+    """Quotas of messages, all of which hold (["10/s", "5000/day"]). Each begins anew with its time: an hour's at the
+    full hour, a day's at midnight, UTC. Counted exactly for all processes together, and across restarts. More gets 450
+    (HTTP: 503) until then."""
+    recipients: list[str] = []
+    """The same for recipients; those that the suppression list leaves out do not count."""
+
+    @field_validator("networks")
+    @classmethod
+    def _check_networks(cls, values: list[str]) -> list[str]:
+        return networks(values)
+
+    @field_validator("senders")
+    @classmethod
+    def _check_senders(cls, value: list[str] | None) -> list[str] | None:
+        return None if value is None else sender_patterns(value)
+
+    @field_validator("messages", "recipients")
+    @classmethod
+    def _check_quotas(cls, values: list[str]) -> list[str]:
+        for value in values:
+            found = rate(value)
+            if "b" in value.partition("/")[0].lower() or found.amount < 1:
+                raise ValueError(f"{value!r} is not a quota; write a whole number per time, such as 1000/h")
+        return values

@@ -1,0 +1,119 @@
+"""Quotas of accounts: how many messages and recipients each has handed in, in its seconds, hours and days; exact.
+
+Kept as `sizes.py` keeps its counters: in memory, and written, if changed, in the batch that accepts the message. So
+whichever batch a crash leaves as the last one, quotas and mail agree, and no restart grants a quota twice. A window of
+time is counted by steady time (`schedule/time/steady.py`), so setting the clock begins none anew.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from zonemta_py.config import Config, rate
+from zonemta_py.disk import keys, records
+from zonemta_py.disk.leveldb.store import Operation, Store
+from zonemta_py.mail.reply import Reply
+from zonemta_py.schedule.time.steady import Steady
+
+MESSAGES, RECIPIENTS = "messages", "recipients"
+
+
+class Quota(NamedTuple):
+    """One quota of an account. text: as configured."""
+
+    account: str
+    what: str
+    text: str
+    amount: int
+    ms: int
+
+    @property
+    def name(self) -> tuple[str, str, int]:
+        """Under which its use is kept: a quota that is raised goes on with what was used."""
+        return self.account, self.what, self.ms
+
+
+class Quotas:
+    """Of all accounts."""
+
+    def __init__(self, store: Store, config: Config, clock: Steady) -> None:
+        self._clock = clock
+        self._used: dict[tuple[str, str, int], list[int]] = {}
+        """[window, used]."""
+        for key, value in store.scan(keys.QUOTAS, keys.end(keys.QUOTAS)):
+            _, account, what, ms = key.decode().split(" ")
+            self._used[account, what, int(ms)] = list(records.unpack(value))
+        self._changed: set[tuple[str, str, int]] = set()
+        self._written: set[tuple[str, str, int]] = set()
+        self.configure(config)
+
+    def configure(self, config: Config) -> None:
+        """The quotas of this configuration from now on; what was used stays used."""
+        self._of: dict[str, list[Quota]] = {}
+        for account in config.accounts:
+            for what in (MESSAGES, RECIPIENTS):
+                for text in getattr(account, what):
+                    found = rate(text)
+                    quota = Quota(account.name, what, text, int(found.amount), int(found.seconds * 1000))
+                    self._of.setdefault(account.name, []).append(quota)
+        known = {quota.name for quotas in self._of.values() for quota in quotas}
+        self._changed |= self._used.keys() - known
+        self._used = {name: used for name, used in self._used.items() if name in known}
+
+    def refusal(self, account: str, recipients: int) -> Reply | None:
+        """Why a message of that account to so many is not taken now; None: it may be."""
+        for quota in self._of.get(account, ()):
+            more = 1 if quota.what == MESSAGES else recipients
+            if more > quota.amount:
+                sentence = (
+                    f"{more:,} recipients are more than the {quota.text} of account {account!r}; split the message"
+                )
+                return Reply(550, "5.7.1", sentence)
+            window, used = self._now(quota)
+            if used + more > quota.amount:
+                wait_s = -(-((window + 1) * quota.ms - self._clock.steady_ms()) // 1000)
+                whose = f"account {account!r} has used its quota of {quota.what}, {quota.text}"
+                return Reply(450, "4.7.1", f"{whose}; try again in {max(1, wait_s):,} s")
+        return None
+
+    def charge(self, account: str, recipients: int, sign: int = 1) -> None:
+        """A message of that account is accepted; sign -1: was not, after all."""
+        for quota in self._of.get(account, ()):
+            window, used = self._now(quota)
+            used += sign * (1 if quota.what == MESSAGES else recipients)
+            self._used[quota.name] = [window, max(0, used)]
+            self._changed.add(quota.name)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """What each account has used."""
+        return [
+            {
+                "account": quota.account,
+                "what": quota.what,
+                "quota": quota.text,
+                "used": self._now(quota)[1],
+                "left": max(0, quota.amount - self._now(quota)[1]),
+                "anew_ms": (self._now(quota)[0] + 1) * quota.ms - self._clock.apart_ms(),
+            }
+            for quotas in self._of.values()
+            for quota in quotas
+        ]
+
+    def _now(self, quota: Quota) -> tuple[int, int]:
+        """The window that time is in, and what has been used of it. Time that goes back begins none anew."""
+        window = self._clock.steady_ms() // quota.ms
+        known, used = self._used.get(quota.name, (0, 0))
+        return (known, used) if known >= window else (window, 0)
+
+    def changes(self) -> list[Operation]:
+        """Writes what has changed since the last call."""
+        operations: list[Operation] = []
+        for name in self._changed:
+            used = self._used.get(name)
+            operations.append((keys.quota(*name), None if used is None else records.pack(used)))
+        self._written, self._changed = self._changed, set()
+        return operations
+
+    def again(self) -> None:
+        """The batch with the last changes did not reach the disk: writes them with the next one."""
+        self._changed |= self._written
