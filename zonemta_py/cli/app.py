@@ -72,8 +72,8 @@ def _queue() -> Commands:
     return {
         "queue": commands.app, "suspend": suspensions.suspend, "resume": suspensions.resume,
         "standing": suspensions.standing, "explain": explain.explain, "lanes": explain.lanes,
-        "accounts": accounts.accounts, "warmup": warmup.app, "suppression": suppression.app, "forget": suppression.forget,
-        "journal": journal.app, "backup": backup.backup, "fsck": fsck.fsck,
+        "accounts": accounts.accounts, "warmup": warmup.app, "suppression": suppression.app,
+        "forget": suppression.forget, "journal": journal.app, "backup": backup.backup, "fsck": fsck.fsck,
         "stop": suspensions.suspend, "lift": suspensions.resume, "task": tasks.app,
     }  # fmt: skip
 
@@ -111,8 +111,8 @@ _FOLDERS: dict[Callable[[], Commands], tuple[str, ...]] = {
     _watch: ("status", "top", "trace", "qshape"),
     _shell: ("completion",),
     _queue: (
-        "queue", "suspend", "resume", "standing", "explain", "lanes", "accounts", "warmup", "suppression", "forget", "journal",
-        "backup", "fsck", "stop", "lift", "task",
+        "queue", "suspend", "resume", "standing", "explain", "lanes", "accounts", "warmup", "suppression", "forget",
+        "journal", "backup", "fsck", "stop", "lift", "task",
     ),
     _run_commands: ("reload", "drain"),
     _service: ("init", "doctor"),
