@@ -80,6 +80,7 @@ def test_every_key_is_listed() -> None:
         keys.size("<zone>", "<domain>").decode(),
         keys.index_of(b"<family> <zone> <middle> <id> <recipient>").decode(),
         keys.flow_size("<tenant>~<campaign>").decode(),
+        keys.quota("<account>", "<what>", 0).decode().replace(" 0", " <length>"),
         keys.TRACKED.decode(),
         keys.template("<name>", 1).decode(),
         keys.campaign("<name>").decode(),
