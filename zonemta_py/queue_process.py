@@ -173,7 +173,7 @@ class _LazyResolver:
 
 def resolver_of(config: Config) -> _LazyResolver | None:
     """None where nothing is ever looked up."""
-    return None if all(zone.host or zone.pulled for zone in config.zones) else _LazyResolver(config)
+    return None if all(zone.smart or zone.pulled for zone in config.zones) else _LazyResolver(config)
 
 
 async def run(given: Given, host: Host, pipe: Pipe) -> None:

@@ -167,6 +167,39 @@ def test_the_table_shows_it_all(zonemta: Callable[..., Any], config: Path) -> No
     assert [shown for shown in (*rules, *outcome) if shown not in ran.out] == []
 
 
+def test_tables_of_destinations_and_smart_hosts(zonemta: Callable[..., Any], tmp_path: Path) -> None:
+    """Which tables apply, and what comes out of them."""
+    file = tmp_path / "zonemta.toml"
+    file.write_text(
+        """
+[[zones]]
+name = "usual"
+hosts = ["10.0.0.1:587", "10.0.0.2", "mx"]
+
+[[destinations]]
+name = "partner"
+domains = ["*.partner.example"]
+life_h = 7
+tls = "required"
+
+[[destinations]]
+name = "relay"
+sites = ["10.0.0.1:587"]
+schedule_min = [1, 2]
+"""
+    )
+    ran = zonemta("route", "--from", "a@b.example", "--to", "c@d.partner.example", "--config", file, "--json")
+    (answer,) = json.loads(ran.out)
+    assert answer["destinations"] == ["partner", "relay"]
+    assert (answer["life_h"], answer["schedule_min"], answer["tls"]) == (7, [1, 2], "required")
+    assert answer["hosts"] == [["10.0.0.1", 587], ["10.0.0.2", 25], ["mx", 25]]
+    ran = zonemta("route", "--from", "a@b.example", "--to", "c@d.partner.example", "--config", file)
+    said = (
+        "zone usual, destinations partner, relay, to 10.0.0.1 port 587, else to 10.0.0.2 port 25, else to the MX hosts"
+    )
+    assert said in " ".join(ran.out.split())
+
+
 @pytest.mark.parametrize(
     ("name", "zone", "said"),
     [

@@ -21,7 +21,7 @@ from zonemta_py.config.services.events import EventSink
 from zonemta_py.config.services.http import Http, HttpKey, Right, Role
 from zonemta_py.config.services.pull import QUEUE_NAME, PullSection
 from zonemta_py.config.sources import Pool, Source, Warmup
-from zonemta_py.config.zone import Retry, Zone
+from zonemta_py.config.zone import DestinationTable, Retry, SmartHost, Zone
 
 __all__ = [
     "NAME",
@@ -29,6 +29,7 @@ __all__ = [
     "Account",
     "Config",
     "ConfigError",
+    "DestinationTable",
     "DkimKey",
     "Dns",
     "EventSink",
@@ -50,6 +51,7 @@ __all__ = [
     "ServerSection",
     "SharesSection",
     "Signing",
+    "SmartHost",
     "Source",
     "Throttle",
     "Tls",

@@ -17,7 +17,7 @@ from zonemta_py.config.services.events import EventSink
 from zonemta_py.config.services.http import Http
 from zonemta_py.config.services.pull import PullSection
 from zonemta_py.config.sources import Pool, Source, Warmup
-from zonemta_py.config.zone import Retry, Zone
+from zonemta_py.config.zone import DestinationTable, Retry, Zone
 from zonemta_py.mail.addresses.domain import canonical
 
 
@@ -41,6 +41,7 @@ class Config(Section):
     retry: Retry = Retry.model_construct()
     queue: Queue = Queue.model_construct()
     zones: list[Zone] = [Zone.model_construct(name="default", default=True)]
+    destinations: list[DestinationTable] = []
     dns: Dns = Dns.model_construct()
     pools: list[Pool] = []
     warmups: list[Warmup] = []
@@ -58,7 +59,9 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _check(self) -> Config:
-        for kind in ("accounts", "zones", "listeners", "pools", "warmups", "throttles", "windows", "event_sinks"):
+        for kind in (
+            "accounts", "zones", "destinations", "listeners", "pools", "warmups", "throttles", "windows", "event_sinks",
+        ):  # fmt: skip
             names = [section.name for section in getattr(self, kind)]
             for name in names:
                 if names.count(name) > 1:
@@ -72,13 +75,34 @@ class Config(Section):
             raise ValueError("more than one zone has default = true; keep it in one")
         for rules in ("sender_domains", "recipient_domains", "origins", "headers"):
             self._check_claims(rules)
+        self._check_destinations()
         self._check_names()
         return self
+
+    def _check_destinations(self) -> None:
+        """No two tables say the same kind of thing about one destination: their order in the file must not matter."""
+        claimed: dict[tuple[str, str, str], str] = {}
+        names = {zone.name for zone in self.zones}
+        for table in self.destinations:
+            for zone in table.zones:
+                if zone not in names:
+                    raise ValueError(f"destination {table.name!r} names zone {zone!r}, but there is none; remove it")
+            claims = [("domains", canonical(one)) for one in table.domains]
+            claims += [("sites", one.lower()) for one in table.sites]
+            claims += [("providers", one) for one in table.providers]
+            for kind, rule in claims:
+                for zone in table.zones or [""]:
+                    other = claimed.setdefault((kind, rule, zone), table.name)
+                    if other != table.name:
+                        raise ValueError(
+                            f"destinations {other!r} and {table.name!r} both claim {kind} {rule!r}; keep it in one"
+                        )
 
     def _check_names(self) -> None:
         """References from one section to another exist."""
         known = {kind: {section.name for section in getattr(self, kind)} for kind in ("pools", "warmups", "windows")}
         named = [("pools", f"zone {zone.name!r}", zone.pool) for zone in self.zones]
+        named += [("pools", f"destination {one.name!r}", one.pool or "") for one in self.destinations]
         named += [("windows", f"zone {zone.name!r}", zone.window) for zone in self.zones]
         named += [("warmups", s.address, s.warmup) for pool in self.pools for s in pool.sources]
         for kind, where, name in named:

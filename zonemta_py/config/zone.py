@@ -1,10 +1,10 @@
-"""Sending zones, and retries."""
+"""Sending zones, smart hosts, retries, and settings for some destinations only."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -14,6 +14,10 @@ from zonemta_py.mail import limits
 _FIELD_NAME = re.compile(r"[!-9;-~]+")
 Kind = Literal["hard-bounce", "manual", "unsubscribe", "complaint", "erased"]
 """Why somebody is on the suppression list, in the order of their weight."""
+
+
+_RETRY = ("schedule_min", "life_h", "delay_notice_h")
+_CLAIMS = ("name", "domains", "sites", "providers", "zones")
 
 
 class Retry(Section):
@@ -31,6 +35,57 @@ class Retry(Section):
     """Seconds a destination that cannot be reached is rested at first; doubles up to down_max_s."""
     down_max_s: float = Field(600, gt=0)
     """Longest such rest."""
+
+
+class SmartHost(Section):
+    """One of several smart hosts, which are tried in their order: hosts = ["relay1.example:587", "relay2.example"], or
+    tables as this one. The next one is tried when a host cannot be connected to, refuses at its greeting or EHLO, or
+    TLS or login fail; not when it refuses a message or a recipient. The last may be "mx": the recipient domain's own
+    MX hosts."""
+
+    host: str = Field(min_length=1)
+    """Its name or IP, or the path of a unix socket; mx: the MX hosts of the recipient's domain."""
+    port: Port = 25
+    """Port to connect to."""
+    weight: float = Field(0, ge=0)
+    """Hosts that follow each other and have a weight share the mail by it, and stand in for each other; 0: it has its
+    place in the order."""
+    tls: Literal["none", "opportunistic", "required", "implicit"] | None = None
+    """none, opportunistic, required or implicit, instead of the zone's."""
+    username: str = ""
+    """AUTH there; needs tls = 'required' or 'implicit', here or in the zone."""
+    password: str = ""
+    """Its password."""
+
+    @property
+    def mx(self) -> bool:
+        """Whether it stands for the MX hosts of each domain."""
+        return self.host == "mx"
+
+
+def host_of(value: Any) -> Any:
+    """A smart host from the text host, host:port or [IPv6]:port; anything else as it is."""
+    if not isinstance(value, str) or value.startswith("/"):
+        return {"host": value} if isinstance(value, str) else value
+    host, colon, port = value.rpartition(":")
+    if colon and port.isdecimal() and (":" not in host or host.startswith("[")):
+        return {"host": host.strip("[]"), "port": int(port)}
+    return {"host": value.strip("[]")}
+
+
+def check_hosts(hosts: list[SmartHost], tls: str | None) -> None:
+    """tls: where they have none of their own; None: that is not said here. Raises ValueError."""
+    if any(host.mx for host in hosts[:-1]) or (len(hosts) == 1 and hosts[0].mx):
+        raise ValueError('hosts: "mx" can only be the last of several; remove it, or put it there')
+    places = [(host.host.lower(), host.port) for host in hosts]
+    for host, place in zip(hosts, places, strict=True):
+        if places.count(place) > 1:
+            raise ValueError(f"hosts: {host.host} port {host.port} is there twice; keep one")
+        if host.username and (host.tls or tls or "") not in ("required", "implicit"):
+            raise ValueError(
+                f"hosts: {host.host} has a username, and so needs tls = 'required' or 'implicit': a password must not "
+                "travel in the clear"
+            )
 
 
 class Zone(Section):
@@ -59,6 +114,10 @@ class Zone(Section):
     """Smart host that gets everything: its name or IP, or the path of a unix socket; empty: MX lookup."""
     port: Port = 25
     """Port to connect to."""
+    hosts: list[SmartHost] = []
+    """Several smart hosts in their order, instead of `host`: [[zones.hosts]] tables, or strings."""
+    host_rest_s: float = Field(60, ge=0)
+    """Seconds one of `hosts` that failed is passed over, while another one works."""
     protocol: Literal["smtp", "lmtp"] = "smtp"
     """lmtp: LHLO, and a reply for each recipient after the dot (RFC 2033); needs a host."""
     allow_private: bool = False
@@ -129,21 +188,144 @@ class Zone(Section):
     def _check_sources(cls, values: list[str]) -> list[str]:
         return [ip_address(value) for value in values]
 
+    @field_validator("hosts", mode="before")
+    @classmethod
+    def _read_hosts(cls, values: Any) -> Any:
+        return [host_of(value) for value in values] if isinstance(values, list) else values
+
     @model_validator(mode="after")
     def _check_auth(self) -> Zone:
+        if self.host and self.hosts:
+            raise ValueError("a zone has either host or hosts; remove one")
+        check_hosts(self.hosts, self.tls)
         if self.username and (not self.host or self.tls not in ("required", "implicit")):
             raise ValueError(
                 "username needs host and tls = 'required' or 'implicit': a password must not travel in the clear"
             )
-        if self.protocol == "lmtp" and not self.host:
+        if self.protocol == "lmtp" and (not self.smart or self.last_mx):
             raise ValueError("protocol = 'lmtp' needs host: MX records name SMTP servers only (RFC 2033 5)")
         if self.pool and self.sources:
             raise ValueError("a zone has either sources or a pool; remove one")
-        if self.pulled and (self.host or self.sources or self.pool):
+        if self.pulled and (self.smart or self.sources or self.pool):
             raise ValueError("delivery = 'pull' connects to nobody; remove host, sources and pool")
         return self
+
+    @property
+    def smart(self) -> bool:
+        """Whether smart hosts get its mail."""
+        return bool(self.host or self.hosts)
+
+    @property
+    def places(self) -> list[tuple[str, int]]:
+        """Its smart hosts, in their order."""
+        return [(host.host, host.port) for host in self.hosts] or ([(self.host, self.port)] if self.host else [])
+
+    @property
+    def last_mx(self) -> bool:
+        """Whether the MX hosts of each domain stand in for its smart hosts."""
+        return bool(self.hosts) and self.hosts[-1].mx
 
     @property
     def pulled(self) -> bool:
         """Whether its mail waits to be taken."""
         return self.delivery == "pull"
+
+
+class DestinationTable(Section):
+    """Settings for mail to some domains, sites or providers, instead of those of its zone and of [retry]. What is not
+    set here stays as there. Several tables may apply to one recipient: then each key comes from the one for its domain,
+    else from that for its site, else from that for its provider. The order of the tables does not matter."""
+
+    name: str = Field(pattern=NAME)
+    """Name, as `zonemta route`, `explain` and `lanes` show it."""
+    domains: list[str] = []
+    """Recipients at these domains (*.example.com matches subdomains, * every domain; the most exact rule counts)."""
+    sites: list[str] = []
+    """Mail that goes to these sites: the name of the most preferred MX host (*.example.net matches any below it), or
+    the host:port of a smart host."""
+    providers: list[str] = []
+    """Mail that goes to these providers (see dns.providers)."""
+    zones: list[str] = []
+    """Only mail of these zones; empty: all. A table that names its zones counts before one that does not."""
+    schedule_min: list[Annotated[float, Field(gt=0)]] | None = Field(None, min_length=1)
+    """As in [retry]; so are the next two."""
+    life_h: float | None = Field(None, gt=0)
+    """Hours after which an undelivered recipient expires, if its campaign does not say."""
+    delay_notice_h: float | None = Field(None, ge=0)
+    """Hours after which a sender who asked for it is notified of a delay; 0: never."""
+    connections_per_destination: int | None = Field(None, ge=1)
+    """As in [[zones]]; so are all that follow. Connections open at once to one destination. Mail for `domains` with
+    such a setting has connections of its own, which it does not share with other mail to the same hosts."""
+    messages_per_connection: int | None = Field(None, ge=1)
+    """Messages sent over one connection before it is closed."""
+    idle_s: float | None = Field(None, ge=0)
+    """Seconds an idle connection is kept for the next message."""
+    recipients_per_delivery: int | None = Field(None, ge=1, le=1000)
+    """Recipients in one transaction."""
+    connect_timeout_s: float | None = Field(None, gt=0)
+    """Seconds until a connection and its banner must be there."""
+    reply_timeout_s: float | None = Field(None, gt=0)
+    """Seconds a remote server may take for a reply, or to take a block of the body."""
+    dot_timeout_s: float | None = Field(None, gt=0)
+    """Seconds it may take for the final reply."""
+    tls: Literal["none", "opportunistic", "required", "implicit"] | None = None
+    """none, opportunistic, required or implicit. What domains publish (DANE, MTA-STS) may raise it, as with zones."""
+    tls_min: Literal["1.2", "1.3"] | None = None
+    """Oldest version of TLS: 1.2 or 1.3."""
+    client_certificate: Path | None = None
+    """PEM file with the certificate (and key) shown to servers that ask for one."""
+    sources: list[str] | None = Field(None, min_length=1)
+    """Local addresses to send from."""
+    pool: str | None = Field(None, min_length=1)
+    """Name of the pool of source addresses to send from, instead of `sources`."""
+    hosts: list[SmartHost] = []
+    """Smart hosts that get this mail, in order: [[destinations.hosts]] tables, or strings as in [[zones]]."""
+    host_rest_s: float | None = Field(None, ge=0)
+    """Seconds one of `hosts` that failed is passed over, while another one works."""
+
+    @field_validator("domains")
+    @classmethod
+    def _check_domains(cls, values: list[str]) -> list[str]:
+        return domain_rules(values)
+
+    @field_validator("sources")
+    @classmethod
+    def _check_sources(cls, values: list[str] | None) -> list[str] | None:
+        return values and [ip_address(value) for value in values]
+
+    @field_validator("hosts", mode="before")
+    @classmethod
+    def _read_hosts(cls, values: Any) -> Any:
+        return [host_of(value) for value in values] if isinstance(values, list) else values
+
+    @model_validator(mode="after")
+    def _check(self) -> DestinationTable:
+        if not (self.domains or self.sites or self.providers):
+            raise ValueError(f"destination {self.name!r}: is for nothing; give it domains, sites or providers")
+        if not self.settings:
+            raise ValueError(f"destination {self.name!r}: sets nothing; give it a setting such as life_h, or remove it")
+        if self.pool and self.sources:
+            raise ValueError(f"destination {self.name!r}: has sources and a pool; remove one")
+        check_hosts(self.hosts, self.tls)
+        return self
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Its settings: key → value."""
+        return {key: getattr(self, key) for key in type(self).model_fields if key not in _CLAIMS and self._set(key)}
+
+    def _set(self, key: str) -> bool:
+        return bool(self.hosts) if key == "hosts" else getattr(self, key) is not None
+
+    @property
+    def retry(self) -> dict[str, Any]:
+        """Those of [retry]."""
+        return {key: value for key, value in self.settings.items() if key in _RETRY}
+
+    @property
+    def sending(self) -> dict[str, Any]:
+        """Those of [[zones]]; a pool takes the place of sources, and hosts that of a host."""
+        found = {key: value for key, value in self.settings.items() if key not in _RETRY}
+        if self.pool or self.sources:
+            found |= {"pool": self.pool or "", "sources": self.sources or []}
+        return found | ({"host": ""} if self.hosts else {})

@@ -2,8 +2,9 @@
 recipient.
 
 A host that cannot be used (connect, banner, EHLO, TLS, AUTH) is skipped for the next one: at most ADDRESSES_MAX hosts,
-and no new one after CONNECT_SHARE times the zone's connect timeout. Once MAIL has been answered, no other host is tried
-in this attempt. A pooled connection that closes before it answers MAIL is replaced by a fresh one, once.
+and no new one after CONNECT_SHARE times the zone's connect timeout. Then comes the next smart host, if there are
+several (`ways`). Once MAIL has been answered, no other host is tried in this attempt. A pooled connection that closes
+before it answers MAIL is replaced by a fresh one, once.
 
 Plugins' verdicts: Reject bounces (or defers, if its code is 4xx), Defer defers for the given seconds, Hold and Drop
 hold: accepted mail is never discarded here. A plugin that fails defers the message with 451 4.3.0.
@@ -14,7 +15,7 @@ Failures: `run` returns a Result for everything that a server, DNS or a plugin c
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -30,16 +31,17 @@ from zonemta_py.delivery.smtp.transaction import Transaction
 from zonemta_py.delivery.tls.failures import POLICY, UNDECIDED, TlsTrouble, TlsUnmet
 from zonemta_py.delivery.tls.plan import Demands, TlsPlan, Trial
 from zonemta_py.delivery.tls.reports import rows
+from zonemta_py.delivery.verdicts import decided, together
+from zonemta_py.delivery.ways import Way
 from zonemta_py.mail.classify import LOCAL, TLS_POLICY, DeliveryError, TlsFailed, judge
 from zonemta_py.mail.reply import Reply
 from zonemta_py.metrics.report import count
 from zonemta_py.plugin.arguments import ConnectOptions
-from zonemta_py.plugin.verdicts import Defer, Drop, Hold, Verdict
+from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import (
     BOUNCED,
     DEFERRED,
     DELIVERED,
-    HELD,
     RELEASED,
     Delivery,
     Outcome,
@@ -60,6 +62,7 @@ class Attempt:
         "_demands",
         "_down",
         "_kept",
+        "_login",
         "_opened",
         "_pipelined",
         "_portions",
@@ -71,11 +74,12 @@ class Attempt:
 
     def __init__(self, context: SenderContext, delivery: Delivery, pipelined: PipelinedBatch | None = None) -> None:
         self._context, self._delivery, self._pipelined = context, delivery, pipelined
-        self._zone = context.zone(delivery.zone)
+        self._zone = context.zone(delivery.zone, delivery.tables)
         self._session: SmtpSession | None = None
         self._used: ConnectOptions | None = None
         self._demands = Demands("none")
         self._trials: list[Trial] = []
+        self._login: tuple[str, str] | None = None
         self._portions = Portions(context, delivery)
         self._down = self._opened = self._kept = False
 
@@ -116,7 +120,7 @@ class Attempt:
                 portions.waiting.append(Portion(everyone, self._delivery, await letter(self._context, self._delivery)))
             else:
                 portions.waiting, decisions = await split(self._context, self._delivery)
-                portions.outcomes = _together(decided(verdict, [index]) for index, verdict in decisions.items())
+                portions.outcomes = together(decided(verdict, [index]) for index, verdict in decisions.items())
             if portions.waiting:
                 await self._transact()
             return portions.outcomes
@@ -143,17 +147,36 @@ class Attempt:
         options = self._options()
         if self._context.host.listens("sender_connecting"):
             await self._let_choose(options)
-        self._demands = await self._asked(options, options.tls)
-        key = self._key(options)
-        session = self._context.connections.take(key)
-        if session is not None and await self._over(session, key):
-            count("zonemta_connections_reused_total", (self._zone.name,))
+        error: DeliveryError | None = None
+        for way in self._context.ways.of(self._zone, self._delivery, options, time.monotonic()):
+            options, self._login = way.options, way.login
+            self._demands = await self._asked(options, options.tls)
+            key = self._key(options)
+            session = self._context.connections.take(key)
+            if session is not None and await self._over(session, key):
+                count("zonemta_connections_reused_total", (self._zone.name,))
+                return
+            if not self._delivery.may_connect:
+                continue
+            try:
+                session = await self._fresh(options)
+            except DeliveryError as failure:
+                error = self._failed(way, failure, error)
+                continue
+            self._context.ways.worked(way)
+            await self._over(session, self._fresh_key(options), fresh=True)
             return
-        if not self._delivery.may_connect:
-            self._portions.outcomes.append(Outcome(RELEASED, NO_CONNECTION, "limit", self._portions.open))
-            return
-        session = await self._fresh(options)
-        await self._over(session, self._fresh_key(options), fresh=True)
+        if error is not None:
+            raise error
+        self._portions.outcomes.append(Outcome(RELEASED, NO_CONNECTION, "limit", self._portions.open))
+
+    def _failed(self, way: Way, error: DeliveryError, before: DeliveryError | None) -> DeliveryError:
+        """The error of a way, or of the one before: that MX lookup leads nowhere is nothing to bounce mail for that
+        smart hosts might take. Raises it if it is our own."""
+        if error.stage in LOCAL:
+            raise error
+        self._context.ways.failed(way, time.monotonic(), self._zone.host_rest_s)
+        return before if way.mx and before is not None and error.reply.permanent else error
 
     async def _over(self, session: SmtpSession, key: Key | None, fresh: bool = False) -> bool:
         """Runs the transactions, then returns the connection to the pool (or ends it if `key` is None), even on
@@ -236,17 +259,13 @@ class Attempt:
         if options.source != before.source and options.hostname == before.hostname:
             options.hostname = self._hostname(options.source)
 
-    def _auth(self) -> tuple[str, str] | None:
-        given = self._delivery.routing.get("auth")
-        if given:
-            return (given[0], given[1])
-        zone = self._zone
-        return (zone.username, zone.password) if zone.username and self._delivery.host == zone.host else None
-
     def _key(self, options: ConnectOptions) -> Key:
+        delivery = self._delivery
+        to_mx = delivery.host and not options.host  # as the last resort of smart hosts, which are the site
+        site = delivery.destination if to_mx or not delivery.site else delivery.site
         return (
-            self._delivery.zone, self._delivery.site or self._delivery.destination, options.host, options.port,
-            options.source, self._demands, options.hostname, self._auth(),
+            delivery.zone, *delivery.tables, site, options.host, options.port, options.source, self._demands,
+            options.hostname, self._login,
         )  # fmt: skip
 
     def _fresh_key(self, options: ConnectOptions) -> Key | None:
@@ -350,7 +369,7 @@ class Attempt:
     def _route(self, options: ConnectOptions, address: str, egress: Egress) -> Route:
         zone = self._zone
         return Route(
-            options.host, address, options.port, options.hostname, TlsPlan(), self._auth(),
+            options.host, address, options.port, options.hostname, TlsPlan(), self._login,
             zone.connect_timeout_s, zone.reply_timeout_s, zone.dot_timeout_s, options.socket,
             egress, zone.protocol == "lmtp",
         )  # fmt: skip
@@ -375,21 +394,3 @@ class Attempt:
 def _local(host: str) -> bool:
     """Whether it is the path of a unix socket; these have no port."""
     return host.startswith("/")
-
-
-def _together(outcomes: Iterable[Outcome]) -> list[Outcome]:
-    """Merges outcomes that differ only in their recipients."""
-    found: dict[tuple[Any, ...], Outcome] = {}
-    for outcome in outcomes:
-        key = (outcome.verdict, outcome.reply, outcome.delay_s)
-        found.setdefault(key, replace(outcome, recipients=[])).recipients.extend(outcome.recipients)
-    return list(found.values())
-
-
-def decided(verdict: Verdict, recipients: list[int]) -> Outcome:
-    """A plugin's verdict as an outcome."""
-    if isinstance(verdict, Defer):
-        return Outcome(DEFERRED, verdict.reply, "plugin", recipients, delay_s=verdict.seconds)
-    if isinstance(verdict, (Hold, Drop)):
-        return Outcome(HELD, verdict.reply, "plugin", recipients)
-    return Outcome(BOUNCED if verdict.reply.permanent else DEFERRED, verdict.reply, "plugin", recipients)

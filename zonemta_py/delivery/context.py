@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from zonemta_py.config import Config, Zone
@@ -14,9 +15,11 @@ from zonemta_py.delivery.message.merged import Templates
 from zonemta_py.delivery.message.outgoing import Outgoing
 from zonemta_py.delivery.smtp.connections import Connections
 from zonemta_py.delivery.tls.policy import TlsPolicies
+from zonemta_py.delivery.ways import Ways
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import Dispatch
 from zonemta_py.queue.poison import Making
+from zonemta_py.zones.destinations import Destinations
 
 
 @dataclass(slots=True)
@@ -39,16 +42,21 @@ class SenderContext:
     outgoing: Outgoing = field(init=False)
     templates: Templates = field(init=False)
     routes: Routes = field(init=False)
+    ways: Ways = field(default_factory=Ways)
     no_early_envelope: set[str] = field(default_factory=set)
     _zones: dict[str, Zone] = field(init=False)
+    _destinations: Destinations = field(init=False)
 
     def __post_init__(self) -> None:
         self._zones = {zone.name: zone for zone in self.config.zones}
+        self._destinations = Destinations(self.config)
         self.sources = Sources(self.config)
         self.outgoing = Outgoing(self.config)
         self.templates = Templates(self.dispatch, self.making)
         self.routes = Routes(LocalIdentity(self.config), DeadHosts())
 
-    def zone(self, name: str) -> Zone:
-        """The zone as configured; the default zone's limits for a zone that only the queue still knows."""
-        return self._zones.get(name) or self.config.default_zone
+    def zone(self, name: str, tables: Sequence[str] = ()) -> Zone:
+        """The zone as configured, with the settings of these [[destinations]] tables; the default zone's limits for a
+        zone that only the queue still knows."""
+        zone = self._zones.get(name) or self.config.default_zone
+        return self._destinations.terms(zone, tuple(tables)).zone if tables else zone

@@ -34,7 +34,7 @@ class PipelinedBatch:
 
     def __init__(self, context: SenderContext, own: list[Delivery]) -> None:
         self._context, self._lease = context, own[0].lease
-        self._most = context.zone(own[0].zone).messages_per_connection
+        self._most = context.zone(own[0].zone, own[0].tables).messages_per_connection
         self._stepwise = own[0].stepwise
         self._until = time.monotonic() + PIPELINED_S
         self.reported = False

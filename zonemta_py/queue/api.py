@@ -124,7 +124,8 @@ class Delivery:
     that a cached template is the right one. received_ms: UNIX time for the Date field.
 
     stepwise: the site needs one command at a time. counted: limits count the lease as one message, so what does not go
-    with the first transaction is released. unsigned: see `Envelope`.
+    with the first transaction is released. unsigned: see `Envelope`. tables: names of the [[destinations]] tables whose
+    settings hold for it, instead of the zone's.
     """
 
     lease: int
@@ -166,6 +167,7 @@ class Delivery:
     stepwise: bool = False
     counted: bool = False
     unsigned: bool = False
+    tables: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)

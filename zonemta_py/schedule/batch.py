@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from zonemta_py.mail.reply import Reply
     from zonemta_py.schedule.away import Away
     from zonemta_py.schedule.cursor import Cursor
+    from zonemta_py.zones.destinations import SendingTerms
     from zonemta_py.zones.fair import Fair, Flow
     from zonemta_py.zones.rates import Learned
     from zonemta_py.zones.site import Site
@@ -56,7 +57,8 @@ class EgressPath:
     """One source towards one site.
 
     apart: what keeps its mail apart from other mail to that site, "" if nothing does: STOPPED and a domain that is
-    stopped. place: its name among those of the same source.
+    stopped, or the names of [[destinations]] tables. place: its name among those of the same source. terms: the
+    settings that hold there.
     """
 
     __slots__ = (
@@ -77,13 +79,14 @@ class EgressPath:
         "reason",
         "source",
         "target",
+        "terms",
     )  # fmt: skip
 
     def __init__(
-        self, target: Target, source: str, concurrency: Concurrency, provider: str, apart: str = ""
+        self, target: Target, source: str, concurrency: Concurrency, provider: str, apart: str, terms: SendingTerms
     ) -> None:  # fmt: skip
         self.target, self.source, self.concurrency, self.provider = target, source, concurrency, provider
-        self.apart, self.place = apart, place_of(target.key, apart)
+        self.apart, self.place, self.terms = apart, place_of(target.key, apart), terms
         self.flow_queues: dict[str, FlowQueue] = {}
         self.active = 0
         self.crowded = False
@@ -282,6 +285,7 @@ class QueuesOfZone(Protocol):
     def fair(self) -> Fair: ...
 
     def where(self, message_id: str, address: str, note: Note) -> tuple[str, Target, str, str]: ...
+    def terms_of(self, path: EgressPath, address: str) -> SendingTerms: ...
     def limits_of(self, path: EgressPath, flow_id: FlowId) -> tuple[Limit, ...]: ...
     def still(
         self, flow_queue: FlowQueue, message_id: str, address: str, note: Note, unknown: str = ""

@@ -14,11 +14,12 @@ from typing import TypeAlias
 from zonemta_py.config import Source, Zone
 from zonemta_py.disk import keys
 from zonemta_py.disk.notes import Note
-from zonemta_py.schedule.batch import EgressPath, FlowQueue, Turn
+from zonemta_py.schedule.batch import EgressPath, Entry, FlowQueue, Turn
 from zonemta_py.schedule.cursor import Ground, Shelf
 from zonemta_py.schedule.flow import STOPPED, FlowId, apart_of, flow_queue_name, place_of, split_key
 from zonemta_py.schedule.shared import Shared
 from zonemta_py.zones import pool
+from zonemta_py.zones.destinations import SendingTerms
 from zonemta_py.zones.fair import Fair, Flow
 from zonemta_py.zones.feedback import Concurrency
 from zonemta_py.zones.site import Site
@@ -47,24 +48,27 @@ class FlowQueues:
 
     def _read(self, zone: Zone) -> None:
         self.zone = zone
-        self.own = destination(zone, "") if zone.host or zone.pulled else None
+        self.own = destination(zone, "") if zone.smart or zone.pulled else None
         self._sources = self._shared.config.sources(zone)
+        self._plain = SendingTerms((), zone, self._shared.retry)
+        self._tables = [] if zone.pulled else self._shared.config.destinations
 
     def configure(self, zone: Zone) -> bool:
         """Other settings from now on. True: what waits may belong elsewhere now."""
-        before = self.own, self._sources, self.zone.port
+        before = self.own, self._sources, self.zone.port, self._tables
         self._read(zone)
         for path in self.paths.values():
             self._aim(path)
+            self._settle_terms(path)
             path.idle = 0
-            most = 1 << 30 if zone.pulled else zone.connections_per_destination
+            most = 1 << 30 if zone.pulled else path.terms.zone.connections_per_destination
             path.concurrency.configure(self._shared.config.learning, most)
             path.crowded = False
         for flow_id, turn in self._turns.items():
             self.fair.add(turn.flow.path, self._shared.weights.place(*flow_id)[1])
         for flow_queue in self.by_key.values():
             flow_queue.limits = self.limits_of(flow_queue.path, flow_queue.flow_id)
-        moved = before != (self.own, self._sources, zone.port)
+        moved = before != (self.own, self._sources, zone.port, self._tables)
         for path in self.paths.values():
             path.old |= moved
         return moved
@@ -84,7 +88,7 @@ class FlowQueues:
         while (key := self._ground.store.first(start, stop)) is not None:
             name = keys.place(key).destination
             site, source, flow = split_key(name)
-            target = self.own if self.own and self.own.key == site else Target(site, "", self.zone.port)
+            target = self._target(site, apart_of(name))
             flow_queue = self._make(name, target, source, flow, "")
             flow_queue.parked.exhausted = False
             flow_queue.deadline_ms = 0
@@ -104,7 +108,7 @@ class FlowQueues:
     def where(self, message_id: str, address: str, note: Note) -> tuple[str, Target, str, str]:
         """Name of a recipient's flow queue, its host (a plugin's, the zone's or its site's), source, provider."""
         routing, provider, domain = note.routing, "", domain_of(address)
-        apart = self.apart(domain) if self._shared.policy.stops else ""
+        apart, sources = "", self._sources
         if routing and routing.get("host"):
             target = named(routing["host"], routing.get("port") or 25)
         elif self.own is not None:
@@ -115,21 +119,30 @@ class FlowQueues:
                 target, provider = Target(site.key, "", self.zone.port), site.provider
             else:
                 target = Target(domain, "", self.zone.port)
+        if self._tables and not (routing and routing.get("host")):
+            claims = self._shared.destinations.of(self.zone, domain, target.key, provider)
+            apart = claims.apart
+            if claims.relayed:
+                target, provider = destination(claims.terms.zone, ""), ""
+            if claims.terms.names:
+                sources = self._shared.config.sources(claims.terms.zone)
+        if self._shared.policy.stops:
+            apart = self.stopped(domain) or apart
         source = (routing and routing.get("source")) or ""
-        if not source and self._sources:
-            source = self._source(message_id, target.key, provider, address)
+        if not source and sources:
+            source = self._source(sources, message_id, target, provider, domain)
         return flow_queue_name(place_of(target.key, apart), source, note.flow), target, source, provider
 
-    def apart(self, domain: str) -> str:
-        """What keeps a domain's mail apart from other mail to the same place; "" if nothing does."""
+    def stopped(self, domain: str) -> str:
+        """What keeps a domain's mail apart because it is stopped; "" if it is not."""
         return STOPPED + domain if self._shared.policy.stopped("domain", domain) and not self.zone.pulled else ""
 
-    def _source(self, message_id: str, site: str, provider: str, address: str) -> str:
+    def _source(self, sources: list[Source], message_id: str, target: Target, provider: str, domain: str) -> str:
         """The message's source address, always the same one unless that may not send there."""
-        domain, admission = domain_of(address), self._shared.admission
-        allowed = [source for source in self._sources if not pool.disabled(source, domain)]
+        site, admission = target.key, self._shared.admission
+        allowed = [source for source in sources if not pool.disabled(source, domain)]
 
-        families = self._families(domain)
+        families = set[int]() if target.host else self._families(domain)
 
         def usable(source: Source) -> bool:
             reaches = not families or (6 if ":" in source.address else 4) in families
@@ -141,7 +154,10 @@ class FlowQueues:
     def any_source_at(self, flow_queue: FlowQueue, until: float) -> float:
         """When to look again at a flow queue whose source may not send until then: another one may be free before."""
         path, admission = flow_queue.path, self._shared.admission
-        holds = (admission.source_hold(source.address, path.site, path.provider) for source in self._sources)
+        holds = (
+            admission.source_hold(source.address, path.site, path.provider)
+            for source in self._shared.config.sources(path.terms.zone)
+        )
         return min((hold.until for hold in holds if hold is not None), default=until)
 
     def _families(self, domain: str) -> set[int]:
@@ -156,18 +172,47 @@ class FlowQueues:
         place = place_of(target.key, apart)
         path = self.paths.get((place, source))
         if path is None:
-            concurrency = self._concurrency(place, source)
-            path = self.paths[place, source] = EgressPath(target, source, concurrency, provider, apart)
+            terms = self._terms(apart, target.key, provider)
+            concurrency = self._concurrency(place, source, terms.zone)
+            path = self.paths[place, source] = EgressPath(target, source, concurrency, provider, apart, terms)
         turn = self._turn_of(FlowId.of(flow))
         flow_queue = self._new(key, path, turn, self.limits_of(path, turn.flow_id), Shelf(self._ground, key))
         self.by_key[key] = path.flow_queues[turn.text] = flow_queue
         turn.members += 1
         return flow_queue
 
-    def _concurrency(self, site: str, source: str) -> Concurrency:
+    def _target(self, site: str, apart: str) -> Target:
+        """The host behind the name of a place, as far as it is known."""
+        if self.own is not None and self.own.key == site:
+            return self.own
+        settings = self._terms(apart, site, "").zone if apart else self.zone
+        if settings.smart and (found := destination(settings, "")).key == site:
+            return found
+        return Target(site, "", self.zone.port)
+
+    def _terms(self, apart: str, site: str, provider: str) -> SendingTerms:
+        """The settings that hold for all mail of one place."""
+        if not self._tables:
+            return self._plain
+        return self._shared.destinations.there(self.zone, "" if apart.startswith(STOPPED) else apart, site, provider)
+
+    def _settle_terms(self, path: EgressPath) -> None:
+        """The settings that hold there now, where its provider or the tables may be others than before."""
+        path.terms = self._terms(path.apart, path.site, path.provider)
+
+    def terms_of(self, path: EgressPath, address: str) -> SendingTerms:
+        """The settings that hold for a recipient there."""
+        if not self._tables:
+            return path.terms
+        return self._shared.destinations.for_domain(path.terms, self.zone, domain_of(address))
+
+    def _concurrency(self, place: str, source: str, settings: Zone) -> Concurrency:
         """What was learned; nothing is, where we do not connect."""
         if not self.zone.pulled:
-            return self._shared.admission.concurrency(self.zone, site, source)
+            found = self._shared.admission.concurrency(self.zone, place, source)
+            if found.most != settings.connections_per_destination:
+                found.configure(self._shared.config.learning, settings.connections_per_destination)
+            return found
         unlimited = Concurrency(self._shared.config.learning, 1 << 30)
         unlimited.window = unlimited.most
         return unlimited
@@ -186,25 +231,43 @@ class FlowQueues:
 
     def still(self, flow_queue: FlowQueue, message_id: str, address: str, note: Note, unknown: str = "") -> FlowQueue:
         """Where a recipient of this flow queue belongs now; here, while nothing new is known of its domain."""
-        if self.by_dns(note):
-            domain = domain_of(address)
-            if domain != unknown and self._shared.sites.known(domain) is None and not self.strange(flow_queue, domain):
-                return flow_queue
+        domain = domain_of(address)
+        asked = self.by_dns(note, domain) and domain != unknown and self._shared.sites.known(domain) is None
+        if asked and not self.strange(flow_queue, domain):
+            return flow_queue
         return self.of(message_id, address, note)
 
     def strange(self, flow_queue: FlowQueue, domain: str) -> bool:
-        """Whether the domain's mail is kept apart, but not here, or no longer."""
-        apart = flow_queue.path.apart
-        return bool(apart or self._shared.policy.stops) and apart != self.apart(domain)
+        """Whether the domain's mail is kept apart, but not here, or no longer, as far as the domain alone says."""
+        path = flow_queue.path
+        if not (path.apart or self._shared.policy.stops or self._tables):
+            return False
+        stopped = self.stopped(domain)
+        if stopped or path.stopped:
+            return path.apart != stopped
+        own = self._shared.destinations.apart(self.zone, domain) if self._tables else ""
+        first = path.apart.partition("+")[0]
+        return first != own if own or not self._tables else False
 
-    def by_dns(self, note: Note) -> bool:
+    def belongs(self, flow_queue: FlowQueue, site: Site, entry: Entry) -> bool:
+        """Whether a recipient whose site that is belongs here."""
+        if self._tables:
+            return self.where(entry.id, entry.address, entry.note)[0] == flow_queue.key
+        return site.key == flow_queue.path.site
+
+    def by_dns(self, note: Note, domain: str) -> bool:
         """Whether DNS decides where it goes."""
-        return self.own is None and self._shared.sites.asks and not (note.routing and note.routing.get("host"))
+        if self.own is not None or not self._shared.sites.asks or (note.routing and note.routing.get("host")):
+            return False
+        return not (self._tables and self._shared.destinations.relayed(self.zone, domain))
 
     def learn_provider(self, path: EgressPath, provider: str) -> None:
         """An egress path that was found by its parked recipients, or by its domain: its limits depend on it."""
         if path.provider != provider:
             path.provider = provider
+            if self._tables:
+                self._settle_terms(path)
+                path.concurrency = self._concurrency(path.place, path.source, path.terms.zone)
             for flow_queue in path.flow_queues.values():
                 flow_queue.limits = self.limits_of(path, flow_queue.flow_id)
 
@@ -215,6 +278,7 @@ class FlowQueues:
             known = self.by_key[flow_queue.key] = flow_queue
             flow_queue.path = self.paths.setdefault((flow_queue.path.place, flow_queue.path.source), flow_queue.path)
             self._aim(flow_queue.path)
+            self._settle_terms(flow_queue.path)
             flow_queue.limits = self.limits_of(flow_queue.path, flow_queue.flow_id)
             flow_queue.turn = self._turn_of(flow_queue.flow_id)
             flow_queue.path.flow_queues[flow_queue.turn.text] = flow_queue

@@ -31,7 +31,8 @@ def row_of(schedule: Schedule, flow_queue: FlowQueue) -> dict[str, Any]:
     window = 0 if zone.zone.pulled else path.concurrency.window
     return {
         "zone": zone.zone.name, "site": path.site, "source": path.source, "provider": path.provider,
-        "apart": path.apart, "priority": flow_id.priority, "tenant": flow_id.tenant, "campaign": flow_id.campaign,
+        "apart": path.apart, "tables": list(path.terms.names),
+        "priority": flow_id.priority, "tenant": flow_id.tenant, "campaign": flow_id.campaign,
         "waiting": len(flow_queue.entries), "parked": _parked(flow_queue), "active": path.active, "window": window,
         "learned": path.concurrency.cause, "reasons": reasons(schedule, flow_queue),
     }  # fmt: skip

@@ -11,6 +11,7 @@ from zonemta_py.schedule.admission.admission import Admission
 from zonemta_py.schedule.policy.state import PolicyState
 from zonemta_py.schedule.sites import DestinationResolver, Sites
 from zonemta_py.schedule.time.clock import Clock, Timers
+from zonemta_py.zones.destinations import Destinations
 from zonemta_py.zones.fair import Weights
 
 
@@ -51,6 +52,7 @@ class Shared:
     def _read(self, config: Config) -> None:
         self.config, self.retry, self.window = config, config.retry, config.queue.window
         self.weights = Weights(config.shares)
+        self.destinations = Destinations(config)
 
     def _configure(self, config: Config, resolver: DestinationResolver | None) -> None:
         self.sites.configure(resolver, anew=config.dns != self.config.dns)

@@ -68,7 +68,7 @@ class ZoneWindow:
 
     def _room(self, flow_queue: FlowQueue) -> int:
         """How many more it may have: a part of what is free, so that however many are slow, a newcomer finds room."""
-        window, usual = self._shared.window, self.zone.recipients_per_delivery
+        window, usual = self._shared.window, flow_queue.path.terms.zone.recipients_per_delivery
         most = min(self._flow_queue_max, (window - self.loaded) // 4)
         if not flow_queue.entries:
             most = max(most, usual if self.loaded < 2 * window else max(1, usual // 10))
@@ -211,7 +211,7 @@ class ZoneWindow:
                 self._hungry.append(flow_queue)
             return
         elsewhere: list[tuple[FlowQueue, Entry]] = []
-        most = min(room, self.zone.recipients_per_delivery) if path.failures else room
+        most = min(room, path.terms.zone.recipients_per_delivery) if path.failures else room
         for key, value in flow_queue.parked.read(most):
             place, note = keys.place(key), Note.of(value)
             other = self.flow_queues.still(flow_queue, place.id, place.recipient, note)

@@ -64,10 +64,10 @@ class ZoneSchedule(ZoneWindow):
         """What the flow queue may send now; None: it waits for something, and is listed again when that is there."""
         path, admission, first = flow_queue.path, self._shared.admission, flow_queue.entries[0]
         site: Site | NoRoute | None = None
-        if self.flow_queues.strange(flow_queue, domain_of(first.address)) and self._moved(flow_queue):
+        domain = domain_of(first.address)
+        if self.flow_queues.strange(flow_queue, domain) and self._moved(flow_queue):
             return None
-        if self.flow_queues.by_dns(first.note):
-            domain = domain_of(first.address)
+        if self.flow_queues.by_dns(first.note, domain):
             site = self._shared.sites.known(domain)
             if site is None:
                 self._look_up(flow_queue, domain)
@@ -76,8 +76,8 @@ class ZoneSchedule(ZoneWindow):
                 return Batch(flow_queue, self._take(flow_queue, 1), refusal=site.reply)
             if site.key == path.site:
                 self.flow_queues.learn_provider(path, site.provider)
-            elif self._moved(flow_queue):  # it was made before its domain's site was known, or that has changed
-                return None
+            if not self.flow_queues.belongs(flow_queue, site, first) and self._moved(flow_queue):
+                return None  # it was made before its domain's site was known, or that has changed
         if path.source == NO_SOURCE:
             reason = "every source address is kept from this domain by disabled_domains"
             self.down(path, self._shared.now(), 0, reason)
@@ -163,11 +163,12 @@ class ZoneSchedule(ZoneWindow):
         """The recipients of the first message, at most so many."""
         entries, count = flow_queue.entries, 1
         first, most = entries[0], min(most, len(entries))
+        by_domain = self.by_domain or flow_queue.path.terms.zone.last_mx
         while count < most:
             other = entries[count]
             if other.id != first.id or other.note.routing != first.note.routing:
                 break
-            if self.by_domain and domain_of(other.address) != domain_of(first.address):
+            if by_domain and domain_of(other.address) != domain_of(first.address):
                 break  # what TLS must do there may differ
             count += 1
         batch = entries[:count]

@@ -67,7 +67,7 @@ _SCALARS = (
     "smtputf8", "eightbit", "attempts", "routing", "hosts", "secure", "site", "provider", "tenant", "campaign",
     "priority", "may_connect", "require_tls", "tls_optional", "messages_per_connection", "idle_s", "hashes",
     "unsubscribe", "columns", "values", "template", "received_ms", "stepwise", "counted",
-    "unsigned",
+    "unsigned", "tables",
 )  # fmt: skip
 _scalars = attrgetter(*_SCALARS)
 

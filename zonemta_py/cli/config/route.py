@@ -24,8 +24,10 @@ from zonemta_py.plugin.host import Host
 from zonemta_py.plugin.queue_hooks import PluginHooks
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.hooks import Routed
+from zonemta_py.zones.destinations import Destinations
 from zonemta_py.zones.pool import disabled
 from zonemta_py.zones.router import Router
+from zonemta_py.zones.zone import destination
 
 _COLUMNS = ("looked at", "value", "rule", "zone", "")
 
@@ -107,11 +109,20 @@ async def _answer(
         routed = await _asked(hooks, envelope, routed, answer)
     zone = config.zone(routed.zone)
     assert zone is not None
-    host, port = (routed.routing or {}).get("host") or zone.host, (routed.routing or {}).get("port") or zone.port
-    answer |= {"zone": zone.name, "sources": _sources(config, zone, recipient.domain)}
-    answer |= {"host": host, "port": port, "protocol": zone.protocol, "tls": zone.tls, "delivery": zone.delivery}
-    if dns and not zone.pulled:
-        answer["destination"] = await _destination(config, host, recipient.domain)
+    asked = dns and not zone.pulled
+    given = routed.routing or {}
+    found = await _destination(config, "", recipient.domain) if asked and not (given.get("host") or zone.smart) else {}
+    site = destination(zone, "").key if zone.smart else found.get("site", "")
+    terms = Destinations(config).of(zone, recipient.domain, site, found.get("provider", "")).terms
+    settings = terms.zone
+    places = [(given["host"], given.get("port") or 25)] if given.get("host") else settings.places
+    host, port = places[0] if places else ("", settings.port)
+    answer |= {"zone": zone.name, "destinations": list(terms.names), "hosts": [list(place) for place in places]}
+    answer |= {"sources": _sources(config, settings, recipient.domain), "host": host, "port": port}
+    answer |= {"protocol": zone.protocol, "tls": settings.tls, "delivery": zone.delivery}
+    answer |= {"schedule_min": terms.retry.schedule_min, "life_h": terms.retry.life_h}
+    if asked:
+        answer["destination"] = await _destination(config, host, recipient.domain) if host else found
     return answer
 
 
@@ -162,8 +173,10 @@ def _show(answer: dict[str, Any]) -> None:
     if "plugins" in answer:
         said = answer["plugins"]
         rows.append(("hook queue_route", "", "", said.get("zone", ""), said["said"]))
-    way = f"{answer['host']} port {answer['port']}" if answer["host"] else "the MX hosts"
-    footer = f"zone {answer['zone']}, to {way} by {answer['protocol'].upper()}, TLS {answer['tls']}"
+    hosts = ["the MX hosts" if host == "mx" else f"{host} port {port}" for host, port in answer["hosts"]]
+    way = ", else to ".join(hosts) or "the MX hosts"
+    tables = f", destinations {', '.join(answer['destinations'])}" if answer["destinations"] else ""
+    footer = f"zone {answer['zone']}{tables}, to {way} by {answer['protocol'].upper()}, TLS {answer['tls']}"
     if answer["delivery"] == "pull":
         footer = f"zone {answer['zone']}, where it waits for whoever takes it"
     print_table(answer["recipient"], _COLUMNS, rows, footer)

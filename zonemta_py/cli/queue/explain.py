@@ -223,8 +223,9 @@ def _site(row: dict[str, Any]) -> str:
 
 
 def _flow(row: dict[str, Any]) -> str:
-    """Priority, tenant and campaign, as far as it has them."""
+    """Priority, tenant and campaign, as far as it has them, and the tables of settings that hold for it."""
     said = [f"priority {row['priority']}"] if row["priority"] else []
+    said += [f"settings {', '.join(row['tables'])}"] if row.get("tables") else []
     return ", ".join([*said, *(f"{name} {row[name]}" for name in ("tenant", "campaign") if row[name])])
 
 

@@ -75,11 +75,15 @@ def opening(config: Config, path: Path | None) -> Iterator[str]:
         yield f"zonemta: named queues at {config.pull.address} port {config.pull.port}"
     for zone in config.zones:
         where = (
-            f"sends to {zone.host} port {zone.port}"
-            if zone.host
-            else "sends to the MX hosts of each recipient's domain"
+            f"sends to {', else to '.join(_way(*place) for place in zone.places)}"
+            if zone.smart
+            else f"sends to {_way('mx', 0)}"
         )
         yield f"zonemta: zone {zone.name!r} {'waits for those who take its mail' if zone.pulled else where}"
+
+
+def _way(host: str, port: int) -> str:
+    return "the MX hosts of each recipient's domain" if host == "mx" else f"{host} port {port}"
 
 
 def again(arguments: list[str]) -> tuple[Config, SourceFile]:

@@ -218,14 +218,14 @@ class Sources:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._made: dict[tuple[str, str], Egress] = {("", ""): Egress()}
+        self._made: dict[tuple[str, str, str], Egress] = {("", "", ""): Egress()}
 
     def of(self, zone: Zone, address: str) -> Egress:
         """Settings from the zone's pool, else from another pool with that address, else none; "": the system chooses.
 
         Raises SourceUnusable if it is not an IP address (it may come from a plugin).
         """
-        key = (zone.name if address else "", address)
+        key = (zone.name, zone.pool, address) if address else ("", "", "")
         egress = self._made.get(key)
         if egress is None:
             pools = [self._config.sources(zone), *(pool.sources for pool in self._config.pools)]

@@ -27,9 +27,9 @@ class DeadHosts:
     def __len__(self) -> int:
         return len(self._until)
 
-    def died(self, place: Hashable, now: float, silent: bool = False) -> None:
+    def died(self, place: Hashable, now: float, silent: bool = False, rest_s: float = DEAD_S) -> None:
         """silent: it timed out."""
-        self._until[place] = now + (SILENT_S if silent else DEAD_S)
+        self._until[place] = now + (SILENT_S if silent else rest_s)
         self._until.move_to_end(place)
         if len(self._until) > REMEMBERED_MAX:
             self._until.popitem(last=False)

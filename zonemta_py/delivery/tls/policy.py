@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 
 from zonemta_py.config import Config, Zone
 from zonemta_py.delivery.tls import https
@@ -47,7 +48,7 @@ class TlsPolicies:
         self._reporter = reporter_address(config) if tls.reports else None
         self._mta_sts = tls.mta_sts
         self._sts = StsPolicies(config.folder / "tls", names, self.contexts, tls.mta_sts_port, https.barred_by(config))
-        self._plain: dict[tuple[str, str], Demands] = {}
+        self._plain: dict[tuple[str, str, Path | None], Demands] = {}
 
     async def demands(self, delivery: Delivery, zone: Zone, mode: str, named: bool = False) -> Demands:
         """mode: the zone's, or the one that a plugin or rule chose instead. named: the host is configured, not found by
@@ -75,10 +76,10 @@ class TlsPolicies:
 
     def _unasked(self, zone: Zone, mode: str) -> Demands:
         """The usual case: the zone alone decides."""
-        known = self._plain.get((zone.name, mode))
+        key = (mode, zone.tls_min, zone.client_certificate)
+        known = self._plain.get(key)
         if known is None:
-            known = Demands(mode, zone.tls_min, str(zone.client_certificate or ""))
-            self._plain[zone.name, mode] = known
+            known = self._plain[key] = Demands(mode, zone.tls_min, str(zone.client_certificate or ""))
         return known
 
     async def _policies(self, domains: tuple[str, ...]) -> list[PolicyFound]:

@@ -1,7 +1,7 @@
 """The lifetime of mail: how long a recipient may wait before it expires (5.4.7). The rule is here, in one place.
 
 A recipient lives `life_h` hours: the campaign's if it is merged, those of [pull] if it was pushed into a pull zone
-(without end, if none are set), else those of [retry]. They are counted in steady time
+(without end, if none are set), else those of its destination, else those of [retry]. They are counted in steady time
 (`schedule.steady`: setting the clock makes no mail older), from when it may first be sent: its message was accepted,
 its hold is over (X-Deliver-After), its sending hours are open. Not counted is waiting by choice: while its zone,
 destination, domain, tenant, campaign or source is stopped by an order or a campaign's threshold, and while it is held.
@@ -14,6 +14,7 @@ It expires at the first failed attempt after its end or, if it cannot be tried, 
 from __future__ import annotations
 
 from zonemta_py.config import Config
+from zonemta_py.disk import keys
 from zonemta_py.disk.notes import Note
 from zonemta_py.queue.core.campaigns import Campaigns
 from zonemta_py.queue.core.messages import Message
@@ -47,14 +48,16 @@ class Lifetime:
         """False: its lifetime is certainly not over. Does not read the message; if False, also False for all later
         ids."""
         config = self._config
-        shortest_h = min(config.retry.life_h, self._campaigns.shortest_life_h, config.pull.life_h or EVER_H)
+        shortest_h = min(
+            self._schedule.destinations.shortest_life_h, self._campaigns.shortest_life_h, config.pull.life_h or EVER_H
+        )
         shortest_h = min(shortest_h, self._tasks.shortest_life_h)
         return now_ms - self._clock.born_ms(message_id) >= shortest_h * HOUR_MS
 
     def over(self, flow_queue: FlowQueue, message: Message, address: str, note: Note, now_ms: int) -> bool:
         """Whether its lifetime is over."""
         begins_ms = self._begins_ms(flow_queue, message, note)
-        life_ms = self._life_ms(message, note)
+        life_ms = int(self.life_h(flow_queue, message, address, note) * HOUR_MS)
         if now_ms - begins_ms < life_ms or now_ms < self._clock.grace_until_ms:
             return False
         return now_ms - begins_ms - self._chosen_ms(flow_queue, address, note, begins_ms, now_ms) >= life_ms
@@ -63,21 +66,32 @@ class Lifetime:
         """When its lifetime ends, if nothing is stopped or held from now on."""
         begins_ms = self._begins_ms(flow_queue, message, note)
         chosen_ms = self._chosen_ms(flow_queue, address, note, begins_ms, now_ms)
-        ends_ms = begins_ms + self._life_ms(message, note) + chosen_ms
+        ends_ms = begins_ms + int(self.life_h(flow_queue, message, address, note) * HOUR_MS) + chosen_ms
         return max(ends_ms, self._clock.grace_until_ms)
 
     def chosen_ms(self, flow_queue: FlowQueue, message: Message, address: str, note: Note, now_ms: int) -> int:
         """How much of its waiting does not count, because it was stopped or held."""
         return self._chosen_ms(flow_queue, address, note, self._begins_ms(flow_queue, message, note), now_ms)
 
-    def _life_ms(self, message: Message, note: Note) -> int:
+    def life_h(self, flow_queue: FlowQueue, message: Message, address: str, note: Note) -> float:
+        """How long it may be tried, in hours."""
         if note.life_h:
-            return int(note.life_h * HOUR_MS)
+            return note.life_h
         terms = message.metadata
-        life_h = terms.get("life_h") or self._config.retry.life_h
-        if terms.get("protocol") == PUSHED and not terms.get("life_h"):
-            life_h = self._config.pull.life_h or EVER_H
-        return int(life_h * HOUR_MS)
+        if said_h := terms.get("life_h"):
+            return float(said_h)
+        if terms.get("protocol") == PUSHED:
+            return self._config.pull.life_h or EVER_H
+        return flow_queue.zone.flow_queues.terms_of(flow_queue.path, address).retry.life_h
+
+    def notice_h(self, key: bytes) -> float:
+        """After how long a delay is told, for a recipient of which only the key is known: as its domain says."""
+        place, destinations = keys.place(key), self._schedule.destinations
+        zone = self._config.zone(place.zone) if destinations else None
+        if zone is None:
+            return self._config.retry.delay_notice_h
+        terms = destinations.for_domain(destinations.terms(zone, ()), zone, domain_of(place.recipient))
+        return terms.retry.delay_notice_h
 
     def _begins_ms(self, flow_queue: FlowQueue, message: Message, note: Note) -> int:
         zone, terms = flow_queue.zone.zone, message.metadata

@@ -115,7 +115,7 @@ def delivery_of(core: Core, lease: Lease, body: bytes | None) -> Delivery:
         lease=lease.number,
         id=message.id,
         zone=batch.zone.zone.name,
-        destination=_domain(batch) if site else path.target.key,
+        destination=_domain(batch) if site or path.terms.zone.last_mx else path.target.key,
         sender=metadata["sender"],
         recipients=[_merged(core, batch, entry) if merged else _recipient(entry) for entry in batch.entries],
         size=metadata["size"],
@@ -150,6 +150,7 @@ def delivery_of(core: Core, lease: Lease, body: bytes | None) -> Delivery:
         received_ms=metadata.get("received_ms", 0),
         stepwise=bool(manners.known) and manners.stepwise(path.site),
         counted=batch.charge is not None,
+        tables=list(path.terms.names),
         unsigned=metadata.get("unsigned", False),
     )
 

@@ -81,7 +81,6 @@ def due(config: Config, settlement: Settlement) -> list[tuple[dsn.Kind, list[dsn
         return []
     kinds: dict[dsn.Kind, list[dsn.Failed]] = {}
     life_h = settlement.message.metadata.get("life_h") or config.retry.life_h
-    until_ms = settlement.message.created_ms + int(life_h * 3_600_000)
     zone = config.zone(settlement.zone)
     lmtp = zone is not None and zone.protocol == "lmtp"  # LMTP delivers to the mail store itself
     for row in rows:
@@ -93,6 +92,7 @@ def due(config: Config, settlement: Settlement) -> list[tuple[dsn.Kind, list[dsn
             kind = "delayed"
         else:
             continue
+        until_ms = settlement.message.created_ms + int((row.life_h or life_h) * 3_600_000)
         recipient = Recipient(row.address, row.note.notify, row.note.orcpt)
         kinds.setdefault(kind, []).append(
             dsn.Failed(recipient, row.reply, settlement.remote, row.note.attempts, row.note.last_ms, until_ms)

@@ -182,7 +182,7 @@ class Settling:
             return Row(entry.key, entry.address, note, verdict, reply, entry=entry, state=state)
         note = note.tried(now_ms, str(reply))
         if verdict == DEFERRED:
-            retry = config.retry
+            retry = flow_queue.zone.flow_queues.terms_of(flow_queue.path, entry.address).retry
             ends_ms = self._core.lifetime.ends_ms(flow_queue, message, entry.address, note, steady_ms)
             if steady_ms >= ends_ms:
                 verdict = BOUNCED
@@ -192,22 +192,26 @@ class Settling:
                 wait = outcome.delay_s if outcome.delay_s is not None else delay_s(note.attempts, retry, self._random())
                 due_ms = hours.again_ms(config, zone, terms, steady_ms + int(wait * 1000), apart_ms)
                 due_ms = min(due_ms, max(ends_ms, steady_ms + 1000))
-                delayed = self._is_late(message, note, steady_ms)
+                delayed = self._is_late(message, note, steady_ms, retry.delay_notice_h)
                 away = down and outcome.stage in AWAY and outcome.delay_s is None
                 note = note._replace(noticed=note.noticed or delayed, away=away)
-        return Row(entry.key, entry.address, note, verdict, reply, due_ms, outcome.relayed, delayed, entry, state)
+        row = Row(entry.key, entry.address, note, verdict, reply, due_ms, outcome.relayed, delayed, entry, state)
+        if delayed:
+            row.life_h = self._core.lifetime.life_h(flow_queue, message, entry.address, note)
+        return row
 
     def _random(self) -> float:
         return self._core.clock.random()
 
     def late(self, message: Message, row: Row, now_ms: int) -> bool:
         """Whether this deferral calls for a delay notice, which the note then records as sent. now_ms: steady time."""
-        delayed = row.verdict == DEFERRED and self._is_late(message, row.note, now_ms)
+        delayed = row.verdict == DEFERRED and self._is_late(
+            message, row.note, now_ms, self._core.lifetime.notice_h(row.key)
+        )
         row.note = row.note._replace(noticed=row.note.noticed or delayed)
         return delayed
 
-    def _is_late(self, message: Message, note: Note, now_ms: int) -> bool:
-        notice_h = self._core.config.retry.delay_notice_h
+    def _is_late(self, message: Message, note: Note, now_ms: int, notice_h: float) -> bool:
         waited_ms = now_ms - message.created_ms - self._core.clock.apart_of(message.id)
         late = bool(notice_h) and waited_ms >= notice_h * 3_600_000
         late = late or hours.to_be_told(message.metadata, now_ms)
@@ -278,7 +282,8 @@ class Settling:
             write()
 
     def _told(self, message: Message, entry: Entry, reply: Reply, now_ms: int) -> Row:
-        delayed = self._is_late(message, entry.note, self._core.clock.steady_ms())
+        steady_ms, notice_h = self._core.clock.steady_ms(), self._core.lifetime.notice_h(entry.key)
+        delayed = self._is_late(message, entry.note, steady_ms, notice_h)
         entry.note = entry.note._replace(noticed=entry.note.noticed or delayed, deadline_ms=0)
         return Row(entry.key, entry.address, entry.note, DEFERRED, reply, delayed=delayed)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Row:
-    """One recipient of a settlement: where its key is, and its verdict."""
+    """One recipient of a settlement: where its key is, and its verdict. life_h: of one that is delayed, if known."""
 
     key: bytes
     address: str
@@ -38,6 +38,7 @@ class Row:
     entry: Entry | None = None
     state: int = sizes.QUEUED
     blocked: bool = False
+    life_h: float = 0.0
 
 
 @dataclass(slots=True)

@@ -121,7 +121,9 @@ class Admission:
     def _of_path(self, zone: Zone, per: set[str]) -> bool:
         one_source = "source" in per or len(self._config.sources(zone)) <= 1
         one_zone = "zone" in per or len(self._config.zones) == 1
-        one_site = "site" in per or bool(zone.host)
+        if self._config.destinations:  # several egress paths may go to one site
+            return False
+        one_site = "site" in per or zone.smart
         return one_site and one_source and one_zone and not per & {"tenant", "campaign"}
 
     def concurrency(self, zone: Zone, site: str, source: str) -> Concurrency:
@@ -162,7 +164,7 @@ class Admission:
         limits = (*flow_queue.limits, *flow_queue.zone.limits)
         learned = self.policy.learned(path)
         zone = flow_queue.zone.zone
-        most = zone.recipients_per_delivery
+        most = path.terms.zone.recipients_per_delivery
         if self._may_be_alone is not None and not merged:
             asked = self._terms_of(flow_queue.entries[0].id).get("unsubscribe", False)
             most = 1 if self._may_be_alone.alone(zone.name, asked) else most
@@ -247,7 +249,7 @@ class Admission:
     def idle_s(self, batch: Batch, most: float | None) -> float:
         """How long a batch's connection may stay open without mail. most: as throttles say; None: as the zone says."""
         flow_queue = batch.flow_queue
-        idle_s = flow_queue.zone.zone.idle_s if most is None else most
+        idle_s = batch.path.terms.zone.idle_s if most is None else most
         if self.spans(flow_queue):
             crowded = flow_queue.zone.flow_queues.fair.pick() is not None or any(
                 limit in self._waiting and limit.throttle.connections for limit in batch.limits

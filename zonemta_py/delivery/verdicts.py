@@ -1,0 +1,28 @@
+"""Outcomes from what plugins decide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from zonemta_py.plugin.verdicts import Defer, Drop, Hold, Verdict
+from zonemta_py.queue.api import BOUNCED, DEFERRED, HELD, Outcome
+
+
+def together(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """Merges outcomes that differ only in their recipients."""
+    found: dict[tuple[Any, ...], Outcome] = {}
+    for outcome in outcomes:
+        key = (outcome.verdict, outcome.reply, outcome.delay_s)
+        found.setdefault(key, replace(outcome, recipients=[])).recipients.extend(outcome.recipients)
+    return list(found.values())
+
+
+def decided(verdict: Verdict, recipients: list[int]) -> Outcome:
+    """A plugin's verdict as an outcome."""
+    if isinstance(verdict, Defer):
+        return Outcome(DEFERRED, verdict.reply, "plugin", recipients, delay_s=verdict.seconds)
+    if isinstance(verdict, (Hold, Drop)):
+        return Outcome(HELD, verdict.reply, "plugin", recipients)
+    return Outcome(BOUNCED if verdict.reply.permanent else DEFERRED, verdict.reply, "plugin", recipients)

@@ -1,0 +1,84 @@
+"""The ways of an attempt: the smart hosts of a zone or destination in the order to try them, or just one way.
+
+Hosts next to each other that have a weight are shuffled by it (as SRV records are, RFC 2782). One that failed a while
+ago comes after the others: so it is tried again when its rest is over, or when no other can be reached. Each sender
+process finds that out for itself.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from zonemta_py.config import SmartHost, Zone
+from zonemta_py.delivery.dns.unreachable import DeadHosts
+from zonemta_py.plugin.arguments import ConnectOptions
+from zonemta_py.queue.api import Delivery
+
+_VALIDATED = ("required", "implicit")
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """options: how to connect. login: user and password. mx: by the MX hosts of the recipient's domain, as the last
+    resort."""
+
+    options: ConnectOptions
+    login: tuple[str, str] | None = None
+    mx: bool = False
+
+    @property
+    def place(self) -> tuple[str, str, int]:
+        return self.options.source, self.options.host, self.options.port
+
+
+class Ways:
+    """What a sender process knows of smart hosts. now: steady seconds."""
+
+    def __init__(self, chance: random.Random | None = None) -> None:
+        self._resting = DeadHosts()
+        self._chance = chance or random.Random()
+
+    def of(self, zone: Zone, delivery: Delivery, options: ConnectOptions, now: float) -> list[Way]:
+        """At least one. options: as the zone and plugins say, for the first host."""
+        given, chosen = delivery.routing.get("auth"), delivery.routing.get("host") or options.host != delivery.host
+        if given:
+            login: tuple[str, str] | None = (given[0], given[1])
+        else:
+            login = (zone.username, zone.password) if zone.username and delivery.host == zone.host else None
+        if not zone.hosts or chosen:
+            return [Way(options, login)]
+        ways = [self._way(host, options, delivery, zone.port) for host in self._shuffled(zone.hosts)]
+        return sorted(ways, key=lambda way: self._resting.is_dead(way.place, now))
+
+    def _way(self, host: SmartHost, options: ConnectOptions, delivery: Delivery, port: int) -> Way:
+        if host.mx:
+            return Way(replace(options, host="", port=port), None, True)
+        tls = delivery.routing.get("tls") or ("none" if host.host.startswith("/") else host.tls or options.tls)
+        if host.username and tls not in _VALIDATED:  # a password goes to nobody else
+            tls = "required"
+        login = (host.username, host.password) if host.username else None
+        return Way(replace(options, host=host.host, port=host.port, tls=tls), login)
+
+    def _shuffled(self, hosts: Sequence[SmartHost]) -> list[SmartHost]:
+        found: list[SmartHost] = []
+        for weighted, group in groupby(hosts, lambda host: bool(host.weight)):
+            some = list(group)
+            found += sorted(some, key=self._draw) if weighted else some
+        return found
+
+    def _draw(self, host: SmartHost) -> float:
+        return -math.log(1.0 - self._chance.random()) / host.weight
+
+    def failed(self, way: Way, now: float, rest_s: float) -> None:
+        """It could not be used, for no fault of the message."""
+        if rest_s and not way.mx:
+            self._resting.died(way.place, now, rest_s=rest_s)
+
+    def worked(self, way: Way) -> None:
+        """It was connected to."""
+        if len(self._resting):
+            self._resting.lives(way.place)
