@@ -133,3 +133,14 @@ def test_qshape(served: Callable[..., Any], told: Told, by: str) -> None:
     if by == "domain":
         assert [line[:2] for line in lines[2:]] == [["x.org", "2"], ["y.org", "1"]]
     assert json.loads(told("qshape", "--json").out)["all"]["total"] == 3
+
+
+def test_a_story_in_80_columns(served: Callable[..., Any], told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was said is there, whatever else is left out, and the ids of the messages are whole."""
+    id = served().do(put("somebody.with-a.long-name@department.x.org"))
+    monkeypatch.setenv("COLUMNS", "80")
+    ran = told("trace", "somebody.with-a.long-name@department.x.org")
+    assert "from ann@example.com Hello" in ran.out
+    assert f"messages: {id}\n" in ran.out
+    assert "left out: " in ran.err
+    assert "to" in ran.err.partition("left out: ")[2].partition(";")[0].split(", ")

@@ -14,9 +14,12 @@ from zonemta_py.cli.terminal.progress import bar
 from zonemta_py.config import Config
 
 _KNOWN = ("seq", "ms", "id", "what", "zone", "recipients", "count", "lease", "undone")
+_DETAILS = ("stage", "local", "started_ms", "took_ms", "site", "size", "protocol", "origin", "helo", "tls")
+"""For programs: not in the words."""
 _FIRST = ("sender", "subject", "code", "enhanced", "reply", "text", "cause", "remote", "host")
 """Of what else a row says, in this order."""
-_NAMED = 3
+_NAMED, _IDS = 3, 4
+_JUST_NOW_S = 1.5
 _YEAR_2001_MS = 10**12
 
 
@@ -32,14 +35,21 @@ def trace(
 
     It is read from the journal and the archive, newest first, and said how far back that was; --all goes on to the end.
     """
-    found = _look(configuration(config, folder), what, all)
+    chosen = configuration(config, folder)
+    found = _look(chosen, what, all)
+    if not found["rows"]:  # what has just been accepted is in the journal's file a moment later
+        answer(chosen, "stable", after=answer(chosen, "stable"), wait_s=_JUST_NOW_S)
+        found = _look(chosen, what, all)
     if json:
         return print_json(found)
     if not found["rows"]:
         raise CommandError(Exit.DATA, printable(f"nothing is known of {found['about']}{_far(found)}"))
     rows = [(moment(row["ms"]), row["what"], _who(row), row["id"], _said(row)) for row in found["rows"]]
-    order = ("when", "what", "to", "said") if found["kind"] == "message" else ("when", "what", "id", "said")
+    order = ("when", "what", "said", "to" if found["kind"] == "message" else "id")
     print_table(f"{found['kind']} {found['about']}", ("when", "what", "to", "id", "said"), rows, order=order)
+    if found["kind"] == "recipient":
+        more = f" and {len(found['ids']) - _IDS:,} more" if len(found["ids"]) > _IDS else ""
+        print_aside(f"messages: {', '.join(found['ids'][-_IDS:])}{more}")
     if found["next"]:
         print_aside(f"looked{_far(found)}")
     return None
@@ -76,7 +86,7 @@ def _said(row: dict[str, Any]) -> str:
     rest = [
         f"{name.removesuffix('_ms').replace('_', ' ')} {_value(name, value)}"
         for name, value in row.items()
-        if name not in _KNOWN and name not in _FIRST and isinstance(value, int | str | float) and value
+        if name not in (*_KNOWN, *_FIRST, *_DETAILS) and isinstance(value, int | str | float) and value
     ]
     return ", ".join([" ".join(first), *rest]).strip(", ")
 
