@@ -30,6 +30,8 @@ RESERVED = "reserved"
 MOST = 100
 """Messages that are taken at once."""
 SECONDS_MOST = 1_000_000_000
+ZONES_AT_ONCE = 200
+"""Queues that are looked at before the event loop runs."""
 AT_ONCE_S = 1.0
 """How long somebody who does not want to wait does so while nothing is handed out, as the queue is about to end."""
 STAGE = "pull"
@@ -280,7 +282,9 @@ class Pulls:
     async def _bring_due(self) -> None:
         """What has become due is read, though nobody waits for it. Raises StoreError."""
         core = self._core
-        for name in list(core.schedule.zones):
+        for number, name in enumerate(list(core.schedule.zones), 1):
+            if number % ZONES_AT_ONCE == 0:
+                await asyncio.sleep(0)
             zone = core.schedule.pull_zone(name)
             while zone is not None and zone.fill(core.clock.steady_ms()):  # noqa: ASYNC110 (others get their turn)
                 await asyncio.sleep(0)
@@ -298,7 +302,9 @@ class Pulls:
                 counts = leased.setdefault(lease.zone.name, [0, 0])
                 for entry in lease.open:
                     counts[entry.key.startswith(b"deferred ")] += 1
-        for name in core.schedule.zones:
+        for number, name in enumerate(list(core.schedule.zones), 1):
+            if number % ZONES_AT_ONCE == 0:
+                await asyncio.sleep(0)
             zone = core.schedule.pull_zone(name)
             if zone is None:
                 continue
