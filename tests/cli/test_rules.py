@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from zonemta_py.cli.terminal.errors import Exit
-from zonemta_py.config.shipped import shipped
+from zonemta_py.config.section import shipped
 
 OWN = """
 [[rules]]

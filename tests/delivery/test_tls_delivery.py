@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trustme
 
-from zonemta_py.config.shipped import shipped
+from zonemta_py.config.section import shipped
 from zonemta_py.delivery.dns.routes import AddressTarget
 from zonemta_py.delivery.tls import dane
 from zonemta_py.mail.rules.rule import Action

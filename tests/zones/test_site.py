@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zonemta_py.config import ConfigError
-from zonemta_py.config.shipped import shipped
+from zonemta_py.config.section import shipped
 from zonemta_py.zones.site import Providers, Site, order, shuffled, site_key, without_ourselves
 
 HOSTS = st.sampled_from([f"mx{number}.example" for number in range(6)])

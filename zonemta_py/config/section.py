@@ -1,9 +1,10 @@
-"""What every section of the configuration shares: strictness, docstrings as descriptions, and the checks of values."""
+"""What every section of the configuration shares: strictness, docstrings, the checks of values, shipped data files."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -60,3 +61,9 @@ def domain_rules(values: list[str]) -> list[str]:
         if not _DOMAIN_RULE.fullmatch(value):
             raise ValueError(f"{value!r} is not a domain such as example.com or *.example.com")
     return values
+
+
+def shipped(name: str) -> Path:
+    """Where a data file shipped with the program is (rules.toml, providers.toml), as an operator would name it: in the
+    checkout's config/, to which this package holds links, or in the installed package, which has copies."""
+    return Path(__file__).with_name(name).resolve()

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from zonemta_py.config import ConfigError
-from zonemta_py.config.shipped import shipped
+from zonemta_py.config.section import shipped
 from zonemta_py.mail.classify import NoRoute
 from zonemta_py.schedule.batch import EgressPath, FlowQueue
 from zonemta_py.schedule.policy.manners import KINDS as MANNERS

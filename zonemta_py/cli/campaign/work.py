@@ -57,7 +57,7 @@ class Work:
 
     def providers(self) -> dict[str, str]:
         """Recipient domain → provider, as the MTA knows them. Raises ConfigError."""
-        from zonemta_py.config.shipped import shipped
+        from zonemta_py.config.section import shipped
         from zonemta_py.zones.site import Providers
 
         file = configuration(self._config).dns.providers or shipped("providers.toml")

@@ -12,7 +12,7 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, configuration, tabled
 from zonemta_py.cli.terminal.output import print_json, print_table
 from zonemta_py.config import Config, ConfigError
-from zonemta_py.config.shipped import shipped
+from zonemta_py.config.section import shipped
 from zonemta_py.mail.rules.check import overridden, problems
 from zonemta_py.mail.rules.classes import CLASSES
 from zonemta_py.mail.rules.rule import STAGES, Rule, reply_of

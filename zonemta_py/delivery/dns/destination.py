@@ -16,7 +16,7 @@ import random
 from dataclasses import dataclass
 
 from zonemta_py.config import Config
-from zonemta_py.config.shipped import shipped
+from zonemta_py.config.section import shipped
 from zonemta_py.delivery.dns.reachability import LocalIdentity
 from zonemta_py.delivery.dns.resolver import FAILURE_S, Answer, Resolver, ascii_name
 from zonemta_py.delivery.dns.routes import AddressTarget

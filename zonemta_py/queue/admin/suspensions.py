@@ -16,8 +16,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 from zonemta_py.config import ConfigError
-from zonemta_py.config.section import domain_rules
-from zonemta_py.config.shipped import shipped
+from zonemta_py.config.section import domain_rules, shipped
 from zonemta_py.queue.admin.browse import lanes
 from zonemta_py.queue.admin.browse.pace import Pace
 from zonemta_py.queue.lifecycle.context import QueueContext

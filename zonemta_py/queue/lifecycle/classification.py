@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zonemta_py.config import Config, ConfigError
-from zonemta_py.config.shipped import shipped
+from zonemta_py.config.section import shipped
 from zonemta_py.disk.files import changed
 from zonemta_py.mail.classify import LOCAL, TLS_POLICY
 from zonemta_py.mail.reply import Reply

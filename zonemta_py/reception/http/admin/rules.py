@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Request, Response
 
 from zonemta_py.config import Config, ConfigError
-from zonemta_py.config.shipped import shipped
+from zonemta_py.config.section import shipped
 from zonemta_py.mail.rules.rule import reply_of
 from zonemta_py.mail.rules.rules import Rules
 from zonemta_py.mail.rules.shown import row
