@@ -221,6 +221,7 @@ def test_what_is_in_doubt_is_listed(ask_after_a_crash: Callable[..., object]) ->
     (row,) = json.loads(ask_after_a_crash("in-doubt", "--json").out)
     assert (row["recipient"], row["sender"], row["zone"]) == ("bob@x.org", "ann@example.com", "default")
     assert row["action"]
+    assert json.loads(ask_after_a_crash("in-doubt", "--json").out) == [row]  # each once, page after page
     text = ask_after_a_crash("in-doubt").out
     assert "In doubt: 1" in text
     assert "bob@x.org" in text

@@ -257,7 +257,7 @@ def adopt(config: ConfigFile = None, folder: Folder = None, json: AsJson = False
 @tabled
 def in_doubt(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """List recipients whose final reply was awaited at a crash: the only ones that can get a message twice."""
-    rows = answer(configuration(config, folder), "in-doubt")
+    rows = all_in_doubt(configuration(config, folder))
     if json:
         return print_json(rows)
     columns = ("id", "zone", "recipient", "sender", "since", "what is done")
@@ -265,6 +265,16 @@ def in_doubt(config: ConfigFile = None, folder: Folder = None, json: AsJson = Fa
         (row["id"], row["zone"], row["recipient"], _sender(row), moment(row["since_ms"]), row["action"]) for row in rows
     ]
     return print_table(f"In doubt: {len(rows)}", columns, cells, order=("id", "recipient", "what is done"))
+
+
+def all_in_doubt(config: Config) -> list[dict[str, Any]]:
+    """The oldest first, page by page."""
+    rows: list[dict[str, Any]] = answer(config, "in-doubt")
+    page = rows
+    while page:
+        page = answer(config, "in-doubt", after=f"{page[-1]['id']} {page[-1]['recipient']}")
+        rows = rows + page
+    return rows
 
 
 def _sender(row: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from zonemta_py.cli.config.certificates import spans
 from zonemta_py.cli.events.sinks import state_of
-from zonemta_py.cli.queue.commands import answer
+from zonemta_py.cli.queue.commands import all_in_doubt, answer
 from zonemta_py.config import Config, ConfigError
 
 RATES = ("in", "out", "deferred", "bounced")
@@ -33,7 +33,7 @@ def state(config: Config) -> dict[str, Any]:
         "zones": size["zones"],
         "total": size["total"],
         "standing": standing,
-        "in_doubt": len(answer(config, "in-doubt")),
+        "in_doubt": len(all_in_doubt(config)),
         "disk": {"free": free, "reserve": reserve, "accepting": bool(_one(gauges, "zonemta_accepting"))},
         "sinks": [_sink(state_of(config, sink)) for sink in config.event_sinks],
         "certificates": certificates(config),
