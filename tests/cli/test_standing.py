@@ -215,3 +215,16 @@ def test_moments_have_a_time_and_a_span(now_ms: int, ahead_ms: int) -> None:
 def test_lengths(seconds: float, said: str) -> None:
     """In the unit that fits."""
     assert when.length(seconds) == said
+
+
+def test_more_than_a_page(served: Callable[..., Any], told: Told) -> None:
+    """All are listed, each once, though the queue answers in pages."""
+    queue = served()
+
+    async def suspend(queue: LocalQueue) -> None:
+        for number in range(2100):
+            queue.core.schedule.policy.stop("tenant", f"t{number}", 3600, "many")
+
+    queue.do(suspend)
+    rows = json.loads(told("standing", "--json").out)
+    assert sorted(row["name"] for row in rows) == sorted(f"t{number}" for number in range(2100))

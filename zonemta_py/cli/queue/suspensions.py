@@ -51,7 +51,7 @@ def suspend(
     now_ms = int(time.time() * 1000)
     name = name.lower().rstrip(".") if kind in ("destination", "domain") else name
     kinds = (kind, "domain") if kind == "destination" else (kind,)
-    rows = [row for row in answer(chosen, "standing") if row["kind"] in kinds and row["name"] == name]
+    rows = [row for row in all_standing(chosen) if row["kind"] in kinds and row["name"] == name]
     row: dict[str, Any] = (rows or [{"kind": kind, "name": name, "until_ms": now_ms}])[0]  # one second may be over
     if json:
         return print_json(row | {"held": held, "undo": _undo(row)})
@@ -74,11 +74,21 @@ def resume(
     print_json({"kind": kind, "name": full}) if json else print(printable(f"{kind} {full} is resumed"))
 
 
+def all_standing(config: Config) -> list[dict[str, Any]]:
+    """Page by page."""
+    rows: list[dict[str, Any]] = answer(config, "standing")
+    page = rows
+    while page:
+        page = answer(config, "standing", after=len(rows))
+        rows = rows + page
+    return rows
+
+
 def _resumed(config: Config, kind: str, name: str) -> bool:
     """False: there was nothing to resume. The thresholds of a campaign count from here on, as by `campaign resume`."""
     if (
         kind == "campaign"
-        and any((row["kind"], row["name"]) == (kind, name) for row in answer(config, "standing"))
+        and any((row["kind"], row["name"]) == (kind, name) for row in all_standing(config))
         and any(row["name"] == name for row in answer(config, "campaigns"))
     ):
         return bool(answer(config, "campaign-resume", name=name))
@@ -89,7 +99,7 @@ def _resumed(config: Config, kind: str, name: str) -> bool:
 def standing(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """List what is suspended or rests, what was learned about sites and what damage may have lost: why, since when,
     until when, and how to undo each."""
-    rows = answer(configuration(config, folder), "standing")
+    rows = all_standing(configuration(config, folder))
     if json:
         return print_json([row | {"undo": _undo(row)} for row in rows])
     now_ms = int(time.time() * 1000)

@@ -11,6 +11,7 @@ from typing import Any
 from zonemta_py.cli.config.certificates import spans
 from zonemta_py.cli.events.sinks import state_of
 from zonemta_py.cli.queue.commands import all_in_doubt, answer
+from zonemta_py.cli.queue.suspensions import all_standing
 from zonemta_py.config import Config, ConfigError
 
 RATES = ("in", "out", "deferred", "bounced")
@@ -20,7 +21,7 @@ COUNTS = ("queued", "leased", "deferred", "held", "deleted")
 def state(config: Config) -> dict[str, Any]:
     """Cheap at any size of the queue."""
     size, metrics = answer(config, "size"), answer(config, "metrics")
-    now, standing = answer(config, "now"), answer(config, "standing")
+    now, standing = answer(config, "now"), all_standing(config)
     gauges = metrics["gauges"]
     free, reserve = _one(gauges, "zonemta_disk_free_bytes"), _one(gauges, "zonemta_disk_reserve_bytes")
     return {
