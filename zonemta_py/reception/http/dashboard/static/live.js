@@ -68,6 +68,8 @@
     if (part && !wasAway) refresh();
     setTimeout(tick, 1000 * (part ? Number(part.dataset.fresh) : 15));
   }
+  const here = document.querySelector("nav [aria-current]");
+  if (here && innerWidth <= 760) here.scrollIntoView({ inline: "center", block: "nearest" });
   const first = document.getElementById("fresh");
   if (first) setTimeout(tick, 1000 * Number(first.dataset.fresh));
   document.addEventListener("visibilitychange", () => { if (document.hidden) close(); else { open(); refresh(); } });
