@@ -9,11 +9,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from survival import reload
 from survival.client import Connection
@@ -197,3 +198,50 @@ async def _zone_of(mta: Mta) -> Any:
         mta.ask("lift", kind="zone", name=name)
     await mta.drained()
     return row["zone"]
+
+
+def test_a_program_reloads_by_http(mta: Mta) -> None:
+    """First what it would do, then done; the next process of the listener answers, and the history says who it was."""
+    free = Mta(mta.folder.parent / "unused", 9).port
+    mta.config_file.write_text(f"{mta.config_file.read_text()}[http]\nenabled = true\nport = {free}\n")
+    assert zonemta(mta, "reload")[0] == 0
+    config = mta.config_file.read_text()
+    with httpx.Client(base_url=f"http://127.0.0.1:{free}", timeout=30) as client:
+        until(lambda: shown(mta, client, "/v1/status") is not None)
+        mta.config_file.write_text(config.replace("[http]", "[http]\nrequests = 65"))
+        for check, key in ((True, "http.requests"), (False, "http.requests")):
+            said = client.post("/v1/configuration/reload", json={"check": check}, headers=token(mta)).json()
+            assert (said["changes"][0][0], said["refused"]) == (key, []), said
+        until(lambda: (shown(mta, client, "/v1/configuration") or NONE)["settings"]["http"]["requests"] == 65)
+        until(lambda: (shown(mta, client, "/v1/configuration/history") or [{"by": ""}])[0]["by"] == "key local")
+        mta.config_file.write_text(config.replace("[http]", "[http]\nrequest = 65"))
+        until(lambda: refuses(mta, client))
+
+
+NONE: dict[str, Any] = {"settings": {"http": {"requests": 0}}}
+
+
+def refuses(mta: Mta, client: httpx.Client) -> bool:
+    """A wrong file: the sentence says what was meant."""
+    answer = client.post("/v1/configuration/reload", json={}, headers=token(mta) | {"connection": "close"})
+    return answer.status_code in (200, 409) and "did you mean" in answer.text
+
+
+def token(mta: Mta) -> dict[str, str]:
+    return {"authorization": f"Bearer {(mta.folder / 'http.token').read_text().strip()}"}
+
+
+def shown(mta: Mta, client: httpx.Client, path: str) -> Any:
+    """None: the process that answers, and the one whose token is in the file, are not the same yet."""
+    try:
+        answer = client.get(path, headers=token(mta) | {"connection": "close"})
+    except (httpx.TransportError, FileNotFoundError):
+        return None
+    return answer.json() if answer.status_code == 200 else None
+
+
+def until(done: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.05)

@@ -28,11 +28,11 @@ ReplyText = Annotated[
 
 
 Standing = Literal[
-    "destination", "tenant", "campaign", "zone", "source", "rest", "resting", "rate", "concurrency", "recipients",
-    "pipelining", "no-tls", "lost",
+    "destination", "domain", "tenant", "campaign", "zone", "source", "rest", "resting", "rate", "concurrency",
+    "recipients", "pipelining", "no-tls", "lost",
 ]  # fmt: skip
 """Kinds of what holds mail (`schedule.admin_orders.LIFTED`)."""
-Suspendable = Literal["destination", "tenant", "campaign", "zone", "source"]
+Suspendable = Literal["destination", "domain", "tenant", "campaign", "zone", "source"]
 
 
 class Lift(Model):

@@ -64,8 +64,10 @@ async def suspend(request: Request, kind: _Kind, name: _Name) -> Response:
         if who.scope.bound:  # the queue's sentence names those that there are
             raise _nothing(kind, name) from None
         raise
-    name = name.lower().rstrip(".") if kind == "destination" else name
-    found = [row for row in await every_standing(here) if (row["kind"], row["name"]) == (kind, name)]
+    kinds: tuple[str, ...] = (kind,)
+    if kind in ("destination", "domain"):  # a destination that shares its hosts with others is suspended as a domain
+        kinds, name = ("destination", "domain"), name.lower().rstrip(".")
+    found = [row for row in await every_standing(here) if row["kind"] in kinds and row["name"] == name]
     return answer({"held": held, "standing": found})
 
 

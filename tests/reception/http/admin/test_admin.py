@@ -1,0 +1,117 @@
+"""What operators see and change by HTTP, on a real queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import get_args
+
+from tests.reception.http.conftest import SHOP, HttpDoor
+from zonemta_py.mail.rules.rule import STAGES
+from zonemta_py.reception.http.admin import bodies, rules
+from zonemta_py.schedule.admin_orders import LIFTED, STOPPED
+
+MAIL = {"from": "a@b.test", "to": ["c@d.test"], "subject": "hello", "text": "x"}
+LATER = MAIL | {"headers": {"x-deliver-after": "86400"}}
+
+
+def test_names_are_those_of_the_queue() -> None:
+    """The document lists them."""
+    assert set(get_args(bodies.Standing)) == {*LIFTED}
+    assert set(get_args(bodies.Suspendable)) == {*STOPPED}
+    assert set(get_args(rules.Stage)) == {*STAGES}
+
+
+def test_ready_says_why_not(open_http: Callable[..., HttpDoor]) -> None:
+    """503 for a load balancer, without a key, with sentences; health is another question."""
+    good, full = open_http(), open_http(queue={"reserve_bytes": 1 << 60})
+    assert good.client_with("").get("/v1/ready").json() == {"status": "ok"}
+    answer = full.client_with("").get("/v1/ready")
+    assert (answer.status_code, "no mail is accepted" in answer.json()["detail"]) == (503, True)
+    assert int(answer.headers["retry-after"]) > 0
+    assert full.client.get("/v1/health").status_code == 200
+    assert full.client.get("/v1/status").json()["problems"]
+
+    async def stop(queue: object) -> None:
+        queue.core.stopping = True  # type: ignore[attr-defined]  # as `zonemta drain` does
+
+    good.do(stop)
+    assert "draining" in good.client.get("/v1/ready").json()["detail"]
+
+
+def test_a_large_message_comes_back_as_it_was(http_door: HttpDoor) -> None:
+    """Several chunks, one after another, while it is in the queue."""
+    lines = b"".join(b"%06d %s\r\n" % (number, b"x" * 60) for number in range(30_000))
+    sent = b"Subject: large\r\nX-Deliver-After: 86400\r\n\r\n" + lines
+    to = {"sender": "a@b.test", "to": "c@d.test"}
+    id = http_door.client.post(
+        "/v1/inject", params=to, content=sent, headers={"content-type": "message/rfc822"}
+    ).json()["id"]
+    answer = http_door.client.get(f"/v1/messages/{id}/content")
+    assert (answer.headers["content-type"], answer.content.partition(b"\r\n\r\n")[2]) == ("message/rfc822", lines)
+
+
+def test_a_zone_is_suspended_and_resumed(http_door: HttpDoor) -> None:
+    """Its mail says so, and so do the zone and the list; what is not suspended cannot be resumed."""
+    client = http_door.client
+    id = client.post("/v1/inject", json=MAIL).json()["id"]
+    said = client.put("/v1/suspensions/zone/default", json={"cause": "a leak", "seconds": 600}).json()
+    assert (said["standing"][0]["cause"], said["standing"][0]["until_ms"] > 0) == ("a leak", True)
+    reasons = client.get("/v1/explain", params={"what": id}).json()["rows"][0]["reasons"]
+    assert "a leak" in {row["cause"] for row in reasons} or "a leak" in reasons[0]["cause"]
+    assert client.get("/v1/zones/default").json()["suspended"]["cause"] == "a leak"
+    assert client.get("/v1/zones").json()[0]["counts"]["queued"] == 1
+    assert client.delete("/v1/suspensions/zone/default").json() == {"lifted": True}
+    assert client.delete("/v1/suspensions/zone/default").status_code == 404
+    assert client.get("/v1/standing").json()["rows"] == []
+
+
+def test_the_configuration_has_no_secrets_and_a_tag(open_http: Callable[..., HttpDoor]) -> None:
+    """304 as long as nothing has changed."""
+    secret = "not-to-be-seen-16"
+    door = open_http(return_path={"secret": secret}, users={"ann": "scrypt:" + secret})
+    answer = door.client.get("/v1/configuration")
+    assert answer.json()["settings"]["server"]["hostname"] == "mx.test"
+    assert not any(one in answer.text for one in (secret, door.config.http.keys[0].hash, SHOP))
+    again = door.client.get("/v1/configuration", headers={"if-none-match": answer.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    assert door.client.get("/v1/configuration", headers={"if-none-match": '"x"'}).status_code == 200
+
+
+def test_rules_say_what_a_reply_means(shared_door: HttpDoor) -> None:
+    """The first that matches decides."""
+    params = {"reply": "550 5.1.1 No such user", "stage": "rcpt"}
+    rows = shared_door.client.get("/v1/rules/explain", params=params).json()
+    listed = shared_door.client.get("/v1/rules", params={"class": rows[0]["class"]}).json()
+    assert rows[0]["rule"] in {row["rule"] for row in listed}
+
+
+def test_what_is_found_by_filters(http_door: HttpDoor) -> None:
+    """By any key, several values, a header field; a misspelt one is refused, and pages follow one another."""
+    client = http_door.client
+    ids = [client.post("/v1/inject", json=LATER | {"subject": f"no {one}", "tenant": f"t{one}"}).json()["id"]
+           for one in range(3)]  # fmt: skip
+
+    def found(**query: object) -> list[str]:
+        return sorted(row["id"] for row in client.get("/v1/recipients", params=query).json()["rows"])
+
+    assert found() == sorted(ids)
+    assert found(tenant=["t0", "t2"]) == sorted([ids[0], ids[2]])
+    assert found(subject="NO 1") == found(header="Subject: no 1") == [ids[1]]
+    assert found(domain="nowhere.test") == []
+    assert client.get("/v1/recipients", params={"tennant": "t0"}).status_code == 422
+    page = client.get("/v1/recipients", params={"limit": 2}).json()
+    rest = client.get("/v1/recipients", params={"limit": 2, "after": page["next"]}).json()
+    assert sorted(row["id"] for row in page["rows"] + rest["rows"]) == sorted(ids)
+    assert client.get("/v1/size", params={"tenant": "t1"}).json()["deferred"] == 1
+    assert {row["name"] for row in client.get("/v1/sizes", params={"by": "tenant"}).json()["rows"]} == {
+        "t0",
+        "t1",
+        "t2",
+    }
+    assert client.get("/v1/ages").json()["rows"][0]["name"] == "d.test"
+
+
+def test_without_a_supervisor_nothing_is_reloaded(shared_door: HttpDoor) -> None:
+    """A sentence says so."""
+    answer = shared_door.client.post("/v1/configuration/reload", json={"check": True})
+    assert (answer.status_code, "zonemta run" in answer.json()["detail"]) == (409, True)
