@@ -191,6 +191,7 @@ def test_suspending_is_for_its_own(site: Site) -> None:
     assert own.put("/v1/suspensions/campaign/spring", json={"cause": "wait"}).json()["standing"][0]["cause"] == "wait"
     assert own.delete("/v1/suspensions/campaign/spring").json() == {"lifted": True}
     assert own.put("/v1/suspensions/zone/default", json={}).status_code == 404
+    assert own.put("/v1/suspensions/domain/example.org", json={}).status_code == 404
 
 
 def test_a_scope_has_no_right_to_what_is_nobodys() -> None:

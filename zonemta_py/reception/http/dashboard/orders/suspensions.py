@@ -61,7 +61,9 @@ async def _resume_words(desk: Desk, given: Given) -> Words:
 
 async def _resume(desk: Desk, form: Given, by: str) -> Done:
     kind, name = form.get("kind", ""), form.get("name", "")
-    row = next((one for one in await desk.ask("standing") if (one["kind"], one["name"]) == (kind, name)), None)
+    kinds = (kind, "domain") if kind == "destination" else (kind,)  # of one that shares its site, only the domain is
+    rows = [one for one in await desk.ask("standing") if one["kind"] in kinds and one["name"] == name]
+    row = next(iter(rows), None)
     if not await desk.ask("lift", kind=kind, name=name) or row is None:
         return Done(f"There was nothing to do: {lesson(kind)} {name} is not suspended and does not rest.", "")
     if kind not in STOPPED:
