@@ -31,7 +31,7 @@ def pieces(self, fields, recipient, campaign, date):
 Compiled.pieces = pieces
 config = Config.model_validate({"server": {"folder": sys.argv[1]}, "zones": [
     {"name": "default", "host": "127.0.0.1", "port": int(sys.argv[2]), "allow_private": True, "tls": "none"}]})
-asyncio.run(children._sender(config, Host.empty(), "sender-1"))
+asyncio.run(children._sender(config, Host.empty(), "sender-1", 0))
 """
 
 

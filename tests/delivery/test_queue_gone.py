@@ -30,7 +30,7 @@ async def slowly(means, delivery):
 worker.deliver = slowly
 config = Config.model_validate({"server": {"folder": sys.argv[1]}, "zones": [
     {"name": "default", "host": "127.0.0.1", "port": int(sys.argv[2]), "allow_private": True, "tls": "none"}]})
-asyncio.run(children._sender(config, Host.empty(), "sender-1"))
+asyncio.run(children._sender(config, Host.empty(), "sender-1", 0))
 """
 
 
