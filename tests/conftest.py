@@ -31,6 +31,7 @@ LONG_S = {
     "tests/events/test_feed.py": 60,
     "tests/pipeline/test_cluster.py": 60,
     "tests/faults/test_disk.py": 45,
+    "tests/reception/dashboard/test_pages.py": 45,
     "tests/real/test_limits.py": 45,
     "tests/reception/http/test_document.py": 40,
     "tests/reception/test_hostile.py": 40,

@@ -35,7 +35,7 @@ relay_networks = ["127.0.0.0/8"]
 trust_headers = true
 [http]
 enabled = true
-dashboard = true
+dashboard = {dashboard}
 port = {http}
 [[warmups]]
 name = "month"
@@ -75,11 +75,18 @@ _RULES = (
 class Scene:
     """Ends its processes by `stop`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, dashboard: bool = True) -> None:
         self.folder, self.smtp, self.http, self.sink = folder, free_port(), free_port(), free_port()
         self.config = folder / "zonemta.toml"
         self.config.write_text(
-            _CONFIG.strip().format(folder=folder, smtp=self.smtp, http=self.http, sink=self.sink, away=free_port())
+            _CONFIG.strip().format(
+                folder=folder,
+                dashboard=str(dashboard).lower(),
+                smtp=self.smtp,
+                http=self.http,
+                sink=self.sink,
+                away=free_port(),
+            )
         )
         self.address = f"http://127.0.0.1:{self.http}/dashboard"
         rules = [part for rule in _RULES for part in ("--rule", rule)]
@@ -143,7 +150,7 @@ class Scene:
                 "receipts@example.com", [f"cy{number}@shop{number % 3}.example"], "Receipt", X_Sending_Zone="receipts"
             )
         people = [f"p{number}@{place}.example" for number in range(300) for place in ("well", "slow")]
-        template = base64.b64encode(_template()).decode()
+        text = base64.b64encode(template()).decode()
         for name, tenant in (("spring-2026", "acme"), ("newsletter-47", "globex")):
             self.ask(
                 "PUT",
@@ -152,7 +159,7 @@ class Scene:
                     "sender": "news@example.com",
                     "tenant": tenant,
                     "zone": "bulk",
-                    "template": template,
+                    "template": text,
                     "planned": len(people),
                 },
             )
@@ -190,6 +197,12 @@ class Scene:
                 continue
         return 0
 
+    def kill(self) -> None:
+        """The MTA, all of it, at once."""
+        assert self._mta is not None
+        self._mta.kill()
+        self._mta.wait()
+
     def stop(self) -> None:
         for process in (self._mta, self._sink):
             if process is not None and process.poll() is None:
@@ -197,7 +210,7 @@ class Scene:
                 process.wait()
 
 
-def _template() -> bytes:
+def template() -> bytes:
     from zonemta_py.merge.source import TemplateSource, Text
 
     return TemplateSource(

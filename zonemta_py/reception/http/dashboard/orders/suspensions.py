@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from zonemta_py.reception.http.dashboard.desk import HOME, Desk, Done
 from zonemta_py.reception.http.dashboard.orders.order import DeskOrder, FormField, Given, Words
@@ -62,8 +63,7 @@ async def _resume_words(desk: Desk, given: Given) -> Words:
 async def _resume(desk: Desk, form: Given, by: str) -> Done:
     kind, name = form.get("kind", ""), form.get("name", "")
     kinds = (kind, "domain") if kind == "destination" else (kind,)  # of one that shares its site, only the domain is
-    rows = [one for one in await desk.ask("standing") if one["kind"] in kinds and one["name"] == name]
-    row = next(iter(rows), None)
+    row = await _standing(desk, kinds, name)
     if not await desk.ask("lift", kind=kind, name=name) or row is None:
         return Done(f"There was nothing to do: {lesson(kind)} {name} is not suspended and does not rest.", "")
     if kind not in STOPPED:
@@ -73,6 +73,17 @@ async def _resume(desk: Desk, form: Given, by: str) -> Done:
     again = {"kind": kind, "name": name, "cause": row["cause"], "for": f"{left_s:.0f} s" if left_s > 0 else ""}
     return Done(f"The {kind} {name} is resumed.", "It can be suspended again as it was.", "suspend", again,
                 "Suspend it again")  # fmt: skip
+
+
+async def _standing(desk: Desk, kinds: tuple[str, ...], name: str) -> dict[str, Any] | None:
+    """Its row; the list comes in pages."""
+    after = 0
+    while rows := await desk.ask("standing", after=after):
+        found = next((row for row in rows if row["kind"] in kinds and row["name"] == name), None)
+        if found is not None:
+            return dict(found)
+        after += len(rows)
+    return None
 
 
 async def _warm_words(desk: Desk, given: Given) -> Words:

@@ -42,8 +42,19 @@
       silent = setTimeout(() => say(false, "server away"), 1500);
       if (!ended) return;
       source = null;
-      setTimeout(open, 3000);
+      setTimeout(again_or_login, 2000);
     });
+  }
+
+  // A server that answers with a redirect has no session of ours any more: the page leads to the login, and back.
+  async function again_or_login() {
+    try {
+      const answer = await fetch(address.replace(/live$/, "queue"), { redirect: "manual" });
+      if (answer.type === "opaqueredirect") location.reload();
+      else open();
+    } catch {
+      setTimeout(again_or_login, 2000);
+    }
   }
 
   function close() {
