@@ -182,7 +182,7 @@ def text(answers: Answers, queue: Path, key: DkimKey) -> str:
         "[server]", f'hostname = "{answers.hostname}"', f'folder = "{queue}"',
         *([f'user = "{answers.user}"'] if answers.user else []), "",
         "[[listeners]]", 'name = "submission"', f'address = "{address}"', f"port = {port}", "",
-        "[http]", "enabled = true    # for `zonemta status`, programs and metrics; on 127.0.0.1:8525", "",
+        "[http]", "enabled = true    # for programs and metrics, on 127.0.0.1:8525", "dashboard = true", "",
         "[[zones]]", 'name = "default"',
     ]  # fmt: skip
     if answers.smarthost:

@@ -52,14 +52,16 @@ async def message(desk: Desk, request: Request) -> Response:
 
 
 async def why(desk: Desk, request: Request) -> Response:
-    """Why something waits, and until when."""
-    what, wrong, found = request.query_params.get("what", "").strip(), "", None
+    """Why something waits, and until when; of an address also what became of its mail."""
+    what, wrong, found, told = request.query_params.get("what", "").strip(), "", None, None
     if what:
         try:
             found = await desk.ask("explain", what=what)
+            if "@" in what:
+                told = await desk.ask("trace", what=what, before=request.query_params.get("before", ""))
         except ValueError as error:
             wrong = str(error)
-    return desk.page(request, "why", what=what, found=found, wrong=wrong)
+    return desk.page(request, "why", what=what, found=found, wrong=wrong, told=told)
 
 
 async def find(desk: Desk, request: Request) -> Response:
