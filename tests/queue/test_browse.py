@@ -162,6 +162,7 @@ async def test_a_busy_queue_gets_nine_tenths_of_the_time(house: Any, monkeypatch
     """A question rests nine times as long as it has worked; idle, it is not held up."""
     monkeypatch.setattr(f"{PACE}.Pace.__init__.__defaults__", (60.0,))
     monkeypatch.setattr(f"{PACE}._loop", pace._Loop())
+    monkeypatch.setattr(pace, "OTHERS", 9.0)
     home = await house()
     await home.put(*(f"u{number}@x.test" for number in range(3000)))
     loop, over = asyncio.get_running_loop(), False
