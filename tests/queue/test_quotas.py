@@ -150,3 +150,9 @@ async def test_a_reload_keeps_what_was_used(house: Make) -> None:
     await home.queue.core.lines.stable()
     assert not list(home.queue.core.store.keys(keys.QUOTAS, keys.end(keys.QUOTAS)))
     await home.sound()
+
+
+async def test_of_two_quotas_for_the_same_time_each_message_counts_once(house: Make) -> None:
+    home = await at_noon(house, **shop(messages=["5/h", "8/h"], recipients=["90/min", "90/60s"]))
+    assert (await many(home, 20))[0] == 5
+    assert [row["used"] for row in await home.queue.ask("accounts")] == [5, 5, 5, 5]

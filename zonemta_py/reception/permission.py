@@ -75,6 +75,11 @@ class Permissions:
             senders = account.senders
         return self._default if senders is None else Senders(senders)
 
+    def tenant(self, name: str) -> str:
+        """Of the account of the HTTP key of that name; "": none."""
+        account = self._accounts.key(name)
+        return account.tenant if account else ""
+
     def _network(self, address: str) -> Senders:
         """Of a client that may relay because of its address: those of the smallest network it is in."""
         try:

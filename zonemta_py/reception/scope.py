@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zonemta_py.mail.envelope import Envelope
+from zonemta_py.mail.glob import expression
 from zonemta_py.mail.reply import Reply
 
 
@@ -73,7 +74,7 @@ def chosen(name: str, wanted: Any, own: frozenset[str]) -> list[str]:
 
 
 def _meant(wanted: Iterable[Any], own: frozenset[str]) -> set[str]:
-    patterns = [".*".join(map(re.escape, one.split("*"))) for one in wanted if isinstance(one, str)]
+    patterns = [expression(one) for one in wanted if isinstance(one, str)]
     return {name for name in own for pattern in patterns if re.fullmatch(pattern, name)}
 
 

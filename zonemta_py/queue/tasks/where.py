@@ -20,6 +20,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+from zonemta_py.mail.glob import expression
 from zonemta_py.mail.rules.classes import CLASSES
 
 STATES = ("queued", "deferred", "leased", "held", "deleted")
@@ -152,7 +153,7 @@ def _texts(name: str, values: tuple[Any, ...]) -> Test:
             raise ValueError(f"the filter {name} is {value!r}; write a text")
         text = value.lower() if fold else value
         if "*" in text:
-            patterns.append(".*".join(map(re.escape, text.split("*"))))
+            patterns.append(expression(text))
         else:
             exact.add(text)
     full = re.compile("|".join(patterns), re.DOTALL).fullmatch if patterns else None

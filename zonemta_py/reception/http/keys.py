@@ -67,13 +67,14 @@ class Holder:
     scope: KeyScope = EVERYTHING
 
     @classmethod
-    def of(cls, key: HttpKey, senders: Senders) -> Holder:
+    def of(cls, key: HttpKey, senders: Senders, tenant: str = "") -> Holder:
+        """tenant: of the key's account, whose campaigns and mail are then all that it sees."""
         given = key.rights if key.rights is not None else ([] if key.role else ["inject"])
-        rights: frozenset[Right] = frozenset((*given, *(OF_ROLE[key.role] if key.role else ())))
-        scope = KeyScope(frozenset(key.tenants), frozenset(key.campaigns))
-        return cls(
-            key.name, rights.difference(OF_ALL) if scope.bound else rights, senders, tuple(key.queues), key.role, scope
-        )
+        tenants = [tenant] if tenant and tenant in (key.tenants or [tenant]) else key.tenants
+        scope = KeyScope(frozenset(tenants), frozenset(key.campaigns))
+        of_role = frozenset[Right](OF_ROLE[key.role] if key.role else ())
+        rights: frozenset[Right] = of_role.difference(OF_ALL if scope.bound else ()).union(given)
+        return cls(key.name, rights, senders, tuple(key.queues), key.role, scope)
 
     def check_role(self, least: Role, whole: bool = False) -> None:
         """Whether the key has this role, or one that may more. whole: it is about mail of everybody. Raises
@@ -127,7 +128,7 @@ class ApiKeys:
     listener's."""
 
     def __init__(self, configured: list[HttpKey], local: str, permissions: Permissions | None = None) -> None:
-        self._holders = [(key.hash.encode(), Holder.of(key, _senders(key, permissions))) for key in configured]
+        self._holders = [(key.hash.encode(), _holder(key, permissions)) for key in configured]
         self._holders.append((hashed(local).encode(), Holder(LOCAL, frozenset(RIGHTS), role="admin")))
 
     def known(self) -> list[tuple[bytes, Holder]]:
@@ -150,8 +151,10 @@ class ApiKeys:
         return found
 
 
-def _senders(key: HttpKey, permissions: Permissions | None) -> Senders:
-    return Senders(key.senders) if permissions is None else permissions.key(key.name, key.senders)
+def _holder(key: HttpKey, permissions: Permissions | None) -> Holder:
+    if permissions is None:
+        return Holder.of(key, Senders(key.senders))
+    return Holder.of(key, permissions.key(key.name, key.senders), permissions.tenant(key.name))
 
 
 def _refused(detail: str) -> RequestProblem:

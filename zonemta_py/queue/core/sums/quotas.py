@@ -78,7 +78,7 @@ class Quotas:
 
     def charge(self, account: str, recipients: int, sign: int = 1) -> None:
         """A message of that account is accepted; sign -1: was not, after all."""
-        for quota in self._of.get(account, ()):
+        for quota in {quota.name: quota for quota in self._of.get(account, ())}.values():  # of two for one time, once
             window, used = self._now(quota)
             used += sign * (1 if quota.what == MESSAGES else recipients)
             self._used[quota.name] = [window, max(0, used)]

@@ -1,0 +1,95 @@
+"""Accounts over HTTP: keys get their account's tenant, zone, senders and quotas, and nothing of others'."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.reception.http.conftest import SHOP, HttpDoor
+from zonemta_py.merge.source import TemplateSource, Text
+from zonemta_py.reception.http.keys import hashed
+
+PRESS = "zmta_press"
+
+
+@pytest.fixture
+def door(open_http: Callable[..., HttpDoor]) -> HttpDoor:
+    """shop has a tenant, a zone and quotas, press has a tenant."""
+    rights = ["inject", "campaigns"]
+    keys: list[dict[str, Any]] = [
+        {"name": "shop", "hash": hashed(SHOP), "rights": rights},
+        {"name": "press", "hash": hashed(PRESS), "rights": rights},
+    ]
+    accounts: list[dict[str, Any]] = [
+        {"name": "shop", "keys": ["shop"], "tenant": "shop", "zone": "bulk", "recipients": ["5/365day"]},
+        {"name": "press", "keys": ["press"], "tenant": "press"},
+    ]
+    zones = [{"name": "default", "default": True}, {"name": "bulk"}]
+    return open_http(http={"keys": keys}, accounts=accounts, zones=zones)
+
+
+def message(*to: str, **more: Any) -> dict[str, Any]:
+    people = [{"address": one} for one in to or ("c@d.test",)]
+    return {"sender": "a@s.test", "from": {"address": "a@s.test"}, "to": people, "subject": "hi", "text": "hi"} | more
+
+
+def campaign(**more: Any) -> dict[str, Any]:
+    source = TemplateSource("t", Text("Hello"), Text("a@s.test"), text=Text("Dear {{ name }}\n"), prepared=True)
+    return {"sender": "a@s.test", "template": base64.b64encode(source.pack()).decode(), **more}
+
+
+def batch(client: httpx.Client, name: str, count: int, key: str) -> httpx.Response:
+    people = [[f"{key}{number}@d.test", "C"] for number in range(count)]
+    document = {"campaign": name, "columns": ["name"], "recipients": people}
+    return client.post("/v1/inject", json=document, headers={"idempotency-key": key})
+
+
+def test_mail_is_of_its_account_and_of_no_other(door: HttpDoor) -> None:
+    with door.client_with(SHOP) as shop:
+        said = [{"tenant": "press"}, {"zone": "default"}]
+        for more in said:
+            refused = shop.post("/v1/inject", json=message(**more))
+            assert (refused.status_code, "leave it out" in refused.text) == (422, True), refused.text
+        forged = {"X-Tenant": "press", "X-Sending-Zone": "default", "X-Campaign": "spring"}
+        assert shop.post("/v1/inject", json=message(headers=forged)).status_code in (200, 422)
+        assert shop.post("/v1/inject", json=message(), headers=forged).status_code == 200
+    for delivery in door.deliveries(door.messages()):
+        assert (delivery.tenant, delivery.zone, delivery.campaign) == ("shop", "bulk", "")
+
+
+def test_quotas_count_messages_and_batches_together_and_repeats_once(door: HttpDoor) -> None:
+    with door.client_with(SHOP) as shop:
+        assert shop.put("/v1/campaigns/spring", json=campaign()).status_code == 200
+        for _ in range(2):
+            assert batch(shop, "spring", 3, "first").status_code == 200
+        assert batch(shop, "spring", 6, "large").status_code == 422
+        assert batch(shop, "spring", 3, "more").status_code == 503
+        with ThreadPoolExecutor(6) as pool:
+            answers = [pool.submit(shop.post, "/v1/inject", json=message(f"r{n}@d.test")) for n in range(6)]
+            codes = sorted(answer.result().status_code for answer in answers)
+        assert codes == [200, 200, 503, 503, 503, 503]
+    [row] = door.do(lambda queue: queue.ask("accounts"))
+    assert (row["used"], row["left"]) == (5, 0)
+
+
+def test_campaigns_are_of_their_account(door: HttpDoor) -> None:
+    """Their tenant is that of the account, and nobody else's account fills, pauses or cancels them."""
+    with door.client_with(SHOP) as shop, door.client_with(PRESS) as press:
+        assert shop.put("/v1/campaigns/forged", json=campaign(tenant="press")).status_code == 403
+        assert shop.put("/v1/campaigns/own", json=campaign(zone="default")).status_code == 200
+        assert batch(shop, "own", 1, "o").status_code == 200
+        assert [(one.tenant, one.zone) for one in door.deliveries(1)] == [("shop", "bulk")]
+        assert press.put("/v1/campaigns/news", json=campaign()).status_code == 200
+        assert press.get("/v1/campaigns/news").json()["tenant"] == "press"
+        assert batch(shop, "news", 1, "k").status_code in (403, 404, 422)
+        assert [row["name"] for row in shop.get("/v1/campaigns").json()] == ["own"]
+        for action in ("pause", "cancel"):
+            assert shop.post(f"/v1/campaigns/news/{action}", json={}).status_code in (403, 404)
+        assert batch(press, "news", 1, "p").status_code == 200
+    [delivery] = door.deliveries(1)
+    assert (delivery.tenant, delivery.zone) == ("press", "default")
