@@ -69,7 +69,9 @@ class Holder:
     @classmethod
     def of(cls, key: HttpKey, senders: Senders, tenant: str = "") -> Holder:
         """tenant: of the key's account, whose campaigns and mail are then all that it sees."""
-        given = key.rights if key.rights is not None else ([] if key.role else ["inject"])
+        given: list[Right] = key.rights if key.rights is not None else []
+        if key.rights is None and not key.role:
+            given = ["inject"]
         tenants = [tenant] if tenant and tenant in (key.tenants or [tenant]) else key.tenants
         scope = KeyScope(frozenset(tenants), frozenset(key.campaigns))
         of_role = frozenset[Right](OF_ROLE[key.role] if key.role else ())
