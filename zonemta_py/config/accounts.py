@@ -13,7 +13,7 @@ class Account(Section):
     of no account are not limited here."""
 
     name: str = Field(pattern=NAME)
-    """Name in refusals, logs and `zonemta account list`."""
+    """Name in refusals, logs and `zonemta accounts`."""
     users: list[str] = []
     """Names of [users] that are this account's."""
     keys: list[str] = []
