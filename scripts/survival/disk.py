@@ -78,6 +78,10 @@ class Faults:
         return self._get("failed")
 
 
+NOTED = ("configuration", "configurations/000001.json")
+"""What a start writes once mail is being taken, in this order."""
+
+
 class Trial:
     """An MTA beneath which the disk fails, and clients that go on all the while."""
 
@@ -175,6 +179,9 @@ async def failing_syncs(
         mta.start()
         try:
             await mta.taking()
+            until = time.monotonic() + PATIENCE_S
+            while not all((folder / "queue" / name).exists() for name in NOTED) and time.monotonic() < until:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)  # else the first sync may be theirs
             trial = Trial(mta, ledger, faults.heal)
             for number, call in enumerate(calls, 1):
                 await trial.blow(call, 451, lambda call=call: faults.fail_syncs(call, call))  # type: ignore[misc]
