@@ -15,6 +15,9 @@ from zonemta_py.queue.core import commit
 from zonemta_py.queue.core.commit import StoreLine
 
 
+PATIENCE_S = 30
+
+
 class Disk:
     """A store whose syncs can fail: then all that was not synced is lost or, with `leaves`, there all the same."""
 
@@ -47,6 +50,9 @@ class Nothing:
 
     batches = 0
 
+    def first(self) -> list[Operation]:
+        return []
+
     def changes(self) -> list[Operation]:
         return []
 
@@ -69,7 +75,8 @@ async def written(line: StoreLine, operations: list[Operation], *, sync: bool, k
     future: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
     line.submit(operations, future.set_result, sync=sync, keep=keep)
     line.flush()
-    return await future
+    async with asyncio.timeout(PATIENCE_S):
+        return await future
 
 
 async def test_a_failing_sync_loses_nothing_written_before_it(disk: Disk, line: StoreLine) -> None:
