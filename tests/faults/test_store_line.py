@@ -14,7 +14,6 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core import commit
 from zonemta_py.queue.core.commit import StoreLine
 
-
 PATIENCE_S = 30
 
 
