@@ -21,8 +21,8 @@ class Account(Section):
     networks: list[Network] = []
     """Clients in these networks that did not log in are; the smallest network of all accounts counts."""
     tenant: str = ""
-    """Tenant that all its mail is of; empty: what the mail says, if trusted. Mail that names another is refused, and
-    its HTTP keys see and order nothing of other tenants."""
+    """Tenant that all its mail is of; mail that names another is refused, and its HTTP keys see and order nothing of
+    others. Empty: what an HTTP request says, and header fields with trust_headers."""
     zone: str = ""
     """Zone that all its mail takes; empty: by the rules of the zones. Mail that asks for another is refused."""
     senders: list[str] | None = None
