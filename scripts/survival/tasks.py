@@ -5,7 +5,9 @@ recipients (hold, release, delete, undo, set, flush, delete for good), and does 
 queue was killed: it looks. At the end every recipient must be where the tasks in the queue's own list put it, each task
 must have counted what it was ordered for, `fsck` must find the queue healthy, and what is left is delivered, each once.
 
-`speed` queues many recipients and measures how long the order to delete a third of them takes, and that none is sent.
+`speed` queues many recipients, in the queue's process itself, and measures how long the order to delete three tenths of
+them takes, how much of that the queue's event loop works, and that none of them is sent, while a sender takes what it
+can get. Not all that is left is sent: `--sent` recipients, and all that the sender gets until the task is done.
 """
 
 from __future__ import annotations
@@ -37,6 +39,9 @@ from zonemta_py.wire.server import serve
 HERE = Path(__file__).resolve()
 GROUPS = 4
 TOGETHER = 10
+FILLED_A_SECOND = 2_000
+"""At least so many recipients are queued a second, when a queue is filled."""
+IN_A_MESSAGE = 100
 OTHERS = 20
 """Orders about nobody, before the one that is measured."""
 BODY = b"Subject: hello\r\n\r\nHi\r\n"
@@ -55,12 +60,13 @@ class Host:
         )
         self.process: subprocess.Popen[bytes] | None = None
 
-    async def start(self) -> RemoteQueue:
+    async def start(self, recipients: int = 0) -> RemoteQueue:
+        """recipients: of which it is full, before it answers."""
         self.process = subprocess.Popen(  # noqa: ASYNC220
-            [sys.executable, "-m", "survival.tasks", "serve", self.file],
+            [sys.executable, "-m", "survival.tasks", "serve", self.file, "--recipients", str(recipients)],
             env=os.environ | {"PYTHONPATH": str(HERE.parents[1])}, cwd=HERE.parents[2],
         )  # fmt: skip
-        until = time.monotonic() + PATIENCE_S
+        until = time.monotonic() + PATIENCE_S + recipients / FILLED_A_SECOND
         while time.monotonic() < until:
             try:
                 return await RemoteQueue.connect(self.folder, "operator")
@@ -68,6 +74,12 @@ class Host:
                 assert self.process.poll() is None, "the queue did not start"
                 await asyncio.sleep(0.02)
         raise AssertionError("the queue does not answer")
+
+    def worked_ms(self) -> float:
+        """CPU time of its main thread, which runs the event loop."""
+        assert self.process is not None
+        number = self.process.pid
+        return int(Path(f"/proc/{number}/task/{number}/schedstat").read_text().split()[0]) / 1e6
 
     def kill(self) -> None:
         assert self.process is not None
@@ -224,59 +236,65 @@ async def deliver(queue: RemoteQueue, seconds: float = 2.0) -> Counter[str]:
             await queue.settle(Result(delivery.lease, [outcome]))
 
 
-async def speed(folder: Path, *, recipients: int) -> dict[str, Any]:
+def address(number: int) -> str:
+    """Three of ten are those that are to be deleted."""
+    return f"p{number}@{'gone' if number % 10 < 3 else 'kept'}{number % 7}.test"
+
+
+async def _timed(host: Host, queue: RemoteQueue, **order: Any) -> tuple[dict[str, Any], float, float]:
+    """The task's row; how long that took, and how long the event loop worked meanwhile, in ms."""
+    worked, begin = host.worked_ms(), time.perf_counter()
+    row = await queue.ask("task", **order)
+    took_ms = (time.perf_counter() - begin) * 1000
+    return row, took_ms, host.worked_ms() - worked
+
+
+async def speed(folder: Path, *, recipients: int, sent: int) -> dict[str, Any]:
     """How long the order to delete three tenths takes, and how many of them are sent afterwards (none)."""
     host = Host(folder)
-    queue = await host.start()
-    addresses = [f"p{number}@{'gone' if number % 10 < 3 else 'kept'}{number % 7}.test" for number in range(recipients)]
-    for at in range(0, recipients, 20_000):
-        part = addresses[at : at + 20_000]
-        envelopes = [
-            Envelope("ann@src.test", [Recipient(one) for one in part[n : n + 100]], len(BODY))
-            for n in range(0, len(part), 100)
-        ]
-        await asyncio.gather(*(queue.accept(envelope, BODY) for envelope in envelopes))
-    sender = await RemoteQueue.connect(folder, "sender")
-    took_ms = []
-    for _ in range(OTHERS):
-        begin = time.perf_counter()
-        await queue.ask("task", verb="hold", where={"domain": "nobody.test"})
-        took_ms.append((time.perf_counter() - begin) * 1000)
     begin = time.perf_counter()
-    row = await queue.ask("task", verb="delete", where={"domain": "gone*"})
-    accepted_ms = (time.perf_counter() - begin) * 1000
-    sent = 0
-    wrong = 0
-    while (await queue.ask("task-row", id=row["id"]))["state"] == "running":
+    queue = await host.start(recipients)
+    filled_s = time.perf_counter() - begin
+    sender, taken = await RemoteQueue.connect(folder, "sender"), Counter[str]()
+    others = [await _timed(host, queue, verb="hold", where={"domain": "nobody.test"}) for _ in range(OTHERS)]
+    begin = time.perf_counter()
+    row, accepted_ms, worked_ms = await _timed(host, queue, verb="delete", where={"domain": "gone*"})
+    while (await queue.ask("task-row", id=row["id"]))["state"] == "running" or sum(taken.values()) < sent:
         try:
             found = await asyncio.wait_for(sender.lease(20), 1)
         except TimeoutError:
             continue
         for delivery in found:
-            sent += len(delivery.recipients)
-            wrong += sum("@gone" in one.address for one in delivery.recipients)
+            taken.update(one.address.partition("@")[2][:4] for one in delivery.recipients)
             outcome = Outcome(DELIVERED, Reply(250, "2.0.0", "ok"), "dot", list(range(len(delivery.recipients))))
             await sender.settle(Result(delivery.lease, [outcome]))
     took_s = time.perf_counter() - begin
-    row = await queue.ask("task-row", id=row["id"])
-    size = (await queue.ask("size"))["total"]
+    row, size = await queue.ask("task-row", id=row["id"]), (await queue.ask("size"))["total"]
     host.kill()
-    expected = sum("@gone" in one for one in addresses)
-    broken = [f"{wrong} deleted recipients were sent"] if wrong else []
+    expected = sum("@gone" in address(number) for number in range(recipients))
+    broken = [f"{taken['gone']} deleted recipients were sent"] if taken["gone"] else []
     if row["done"] != expected or size["deleted"] != expected:
         broken.append(f"{row['done']} of {expected} were deleted")
+    took_ms = [ms for _, ms, _ in others]
     return {
-        "recipients": recipients, "deleted": row["done"], "accepted_ms": round(accepted_ms, 1),
+        "recipients": recipients, "filled_s": round(filled_s, 1), "deleted": row["done"],
+        "accepted_ms": round(accepted_ms, 1), "worked_ms": round(worked_ms, 1),
         "other_orders_ms": f"{statistics.median(took_ms):.1f} (median of {OTHERS}), {max(took_ms):.1f} at most",
-        "done_s": round(took_s, 1), "sent_meanwhile": sent, "sent_though_deleted": wrong, "broken": broken,
+        "other_orders_worked_ms": round(statistics.median(ms for *_, ms in others), 1),
+        "done_s": round(took_s, 1), "sent_meanwhile": taken["kept"], "sent_though_deleted": taken["gone"],
+        "broken": broken,
     }  # fmt: skip
 
 
-async def host(file: Path) -> None:
-    """The process that is killed."""
+async def host(file: Path, recipients: int) -> None:
+    """The process that is killed. recipients: it is filled with so many first."""
     config = load(file)
     queue = await open_queue(config)
     queue.start()
+    for at in range(0, recipients, 20 * IN_A_MESSAGE):
+        firsts = range(at, min(at + 20 * IN_A_MESSAGE, recipients), IN_A_MESSAGE)
+        parts = [[Recipient(address(one)) for one in range(first, first + IN_A_MESSAGE)] for first in firsts]
+        await asyncio.gather(*(queue.accept(Envelope("ann@src.test", part, len(BODY)), BODY) for part in parts))
     await serve(queue, config.folder)
     await asyncio.Event().wait()
 
@@ -287,15 +305,16 @@ def main() -> int:
     parser.add_argument("file", nargs="?", type=Path, help="of serve: its configuration")
     parser.add_argument("--recipients", type=int, default=0, help="default 2,000 for kills, 1,000,000 for speed")
     parser.add_argument("--kills", type=int, default=100, help="moments of a kill (default 100)")
+    parser.add_argument("--sent", type=int, default=1_000, help="at least so many are sent meanwhile (default 1,000)")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="repeats a run's orders")
     options = parser.parse_args()
     if options.what == "serve":
-        asyncio.run(host(options.file))
+        asyncio.run(host(options.file, options.recipients))
     folder = Path(tempfile.mkdtemp(prefix="zonemta-tasks-")) / "queue"
     if options.what == "kills":
         run = kills(folder, recipients=options.recipients or 2_000, kills=options.kills, seed=options.seed)
     else:
-        run = speed(folder, recipients=options.recipients or 1_000_000)
+        run = speed(folder, recipients=options.recipients or 1_000_000, sent=options.sent)
     figures = asyncio.run(run)
     print(json.dumps({"seed": options.seed, "folder": str(folder), **figures}, indent=1))
     return 1 if figures["broken"] else 0

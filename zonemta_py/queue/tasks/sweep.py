@@ -23,6 +23,8 @@ from zonemta_py.schedule.batch import Entry
 from zonemta_py.schedule.zone import ZoneSchedule
 
 WALKED_AT_ONCE = 100
+TAKEN_AT_ONCE = 200
+"""Recipients in memory that are looked at in one step."""
 GO_ON, WAIT = 0, -1
 """What a step yields: nothing to wait for, or: others have to do something first; above: so many were acted on."""
 _PREFIXES = tuple(f"{family} ".encode() for family in FAMILY)
@@ -82,14 +84,18 @@ class TaskSweep:
         """Those in memory."""
         for zone in list(self._core.schedule.zones.values()):
             for flow_queue in list(zone.flow_queues.by_key.values()):
-                yield GO_ON
-                while self._core.store.fenced:
-                    yield WAIT
-                found = {entry.key for entry in flow_queue.entries if self.aim.applies(entry.key, entry.note)}
-                if found:
-                    self._act(zone, zone.withdraw(flow_queue, lambda entry: entry.key in found))  # noqa: B023
-                    zone.tidy(flow_queue)
-                    yield len(found)
+                entries = list(flow_queue.entries)
+                for at in range(0, len(entries), TAKEN_AT_ONCE):
+                    yield GO_ON
+                    while self._core.store.fenced:
+                        yield WAIT
+                    part = entries[at : at + TAKEN_AT_ONCE]
+                    meant = {entry.key for entry in part if self.aim.applies(entry.key, entry.note)}
+                    found = zone.withdraw(flow_queue, lambda entry: entry.key in meant) if meant else []  # noqa: B023
+                    if found:  # others may have been leased since the list was made
+                        self._act(zone, found)
+                        zone.tidy(flow_queue)
+                        yield len(found)
 
     def _walk(self, zone: str, family: str) -> Iterator[int]:
         """One range of the store."""
