@@ -28,6 +28,7 @@ from zonemta_py.config import Config
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import DELIVERED, HELD, Outcome, Result
+from zonemta_py.queue.maintenance.garbage import Garbage
 from zonemta_py.queue.recovery.start import open_queue
 from zonemta_py.wire.client import RemoteQueue, ask
 from zonemta_py.wire.server import serve
@@ -52,14 +53,14 @@ def queue_process(folder: Path, recipients: int, domains: int, pipe: Connection)
 
 
 async def _queue(folder: Path, recipients: int, domains: int, pipe: Connection) -> None:
-    queue = await open_queue(config_of(folder))
+    queue, garbage = await open_queue(config_of(folder)), Garbage()
     queue.start()
     server = await serve(queue, folder)
     begun = time.monotonic()
     await _fill(queue, recipients, domains)
     pipe.send(time.monotonic() - begun)
     late: list[tuple[float, float]] = []
-    watching = asyncio.ensure_future(_watch(late))
+    watching = asyncio.gather(_watch(late), garbage.watch())
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
     loop.add_reader(pipe.fileno(), asked.set)

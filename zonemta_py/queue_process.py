@@ -182,6 +182,7 @@ async def run(given: Given, host: Host, pipe: Pipe) -> None:
     from zonemta_py.disk.leveldb.store import StoreError
     from zonemta_py.plugin.queue_hooks import PluginHooks
     from zonemta_py.queue.admin import metrics
+    from zonemta_py.queue.maintenance.garbage import Garbage
     from zonemta_py.queue.recovery.start import begin
     from zonemta_py.wire import reporting, server
 
@@ -204,7 +205,7 @@ async def run(given: Given, host: Host, pipe: Pipe) -> None:
     if queue.core.copied:
         print(f"zonemta: {queue.core.copied}", file=sys.stderr, flush=True)
     listening = await server.serve(queue, config.folder)
-    gc.enable()
+    garbage = Garbage()
     await opening.finish()
     noting = asyncio.ensure_future(note(queue, given, "the MTA was started with them"))
     queue.start()
@@ -213,7 +214,7 @@ async def run(given: Given, host: Host, pipe: Pipe) -> None:
     counts = ", ".join(f"{total[state]:,} {state}" for state in ("queued", "deferred", "held"))
     print(f"zonemta: ready; recipients: {counts}", file=sys.stderr, flush=True)
     await asyncio.gather(
-        _rules_soon(config), noting, metrics.watch(queue), listening.serve_forever()
+        _rules_soon(config), noting, metrics.watch(queue), garbage.watch(), listening.serve_forever()
     )  # fmt: skip
 
 

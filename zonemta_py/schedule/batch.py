@@ -173,12 +173,13 @@ class FlowQueue:
 
 
 class Turn:
-    """A flow in the zone, its flow queues that may go, in turns, and how many flow queues it has. text: its path's."""
+    """A flow in the zone, its flow queues that may go, in turns, and all of them (members). text: its path's."""
 
     __slots__ = ("flow", "flow_id", "flow_queues", "members", "text")
 
     def __init__(self, flow_id: FlowId, flow: Flow) -> None:
-        self.flow_id, self.text, self.flow, self.members = flow_id, flow_id.text(), flow, 0
+        self.flow_id, self.text, self.flow = flow_id, flow_id.text(), flow
+        self.members: dict[FlowQueue, None] = {}
         self.flow_queues: deque[FlowQueue] = deque()
 
 

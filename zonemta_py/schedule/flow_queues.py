@@ -34,12 +34,44 @@ NO_SOURCE = "none"
 Make: TypeAlias = Callable[[str, EgressPath, Turn, tuple[Limit, ...], Shelf], FlowQueue]
 
 
+class PathNames:
+    """Egress paths by whatever an operator calls them: site, its host without the port, provider, domain, source."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, EgressPath | dict[EgressPath, None]] = {}  # nearly always one: a dict would be larger
+
+    def of(self, name: str) -> list[EgressPath]:
+        found = self._by_name.get(name, {})
+        return list(found) if isinstance(found, dict) else [found]
+
+    def add(self, path: EgressPath) -> None:
+        for name in self._names(path):
+            there = self._by_name.setdefault(name, path)
+            if isinstance(there, dict):
+                there[path] = None
+            elif there is not path:
+                self._by_name[name] = {there: None, path: None}
+
+    def remove(self, path: EgressPath) -> None:
+        for name in self._names(path):
+            there = self._by_name.get(name)
+            if isinstance(there, dict):
+                there.pop(path, None)
+            if there is path or there == {}:
+                del self._by_name[name]
+
+    @staticmethod
+    def _names(path: EgressPath) -> set[str]:
+        return {path.site, path.site.rpartition(":")[0], path.provider, path.stopped, path.source} - {""}
+
+
 class FlowQueues:
     """Of one zone. own: where all its mail goes, if that is one place. make: a flow queue of the zone."""
 
     def __init__(self, zone: Zone, ground: Ground, shared: Shared, make: Make) -> None:
         self._ground, self._shared, self._new = ground, shared, make
         self.paths: dict[tuple[str, str], EgressPath] = {}
+        self.names = PathNames()
         self.by_key: dict[str, FlowQueue] = {}
         self.by_flow: dict[Flow, Turn] = {}
         self.fair = Fair()
@@ -81,6 +113,15 @@ class FlowQueues:
     def flows(self) -> list[FlowId]:
         """Those that have a flow queue."""
         return list(self._turns)
+
+    def at(self, name: str) -> list[FlowQueue]:
+        """Those of the egress paths of that name."""
+        return [flow_queue for path in self.names.of(name) for flow_queue in path.flow_queues.values()]
+
+    def of_flow(self, kind: str, name: str) -> list[FlowQueue]:
+        """Those of a campaign or tenant."""
+        turns = [turn for flow_id, turn in self._turns.items() if getattr(flow_id, kind) == name]
+        return [flow_queue for turn in turns for flow_queue in turn.members]
 
     def parked(self) -> Iterator[FlowQueue]:
         """Flow queues that have parked recipients in the store: one seek each."""
@@ -175,10 +216,11 @@ class FlowQueues:
             terms = self._terms(apart, target.key, provider)
             concurrency = self._concurrency(place, source, terms.zone)
             path = self.paths[place, source] = EgressPath(target, source, concurrency, provider, apart, terms)
+            self.names.add(path)
         turn = self._turn_of(FlowId.of(flow))
         flow_queue = self._new(key, path, turn, self.limits_of(path, turn.flow_id), Shelf(self._ground, key))
         self.by_key[key] = path.flow_queues[turn.text] = flow_queue
-        turn.members += 1
+        turn.members[flow_queue] = None
         return flow_queue
 
     def _target(self, site: str, apart: str) -> Target:
@@ -264,7 +306,10 @@ class FlowQueues:
     def learn_provider(self, path: EgressPath, provider: str) -> None:
         """An egress path that was found by its parked recipients, or by its domain: its limits depend on it."""
         if path.provider != provider:
+            self.names.remove(path)
             path.provider = provider
+            if self.paths.get((path.place, path.source)) is path:
+                self.names.add(path)
             if self._tables:
                 self._settle_terms(path)
                 path.concurrency = self._concurrency(path.place, path.source, path.terms.zone)
@@ -277,12 +322,13 @@ class FlowQueues:
         if known is None:
             known = self.by_key[flow_queue.key] = flow_queue
             flow_queue.path = self.paths.setdefault((flow_queue.path.place, flow_queue.path.source), flow_queue.path)
+            self.names.add(flow_queue.path)
             self._aim(flow_queue.path)
             self._settle_terms(flow_queue.path)
             flow_queue.limits = self.limits_of(flow_queue.path, flow_queue.flow_id)
             flow_queue.turn = self._turn_of(flow_queue.flow_id)
             flow_queue.path.flow_queues[flow_queue.turn.text] = flow_queue
-            flow_queue.turn.members += 1
+            flow_queue.turn.members[flow_queue] = None
         return known
 
     def forget(self, flow_queue: FlowQueue) -> None:
@@ -296,7 +342,8 @@ class FlowQueues:
         path.flow_queues.pop(turn.text, None)
         if not path.flow_queues:
             self.paths.pop((path.place, path.source), None)
-        turn.members -= 1
+            self.names.remove(path)
+        turn.members.pop(flow_queue, None)
         if not turn.members:
             self._turns.pop(flow_queue.flow_id, None)
             self.by_flow.pop(turn.flow, None)

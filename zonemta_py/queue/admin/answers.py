@@ -217,7 +217,8 @@ async def _paths(
     schedule, pace = queue.core.schedule, Pace()
     if zone is not None and zone not in schedule.zones:
         return []
-    found = await lanes.found(schedule, lambda _: True, pace, zone or "")
+    zones = list(schedule.zones.values()) if zone is None else [schedule.zones[zone]]
+    found = [flow_queue for one in zones for flow_queue in one.flow_queues.by_key.values()]
     return (await lanes.rows(schedule, found, pace, max(1, min(limit, LANES)), max(0, after)))[0]
 
 

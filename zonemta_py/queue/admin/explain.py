@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -31,6 +32,7 @@ from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.tasks.where import STATES, Where
 from zonemta_py.schedule.batch import FlowQueue
 from zonemta_py.schedule.flow import FlowId
+from zonemta_py.schedule.flow_queues import FlowQueues
 from zonemta_py.schedule.policy.manners import KINDS as MANNERS
 from zonemta_py.schedule.policy.state import NO_TLS
 from zonemta_py.zones import queues
@@ -140,7 +142,7 @@ async def _ip(queue: QueueContext, what: str, pace: Pace) -> dict[str, Any] | No
         ipaddress.ip_address(what)
     except ValueError:
         return None
-    found = await lanes.found(queue.core.schedule, lambda flow_queue: flow_queue.path.source == what, pace)
+    found = await lanes.found(queue.core.schedule, lambda there: there.at(what), pace)
     rows, more = await _lanes(queue, found, pace)
     rows += _stops(queue, what)
     known = any(source.address == what for pool in queue.core.config.pools for source in pool.sources)
@@ -150,25 +152,14 @@ async def _ip(queue: QueueContext, what: str, pace: Pace) -> dict[str, Any] | No
 async def _flow_queues(queue: QueueContext, what: str, pace: Pace) -> dict[str, Any] | None:
     """A campaign, tenant, domain, site or provider with recipients in memory."""
     schedule, domain = queue.core.schedule, what.lower().rstrip(".")
-    sites = {domain, getattr(schedule.sites.known(domain), "key", domain)}
-
-    def here(flow_queue: FlowQueue) -> bool:
-        path = flow_queue.path
-        return (
-            path.site in sites
-            or path.provider == domain
-            or path.site.rpartition(":")[0] == domain
-            or domain == path.stopped
-        )
-
-    kinds = {
-        "campaign": lambda flow_queue: flow_queue.turn.flow_id.campaign == what,
-        "tenant": lambda flow_queue: flow_queue.turn.flow_id.tenant == what,
-        "destination": here,
+    names = dict.fromkeys((domain, getattr(schedule.sites.known(domain), "key", domain)))
+    kinds: dict[str, Callable[[FlowQueues], list[FlowQueue]]] = {
+        "campaign": lambda there: there.of_flow("campaign", what),
+        "tenant": lambda there: there.of_flow("tenant", what),
+        "destination": lambda there: [flow_queue for name in names for flow_queue in there.at(name)],
     }
-    meant = await lanes.found(schedule, lambda one: what in one.turn.flow_id or here(one), pace)
-    for kind, matches in kinds.items():
-        flow_queues = [flow_queue for flow_queue in meant if matches(flow_queue)]
+    for kind, meant in kinds.items():
+        flow_queues = await lanes.found(schedule, meant, pace)
         rows, more = await _lanes(queue, flow_queues, pace)
         if rows:
             there = {flow_queue.path.site for flow_queue in flow_queues} if kind == "destination" else set()

@@ -13,6 +13,7 @@ import difflib
 import heapq
 import re
 from collections.abc import Iterable
+from functools import partial
 from itertools import islice
 
 from zonemta_py.config import ConfigError
@@ -21,7 +22,8 @@ from zonemta_py.queue.admin.browse import lanes
 from zonemta_py.queue.admin.browse.pace import Pace
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.schedule import admin_orders
-from zonemta_py.schedule.flow_queues import NO_SOURCE
+from zonemta_py.schedule.batch import FlowQueue
+from zonemta_py.schedule.flow_queues import NO_SOURCE, FlowQueues
 from zonemta_py.zones.site import Providers, Site
 
 _SHOWN_MAX = 10
@@ -46,7 +48,14 @@ async def stop(queue: QueueContext, kind: str, name: str, seconds: float | None,
             await _check_flow(queue, kind, name)
     schedule = queue.core.schedule
     admin_orders.stop(schedule, kind, name, seconds, cause)
-    return len(await lanes.found(schedule, lambda flow_queue: name in admin_orders.names(flow_queue)[kind], Pace()))
+    if kind == "zone":
+        return len(schedule.zones[name].flow_queues.by_key)
+    found = await lanes.found(schedule, partial(_meant_by, kind, name), Pace())
+    return sum(name in admin_orders.names(flow_queue)[kind] for flow_queue in found)
+
+
+def _meant_by(kind: str, name: str, there: FlowQueues) -> list[FlowQueue]:
+    return there.of_flow(kind, name) if kind in ("tenant", "campaign") else there.at(name)
 
 
 # -- sources
@@ -59,8 +68,9 @@ async def _check_source(queue: QueueContext, name: str) -> None:
     known |= {source.address for pool in config.pools for source in pool.sources}
     if name in known:
         return
-    others = await lanes.found(queue.core.schedule, lambda flow_queue: flow_queue.path.source not in known, Pace())
-    known |= {flow_queue.path.source for flow_queue in others} - {"", NO_SOURCE}
+    zones = queue.core.schedule.zones.values()
+    paths = [path for zone in zones for path in zone.flow_queues.paths.values()]
+    known |= {path.source async for path in Pace().each(paths)} - {"", NO_SOURCE}
     if name not in known:
         there = f"there are {', '.join(sorted(known))}" if known else "none is configured; the system chooses one"
         raise ValueError(f"there is no source {name!r}; {there}")

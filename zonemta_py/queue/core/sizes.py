@@ -25,6 +25,8 @@ class Sizes:
 
     def __init__(self, store: Store) -> None:
         self.domains: dict[tuple[str, str], list[int]] = {}
+        self.by_domain: dict[str, int] = {}
+        """How many there are at each domain, in all zones and states."""
         self.zones: dict[str, list[int]] = {}
         self.total = _none()
         self.flows = FlowSizes(store, tracked(store).flows)
@@ -39,6 +41,7 @@ class Sizes:
                 counts[state] = count
                 total[state] += count
                 self.total[state] += count
+            self.by_domain[domain] = self.by_domain.get(domain, 0) + sum(counts)
 
     def move(
         self, zone: str, domain: str, before: int | None, after: int | None, count: int = 1, flow: str = ""
@@ -65,11 +68,21 @@ class Sizes:
             counts[after] += count
             total[after] += count
             self.total[after] += count
+        if before is None or after is None:
+            self._come(domain, count if before is None else -count)
         if flow:
             self.flows.move(flow, before, after, count)
         provider = self.providers.provider_of.get(domain)
         if provider is not None:
             self.providers.move(provider, before, after, count)
+
+    def _come(self, domain: str, count: int) -> None:
+        """So many more are there."""
+        there = self.by_domain.get(domain, 0) + count
+        if there:
+            self.by_domain[domain] = there
+        else:
+            del self.by_domain[domain]
 
     def rezone(self, zone: str, home: str, domain: str, before: int, after: int, flow: str = "") -> None:
         """The same for a recipient whose zone was removed from the configuration; `home` is its new zone."""

@@ -6,32 +6,27 @@
 
 A domain's provider is what DNS has said; domains of which that is not known yet are in no provider's sum.
 
-Pages come in the order of a ranking that is made in portions, while other work continues, and again when it is older
-than RANKED_S; the counts are those of this moment. One that has come to nothing meanwhile is left out.
+A page is what is the largest at this moment, found in portions while other work continues; one whose count changes
+between two pages may be on both, or on neither.
 """
 
 from __future__ import annotations
 
-import asyncio
-import heapq
-from bisect import bisect_right
+import sys
 from collections.abc import Callable
 from itertools import chain, islice
-from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from typing import Any
 
+from zonemta_py.queue.admin.browse.pace import Pace
 from zonemta_py.queue.core import sizes
-from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.sizes import Sizes
 from zonemta_py.queue.core.sums.sums import STATES, Sums
 from zonemta_py.queue.lifecycle.context import QueueContext
 
 BY = ("zone", "domain", "provider", "campaign", "tenant")
-RANKED_S = 5.0
-AT_ONCE = 4_000
-"""Names that are ranked before the event loop runs."""
+AT_ONCE = 8_000
+"""Names that are compared before the event loop runs."""
 PAGE_MAX = 1_000
-RANKINGS_MAX = 50
 ZONES_MAX = 1_000
 """Zones in one answer; there may be more named queues than anybody wants to see at once."""
 
@@ -88,43 +83,28 @@ def _all(queue: QueueContext) -> dict[str, Any]:
 
 # -- pages
 
-
-_Rows = list[tuple[int, str]]
-
-
-class _Ranking(NamedTuple):
-    """(- how many, name), sorted; and when it was made."""
-
-    rows: _Rows
-    made_s: float
-
-
-_rankings: WeakKeyDictionary[Core, dict[tuple[str, str], _Ranking]] = WeakKeyDictionary()
+_Ranked = tuple[int, str]
+"""- how many, and a name: in the order of a page."""
 
 
 async def page(
     queue: QueueContext, by: str, limit: int = 100, after: str = "", zone: str | None = None
 ) -> dict[str, Any]:
     """Raises ValueError."""
-    core = queue.core
+    found, pace = queue.core.sizes, Pace()
     if by not in BY:
         raise ValueError(f"nothing is counted by {by!r}; use {', '.join(BY)}")
     if zone is not None and by != "domain":
         raise ValueError(f"of one zone, sizes are counted by domain, not by {by}")
-    ranking = await _ranking(core, by, zone or "")
-    start = bisect_right(ranking, _cursor(after)) if after else 0
-    counts, rows, place = _counts(core.sizes, by, zone), list[dict[str, Any]](), start
-    limit = max(1, min(limit, PAGE_MAX))
-    while place < len(ranking) and len(rows) < limit:
-        name = ranking[place][1]
-        if any(found := counts(name)):
-            rows.append({"name": name} | _named(found))
-        place += 1
-    following = f"{-ranking[place - 1][0]} {ranking[place - 1][1]}" if place < len(ranking) else None
-    return {"rows": rows, "next": following, "of": len(ranking)}
+    cursor, limit = _cursor(after) if after else None, max(1, min(limit, PAGE_MAX))
+    totals = await _totals(found, by, zone, pace)
+    rows, more = await _largest(totals, limit, cursor, pace)
+    counts = _counts(found, by, zone)
+    named = [{"name": name} | _named(there) for _, name in rows if any(there := counts(name))]
+    return {"rows": named, "next": f"{-rows[-1][0]} {rows[-1][1]}" if more else None, "of": len(totals)}
 
 
-def _cursor(after: str) -> tuple[int, str]:
+def _cursor(after: str) -> _Ranked:
     count, _, name = after.partition(" ")
     if not count.isdecimal() or not name:
         raise ValueError(f"{after!r} is not a cursor; use the one that the previous page ended with, or omit it")
@@ -140,46 +120,35 @@ def _counts(found: Sizes, by: str, zone: str | None) -> Callable[[str], list[int
     return _sums(found, by).of
 
 
-async def _ranking(core: Core, by: str, zone: str) -> _Rows:
-    """As it is, if there is one; then the next is made meanwhile."""
-    known, now_s = _rankings.setdefault(core, {}), core.clock.monotonic()
-    ranking = known.get((by, zone))
-    if ranking is None:
-        return await _rank(core, by, zone)
-    if now_s > ranking.made_s + RANKED_S:
-        known[by, zone] = ranking._replace(made_s=now_s)  # one is enough
-        core.keep(asyncio.ensure_future(_rank(core, by, zone)))
-    return ranking.rows
-
-
-async def _rank(core: Core, by: str, zone: str) -> _Rows:
-    totals: dict[str, int] = {}
-    for number, ((there, name), counts) in enumerate(_tables(core.sizes, by), 1):
-        if zone in ("", there):
-            totals[name] = totals.get(name, 0) + sum(counts)
-        if number % AT_ONCE == 0:
-            await asyncio.sleep(0)
-    rest, parts = iter([(-total, name) for name, total in totals.items() if total]), list[_Rows]()
-    while part := sorted(islice(rest, AT_ONCE)):
-        parts.append(part)
-        await asyncio.sleep(0)
-    merged, rows = heapq.merge(*parts), _Rows()
-    while more := list(islice(merged, AT_ONCE)):
-        rows += more
-        await asyncio.sleep(0)
-    known = _rankings.setdefault(core, {})
-    if len(known) >= RANKINGS_MAX:
-        known.clear()
-    known[by, zone] = _Ranking(rows, core.clock.monotonic())
-    return rows
-
-
-def _tables(found: Sizes, by: str) -> list[tuple[tuple[str, str], list[int]]]:
-    """All counters: zone, name, counts."""
+async def _totals(found: Sizes, by: str, zone: str | None, pace: Pace) -> list[tuple[str, int]]:
+    """Names, and how many there are; of those that have any."""
+    if by == "domain" and zone is None:
+        return list(found.by_domain.items())
+    tables: list[tuple[str, list[int]]]
     if by == "domain":
-        return list(found.domains.items())
-    names = found.zones if by == "zone" else _sums(found, by).by_name
-    return [(("", name), counts) for name, counts in names.items()]
+        tables = [(key[1], counts) for key, counts in found.domains.items() if key[0] == zone]
+    else:
+        tables = list((found.zones if by == "zone" else _sums(found, by).by_name).items())
+    totals = list[tuple[str, int]]()
+    for at in range(0, len(tables), AT_ONCE):
+        totals += [(name, total) for name, counts in tables[at : at + AT_ONCE] if (total := sum(counts))]
+        await pace.turn()
+    return totals
+
+
+async def _largest(
+    totals: list[tuple[str, int]], limit: int, cursor: _Ranked | None, pace: Pace
+) -> tuple[list[_Ranked], bool]:
+    """The next page's, and whether there are more. Nothing is sorted that is not shown."""
+    found = list[_Ranked]()
+    for at in range(0, len(totals), AT_ONCE):
+        part, least = totals[at : at + AT_ONCE], -found[-1][0] if len(found) > limit else 0
+        most = sys.maxsize if cursor is None else -cursor[0]
+        chosen = [(-total, name) for name, total in part if least <= total <= most]
+        chosen = [row for row in chosen if cursor is None or row > cursor]
+        found = sorted(found + chosen)[: limit + 1]
+        await pace.turn()
+    return found[:limit], len(found) > limit
 
 
 def _sums(found: Sizes, by: str) -> Sums:

@@ -1,4 +1,4 @@
-"""Flow queues in memory, of which there may be 100,000: those that are meant are found in portions, and only as many
+"""Flow queues in memory, of which there may be 100,000: those that are meant are found by their names, and only as many
 become rows as an answer has room for.
 """
 
@@ -6,30 +6,28 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from zonemta_py.queue.admin.browse.pace import Pace
 from zonemta_py.schedule.batch import FlowQueue
+from zonemta_py.schedule.flow_queues import FlowQueues
 from zonemta_py.schedule.reasons import row_of
 from zonemta_py.schedule.schedule import Schedule
 
-AT_ONCE = 5_000
+AT_ONCE = 4_000
 LEAST = 20
 """Rows that are made even if the time is over."""
 
 Row = dict[str, Any]
 
 
-async def found(schedule: Schedule, meant: Callable[[FlowQueue], bool], pace: Pace, zone: str = "") -> list[FlowQueue]:
-    """Those that are meant; of one zone, if it is given."""
-    zones = [schedule.zones[zone]] if zone else list(schedule.zones.values())
-    chosen = list[FlowQueue]()
-    for one in zones:
-        all_of_it = list(one.flow_queues.by_key.values())
-        for at in range(0, len(all_of_it), AT_ONCE):
-            chosen += filter(meant, all_of_it[at : at + AT_ONCE])
-            await pace.turn()
-    return chosen
+async def found(schedule: Schedule, meant: Callable[[FlowQueues], list[FlowQueue]], pace: Pace) -> list[FlowQueue]:
+    """Those that are meant, of each zone; each once."""
+    chosen = dict[FlowQueue, None]()
+    async for zone in pace.each(list(schedule.zones.values())):
+        chosen.update(dict.fromkeys(meant(zone.flow_queues)))
+    return list(chosen)
 
 
 async def rows(
@@ -37,22 +35,30 @@ async def rows(
 ) -> tuple[list[Row], int]:
     """Rows of those with mail waiting or being delivered, or that something holds, the longest first; and how many
     were not looked at. after: how many to leave out."""
-    busy = [flow_queue for flow_queue in flow_queues if _has_news(flow_queue)]
-    await pace.turn()
+    busy, lengths = list[FlowQueue](), list[int]()
+    for at in range(0, len(flow_queues), AT_ONCE):
+        part = [flow_queue for flow_queue in flow_queues[at : at + AT_ONCE] if _has_news(flow_queue)]
+        busy += part
+        lengths += [2 * len(flow_queue.entries) + (not flow_queue.parked.exhausted) for flow_queue in part]
+        await pace.turn()
     made, looked = list[Row](), after
-    for flow_queue in heapq.nlargest(after + most, busy, key=_waiting)[after:]:
+    for place in _longest(lengths, after + most)[after:]:
         if pace.over and len(made) >= LEAST:
             break
         looked += 1
-        row = row_of(schedule, flow_queue)
+        row = row_of(schedule, busy[place])
         if row["waiting"] or row["parked"] or row["active"] or row["reasons"]:
             made.append(row)
         await pace.turn()
     return made, max(0, len(busy) - looked)
 
 
-def _waiting(flow_queue: FlowQueue) -> tuple[int, bool]:
-    return len(flow_queue.entries), not flow_queue.parked.exhausted
+def _longest(lengths: list[int], most: int) -> list[int]:
+    """The places of the largest, the first of equal ones first. Nothing is called for each of them."""
+    least = min(heapq.nlargest(most, lengths), default=0)
+    longer = [place for place, length in enumerate(lengths) if length > least]
+    longer.sort(key=lengths.__getitem__, reverse=True)
+    return longer + list(islice((place for place, length in enumerate(lengths) if length == least), most - len(longer)))
 
 
 def _has_news(flow_queue: FlowQueue) -> bool:
