@@ -95,3 +95,6 @@ _.action_order
 _.undo_with
 _.undo_label
 _.hint
+
+# typer asks how an argument is shown
+_.get_usage_pieces

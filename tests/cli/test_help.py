@@ -1,5 +1,6 @@
 """Help: all of it is shown, with examples that are right; and what whoever types another program's command is told."""
 
+import re
 import shlex
 from collections.abc import Callable
 from typing import Any
@@ -82,6 +83,57 @@ def test_one_verb_for_one_thing(zonemta: Callable[..., Any]) -> None:
     assert {name for name in COMMANDS if " " not in name} == NAMES
     for name in NAMES - {"run"}:
         assert [*tree(name).commands] == ["run", name]
+
+
+WITHOUT_JSON = {
+    "run": "the server: it prints its log",
+    "sink": "a server: --events prints JSON",
+    "sendmail": "silent, as other programs expect it",
+    "send": "silent: the exit status says it",
+    "top": "a screen",
+    "init": "asks a person, and prints what that person is to publish",
+    "completion": "a script for the shell",
+    "campaign preview": "a message",
+    "events schema": "JSON anyway",
+    "suppression export": "CSV, as import reads it",
+    "config password": "a hash alone",
+    "config secret": "a secret alone",
+    "lake propose": "a difference, for patch",
+}
+
+
+def test_every_command_has_json() -> None:
+    """Or a reason why it has none."""
+    without = {
+        name
+        for name, command in COMMANDS.items()
+        if not command.hidden
+        and (not hasattr(command, "commands") or (command.invoke_without_command and command.params))
+        and not any("--json" in parameter.opts for parameter in command.params)
+    }
+    assert without == WITHOUT_JSON.keys()
+
+
+def test_commands_that_are_named_are_there() -> None:
+    """In the help of others; each `zonemta …` there can be typed."""
+    for name, command in COMMANDS.items():
+        for text in (command.help or "", *(getattr(one, "help", None) or "" for one in command.params)):
+            for line in re.findall(r"`zonemta ([a-z][^`]*)`", text):
+                words = line.split()
+                assert words[0] in COMMANDS, (name, line)
+                if hasattr(COMMANDS[words[0]], "commands") and words[1:] and words[1].isalpha():
+                    assert " ".join(words[:2]) in COMMANDS, (name, line)
+
+
+@pytest.mark.parametrize(
+    ("command", "usage"),
+    [("queue delete", "[OPTIONS] [ID...]"), ("resume", "[OPTIONS] KIND NAME..."), ("config history", "[OPTIONS] [N]")],
+)
+def test_usage_is_written_as_in_manual_pages(zonemta: Callable[..., Any], command: str, usage: str) -> None:
+    """Whatever typer's version makes of brackets and types."""
+    help_ = zonemta(*command.split(), "--help").out
+    assert help_.splitlines()[0] == f"Usage: zonemta {command} {usage}"
+    assert not re.search(r"^  [A-Z]+.* <", help_.partition("Arguments:")[2].partition("Options:")[0], re.MULTILINE)
 
 
 def test_help_as_a_command(zonemta: Callable[..., Any]) -> None:

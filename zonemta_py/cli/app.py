@@ -123,6 +123,10 @@ _FOLDERS: dict[Callable[[], Commands], tuple[str, ...]] = {
     _lake: ("lake", "report", "whatif"),
 }  # fmt: skip
 """Commands by what imports them: only what is wanted is loaded."""
+_STATUSES = """\
+Exit status: 0 done; 1 something needs somebody; those of sysexits.h: 64 usage, 65 data, 66 no such file, 67 refused for
+good, 69 the MTA does not run, 73 a file cannot be made, 74 disk, 75 try again later, 77 permission, 78 configuration;
+130 Ctrl-C."""
 HIDDEN = frozenset(("stop", "lift"))
 """Former names, which still work."""
 NAMES = frozenset(("run", *(name for names in _FOLDERS.values() for name in names)))
@@ -174,8 +178,22 @@ def tree(wanted: str = "") -> Any:
     command = typer.main.get_command(_tree(wanted))
     for path, one in every(command):
         one.epilog = epilog(path)
+        for parameter in one.params:
+            _said_plainly(parameter)
         one.short_help = one.short_help or (one.help or "").split("\n\n")[0]  # whole: click cuts off what it derives
     return command
+
+
+def _said_plainly(parameter: Any) -> None:
+    """An argument as manual pages write it: NAME, [NAME], NAME..., without its type, whatever this version of typer
+    does."""
+    if parameter.param_type_name != "argument":
+        return
+    name = parameter.metavar or parameter.name.upper()
+    many = name + "..." * (parameter.nargs != 1)
+    record = parameter.get_help_record
+    parameter.get_usage_pieces = lambda context: [many if parameter.required else f"[{many}]"]
+    parameter.get_help_record = lambda context: (name, (record(context) or ("", ""))[1])
 
 
 def every(command: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -205,6 +223,7 @@ def _tree(wanted: str) -> typer.Typer:
         pretty_exceptions_enable=False,
         rich_markup_mode=None,  # square brackets are text
         context_settings={"help_option_names": ["-h", "--help"]},
+        epilog=_STATUSES,
     )
     app.callback()(_options)
     pass_on = {"allow_extra_args": True, "ignore_unknown_options": True}

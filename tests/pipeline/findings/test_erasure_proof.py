@@ -8,6 +8,7 @@ import pytest
 
 from zonemta_py.cli.queue.erasure import in_files
 from zonemta_py.cli.terminal.errors import CommandError, Exit
+from zonemta_py.cli.terminal.output import Telling
 from zonemta_py.disk.frame import Record, frame
 from zonemta_py.disk.records import Type, pack
 from zonemta_py.pipeline.erasure.proof import DONE, LEFT, forget
@@ -102,7 +103,7 @@ def test_the_command_says_what_is_left(
 ) -> None:
     """Exit status 75 while the MTA still needs a segment, 1 for damage, 0 when all is done."""
     waiting = segment(tmp_path / "node" / "journal")
-    arguments = (ANN, tmp_path / "proof.json", *places.values(), tmp_path / "node", False, None)
+    arguments = (ANN, tmp_path / "proof.json", *places.values(), tmp_path / "node", False, None, Telling(False))
     with pytest.raises(CommandError) as stop:
         in_files(*arguments)
     assert stop.value.code is Exit.TEMPORARY
@@ -112,7 +113,7 @@ def test_the_command_says_what_is_left(
     assert "searched again: 2 files" in capsys.readouterr().out
     (places["archive"] / "0000000000000500.journal").write_bytes(b"\x01" * 99)
     with pytest.raises(CommandError) as stop:
-        in_files(ANN, tmp_path / "other.json", *places.values(), tmp_path / "node", False, None)
+        in_files(ANN, tmp_path / "other.json", *places.values(), tmp_path / "node", False, None, Telling(False))
     assert (stop.value.code, "damaged" in stop.value.sentence) == (Exit.PROBLEMS, True)
     with pytest.raises(CommandError, match="no such folder"):
-        in_files(ANN, tmp_path / "x.json", tmp_path / "none", None, tmp_path, False, None)
+        in_files(ANN, tmp_path / "x.json", tmp_path / "none", None, tmp_path, False, None, Telling(False))

@@ -17,7 +17,8 @@ from zonemta_py.cli.campaign import orders, send
 from zonemta_py.cli.campaign.list import CampaignList, Row
 from zonemta_py.cli.send.commands import compose, door, hand_in
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.options import ConfigFile, configuration
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, configuration
+from zonemta_py.cli.terminal.output import Telling
 from zonemta_py.cli.terminal.rejects import Rejects, beside
 from zonemta_py.mail.addresses.domain import canonical
 from zonemta_py.mail.addresses.written import bare
@@ -60,12 +61,18 @@ def check(
         Path | None,
         typer.Option(metavar="FILE", help="File for bad rows, with reasons; default: LIST.rejects.csv here."),
     ] = None,
+    json: AsJson = False,
 ) -> None:
     """Check a template, and every row of the list it is for."""
-    if list_ is None:
-        _compiled(template, None)
-        print(f"{template}: good")
-        return
+    with Telling(json) as tell:
+        if list_ is None:
+            _compiled(template, None)
+            return tell(f"{template}: good", template=template)
+        return _check_list(template, list_, map_, rejects, tell)
+
+
+def _check_list(template: Path, list_: Path, map_: list[str] | None, rejects: Path | None, tell: Telling) -> None:
+    """Raises CommandError."""
     chosen = CampaignList(list_, map_ or [])
     print(chosen.said, file=sys.stderr)
     compiled = _compiled(template, chosen)
@@ -80,9 +87,11 @@ def check(
                 size += len(_rendered(compiled, line.row, _spelled(line.row[chosen.address]), "check", now))
             except CommandError as stop:
                 bad.add(str(line.file), line.line, stop.sentence, line.values)
+    mean = size // max(1, count - bad.count)
+    tell(template=template, rows=count, rejected=bad.count, rejects=bad.file if bad.count else None, bytes_mean=mean)
     if bad.count:
         raise CommandError(Exit.DATA, bad.sentence(count))
-    print(f"{template}: good for all {count} rows of {list_}, {size // max(1, count):,} bytes each on average")
+    tell(f"{template}: good for all {count} rows of {list_}, {mean:,} bytes each on average")
 
 
 @app.command()
@@ -125,6 +134,7 @@ def to_oneself(
     host: Annotated[str | None, typer.Option(help="Server to hand it to; default: the running MTA.")] = None,
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port of that server.")] = None,
     config: ConfigFile = None,
+    json: AsJson = False,
 ) -> None:
     """Send one recipient's message to yourself, through the running MTA. The recipient gets nothing.
 
@@ -139,10 +149,12 @@ def to_oneself(
     message = headers.build() + message[body:]
     submission = compose(message, [_spelled(one) for one in to], from_header=False, sender=sender or None, whole=True)
     hand_in(submission, door(settings, host, port), settings.limits.recipients)
-    print(
-        f"the message of {address} is in the queue for {', '.join(submission.recipients)}; its links work as in "
-        "the recipient's own"
-    )
+    to = submission.recipients
+    with Telling(json) as tell:
+        words = (
+            f"the message of {address} is in the queue for {', '.join(to)}; its links work as in the recipient's own"
+        )
+        tell(words, recipient=address, to=to)
 
 
 def _one(

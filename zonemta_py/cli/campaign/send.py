@@ -20,7 +20,8 @@ from zonemta_py.cli.campaign import settings as campaign_settings
 from zonemta_py.cli.campaign.nodes import Ca, KeyFile, Nodes, Patience, target
 from zonemta_py.cli.campaign.work import Work, describe, look, read_columns, readable, rendered, show, sound
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.options import ConfigFile, Folder
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder
+from zonemta_py.cli.terminal.output import Telling
 from zonemta_py.pipeline.prepare.source.dialect import ADDRESS_COLUMNS
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def send(
     resume: option.Resume = False, yes: option.Yes = False,
     nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None, patience: Patience = 600,
     master: option.Master = "local[*]", memory: option.Memory = 2, config: ConfigFile = None, folder: Folder = None,
+    json: AsJson = False,
 ) -> None:  # fmt: skip
     """Send a template to everyone on a list, exactly once each, however often this is started or killed."""
     if not _NAME.fullmatch(name):
@@ -58,7 +60,7 @@ def send(
     to = None if plan_only else target(nodes, key_file, config, folder, patience, ca)
     if resume:
         work = Work(to, master, memory, None)
-        _send(work, work.found(plan_folder), _announcement(plan_folder), canary_patience)
+        _send(work, work.found(plan_folder), _announcement(plan_folder), canary_patience, json)
         return
     if not list_ or template is None:
         raise CommandError(
@@ -81,15 +83,17 @@ def send(
         )  # fmt: skip
         plan = work.plan(settings, copy, plan_folder, suppressions, engagement, name_of)
     announcement = _stored(announcement, plan)
-    show(plan)
+    show(plan, table=not json)
     _warn_of_canary(announcement.bounds, plan.report["canary"])
     rendered(work, plan, mail.template)
     if plan_only:
-        print(f"{plan_folder}: planned; `zonemta campaign send --resume --name {name}` sends it")
+        with Telling(json) as tell:
+            words = f"{plan_folder}: planned; `zonemta campaign send --resume --name {name}` sends it"
+            tell(words, campaign=name, plan=plan_folder, planned=plan.report["kept"])
         return
     if not yes and not typer.confirm(f"Send {name} to {plan.report['kept']:,} recipients?", err=True):
         raise CommandError(Exit.OK)
-    _send(work, plan, announcement, canary_patience)
+    _send(work, plan, announcement, canary_patience, json)
 
 
 class _Mail(NamedTuple):
@@ -130,18 +134,21 @@ def _stored(announcement: Announcement, plan: Plan) -> Announcement:
     return announcement
 
 
-def _send(work: Work, plan: Plan, announcement: Announcement, canary_patience_s: float) -> None:
+def _send(work: Work, plan: Plan, announcement: Announcement, canary_patience_s: float, json: bool) -> None:
     first = plan.report["as_of"]
     day = (datetime.now(UTC).date() - date.fromisoformat(first)).days if first else 0
     outcome = work.send(plan, announcement, day, canary_patience_s)
     later = sum(way["n"] for way in plan.report["ways"] if way["day"] > day)
-    print(
+    words = (
         f"{announcement.name}: {outcome.accepted:,} recipients are in the queue, {outcome.suppressed:,} were "
         f"suppressed there; {outcome.chunks:,} requests, {outcome.repeated:,} of them repeated"
     )
-    if later:
-        again = f"zonemta campaign send --resume --name {announcement.name}"
-        print(f"{later:,} recipients are planned for later days; run `{again}` daily")
+    with Telling(json) as tell:
+        counts = {"accepted": outcome.accepted, "suppressed": outcome.suppressed, "requests": outcome.chunks}
+        tell(words, campaign=announcement.name, plan=plan.folder, later=later, repeated=outcome.repeated, **counts)
+        if later:
+            again = f"zonemta campaign send --resume --name {announcement.name}"
+            tell(f"{later:,} recipients are planned for later days; run `{again}` daily")
 
 
 def _settings(**values: Any) -> Settings:

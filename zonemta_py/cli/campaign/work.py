@@ -217,16 +217,16 @@ def rendered(work: Work, plan: Plan, template: bytes) -> None:
                 raise CommandError(Exit.DATA, f"{address}: {refused}") from None
 
 
-def show(plan: Plan) -> None:
-    """Prints the report."""
+def show(plan: Plan, table: bool = True) -> None:
+    """Prints the report: its steps as a table, if that is wanted, the rest as notes."""
     from zonemta_py.pipeline.prepare.plan import REJECTED
 
     report = plan.report
     title = f"{report['campaign']}: {'planned' if plan.made else 'was planned before'}"
     steps = [row for row in report["steps"] if row["removed"] or row["step"] == "read"]
-    print_table(
-        title, ["step", "removed ", "left "], [(r["step"], f"{r['removed']:,}", f"{r['left']:,}") for r in steps]
-    )
+    if table:
+        rows = [(row["step"], f"{row['removed']:,}", f"{row['left']:,}") for row in steps]
+        print_table(title, ["step", "removed ", "left "], rows)
     for row in report["examples"][:_SHOWN]:
         place = f"{row['file']}:{row['line']}: " if row["line"] else ""
         print(f"{place}{row['reason']}: {row['text']}", file=sys.stderr)

@@ -64,7 +64,7 @@ def _looked_up(found: verp_paths.Return, settings: Config) -> str:
 
 
 @srs.command("decode")
-def decode_srs(address: Address, config: ConfigFile = None) -> None:
+def decode_srs(address: Address, config: ConfigFile = None, json: AsJson = False) -> None:
     """Print the address that a rewritten return path stands for, if it is genuine."""
     path = _settings(configuration(config))
     try:
@@ -72,7 +72,7 @@ def decode_srs(address: Address, config: ConfigFile = None) -> None:
     except srs_paths.SrsRefused as refused:
         raise CommandError(Exit.DATA, f"{address}: {refused}") from None
     _check_ours(address, path.srs, "return_path.srs")
-    print(stands_for)
+    print_json({"address": stands_for}) if json else print(stands_for)
 
 
 def _settings(settings: Config) -> ReturnPath:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, configuration
+from zonemta_py.cli.terminal.output import print_json
 from zonemta_py.config import NAME, HttpKey, Right
 from zonemta_py.mail.addresses.senders import ANYBODY
 from zonemta_py.reception.http.keys import LOCAL, RIGHTS, TOKEN_FILE, Holder, hashed, new_key
@@ -35,8 +36,12 @@ def new(
         list[str] | None, typer.Option(metavar="NAME", help="Only mail of this campaign; repeatable.")
     ] = None,
     config: ConfigFile = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Make a key: printed once, on stderr; the lines for the configuration go to stdout."""
+    """Make a key: printed once, on stderr; the lines for the configuration go to stdout.
+
+    With --json the key stands beside them, in one object on stdout.
+    """
     if not re.fullmatch(NAME, name) or name == LOCAL:
         raise CommandError(
             Exit.USAGE,
@@ -59,8 +64,10 @@ def new(
         what = str(first["loc"][0]).rstrip("s") if first["loc"] else "right"
         said = str(first["msg"]).removeprefix("Value error, ")
         raise CommandError(Exit.USAGE, f"--{what}: {said}{'' if ';' in said else '; correct it'}") from None
+    if as_json:
+        return print_json({"key": key} | lines)
     print(f"The key, shown this once: {key}", file=sys.stderr, flush=True)
-    print("\n".join(["[[http.keys]]", *(f"{what} = {json.dumps(value)}" for what, value in lines.items())]))
+    return print("\n".join(["[[http.keys]]", *(f"{what} = {json.dumps(value)}" for what, value in lines.items())]))
 
 
 def _right(text: str) -> Right:
@@ -86,7 +93,7 @@ def list_(config: ConfigFile = None, as_json: AsJson = False) -> None:
         for key in settings.http.keys
     ]
     if as_json:
-        print(json.dumps(rows))
+        print_json(rows)
         return
     for row in rows:
         only = [f"only {kind} {', '.join(row[kind])}" for kind in ("tenants", "campaigns") if row[kind]]

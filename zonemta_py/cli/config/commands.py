@@ -6,6 +6,7 @@ import ipaddress
 import os
 import socket
 import sys
+import tomllib
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +17,8 @@ import typer
 from zonemta_py import privileges
 from zonemta_py.cli.config import certificates, history, pull_zones
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.options import ConfigFile, Folder, configuration
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration
+from zonemta_py.cli.terminal.output import Telling, print_json
 from zonemta_py.config import Config, ConfigError, senders
 from zonemta_py.config.secret import warning as exposed
 from zonemta_py.config.services.events import SECRET_PREFIX
@@ -29,7 +31,9 @@ app.command()(history.back)
 
 @app.command()
 def check(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Configuration to check.")], folder: Folder = None
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Configuration to check.")],
+    folder: Folder = None,
+    json: AsJson = False,
 ) -> None:
     """Check a configuration: keys, values, certificates, password hashes, plugins.
 
@@ -47,10 +51,13 @@ def check(
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}") from None
     names = ", ".join(zone.name for zone in config.zones)
-    where = ", ".join(f"{listener.address}:{listener.port}" for listener in config.all_listeners)
     for sentence in warnings:
         print(f"zonemta: {file}: {sentence}", file=sys.stderr)
-    print(f"{file}: good; listens on {where}; zones: {names}; queue in {config.folder}")
+    listening = [f"{listener.address}:{listener.port}" for listener in config.all_listeners]
+    with Telling(json) as tell:
+        tell(file=file, warnings=warnings)
+        tell(listeners=listening, zones=[zone.name for zone in config.zones], folder=config.folder)
+        tell(f"{file}: good; listens on {', '.join(listening)}; zones: {names}; queue in {config.folder}")
 
 
 def _check_readable(file: Path) -> None:
@@ -119,16 +126,18 @@ def _doubts(config: Config) -> Iterator[str]:
 @app.command()
 def show(
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="Configuration file; default: built-in defaults.")
+        Path | None, typer.Argument(metavar="FILE", help="Configuration file; default: built-in defaults.")
     ] = None,
     config: ConfigFile = None,
+    json: AsJson = False,
 ) -> None:
     """Print the configuration in force as TOML, every key with what it means. Passwords are hidden."""
     from zonemta_py.reference import effective
 
     if file:
         _check_readable(file)
-    print(effective(configuration(file or config)), end="")
+    text = effective(configuration(file or config))
+    print_json(tomllib.loads(text)) if json else print(text, end="")
 
 
 @app.command()

@@ -9,7 +9,7 @@ import asyncio
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 from pydantic import ValidationError
@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from zonemta_py.cli.config import dkim_rotation
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, configuration, tabled
-from zonemta_py.cli.terminal.output import print_aside, print_json, print_table
+from zonemta_py.cli.terminal.output import Telling, print_aside, print_json, print_table
 from zonemta_py.config import Config, ConfigError, DkimKey
 from zonemta_py.disk.files import sync
 from zonemta_py.mail.addresses.domain import canonical
@@ -52,7 +52,7 @@ class Checked(NamedTuple):
 @app.command()
 @tabled
 def check(
-    domain: Annotated[str | None, typer.Argument(metavar="[DOMAIN]", help="Only keys of this domain.")] = None,
+    domain: Annotated[str | None, typer.Argument(metavar="DOMAIN", help="Only keys of this domain.")] = None,
     config: ConfigFile = None,
     json: AsJson = False,
 ) -> None:
@@ -131,6 +131,7 @@ def new(
     file: Annotated[
         Path | None, typer.Option("--key", metavar="FILE", help="File; default: DOMAIN.SELECTOR.pem.")
     ] = None,
+    json: AsJson = False,
 ) -> None:
     """Make a key that only you can read; print its DNS record and its configuration table."""
     from zonemta_py.mail.dkim.record import zone_line
@@ -144,11 +145,11 @@ def new(
     pem = make(kind, bits)
     write(path, pem)
     key = Key(settings.domain, settings.selector, pem)
-    print(f"The key is in {path}. Publish:\n")
-    print(zone_line(f"{settings.selector}._domainkey.{settings.domain}", key.record()))
-    print("\nand add to the configuration:\n")
-    print(dkim_rotation.table(settings))
-    print(f'\nThen `zonemta dkim rotate {settings.domain}` shows the next step; state = "active" signs at once.')
+    name, table = f"{settings.selector}._domainkey.{settings.domain}", dkim_rotation.table(settings)
+    with Telling(json) as tell:
+        tell(f"The key is in {path}. Publish:\n\n{zone_line(name, key.record())}\n", file=path)
+        tell(f"and add to the configuration:\n\n{table}\n", name=name, record=key.record(), table=table)
+        tell(f'Then `zonemta dkim rotate {settings.domain}` shows the next step; state = "active" signs at once.')
 
 
 def make(kind: str, bits: int) -> bytes:
@@ -177,7 +178,7 @@ def write(path: Path, pem: bytes) -> None:
 
 
 @app.command()
-def rotate(domain: Domain, config: ConfigFile = None) -> None:
+def rotate(domain: Domain, config: ConfigFile = None, json: AsJson = False) -> None:
     """Show how far the rotation to a new key is, and the next step: publish, dual-sign, switch, retire."""
     if config is None:
         raise CommandError(Exit.USAGE, "rotate needs the configuration's file; give it with --config")
@@ -187,26 +188,43 @@ def rotate(domain: Domain, config: ConfigFile = None) -> None:
         if one.status in ("no key", "no answer"):
             raise CommandError(Exit.CONFIG if one.key is None else Exit.TEMPORARY, f"{one.name}: {one.notes[0]}")
     text = _text(config)
+    rows = []
     for kind in sorted({one.key.algorithm for one in checked if one.key is not None}):
-        _show(
-            kind, [one for one in checked if one.key is not None and one.key.algorithm == kind], settings, text, config
-        )
+        of_kind = [one for one in checked if one.key is not None and one.key.algorithm == kind]
+        rows.append(_next(kind, of_kind, settings, text, config))
+    if json:
+        return print_json(rows)
+    for row in rows:
+        _show(row)
+    return None
 
 
-def _show(kind: str, checked: list[Checked], settings: Config, text: str, file: Path) -> None:
+def _next(kind: str, checked: list[Checked], settings: Config, text: str, file: Path) -> dict[str, Any]:
+    """How far the keys of one algorithm are, and what to do."""
     from zonemta_py.mail.dkim.record import zone_line
 
     states = [dkim_rotation.RotationState(one.settings, one.status) for one in checked]
     step = dkim_rotation.next_step(states, settings.retry.life_h)
-    print(f"{kind}: step {step.number} of 5, {step.name}")
-    for state in states:
-        print(f"  {state.settings.selector}: {state.settings.state}, DNS {state.dns}")
-    print(f"  next: {step.todo}")
-    for one in checked:
-        if one.settings.selector in step.publish and one.key is not None:
-            print(f"\n{zone_line(one.name, one.key.record())}")
-    if step.change is not None:
-        print("\n" + dkim_rotation.diff(text, str(file), *step.change))
+    return {
+        "algorithm": kind, "step": step.number, "name": step.name,
+        "keys": [{"selector": one.settings.selector, "state": one.settings.state, "dns": one.dns} for one in states],
+        "todo": step.todo,
+        "publish": [
+            zone_line(one.name, one.key.record())
+            for one in checked
+            if one.settings.selector in step.publish and one.key is not None
+        ],
+        "change": dkim_rotation.diff(text, str(file), *step.change) if step.change is not None else "",
+    }  # fmt: skip
+
+
+def _show(row: dict[str, Any]) -> None:
+    print(f"{row['algorithm']}: step {row['step']} of 5, {row['name']}")
+    for key in row["keys"]:
+        print(f"  {key['selector']}: {key['state']}, DNS {key['dns']}")
+    print(f"  next: {row['todo']}")
+    for text in (*row["publish"], *([row["change"]] if row["change"] else ())):
+        print(f"\n{text}")
     print()
 
 

@@ -14,7 +14,7 @@ from zonemta_py.cli.run.folder import check_unlocked
 from zonemta_py.cli.run.running import order, tell, written
 from zonemta_py.cli.terminal.errors import CommandError, Exit, from_os
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
-from zonemta_py.cli.terminal.output import moment, print_json, print_table, printable
+from zonemta_py.cli.terminal.output import Telling, moment, print_json, print_table, printable
 from zonemta_py.config import Config
 from zonemta_py.config.file import of_text
 from zonemta_py.disk.files import replace_file
@@ -29,7 +29,7 @@ Number = Annotated[int, typer.Argument(metavar="N", help="Its number, as `zonemt
 @tabled
 def history(
     number: Annotated[
-        int | None, typer.Argument(metavar="[N]", help="Only this one, with everything that it changed.")
+        int | None, typer.Argument(metavar="N", help="Only this one, with everything that it changed.")
     ] = None,
     config: ConfigFile = None, folder: Folder = None, json: AsJson = False,
 ) -> None:  # fmt: skip
@@ -59,6 +59,7 @@ def back(
     force: Annotated[bool, typer.Option("--force", help="Also if changes of the file were never in force.")] = False,
     config: ConfigFile = None,
     folder: Folder = None,
+    json: AsJson = False,
 ) -> None:
     """Write an earlier configuration to its file again, and put it in force if the MTA runs."""
     settings = configuration(config, folder)
@@ -78,19 +79,25 @@ def back(
         raise CommandError(Exit.DATA, str(error)) from None
     except OSError as error:
         raise from_os(error) from None
-    _put_in_force(settings, file, before, number)
+    with Telling(json) as said:
+        said(file=file, number=number, generation=None, changes=[], later=[])
+        _put_in_force(settings, file, before, number, said, json)
 
 
-def _put_in_force(settings: Config, file: Path, before: str, number: int) -> None:
+def _put_in_force(settings: Config, file: Path, before: str, number: int, said: Telling, json: bool) -> None:
+    """Raises CommandError."""
     if _stopped(settings):
-        print(f"{file}: is configuration {number} again; it holds from the next start on")
+        said(f"{file}: is configuration {number} again; it holds from the next start on")
         return
     try:
-        tell(order(settings), check=False)
+        found = order(settings)
+        if not json or found["refused"]:
+            tell(found, check=False)
     except CommandError:
         _write(file, before)
         raise
-    print(f"{file}: is configuration {number} again")
+    taken = {name: found[name] for name in ("generation", "changes", "later")}
+    said(f"{file}: is configuration {number} again", **taken)
 
 
 def _stopped(settings: Config) -> bool:

@@ -24,7 +24,7 @@ app = typer.Typer(help="Check, explain and list the rules that classify replies.
 
 Files = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="[FILE]…", help="Rule files, in order of precedence; default: those in force."),
+    typer.Argument(metavar="FILE", help="Rule files, in order of precedence; default: those in force."),
 ]
 Class = Annotated[str, typer.Option("--class", metavar="NAME", help="Only rules of this class.")]
 Stage = Annotated[
@@ -34,21 +34,28 @@ Provider = Annotated[str, typer.Option(help="Provider, by its name in providers.
 
 
 @app.command()
-def check(files: Files = None, config: ConfigFile = None) -> None:
+def check(files: Files = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Run every example, find rules that never match or are shadowed, and count the rules of each class."""
     settings = configuration(config)
     rules = _load(files or in_force(settings))
     found = problems(rules, _providers(settings))
-    for sentence in found:
+    counts = Counter(rule.kind for rule in rules.rules)
+    examples = sum(len(rule.examples) for rule in rules.rules)
+    gone = overridden(rules)
+    if as_json:
+        over = [{"rule": rule.name, "gives_way_to": claim.name} for rule, claim in gone]
+        totals = {"rules": len(rules.rules), "examples": examples, "classes": counts}
+        print_json(totals | {"problems": found, "overridden": over})
+    for sentence in () if as_json else found:
         print(sentence)
     if found:
         raise CommandError(
             Exit.PROBLEMS, f"{len(found)} problem{'s' if len(found) > 1 else ''} in {len(rules.rules)} rules"
         )
-    for rule, claim in overridden(rules):
+    if as_json:
+        return
+    for rule, claim in gone:
         print(f"{rule.file}: rule {rule.name!r} gives way to {claim.name!r} of {claim.file}")
-    counts = Counter(rule.kind for rule in rules.rules)
-    examples = sum(len(rule.examples) for rule in rules.rules)
     rows = [(kind, counts[kind], meaning) for kind, meaning in CLASSES.items() if counts[kind]]
     print_table("Rules of each class", ("class", "rules ", "meaning"), rows)
     print(f"{len(rules.rules)} rules, {examples} examples: all good")

@@ -27,7 +27,7 @@ from zonemta_py.cli.events.tail import (
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
-from zonemta_py.cli.terminal.output import moment, print_json, print_table
+from zonemta_py.cli.terminal.output import Telling, moment, print_json, print_table
 from zonemta_py.cli.terminal.progress import Move, bar
 from zonemta_py.config import Config, EventSink
 from zonemta_py.disk import identity
@@ -129,7 +129,7 @@ def _orphan(folder: Path) -> dict[str, Any]:
     return row | {"state": "not configured", "dead_kept": _dead(folder), "reason": "", "trouble": remedy}
 
 
-def forget_sink(name: Name, config: ConfigFile = None, folder: Folder = None) -> None:
+def forget_sink(name: Name, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """Remove what is left of a sink that the configuration has no longer: cursor, state, ring and dead letters."""
     settings = configuration(config, folder)
     place = settings.folder / FOLDER / name
@@ -147,7 +147,8 @@ def forget_sink(name: Name, config: ConfigFile = None, folder: Folder = None) ->
         shutil.rmtree(place)
     except OSError as error:
         raise CommandError(Exit.PROBLEMS, f"{error.filename}: {error.strerror}; run this as the MTA's user") from None
-    print(f"{place} is removed, with {dead:,} dead letters")
+    with Telling(json) as tell:
+        tell(f"{place} is removed, with {dead:,} dead letters", folder=place, dead_letters=dead)
 
 
 def _runs(pid: object) -> bool:
@@ -184,7 +185,7 @@ def dead(
     if replay:
         sent = set[str]()
         try:
-            _send(settings, sink, (letter.ready for letter in letters), sent)
+            _send(settings, sink, (letter.ready for letter in letters), sent, json)
         finally:
             kept.remove(sent)
         return
@@ -214,6 +215,7 @@ def replay(
     recipient: Recipients = None,
     config: ConfigFile = None,
     folder: Folder = None,
+    json: AsJson = False,
 ) -> None:
     """Send a sink everything of a span again that its filter and these let through, from journal and archive, with the
     same ids.
@@ -237,7 +239,7 @@ def replay(
         raise CommandError(Exit.NO_INPUT, f"{settings.folder}: contains no journal; {remedy}")
     with bar(f"sending to {sink}") as move:
         wants = chosen(target, _source(settings), also)
-        _send(settings, target, _span(settings, wants, since_ms, until_ms, move), None)
+        _send(settings, target, _span(settings, wants, since_ms, until_ms, move), None, json)
 
 
 def _span(
@@ -258,7 +260,7 @@ def _span(
         print(f"zonemta: the archive no longer has {journal.missed:,} records of that time", file=sys.stderr)
 
 
-def _send(config: Config, sink: EventSink, events: Iterable[Ready], sent: set[str] | None) -> None:
+def _send(config: Config, sink: EventSink, events: Iterable[Ready], sent: set[str] | None, json: bool) -> None:
     """sent: gets, if wanted, the ids of what has arrived. Says how many that were, however it ends."""
     from zonemta_py.events.resend import resend
 
@@ -282,7 +284,9 @@ def _send(config: Config, sink: EventSink, events: Iterable[Ready], sent: set[st
     try:
         asyncio.run(resend(sink, _source(config), events, told, down))
     finally:
-        print(f"{count:,} events sent" + (f", {refused:,} refused" if refused else ""))
+        with Telling(json) as tell:
+            words = f"{count:,} events sent" + (f", {refused:,} refused" if refused else "")
+            tell(words, sink=sink.name, sent=count, refused=refused)
     if refused:
         raise CommandError(Exit.PROBLEMS)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,8 @@ from zonemta_py.cli.lake.archive import Archive, up_to_now
 from zonemta_py.cli.lake.spark import Master, Memory, spark, told
 from zonemta_py.cli.terminal import progress
 from zonemta_py.cli.terminal.errors import CommandError, Exit
+from zonemta_py.cli.terminal.options import AsJson
+from zonemta_py.cli.terminal.output import Telling
 
 if TYPE_CHECKING:
     from zonemta_py.pipeline.lake.ingested import Ingested
@@ -37,6 +40,7 @@ def ingest(
     damage: Annotated[
         str, typer.Option(metavar="skip|fail", help="What to do when a segment cannot be read.")
     ] = "skip",
+    as_json: AsJson = False,
     master: Master = None,
     memory: Memory = 2,
 ) -> None:
@@ -51,18 +55,20 @@ def ingest(
         from zonemta_py.pipeline.lake import bronze
 
         if follow:
-            bronze.follow(session, archive, lake, damage, every, _report)
+            bronze.follow(session, archive, lake, damage, every, partial(_report, as_json=as_json))
             return
         with progress.bar("segments") as moved:
             entries = bronze.ingest(session, archive, lake, damage, moved)
-    _report(entries)
+    _report(entries, as_json)
     if any(entry.damages for entry in entries):
         raise CommandError(Exit.PROBLEMS)
 
 
-def _report(entries: list[Ingested]) -> None:
+def _report(entries: list[Ingested], as_json: bool) -> None:
     rows = sum(entry.rows for entry in entries)
-    print(f"{len(entries)} new segments, {rows:,} rows" if entries else "no new segments", flush=True)
+    words = f"{len(entries)} new segments, {rows:,} rows" if entries else "no new segments"
+    with Telling(as_json) as tell:
+        tell(words, segments=len(entries), rows=rows, damages=sum(entry.damages for entry in entries))
     for entry in entries:
         for fault in entry.faults[:_NAMED_MAX]:
             print(f"zonemta: {fault}", file=sys.stderr)

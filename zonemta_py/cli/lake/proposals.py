@@ -19,7 +19,7 @@ from zonemta_py.cli.campaign.nodes import Ca, KeyFile, Nodes, Patience, target
 from zonemta_py.cli.lake.spark import Master, Memory, spark, told
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
-from zonemta_py.cli.terminal.output import print_json, print_table
+from zonemta_py.cli.terminal.output import Telling, print_json, print_table
 from zonemta_py.config import ConfigError, load
 
 Lake = Annotated[Path, typer.Option(metavar="DIR", help="The lake: a folder for its tables.")]
@@ -142,6 +142,7 @@ def propose(
 def engagement(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Events: .csv, .jsonl or .parquet.")],
     lake: Lake,
+    as_json: AsJson = False,
     master: Master = None,
     memory: Memory = 2,
 ) -> None:
@@ -153,7 +154,9 @@ def engagement(
             events, unusable = feed(session, lake, file)
         except ValueError as error:
             raise CommandError(Exit.DATA, str(error)) from None
-    print(f"{events:,} events, {unusable:,} of them unusable (no address, no time, or an unknown kind)")
+    with Telling(as_json) as tell:
+        words = f"{events:,} events, {unusable:,} of them unusable (no address, no time, or an unknown kind)"
+        tell(words, events=events, unusable=unusable)
     if unusable:
         raise CommandError(Exit.PROBLEMS)
 

@@ -7,8 +7,9 @@ import re
 import webbrowser
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -17,7 +18,9 @@ from zonemta_py.cli.lake.commands import Lake
 from zonemta_py.cli.lake.spark import Master, Memory, spark, told
 from zonemta_py.cli.terminal import progress
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.output import printable
+from zonemta_py.cli.terminal.options import AsJson
+from zonemta_py.cli.terminal.output import Telling, printable
+from zonemta_py.cli.terminal.signature import Option, extended
 
 if TYPE_CHECKING:
     from zonemta_py.pipeline.report.scope import Kind, ReportScope
@@ -42,147 +45,132 @@ FromArchive = Annotated[
 ]
 From = Annotated[datetime | None, typer.Option("--from", **_DAY, help="First day (UTC); default: a week.")]
 To = Annotated[datetime | None, typer.Option("--to", **_DAY, help="Last day (UTC); default: the lake's last.")]
+Bounds = tuple[int | None, int | None]
 Resolve = Callable[["SparkSession"], "ReportScope"]
 
 
-@app.command()
+class How(NamedTuple):
+    """What all pages have besides what they are about."""
+
+    lake: Path
+    archive: Path | None
+    output: Path | None
+    csv: Path | None
+    open_: bool
+    json: bool
+    master: str | None
+    memory: float
+
+
+_HOW: dict[str, Option] = {
+    "lake": (Lake, Parameter.empty), "archive": (FromArchive, None), "output": (Output, None), "csv": (Csv, None),
+    "open_": (Open, False), "json": (AsJson, False), "master": (Master, None), "memory": (Memory, 2),
+}  # fmt: skip
+_DAYS: dict[str, Option] = {"since": (From, None), "until": (To, None)}
+
+
+def reporting(about: Callable[..., Resolve]) -> Callable[..., Any]:
+    """Makes `zonemta report NAME` of a function with that name: of its own options and `days`, if it has them, the two
+    ends of the time, and of the lake, it makes what finds the scope of the page."""
+    timed = "days" in signature(about).parameters
+
+    def run(**options: Any) -> None:
+        how = How(**{name: options.pop(name) for name in How._fields})
+        if timed:
+            options["days"] = _bounds(*(options.pop(name) for name in _DAYS))
+        _report(about(lake=how.lake, **options), how)
+
+    return app.command()(extended(about, run, {}, (_DAYS if timed else {}) | _HOW, without=("lake", "days")))
+
+
+@reporting
 def day(
-    day: Annotated[str, typer.Argument(metavar="DATE", help="2026-03-04, today or yesterday (UTC).")],
-    lake: Lake,
-    archive: FromArchive = None,
-    output: Output = None,
-    csv: Csv = None,
-    open_: Open = False,
-    master: Master = None,
-    memory: Memory = 2,
-) -> None:
+    day: Annotated[str, typer.Argument(metavar="DATE", help="2026-03-04, today or yesterday (UTC).")], lake: Path
+) -> Resolve:
     """All mail of a day, against the day before."""
     from zonemta_py.pipeline.report.scope import of_day
 
     scope = of_day(_date(day))
-    _report(lake, archive, lambda session: scope, output, csv, open_, master, memory)
+    return lambda session: scope
 
 
-@app.command()
-def campaign(
-    name: Annotated[str, typer.Argument(metavar="NAME")],
-    lake: Lake,
-    archive: FromArchive = None,
-    since: From = None,
-    until: To = None,
-    output: Output = None,
-    csv: Csv = None,
-    open_: Open = False,
-    master: Master = None,
-    memory: Memory = 2,
-) -> None:
+@reporting
+def campaign(name: Annotated[str, typer.Argument(metavar="NAME")], lake: Path, days: Bounds) -> Resolve:
     """A campaign with its burn-down, against the campaign before it. Default: its whole duration."""
-    start, end = _bounds(since, until)
 
     def resolve(session: SparkSession) -> ReportScope:
         from zonemta_py.pipeline.report import facts
 
         found = facts.spans(session, lake)
-        scope = facts.of_campaign(found, name, start, end)
+        scope = facts.of_campaign(found, name, *days)
         if scope is None:
             raise _unknown("campaign", name, [span.name for span in found])
         return scope
 
-    _report(lake, archive, resolve, output, csv, open_, master, memory)
+    return resolve
 
 
-@app.command()
+@reporting
 def ip(
     address: Annotated[str, typer.Argument(metavar="ADDRESS", help="A source address of ours.")],
-    lake: Lake,
-    archive: FromArchive = None,
-    since: From = None,
-    until: To = None,
-    output: Output = None,
-    csv: Csv = None,
-    open_: Open = False,
-    master: Master = None,
-    memory: Memory = 2,
-) -> None:
+    lake: Path,
+    days: Bounds,
+) -> Resolve:
     """What one of our source addresses sent, and how far its warm-up has come."""
-    _named("IP", address, lake, archive, (since, until), output, csv, open_, master, memory)
+    return _named("IP", address, lake, days)
 
 
-@app.command()
+@reporting
 def provider(
     name: Annotated[str, typer.Argument(metavar="NAME", help="As the provider map calls it, google for example.")],
-    lake: Lake,
-    archive: FromArchive = None,
-    since: From = None,
-    until: To = None,
-    output: Output = None,
-    csv: Csv = None,
-    open_: Open = False,
-    master: Master = None,
-    memory: Memory = 2,
-) -> None:
+    lake: Path,
+    days: Bounds,
+) -> Resolve:
     """What was sent to a provider."""
-    _named("PROVIDER", name, lake, archive, (since, until), output, csv, open_, master, memory)
+    return _named("PROVIDER", name, lake, days)
 
 
-@app.command()
-def zone(
-    name: Annotated[str, typer.Argument(metavar="NAME")],
-    lake: Lake,
-    archive: FromArchive = None,
-    since: From = None,
-    until: To = None,
-    output: Output = None,
-    csv: Csv = None,
-    open_: Open = False,
-    master: Master = None,
-    memory: Memory = 2,
-) -> None:
+@reporting
+def zone(name: Annotated[str, typer.Argument(metavar="NAME")], lake: Path, days: Bounds) -> Resolve:
     """What a sending zone sent."""
-    _named("ZONE", name, lake, archive, (since, until), output, csv, open_, master, memory)
+    return _named("ZONE", name, lake, days)
 
 
-def _named(
-    kind: str, name: str, lake: Path, archive: Path | None, days: tuple[datetime | None, datetime | None],
-    output: Path | None, csv: Path | None, open_: bool, master: str | None, memory: float,
-) -> None:  # fmt: skip
-    """A report between two days of what has that name."""
+def _named(kind: str, name: str, lake: Path, days: Bounds) -> Resolve:
+    """What has that name, between two days."""
     from zonemta_py.pipeline.report.scope import Kind
 
-    start, end = _bounds(*days)
-    _report(
-        lake, archive, lambda session: _scope(lake, Kind[kind], name, start, end), output, csv, open_, master, memory
-    )
+    return lambda session: _scope(lake, Kind[kind], name, *days)
 
 
-def _report(
-    lake: Path, archive: Path | None, resolve: Resolve, output: Path | None, csv: Path | None, open_: bool,
-    master: str | None, memory: float,
-) -> None:  # fmt: skip
+def _report(resolve: Resolve, how: How) -> None:
     from zonemta_py.pipeline.report import page
 
-    if archive is None:
-        _check(lake)
+    if how.archive is None:
+        _check(how.lake)
     else:
-        up_to_now(archive)
-    with spark(master, memory) as session, told():
+        up_to_now(how.archive)
+    with spark(how.master, how.memory) as session, told():
         from zonemta_py.pipeline.report import facts
 
-        if archive is not None:
-            _bring_up_to_date(session, lake, archive)
-            _check(lake)
+        if how.archive is not None:
+            _bring_up_to_date(session, how.lake, how.archive)
+            _check(how.lake)
         scope = resolve(session)
-        found = facts.gather(session, lake, scope)
+        found = facts.gather(session, how.lake, scope)
         if found.empty:
-            _check_name(session, lake, scope)
-    file = output or Path(f"report-{scope.kind.name.lower()}-{_slug(scope.name)}.html")
+            _check_name(session, how.lake, scope)
+    file = how.output or Path(f"report-{scope.kind.name.lower()}-{_slug(scope.name)}.html")
     file.write_text(page.page(found, scope), encoding="utf-8")
-    print(printable(file))
-    if csv is not None:
-        csv.mkdir(parents=True, exist_ok=True)
-        for table in page.tables(found, scope):
-            (csv / f"{table.name}.csv").write_bytes(table.csv)
-    if open_:
+    with Telling(how.json) as tell:
+        tell(str(file), page=file, kind=scope.kind.name.lower(), name=scope.name)
+        if how.csv is not None:
+            how.csv.mkdir(parents=True, exist_ok=True)
+            tables = {how.csv / f"{table.name}.csv": table.csv for table in page.tables(found, scope)}
+            for place, content in tables.items():
+                place.write_bytes(content)
+            tell(tables=[*tables])
+    if how.open_:
         webbrowser.open(file.resolve().as_uri())
 
 
@@ -268,7 +256,7 @@ def _date(text: str) -> date:
         raise CommandError(Exit.USAGE, f"{text!a} is not a day; write it like 2026-03-04, today or yesterday") from None
 
 
-def _bounds(since: datetime | None, until: datetime | None) -> tuple[int | None, int | None]:
+def _bounds(since: datetime | None, until: datetime | None) -> Bounds:
     """UNIX seconds: the first of the first day, and the first behind the last day. Raises CommandError."""
     from zonemta_py.pipeline.report.scope import DAY_S, seconds
 

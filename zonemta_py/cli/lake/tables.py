@@ -15,7 +15,7 @@ import typer
 from zonemta_py.cli.lake.spark import Master, Memory, spark, told
 from zonemta_py.cli.terminal import progress
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.options import readable, tabled
+from zonemta_py.cli.terminal.options import AsJson, readable, tabled
 from zonemta_py.cli.terminal.output import print_json, print_table
 
 Lake = Annotated[Path, typer.Option(metavar="DIR", help="The lake: a folder for its tables.")]
@@ -34,11 +34,10 @@ _LONG_BYTES = 150_000_000
 
 def update(
     lake: Lake,
-    tables: Annotated[
-        list[str] | None, typer.Argument(metavar="[TABLE]...", help="Which tables; default: all.")
-    ] = None,
+    tables: Annotated[list[str] | None, typer.Argument(metavar="TABLE", help="Which tables; default: all.")] = None,
     full: Annotated[bool, typer.Option("--full", help="Rebuild them from all segments.")] = False,
     day: Annotated[list[str] | None, typer.Option(metavar="YYYY-MM-DD", help="Rebuild this day; repeatable.")] = None,
+    as_json: AsJson = False,
     master: Master = None,
     memory: Memory = 2,
 ) -> None:
@@ -64,8 +63,11 @@ def update(
             raise CommandError(Exit.NO_INPUT, str(error)) from None
         except ValueError as error:
             raise CommandError(Exit.USAGE, str(error)) from None
+    if as_json:
+        return print_json([{"table": one.name, "days": one.days} for one in done])
     for one in done:
         print(f"{one.name}: {_what(one.days)}")
+    return None
 
 
 def _what(days: Sequence[date] | None) -> str:
@@ -111,7 +113,7 @@ def show(
 
 
 @tabled
-def list_tables(lake: Lake, as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
+def list_tables(lake: Lake, as_json: AsJson = False) -> None:
     """List the lake's tables with their days, rows and bytes."""
     _check(lake)
     try:

@@ -11,13 +11,15 @@ import typer
 
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.options import ConfigFile, Folder, configuration
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration
+from zonemta_py.cli.terminal.output import Telling
 
 
 def backup(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="New folder for the copy; must not exist yet.")],
     config: ConfigFile = None,
     folder: Folder = None,
+    json: AsJson = False,
 ) -> None:
     """Copy the running queue to a new folder. Mail continues to flow, and little is copied: most of it is hard-linked.
 
@@ -36,4 +38,5 @@ def backup(
     finally:
         shutil.rmtree(made, ignore_errors=True)
     size = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
-    print(f"{directory}: {size:,} bytes; it sends nothing until `zonemta queue adopt`")
+    with Telling(json) as tell:
+        tell(f"{directory}: {size:,} bytes; it sends nothing until `zonemta queue adopt`", folder=directory, bytes=size)

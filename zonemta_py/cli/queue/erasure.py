@@ -10,6 +10,7 @@ import typer
 from zonemta_py.cli.lake.archive import up_to_now
 from zonemta_py.cli.terminal import progress
 from zonemta_py.cli.terminal.errors import CommandError, Exit
+from zonemta_py.cli.terminal.output import Telling
 
 Archive = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Also in these closed journal segments (the MTA's archive/).")
@@ -26,7 +27,7 @@ FilesOnly = Annotated[bool, typer.Option("--files-only", help="Leave out the que
 
 def in_files(
     address: str, proof: Path, archive: Path | None, lake: Path | None, node: Path, subaddresses: bool,
-    queue: dict[str, Any] | None,
+    queue: dict[str, Any] | None, tell: Telling,
 ) -> None:  # fmt: skip
     """node: the MTA's folder. queue: what it said. Raises CommandError, also if something remains to be done."""
     for folder in (archive, lake):
@@ -47,17 +48,19 @@ def in_files(
         raise CommandError(Exit.TEMPORARY, str(error)) from None
     except ValueError as error:
         raise CommandError(Exit.DATA, str(error)) from None
-    _say(told, proof)
+    _say(told, proof, tell)
 
 
-def _say(told: dict[str, Any], proof: Path) -> None:
+def _say(told: dict[str, Any], proof: Path, tell: Telling) -> None:
     entries = sum(place["entries"] for place in told["places"])
-    print(f"{entries:,} records and rows of {len(told['places']):,} files rewritten; proof: {proof}")
+    files = len(told["places"])
+    tell(f"{entries:,} records and rows of {files:,} files rewritten; proof: {proof}", entries=entries, files=files)
     search = told["search"]
-    print(f"searched again: {search['files']:,} files, {search['bytes']:,} bytes")
+    tell(f"searched again: {search['files']:,} files, {search['bytes']:,} bytes", proof=proof, searched=search)
     damaged = [place for place in told["places"] if place["damage"]]
     for place in damaged:
-        print(f"{place['file']}: {place['damage'][0]}")
+        tell(f"{place['file']}: {place['damage'][0]}")
+    tell(damaged=[place["file"] for place in damaged], waiting=[one[0] for one in told["waiting"]])
     if search["found"]:
         raise CommandError(Exit.PROBLEMS, f"{search['found'][0][0]}: still names the person; see {proof}")
     if damaged:

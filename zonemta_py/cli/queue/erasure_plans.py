@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 
 from zonemta_py.cli.terminal.errors import CommandError, Exit
+from zonemta_py.cli.terminal.output import Telling
 from zonemta_py.mail.addresses.person import person
 
 Plans = Annotated[
@@ -29,17 +30,19 @@ DeletePlans = Annotated[
 _SUFFIXES = (".plan", ".plan.new", ".plan.copy")
 
 
-def in_plans(address: str, places: Iterable[Path], subaddresses: bool, delete: bool) -> None:
+def in_plans(address: str, places: Iterable[Path], subaddresses: bool, delete: bool, tell: Telling) -> None:
     """Raises CommandError where plans that name the person are left."""
-    left = []
+    left, gone = list[str](), list[str]()
     for plan in sorted(plan for place in places for plan in _plans(place)):
         if not _names(plan, address, subaddresses):
             continue
         if delete:
             shutil.rmtree(plan)
-            print(f"{plan}: named the person; deleted")
+            gone.append(str(plan))
+            tell(f"{plan}: named the person; deleted")
         else:
             left.append(str(plan))
+    tell(plans_deleted=gone, plans_left=left)
     if left:
         sentence = f"{', '.join(left)}: {'names' if len(left) == 1 else 'name'} the person still"
         raise CommandError(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from zonemta_py.cli.terminal.errors import CommandError, Exit
+from zonemta_py.cli.terminal.output import Telling
 from zonemta_py.config import Config
 from zonemta_py.events import erasure
 from zonemta_py.events.cursor import FOLDER
 from zonemta_py.pipeline.erasure.person import DataSubject, pseudonym
 
 
-def in_sinks(config: Config, address: str, subaddresses: bool) -> None:
+def in_sinks(config: Config, address: str, subaddresses: bool, tell: Telling) -> None:
     """Raises CommandError."""
     try:
         person = DataSubject(address, pseudonym(), subaddresses)
@@ -20,11 +21,13 @@ def in_sinks(config: Config, address: str, subaddresses: bool) -> None:
         why = f"{error.filename}: {error.strerror}; run this again as the MTA's user"
         raise CommandError(Exit.TEMPORARY, f"what event sinks keep is not erased: {why}") from None
     if letters or rings or lines:
-        print(f"event sinks: {lines:,} lines of {files:,} files and {letters:,} dead letters rewritten", end="")
-        print(f", {rings:,} rings removed; restart the MTA to free them" if rings else "")
-    away = ", ".join(sink.name for sink in config.event_sinks if sink.kind != "file")
+        free = f", {rings:,} rings removed; restart the MTA to free them" if rings else ""
+        tell(f"event sinks: {lines:,} lines of {files:,} files and {letters:,} dead letters rewritten{free}")
+    away = [sink.name for sink in config.event_sinks if sink.kind != "file"]
+    tell(sinks={"lines": lines, "files": files, "dead_letters": letters, "rings": rings, "not_changed": away})
     if away:
-        print(f"what the event sinks {away} were sent, or have in memory, is not changed: tell whoever has it")
+        names = ", ".join(away)
+        tell(f"what the event sinks {names} were sent, or have in memory, is not changed: tell whoever has it")
 
 
 def _erased(config: Config, person: DataSubject) -> tuple[int, int, int, int]:

@@ -22,7 +22,7 @@ from zonemta_py.cli.queue.erasure_sinks import in_sinks
 from zonemta_py.cli.queue.suppression_file import COLUMNS, STDIN, opened
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
-from zonemta_py.cli.terminal.output import moment, print_json, print_table, printable
+from zonemta_py.cli.terminal.output import Telling, moment, print_json, print_table, printable
 from zonemta_py.cli.terminal.progress import bar
 from zonemta_py.cli.terminal.rejects import Rejects, beside
 from zonemta_py.config import Config
@@ -31,7 +31,7 @@ from zonemta_py.mail.fields import utc
 app = typer.Typer(help="The suppression list: who gets no mail, and why.", no_args_is_help=True)
 
 Kind = Literal["hard-bounce", "manual", "unsubscribe", "complaint", "erased"]
-Addresses = Annotated[list[str], typer.Argument(metavar="ADDRESS…", help="One or more addresses.")]
+Addresses = Annotated[list[str], typer.Argument(metavar="ADDRESS", help="One or more addresses.")]
 Address = Annotated[str, typer.Argument(metavar="ADDRESS", help="An address, in any spelling.")]
 _SCOPES = "all, campaigns, campaigns:TENANT, campaign:NAME, tenant:NAME or zone:NAME"
 Scope = Annotated[str | None, typer.Option(metavar="SCOPE", help=f"Only entries of this scope: {_SCOPES}.")]
@@ -56,6 +56,7 @@ def add(
     scope: NewScope = "",
     config: ConfigFile = None,
     folder: Folder = None,
+    json: AsJson = False,
 ) -> None:
     """Send nothing more to these: new mail skips them, and waiting mail to them ends without a bounce.
 
@@ -63,11 +64,12 @@ def add(
     mail.
     """
     rows = [[address, kind, reason, evidence, _me(), campaign, 0, scope] for address in addresses]
-    _say(answer(configuration(config, folder), "suppress", rows=rows))
+    with Telling(json) as tell:
+        _say(tell, answer(configuration(config, folder), "suppress", rows=rows))
 
 
-def _say(counts: dict[str, int]) -> None:
-    print(f"{counts['added']:,} added to the suppression list, {counts['known']:,} already known")
+def _say(tell: Telling, counts: dict[str, int]) -> None:
+    tell(f"{counts['added']:,} added to the suppression list, {counts['known']:,} already known", **counts)
 
 
 @app.command()
@@ -136,6 +138,7 @@ def import_(
     scope: Annotated[str, typer.Option(metavar="SCOPE", help="Scope for rows that give none, as for `add`.")] = "",
     config: ConfigFile = None,
     folder: Folder = None,
+    json: AsJson = False,
 ) -> None:
     """Add everybody in a CSV file: column address (or email), and any of the others that `export` writes.
 
@@ -149,7 +152,9 @@ def import_(
         bad = Rejects(rejects or (Path("suppressions.rejects.csv") if file == STDIN else beside(file)), source.columns)
         with closing(bad), bar("importing") as move:
             total = _import(chosen, source.rows(kind, scope, _me(), bad), lambda: move(source.bytes_read, source.bytes))
-    _say(total)
+    with Telling(json) as tell:
+        _say(tell, total)
+        tell(rows=source.count, rejected=bad.count, rejects=bad.file if bad.count else None)
     if bad.count:
         raise CommandError(Exit.DATA, bad.sentence(source.count))
 
@@ -209,27 +214,29 @@ def forget(
     delete_plans: DeletePlans = False,
     config: ConfigFile = None,
     folder: Folder = None,
+    json: AsJson = False,
 ) -> None:
     """Erase a person from the queue: all that waits for the address, and what the queue keeps about it; and from
     archive, lake, and what event sinks keep on this machine, where a random stand-in replaces the address. Plans of
     campaigns that name the person are named, or deleted."""
     chosen = configuration(config, folder)
-    done = None if files_only else _forget_in_queue(chosen, address, keep)
-    in_sinks(chosen, address, subaddresses)
-    if archive or lake:
-        in_files(address, proof, archive, lake, chosen.folder, subaddresses, done)
-    elif files_only and not plans:
+    if files_only and not (archive or lake or plans):
         raise CommandError(Exit.USAGE, "--files-only needs files; name them with --archive, --lake or --plans")
-    in_plans(address, plans or [Path()], subaddresses, delete_plans)
+    with Telling(json) as tell:
+        done = None if files_only else _forget_in_queue(chosen, address, keep, tell)
+        in_sinks(chosen, address, subaddresses, tell)
+        if archive or lake:
+            in_files(address, proof, archive, lake, chosen.folder, subaddresses, done, tell)
+        in_plans(address, plans or [Path()], subaddresses, delete_plans, tell)
 
 
-def _forget_in_queue(chosen: Config, address: str, keep: bool) -> dict[str, Any]:
+def _forget_in_queue(chosen: Config, address: str, keep: bool, tell: Telling) -> dict[str, Any]:
     done: dict[str, Any] = answer(chosen, "forget", address=address, keep=keep, by=_me())
-    print(f"{done['removed']:,} recipients removed from the queue")
+    tell(f"{done['removed']:,} recipients removed from the queue", **done)
     if done["listed"] and not keep:
-        print("its entry was removed from the suppression list: mail may be sent to it again (--keep prevents that)")
+        tell("its entry was removed from the suppression list: mail may be sent to it again (--keep prevents that)")
     if done["under_way"]:
-        print(f"{done['under_way']:,} are being delivered right now; run the command again when they have an answer")
+        tell(f"{done['under_way']:,} are being delivered right now; run the command again when they have an answer")
     return done
 
 

@@ -14,7 +14,7 @@ from zonemta_py.cli.run.folder import check_unlocked
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
-from zonemta_py.cli.terminal.output import print_aside, print_json, print_table, printable
+from zonemta_py.cli.terminal.output import Telling, print_aside, print_json, print_table, printable
 from zonemta_py.cli.terminal.progress import bar
 from zonemta_py.config import Config
 
@@ -82,6 +82,7 @@ def drain(
     ] = "10m",
     config: ConfigFile = None,
     folder: Folder = None,
+    json: AsJson = False,
 ) -> None:
     """Take nothing new, end what is under way, then end the MTA: nobody is left in doubt.
 
@@ -91,9 +92,11 @@ def drain(
     chosen, seconds = configuration(config, folder), when.span(for_, "--for")
     answer(chosen, "drain", for_s=seconds, by=me())
     left = _watched(chosen, seconds)
-    if left:
-        raise CommandError(Exit.TEMPORARY, f"{left:,} deliveries took longer than {for_} and were cut off")
-    print("drained: nothing was cut off; the next start goes on with what waits")
+    with Telling(json) as tell:
+        tell(cut_off=left)
+        if left:
+            raise CommandError(Exit.TEMPORARY, f"{left:,} deliveries took longer than {for_} and were cut off")
+        tell("drained: nothing was cut off; the next start goes on with what waits")
 
 
 def _watched(config: Config, seconds: float) -> int:

@@ -48,9 +48,7 @@ class ServerAddress(NamedTuple):
 
 
 def send(
-    recipients: Annotated[
-        list[str] | None, typer.Argument(metavar="[RECIPIENT]...", help="Addresses to send to.")
-    ] = None,
+    recipients: Annotated[list[str] | None, typer.Argument(metavar="RECIPIENT", help="Addresses to send to.")] = None,
     t: Annotated[bool, typer.Option("-t", help="Take recipients from To, Cc and Bcc, and remove Bcc.")] = False,
     f: Annotated[
         str | None, typer.Option("-f", metavar="SENDER", help="Return path; default: From, else user@host.")

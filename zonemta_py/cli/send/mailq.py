@@ -5,20 +5,40 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from itertools import groupby
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal.options import ConfigFile, Folder, configuration
-from zonemta_py.cli.terminal.output import printable
+from zonemta_py.cli.terminal.output import print_line, printable
 from zonemta_py.config import Config
 
 _PAGE = 1_000
 _MARKS = {"leased": "*", "held": "!"}
 
 
-def mailq(config: ConfigFile = None, folder: Folder = None) -> None:
+def mailq(
+    config: ConfigFile = None,
+    folder: Folder = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print JSON, an object for each message, as postqueue -j.")
+    ] = False,
+) -> None:
     """List messages and their recipients as sendmail's mailq does: * while one is delivered, ! where it is held."""
-    print_queue(configuration(config, folder))
+    if json:
+        for id, rows in _messages(configuration(config, folder)):
+            print_line(_object(id, rows))
+    else:
+        print_queue(configuration(config, folder))
+
+
+def _object(id: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """A message: what all its recipients share beside what each has."""
+    about = ("sender", "received_ms", "size", "subject", "user")
+    own = ("recipient", "zone", "state", "attempts", "due_ms", "last", "cause")
+    recipients = [{name: row[name] for name in own if name in row} for row in rows]
+    return {"id": id} | {name: rows[0][name] for name in about if name in rows[0]} | {"recipients": recipients}
 
 
 def print_queue(config: Config) -> None:
@@ -28,13 +48,12 @@ def print_queue(config: Config) -> None:
         print("Mail queue is empty")
         return
     print(f"{'-Queue ID-':<17} {'--Size--':>8} {'---Arrival Time----':<19} -Sender/Recipient-------")
-    for _, found in groupby(_rows(config), key=lambda row: row["id"]):
-        rows = list(found)
+    for id, rows in _messages(config):
         first = rows[0]
         mark = _MARKS.get(first["state"], "")
         arrived = time.strftime("%a %b %d %H:%M:%S", time.localtime(first["received_ms"] / 1000))
         sender = printable(first.get("sender") or "MAILER-DAEMON")
-        print(f"{first['id'] + mark:<17} {first.get('size', 0):>8} {arrived} {sender}")
+        print(f"{id + mark:<17} {first.get('size', 0):>8} {arrived} {sender}")
         for row in rows:
             _print_recipient(row)
         print()
@@ -46,6 +65,11 @@ def _print_recipient(row: dict[str, Any]) -> None:
     if row.get("last"):
         print(f"    ({printable(row['last'])})")
     print(f"{'':<47}{printable(row['recipient'])}")
+
+
+def _messages(config: Config) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    for id, rows in groupby(_rows(config), key=lambda row: str(row["id"])):
+        yield id, list(rows)
 
 
 def _rows(config: Config) -> Iterator[dict[str, Any]]:

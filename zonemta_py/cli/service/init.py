@@ -39,7 +39,7 @@ class Answers(NamedTuple):
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where the configuration and its keys go.")] = Path(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the configuration and its keys go.")] = Path(
         "/etc/zonemta"
     ),
     domain: Annotated[str | None, typer.Option("--domain", help="Domain that mail is sent from.")] = None,

@@ -7,8 +7,11 @@ this command.
 
 from __future__ import annotations
 
+import inspect
 import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -21,12 +24,15 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.filters import Where, filtered
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
 from zonemta_py.cli.terminal.output import print_aside, print_json, print_table
+from zonemta_py.cli.terminal.signature import Option, extended
 from zonemta_py.config import Config
+
+Change = dict[str, Any]
 
 FEW = 10
 """So many recipients are changed without a question."""
 
-Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Message ids; more options say more.")]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Message ids; more options say more.")]
 All = Annotated[bool, typer.Option("--all", help="All that is in the queue.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, however many they are.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Count exactly, show examples, and change nothing.")]
@@ -48,102 +54,80 @@ class How(NamedTuple):
     json: bool
 
 
-@app.command()
-@tabled
-@filtered
-def delete(
-    ids: Ids = None, all: All = False, yes: Yes = False, dry_run: DryRun = False, because: Because = "",
-    background: Background = False, undo_for: UndoFor = None, config: ConfigFile = None, folder: Folder = None,
-    json: AsJson = False, *, chosen: Where,
-) -> None:  # fmt: skip
+_HOW: dict[str, Option] = {
+    "yes": (Yes, False), "dry_run": (DryRun, False), "because": (Because, ""), "background": (Background, False),
+    "undo_for": (UndoFor, None), "config": (ConfigFile, None), "folder": (Folder, None), "json": (AsJson, False),
+}  # fmt: skip
+
+
+def ordering(change: Callable[..., Change]) -> Callable[..., Any]:
+    """Makes `zonemta queue VERB` of a function with that name: it says what is set in recipients.
+
+    `chosen`, if it has that, is the filter, to which it adds; else ids and --all say whom it concerns, too.
+    """
+    verb = change.__name__.rstrip("_")
+    own = inspect.signature(change).parameters
+    whom: dict[str, Option] = {} if "chosen" in own else {"ids": (Ids, None), "all": (All, False)}
+
+    def run(chosen: Where, config: Path | None, folder: Path | None, **options: Any) -> None:
+        how = How(**{name: options.pop(name) for name in How._fields})
+        where = _where(chosen, **{name: options.pop(name) for name in whom}) if whom else chosen
+        change_ = change(**options) if whom else change(chosen=where, **options)
+        _order(configuration(config, folder), verb, where, change_, how)
+
+    command = extended(change, run, {}, whom | _HOW | {"chosen": (Where, None)})
+    return app.command(verb)(tabled(filtered(command)))
+
+
+@ordering
+def delete() -> Change:
     """Delete recipients from the queue: none of them is sent any more. Nobody is notified."""
-    how = How(yes, dry_run, because, background, undo_for, json)
-    _order(configuration(config, folder), "delete", _where(chosen, ids, all), {}, how)
+    return {}
 
 
-@app.command()
-@tabled
-@filtered
+@ordering
 def purge(
-    zones: Annotated[list[str], typer.Argument(metavar="ZONE...", help="Zones, or queues as queue/NAME.")],
-    yes: Yes = False, dry_run: DryRun = False, because: Because = "", background: Background = False,
-    undo_for: UndoFor = None, config: ConfigFile = None, folder: Folder = None, json: AsJson = False, *,
+    zones: Annotated[list[str], typer.Argument(metavar="ZONE", help="Zones, or queues as queue/NAME.")],
     chosen: Where,
-) -> None:  # fmt: skip
+) -> Change:
     """Delete all that waits in a zone or in a named queue, or what of it the options say."""
-    how = How(yes, dry_run, because, background, undo_for, json)
-    _order(configuration(config, folder), "purge", chosen | {"zone": zones}, {}, how)
+    chosen["zone"] = zones
+    return {}
 
 
-@app.command()
-@tabled
-@filtered
-def hold(
-    ids: Ids = None, all: All = False, yes: Yes = False, dry_run: DryRun = False, because: Because = "",
-    background: Background = False, undo_for: UndoFor = None, config: ConfigFile = None, folder: Folder = None,
-    json: AsJson = False, *, chosen: Where,
-) -> None:  # fmt: skip
+@ordering
+def hold() -> Change:
     """Keep recipients from being sent until `zonemta queue release`. Their life does not end meanwhile."""
-    how = How(yes, dry_run, because, background, undo_for, json)
-    _order(configuration(config, folder), "hold", _where(chosen, ids, all), {}, how)
+    return {}
 
 
-@app.command()
-@tabled
-@filtered
-def release(
-    ids: Ids = None, all: All = False, yes: Yes = False, dry_run: DryRun = False, because: Because = "",
-    background: Background = False, undo_for: UndoFor = None, config: ConfigFile = None, folder: Folder = None,
-    json: AsJson = False, *, chosen: Where,
-) -> None:  # fmt: skip
+@ordering
+def release() -> Change:
     """Send recipients that are held, after all."""
-    how = How(yes, dry_run, because, background, undo_for, json)
-    _order(configuration(config, folder), "release", _where(chosen, ids, all), {}, how)
+    return {}
 
 
-@app.command()
-@tabled
-@filtered
-def flush(
-    ids: Ids = None, all: All = False, yes: Yes = False, dry_run: DryRun = False, because: Because = "",
-    background: Background = False, undo_for: UndoFor = None, config: ConfigFile = None, folder: Folder = None,
-    json: AsJson = False, *, chosen: Where,
-) -> None:  # fmt: skip
+@ordering
+def flush() -> Change:
     """Try deferred recipients now, not when they are due. Limits, suspensions and rests hold all the same."""
-    how = How(yes, dry_run, because, background, undo_for, json)
-    _order(configuration(config, folder), "flush", _where(chosen, ids, all), {}, how)
+    return {}
 
 
-@app.command()
-@tabled
-@filtered
-def requeue(
-    ids: Ids = None, all: All = False, yes: Yes = False, dry_run: DryRun = False, because: Because = "",
-    background: Background = False, undo_for: UndoFor = None, config: ConfigFile = None, folder: Folder = None,
-    json: AsJson = False, *, chosen: Where,
-) -> None:  # fmt: skip
+@ordering
+def requeue() -> Change:
     """Try deferred and held recipients now."""
-    how = How(yes, dry_run, because, background, undo_for, json)
-    _order(configuration(config, folder), "requeue", _where(chosen, ids, all), {}, how)
+    return {}
 
 
-@app.command()
-@tabled
-@filtered
+@ordering
 def move(
     to: Annotated[str, typer.Option("--to", metavar="ZONE", help="The zone they are sent from afterwards.")],
-    ids: Ids = None, all: All = False, yes: Yes = False, dry_run: DryRun = False, because: Because = "",
-    background: Background = False, undo_for: UndoFor = None, config: ConfigFile = None, folder: Folder = None,
-    json: AsJson = False, *, chosen: Where,
-) -> None:  # fmt: skip
+) -> Change:
     """Move recipients to another zone."""
-    how = How(yes, dry_run, because, background, undo_for, json)
-    _order(configuration(config, folder), "move", _where(chosen, ids, all), {"zone": to}, how)
+    return {"zone": to}
 
 
-@app.command("set")
-@tabled
-@filtered
+@ordering
 def set_(
     to_priority: Annotated[
         int | None, typer.Option("--set-priority", min=-9, max=9, help="Their priority from now on.")
@@ -154,19 +138,15 @@ def set_(
     to_life: Annotated[
         str | None, typer.Option("--set-life", metavar="SPAN", help="How long after its acceptance it is tried.")
     ] = None,
-    ids: Ids = None, all: All = False, yes: Yes = False, dry_run: DryRun = False, because: Because = "",
-    background: Background = False, undo_for: UndoFor = None, config: ConfigFile = None, folder: Folder = None,
-    json: AsJson = False, *, chosen: Where,
-) -> None:  # fmt: skip
+) -> Change:
     """Give recipients another priority, time or lifetime."""
-    how = How(yes, dry_run, because, background, undo_for, json)
-    change: dict[str, Any] = {"priority": to_priority}
+    change: Change = {"priority": to_priority}
     change["at_ms"] = when.at(to_at, "--set-at", int(time.time() * 1000)) if to_at is not None else None
     change["life_h"] = when.span(to_life, "--set-life") / 3600 if to_life is not None else None
     change = {name: value for name, value in change.items() if value is not None}
     if not change:
         raise CommandError(Exit.USAGE, "say what is to be set: --set-priority, --set-at or --set-life")
-    _order(configuration(config, folder), "set", _where(chosen, ids, all), change, how)
+    return change
 
 
 def _where(chosen: Where, ids: list[str] | None, all: bool) -> Where:
@@ -179,7 +159,7 @@ def _where(chosen: Where, ids: list[str] | None, all: bool) -> Where:
     return where
 
 
-def _order(config: Config, verb: str, where: Where, change: dict[str, Any], how: How) -> None:
+def _order(config: Config, verb: str, where: Where, change: Change, how: How) -> None:
     about = {"verb": verb, "where": where, "set": change, "by": me(), "cause": how.because}
     undo = {"undo_s": when.span(how.undo_for, "--undo-for")} if how.undo_for else {}
     if how.yes and not how.dry_run:

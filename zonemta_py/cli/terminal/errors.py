@@ -20,7 +20,7 @@ class Exit(IntEnum):
 
     OK = 0
     PROBLEMS = 1
-    """fsck found something; what, is printed."""
+    """Something needs somebody, or is not as it should be; what, is printed."""
     USAGE = 64
     """The command line is wrong."""
     DATA = 65

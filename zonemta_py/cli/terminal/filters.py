@@ -5,7 +5,6 @@ They make the filter of `queue/tasks/where.py`, which checks it.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import json
 from collections.abc import Callable
@@ -17,6 +16,7 @@ import typer
 
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit, from_os
+from zonemta_py.cli.terminal.signature import extended
 
 Where = dict[str, Any]
 State = StrEnum("State", ["queued", "leased", "deferred", "held", "deleted"])
@@ -42,7 +42,7 @@ _OPTIONS: dict[str, Any] = {
     "tenant": _many("tenant", "NAME", "Of this tenant."),
     "user": _many("user", "LOGIN", "Handed in by this user or key."),
     "subject": _many("subject", "TEXT", "With this in its subject, in any case."),
-    "class_": _many("class", "CLASS", "With a last reply of this class (`zonemta rules classes`)."),
+    "class_": _many("class", "CLASS", "With a last reply of this class (`zonemta rules list --columns class`)."),
     "header": _many("header", "'NAME: TEXT'", "With this in that header field."),
     "priority": Annotated[list[int] | None, typer.Option("--priority", metavar="N", help="Of this priority.")],
     "older": Annotated[
@@ -58,21 +58,14 @@ _AGES = {"older": "older_s", "younger": "younger_s"}
 
 def filtered(command: Callable[..., Any]) -> Callable[..., Any]:
     """The command, whose `chosen` is what these options say; an option that it has itself is its own."""
-    own = inspect.signature(command, eval_str=True)
-    added = {name: kind for name, kind in _OPTIONS.items() if name not in own.parameters}
+    own = inspect.signature(command).parameters
+    added = {name: kind for name, kind in _OPTIONS.items() if name not in own}
 
     def run(*arguments: Any, **options: Any) -> Any:
         given = {name: options.pop(name, None) for name in added}
         return command(*arguments, chosen=chosen(given), **options)
 
-    functools.update_wrapper(run, command)
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [inspect.Parameter(name, keyword, default=None, annotation=kind) for name, kind in added.items()]
-    parameters += [one.replace(kind=keyword) for name, one in own.parameters.items() if name != "chosen"]
-    signature = own.replace(parameters=parameters)
-    run.__signature__ = signature  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in parameters}
-    return run
+    return extended(command, run, {name: (kind, None) for name, kind in added.items()}, {}, without=("chosen",))
 
 
 def chosen(given: dict[str, Any]) -> Where:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +10,7 @@ import typer
 
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.output import Form, printed_as
+from zonemta_py.cli.terminal.signature import extended
 from zonemta_py.config import Config, load
 
 ConfigFile = Annotated[
@@ -67,18 +66,7 @@ def _with(more: dict[str, Any], command: Callable[..., Any]) -> Callable[..., An
         with printed_as(Form.CSV if csv else Form.PLAIN if plain else Form.FITTED, wanted):
             return command(*arguments, **options)
 
-    functools.update_wrapper(run, command)
-    own = inspect.signature(command, eval_str=True)
-    added = [
-        inspect.Parameter(name, _KEYWORD, default=_NOTHING.get(name, False), annotation=kind)
-        for name, kind in more.items()
-    ]
-    parameters = [one.replace(kind=_KEYWORD) for one in own.parameters.values()]
-    signature = own.replace(parameters=[*parameters, *added])
-    run.__signature__ = signature  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in signature.parameters.values()}
-    return run
+    return extended(command, run, {}, {name: (kind, _NOTHING.get(name, False)) for name, kind in more.items()})
 
 
 _NOTHING: dict[str, Any] = {"columns": None}
-_KEYWORD = inspect.Parameter.KEYWORD_ONLY

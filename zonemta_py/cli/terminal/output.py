@@ -60,6 +60,34 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False, default=_plain))
 
 
+def print_line(value: Any) -> None:
+    """The same in one line: of many, for programs that take one after another."""
+    print(json.dumps(value, ensure_ascii=False, default=_plain))
+
+
+class Telling:
+    """What a command does, told bit by bit: in sentences as it happens, or with --json in one document at its end,
+    whatever that end is.
+
+    with Telling(json) as tell: tell("3 are removed", removed=3)
+    """
+
+    def __init__(self, json: bool) -> None:
+        self._json, self._values = json, dict[str, Any]()
+
+    def __enter__(self) -> Telling:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._json and self._values:
+            print_json(self._values)
+
+    def __call__(self, sentence: str = "", **values: Any) -> None:
+        self._values |= values
+        if sentence and not self._json:
+            print(printable(sentence), flush=True)
+
+
 def print_table(
     title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], footer: str = "", order: Sequence[str] = ()
 ) -> None:
