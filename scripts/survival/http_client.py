@@ -14,7 +14,7 @@ import httpx
 from survival.letters import Letter
 
 AGAIN = (401, 408, 409, 425, 429, 500, 502, 503, 504)
-"""401: the key in http.token is new at every start."""
+"""401: the key in http.token is not there yet, or was changed."""
 PAUSE_S = 0.05
 
 

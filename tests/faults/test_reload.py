@@ -232,11 +232,12 @@ def token(mta: Mta) -> dict[str, str]:
 
 
 def shown(mta: Mta, client: httpx.Client, path: str) -> Any:
-    """None: the process that answers, and the one whose token is in the file, are not the same yet."""
+    """None: nobody answers yet. The key is the same before, during and after a reload."""
     try:
         answer = client.get(path, headers=token(mta) | {"connection": "close"})
     except (httpx.TransportError, FileNotFoundError):
         return None
+    assert answer.status_code != 401
     return answer.json() if answer.status_code == 200 else None
 
 

@@ -48,7 +48,7 @@ class HttpDoor:
         self.bound = socket.create_server(("127.0.0.1", 0))
         self.port = self.bound.getsockname()[1]
         self.ready = threading.Event()
-        self.thread = threading.Thread(target=lambda: uvloop.run(self._run()))
+        self.thread = threading.Thread(target=lambda: uvloop.run(self._run()), daemon=True)
         self.thread.start()
         assert self.ready.wait(30), "the door did not open"
         self.token = (folder / "http.token").read_text().strip()
@@ -104,6 +104,9 @@ class HttpDoor:
         return int(self.do(lambda queue: queue.ask("size"))["total"]["messages"])
 
     def stop(self) -> None:
+        """Also twice."""
+        if not self.thread.is_alive():
+            return
         self.loop.call_soon_threadsafe(self.end.set)
         self.thread.join(30)
 

@@ -10,7 +10,7 @@ import pytest
 
 from zonemta_py.config import HttpKey
 from zonemta_py.reception.http.documents.problem import RequestProblem
-from zonemta_py.reception.http.keys import ApiKeys, hashed, new_key, renew_token
+from zonemta_py.reception.http.keys import ApiKeys, hashed, kept_token, new_key
 
 GOOD = {"from": "a@b.test", "to": ["c@d.test"], "subject": "x", "text": "y"}
 
@@ -69,13 +69,30 @@ def test_some_things_need_no_key(shared_door: Any) -> None:
         assert client.get("/v1/openapi.json").json()["openapi"].startswith("3.1")
 
 
-def test_the_token_file_is_this_users_alone_and_new_at_every_start(tmp_path: Path) -> None:
-    """Whoever could read the old one, once, can do nothing with it any more."""
+def test_the_token_file_is_this_users_alone_and_stays(tmp_path: Path) -> None:
+    """The same at every start and reload; a new one if it was removed, changed, or others could read it."""
     (tmp_path / "http.token.new").write_text("left by a crash")
-    first, second = renew_token(tmp_path), renew_token(tmp_path)
-    path = tmp_path / "http.token"
-    assert first != second == path.read_text().strip()
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    path, known = tmp_path / "http.token", set[str]()
+
+    def fresh() -> None:
+        key = kept_token(tmp_path)
+        assert key not in known
+        assert kept_token(tmp_path) == key == path.read_text().strip()
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        known.add(key)
+
+    fresh()
+    path.unlink()
+    fresh()
+    path.chmod(0o640)
+    fresh()
+    for wrong in ("", "zmta_short\n", f"{path.read_text().strip()}x\n", "\xff" * 48):
+        path.write_text(wrong)
+        fresh()
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    fresh()
+    (tmp_path / "elsewhere").unlink()
     assert [one.name for one in tmp_path.iterdir()] == ["http.token"]
 
 

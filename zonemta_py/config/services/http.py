@@ -73,7 +73,8 @@ class HttpKey(Section):
 
 class Http(Section):
     """The HTTP listener: mail, batches of campaigns and the suppression list as JSON (config/openapi.json). Programs of
-    this machine may use the key in the file http.token of server.folder, which is new at every start and may do all."""
+    this machine may use the key in the file http.token of server.folder, which may do all; for a new one, remove the
+    file and reload."""
 
     enabled: bool = False
     """Enable it."""

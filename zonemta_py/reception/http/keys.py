@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
+import re
 import secrets
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -42,6 +45,7 @@ NOT_AS = "may not send as"
 REMEDY = "name that address or its domain in [[http.keys]] senders"
 _SCHEME = "bearer "
 _KEY_MAX = 500
+_TOKEN = re.compile(PREFIX + r"[\w-]{43}", re.ASCII)
 _CHALLENGE = {"www-authenticate": 'Bearer realm="zonemta"'}
 
 
@@ -163,8 +167,22 @@ def _refused(detail: str) -> RequestProblem:
     return RequestProblem("no-key", detail, headers=dict(_CHALLENGE))
 
 
-def renew_token(folder: Path) -> str:
-    """Writes a new key for programs of this user into the token file, atomically, and returns it. Raises OSError."""
-    key = new_key()
-    replace_file(folder / TOKEN_FILE, f"{key}\n".encode(), 0o600)
+def kept_token(folder: Path) -> str:
+    """The key for programs of this user: that of the token file, or a new one if there is none, or if the file is not
+    as we write it, or others may read it. So it is the same after a reload and a restart. Raises OSError."""
+    key = _read(folder / TOKEN_FILE)
+    if not _TOKEN.fullmatch(key):
+        key = new_key()
+        replace_file(folder / TOKEN_FILE, f"{key}\n".encode(), 0o600)
     return key
+
+
+def _read(path: Path) -> str:
+    """Nothing if it is not there, or not ours alone."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            about = os.fstat(file.fileno())
+            ours = stat.S_ISREG(about.st_mode) and about.st_uid == os.geteuid() and not about.st_mode & 0o077
+            return file.read(_KEY_MAX).decode("ascii", "replace").removesuffix("\n") if ours else ""
+    except OSError:
+        return ""

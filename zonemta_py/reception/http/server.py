@@ -25,7 +25,7 @@ from zonemta_py.reception.connection_limits import ConnectionLimits, plain_ip
 from zonemta_py.reception.http.app import make
 from zonemta_py.reception.http.authentication import AuthenticationMiddleware
 from zonemta_py.reception.http.documents.problem import BUSY_S, MEDIA_TYPE, RequestProblem
-from zonemta_py.reception.http.keys import renew_token
+from zonemta_py.reception.http.keys import kept_token
 from zonemta_py.reception.http.pace import HEAD_S, LEAST_BYTES_S, WINDOW_S, RequestPace
 from zonemta_py.reception.http.request_context import QueueFace, RequestContext
 from zonemta_py.reception.http.sharing import Parser, TurnTaking
@@ -40,10 +40,10 @@ _CROWDED = RequestProblem("unavailable", "too many connections; reuse yours, or 
 
 
 async def serve(config: Config, bound: socket.socket, queue: QueueFace, host: Host) -> None:
-    """Serves until SIGTERM or SIGUSR1. bound: listening. The token file is renewed first. Raises ConfigError,
-    OSError."""
+    """Serves until SIGTERM or SIGUSR1. bound: listening. Makes the token file if there is none.
+    Raises ConfigError, OSError."""
     gate = ConnectionLimits(config.limits, 1)
-    request_context = RequestContext(config, queue, host, gate, renew_token(config.folder))
+    request_context = RequestContext(config, queue, host, gate, kept_token(config.folder))
     gate.watch(asyncio.get_running_loop())
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     context = request_context.site.tls

@@ -106,14 +106,14 @@ class Desk:
     def keep(self, session: LoginSession, done: Done) -> str:
         """Its name, for the address of the next page."""
         name = secrets.token_urlsafe(9)
-        self._done[name] = session.nonce, done
+        self._done[name] = session.name, done
         while len(self._done) > _KEPT:
             self._done.popitem(last=False)
         return name
 
     def _take(self, session: LoginSession, name: str) -> Done | None:
         whose, done = self._done.get(name, ("", None))
-        return done if whose == session.nonce else None
+        return done if whose == session.name else None
 
 
 def _here(request: Request) -> str:

@@ -1,49 +1,50 @@
-"""Who has logged in. A session is a signed cookie; nothing about it is kept, but which ones have logged out.
+"""Who has logged in. A session is a file in the folder `dashboard` of the queue's folder, for as long as it lasts.
 
-The cookie names when it ends and a random number; its signature is by the file dashboard.key of the queue's folder and
-the hash of the API key. So a session goes on when this process is started again, and ends when its key is taken from
-the configuration, or, for http.token, with the process that wrote it. Forms carry a token made from the same number.
+The cookie is a random number. The file is named by its hash, and says when the session ends, and the hash of the API
+key. So a session goes on when this process is started again, and ends with the logout, for good, or when its key is
+taken from the configuration. Forms carry a token made from the same number.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import hmac
-import os
+import re
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from zonemta_py.disk.files import replace_file
+from zonemta_py.disk.files import replace_file, sync
 from zonemta_py.reception.http.documents.problem import RequestProblem
-from zonemta_py.reception.http.keys import ApiKeys, Holder
+from zonemta_py.reception.http.keys import ApiKeys, Holder, hashed
 
-KEY_FILE = "dashboard.key"
+FOLDER = "dashboard"
 COOKIE = "zonemta"
 SESSION_S = 12 * 3600
+SESSIONS_MAX = 1_000
+"""Of more, those end that would end first."""
 TRIES, TRIES_S = 10, 300.0
 """So many wrong keys from one client's address in so many seconds; then none is looked at."""
 _CLIENTS_MAX = 10_000
-_GONE_MAX = 10_000
+_VALUE = re.compile(r"[\w-]{43}", re.ASCII)
 
 
 class LoginSession(NamedTuple):
-    """csrf: what each form has to say."""
+    """name: of its file. csrf: what each form has to say."""
 
     holder: Holder
-    nonce: str
+    name: str
     csrf: str
 
 
 class Sessions:
-    """now: UNIX seconds. Raises OSError if the key's file can be neither read nor made."""
+    """now: UNIX seconds. Raises OSError if the folder can be neither read nor made."""
 
     def __init__(self, folder: Path, keys: ApiKeys, now: Callable[[], float]) -> None:
-        self._secret, self._keys, self._now = _secret(folder / KEY_FILE), keys, now
-        self._gone: OrderedDict[str, float] = OrderedDict()
+        self._folder, self._keys, self._now = folder / FOLDER, keys, now
+        self._folder.mkdir(mode=0o700, exist_ok=True)
         self._failed: OrderedDict[str, list[float]] = OrderedDict()
 
     # -- in
@@ -54,7 +55,7 @@ class Sessions:
         return 0 if len(tries) < TRIES else max(1, round(tries[-TRIES] + TRIES_S - self._now()))
 
     def login(self, key: str, client: str) -> str | None:
-        """The cookie's value; None: there is no such key."""
+        """The cookie's value; None: there is no such key. Raises OSError."""
         try:
             self._keys.holder(f"Bearer {key.strip()}")
         except RequestProblem:
@@ -65,46 +66,50 @@ class Sessions:
             while len(self._failed) > _CLIENTS_MAX:
                 self._failed.popitem(last=False)
             return None
-        shown = hashlib.sha256(key.strip().encode("utf-8", "surrogateescape")).hexdigest().encode()
-        said = f"{round(self._now() + SESSION_S)}.{secrets.token_urlsafe(18)}"
-        return f"{said}.{self._signature(shown, said)}"
+        self._clear()
+        cookie = secrets.token_urlsafe(32)
+        said = f"{round(self._now() + SESSION_S)} {hashed(key.strip())}\n"
+        replace_file(self._folder / _name(cookie), said.encode(), 0o600)
+        return cookie
+
+    def _clear(self) -> None:
+        """Removes what has ended, and the oldest if there are too many."""
+        left = []
+        for path in self._folder.iterdir():
+            ends, _ = _read(path)
+            if ends > self._now():
+                left.append((ends, path))
+            else:
+                path.unlink(missing_ok=True)
+        for _, path in sorted(left)[: -(SESSIONS_MAX - 1)]:
+            path.unlink(missing_ok=True)
 
     # -- while it lasts
 
     def of(self, cookie: str) -> LoginSession | None:
         """Whose session it is; None: nobody's any more."""
-        parts = cookie.split(".")
-        if len(parts) != 3 or not parts[0].isdecimal() or len(cookie) > 200 or not cookie.isascii():
+        if not _VALUE.fullmatch(cookie):
             return None
-        ends, nonce, signature = parts
-        if int(ends) <= self._now() or nonce in self._gone:
+        ends, key = _read(self._folder / (name := _name(cookie)))
+        holder = next((one for known, one in self._keys.known() if known == key), None)
+        if holder is None or ends <= self._now():
             return None
-        found = None
-        for known, holder in self._keys.known():
-            if hmac.compare_digest(self._signature(known, f"{ends}.{nonce}"), signature):
-                found = holder
-        return None if found is None else LoginSession(found, nonce, self._made(b"form", nonce))
+        return LoginSession(holder, name, hashlib.sha256(f"form {cookie}".encode()).hexdigest())
 
     def end(self, session: LoginSession) -> None:
-        """Its cookie is worth nothing any more."""
-        self._gone[session.nonce] = self._now() + SESSION_S
-        while len(self._gone) > _GONE_MAX or next(iter(self._gone.values())) < self._now():
-            self._gone.popitem(last=False)
-
-    def _signature(self, key: bytes, said: str) -> str:
-        return self._made(b"session " + key, said)
-
-    def _made(self, purpose: bytes, said: str) -> str:
-        return hmac.new(self._secret, purpose + b" " + said.encode(), hashlib.sha256).hexdigest()
+        """Its cookie is worth nothing any more, whatever happens. Raises OSError."""
+        (self._folder / session.name).unlink(missing_ok=True)
+        sync(self._folder)
 
 
-def _secret(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        fresh = path.with_name(f"{path.name}.{os.getpid()}")
-        replace_file(fresh, secrets.token_bytes(32), 0o600)
-        with contextlib.suppress(FileExistsError):  # another process was quicker
-            os.link(fresh, path)
-        fresh.unlink()
-        return path.read_bytes()
+def _name(cookie: str) -> str:
+    """Who sees the folder does not know the cookie."""
+    return hashlib.sha256(cookie.encode()).hexdigest()
+
+
+def _read(path: Path) -> tuple[int, bytes]:
+    """When it ends, and the hash of its key; 0 if there is none."""
+    with contextlib.suppress(OSError, ValueError):
+        ends, key = path.read_bytes().split()
+        return int(ends), key
+    return 0, b""
