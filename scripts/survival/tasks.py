@@ -31,7 +31,7 @@ from survival.recover import problems
 from zonemta_py.config import load
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue.api import DELIVERED, Outcome, Result
+from zonemta_py.queue.api import DELIVERED, Outcome, QueueRefusal, Result
 from zonemta_py.queue.recovery.start import open_queue
 from zonemta_py.wire.client import RemoteQueue
 from zonemta_py.wire.server import serve
@@ -70,7 +70,7 @@ class Host:
         while time.monotonic() < until:
             try:
                 return await RemoteQueue.connect(self.folder, "operator")
-            except OSError:
+            except (OSError, QueueRefusal):
                 assert self.process.poll() is None, "the queue did not start"
                 await asyncio.sleep(0.02)
         raise AssertionError("the queue does not answer")
@@ -249,7 +249,7 @@ async def _timed(host: Host, queue: RemoteQueue, **order: Any) -> tuple[dict[str
     return row, took_ms, host.worked_ms() - worked
 
 
-async def speed(folder: Path, *, recipients: int, sent: int) -> dict[str, Any]:
+async def speed(folder: Path, *, recipients: int, sent: int = 1_000) -> dict[str, Any]:
     """How long the order to delete three tenths takes, and how many of them are sent afterwards (none)."""
     host = Host(folder)
     begin = time.perf_counter()
