@@ -8,14 +8,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from zonemta_py.reception.http.dashboard.desk import Desk, NoPage
+from zonemta_py.reception.http.dashboard.words import query
 
-ROWS = 200
+ROWS = 50
 FIGURES = ("accepted", "waiting", "delivered", "deferred", "bounced", "held", "suppressed", "removed", "expired")
 
 
 async def every(desk: Desk, request: Request) -> Response:
-    rows = await desk.ask("campaigns")
-    return desk.page(request, "campaigns", rows=rows[:ROWS], more=max(0, len(rows) - ROWS))
+    after = request.query_params.get("after", "")
+    rows = await desk.ask("campaigns", limit=ROWS + 1, after=after)
+    following = query(after=rows[ROWS - 1]["name"]) if len(rows) > ROWS else ""
+    return desk.page(request, "campaigns", rows=rows[:ROWS], following=following, paged=bool(after))
 
 
 async def one(desk: Desk, request: Request) -> Response:

@@ -73,5 +73,8 @@ async def find(desk: Desk, request: Request) -> Response:
 
 async def doubt(desk: Desk, request: Request) -> Response:
     """Who was being sent to when something crashed."""
-    rows: list[dict[str, Any]] = await desk.ask("in-doubt")
-    return desk.page(request, "doubt", rows=rows[:500], count=len(rows))
+    after = request.query_params.get("after", "")
+    rows: list[dict[str, Any]] = await desk.ask("in-doubt", limit=ROWS + 1, after=after)
+    last = rows[ROWS - 1] if len(rows) > ROWS else None
+    following = query(after=f"{last['id']} {last['recipient']}") if last else ""
+    return desk.page(request, "doubt", rows=rows[:ROWS], following=following, paged=bool(after))

@@ -4,10 +4,13 @@
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   const count = (value) => (value == null ? "" : Math.round(value * 10) / 10).toLocaleString("en").replace(/,/g, "\u202f");
 
+  const STEPS = [1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7].flatMap((one) => [one, 2 * one, 5 * one]);
+  const clock = (seconds) => new Date(seconds * 1000).toISOString().slice(11, 19);
+
   function axes(first) {
     const look = { stroke: colour("quiet"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false },
                    font: "12px system-ui, sans-serif" };
-    return [{ ...look, ...first }, { ...look, size: 56, values: (_, all) => all.map((one) => count(one)) }];
+    return [{ ...look, ...first }, { ...look, size: 56, incrs: STEPS, values: (_, all) => all.map((one) => count(one)) }];
   }
 
   function make(box, names, data, x, scale) {
@@ -30,13 +33,13 @@
       return [...Array(Math.max(0, 60 - all.length)).fill(null), ...all].slice(-60);
     })];
     if (box.plot) box.plot.setData(data);
-    else make(box, NAMES, data, { values: (_, all) => all.map((one) => `${one} s`) }, { time: false, range: [-59, 0] });
+    else make(box, NAMES, data, { size: 30, values: (_, all) => all.map((one) => `${one} s`) }, { time: false, range: [-59, 0] });
   };
 
   window.drawBurn = (box) => {
     if (box.plot || !box.dataset.points) return;
     const data = JSON.parse(box.dataset.points);
-    make(box, [["waiting", "deferred"], ["delivered", "out"]], data, {}, { time: true });
+    make(box, [["waiting", "deferred"], ["delivered", "out"]], data, { size: 30, space: 80, values: (_, all) => all.map(clock) }, { time: true });
   };
 
   function redraw() {
