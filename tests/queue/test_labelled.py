@@ -45,21 +45,21 @@ async def tick(home: Any) -> None:
 
 @pytest.mark.parametrize("crash", [False, True])
 async def test_it_is_counted_from_when_the_campaign_began(house: Make, crash: bool) -> None:
-    """Not earlier mail: the counters did not exist then."""
+    """Earlier mail with its name too: the figures begin with the first of it."""
     home = await house()
     await home.put("before@x.test", sender="", campaign="spring")
     await begin(home)
     for number in range(4):
         await home.put(f"r{number}@x{number}.test", sender="", campaign="spring")
     await home.put("other@x.test", sender="", campaign="autumn")
-    assert await figures(home) == (4, 0, 0, 0, 0, 4)
+    assert await figures(home) == (5, 0, 0, 0, 0, 5)
     leased = {one.recipients[0].address: one for one in await home.leases()}
     await home.settle(leased["r0@x0.test"])
     await home.settle(leased["r1@x1.test"], DEFERRED)
     await home.settle(leased["before@x.test"])
     if crash:
         await home.crash(drop=True)
-    assert await figures(home) == (4, 1, 1, 0, 0, 3)
+    assert await figures(home) == (5, 2, 1, 0, 0, 3)
     await home.sound()
 
 
@@ -83,7 +83,7 @@ async def test_cancel_takes_it_along(house: Make) -> None:
 
 
 async def test_a_campaign_that_is_a_name_only(house: Make) -> None:
-    """Nobody has put it: what waits of it is counted, paused and canceled all the same."""
+    """Nobody has put it: what waits of it is counted, paused and canceled all the same; and its row stays."""
     home = await house()
     for number in range(5):
         await home.put(f"r{number}@x.test", sender="", campaign="autumn")
@@ -98,8 +98,13 @@ async def test_a_campaign_that_is_a_name_only(house: Make) -> None:
     row = await home.queue.ask("campaign-cancel", name="autumn")
     assert (row["state"], row["removed"], row["waiting"]) == ("canceled", 5, 0)
     assert (await home.sizes())["messages"] == 0
-    with pytest.raises(ValueError, match="there is no campaign"):
-        await home.queue.ask("campaign", name="autumn")
+    row = await home.queue.ask("campaign", name="autumn")
+    assert (row["state"], row["accepted"], row["deferred"], row["removed"]) == ("idle", 5, 1, 5)
+    with pytest.raises(ValueError, match="nothing of campaign 'autumn' is waiting"):
+        await home.queue.ask("campaign-cancel", name="autumn")
+    with pytest.raises(ValueError, match="only known from its mail"):
+        await home.queue.ask("campaign-complete", name="autumn")
+    await home.sound()
 
 
 @pytest.mark.parametrize(("life_h", "tried_h"), [(168, 160), (2, 1)])

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from zonemta_py.config.section import Port, Section, ip_address
+
+Bound = Literal["least", "deferred", "bounced", "blocked", "complaints"]
 
 
 class ServerSection(Section):
@@ -113,6 +115,20 @@ class Queue(Section):
     not at all."""
     campaign_days: float = Field(7, gt=0)
     """How long a campaign that has ended is listed, and its template and the keys of its requests are kept."""
+    campaign_names: int = Field(1000, ge=0, le=100_000)
+    """Campaigns nobody has created, but that mail names (X-Campaign), of which figures are kept; those without mail the
+    longest are forgotten first. Of more only what waits is counted."""
+    campaign_bounds: dict[Bound, Annotated[float, Field(ge=0)]] = {}
+    """Shares of attempts at which such a campaign is paused ({ least = 100, bounced = 0.05 }): deferred, bounced,
+    blocked, complaints; least: attempts from which they are checked."""
+
+    @field_validator("campaign_bounds")
+    @classmethod
+    def _check_bounds(cls, values: dict[str, float]) -> dict[str, float]:
+        for name, value in values.items():
+            if name != "least" and value > 1:
+                raise ValueError(f"{name} = {value:g} is no share; write 0.05 for 5%")
+        return values
 
 
 class RulesSection(Section):

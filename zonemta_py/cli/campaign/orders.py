@@ -158,6 +158,8 @@ def described(row: dict[str, Any]) -> list[tuple[str, object]]:
     state = f"{state}: {row['cause']}" if row["cause"] else state
     handed_in = f"{row['accepted']:,}" + (f" of {row['planned']:,}" if row["planned"] > row["accepted"] else "")
     lines: list[tuple[str, object]] = [("state", state), ("handed in", handed_in)]
+    if not row.get("registered", True):
+        lines.insert(0, ("known", "only from its mail (X-Campaign)"))
     lines += [(name, row[key]) for name, key in _COUNTS]
     all_of_it = max(row["planned"], row["accepted"])
     done = (row["accepted"] - row["waiting"]) / all_of_it if all_of_it else 0.0

@@ -19,7 +19,7 @@ _SUMS = (
     "planned", "accepted", "delivered", "deferred", "bounced", "blocked", "complaints", "removed", "suppressed",
     "waiting", "rate_per_s",
 )  # fmt: skip
-_WORST = ("canceled", "paused", "running", "complete", "ended")
+_WORST = ("canceled", "paused", "running", "complete", "idle", "ended")
 _MINUTE_MS = 60_000
 _FILE = "campaign.json"
 _NODES = "nodes.json"

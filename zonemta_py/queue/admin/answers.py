@@ -27,7 +27,8 @@ Questions and answers (plain dicts and lists, ready for JSON):
     campaign-put name sender template …     a new campaign (`campaigns/commands.py`); {"created": False if it existed}
     campaign-pause name cause, campaign-resume name cause, campaign-cancel name cause, campaign-complete name   its row
     campaign name, campaigns                the state of one, with its history; of all
-    campaign-tenant name                    "" for one without; None: no campaign of that name was made
+    campaign-tenant name registered         "" for one without; None: there is no campaign of that name; registered:
+                                            only one that was made, not one that mail has named
     suppress rows, unsuppress addresses scope       orders about the suppression list (`suppressions.py`)
     suppression address, suppressions after limit kind scope        its entries
     metrics                                 every counter, histogram and gauge (`metrics.py`)
@@ -296,8 +297,11 @@ async def _campaign(campaigns: CampaignCommands, _: QueueContext, name: str) -> 
     return await campaigns.full_row(name)
 
 
-async def _campaign_tenant(_: CampaignCommands, queue: QueueContext, name: str) -> str | None:
-    campaign = queue.core.campaigns.by_name.get(name)
+async def _campaign_tenant(
+    _: CampaignCommands, queue: QueueContext, name: str, registered: bool = False
+) -> str | None:  # fmt: skip
+    campaigns = queue.core.campaigns
+    campaign = campaigns.registered(name) if registered else campaigns.by_name.get(name)
     return None if campaign is None else campaign.tenant
 
 

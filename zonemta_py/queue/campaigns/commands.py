@@ -79,11 +79,9 @@ class CampaignCommands:
         return await self._answer(name, campaign)
 
     async def cancel(self, name: str, cause: str) -> dict[str, Any]:
-        if name not in self._core.campaigns.by_name:
-            row = await unregistered.cancel(self._core, self._delete, name, cause or "by an operator")
-            if row:
-                return row
-        campaign = self._core.campaigns.get(name)
+        campaign = self._core.campaigns.registered(name)
+        if campaign is None:
+            return await self._cancel_named(name, cause or "by an operator")
         if not campaign.canceled_ms:
             if self._core.campaigns.over(campaign):
                 raise ValueError(f"campaign {name!r} has ended; nothing of it is waiting")
@@ -91,8 +89,24 @@ class CampaignCommands:
             self._monitor.sweep_soon()
         return await self._answer(name, campaign)
 
+    async def _cancel_named(self, name: str, cause: str) -> dict[str, Any]:
+        """Deletes what waits of it for good, by a task; what comes later of that name is taken.
+
+        In effect at once, also for what is being delivered and comes back: the task waits for that, this does not.
+        """
+        core = self._core
+        campaign = core.campaigns.named.get(name)
+        if not unregistered.waiting(core, name, campaign):
+            core.campaigns.get(name)
+            raise ValueError(f"nothing of campaign {name!r} is waiting")
+        removed = await self._delete(name, campaign.tenant if campaign else "", cause)
+        row = await unregistered.row(core, name, removed) if campaign is None else self.row(campaign)
+        return row | {"state": "canceled"}
+
     async def complete(self, name: str) -> dict[str, Any]:
         campaign = self._core.campaigns.get(name)
+        if campaign.named:
+            raise ValueError(f"campaign {name!r} is only known from its mail, which can always go on")
         if campaign.canceled_ms:
             raise ValueError(f"campaign {name!r} was canceled")
         if not campaign.complete_ms:
@@ -133,9 +147,10 @@ class CampaignCommands:
         """All figures, without the history."""
         tally, now_ms = self._core.campaigns.tally(campaign.name), self._core.clock.ms()
         stop = stop_of(self._core, campaign)
-        rate = 0.0 if campaign.ended_ms else self._monitor.history(campaign).rate_per_s(now_ms, tally)
+        rate = 0.0 if campaign.ended_ms else self._monitor.rate_per_s(campaign, now_ms)
         state = self._state(campaign, stop)
-        eta_ms = now_ms + int(1000 * tally.waiting / rate) if rate > 0 and tally.waiting > 0 else None
+        waiting = unregistered.waiting(self._core, campaign.name, campaign) if campaign.named else tally.waiting
+        eta_ms = now_ms + int(1000 * waiting / rate) if rate > 0 and waiting > 0 else None
         return {
             "name": campaign.name,
             "state": state,
@@ -146,7 +161,8 @@ class CampaignCommands:
             "created_ms": campaign.created_ms,
             "planned": campaign.planned,
             **asdict(tally),
-            "waiting": tally.waiting,
+            "waiting": waiting,
+            "registered": not campaign.named,
             "rate_per_s": round(rate, 1),
             "eta_ms": eta_ms,
         }
@@ -158,9 +174,9 @@ class CampaignCommands:
         now = [self._core.clock.ms(), (tally := self._core.campaigns.tally(name)).waiting, tally.delivered]
         return self.row(campaign) | {
             "history": [*self._monitor.history(campaign).points, now],
-            "bounds": campaign.bounds,
+            "bounds": self._monitor.bounds(campaign),
             "priority": campaign.priority,
-            "life_h": campaign.life_h,
+            "life_h": 0 if campaign.named else campaign.life_h,
             "notify": campaign.notify,
         }
 
@@ -179,6 +195,8 @@ class CampaignCommands:
             return "ended"
         if stop is not None:
             return "paused"
+        if campaign.named and not unregistered.waiting(self._core, campaign.name, campaign):
+            return "idle"
         return "complete" if campaign.complete_ms else "running"
 
 

@@ -10,8 +10,8 @@ import math
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, StoreError
-from zonemta_py.queue.campaigns import thresholds
-from zonemta_py.queue.campaigns.history import CampaignHistory
+from zonemta_py.queue.campaigns import named, thresholds
+from zonemta_py.queue.campaigns.history import RATE_MS, CampaignHistory
 from zonemta_py.queue.campaigns.purge import Sweep
 from zonemta_py.queue.core.campaigns import Campaign
 from zonemta_py.queue.core.commit import immediately
@@ -42,10 +42,22 @@ class CampaignMonitor:
         """Checks each campaign; True: there is more to remove at once. Raises StoreError."""
         core, now_ms = self._core, self._core.clock.ms()
         for campaign in list(core.campaigns.by_name.values()):
-            operations = self._follow(campaign, now_ms)
+            operations = self._follow_named(campaign, now_ms) if campaign.named else self._follow(campaign, now_ms)
             if operations:
                 core.lines.submit(operations, immediately, sync=False, keep=True)
+        for campaign in list(named.forgotten(core, now_ms)):
+            core.lines.submit(self._forget(campaign), immediately, sync=False, keep=True)
         return self._remove(now_ms)
+
+    def _follow_named(self, campaign: Campaign, now_ms: int) -> list[Operation]:
+        """As long as anything happens; a thousand of them may be at rest."""
+        if not self._rests(campaign):
+            history = self.history(campaign)
+            history.look(now_ms, self._core.campaigns.tally(campaign.name))
+            self._check(campaign)
+            return self._save(campaign, history, now_ms)
+        left = self._histories.pop(campaign.name, None)
+        return [_saved(campaign, left)] if left is not None and left.dirty else []
 
     def _follow(self, campaign: Campaign, now_ms: int) -> list[Operation]:
         core = self._core
@@ -59,6 +71,9 @@ class CampaignMonitor:
             self._lift(campaign)
             return [(keys.campaign(campaign.name), campaign.record()), _saved(campaign, history)]
         self._check(campaign)
+        return self._save(campaign, history, now_ms)
+
+    def _save(self, campaign: Campaign, history: CampaignHistory, now_ms: int) -> list[Operation]:
         if history.dirty and now_ms - history.saved_ms >= SAVE_MS:
             history.dirty, history.saved_ms = False, now_ms
             return [_saved(campaign, history)]
@@ -66,9 +81,10 @@ class CampaignMonitor:
 
     def _check(self, campaign: Campaign) -> None:
         """Pauses it if it has passed a threshold."""
-        if not campaign.bounds or campaign.canceled_ms or stop_of(self._core, campaign) is not None:
+        bounds = self.bounds(campaign)
+        if not bounds or campaign.canceled_ms or stop_of(self._core, campaign) is not None:
             return
-        cause = thresholds.passed(campaign.bounds, self._core.campaigns.tally(campaign.name), campaign.base)
+        cause = thresholds.passed(bounds, self._core.campaigns.tally(campaign.name), campaign.base)
         if cause:
             self._core.schedule.policy.stop("campaign", campaign.name, math.inf, cause, chosen=True)
 
@@ -102,15 +118,30 @@ class CampaignMonitor:
         if stop_of(self._core, campaign) is not None:
             self._core.schedule.policy.lift("campaign", campaign.name, "it has ended")
 
+    def bounds(self, campaign: Campaign) -> dict[str, float]:
+        """Its thresholds."""
+        named = self._core.config.queue.campaign_bounds
+        return {str(name): share for name, share in named.items()} if campaign.named else campaign.bounds
+
+    def rate_per_s(self, campaign: Campaign, now_ms: int) -> float:
+        """Recipients ended per second; 0: at rest."""
+        history = self._histories.get(campaign.name)
+        return history.rate_per_s(now_ms, self._core.campaigns.tally(campaign.name)) if history is not None else 0.0
+
     def history(self, campaign: Campaign) -> CampaignHistory:
         """From memory, or as it was saved. Raises StoreError."""
         history = self._histories.get(campaign.name)
         if history is None:
             value = self._core.store.get(keys.course(campaign.name))
             history = CampaignHistory(records.unpack(value)) if value else CampaignHistory.begun(campaign.created_ms)
-            if not campaign.ended_ms:
+            if not campaign.ended_ms and not self._rests(campaign):
                 self._histories[campaign.name] = history
         return history
+
+    def _rests(self, campaign: Campaign) -> bool:
+        """Whether it is a named one that is not followed."""
+        tally = self._core.campaigns.tally(campaign.name)
+        return campaign.named and tally.waiting <= 0 and self._core.clock.ms() - tally.last_ms >= RATE_MS
 
 
 def stop_of(core: Core, campaign: Campaign) -> Suspension | None:

@@ -4,6 +4,10 @@ A campaign is a record, its template in chunks, its counters and its history, al
 It is paused by a stop of the schedule (journalled). Cancel and complete are journal records too, stable before they are
 answered; the store follows. Ended campaigns are deleted after `campaign_days`, with all that belongs to them.
 
+A campaign that nobody has put, but that mail names (X-Campaign), has a record too, without a template: it is `named`.
+It begins, in memory and in the batch of its first message, with that message, unless there are `campaign_names` of them
+already; and it is forgotten when nothing of it waits (`campaigns/named.py`).
+
 Failures: a write that the store refuses raises QueueRefusal, and nothing has changed.
 """
 
@@ -21,6 +25,8 @@ from zonemta_py.disk.leveldb.store import Operation, Store, StoreDamaged
 from zonemta_py.disk.records import StandingRecord
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.schedule_fields import InvalidValue
+from zonemta_py.mail.schedule_fields import name as checked_name
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.core.commit import StoreLine
 from zonemta_py.queue.core.counters import CampaignCounters, CampaignCounts
@@ -44,7 +50,7 @@ class Campaign:
     given up. template: SHA-256 of its bytes, in hex, shortened to a name; chunks, size: of the template. notify: who
     notifies the return path of a bounce, see NOTIFY. cause: of the latest order. canceled_ms, complete_ms, ended_ms:
     UNIX ms, 0: not yet. base: [delivered, deferred, bounced, blocked, complaints] when it was last resumed; thresholds
-    count from there. seq: the number of the journal's next record when it began.
+    count from there. seq: the number of the journal's next record when it began. named: nobody has put it.
     """
 
     name: str
@@ -66,6 +72,7 @@ class Campaign:
     ended_ms: int = 0
     base: list[int] = field(default_factory=list)
     seq: int = 0
+    named: bool = False
 
     def settings(self) -> tuple[Any, ...]:
         """What must be equal if it is put again."""
@@ -73,6 +80,10 @@ class Campaign:
             self.sender, self.tenant, self.zone, self.priority, self.planned, self.bounds, self.life_h, self.template,
             self.notify,
         )  # fmt: skip
+
+    def is_of(self, tenant: str) -> bool:
+        """Whether mail of that tenant ("": of none) can be of this campaign."""
+        return not self.tenant or tenant == self.tenant or (not tenant and not self.named)
 
     def record(self) -> bytes:
         return records.pack(asdict(self))
@@ -88,6 +99,9 @@ class Campaigns:
         self.shortest_life_h = math.inf
         self._store = store
         self._arriving: dict[str, asyncio.Future[None]] = {}
+        self.named: dict[str, Campaign] = {}
+        self._fresh, self._written = set[str](), set[str]()
+        """Named ones whose record is to be written; and was, with the last batch."""
         for name in self.counters.names():
             value = store.get(keys.campaign(name))
             if value is None:
@@ -97,6 +111,12 @@ class Campaigns:
 
     def _take(self, campaign: Campaign) -> None:
         self.by_name[campaign.name] = campaign
+        if campaign.named:
+            self.named[campaign.name] = campaign
+            return
+        self.named.pop(campaign.name, None)
+        self._fresh.discard(campaign.name)
+        self._written.discard(campaign.name)
         self.shortest_life_h = min(self.shortest_life_h, campaign.life_h)
         if campaign.canceled_ms:
             self.canceled.add(campaign.name)
@@ -111,9 +131,47 @@ class Campaigns:
     def tally(self, name: str) -> CampaignCounts:
         return self.counters.of(name)
 
+    def registered(self, name: str) -> Campaign | None:
+        """One that somebody has put."""
+        campaign = self.by_name.get(name)
+        return None if campaign is None or campaign.named else campaign
+
     def lives(self, name: str) -> bool:
         """Whether the campaign exists, ended or not: what belongs to it is kept as long."""
-        return name in self.by_name or name in self._arriving
+        return self.registered(name) is not None or name in self._arriving
+
+    # -- mail that is not merged
+
+    def counts(self, name: str, tenant: str, ms: int, most: int) -> bool:
+        """Whether a message that names it counts for it; it begins with that, unless there are that many (`most`)."""
+        campaign = self.by_name.get(name)
+        if campaign is None:
+            return len(self.named) < most and self._name(name, tenant, ms)
+        return campaign.is_of(tenant) and not self.over(campaign)
+
+    def _name(self, name: str, tenant: str, ms: int) -> bool:
+        if name in self._arriving:
+            return False
+        try:
+            checked_name(name)  # a plugin may have named it
+        except InvalidValue:
+            return False
+        self._take(Campaign(name, "", tenant, "", 0, 0, {}, math.inf, ms, "", 0, 0, named=True))
+        self._fresh.add(name)
+        self.counters.open(name)
+        return True
+
+    def changes(self) -> list[Operation]:
+        """Writes what has changed since the last call."""
+        operations = self.counters.changes()
+        operations += [(keys.campaign(name), self.by_name[name].record()) for name in self._fresh]
+        self._written, self._fresh = self._fresh, set()
+        return operations
+
+    def not_written(self) -> None:
+        """The batch with the last changes did not reach the disk: writes them with the next one."""
+        self._fresh |= self._written
+        self.counters.again()
 
     def over(self, campaign: Campaign) -> bool:
         """Whether it accepts no more mail."""
@@ -127,11 +185,12 @@ class Campaigns:
         """False: it exists already, unchanged. Raises ValueError if it exists with other content, QueueRefusal."""
         while (other := self._arriving.get(campaign.name)) is not None:
             await asyncio.wait([other])
-        known = self.by_name.get(campaign.name)
+        known = self.registered(campaign.name)
         if known is not None:
             if known.settings() != campaign.settings():
                 raise ValueError(f"campaign {campaign.name!r} already exists with other content; choose another name")
             return False
+        named = self._taken_over(campaign)
         self._arriving[campaign.name] = asyncio.get_running_loop().create_future()
         try:
             chunks = [template[at : at + CHUNK_BYTES] for at in range(0, len(template), CHUNK_BYTES)]
@@ -140,13 +199,21 @@ class Campaigns:
                 (keys.template(campaign.name, number), shrink(chunk)) for number, chunk in enumerate(chunks, 1)
             ]
             operations.append((keys.campaign(campaign.name), campaign.record()))
-            operations.append((keys.tally(campaign.name), records.pack([])))
+            if not named:
+                operations.append((keys.tally(campaign.name), records.pack([])))
             await _write(lines, operations, keep=False)
             self.counters.open(campaign.name)
             self._take(campaign)
         finally:
             self._arriving.pop(campaign.name).set_result(None)
         return True
+
+    def _taken_over(self, campaign: Campaign) -> bool:
+        """Whether mail has named it before, whose counters go on. Raises ValueError."""
+        named = self.named.get(campaign.name)
+        if named is not None and named.tenant and not campaign.is_of(named.tenant):
+            raise ValueError(f"mail of another tenant has come for a campaign {campaign.name!r}; choose another name")
+        return named is not None
 
     def apply(self, campaign: Campaign, what: str, ms: int, cause: str) -> None:
         """Applies an order (CANCEL, COMPLETE) in memory."""
@@ -160,7 +227,7 @@ class Campaigns:
         """Applies an order's record that a crash kept from the store; returns the operations."""
         (_, name), (created_ms, ms) = order.subject, order.value
         campaign = self.by_name.get(name)
-        if campaign is None or campaign.created_ms != created_ms:  # another campaign of that name
+        if campaign is None or campaign.named or campaign.created_ms != created_ms:  # another campaign of that name
             return []
         self.apply(campaign, order.what, ms, order.cause)
         return [(keys.campaign(name), campaign.record())]
@@ -172,6 +239,11 @@ class Campaigns:
     def forget(self, campaign: Campaign) -> list[Operation]:
         """Deletes all that there is of it."""
         del self.by_name[campaign.name]
+        if self.named.pop(campaign.name, None) is not None:
+            self._fresh.discard(campaign.name)
+            self._written.discard(campaign.name)
+            self.counters.forget(campaign.name)
+            return [(key(campaign.name), None) for key in (keys.campaign, keys.tally, keys.course)]
         self.shortest_life_h = min((other.life_h for other in self.by_name.values()), default=math.inf)
         self.canceled.discard(campaign.name)
         self.counters.forget(campaign.name)
@@ -183,7 +255,7 @@ class Campaigns:
 
     def chunks(self, name: str, first: int, most: int) -> list[bytes]:
         """Up to `most` chunks of its template from `first` on, as they are stored. Raises QueueRefusal, StoreError."""
-        campaign = self.by_name.get(name)
+        campaign = self.registered(name)
         if campaign is None:
             raise QueueRefusal(NO_TEMPLATE)
         last = min(first + most - 1, campaign.chunks)

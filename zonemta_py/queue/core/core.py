@@ -144,7 +144,7 @@ class Core:
         return self.places.portion()
 
     def changes(self) -> list[Operation]:
-        operations = self.sizes.changes() + self.campaigns.counters.changes() + self.messages.changes()
+        operations = self.sizes.changes() + self.campaigns.changes() + self.messages.changes()
         operations += self.tasks.changes() + self.quotas.changes()
         self.batches += 1
         operations.append((keys.TRACKED, records.pack([self.batches, self.places.complete])))
@@ -156,7 +156,7 @@ class Core:
     def again(self) -> None:
         self.sizes.again()
         self.quotas.again()
-        self.campaigns.counters.again()
+        self.campaigns.not_written()
         self.tasks.again()
         self.messages.again()
         self.places.again()

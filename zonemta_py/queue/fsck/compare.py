@@ -148,6 +148,7 @@ class Comparison:
         self._left: dict[str, int] = {}
         self._flows: dict[str, list[int]] = {}
         self._waiting: dict[str, int] = {}
+        self._of_merged: set[str] = set()
 
     def living(self) -> list[str]:
         """Messages that have recipients left."""
@@ -245,6 +246,8 @@ class Comparison:
             if place.id in self._merged or note.counted:
                 campaign = Flow.of(note.flow).campaign
                 self._waiting[campaign] = self._waiting.get(campaign, 0) + 1
+                if place.id in self._merged:
+                    self._of_merged.add(campaign)
         for message_id, alive in self.truth.alive.items():
             for address, (zone, notify, orcpt) in alive.items():
                 if message_id in self.whole and (message_id, address) not in seen:
@@ -320,7 +323,7 @@ class Comparison:
 
     def campaigns(self) -> None:
         """Their templates, and their counters against what was counted."""
-        for found in check_campaigns.findings(self.store, self._waiting):
+        for found in check_campaigns.findings(self.store, self._waiting, self._of_merged):
             self.report.add(*found[:4])
             self.operations += found.operations
 

@@ -167,7 +167,7 @@ class Acceptance:
         if envelope.merged:
             return admission.admit(core.campaigns, envelope)
         if envelope.campaign and envelope.campaign in core.campaigns.canceled and envelope.protocol != "LOCAL":
-            return admission.canceled(envelope.campaign)
+            return admission.not_canceled(core.campaigns, envelope)
         return None
 
     async def asked_routes(self, envelope: Envelope) -> list[Routed]:
@@ -225,7 +225,7 @@ class Acceptance:
         metadata["chunks"] = len(chunks)
         if stored:
             metadata["chunks"], metadata["file"] = stored.chunks, stored.bytes
-        if counted := bool(envelope.campaign) and self._counted(envelope):
+        if counted := bool(envelope.campaign) and self._counted(envelope, now_ms):
             metadata["counted"] = True
         packed = records.pack(metadata)
         kept = [row for row in routed if row.recipient.address not in suppressed_by] if suppressed_by else routed
@@ -279,13 +279,13 @@ class Acceptance:
         if envelope.hold_for:
             envelope.hold_until_ms += moved_ms
 
-    def _counted(self, envelope: Envelope) -> bool:
+    def _counted(self, envelope: Envelope, now_ms: int) -> bool:
         """Whether a message that is not merged counts for a campaign in progress."""
-        campaigns = self._core.campaigns
+        core = self._core
         if envelope.merged or envelope.protocol == "LOCAL":  # a notification about campaign mail is not part of it
             return False
-        campaign = campaigns.by_name.get(envelope.campaign or "")
-        return campaign is not None and not campaigns.over(campaign)
+        most = core.config.queue.campaign_names
+        return core.campaigns.counts(envelope.campaign or "", envelope.tenant or "", now_ms, most)
 
     def _undo(
         self, operations: list[Operation], placed: list[_Placed], envelope: Envelope, stored: Stored | None

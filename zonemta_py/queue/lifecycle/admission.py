@@ -20,11 +20,11 @@ def admit(campaigns: Campaigns, envelope: Envelope) -> Reply | None:
     bounces, and the lifetime.
     """
     name = envelope.campaign or ""
-    campaign = campaigns.by_name.get(name)
+    campaign = campaigns.registered(name)
     if campaign is None:
         return _refused(f"there is no campaign {name!r}, create it first")
     if campaign.canceled_ms:
-        return canceled(name)
+        return _canceled(name)
     if campaigns.over(campaign):
         return _refused(f"campaign {name!r} has ended")
     columns = len(envelope.columns)
@@ -43,8 +43,13 @@ def admit(campaigns: Campaigns, envelope: Envelope) -> Reply | None:
     return None
 
 
-def canceled(name: str) -> Reply:
-    """Refuses new mail of a canceled campaign."""
+def not_canceled(campaigns: Campaigns, envelope: Envelope) -> Reply | None:
+    """Refuses new mail that names a canceled campaign; not that of another tenant, who uses the same name."""
+    campaign = campaigns.get(envelope.campaign or "")
+    return _canceled(campaign.name) if campaign.is_of(envelope.tenant or "") else None
+
+
+def _canceled(name: str) -> Reply:
     return _refused(f"campaign {name!r} was canceled")
 
 

@@ -382,5 +382,5 @@ async def _leftovers(queue: LocalQueue, suffix: Suffix, last_id: str, clear: boo
     core.known = suffix.known
     for campaign in core.campaigns.by_name.values():  # as for messages: the batch is the commit
         since = campaign.seq > suffix.position_seq if campaign.seq else campaign.created_ms > suffix.since_ms
-        if since and campaign.name not in suffix.begun:
+        if since and campaign.name not in suffix.begun and not campaign.named:
             begun(core, campaign)

@@ -78,10 +78,14 @@ class TaskOrders:
                 raise ValueError(f"task {task.number} was ordered with this key, and is another one; use a new key")
         return None
 
-    async def cancel_campaign(self, name: str, cause: str) -> int:
-        """Deletes for good what waits of it, but for what is being delivered, as soon as it comes back; how many."""
+    async def cancel_campaign(self, name: str, tenant: str, cause: str) -> int:
+        """Deletes for good what waits of it, but for what is being delivered, as soon as it comes back; how many.
+
+        tenant: only that one's; "": all.
+        """
         why = f"campaign {name} was canceled: {cause}"
-        row = await self.order("delete", {"campaign": name}, by=CAMPAIGN, cause=why[:_TEXT_MAX], undo_s=0)
+        where = {"campaign": name} | ({"tenant": tenant} if tenant else {})
+        row = await self.order("delete", where, by=CAMPAIGN, cause=why[:_TEXT_MAX], undo_s=0)
         task, until = self._task(row["id"]), self._core.clock.monotonic() + PATIENCE_S
         while task.state == RUNNING and not self.engine.waits_for_senders(task):
             if self._core.clock.monotonic() > until:

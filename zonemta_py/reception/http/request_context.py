@@ -157,7 +157,7 @@ class RequestContext:
         Raises QueueRefusal."""
         refusal = scope.take(envelope)
         if refusal is None and envelope.campaign and scope.tenants:
-            tenant = await self.queue.ask("campaign-tenant", name=envelope.campaign)
+            tenant = await self.queue.ask("campaign-tenant", name=envelope.campaign, registered=True)
             if tenant is not None and tenant not in scope.tenants:
                 sentence = f"the campaign {envelope.campaign[:80]!r} is not in this key's scope; use another"
                 return Reply(550, "5.7.1", sentence)

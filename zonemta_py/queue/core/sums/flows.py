@@ -112,6 +112,11 @@ def tracked(store: Store) -> Tracked:
     return Tracked(whole, whole and bool(places))
 
 
+def pair(tenant: str, campaign: str) -> str:
+    """As it stands in the key of the sums."""
+    return f"{tenant}{_BETWEEN}{campaign}"
+
+
 def pair_of(flow: str) -> str:
     """Tenant and campaign of a flow, as they stand in its key."""
     return flow.partition(_BETWEEN)[2]

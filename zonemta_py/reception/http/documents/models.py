@@ -289,13 +289,16 @@ class CampaignRow(Model):
     model_config = ConfigDict(extra="allow")
 
     name: str
-    state: Literal["running", "paused", "canceled", "complete", "ended"]
+    state: Literal["running", "paused", "canceled", "complete", "ended", "idle"]
+    """idle: it is only known from its mail, of which nothing waits."""
     cause: str
     """The cause of the latest order."""
     sender: str
     tenant: str
     zone: str
     created_ms: int
+    registered: bool = True
+    """False: nobody has created it; its mail has named it (X-Campaign), since created_ms."""
     planned: int
     accepted: int
     delivered: int

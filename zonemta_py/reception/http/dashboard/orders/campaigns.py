@@ -22,6 +22,8 @@ def _order(action: str) -> DeskOrder:
     async def words(desk: Desk, given: Given) -> Words:
         row = await desk.ask("campaign", name=given.get("name", ""))
         said, undo, button = _SAYS[action]
+        if action == "cancel" and not row["registered"]:
+            said += " Mail of that name that comes later is sent."
         waits = f"{count(row['waiting'])} of {count(row['accepted'])} recipients wait."
         return Words(f"{action.capitalize()} campaign {row['name']}", f"{waits} {said}", undo, button, (_CAUSE,))
 

@@ -1,0 +1,131 @@
+"""Campaigns that only their mail names (X-Campaign): figures, thresholds, course like others'; how many there are."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from zonemta_py.merge.compile import prepare
+from zonemta_py.merge.source import TemplateSource, Text
+from zonemta_py.queue.api import BOUNCED, DEFERRED
+
+Make = Callable[..., Any]
+DAY = 86_400.0
+
+
+async def tick(home: Any, seconds: float = 1) -> None:
+    await home.move(seconds)
+    while home.queue.campaign_commands.tick():
+        await home.rest()
+    await home.rest()
+
+
+async def row(home: Any, name: str) -> dict[str, Any]:
+    await home.rest()
+    found: dict[str, Any] = await home.queue.ask("campaign", name=name)
+    return found
+
+
+async def names(home: Any) -> set[str]:
+    return {one["name"] for one in await home.queue.ask("campaigns")}
+
+
+@pytest.mark.parametrize("crash", ["", "kill", "power"])
+async def test_it_pauses_itself_and_says_when_it_ends(house: Make, crash: str) -> None:
+    """By the bounds of the configuration; once it is resumed, they count from there."""
+    home = await house(queue={"campaign_bounds": {"least": 4, "bounced": 0.5}})
+    for number in range(12):
+        await home.put(f"r{number}@x{number}.test", sender="", campaign="spring")
+    await tick(home)
+    for number, delivery in enumerate(await home.lease(6)):
+        await home.settle(delivery, *([BOUNCED] if number < 4 else []))
+    await tick(home)
+    if crash:
+        await home.crash(power=crash == "power")
+    found = await row(home, "spring")
+    assert (found["state"], found["registered"], found["waiting"]) == ("paused", False, 6)
+    assert (found["accepted"], found["delivered"], found["bounced"]) == (12, 2, 4)
+    assert "4 of 6 attempts bounced" in found["cause"]
+    assert await home.idle()
+    assert (await home.queue.ask("campaign-resume", name="spring"))["state"] == "running"
+    for delivery in await home.lease(3):
+        await home.settle(delivery)
+    await tick(home)
+    await tick(home)
+    found = await row(home, "spring")
+    assert (found["state"], found["delivered"], found["waiting"]) == ("running", 5, 3)
+    if not crash:
+        assert found["eta_ms"] > home.clock.ms()
+        assert [max(point[1] for point in found["history"]), found["history"][-1][1]] == [12, 3]
+    for delivery in await home.leases():
+        await home.settle(delivery)
+    assert (await row(home, "spring"))["state"] == "idle"
+    await home.sound()
+
+
+async def test_names_that_somebody_invents_push_out_nobody_elses(house: Make) -> None:
+    """No more than campaign_names have figures; what is at rest is forgotten, of the tenant with most names first."""
+    home = await house(queue={"campaign_names": 20})
+    await home.put("a@x.test", sender="", campaign="ours", tenant="us")
+    await home.put("b@y.test", sender="", campaign="waits", tenant="us")
+    for delivery in await home.leases():
+        await home.settle(delivery, *([DEFERRED] if delivery.recipients[0].address == "b@y.test" else []))
+    for number in range(40):
+        await home.move(1)
+        await home.put(f"r{number}@z{number}.test", sender="", campaign=f"junk{number}", tenant="them")
+    assert len(await names(home)) == 20
+    assert (await row(home, "junk39"))["created_ms"] == 0  # shown, without figures
+    for delivery in await home.leases():
+        await home.settle(delivery)
+    await home.move(1000)
+    await tick(home)
+    assert await names(home) == {"ours", "waits", *(f"junk{number}" for number in range(2, 18))}
+    await home.crash()
+    assert len(await names(home)) == 18
+    await home.put("c@x.test", sender="", campaign="junk0", tenant="them")
+    assert "junk0" in await names(home)
+    await home.queue.ask("campaign-pause", name="ours")
+    for delivery in await home.leases():
+        await home.settle(delivery)
+    await tick(home)
+    await tick(home, 8 * DAY)
+    assert await names(home) == {"ours"}, "an order about it holds until it is taken back"
+    await home.sound()
+
+
+async def test_the_same_name_of_two_tenants(house: Make) -> None:
+    """Each mail counts for its own tenant's campaign, and a cancel deletes no more than that."""
+    home = await house()
+    source = TemplateSource("t", Text("Hello"), Text("news@src.test"), text=Text("Hi\n"))
+    put = {"sender": "news@src.test", "template": prepare(source).pack()}
+    await home.put("a@x.test", sender="", campaign="may", tenant="one")
+    await home.put("b@x.test", sender="", campaign="may", tenant="two")
+    assert ((await row(home, "may"))["accepted"], (await row(home, "may"))["tenant"]) == (1, "one")
+    with pytest.raises(ValueError, match="of another tenant"):
+        await home.queue.ask("campaign-put", name="may", tenant="two", **put)
+    await home.queue.ask("campaign-cancel", name="may")
+    assert (await home.sizes())["messages"] == 1
+    await home.queue.ask("campaign-put", name="june", tenant="one", **put)
+    await home.put("a@x.test", sender="", campaign="june")
+    await home.put("b@x.test", sender="", campaign="june", tenant="two")
+    await home.queue.ask("campaign-cancel", name="june")
+    await tick(home)
+    assert ((await row(home, "june"))["accepted"], (await row(home, "june"))["state"]) == (1, "canceled")
+    await home.put("c@x.test", sender="", campaign="june", tenant="two")
+    assert (await home.sizes())["messages"] == 3
+    await home.sound()
+
+
+async def test_lost_figures_begin_anew(house: Make) -> None:
+    """What damage has taken is made again by fsck: the mail does not need it."""
+    home = await house()
+    for number in range(3):
+        await home.put(f"r{number}@x.test", sender="", campaign="spring")
+    await home.rest()
+    home.queue.core.store.write([(b"campaign spring *", None), (b"campaign spring #", None)], True)
+    home.folder, _ = home.image(), home.abandon()
+    assert [found.what for found in home.check(repair=True).problems] == ["figures of a campaign are lost"]
+    await home.open()
+    found = await row(home, "spring")
+    assert (found["accepted"], found["waiting"], found["registered"]) == (3, 3, False)
+    await home.sound()
