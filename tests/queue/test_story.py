@@ -1,6 +1,9 @@
 """The story of a message, from the journal and the archive; and how old the queue's mail is, by destination."""
 
+import asyncio
+import os
 import random
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ from tests.queue.flow import drain
 from zonemta_py.disk import journal
 from zonemta_py.disk.frame import Record, frame
 from zonemta_py.disk.records import Type, pack
-from zonemta_py.queue.admin.browse import ages, search
+from zonemta_py.queue.admin.browse import ages, search, story
 from zonemta_py.queue.api import DEFERRED, HELD
 
 
@@ -33,15 +36,15 @@ async def test_the_story_of_a_message(house: Any) -> None:
     await home.queue.ask("release", id=message)
     for delivery in await home.leases():
         await home.settle(delivery)
-    story = await trace(home, message)
+    told = await trace(home, message)
     expected = ["accepted", "attempt", "deferred", "attempt", "held", "released", "attempt", "delivered", "ended"]
-    assert [row["what"] for row in story["rows"]] == expected
-    assert (story["kind"], story["ids"], story["next"]) == ("message", [message], None)
-    assert story["rows"][0]["sender"] == "ann@src.test"
-    assert story["rows"][2]["reply"] == "451 4.2.0 later"
-    assert story["rows"][2]["due_ms"] > 0
-    assert {row["recipients"][0] for row in story["rows"][:-1]} == {"bob@x.test"}
-    assert other not in str(story)
+    assert [row["what"] for row in told["rows"]] == expected
+    assert (told["kind"], told["ids"], told["next"]) == ("message", [message], None)
+    assert told["rows"][0]["sender"] == "ann@src.test"
+    assert told["rows"][2]["reply"] == "451 4.2.0 later"
+    assert told["rows"][2]["due_ms"] > 0
+    assert {row["recipients"][0] for row in told["rows"][:-1]} == {"bob@x.test"}
+    assert other not in str(told)
 
 
 async def test_the_story_of_an_address(house: Any) -> None:
@@ -49,11 +52,37 @@ async def test_the_story_of_an_address(house: Any) -> None:
     home = await house()
     ids = [await home.put("bob@x.test", "dora@y.test"), await home.put("bob@x.test"), await home.put("eve@x.test")]
     await drain(home)
-    story = await trace(home, "bob@X.test")
-    assert story["ids"] == ids[:2]
-    assert {person for row in story["rows"] for person in row["recipients"]} == {"bob@x.test"}
-    assert [row["what"] for row in story["rows"]].count("delivered") == 2
+    told = await trace(home, "bob@X.test")
+    assert told["ids"] == ids[:2]
+    assert {person for row in told["rows"] for person in row["recipients"]} == {"bob@x.test"}
+    assert [row["what"] for row in told["rows"]].count("delivered") == 2
     assert (await trace(home, "nobody@x.test"))["rows"] == []
+
+
+async def test_the_process_that_reads_stories_may_be_killed(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another takes its place; one that does not answer is killed; and it ends when nobody asks any more."""
+    monkeypatch.setattr(story, "KEPT_S", 0.2)
+    home = await house()
+    message = await home.put("bob@x.test")
+    await trace(home, message)
+    first = story._reader._process
+    assert first is not None
+    first.kill()
+    first.wait(10)
+    assert (await trace(home, message))["ids"] == [message]
+    second = story._reader._process
+    assert second is not None
+    os.kill(second.pid, signal.SIGSTOP)
+    monkeypatch.setattr(story, "ANSWER_S", 0.1)
+    with pytest.raises(ValueError, match="could not be searched"):
+        await trace(home, message)
+    monkeypatch.setattr(story, "ANSWER_S", 10.0)
+    await trace(home, message)
+    third = story._reader._process
+    assert third is not None
+    assert third not in (first, second)
+    await asyncio.wait_for(asyncio.to_thread(third.wait, 10), 10)
+    assert story._reader._process is not third
 
 
 async def test_a_story_goes_on_before_the_file_where_it_ended(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:

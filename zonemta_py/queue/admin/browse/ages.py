@@ -15,12 +15,12 @@ from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import StoreError
-from zonemta_py.queue.admin.browse.pace import PAGE_S, Pace, measured
+from zonemta_py.queue.admin.browse.pace import PAGE_S, Pace, behind
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.state import FAMILY
 from zonemta_py.queue.lifecycle.context import QueueContext
@@ -30,18 +30,31 @@ MINUTES = (5, 10, 20, 40, 80, 160, 320, 640, 1280)
 """Where one age ends and the next begins; the last has no end."""
 BY = ("domain", "site", "provider")
 KEPT_S = 30.0
+BEHIND = 29.0
+"""A pass rests so long for each second of its work, while mail is sent."""
 AT_ONCE = 500
+NAMED_AT_ONCE = 5_000
 PAGE_MAX = 1_000
 _BOUNDS_MS = tuple(minutes * 60_000 for minutes in MINUTES)
 _AGES = len(MINUTES) + 1
 
 
+class Table(NamedTuple):
+    """The largest, PAGE_MAX at most: names and ages; the ages of all of them, and how many names there are."""
+
+    largest: list[tuple[str, list[int]]]
+    all_of_it: list[int]
+    names: int
+
+
 class Shape:
-    """One pass: recipients by zone and domain, and by age."""
+    """One pass: recipients by zone, domain and age."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self.counts: dict[tuple[str, str], list[int]] = {}
+        self.counts: dict[tuple[bytes, bytes, int], int] = {}
+        self.tables: dict[tuple[str, str | None], Table] = {}
+        """Of a pass that is complete, as they were asked for."""
         self.walked, self.complete, self.ended = 0, False, asyncio.Event()
         self.begun_s, self.begun_ms = core.clock.monotonic(), core.clock.ms()
 
@@ -50,22 +63,52 @@ class Shape:
         for family in sorted(FAMILY):
             prefix = f"{family} ".encode()
             start, stop, pace = prefix, keys.end(prefix), Pace(math.inf)
+            before_id = 3 if prefix in keys.PLACED else 2
             while rows := list(islice(self._core.store.keys(start, stop), AT_ONCE)):
-                self._count(rows)
+                self._count(rows, before_id)
                 start = rows[-1] + b"\0"
                 await pace.turn()
         self.complete = True
 
-    def _count(self, rows: list[bytes]) -> None:
+    def _count(self, rows: list[bytes], before_id: int) -> None:
+        """Keys are only cut, not taken apart: there may be millions. before_id: how many parts are before the id."""
         now_ms, counts = self._core.clock.ms(), self.counts
+        bounds = [keys.id_at(now_ms - ms + 1).encode() for ms in reversed(_BOUNDS_MS)]
         for key in rows:
-            place = keys.place(key)
-            who = place.zone, place.recipient.rpartition("@")[2]
-            ages = counts.get(who)
-            if ages is None:
-                ages = counts[who] = [0] * _AGES
-            ages[bisect_right(_BOUNDS_MS, now_ms - (int(place.id, 16) >> 20))] += 1
+            parts = key.split(b" ", before_id + 1)
+            where = parts[1], parts[-1].rpartition(b"@")[2], _AGES - 1 - bisect_right(bounds, parts[before_id])
+            counts[where] = counts.get(where, 0) + 1
         self.walked += len(rows)
+
+    async def table(self, by: str, zone: str | None, pace: Pace) -> Table:
+        """Of one zone, or of all."""
+        known = self.tables.get((by, zone))
+        if known is not None:
+            return known
+        found, total = await self._named(_names(self._core, by), zone, pace)
+        sums = dict(zip(found, map(sum, found.values()), strict=True))
+        names = heapq.nlargest(PAGE_MAX, found, key=sums.__getitem__)
+        table = Table([(name, found[name]) for name in names], total, len(found))
+        if self.complete:
+            self.tables[by, zone] = table
+        return table
+
+    async def _named(
+        self, name_of: Callable[[str], str], zone: str | None, pace: Pace
+    ) -> tuple[dict[str, list[int]], list[int]]:
+        """Ages by name, and of all."""
+        found, total, there = dict[str, list[int]](), [0] * _AGES, (zone or "").encode()
+        by_domain, items = dict[bytes, list[int]](), list(self.counts.items())
+        for at in range(0, len(items), NAMED_AT_ONCE):
+            for (zone_name, domain, age), count in items[at : at + NAMED_AT_ONCE]:
+                if zone is None or zone_name == there:
+                    ages = by_domain.get(domain)
+                    if ages is None:
+                        ages = by_domain[domain] = found.setdefault(name_of(domain.decode()), [0] * _AGES)
+                    ages[age] += count
+                    total[age] += count
+            await pace.turn()
+        return found, total
 
 
 _shapes: WeakKeyDictionary[Core, tuple[Shape | None, Shape | None]] = WeakKeyDictionary()
@@ -81,20 +124,11 @@ async def qshape(queue: QueueContext, by: str = "domain", zone: str | None = Non
     if by not in BY:
         raise ValueError(f"ages are counted by {', '.join(BY)}, not by {by!r}")
     shape, pace = await _shape(core), Pace()
-    name_of, found, total = _names(core, by), dict[str, list[int]](), [0] * _AGES
-    async for (there, domain), ages in pace.each(list(shape.counts.items())):
-        if zone not in (None, there):
-            continue
-        name = name_of(domain)
-        sums = found.setdefault(name, [0] * _AGES)
-        for at, count in enumerate(ages):
-            sums[at] += count
-            total[at] += count
-    largest = heapq.nlargest(max(1, min(limit, PAGE_MAX)), found.items(), key=lambda item: sum(item[1]))
+    table = await shape.table(by, zone, pace)
+    rows = [_row(name, ages) for name, ages in table.largest[: max(1, limit)]]
     return {
-        "by": by, "minutes": list(MINUTES), "rows": [_row(name, ages) for name, ages in largest],
-        "all": _row("all", total), "names": len(found), "walked": shape.walked, "of": sum(core.sizes.total),
-        "complete": shape.complete, "at_ms": shape.begun_ms,
+        "by": by, "minutes": list(MINUTES), "rows": rows, "all": _row("all", table.all_of_it), "names": table.names,
+        "walked": shape.walked, "of": sum(core.sizes.total), "complete": shape.complete, "at_ms": shape.begun_ms,
     }  # fmt: skip
 
 
@@ -128,7 +162,7 @@ async def _shape(core: Core) -> Shape:
 async def _run(core: Core, shape: Shape) -> None:
     last = _shapes[core][0]
     try:
-        await measured(shape.run())
+        await behind(shape.run(), BEHIND)
         last = shape
     except StoreError:
         pass  # the next question begins again

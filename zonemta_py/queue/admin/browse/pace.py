@@ -1,9 +1,10 @@
-"""The pace of questions: how long one may work at once, and in all, so that mail is sent meanwhile.
+"""The pace of questions: how long one may work at once, and how much all of them, so that mail is sent meanwhile.
 
-While mail is sent, a question rests nine times as long as it has worked: after TURN_S of work, and before it is
-answered. So however many an operator asks, one after another, they take about a tenth of a processor. While nothing is
-sent, a question only lets others have their turns. After PAGE_S it ends with what it has found, and says where to
-continue.
+While mail is sent, questions rest nine times as long as they have worked: after TURN_S of work, and before they are
+answered. All of them share one account, so that however many are asked, one after another or at once, they take about
+a tenth of a processor; those that worked much wait for it to be settled, REST_S at most for each that is being asked.
+What goes on behind an answer has a pace of its own. While nothing is sent, a question only lets others have their
+turns. After PAGE_S it ends with what it has found, and says where to continue.
 
 What it works is measured step by step (`measured`), in this thread's processor time: neither the time of others counts,
 nor that of other programs. No iterator of the store may be open over `turn`.
@@ -25,8 +26,11 @@ OTHERS = 9.0
 """How long a question rests for each second of its work."""
 AROUND_S = 0.0003
 """What a question costs besides: its way in, and that of its answer."""
-REST_S = 0.02
-"""The longest rest before an answer."""
+REST_S = 0.025
+"""The longest rest before an answer, if it is the only one."""
+LITTLE_S = 0.0005
+"""With less work than that a question settles only what it has used itself."""
+DEBT_S = 2.0
 BUSY = 0.05
 """With so much of its time used by others, the event loop has mail to send."""
 _SAMPLE_S = 0.2
@@ -34,25 +38,36 @@ AT_ONCE = 100
 
 
 class _Work:
-    """Of one question: seconds."""
+    """Of one question: seconds. behind: of something that goes on behind answers; others: how long it rests for it."""
 
-    def __init__(self) -> None:
+    def __init__(self, behind: float = 0.0) -> None:
         self.worked = self.rested = 0.0
+        self.behind = behind
         self.step = thread_time()
 
-    @property
-    def owed(self) -> float:
-        return OTHERS * (self.worked + thread_time() - self.step) - self.rested
+    def owed(self, others: float) -> float:
+        return others * (self.worked + thread_time() - self.step) - self.rested
 
 
 class _Loop:
-    """How much of this thread's time others have used lately."""
+    """How much of this thread's time others have used lately, and until when questions owe them some."""
 
     def __init__(self) -> None:
         self._at, self._used, self._own, self._share = perf_counter(), thread_time(), 0.0, 0.0
+        self._settled_at = 0.0
+        self.asked = 0
+        """Questions that are not answered yet."""
 
-    def own(self, worked: float) -> None:
+    def own(self, worked: float, behind: bool = False) -> None:
         self._own += worked
+        if not behind:
+            now = perf_counter()
+            self._settled_at = min(now + DEBT_S, max(now, self._settled_at) + OTHERS * worked)
+
+    @property
+    def owed(self) -> float:
+        """How long questions would have to rest now, if somebody else needs the time."""
+        return max(0.0, self._settled_at - perf_counter())
 
     @property
     def busy(self) -> bool:
@@ -86,7 +101,7 @@ class _Measured(Generic[T]):
                 took = thread_time() - work.step
                 work.worked += took
                 work.step += took
-                _loop.own(took)
+                _loop.own(took, work.behind > 0)
             try:
                 thrown = None
                 yield waits
@@ -95,17 +110,36 @@ class _Measured(Generic[T]):
 
 
 async def measured(question: Awaitable[T]) -> T:
-    """The answer of a question; while mail is sent, after the rest that it owes."""
+    """The answer of a question; while mail is sent, after the rest that is owed."""
     work = _Work()
+    _loop.asked += 1
+    try:
+        answer = await _with(work, question)
+        _loop.own(AROUND_S)
+        if _loop.busy and (rest := _rest(work)) > 0:
+            await asyncio.sleep(rest)
+    finally:
+        _loop.asked -= 1
+    return answer
+
+
+def _rest(work: _Work) -> float:
+    if work.worked < LITTLE_S:
+        return min(REST_S, OTHERS * (work.worked + AROUND_S)) * _loop.asked
+    return min(_loop.owed, REST_S * _loop.asked)
+
+
+async def behind(work: Awaitable[T], others: float) -> T:
+    """The same for what goes on when the question has been answered. others: how long it rests for its work."""
+    return await _with(_Work(others), work)
+
+
+async def _with(work: _Work, question: Awaitable[T]) -> T:
     token = _work.set(work)
     try:
-        answer = await _Measured(question, work)
+        return await _Measured(question, work)
     finally:
         _work.reset(token)
-    owed = OTHERS * (work.worked + AROUND_S) - work.rested
-    if owed > 0 and _loop.busy:
-        await asyncio.sleep(min(owed, REST_S))
-    return answer
 
 
 class Pace:
@@ -125,12 +159,17 @@ class Pace:
         if perf_counter() - self._began < TURN_S:
             return
         work, begun = _work.get(), perf_counter()
-        if work is not None and work.owed > 0 and _loop.busy:
-            await asyncio.sleep(min(work.owed, max(0.0, self._until - begun)))
-            work.rested += perf_counter() - begun
-        else:
-            await asyncio.sleep(0)
+        rest = self._owed(work, begun) if work is not None and _loop.busy else 0.0
+        await asyncio.sleep(max(0.0, rest))
+        if work is not None:
+            work.rested += rest
         self._began = perf_counter()
+
+    def _owed(self, work: _Work, now: float) -> float:
+        """A page rests until its time is over, but what has to be seen as a whole goes on at that pace."""
+        if work.behind:
+            return work.owed(work.behind)
+        return min(work.owed(OTHERS), self._until - now if now < self._until else REST_S)
 
     async def each(self, items: Iterable[T]) -> AsyncIterator[T]:
         """All of them, with turns in between. Not for what others change meanwhile, nor for iterators of the store."""

@@ -8,18 +8,18 @@ records are passed over.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from zonemta_py.disk.frame import BLOCK_BYTES, Damage, Record, parse, placed
 
 WINDOW_BYTES = 1024 * 1024
-"""What is searched before others get their turn."""
+"""What is searched at once."""
 _HEADER_BYTES = 7
 
 
-def records_with(path: Path, text: bytes, pause: Callable[[], None] = lambda: None) -> list[Record]:
-    """In their order. `pause` is called now and then. Raises OSError."""
+def records_with(path: Path, text: bytes) -> list[Record]:
+    """In their order. Raises OSError."""
     found: dict[int, Record] = {}
     with path.open("rb") as file:
         if not file.seek(0, 2):
@@ -31,7 +31,6 @@ def records_with(path: Path, text: bytes, pause: Callable[[], None] = lambda: No
                 hit = _first(data, text, at, stop)
                 if hit is None:
                     at = stop
-                    pause()
                     continue
                 record, following = _around(data, hit, text)
                 if record is not None:
