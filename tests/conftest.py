@@ -6,13 +6,18 @@ many syncs without trying any have a folder in memory.
 
 `scripts/test` runs them in three processes (pytest-xdist): a file's tests stay together, since they share fixtures, and
 so do files that share a session of Spark. What takes long begins first, so that all end together.
+
+No run waits for ever: a test fails after `timeout` of pyproject.toml, wherever it waits. A process that does not come
+out of its test even then, or does not end when all are done, shows where its threads are and ends itself; xdist reports
+its test and starts another in its place.
 """
 
+import faulthandler
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +28,8 @@ from xdist.scheduler import LoadScopeScheduling
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+STUCK_S, LEAVING_S = 270, 60
+STDERR = pytest.StashKey[int]()
 MEMORY, ROOM_BYTES = Path("/dev/shm"), 1 << 30
 LONG_S = {
     "spark for lakes": 1000,
@@ -119,9 +126,56 @@ class _Together(LoadScopeScheduling):  # type: ignore[misc]
         self.workqueue.move_to_end(longest, last=False)
         super()._assign_work_unit(node)
 
+    def remove_node(self, node: Any) -> str | None:
+        """A test in which its process ended is not run again: it would end the next process, too."""
+        given = self.assigned_work.pop(node)
+        left = [(tests, test) for tests in given.values() for test, done in tests.items() if not done]
+        if not left:
+            return None
+        tests, ended_with = left[0]
+        tests[ended_with] = True
+        self.workqueue.update({scope: tests for scope, tests in given.items() if not all(tests.values())})
+        for other in self.assigned_work:
+            self._reschedule(other)
+        return ended_with
+
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
     return _Together(config, log)
+
+
+def _ends_in(seconds: float, config: pytest.Config) -> None:
+    faulthandler.dump_traceback_later(seconds, exit=True, file=config.stash[STDERR])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[STDERR] = os.dup(2)  # not yet captured
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    _ends_in(STUCK_S, item.config)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
+    """pytest has just cancelled it, for those who debug; but what a failed test leaves may not end either."""
+    if isinstance(node, pytest.Item):
+        _ends_in(STUCK_S, node.config)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    _ends_in(LEAVING_S, session.config)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """xdist's processes wait for each other here, and are ended by it."""
+    if hasattr(config, "workerinput"):
+        faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.fixture(scope="session")
