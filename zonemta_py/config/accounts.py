@@ -22,14 +22,15 @@ class Account(Section):
     """Clients in these networks that did not log in are; the smallest network of all accounts counts."""
     tenant: str = ""
     """Tenant that all its mail is of; mail that names another is refused, and its HTTP keys see and order nothing of
-    others. Empty: what an HTTP request says, and header fields with trust_headers."""
+    others. Empty: of none, unless the account has trust_headers or its HTTP key has tenants, and a request or header
+    field names one."""
     zone: str = ""
     """Zone that all its mail takes; empty: by the rules of the zones. Mail that asks for another is refused."""
     senders: list[str] | None = None
     """Whom its members may send as, where they have no senders of their own: addresses, domains, *.domain, *."""
     trust_headers: bool = False
     """Let X-Sending-Zone, X-Campaign, X-Tenant, X-Priority-Level and the other fields meant for this server speak, as
-    far as the listener does."""
+    far as the listener does; and let its HTTP requests choose a tenant, if it has none of its own."""
     message_bytes: int = Field(0, ge=0)
     """Its largest message; 0: limits.message_bytes."""
     messages: list[str] = []

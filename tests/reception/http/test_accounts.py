@@ -93,3 +93,37 @@ def test_campaigns_are_of_their_account(door: HttpDoor) -> None:
         assert batch(press, "news", 1, "p").status_code == 200
     [delivery] = door.deliveries(1)
     assert (delivery.tenant, delivery.zone) == ("press", "default")
+
+
+@pytest.mark.parametrize(
+    ("account", "key", "may"),
+    [
+        ({}, {}, False),
+        ({"trust_headers": True}, {}, True),
+        ({}, {"tenants": ["press"]}, True),
+        ({}, {"tenants": ["other"]}, False),
+        ({}, {"campaigns": ["news", "own"]}, False),
+        ({}, {"role": "admin"}, True),
+    ],
+)
+def test_an_account_without_a_tenant_chooses_none(
+    open_http: Callable[..., HttpDoor], account: dict[str, Any], key: dict[str, Any], may: bool
+) -> None:
+    """Neither in a message, nor in its query, nor in a campaign, nor by adding to a campaign of that tenant."""
+    keys = [{"name": "shop", "hash": hashed(SHOP), "rights": ["inject", "campaigns"], **key}]
+    door = open_http(http={"keys": keys}, accounts=[{"name": "shop", "keys": ["shop"], **account}])
+    assert door.client.put("/v1/campaigns/news", json=campaign(tenant="press")).status_code == 200
+    fit = {"campaign": "news"}
+    with door.client_with(SHOP) as shop:
+        mail = {"content": b"Subject: hi\r\n\r\nhi\r\n", "headers": {"content-type": "message/rfc822"}}
+        query = {"sender": "a@s.test", "to": "c@d.test", "tenant": "press", **fit}
+        answers = [
+            shop.post("/v1/inject", json=message(tenant="press", **fit)),
+            shop.post("/v1/inject", params=query, **mail),
+            shop.put("/v1/campaigns/own", json=campaign(tenant="press")),
+            batch(shop, "news", 1, "b"),
+        ]
+        assert [answer.status_code == 200 for answer in answers] == [may] * 4, [answer.text for answer in answers]
+        assert all(answer.status_code in (200, 403, 404, 422) for answer in answers)
+        if not key:
+            assert shop.post("/v1/inject", json=message()).status_code == 200

@@ -81,6 +81,7 @@ class RequestContext:
         protocol = "HTTPS" if visit.secure else "HTTP"
         envelope.origin, envelope.user, envelope.protocol = visit.client, visit.key.name, protocol
         envelope.account = self.site.accounts.of(visit.client, key=visit.key.name)
+        self.check_tenant(envelope.tenant, visit)
         envelope.received_ms = self.site.clock_ms()
         envelope.clock_ahead_ms = self.site.ahead_ms(envelope.received_ms)
         if envelope.sending_zone is not None and self.config.zone(envelope.sending_zone) is None:
@@ -123,6 +124,8 @@ class RequestContext:
         """Submits recipients of a campaign. Raises RequestProblem, QueueRefusal, Verdict, MessageRefused."""
         session, host = self.address(envelope, visit), self.site.host
         await self.own(envelope.campaign or "", visit)
+        if session.account:
+            self.check_tenant(await self.queue.ask("campaign-tenant", name=envelope.campaign), visit)
         mark(self.site, session, envelope)
         if session.account and (refusal := bind(self.site.accounts.by_name[session.account], envelope)) is not None:
             raise MessageRefused(refusal)
@@ -151,6 +154,18 @@ class RequestContext:
         RequestProblem, QueueRefusal."""
         if visit.key.senders.bound or visit.key.scope.bound:
             visit.key.speak((await self.campaign(campaign, visit.key.scope))["sender"] or "<>")
+
+    def check_tenant(self, tenant: str | None, visit: Visit) -> None:
+        """An account without a tenant names one only if it is trusted, or the key's scope has it. Raises
+        RequestProblem."""
+        key, accounts = visit.key, self.site.accounts
+        if not tenant or key.role == "admin" or tenant in key.scope.tenants:
+            return
+        account = accounts.by_name.get(accounts.of(visit.client, key=key.name))
+        if account is not None and not account.tenant and not account.trust_headers:
+            remedy = "leave it out, or set tenant or trust_headers in its [[accounts]], or tenants in its [[http.keys]]"
+            sentence = f"account {account.name!r} may not choose a tenant, and this names {tenant[:80]!r}; {remedy}"
+            raise RequestProblem("no-right", sentence)
 
     async def _in_scope(self, scope: KeyScope, envelope: Envelope) -> Reply | None:
         """Why mail is refused whose header asks for what is not in the key's scope; a campaign of somebody else, too.
