@@ -25,6 +25,13 @@ PAGES = {
     "order": "/order/campaign-cancel?name=spring-2026", "suspend": "/order/suspend", "lost": "/nothing",
 }  # fmt: skip
 
+OF_LISTS = {
+    "message": ("/queue?domain=hostile.example", "#rows td a"), "message-many": ("/queue?subject=Team", "#rows td a"),
+    "message-campaign": ("/queue?campaign=spring-2026", "#rows td a"), "task": ("/tasks", "tbody th a"),
+    "task-preview": ("/tasks", "tr:has(.previewed) th a"), "task-start": ("/tasks", "tr:has(.previewed) a.button"),
+}  # fmt: skip
+"""Pages of one thing: of the list at that address, where that leads."""
+
 
 def chromium() -> str | None:
     return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -35,6 +42,21 @@ def login(page: Page, scene: Scene, key: str = "") -> None:
     page.fill("#key", key or scene.key)
     page.click("form.stack button")
     page.wait_for_selector("h1:text('Now')")
+
+
+def _first(tab: Page, scene: Scene, path: str, link: str) -> str:
+    tab.goto(scene.address + path)
+    return (tab.get_attribute(link, "href") or "").removeprefix("/dashboard")
+
+
+def tasks(scene: Scene) -> None:
+    """One preview, one that is done, one that was undone."""
+    chosen = {"campaign": "newsletter-47", "recipient": "p1*"}
+    for verb, preview in (("hold", False), ("flush", False), ("delete", True)):
+        body = {"verb": verb, "where": chosen, "preview": preview, "cause": "a template with the wrong date"}
+        task = scene.ask("POST", "/v1/tasks", body)
+        if verb == "hold":
+            scene.ask("POST", f"/v1/tasks/{task['id']}/undo")
 
 
 def shoot(scene: Scene, out: Path, only: list[str]) -> None:
@@ -49,9 +71,7 @@ def shoot(scene: Scene, out: Path, only: list[str]) -> None:
                 tab.goto(f"{scene.address}/login")
                 tab.screenshot(path=out / f"login-{size}-{scheme}.png")
                 login(tab, scene)
-                tab.goto(f"{scene.address}/queue?domain=slow.example")
-                message = tab.get_attribute("#rows td a", "href")
-                pages = {**PAGES, "message": (message or "").removeprefix("/dashboard")}
+                pages = PAGES | {name: _first(tab, scene, *there) for name, there in OF_LISTS.items()}
                 for name, path in pages.items():
                     if only and name not in only:
                         continue
@@ -73,8 +93,11 @@ def main() -> None:
         scene = Scene(Path(folder))
         try:
             scene.fill()
+            scene.put("office@example.com", [f"team{number}@slow.example" for number in range(25)], "Team meeting")
+            time.sleep(2)
             scene.command("suspend", "destination", "slow.example")
-            time.sleep(4)
+            tasks(scene)
+            time.sleep(3)
             shoot(scene, Path(sys.argv[1]), sys.argv[2:])
         finally:
             scene.stop()

@@ -75,6 +75,13 @@ def test_pages_of_a_full_queue(page: "Page", seen: Seen) -> None:
     page.wait_for_selector(".story.all")
     assert "<script>" in page.inner_text("dl.facts")
     assert page.evaluate("window.hacked") is None
+    page.goto(f"{seen.scene.address}/queue?domain=slow.example&state=queued,deferred")
+    assert page.inner_text("#rows .head p") == "50 shown"
+    page.goto(f"{seen.scene.address}/queue?domain=slow.example")
+    assert page.inner_text("#rows .head p") == "50 shown of 612 that fit"
+    page.click("#rows td a >> nth=-1")
+    page.wait_for_selector("#fresh tbody th:text('@slow.example')")
+    assert page.locator("#fresh article").count() == 0
     page.set_viewport_size({"width": 320, "height": 640})
     check(page, seen, ("", "/queue", "/destinations", "/zones?zone=bulk", "/sources", *FULL))
     page.set_viewport_size({"width": 1280, "height": 800})

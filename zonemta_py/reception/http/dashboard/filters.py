@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 from zonemta_py.reception.http.dashboard.words import seconds
@@ -42,3 +42,23 @@ def where(filled: Mapping[str, str]) -> dict[str, Any]:
             values = [one.strip() for one in text.split(",") if one.strip()]
             found[name] = values if len(values) > 1 else text
     return found
+
+
+COUNTED: tuple[Set[str], ...] = (
+    set(), {"zone"}, {"domain"}, {"zone", "domain"}, {"provider"}, {"campaign"}, {"tenant"},
+    {"campaign", "tenant"},
+)  # fmt: skip
+
+
+def counted(filled: Mapping[str, str]) -> dict[str, str] | None:
+    """What to ask the sizes for (`queue/admin/browse/counts.py`), which are exact; None: nobody counts such mail."""
+    named = {name: text for name, text in filled.items() if name != "state"}
+    single = all("*" not in text and "," not in text for text in filled.values())
+    return named if single and set(named) in COUNTED else None
+
+
+def matching(filled: Mapping[str, str], sizes: Mapping[str, Any]) -> int | None:
+    """How many of the sizes of what is `counted` the whole filter means; None: that is not known."""
+    counts = sizes.get("total", sizes)
+    states = (filled["state"],) if "state" in filled else ("queued", "deferred", "held")
+    return sum(counts[name] for name in states) if all(name in counts for name in states) else None

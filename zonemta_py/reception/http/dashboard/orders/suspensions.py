@@ -24,9 +24,10 @@ async def _suspend_words(desk: Desk, given: Given) -> Words:
             *fields,
         )
     what = f"the {kind} {name}" if name else "what you name here"
+    said = f"Nothing of {what} is sent from now on; its mail waits in the queue. Deliveries that are under way end."
     return Words(
-        f"Suspend {what}", f"Nothing of {what} is sent from now on; its mail waits in the queue. Deliveries that are "
-        "under way end.", "Resume it, here or on the page Suspensions: its mail goes on at once.", "Suspend", fields,
+        f"Suspend {what if name else 'something'}", said,
+        "Resume it, here or on the page Suspensions: its mail goes on at once.", "Suspend", fields,
     )  # fmt: skip
 
 

@@ -22,12 +22,15 @@ _ID = re.compile(r"[0-9a-f]{16}")
 async def browse(desk: Desk, request: Request) -> Response:
     asked = request.query_params
     filled, sizes, wrong = filters.chosen(asked), await desk.ask("size"), ""
+    counted = filters.counted(filled)
     found: dict[str, Any] = {"rows": [], "next": None, "more": False, "walked": 0}
+    of: int | None = None
     try:
         found = await desk.ask("list", limit=ROWS, after=asked.get("after", ""), **filters.where(filled))
+        of = None if counted is None else filters.matching(filled, await desk.ask("size", **counted))
     except ValueError as error:
         wrong = str(error)
-    return desk.page(request, "queue", filled=filled, found=found, wrong=wrong, total=sizes["total"], filters=filters,
+    return desk.page(request, "queue", filled=filled, found=found, wrong=wrong, of=of, filters=filters,
                      zones=list(sizes["zones"]), first=query(**filled), paged=bool(asked.get("after")),
                      following=query(**filled, after=found["next"]) if found["next"] else "")  # fmt: skip
 
