@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import multiprocessing
 import random
@@ -17,12 +18,14 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self, cast
 
 import uvloop
+from survival.filling import fill_within
 
 from zonemta_py.config import Config
 from zonemta_py.mail.envelope import Envelope, Recipient
@@ -35,6 +38,7 @@ from zonemta_py.wire.server import serve
 
 ZONES, TENANTS, CAMPAIGNS, TOGETHER = ("default", "news", "alerts"), 20, 50, 20
 BODY = b"Subject: hello\r\n\r\nHi\r\n"
+IN_A_DOMAIN = 10
 BEAT_S = 0.005
 LATER_MS = 7 * 86_400_000
 
@@ -48,6 +52,16 @@ def config_of(folder: Path) -> Config:
 # -- the queue's process
 
 
+class Watched(NamedTuple):
+    """Of the queue's process, since it was asked before. beats: by how much a task was woken late, and how much of that
+    the loop worked: other programs may have had the machine. pauses: of Python's search for garbage. Seconds."""
+
+    beats: list[tuple[float, float]]
+    pauses: list[float]
+    worked: float
+    """Processor time, since its start."""
+
+
 def queue_process(folder: Path, recipients: int, domains: int, pipe: Connection) -> None:
     uvloop.run(_queue(folder, recipients, domains, pipe))
 
@@ -57,10 +71,13 @@ async def _queue(folder: Path, recipients: int, domains: int, pipe: Connection) 
     queue.start()
     server = await serve(queue, folder)
     begun = time.monotonic()
-    await _fill(queue, recipients, domains)
+    await fill_within(queue, _letters(recipients, domains), BODY)
+    for delivery in await queue.lease(200):
+        await queue.settle(_result(delivery, HELD))
     pipe.send(time.monotonic() - begun)
-    late: list[tuple[float, float]] = []
-    watching = asyncio.gather(_watch(late), garbage.watch())
+    beats, pauses = list[tuple[float, float]](), list[float]()
+    gc.callbacks.append(_noting(pauses))
+    watching = [asyncio.ensure_future(_watch(beats)), asyncio.ensure_future(garbage.watch())]
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
     loop.add_reader(pipe.fileno(), asked.set)
@@ -69,39 +86,47 @@ async def _queue(folder: Path, recipients: int, domains: int, pipe: Connection) 
         asked.clear()
         if pipe.poll():
             if pipe.recv() == "end":
-                watching.cancel()
+                for task in watching:
+                    task.cancel()
                 server.close()
                 return
-            found, late[:] = list(late), []
-            pipe.send((found, time.process_time()))
+            pipe.send(Watched(list(beats), list(pauses), time.process_time()))
+            beats.clear()
+            pauses.clear()
 
 
-async def _watch(late: list[tuple[float, float]]) -> None:
-    """By how much it is woken late, and how much of that the loop worked: other programs may have had the machine."""
+async def _watch(beats: list[tuple[float, float]]) -> None:
     while True:
         due, worked = time.perf_counter() + BEAT_S, time.thread_time()
         await asyncio.sleep(BEAT_S)
-        late.append((max(0.0, time.perf_counter() - due), time.thread_time() - worked))
+        beats.append((max(0.0, time.perf_counter() - due), time.thread_time() - worked))
 
 
-async def _fill(queue: Any, recipients: int, domains: int) -> None:
-    """Four tenths wait for a time next week, a few hundred are held, the others for their turn."""
+def _noting(pauses: list[float]) -> Callable[[str, dict[str, int]], None]:
+    begun = 0.0
+
+    def note(phase: str, _: dict[str, int]) -> None:
+        nonlocal begun
+        if phase == "start":
+            begun = time.perf_counter()
+        else:
+            pauses.append(time.perf_counter() - begun)
+
+    return note
+
+
+def _letters(recipients: int, domains: int) -> Iterator[Envelope]:
+    """A fifth waits for a time next week, the others for their turn."""
     die, now_ms = random.Random(1), time.time_ns() // 1_000_000
-
-    async def put(number: int) -> None:
+    for number in range(recipients // TOGETHER):
         people = [Recipient(f"u{number}.{at}@d{die.randrange(domains)}.test") for at in range(TOGETHER)]
         envelope = Envelope(f"s{number % 1000}@src.test", people, len(BODY), received_ms=now_ms)
         envelope.sending_zone = ZONES[number % len(ZONES)]
         if number % 2:
             envelope.tenant, envelope.campaign = f"t{number % TENANTS}", f"c{number % CAMPAIGNS}"
-        if number % 5 < 2:
+        if number % 5 == 0:
             envelope.hold_until_ms = now_ms + LATER_MS
-        await queue.accept(envelope, BODY)
-
-    for first in range(0, recipients // TOGETHER, 200):
-        await asyncio.gather(*(put(number) for number in range(first, min(first + 200, recipients // TOGETHER))))
-    for delivery in await queue.lease(200):
-        await queue.settle(_result(delivery, HELD))
+        yield envelope
 
 
 # -- the sender's process
@@ -215,71 +240,132 @@ def tails(values: list[float]) -> dict[str, float]:
     return {name: round(1000 * value, 2) for name, value in at.items()}
 
 
-def trial(folder: Path, recipients: int, seconds: float, say: Any = print, parts: int = 4) -> dict[str, Any]:
-    """The figures."""
-    domains, context = max(100, recipients // 50), multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    queue = context.Process(target=queue_process, args=(folder, recipients, domains, theirs), daemon=True)
-    queue.start()
-    theirs.close()  # so that its end is noticed
-    say(f"{recipients:,} recipients for {domains:,} domains were queued in {ours.recv():.0f} s")
-    mine, its = context.Pipe()
-    sender = context.Process(target=sender_process, args=(folder, its), daemon=True)
-    sender.start()
-    its.close()
+class Stretch(NamedTuple):
+    """A part of the trial in which mail was sent."""
 
-    def told(pipe: Connection, word: str) -> Any:
-        pipe.send(word)
-        return pipe.recv()
+    asked: bool
+    rate: float
+    """Deliveries a second."""
+    by_work: float
+    """The same for each second of the queue's work."""
+    watched: Watched
 
-    try:
-        found: dict[str, Any] = {"recipients": recipients, "size": ask(folder, "size")["total"]}
-        operator = Operator(folder, domains)
-        operator.clock = lambda: told(ours, "late")[1]
-        end = time.monotonic() + seconds
+
+class Trial:
+    """The queue, the sender and the operator. Used as a context: it ends its processes."""
+
+    def __init__(self, folder: Path, recipients: int, say: Callable[[str], object]) -> None:
+        self.folder, self.domains = folder, max(100, recipients // IN_A_DOMAIN)
+        context = multiprocessing.get_context("spawn")
+        self._queue, theirs = context.Pipe()
+        arguments = (folder, recipients, self.domains, theirs)
+        self._processes = [context.Process(target=queue_process, args=arguments, daemon=True)]
+        self._processes[0].start()
+        theirs.close()  # so that its end is noticed
+        took_s = self._queue.recv()
+        say(f"{recipients:,} recipients for {self.domains:,} domains were queued in {took_s:.0f} s")
+        self._sender, its = context.Pipe()
+        self._processes.append(context.Process(target=sender_process, args=(folder, its), daemon=True))
+        self._processes[1].start()
+        its.close()
+        self._operator = Operator(folder, self.domains)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for pipe in (self._queue, self._sender):
+            with suppress(OSError):
+                pipe.send("end")
+        for process in self._processes:
+            process.join(10)
+            if process.is_alive():
+                process.kill()
+
+    def idle(self, seconds: float) -> dict[str, Any]:
+        """Milliseconds that each question took, and that the queue worked for it, while nothing is sent."""
+        operator, end = self._operator, time.monotonic() + seconds
+        operator.clock = lambda: self.watched().worked
         while time.monotonic() < end:
             operator.round()
-        found["idle"] = {name: tails(took) for name, took in operator.took.items()}
-        found["work"] = {name: tails(took) for name, took in operator.worked.items()}
         operator.clock = None
-        found["alone"], found["asked"] = [], []
-        for part in range(parts):
-            operator.took.clear() if part == 1 else None
-            told(mine, "go")
-            time.sleep(1.0)
-            worked, before, begun = told(ours, "late")[1], told(mine, "count"), time.monotonic()
-            while time.monotonic() < begun + seconds:
-                operator.round() if part % 2 else time.sleep(0.2)
-            count, took_s = told(mine, "count") - before, time.monotonic() - begun
-            late, ended = told(ours, "late")
-            found["asked" if part % 2 else "alone"].append({
-                "rate": round(count / took_s), "by_work": round(count / (ended - worked)),
-                "late": tails([one for one, _ in late]), "worked": tails([one for _, one in late]),
-            })  # fmt: skip
-            told(mine, "stop")
-        found["busy"] = {name: tails(took) for name, took in operator.took.items()}
+        took = {name: tails(took) for name, took in operator.took.items()}
+        operator.took.clear()
+        return {"idle": took, "work": {name: tails(worked) for name, worked in operator.worked.items()}}
+
+    def stretch(self, seconds: float, asked: bool) -> Stretch:
+        """Mail is sent as quickly as the queue gives it out."""
+        _told(self._sender, "go")
+        time.sleep(min(1.0, seconds / 4))
+        before, count, begun = self.watched(), _told(self._sender, "count"), time.monotonic()
+        while time.monotonic() < begun + seconds:
+            self._operator.round() if asked else time.sleep(0.1)
+        sent, took_s, watched = _told(self._sender, "count") - count, time.monotonic() - begun, self.watched()
+        _told(self._sender, "stop")
+        return Stretch(asked, sent / took_s, sent / (watched.worked - before.worked), watched)
+
+    def watched(self) -> Watched:
+        return cast(Watched, _told(self._queue, "watched"))
+
+    def busy(self) -> dict[str, Any]:
+        """Milliseconds that each question took while mail was sent."""
+        return {name: tails(took) for name, took in self._operator.took.items()}
+
+
+def _told(pipe: Connection, word: str) -> Any:
+    pipe.send(word)
+    return pipe.recv()
+
+
+def trial(
+    folder: Path, recipients: int, seconds: float, say: Callable[[str], object] = print, stretches: int = 6
+) -> dict[str, Any]:
+    """The figures. Stretches with questions and without follow one another so that what changes slowly is shared."""
+    with Trial(folder, recipients, say) as trial:
+        found: dict[str, Any] = {"recipients": recipients, "size": ask(folder, "size")["total"]}
+        found |= trial.idle(seconds)
+        made = list[Stretch]()
+        for number in range(stretches):
+            made.append(trial.stretch(seconds, asked=number % 4 in (1, 2)))
+            say(f"{'asked' if made[-1].asked else 'alone'}: {made[-1].rate:,.0f} deliveries a second")
+        found |= {"busy": trial.busy()} | {name: _sum(made, name == "asked") for name in ("alone", "asked")}
+        found["ratio"] = round(found["asked"]["rate"] / max(1, found["alone"]["rate"]), 3)
+        if not ask(folder, "size")["total"]["queued"]:
+            say("the queue ran empty: take more recipients, or fewer seconds")
         return found
-    finally:
-        mine.send("end")
-        ours.send("end")
-        sender.join(10)
-        queue.join(10)
-        for process in (sender, queue):
-            process.kill() if process.is_alive() else None
+
+
+def _sum(stretches: list[Stretch], asked: bool) -> dict[str, Any]:
+    """Of those with questions, or without."""
+    chosen = [one for one in stretches if one.asked == asked]
+    beats, pauses = (
+        [one for each in chosen for one in each.watched.beats],
+        [p for s in chosen for p in s.watched.pauses],
+    )
+    return {
+        "rate": round(statistics.fmean(one.rate for one in chosen)), "rates": [round(one.rate) for one in chosen],
+        "by_work": round(statistics.fmean(one.by_work for one in chosen)),
+        "late": tails([late for late, _ in beats]), "worked": tails([worked for _, worked in beats]),
+        "garbage": {"count": len(pauses), **tails(pauses), "sum": round(1000 * sum(pauses), 2)},
+    }  # fmt: skip
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recipients", type=int, default=1_000_000)
-    parser.add_argument("--seconds", type=float, default=20.0, help="of each part")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each stretch (default 10)")
+    parser.add_argument("--stretches", type=int, default=6, help="while mail is sent, half of them with questions")
     parser.add_argument("--folder", type=Path, help="where the queue lies; else in /tmp")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
-        found = trial(Path(folder) / "mta", asked.recipients, asked.seconds, lambda text: print(text, file=sys.stderr))
-    if asked.json:
-        print(json.dumps(found, indent=1))
-        return 0
+        said = lambda text: print(text, file=sys.stderr)  # noqa: E731
+        found = trial(Path(folder) / "mta", asked.recipients, asked.seconds, said, max(2, asked.stretches))
+    print(json.dumps(found, indent=1)) if asked.json else _show(found)
+    return 0
+
+
+def _show(found: dict[str, Any]) -> None:
     heads = ("idle p50", "p99", "max", "work p50", "max", "busy p50", "p99", "max")
     print(f"{'question':20}", *(f"{head:>8}" for head in heads), " ms")
     for name, idle in sorted(found["idle"].items()):
@@ -288,10 +374,12 @@ def main() -> int:
         cells = (*idle.values(), work["p50"], work["max"], *busy.values())
         print(f"{name:20}", *(f"{cell:8}" for cell in cells))
     for name in ("alone", "asked"):
-        for part in found[name]:
-            print(f"deliveries, {name}: {part['rate']:,}/s, {part['by_work']:,} for each second of the queue's work; "
-                  f"the loop was late by {part['late']}, of which it worked {part['worked']} ms")  # fmt: skip
-    return 0
+        one = found[name]
+        print(f"{name}: {one['rate']:,} deliveries a second ({', '.join(map(str, one['rates']))}), "
+              f"{one['by_work']:,} for each second of the queue's work")  # fmt: skip
+        print(f"  the loop was late by {one['late']} ms, of which it worked {one['worked']} ms")
+        print(f"  searches for garbage: {one['garbage']} ms")
+    print(f"asked / alone: {found['ratio']:.3f}")
 
 
 if __name__ == "__main__":

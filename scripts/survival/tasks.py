@@ -27,6 +27,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from survival.filling import fill_within
 from survival.recover import problems
 from zonemta_py.config import load
 from zonemta_py.mail.envelope import Envelope, Recipient
@@ -291,10 +292,9 @@ async def host(file: Path, recipients: int) -> None:
     config = load(file)
     queue = await open_queue(config)
     queue.start()
-    for at in range(0, recipients, 20 * IN_A_MESSAGE):
-        firsts = range(at, min(at + 20 * IN_A_MESSAGE, recipients), IN_A_MESSAGE)
-        parts = [[Recipient(address(one)) for one in range(first, first + IN_A_MESSAGE)] for first in firsts]
-        await asyncio.gather(*(queue.accept(Envelope("ann@src.test", part, len(BODY)), BODY) for part in parts))
+    parts = (range(first, first + IN_A_MESSAGE) for first in range(0, recipients, IN_A_MESSAGE))
+    letters = (Envelope("ann@src.test", [Recipient(address(one)) for one in part], len(BODY)) for part in parts)
+    await fill_within(queue, letters, BODY)
     await serve(queue, config.folder)
     await asyncio.Event().wait()
 

@@ -16,13 +16,13 @@ def found(memory: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     sys.modules.pop("asking", None)
     import asking
 
-    return dict(asking.trial(memory / "mta", 100_000, 1.0, lambda text: None, parts=2))
+    return dict(asking.trial(memory / "mta", 100_000, 1.0, lambda text: None, stretches=2))
 
 
 def test_no_question_stops_the_scheduler(found: dict[str, Any]) -> None:
     """By what the queue's process works, as the machine may be busy otherwise: no answer takes long, the event loop is
     never held for long, and deliveries get nearly all they had."""
-    (alone,), (asked,) = found["alone"], found["asked"]
+    alone, asked = found["alone"], found["asked"]
     assert found["size"]["queued"] + found["size"]["deferred"] > 90_000
     slow = {name for name, work in found["work"].items() if work["p50"] > 100}
     assert slow <= {"qshape"}  # its pass goes on after the answer
