@@ -12,7 +12,7 @@ from zonemta_py.queue.api import Receipt
 
 def test_what_is_used_is_shown(served: Callable[..., Any], told: Callable[..., Any]) -> None:
     """A row for each quota."""
-    house = served(accounts=[{"name": "shop", "messages": ["5/h", "1000/day"], "recipients": ["20/h"]}])
+    house = served(accounts=[{"name": "shop", "messages": ["5/h", "1000/day"], "recipients": ["20/h"], "sessions": 7}])
     recipients = [Recipient("a@x.test"), Recipient("b@x.test")]
 
     async def send(queue: Any) -> Receipt:
@@ -22,6 +22,7 @@ def test_what_is_used_is_shown(served: Callable[..., Any], told: Callable[..., A
     rows = json.loads(told("accounts", "--json").out)
     assert [(row["what"], row["quota"], row["used"], row["left"]) for row in rows] == [
         ("messages", "5/h", 1, 4), ("messages", "1000/day", 1, 999), ("recipients", "20/h", 2, 18),
+        ("sessions", "7", 0, 7),
     ]  # fmt: skip
     assert "5/h" in told("accounts").out
 

@@ -30,6 +30,7 @@ from cryptography.x509.oid import NameOID
 from zonemta_py.config import Config
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES
+from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import QueueRefusal, Receipt
 from zonemta_py.reception.listeners import serve
@@ -51,6 +52,7 @@ class MemoryIntake:
     refusal: QueueRefusal | None = None
     refuse_at: str = "accept"
     keep_nothing: bool = False
+    sessions: dict[str, str] = field(default_factory=dict)
     gate: threading.Event = field(default_factory=threading.Event)
     waiting: threading.Event = field(default_factory=threading.Event)
 
@@ -73,6 +75,14 @@ class MemoryIntake:
     def begin(self, client: str = "") -> MemoryIncoming:
         self.begun += 1
         return MemoryIncoming(self)
+
+    async def enter(self, session: str, account: str) -> None:
+        if sum(one == account for one in self.sessions.values()) >= 1:
+            raise QueueRefusal(Reply(421, "4.7.0", f"account {account!r} has its session"))
+        self.sessions[session] = account
+
+    def leave(self, session: str) -> None:
+        self.sessions.pop(session, None)
 
 
 class MemoryIncoming:

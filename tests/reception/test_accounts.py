@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +96,48 @@ def test_the_smallest_network_counts() -> None:
     ]  # fmt: skip
     assert found.of("10.1.1.1", user="anna") == "lab"
     assert found.of("10.1.1.1", user="ben") == "office"
+
+
+def test_a_session_counts_for_the_account_of_its_network_and_then_of_its_user(
+    open_door: Any, certificate: Path
+) -> None:
+    """One that is too many is refused when it connects, or logs in; one of an account without such a quota is not even
+    asked about."""
+    accounts = [
+        {"name": "office", "networks": ["127.0.0.0/8"], "sessions": 1},
+        {"name": "shop", "users": ["anna"], "sessions": 1},
+        {"name": "press", "users": ["ben"]},
+    ]
+    door = open_door(
+        tls="starttls", certificate=str(certificate), auth=True, users={"anna": HASH, "ben": HASH},
+        sections={"accounts": accounts},
+    )  # fmt: skip
+    counted = door.submission.sessions
+    with secured(door) as first:
+        assert list(counted.values()) == ["office"]
+        with door.wire() as late:
+            assert (late.banner, late.reply()) == ("421 4.7.0 account 'office' has its session", "")
+        first.ask("EHLO x")
+        assert first.ask(f"AUTH PLAIN {plain('anna', PASSWORD)}")[:3] == "235"
+        assert list(counted.values()) == ["shop"]
+        with secured(door) as second:
+            second.ask("EHLO x")
+            assert second.ask(f"AUTH PLAIN {plain('anna', PASSWORD)}") == "421 4.7.0 account 'shop' has its session"
+            assert second.reply() == ""
+        until(lambda: list(counted.values()) == ["shop"])
+        with secured(door) as third:
+            third.ask("EHLO x")
+            assert third.ask(f"AUTH PLAIN {plain('ben', PASSWORD)}")[:3] == "235"
+            assert list(counted.values()) == ["shop"]
+    until(lambda: not counted)
+
+
+def until(found: Callable[[], bool]) -> None:
+    """The listener hears of the end of a connection soon."""
+    end = time.monotonic() + 30
+    while not found():
+        assert time.monotonic() < end
+        time.sleep(0.005)
 
 
 @pytest.mark.parametrize(

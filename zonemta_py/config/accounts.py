@@ -39,6 +39,9 @@ class Account(Section):
     (HTTP: 503) until then."""
     recipients: list[str] = []
     """The same for recipients; those that the suppression list leaves out do not count."""
+    sessions: int = Field(0, ge=0)
+    """SMTP sessions that it may have open at once, in all processes together; 0: any number. One more gets 421, when it
+    connects or logs in. HTTP requests do not count."""
 
     @field_validator("networks")
     @classmethod

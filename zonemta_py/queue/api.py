@@ -89,6 +89,16 @@ class Submission(Protocol):
         """Starts a message of several chunks. client: the submitting IP address, whose share is limited."""
 
 
+class Reception(Submission, Protocol):
+    """The same, with the sessions over which mail comes."""
+
+    async def enter(self, session: str, account: str) -> None:
+        """A session of an account that has a quota of them begins, or gets that account. Raises QueueRefusal."""
+
+    def leave(self, session: str) -> None:
+        """It has ended. Harmless twice, and for one that was refused."""
+
+
 async def accept_whole(submission: Submission, envelope: Envelope, body: bytes) -> Receipt:
     """Submits a complete body of several chunks. Raises QueueRefusal."""
     incoming = submission.begin(envelope.origin)

@@ -19,7 +19,7 @@ from zonemta_py.mail.schedule_fields import BY_S_MIN, Terms
 from zonemta_py.plugin.arguments import Server
 from zonemta_py.plugin.host import Host
 from zonemta_py.plugin.streams import BodyHooks
-from zonemta_py.queue.api import Submission
+from zonemta_py.queue.api import Reception
 from zonemta_py.reception import tls
 from zonemta_py.reception.connection_limits import ConnectionLimits, Networks
 from zonemta_py.reception.ingest import KEPT, IngestRules
@@ -54,7 +54,7 @@ class ListenerSettings:
     notes: for lines of log that clients cause."""
 
     def __init__(
-        self, config: Config, listener: Listener, submission: Submission, host: Host, gate: ConnectionLimits, login:
+        self, config: Config, listener: Listener, submission: Reception, host: Host, gate: ConnectionLimits, login:
         Login, notes: LogThrottle | None = None, clock_ms: Callable[[], int] = unix_ms,
     ) -> None:  # fmt: skip
         self.notes = notes or LogThrottle(log)

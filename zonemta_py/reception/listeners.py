@@ -15,7 +15,7 @@ from typing import Protocol
 from zonemta_py.config import Config, Listener
 from zonemta_py.metrics import report
 from zonemta_py.plugin.host import Host
-from zonemta_py.queue.api import Submission
+from zonemta_py.queue.api import Reception
 from zonemta_py.reception.connection_limits import ConnectionLimits, plain_ip
 from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.log_throttle import LogThrottle
@@ -32,7 +32,7 @@ _REST_S = 0.2
 
 
 async def serve(
-    config: Config, sockets: list[tuple[Listener, socket.socket]], submission: Submission, host: Host, share: int
+    config: Config, sockets: list[tuple[Listener, socket.socket]], submission: Reception, host: Host, share: int
 ) -> None:
     """Serves until SIGTERM, and then until no message is in progress; or until SIGUSR1, and then until no client is
     left (`retirement.py`).

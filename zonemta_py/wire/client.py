@@ -46,6 +46,7 @@ from zonemta_py.wire.frames import (
 )
 from zonemta_py.wire.pulse import Pulse
 from zonemta_py.wire.remote_pulls import RemotePulls, whole
+from zonemta_py.wire.remote_sessions import RemoteSessions
 
 SOCKET = "socket"
 STOOD_STILL = Reply(451, "4.3.0", "the sender was stuck")
@@ -75,7 +76,7 @@ class _Ahead:
         self.following: asyncio.Future[list[bytes]] | None = None
 
 
-class RemoteQueue(RemotePulls):
+class RemoteQueue(RemotePulls, RemoteSessions):
     """The queue behind the socket."""
 
     def __init__(self, folder: Path, name: str, reconnect: bool, generation: int = 0) -> None:
@@ -86,6 +87,7 @@ class RemoteQueue(RemotePulls):
         self._bodies = folder / body_file.FOLDER
         self.room = asyncio.Semaphore(FRAMES_AHEAD_MAX)
         """For frames of chunks."""
+        self._sessions: dict[str, str] = {}
         self._files: dict[str, int] = {}
         """Chunks of messages whose bodies have files, by id."""
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -133,6 +135,7 @@ class RemoteQueue(RemotePulls):
             return False
         self._protocol = protocol
         protocol.send((Operation.HELLO, 0, self._name, self.pulse.token if self.pulse else "", self._generation))
+        self._say_again(protocol)
         if self._back is not None:
             self._back.set_result(None)
             self._back = None

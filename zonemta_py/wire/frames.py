@@ -36,6 +36,8 @@ class Operation(IntEnum):
     LEAVE = 15  # [token of a PULL], no answer: nobody waits for its answer any more
     PULLED = 16  # [what: ack, nack, abandon or extend; lease, id, seconds, remote] → whether it was leased
     PEEK = 17  # [queue, most] → deliveries, leased to nobody
+    ENTER = 18  # [session, account, again] → nil; a client of that account is there. again: and was before
+    LEFT = 19  # [session of an ENTER], no answer
     KNOWN = 12  # [token of an envelope] → receipt, if the queue's process before this one has stored it; nil
 
 

@@ -31,6 +31,7 @@ from zonemta_py.wire.frames import OK, REFUSED, WRONG, Operation, delivery_row, 
 from zonemta_py.wire.pull_requests import PullRequests
 from zonemta_py.wire.pulse import sibling
 from zonemta_py.wire.questions import answered, outlived, owed
+from zonemta_py.wire.session_requests import SETTLE_S, SessionRequests
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ SOCKET = "socket"
 async def serve(queue: LocalQueue, folder: Path) -> asyncio.AbstractServer:
     """Listens on `folder`/socket, readable by this user only; a socket left by a dead process is replaced."""
     path = folder / SOCKET
+    queue.core.sessions.settled_at = asyncio.get_running_loop().time() + SETTLE_S
     path.unlink(missing_ok=True)
     before = os.umask(0o177)
     try:
@@ -118,7 +120,8 @@ class ClientConnection(asyncio.Protocol):
             Operation.BEAT: self._beat,
         }
         self._pulls = PullRequests(queue, lambda: self._name, self._answer, self._run)
-        self._handlers |= self._pulls.handlers
+        self._sessions = SessionRequests(queue, self._answer)
+        self._handlers |= self._pulls.handlers | self._sessions.handlers
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one by its methods only
@@ -139,6 +142,7 @@ class ClientConnection(asyncio.Protocol):
         for taker in self._takers:
             self._queue.leases.leave(taker)
         self._pulls.end()
+        self._sessions.end()
         for task in self._tasks:
             task.cancel()
         for incoming in self._incoming.values():

@@ -250,7 +250,7 @@ async def _lift(queue: QueueContext, kind: str, name: str) -> bool:
 
 
 async def _accounts(queue: QueueContext) -> list[dict[str, Any]]:
-    return queue.core.quotas.rows()
+    return queue.core.quotas.rows() + queue.core.sessions.rows()
 
 
 async def _warmup(queue: QueueContext) -> list[dict[str, Any]]:

@@ -34,6 +34,7 @@ from zonemta_py.queue.core.pull_doubts import PullDoubts
 from zonemta_py.queue.core.segments import Segments
 from zonemta_py.queue.core.sizes import DEFERRED, QUEUED, Sizes
 from zonemta_py.queue.core.sums.quotas import Quotas
+from zonemta_py.queue.core.sums.sessions import SessionQuotas
 from zonemta_py.queue.core.tasks.table import Tasks
 from zonemta_py.queue.hooks import Hooks
 from zonemta_py.schedule.batch import Batch
@@ -68,6 +69,7 @@ class Core:
         self.places = Places(store)
         self.campaigns = Campaigns(store)
         self.quotas = Quotas(store, config, clock)
+        self.sessions = SessionQuotas(config)
         self.tasks = Tasks(store)
         self.message_count, self.message_bytes = totals
         self.batches = batches
@@ -122,6 +124,7 @@ class Core:
         self.ledger.configure(config.queue)
         self.lifetime.configure(config)
         self.quotas.configure(config)
+        self.sessions.configure(config)
         self.pull_doubts.configure(config)
         self.schedule.configure(config, resolver, out)
         for name in [name for name, counts in self.sizes.zones.items() if not any(counts)]:

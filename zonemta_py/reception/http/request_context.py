@@ -18,7 +18,7 @@ from zonemta_py.mail.trace import Trace
 from zonemta_py.plugin.arguments import Info, Session
 from zonemta_py.plugin.host import Host
 from zonemta_py.plugin.verdicts import Drop
-from zonemta_py.queue.api import Admin, Pull, Receipt, Submission
+from zonemta_py.queue.api import Admin, Pull, Receipt, Reception
 from zonemta_py.reception.connection_limits import ConnectionLimits
 from zonemta_py.reception.http.columns import Columns, TemplateStore
 from zonemta_py.reception.http.documents.cursors import Cursors
@@ -36,7 +36,7 @@ from zonemta_py.reception.scope import EVERYTHING, KeyScope
 DROPPED = Receipt("", 0, 0, False)
 
 
-class QueueFace(Submission, Admin, Pull, TemplateStore, Protocol):
+class QueueFace(Reception, Admin, Pull, TemplateStore, Protocol):
     """The queue interfaces that HTTP needs."""
 
 

@@ -52,6 +52,12 @@ class Authentication(asyncio.Protocol):
     def refuse(self, reply: Reply) -> bytes:
         raise NotImplementedError
 
+    def hang_up(self, reply: Reply) -> None:
+        raise NotImplementedError
+
+    async def enter(self) -> Reply | None:
+        raise NotImplementedError
+
     def set_protocol(self, smtputf8: bool) -> None:
         raise NotImplementedError
 
@@ -136,6 +142,9 @@ class Authentication(asyncio.Protocol):
         self.may_relay = True
         self.session.senders = self.site.permissions.user(self.session.user)
         self.session.account = self.site.accounts.of(self.session.client, user=self.session.user)
+        if (refusal := await self.enter()) is not None:
+            self.hang_up(refusal)
+            return None
         self.site.gate.know(self)
         self.set_protocol(False)
         return b"235 2.7.0 Authenticated\r\n"

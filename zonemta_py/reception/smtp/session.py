@@ -24,7 +24,6 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.trace import Trace, protocol
 from zonemta_py.metrics.report import count
 from zonemta_py.plugin.arguments import Session
-from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import Unanswered
 from zonemta_py.reception import tls
 from zonemta_py.reception.connection_limits import plain_ip
@@ -32,6 +31,7 @@ from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.smtp import replies
 from zonemta_py.reception.smtp.authentication import Authentication
 from zonemta_py.reception.smtp.commands import COMMANDS
+from zonemta_py.reception.smtp.membership import Membership
 from zonemta_py.reception.smtp.pace import ClientPace
 from zonemta_py.reception.smtp.patience import Patience
 from zonemta_py.reception.smtp.proxy import Origin
@@ -53,7 +53,7 @@ _ENDLESS_BYTES_MAX = 65_536
 HANDSHAKE_S_MAX = 30.0
 
 
-class ServerSession(Patience, Authentication):
+class ServerSession(Patience, Membership, Authentication):
     """origin: the real client, where a PROXY header named it."""
 
     def __init__(self, site: ListenerSettings, origin: Origin | None = None) -> None:
@@ -106,22 +106,15 @@ class ServerSession(Patience, Authentication):
         if site.listener.tls == "implicit":
             self._under_tls(transport)
         self._pace.ask(self.loop.time())
-        if site.host.listens("smtp_connect"):
-            self.wait_for(self._ask_connect())
+        if self.counts or site.host.listens("smtp_connect"):
+            self.wait_for(self.welcome())
         else:
             transport.write(site.banner)
-
-    async def _ask_connect(self) -> bytes | None:
-        try:
-            await self.site.host.call("smtp_connect", session=self.session)
-        except Verdict as verdict:
-            self.hang_up(verdict.reply)
-            return None
-        return self.site.banner
 
     def connection_lost(self, error: Exception | None) -> None:
         self._lost = True
         self.site.gate.leave(self, self.session.client)
+        self.leave_account()
         self._wake_line()
         self._wake_gone()
         if self._task is None:
