@@ -109,11 +109,30 @@ async def test_a_refused_batch_is_not_charged(house: Make) -> None:
 
     store.write = failing
     assert (await many(home, 2))[0] == 0
+    await taken_again(home)
+    assert (await home.queue.ask("accounts"))[0]["used"] == (await home.sizes())["messages"] == 1
+
+
+async def taken_again(home: Any) -> None:
+    """After the disk had said no: one message is taken."""
     for _ in range(200):
         if (await many(home, 1))[0]:
-            break
+            return
         await asyncio.sleep(0.05)
-    assert (await home.queue.ask("accounts"))[0]["used"] == (await home.sizes())["messages"] == 1
+    raise AssertionError("nothing is taken any more")
+
+
+async def test_what_is_taken_back_too_late_lowers_nothing(house: Make) -> None:
+    """Charged before the full hour, refused by the disk after it, when others have been charged already."""
+    home = await at_noon(house, **shop(messages=["5/h"], recipients=["90/day"]))
+    quotas = home.queue.core.quotas
+    before = quotas.charge("shop", 3)
+    await home.move(3600)
+    assert (await many(home, 4))[0] == 4
+    quotas.take_back(before)
+    await taken_again(home)
+    assert [row["used"] for row in await home.queue.ask("accounts")] == [5, 5]
+    assert (await many(home, 1))[0] == 0
 
 
 async def test_a_repeated_request_is_charged_once(house: Make) -> None:

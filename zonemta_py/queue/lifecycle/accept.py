@@ -244,8 +244,7 @@ class Acceptance:
         core.schedule.busy.update([row.key for row in placed])
         campaign = campaign_of(metadata)
         self._count(placed, envelope.size, 1, campaign, count)
-        if envelope.account:
-            core.quotas.charge(envelope.account, len(placed))
+        charges = core.quotas.charge(envelope.account, len(placed)) if envelope.account else []
         rows = [[row.zone.zone.name, row.recipient.address, *row.note[:2]] for row in placed]
         # An `EnvelopeRecord`, by hand: its metadata are packed for the store already.
         record = b"\x93" + records.pack(message_id) + packed + records.pack(rows)
@@ -254,8 +253,7 @@ class Acceptance:
             core.arriving.discard(message_id)
             if reply is not None:
                 self._count(placed, envelope.size, -1, campaign, count)
-                if envelope.account:
-                    core.quotas.charge(envelope.account, len(placed), -1)
+                core.quotas.take_back(charges)
                 self._undo(operations, placed, envelope, stored)
                 done(reply)
                 return

@@ -33,6 +33,14 @@ class Quota(NamedTuple):
         return self.account, self.what, self.ms
 
 
+class Charge(NamedTuple):
+    """What a message has added to the use of one quota (`Quota.name`) in one window."""
+
+    name: tuple[str, str, int]
+    window: int
+    amount: int
+
+
 class Quotas:
     """Of all accounts."""
 
@@ -76,13 +84,24 @@ class Quotas:
                 return Reply(450, "4.7.1", f"{whose}; try again in {max(1, wait_s):,} s")
         return None
 
-    def charge(self, account: str, recipients: int, sign: int = 1) -> None:
-        """A message of that account is accepted; sign -1: was not, after all."""
+    def charge(self, account: str, recipients: int) -> list[Charge]:
+        """A message of that account is accepted; for `take_back`."""
+        charges = []
         for quota in {quota.name: quota for quota in self._of.get(account, ())}.values():  # of two for one time, once
             window, used = self._now(quota)
-            used += sign * (1 if quota.what == MESSAGES else recipients)
-            self._used[quota.name] = [window, max(0, used)]
+            more = 1 if quota.what == MESSAGES else recipients
+            self._used[quota.name] = [window, used + more]
             self._changed.add(quota.name)
+            charges.append(Charge(quota.name, window, more))
+        return charges
+
+    def take_back(self, charges: list[Charge]) -> None:
+        """It was not accepted, after all. A window that has begun since keeps what it has."""
+        for name, window, amount in charges:
+            used = self._used.get(name)
+            if used is not None and used[0] == window:
+                used[1] = max(0, used[1] - amount)
+                self._changed.add(name)
 
     def rows(self) -> list[dict[str, Any]]:
         """What each account has used."""
