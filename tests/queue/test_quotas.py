@@ -153,22 +153,48 @@ async def test_the_clock_begins_no_window(house: Make) -> None:
         assert (await many(home, 2))[0] == 0
 
 
+def configure(home: Any, *accounts: dict[str, Any]) -> None:
+    row = home.config.model_dump() | {"accounts": list(accounts)}
+    apply.take(home.queue, Config.model_validate(row), home.queue.core.hooks, None)
+
+
+async def stored(home: Any) -> list[bytes]:
+    await home.queue.core.lines.stable()
+    return list(home.queue.core.store.keys(keys.QUOTAS, keys.end(keys.QUOTAS)))
+
+
 async def test_a_reload_keeps_what_was_used(house: Make) -> None:
-    """A raised quota goes on from there; one that is gone leaves nothing in the store."""
+    """A raised quota goes on from there; one that was gone comes back with what it had used, as long as its window
+    lasts, and leaves nothing in the store after that."""
     home = await at_noon(house, **shop(messages=["5/h"]))
     assert (await many(home, 9))[0] == 5
-
-    def take(*accounts: dict[str, Any]) -> None:
-        row = home.config.model_dump() | {"accounts": list(accounts)}
-        apply.take(home.queue, Config.model_validate(row), home.queue.core.hooks, None)
-
-    take({"name": "shop", "messages": ["7/h"]})
+    configure(home, {"name": "shop", "messages": ["7/h"]})
     assert (await many(home, 9))[0] == 2
-    take()
+    configure(home)
     assert (await many(home, 9))[0] == 9
-    await home.queue.core.lines.stable()
-    assert not list(home.queue.core.store.keys(keys.QUOTAS, keys.end(keys.QUOTAS)))
+    configure(home, {"name": "shop", "messages": ["8/h"]})
+    assert (await many(home, 9))[0] == 1
+    configure(home)
+    assert await stored(home) == [b"quota shop messages 3600000"]
+    await home.move(3600)
+    configure(home)
+    assert (await many(home, 1))[0] == 1
+    assert await stored(home) == []
     await home.sound()
+
+
+async def test_an_account_that_was_gone_over_a_restart_comes_back_with_what_it_used(house: Make) -> None:
+    """Its hour is over, its day is not."""
+    home = await house(**shop(messages=["5/h", "6/day"]))
+    await home.move(NOON_S + 86_400 - home.clock.now_s)
+    assert (await many(home, 9))[0] == 5
+    configure(home)
+    home.options["accounts"] = []
+    await home.crash(power=False, die=random.Random(1))
+    assert len(await stored(home)) == 2
+    await home.move(3600)
+    configure(home, {"name": "shop", "messages": ["5/h", "6/day"]})
+    assert (await many(home, 9))[0] == 1
 
 
 async def test_of_two_quotas_for_the_same_time_each_message_counts_once(house: Make) -> None:

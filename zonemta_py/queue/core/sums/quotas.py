@@ -56,7 +56,8 @@ class Quotas:
         self.configure(config)
 
     def configure(self, config: Config) -> None:
-        """The quotas of this configuration from now on; what was used stays used."""
+        """The quotas of this configuration from now on; what was used stays used, also of one that is gone, as long as
+        its window lasts: it may come back."""
         self._of: dict[str, list[Quota]] = {}
         for account in config.accounts:
             for what in (MESSAGES, RECIPIENTS):
@@ -65,8 +66,11 @@ class Quotas:
                     quota = Quota(account.name, what, text, int(found.amount), int(found.seconds * 1000))
                     self._of.setdefault(account.name, []).append(quota)
         known = {quota.name for quotas in self._of.values() for quota in quotas}
-        self._changed |= self._used.keys() - known
-        self._used = {name: used for name, used in self._used.items() if name in known}
+        now_ms = self._clock.steady_ms()
+        for name in self._used.keys() - known:
+            if self._used[name][0] < now_ms // name[2]:
+                del self._used[name]
+                self._changed.add(name)
 
     def refusal(self, account: str, recipients: int) -> Reply | None:
         """Why a message of that account to so many is not taken now; None: it may be."""
