@@ -12,6 +12,7 @@ from zonemta_py.disk import keys, records
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD
 from zonemta_py.queue.core.locator import placed
 from zonemta_py.queue.core.state import FAMILY
+from zonemta_py.queue.core.sums.ranking import Ranking
 
 DOMAINS, TENANTS, CAMPAIGNS = ("a.test", "b.test", "c.test"), ("", "acme", "umbrella"), ("", "spring", "autumn")
 NONE = {"queued": 0, "deferred": 0, "held": 0, "deleted": 0}
@@ -189,6 +190,27 @@ async def test_pages_of_sizes_are_disjoint_and_complete(house: Any) -> None:
     assert sorted(seen) == sorted(f"d{number}.test" for number in range(12))
     in_zone = await home.queue.ask("sizes", by="domain", zone="default")
     assert len(in_zone["rows"]) == 12
+
+
+@pytest.mark.parametrize("spread", [3, 40, 4_000])
+def test_the_order_of_domains_is_that_of_their_sizes(spread: int) -> None:
+    """Whatever comes and goes, however many are equal; pages have each once; a cursor whose name is gone leads on."""
+    die, ranking, there = random.Random(spread), Ranking(), Counter[str]()
+    for _ in range(20_000):
+        name = f"d{int(die.random() ** 3 * spread)}.test"
+        count = -1 if there[name] and die.random() < 0.4 else 1
+        ranking.add(name, count)
+        there[name] += count
+    there = +there
+    pages, after = list[tuple[int, str]](), None
+    while page := ranking.page(7, after):
+        pages, after = pages + page, page[-1]
+    assert [count for count, _ in pages] == sorted(there.values(), reverse=True)
+    assert {name: count for count, name in pages} == there
+    assert len(pages) == len(ranking) == len(there)
+    (count, name), following = pages[len(pages) // 2], pages[len(pages) // 2 + 1 :]
+    ranking.add(name, -count)
+    assert ranking.page(len(pages), (count, name)) == following
 
 
 @pytest.mark.parametrize(

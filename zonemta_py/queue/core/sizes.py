@@ -11,6 +11,7 @@ from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.queue.core.state import COUNTED, COUNTED_MOVES
 from zonemta_py.queue.core.sums.flows import FlowSizes, tracked
+from zonemta_py.queue.core.sums.ranking import Ranking
 from zonemta_py.queue.core.sums.sums import STATES, ProviderSizes
 from zonemta_py.zones import queues
 
@@ -25,8 +26,8 @@ class Sizes:
 
     def __init__(self, store: Store) -> None:
         self.domains: dict[tuple[str, str], list[int]] = {}
-        self.by_domain: dict[str, int] = {}
-        """How many there are at each domain, in all zones and states."""
+        self.ranked = Ranking()
+        """Domains by how many there are, in all zones and states."""
         self.zones: dict[str, list[int]] = {}
         self.total = _none()
         self.flows = FlowSizes(store, tracked(store).flows)
@@ -41,7 +42,7 @@ class Sizes:
                 counts[state] = count
                 total[state] += count
                 self.total[state] += count
-            self.by_domain[domain] = self.by_domain.get(domain, 0) + sum(counts)
+            self.ranked.add(domain, sum(counts))
 
     def move(
         self, zone: str, domain: str, before: int | None, after: int | None, count: int = 1, flow: str = ""
@@ -69,20 +70,12 @@ class Sizes:
             total[after] += count
             self.total[after] += count
         if before is None or after is None:
-            self._come(domain, count if before is None else -count)
+            self.ranked.add(domain, count if before is None else -count)
         if flow:
             self.flows.move(flow, before, after, count)
         provider = self.providers.provider_of.get(domain)
         if provider is not None:
             self.providers.move(provider, before, after, count)
-
-    def _come(self, domain: str, count: int) -> None:
-        """So many more are there."""
-        there = self.by_domain.get(domain, 0) + count
-        if there:
-            self.by_domain[domain] = there
-        else:
-            del self.by_domain[domain]
 
     def rezone(self, zone: str, home: str, domain: str, before: int, after: int, flow: str = "") -> None:
         """The same for a recipient whose zone was removed from the configuration; `home` is its new zone."""

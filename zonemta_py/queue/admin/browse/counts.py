@@ -6,8 +6,8 @@
 
 A domain's provider is what DNS has said; domains of which that is not known yet are in no provider's sum.
 
-A page is what is the largest at this moment, found in portions while other work continues; one whose count changes
-between two pages may be on both, or on neither.
+A page is what is the largest at this moment: domains are kept in that order, the others are put in order in portions
+while other work continues. One whose count changes between two pages may be on both, or on neither.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _all(queue: QueueContext) -> dict[str, Any]:
 # -- pages
 
 _Ranked = tuple[int, str]
-"""- how many, and a name: in the order of a page."""
+"""How many, and a name."""
 
 
 async def page(
@@ -97,18 +97,23 @@ async def page(
     if zone is not None and by != "domain":
         raise ValueError(f"of one zone, sizes are counted by domain, not by {by}")
     cursor, limit = _cursor(after) if after else None, max(1, min(limit, PAGE_MAX))
-    totals = await _totals(found, by, zone, pace)
-    rows, more = await _largest(totals, limit, cursor, pace)
-    counts = _counts(found, by, zone)
-    named = [{"name": name} | _named(there) for _, name in rows if any(there := counts(name))]
-    return {"rows": named, "next": f"{-rows[-1][0]} {rows[-1][1]}" if more else None, "of": len(totals)}
+    if by == "domain" and zone is None:
+        rows, of = found.ranked.page(limit + 1, cursor), len(found.ranked)
+    else:
+        totals = await _totals(found, by, zone, pace)
+        rows, of = await _largest(totals, limit + 1, cursor, pace), len(totals)
+    counts, named = _counts(found, by, zone), list[dict[str, Any]]()
+    async for _, name in pace.each(rows[:limit]):
+        if any(there := counts(name)):
+            named.append({"name": name} | _named(there))
+    return {"rows": named, "next": " ".join(map(str, rows[limit - 1])) if len(rows) > limit else None, "of": of}
 
 
 def _cursor(after: str) -> _Ranked:
     count, _, name = after.partition(" ")
     if not count.isdecimal() or not name:
         raise ValueError(f"{after!r} is not a cursor; use the one that the previous page ended with, or omit it")
-    return -int(count), name
+    return int(count), name
 
 
 def _counts(found: Sizes, by: str, zone: str | None) -> Callable[[str], list[int]]:
@@ -120,35 +125,29 @@ def _counts(found: Sizes, by: str, zone: str | None) -> Callable[[str], list[int
     return _sums(found, by).of
 
 
-async def _totals(found: Sizes, by: str, zone: str | None, pace: Pace) -> list[tuple[str, int]]:
-    """Names, and how many there are; of those that have any."""
-    if by == "domain" and zone is None:
-        return list(found.by_domain.items())
-    tables: list[tuple[str, list[int]]]
+async def _totals(found: Sizes, by: str, zone: str | None, pace: Pace) -> list[_Ranked]:
+    """Those of which there are any."""
     if by == "domain":
-        tables = [(key[1], counts) for key, counts in found.domains.items() if key[0] == zone]
+        tables = [(key, counts) for (there, key), counts in found.domains.items() if there == zone]
     else:
         tables = list((found.zones if by == "zone" else _sums(found, by).by_name).items())
-    totals = list[tuple[str, int]]()
+    totals = list[_Ranked]()
     for at in range(0, len(tables), AT_ONCE):
-        totals += [(name, total) for name, counts in tables[at : at + AT_ONCE] if (total := sum(counts))]
+        totals += [(total, name) for name, counts in tables[at : at + AT_ONCE] if (total := sum(counts))]
         await pace.turn()
     return totals
 
 
-async def _largest(
-    totals: list[tuple[str, int]], limit: int, cursor: _Ranked | None, pace: Pace
-) -> tuple[list[_Ranked], bool]:
-    """The next page's, and whether there are more. Nothing is sorted that is not shown."""
-    found = list[_Ranked]()
+async def _largest(totals: list[_Ranked], limit: int, cursor: _Ranked | None, pace: Pace) -> list[_Ranked]:
+    """The next ones, by name if there are equally many. Nothing is sorted that is not shown."""
+    found, after = list[tuple[int, str]](), (-cursor[0], cursor[1]) if cursor else None
     for at in range(0, len(totals), AT_ONCE):
-        part, least = totals[at : at + AT_ONCE], -found[-1][0] if len(found) > limit else 0
-        most = sys.maxsize if cursor is None else -cursor[0]
-        chosen = [(-total, name) for name, total in part if least <= total <= most]
-        chosen = [row for row in chosen if cursor is None or row > cursor]
-        found = sorted(found + chosen)[: limit + 1]
+        least = -found[-1][0] if len(found) >= limit else 0
+        most = sys.maxsize if cursor is None else cursor[0]
+        chosen = [(-total, name) for total, name in totals[at : at + AT_ONCE] if least <= total <= most]
+        found = sorted(found + [row for row in chosen if after is None or row > after])[:limit]
         await pace.turn()
-    return found[:limit], len(found) > limit
+    return [(-total, name) for total, name in found]
 
 
 def _sums(found: Sizes, by: str) -> Sums:
