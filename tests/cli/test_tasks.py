@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.filters import chosen
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.queue.queue import LocalQueue
+from zonemta_py.queue.tasks.sweep import WAIT, TaskSweep
 
 ZONES = [{"name": "default", "default": True}, {"name": "bulk", "recipient_domains": ["z.org"]}]
 BODY = b"Subject: Hello\r\n\r\nHi\r\n"
@@ -197,16 +199,18 @@ def test_nobody_waits_in_the_background(queue: Any, told: Told) -> None:
     assert (late.code, "nothing left of it to cancel" in late.err) == (Exit.DATA, True)
 
 
-def test_ctrl_c_leaves_the_task_running(queue: Any, told: Told, tmp_path: Path) -> None:
+def test_ctrl_c_leaves_the_task_running(
+    queue: Any, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is said so, with the exit status of an interrupt; the order is carried out."""
+    may_go, windows = Event(), TaskSweep._windows
 
-    async def stand_still(queue: LocalQueue) -> None:
-        queue.core.store.fenced = True  # as while a segment is copied: no task goes on
+    def stand_still(sweep: TaskSweep) -> Iterator[int]:
+        while not may_go.is_set():
+            yield WAIT
+        yield from windows(sweep)
 
-    async def go_on(queue: LocalQueue) -> None:
-        queue.core.store.fenced = False
-
-    queue.do(stand_still)
+    monkeypatch.setattr(TaskSweep, "_windows", stand_still)
     order = [*COMMAND, "queue", "delete", "--all", "--yes", "--folder", str(tmp_path)]
     with subprocess.Popen(order, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as ran:
         deadline = time.monotonic() + 30
@@ -216,7 +220,7 @@ def test_ctrl_c_leaves_the_task_running(queue: Any, told: Told, tmp_path: Path) 
         ran.send_signal(signal.SIGINT)
         _, err = ran.communicate(timeout=30)
         code = ran.returncode
-    queue.do(go_on)
+    may_go.set()
     assert code == Exit.INTERRUPTED
     (row,) = json.loads(told("task", "list", "--json").out)
     assert f"task {row['id']} goes on" in err.decode()
