@@ -162,6 +162,7 @@ def test_the_environment_can_name_the_configuration(
     (tmp_path / "mine.toml").write_text("[server]\nhostname = 'from.environment'")
     monkeypatch.setenv("ZONEMTA_CONFIG", str(tmp_path / "mine.toml"))
     assert tomllib.loads(zonemta("config", "show").out)["server"]["hostname"] == "from.environment"
+    assert zonemta("config", "check").out.startswith(f"{tmp_path / 'mine.toml'}: good")  # type: ignore[attr-defined]
 
 
 def test_password_prints_a_hash_that_verifies(zonemta: Callable[..., object]) -> None:

@@ -31,6 +31,16 @@ def test_help_is_shown_as_it_is_written(
     assert "[[windows]]" in zonemta("send", "--help").out
 
 
+def test_help_says_what_a_value_is(zonemta: Callable[..., Any]) -> None:
+    """No option is explained by the name of one of Python's types."""
+    for name in COMMANDS:
+        if name != "run":
+            odd = re.findall(r"^  (?:-\w, )?--[\w-]+ <\S+", zonemta(*name.split(), "--help").out, re.MULTILINE)
+            assert not odd, f"{name}: {odd}"
+    assert re.search("--priority N .*--at WHEN", zonemta("send", "--help").out, re.DOTALL)
+    assert "--by domain|site|provider" in zonemta("qshape", "--help").out
+
+
 def test_the_summary_of_a_command_is_whole(zonemta: Callable[..., Any]) -> None:
     """Not cut off in the list of its group."""
     for group in ("", *(name for name, command in COMMANDS.items() if hasattr(command, "commands"))):

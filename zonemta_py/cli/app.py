@@ -127,6 +127,8 @@ _STATUSES = """\
 Exit status: 0 done; 1 something needs somebody; those of sysexits.h: 64 usage, 65 data, 66 no such file, 67 refused for
 good, 69 the MTA does not run, 73 a file cannot be made, 74 disk, 75 try again later, 77 permission, 78 configuration;
 130 Ctrl-C."""
+_WORDS = {"int": "N", "float": "N", "path": "PATH", "datetime": "WHEN", "%Y-%m-%d": "YYYY-MM-DD"}
+"""What help calls the values of an option, by their type; others are called as the option is."""
 HIDDEN = frozenset(("stop", "lift"))
 """Former names, which still work."""
 NAMES = frozenset(("run", *(name for names in _FOLDERS.values() for name in names)))
@@ -185,15 +187,31 @@ def tree(wanted: str = "") -> Any:
 
 
 def _said_plainly(parameter: Any) -> None:
-    """An argument as manual pages write it: NAME, [NAME], NAME..., without its type, whatever this version of typer
-    does."""
-    if parameter.param_type_name != "argument":
-        return
-    name = parameter.metavar or parameter.name.upper()
-    many = name + "..." * (parameter.nargs != 1)
+    """An argument as manual pages write it: NAME, [NAME], NAME..., and an option with a word for its value, without the
+    names of Python's types, whatever this version of typer does."""
     record = parameter.get_help_record
-    parameter.get_usage_pieces = lambda context: [many if parameter.required else f"[{many}]"]
-    parameter.get_help_record = lambda context: (name, (record(context) or ("", ""))[1])
+    if parameter.param_type_name == "argument":
+        name = parameter.metavar or parameter.name.upper()
+        many = name + "..." * (parameter.nargs != 1)
+        parameter.get_usage_pieces = lambda context: [many if parameter.required else f"[{many}]"]
+        parameter.get_help_record = lambda context: (name, (record(context) or ("", ""))[1])
+    else:
+        parameter.get_help_record = lambda context: _with_word(parameter, record(context))
+
+
+def _with_word(option: Any, record: tuple[str, str] | None) -> tuple[str, str] | None:
+    """An option's line of help; "<a|b>" says what there is to choose, and stays as "a|b"."""
+    if record is None:
+        return None
+    names, type_, _ = record[0].partition(" <")
+    word = record[0].removeprefix(names + type_).removesuffix(">")
+    if not type_:
+        return record
+    if "|" not in word:
+        word = (
+            _WORDS.get(word.removesuffix(" range")) or max(option.opts, key=len).lstrip("-").replace("-", "_").upper()
+        )
+    return f"{names} {word}", record[1]
 
 
 def every(command: Any, path: str = "") -> Iterator[tuple[str, Any]]:

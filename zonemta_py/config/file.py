@@ -16,6 +16,9 @@ from zonemta_py.config.root import Config
 from zonemta_py.config.secret import in_place
 from zonemta_py.config.section import ConfigError
 
+_SHOWN_MAX = 12
+"""Keys or sections in one sentence."""
+
 
 class SourceFile(NamedTuple):
     """Where a configuration comes from; "" if there is no file. text: of the file."""
@@ -85,12 +88,7 @@ def _sentence(path: str, document: dict[str, Any], error: ValidationError) -> st
     first = error.errors()[0]
     key = _place(document, first["loc"]) or "the file"
     if first["type"] == "extra_forbidden":
-        word = str(first["loc"][-1])
-        near = difflib.get_close_matches(word, _keys_beside(first["loc"]), 1) or difflib.get_close_matches(
-            word, [key for key in _keys() if key != word], 1
-        )
-        remedy = f"did you mean {near[0]!r}?" if near else "remove it; `zonemta config show` lists all keys"
-        return f"{path}: unknown key {key}; {remedy}"
+        return f"{path}: unknown key {key}; {_instead(first['loc'])}"
     if first["type"] == "missing":
         return f"{path}: {key}: is missing; give it a value, see `zonemta config show`"
     if first["type"] == "value_error":  # from our own checks, which include the remedy
@@ -123,14 +121,26 @@ def _keys_beside(place: tuple[int | str, ...]) -> list[str]:
     return list(section.model_fields)
 
 
-def _keys() -> list[str]:
-    return sorted({key for section in _sections(Config) for key in section.model_fields})
+def _instead(place: tuple[int | str, ...]) -> str:
+    """What to write for an unknown key: one like it beside it, else where a key of that name stands, else what there
+    is. A key that is only alike, and stands elsewhere, would mislead."""
+    beside, word = _keys_beside(place), str(place[-1])
+    near = difflib.get_close_matches(word, beside, 1)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    if word in Config.model_fields:
+        return f"{word!r} is a section of its own"
+    if elsewhere := [name for name, section in _sections(Config, "") if word in section.model_fields]:
+        return f"it belongs in {' or '.join(elsewhere[:_SHOWN_MAX])}"
+    shown = ", ".join(beside[:_SHOWN_MAX]) + ", …" * (len(beside) > _SHOWN_MAX)
+    return f"there are {shown}; `zonemta config show` lists all keys"
 
 
-def _sections(section: type[BaseModel]) -> Iterator[type[BaseModel]]:
-    """The section and all sections in it, tables of an array too."""
-    yield section
-    for field in section.model_fields.values():
+def _sections(section: type[BaseModel], name: str) -> Iterator[tuple[str, type[BaseModel]]]:
+    """("[name]", section) of it and all sections in it, tables of an array too."""
+    yield name, section
+    for key, field in section.model_fields.items():
         for kind in (field.annotation, *get_args(field.annotation)):
             if isinstance(kind, type) and issubclass(kind, BaseModel):
-                yield from _sections(kind)
+                inner = f"{name.strip('[]')}.{key}".removeprefix(".")
+                yield from _sections(kind, f"[[{inner}]]" if kind is not field.annotation else f"[{inner}]")

@@ -255,6 +255,8 @@ async def test_a_preview_counts_and_changes_nothing(house: Make) -> None:
     seen = await home.queue.ask("task-preview", verb="delete", where={"domain": "one.test"}, by="ann")
     assert seen["state"] == "counting"
     seen = await ended(home, seen, "previewed")
+    with pytest.raises(ValueError, match="is a preview, which has changed nothing"):
+        await home.queue.ask("task-undo", id=seen["id"])
     assert (seen["count"], seen["zones"], len(seen["examples"])) == (30, {"bulk": 20, "default": 10}, 10)
     assert await counts(home) == {"queued": 30}
     row = await ended(home, await home.queue.ask("task-start", id=seen["id"]))

@@ -128,7 +128,7 @@ class Asked:
         except QueueGone as gone:
             raise CommandError(Exit.UNAVAILABLE, str(gone)) from None
         except ValueError as error:
-            raise CommandError(Exit.USAGE, str(error)) from None
+            raise CommandError(Exit.DATA, str(error)) from None
 
     def _remote(self, question: Callable[[Any], Any]) -> Any:
         from zonemta_py.pipeline.nodes.client import NodeGone, NodeRefused

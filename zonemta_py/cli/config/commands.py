@@ -31,7 +31,7 @@ app.command()(history.back)
 
 @app.command()
 def check(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Configuration to check.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", envvar="ZONEMTA_CONFIG", help="Configuration to check.")],
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:

@@ -70,6 +70,8 @@ def explain(
         _show_recipients(found, now_ms)
     else:
         _show_lines(found, now_ms)
+    if any(reason["kind"] == "suspended" for row in found["rows"] for reason in row["reasons"]):
+        print_aside("What is suspended: `zonemta standing` shows by which command each is resumed")
     return None
 
 

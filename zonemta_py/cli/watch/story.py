@@ -92,6 +92,8 @@ def _said(row: dict[str, Any]) -> str:
 
 
 def _value(name: str, value: int | str | float) -> str:
+    if name == "destination":  # of an egress path: its site, without source address and flow
+        return str(value).split("~")[0]
     at = isinstance(value, int) and name.endswith("_ms") and value > _YEAR_2001_MS
     return moment(int(value)) if at else str(value)
 

@@ -156,6 +156,8 @@ class TaskOrders:
     def _task(self, ident: str) -> Task:
         text = str(ident)
         task = self._core.tasks.by_number.get(int(text)) if text.isascii() and text.isdigit() else None
+        if text in self._previews.kept:
+            raise ValueError(f"{text} is a preview, which has changed nothing; `zonemta task list` shows all tasks")
         if task is None:
             raise ValueError(f"there is no task {ident!r}; `zonemta task list` shows all of the last 30 days")
         return task
