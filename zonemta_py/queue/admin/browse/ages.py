@@ -40,11 +40,14 @@ _AGES = len(MINUTES) + 1
 
 
 class Table(NamedTuple):
-    """The largest, PAGE_MAX at most: names and ages; the ages of all of them, and how many names there are."""
+    """The largest, PAGE_MAX at most: names and ages; the ages of all of them, and how many names there are. walked: of
+    how many recipients; complete: whether these are all."""
 
     largest: list[tuple[str, list[int]]]
     all_of_it: list[int]
     names: int
+    walked: int
+    complete: bool
 
 
 class Shape:
@@ -55,6 +58,7 @@ class Shape:
         self.counts: dict[tuple[bytes, bytes, int], int] = {}
         self.tables: dict[tuple[str, str | None], Table] = {}
         """Of a pass that is complete, as they were asked for."""
+        self._making: set[tuple[str, str | None]] = set()
         self.walked, self.complete, self.ended = 0, False, asyncio.Event()
         self.begun_s, self.begun_ms = core.clock.monotonic(), core.clock.ms()
 
@@ -81,26 +85,31 @@ class Shape:
         self.walked += len(rows)
 
     async def table(self, by: str, zone: str | None, pace: Pace) -> Table:
-        """Of one zone, or of all."""
+        """Of one zone, or of all. If there is too much for its time, of a part; the whole is made behind the answer."""
         known = self.tables.get((by, zone))
         if known is not None:
             return known
-        found, total = await self._named(_names(self._core, by), zone, pace)
-        sums = dict(zip(found, map(sum, found.values()), strict=True))
-        names = heapq.nlargest(PAGE_MAX, found, key=sums.__getitem__)
-        table = Table([(name, found[name]) for name in names], total, len(found))
-        if self.complete:
+        table = await self._made(by, zone, pace)
+        if table.complete:
             self.tables[by, zone] = table
+        elif self.complete and (by, zone) not in self._making:
+            self._making.add((by, zone))
+            self._core.keep(asyncio.ensure_future(behind(self._keep(by, zone), BEHIND)))
         return table
 
-    async def _named(
-        self, name_of: Callable[[str], str], zone: str | None, pace: Pace
-    ) -> tuple[dict[str, list[int]], list[int]]:
-        """Ages by name, and of all."""
+    async def _keep(self, by: str, zone: str | None) -> None:
+        self.tables[by, zone] = await self._made(by, zone, Pace(math.inf))
+
+    async def _made(self, by: str, zone: str | None, pace: Pace) -> Table:
         found, total, there = dict[str, list[int]](), [0] * _AGES, (zone or "").encode()
-        by_domain, items = dict[bytes, list[int]](), list(self.counts.items())
+        by_domain, name_of, items = dict[bytes, list[int]](), _names(self._core, by), list(self.counts.items())
+        complete, walked = self.complete, 0
         for at in range(0, len(items), NAMED_AT_ONCE):
+            if at and pace.over:
+                complete = False
+                break
             for (zone_name, domain, age), count in items[at : at + NAMED_AT_ONCE]:
+                walked += count
                 if zone is None or zone_name == there:
                     ages = by_domain.get(domain)
                     if ages is None:
@@ -108,7 +117,9 @@ class Shape:
                     ages[age] += count
                     total[age] += count
             await pace.turn()
-        return found, total
+        sums = dict(zip(found, map(sum, found.values()), strict=True))
+        names = heapq.nlargest(PAGE_MAX, found, key=sums.__getitem__)
+        return Table([(name, found[name]) for name in names], total, len(found), walked, complete)
 
 
 _shapes: WeakKeyDictionary[Core, tuple[Shape | None, Shape | None]] = WeakKeyDictionary()
@@ -128,7 +139,7 @@ async def qshape(queue: QueueContext, by: str = "domain", zone: str | None = Non
     rows = [_row(name, ages) for name, ages in table.largest[: max(1, limit)]]
     return {
         "by": by, "minutes": list(MINUTES), "rows": rows, "all": _row("all", table.all_of_it), "names": table.names,
-        "walked": shape.walked, "of": sum(core.sizes.total), "complete": shape.complete, "at_ms": shape.begun_ms,
+        "walked": table.walked, "of": sum(core.sizes.total), "complete": table.complete, "at_ms": shape.begun_ms,
     }  # fmt: skip
 
 

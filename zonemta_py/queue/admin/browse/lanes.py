@@ -4,9 +4,9 @@ become rows as an answer has room for.
 
 from __future__ import annotations
 
-import heapq
+from collections import Counter
 from collections.abc import Callable
-from itertools import islice
+from itertools import accumulate, compress, islice
 from typing import Any
 
 from zonemta_py.queue.admin.browse.pace import Pace
@@ -37,9 +37,13 @@ async def rows(
     were not looked at. after: how many to leave out."""
     busy, lengths = list[FlowQueue](), list[int]()
     for at in range(0, len(flow_queues), AT_ONCE):
-        part = [flow_queue for flow_queue in flow_queues[at : at + AT_ONCE] if _has_news(flow_queue)]
+        part = flow_queues[at : at + AT_ONCE]
+        there = [2 * len(flow_queue.entries) + (not flow_queue.parked.exhausted) for flow_queue in part]
+        if 0 in there:
+            chosen = [n > 0 or _has_news(flow_queue) for flow_queue, n in zip(part, there, strict=True)]
+            part, there = list(compress(part, chosen)), list(compress(there, chosen))
         busy += part
-        lengths += [2 * len(flow_queue.entries) + (not flow_queue.parked.exhausted) for flow_queue in part]
+        lengths += there
         await pace.turn()
     made, looked = list[Row](), after
     for place in _longest(lengths, after + most)[after:]:
@@ -55,19 +59,15 @@ async def rows(
 
 def _longest(lengths: list[int], most: int) -> list[int]:
     """The places of the largest, the first of equal ones first. Nothing is called for each of them."""
-    least = min(heapq.nlargest(most, lengths), default=0)
+    counts = sorted(Counter(lengths).items(), reverse=True)
+    reached = accumulate(count for _, count in counts)
+    least = next((length for (length, _), so_far in zip(counts, reached, strict=True) if so_far >= most), 0)
     longer = [place for place, length in enumerate(lengths) if length > least]
     longer.sort(key=lengths.__getitem__, reverse=True)
     return longer + list(islice((place for place, length in enumerate(lengths) if length == least), most - len(longer)))
 
 
 def _has_news(flow_queue: FlowQueue) -> bool:
+    """Whether something holds one of which nothing waits, or it is in use."""
     path = flow_queue.path
-    return bool(
-        flow_queue.entries
-        or flow_queue.held is not None
-        or path.active
-        or path.failures
-        or path.down_until
-        or not flow_queue.parked.exhausted
-    )
+    return bool(flow_queue.held is not None or path.active or path.failures or path.down_until)
