@@ -45,7 +45,11 @@ def login(page: Page, scene: Scene, key: str = "") -> None:
 
 
 def _first(tab: Page, scene: Scene, path: str, link: str) -> str:
-    tab.goto(scene.address + path)
+    for _ in range(20):
+        tab.goto(scene.address + path)
+        if tab.locator(link).count():
+            break
+        time.sleep(1)  # a list that has to look through much ends early on a busy machine
     return (tab.get_attribute(link, "href") or "").removeprefix("/dashboard")
 
 

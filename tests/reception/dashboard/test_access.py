@@ -1,5 +1,7 @@
 """Who may come in, what a page may load, and which forms are believed."""
 
+import html
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -195,6 +197,39 @@ def test_a_mistake_is_a_sentence(door: HttpDoor) -> None:
         assert "<b>none" not in answer.text
     assert "no length of time" in client.get("/dashboard/queue?older=soon").text
     assert client.get("/dashboard/message/nonsense").status_code == 404
+
+
+def pages(client: httpx.Client, path: str, row: str) -> list[list[str]]:
+    """What the rows of each page have that fits, from page to page."""
+    found, following = list[list[str]](), f"/dashboard/{path}"
+    while following:
+        text = client.get(following).text
+        assert text.count("Next page") <= 1, text
+        found.append(re.findall(row, text))
+        link = re.search(r'href="([^"]+)">Next page', text)
+        following = html.unescape(link[1]) if link and len(found) < 9 else ""
+    return found
+
+
+def test_lists_that_are_long_come_in_pages(door: HttpDoor) -> None:
+    """Each row is on one page: of suspensions, of tasks, of destinations."""
+    client, _ = login(door, door.token)
+    mail = {"from": "a@b.test", "subject": "s", "text": "x", "headers": {"x-deliver-after": "86400"}}
+    for number in range(60):
+        own = {"to": [f"ann@d{number:02}.test"], "tenant": f"t{number:02}"}
+        assert door.client.post("/v1/inject", json=mail | own).status_code == 200
+        answer = door.client.put(f"/v1/suspensions/tenant/t{number:02}", json={})
+        assert answer.status_code == 200, answer.text
+        task = {"verb": "flush", "where": {"domain": f"e{number:02}.test"}, "preview": number >= 57}
+        assert door.client.post("/v1/tasks", json=task).status_code == 200
+    for path, row in (("suspensions", r"what=(t\d\d)\b"), ("destinations", r"what=(d\d\d)\.test"),
+                      ("tasks", r">[^<]*\b(e\d\d)\.test")):  # fmt: skip
+        found = pages(client, path, row)
+        assert [len(one) for one in found] == [50, 10], path
+        assert len({one for page in found for one in page}) == 60, path
+    rows = door.client.get("/v1/tasks?limit=2").json()
+    more = door.client.get("/v1/tasks", params={"limit": 2, "after": rows[-1]["id"]}).json()
+    assert [row["where"]["domain"] for row in rows + more] == [[f"e{number}.test"] for number in (59, 58, 57, 56)]
 
 
 def test_what_is_vendored_is_what_its_list_says() -> None:

@@ -143,9 +143,16 @@ class TaskOrders:
 
     # -- what is told
 
-    async def rows(self, limit: int = 100) -> list[Row]:
+    async def rows(self, limit: int = 100, after: str = "") -> list[Row]:
+        """Previews, then tasks, the newest first. after: the id of the last one that an earlier answer had."""
         known = sorted(self._core.tasks.by_number.values(), key=lambda one: -one.number)
-        found = [self._previewed(ident, task) for ident, task in reversed(self._previews.kept.items())]
+        previews = list(reversed(self._previews.kept.items()))
+        if after:
+            idents = [ident for ident, _ in previews]
+            previews = previews[idents.index(after) + 1 :] if after in idents else []
+            if after.isascii() and after.isdigit():
+                known = [task for task in known if task.number < int(after)]
+        found = [self._previewed(ident, task) for ident, task in previews[:limit]]
         return (found + [self._row(task) for task in known[:limit]])[:limit]
 
     async def one(self, id: str) -> Row:

@@ -126,8 +126,11 @@ _shapes: WeakKeyDictionary[Core, tuple[Shape | None, Shape | None]] = WeakKeyDic
 """The last complete pass, and the one that is being made."""
 
 
-async def qshape(queue: QueueContext, by: str = "domain", zone: str | None = None, limit: int = 50) -> dict[str, Any]:
-    """rows: {name, total, ages}, the largest first; `all`: the same of all; `minutes`: where each age ends.
+async def qshape(
+    queue: QueueContext, by: str = "domain", zone: str | None = None, limit: int = 50, after: int = 0
+) -> dict[str, Any]:
+    """rows: {name, total, ages}, the largest first, without the first `after`; `all`: the same of all; `minutes`: where
+    each age ends.
 
     Raises ValueError.
     """
@@ -136,7 +139,7 @@ async def qshape(queue: QueueContext, by: str = "domain", zone: str | None = Non
         raise ValueError(f"ages are counted by {', '.join(BY)}, not by {by!r}")
     shape, pace = await _shape(core), Pace()
     table = await shape.table(by, zone, pace)
-    rows = [_row(name, ages) for name, ages in table.largest[: max(1, limit)]]
+    rows = [_row(name, ages) for name, ages in table.largest[max(0, after) :][: max(1, limit)]]
     return {
         "by": by, "minutes": list(MINUTES), "rows": rows, "all": _row("all", table.all_of_it), "names": table.names,
         "walked": table.walked, "of": sum(core.sizes.total), "complete": table.complete, "at_ms": shape.begun_ms,

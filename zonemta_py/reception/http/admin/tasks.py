@@ -52,10 +52,11 @@ async def order(request: Request) -> Response:
 async def every(
     request: Request,
     limit: Annotated[int, Query(ge=1, le=LIST_MAX, description="Maximum number of rows.")] = 100,
+    after: Annotated[str, Query(pattern="^(p?[0-9]{1,18})?$", description="The last page's last id.")] = "",
 ) -> Response:
     """Those of the last 30 days, and previews, the newest first."""
     here, who = asked(request)
-    found = await here.ask("tasks", limit=LIST_MAX if who.scope.bound else limit)
+    found = await here.ask("tasks", limit=LIST_MAX if who.scope.bound else limit, after=after)
     return answer([row for row in found if who.scope.holds(row["where"])][:limit])
 
 

@@ -94,6 +94,11 @@ def query(**values: Any) -> str:
     return urlencode({name: value for name, value in values.items() if value not in (None, "")})
 
 
+def place(text: str) -> int:
+    """How many rows come before a page, as its address says; 0 for anything else."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
 def lesson(kind: str) -> str:
     return LESSONS.get(kind, kind)
 

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from zonemta_py.reception.http.dashboard.desk import Desk
+from zonemta_py.reception.http.dashboard.words import place, query
 
 ROWS = 50
 
@@ -20,5 +21,7 @@ async def configuration(desk: Desk, request: Request) -> Response:
             checked = await desk.ask("reload", check=True)
         except ValueError as error:
             wrong = str(error)
-    return desk.page(request, "configuration", rows=rows[:ROWS], generation=generation["generation"], checked=checked,
-                     wrong=wrong)  # fmt: skip
+    after = place(request.query_params.get("after", ""))
+    following = query(after=after + ROWS) if len(rows) > after + ROWS else ""
+    return desk.page(request, "configuration", rows=rows[after : after + ROWS], following=following, paged=bool(after),
+                     generation=generation["generation"], checked=checked, wrong=wrong)  # fmt: skip

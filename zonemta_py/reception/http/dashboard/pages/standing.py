@@ -8,15 +8,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from zonemta_py.reception.http.dashboard.desk import Desk
+from zonemta_py.reception.http.dashboard.words import place, query
 from zonemta_py.schedule.admin_orders import STOPPED
 
+ROWS = 50
 AWAY = ("resting", "rest")
 
 
 async def suspensions(desk: Desk, request: Request) -> Response:
-    rows = await desk.ask("standing")
+    after = place(request.query_params.get("after", ""))
+    rows = await desk.ask("standing", limit=ROWS + 1, after=after)
+    following, rows = query(after=after + ROWS) if len(rows) > ROWS else "", rows[:ROWS]
     return desk.page(
-        request, "suspensions", kinds=STOPPED, stopped=[row for row in rows if row["kind"] in STOPPED],
+        request, "suspensions", following=following, paged=bool(after), kinds=STOPPED,
+        stopped=[row for row in rows if row["kind"] in STOPPED],
         away=[row for row in rows if row["kind"] in AWAY],
         learned=[row for row in rows if row["kind"] not in (*STOPPED, *AWAY)],
     )  # fmt: skip

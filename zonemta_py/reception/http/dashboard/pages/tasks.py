@@ -6,13 +6,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from zonemta_py.reception.http.dashboard.desk import Desk, NoPage
+from zonemta_py.reception.http.dashboard.words import query
 
+ROWS = 50
 MOVING = ("counting", "running")
 
 
 async def every(desk: Desk, request: Request) -> Response:
-    rows = await desk.ask("tasks")
-    return desk.page(request, "tasks", rows=rows, moving=any(row["state"] in MOVING for row in rows))
+    after = request.query_params.get("after", "")
+    rows = await desk.ask("tasks", limit=ROWS + 1, after=after)
+    following = query(after=rows[ROWS - 1]["id"]) if len(rows) > ROWS else ""
+    return desk.page(request, "tasks", rows=rows[:ROWS], following=following, paged=bool(after),
+                     moving=any(row["state"] in MOVING for row in rows))  # fmt: skip
 
 
 async def one(desk: Desk, request: Request) -> Response:
