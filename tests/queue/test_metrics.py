@@ -11,6 +11,7 @@ from zonemta_py.metrics.meter import CountTable, Histogram, Meter
 from zonemta_py.metrics.rates import Rates
 from zonemta_py.metrics.table import METRICS, PROVIDERS_MAX, QUEUES
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED
+from zonemta_py.queue.core.tasks.table import STATES
 from zonemta_py.queue.lifecycle.telling.tell import zone_label
 from zonemta_py.reference import metrics as table
 
@@ -47,6 +48,14 @@ async def test_mail_is_counted_from_acceptance_to_its_answer(home: Any) -> None:
         assert (labels, sum(buckets), total) == (["default"], count, pytest.approx(7 * count))
     assert value(counters["zonemta_in_doubt_recipients_total"], "default") == 0
     assert counters["zonemta_in_doubt_recipients_total"], "a zone is there before the first one"
+
+
+async def test_tasks_are_counted_by_state(home: Any) -> None:
+    """Each state has a row, so that none is missing from a chart."""
+    await home.put("a@one.test")
+    await home.queue.ask("task", verb="delete", where={"domain": "one.test"}, by="ann")
+    rows = (await home.queue.ask("metrics"))["gauges"]["zonemta_tasks"]
+    assert ({row[0][0] for row in rows}, sum(row[1] for row in rows)) == ({*STATES}, 1)
 
 
 async def test_nothing_is_counted_twice_by_a_replay(home: Any) -> None:

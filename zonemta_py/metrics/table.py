@@ -79,6 +79,8 @@ _ROWS = (
     _gauge("leases_out", "Deliveries that senders have now; each may hold a connection.", "zone"),
     _gauge("suspended", "Things that send nothing now, by kind: zone, destination, tenant, campaign, source, rest.",
            "kind"),
+    _gauge("tasks", "Tasks of operators that are kept, by state: running, undoable, done, canceled, undoing, undone, "
+           "ending.", "state"),
     _gauge("accepting", "1 while mail is accepted; 0: the disk is full or has errors."),
     # the queue's process and its disk
     _histogram("loop_delay", "How late the queue's process came to what was due, measured ten times a second.",

@@ -1,7 +1,7 @@
 """The numbers of a running queue: "metrics" for Prometheus, "now" for people, "report" from the other processes.
 
 Everything is counted already or read in O(1); what is walked is bounded by the configuration: zones, leases that are
-out, stops, processes.
+out, stops, processes; and tasks, of which not many more than a thousand are kept.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from zonemta_py.metrics.processes import PROCESSES
 from zonemta_py.metrics.report import ALIVE_S
 from zonemta_py.metrics.table import METRICS
 from zonemta_py.queue.core import sizes
+from zonemta_py.queue.core.tasks.table import STATES
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.telling.tell import zone_label
 
@@ -54,12 +55,14 @@ def _gauges(queue: QueueContext) -> dict[str, list[list[Any]]]:
     core, processes = queue.core, [one for one in PROCESSES.rows() if one.resident_bytes]
     out = Counter(zone_label(lease.batch.zone.zone.name) for lease in queue.leases.out.values())
     stops = Counter(kind for kind, _ in core.schedule.policy.stops)
+    tasks = Counter(task.state for task in core.tasks.by_number.values())
     return {
         "zonemta_queue_recipients": _recipients(queue),
         "zonemta_queue_messages": [[[], core.message_count]],
         "zonemta_queue_bytes": [[[], core.message_bytes]],
         "zonemta_leases_out": [[[zone.name], out[zone.name]] for zone in core.config.zones],
         "zonemta_suspended": [[[kind], n] for kind, n in stops.items()],
+        "zonemta_tasks": [[[state], tasks[state]] for state in STATES],
         "zonemta_accepting": [[[], int(queue.acceptance.refusal() is None)]],
         "zonemta_disk_free_bytes": [[[], free_bytes(core.config.folder)]],
         "zonemta_disk_reserve_bytes": [[[], core.config.queue.reserve_bytes]],

@@ -21,6 +21,7 @@ RUNNING, UNDOABLE, DONE = "running", "undoable", "done"
 CANCELED, UNDOING, UNDONE, ENDING = "canceled", "undoing", "undone", "ending"
 WORK = (RUNNING, UNDOING, ENDING)
 """States in which there is something to do for it."""
+STATES = (RUNNING, UNDOABLE, DONE, CANCELED, UNDOING, UNDONE, ENDING)
 CREATED, DID, UNDID, CANCEL, UNDO, ENDED = "created", "did", "undid", "canceled", "undone", "ended"
 """What a TASK record says."""
 
