@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
+from zonemta_py.queue.admin.browse.pace import Pace
 from zonemta_py.queue.admin.erasure import forget
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.suppression.entry import (
@@ -64,13 +65,13 @@ async def _suppressions(
         raise ValueError(f"there is no kind {kind!r}; use {', '.join(KINDS)}")
     scope = checked_scope(scope) if scope else None
     following: str | None = after
-    rows, limit = list[dict[str, Any]](), max(1, min(limit, LIST_MAX))
+    rows, limit, pace = list[dict[str, Any]](), max(1, min(limit, LIST_MAX)), Pace()
     for _ in range(LIST_MAX // _TURN):
         page, following = queue.suppression.page(following or "", min(limit - len(rows), _TURN), kind, scope)
         rows += [row.shown() for row in page]
         if following is None or len(rows) >= limit:
             break
-        await asyncio.sleep(0)
+        await pace.turn()
     return {"rows": rows, "next": following}
 
 
