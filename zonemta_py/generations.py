@@ -1,10 +1,10 @@
 """The configuration that runs, and another one in its place without a restart (`zonemta reload`, SIGHUP).
 
-The whole is loaded and checked in a process of its own first: a plugin that hangs or dies there harms nobody. Then new
-ports are bound, and the queue takes it, or says why not: nothing has changed up to here. After that it holds. Each
-role's process is followed by another one, which accepts on the same listening sockets, so that no connection that waits
-there is lost; the one before accepts no more, ends what it has begun, and then itself. The event feed alone ends before
-the next one begins, since both would have the same cursors.
+The whole is read, loaded and checked in a process of its own first (`probe.py`). Then new ports are bound, and the
+queue takes it, or says why not: nothing has changed up to here. After that it holds. Each role's process is followed by
+another one, which accepts on the same listening sockets, so that no connection that waits there is lost; the one before
+accepts no more, ends what it has begun, and then itself. The event feed alone ends before the next one begins, since
+both would have the same cursors.
 
 Failures: why nothing has changed is one sentence in the log, and for whoever asked.
 """
@@ -16,39 +16,33 @@ import pwd
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from zonemta_py import children
+from zonemta_py import children, probe
 from zonemta_py.config import Config, ConfigError, processes
 from zonemta_py.config.difference import LATER, difference, leaves
 from zonemta_py.config.file import SourceFile
 from zonemta_py.pipe import Pipe, pair
 from zonemta_py.plugin.host import Host
 from zonemta_py.ports import Ports, StartError
-from zonemta_py.processes import Processes, fork
-from zonemta_py.queue_process import Given
+from zonemta_py.probe import Again, Refused
+from zonemta_py.processes import Processes
+from zonemta_py.queue_process import LOAD_S, LOADS_TWICE, Given
 
-PROBE_S = 60.0
+LOOK_S = 0.05
 TAKE_S = 120.0
 """How long the queue may take over a configuration; recovery may have to end first."""
-
-
-class Refused(Exception):
-    """Why a configuration cannot be taken: sentences."""
-
-    def __init__(self, sentences: list[str]) -> None:
-        super().__init__(" ".join(sentences))
-        self.sentences = sentences
 
 
 class Generations:
     """What runs by which configuration. clock: UNIX time, by which the reporter's day begins."""
 
     def __init__(
-        self, config: Config, origin: SourceFile, again: Callable[[], tuple[Config, SourceFile]], ports: Ports,
+        self, config: Config, origin: SourceFile, again: Again, ports: Ports,
         table: Processes, clock: Callable[[], float],
     ) -> None:  # fmt: skip
         self._given = Given(config, origin, f"user {_name(os.getuid())}, at the start", 1)
@@ -57,6 +51,7 @@ class Generations:
         self._pipe: Pipe | None = None
         self._theirs: Pipe | None = None
         self._asked: list[tuple[int, str, dict[str, Any]]] = []
+        """Questions of the queue's process that runs."""
         self.drain: Callable[[float, str], None]
         """Ends all, in so many seconds at the latest; set by the supervisor."""
 
@@ -90,6 +85,7 @@ class Generations:
         """A pipe for the queue's next process; what it must keep open."""
         if self._pipe is not None:
             self._processes.forget(self._pipe)
+        self._asked.clear()  # nobody waits for answers any more
         self._pipe, self._theirs = pair()
         self._processes.remember(self._pipe, self._theirs)
         return [self._theirs]
@@ -132,26 +128,40 @@ class Generations:
 
     # -- what the queue passes on
 
-    def told(self, uid: int, pid: int) -> None:
-        """SIGHUP: from the queue, which has a question, or from anybody, who wants the configuration to be read anew.
+    def told(self, uid: int) -> None:
+        """SIGHUP: the configuration is to be read anew. uid: who says so."""
+        self.reload(f"user {_name(uid)}, by SIGHUP")
+        self.asked()
 
-        uid, pid: whose it is.
-        """
-        asked = self._read()
+    def asked(self) -> None:
+        """The queue's process has questions."""
+        self._read()
         while self._asked:
-            number, question, arguments = self._asked.pop(0)
-            self._say(number, question, arguments)
+            pipe, (number, question, arguments) = self._pipe, self._asked.pop(0)
+            self._say(pipe, number, question, arguments)
             self._read()
-        if not asked and pid != self._processes.pid("queue"):
-            self.reload(f"user {_name(uid)}, by SIGHUP")
 
-    def _read(self) -> bool:
-        """Takes in questions; True: there were some."""
-        before = len(self._asked)
+    def ending(self) -> float | None:
+        """Questions of the queue's process while all is to end: only a drain is heard, which says how many seconds are
+        left from now on; None: there was none."""
+        self._read()
+        left_s = None
+        for number, question, arguments in self._asked:
+            answer: tuple[str, int, Any] = ("wrong", number, "the MTA is to end; give this order after its next start")
+            if question == "drain":
+                left_s = arguments["for_s"]
+                answer = ("answer", number, {"for_s": left_s})
+            with suppress(OSError):
+                assert self._pipe is not None
+                self._pipe.send(answer)
+        self._asked.clear()
+        return left_s
+
+    def _read(self) -> None:
+        """Takes in questions."""
         with suppress(EOFError, OSError):
             while self._pipe is not None and self._pipe.poll(0):
                 self._sort(self._pipe.recv())
-        return len(self._asked) > before
 
     def _sort(self, message: tuple[Any, ...]) -> list[str] | None:
         """A question waits for its turn; what became of a configuration is returned."""
@@ -161,16 +171,16 @@ class Generations:
         refused: list[str] = message[2]
         return refused
 
-    def _say(self, number: int, question: str, arguments: dict[str, Any]) -> None:
+    def _say(self, pipe: Pipe | None, number: int, question: str, arguments: dict[str, Any]) -> None:
         if question == "reload":
             answer: tuple[str, int, Any] = ("answer", number, self.reload(**arguments))
         elif question == "drain":
             answer = ("answer", number, {"for_s": arguments["for_s"]})
         else:
             answer = ("wrong", number, f"the supervisor does not know {question!r}")
-        with suppress(OSError):
-            assert self._pipe is not None
-            self._pipe.send(answer)
+        if pipe is not None and pipe is self._pipe:  # else another process is there, which has not asked
+            with suppress(OSError):
+                pipe.send(answer)
         if question == "drain":
             self.drain(arguments["for_s"], arguments["by"])
 
@@ -182,15 +192,21 @@ class Generations:
         changes: list[Any] = []
         by = "" if check else by or "somebody"
         try:
-            config, origin = self._again()
-            changes = [list(change) for change in difference(leaves(self.config), leaves(config))]
-            self._try(config)
-            given = Given(config, origin, by, self._given.generation + 1)
-            self._change(given, check)
+            found = probe.load(self._again, self._processes, self._patiently)
+            changes = [list(change) for change in difference(leaves(self.config), leaves(found.config))]
+            if found.fault:
+                raise Refused([found.fault])
+            given = Given(found.config, found.origin, by, self._given.generation + 1)
+            host = self._change(given, check)
         except (ConfigError, StartError) as error:
             return self._told(changes, [str(error)], by)
         except Refused as error:
             return self._told(changes, error.sentences, by)
+        except Exception as error:  # such as no more open files: what runs goes on
+            traceback.print_exc()
+            return self._told(changes, [f"it cannot be taken ({type(error).__name__}: {error}); see the log"], by)
+        if not check:
+            self._hold(given, host)
         return self._told(changes, [], by)
 
     def _told(self, changes: list[Any], refused: list[str], by: str) -> dict[str, Any]:
@@ -203,52 +219,53 @@ class Generations:
         later = [key for key, _, _ in changes if key in LATER]
         return {"changes": changes, "refused": refused, "later": later, "generation": self._given.generation}
 
-    def _try(self, config: Config) -> None:
-        """Loads and checks all of it elsewhere. Raises Refused."""
-        ours, theirs = pair()
-        pid = fork(partial(_probe, config, theirs))
-        theirs.close()
-        try:
-            said = ours.recv() if ours.poll(PROBE_S) else f"loading it took more than {PROBE_S:g} s; check its plugins"
-        except (EOFError, OSError):
-            said = "a process that loaded it died; check its plugins with `zonemta config check`"
-        finally:
-            ours.close()
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            with suppress(ChildProcessError):
-                os.waitpid(pid, 0)
-        if said:
-            raise Refused([said])
+    def _patiently(self, pipe: Pipe, seconds: float) -> bool:
+        """Whether there is a message, or the end, within that time; processes are kept up meanwhile.
 
-    def _change(self, given: Given, check: bool) -> None:
-        """Raises Refused, ConfigError, StartError: nothing has changed."""
+        Raises Refused if there is to be an end of all.
+        """
+        until = time.monotonic() + seconds
+        while (left_s := until - time.monotonic()) > 0:
+            if pipe.poll(min(left_s, LOOK_S)):
+                return True
+            if signal.SIGTERM in signal.sigpending():
+                raise Refused(["the MTA is to end"])
+            self._processes.reap()
+            self._processes.start_due()
+            if pipe.closed:  # the queue's process is another one now
+                return True
+        return False
+
+    def _change(self, given: Given, check: bool) -> Host:
+        """Its plugins. Raises Refused, ConfigError, StartError: nothing has changed."""
         added = self._ports.bind(given.config)
+        self._processes.remember(*self._ports.all)  # a process that is started again meanwhile must not keep them
         try:
-            host = self._host if check else children.plugins(given.config)
+            host = self._host if check else _plugins(given.config)
             if not check:
                 children.load_services(given.config)
             self._ports.listen([] if check else added)
             if refused := self._offer(given, check):
                 raise Refused(refused)
         except BaseException:
-            self._ports.drop(added)
+            self._processes.forget(*self._ports.drop(added))
             raise
         if check:
-            self._ports.drop(added)
-            return
-        self._hold(given, host)
+            self._processes.forget(*self._ports.drop(added))
+        return host
 
     def _offer(self, given: Given, check: bool) -> list[str]:
         """Why the queue does not take it."""
         busy = ["the queue's process is starting; try again in a moment"]
-        if self._pipe is None or not self._processes.pid("queue"):
+        pipe, until = self._pipe, time.monotonic() + TAKE_S
+        if pipe is None or not self._processes.pid("queue"):
             return busy
         try:
-            self._pipe.send(("take", 0, (given, check)))
-            until = time.monotonic() + TAKE_S
-            while self._pipe.poll(max(0.0, until - time.monotonic())):
-                refused = self._sort(self._pipe.recv())
+            pipe.send(("take", 0, (given, check)))
+            while self._patiently(pipe, until - time.monotonic()):
+                if pipe.closed:
+                    return busy
+                refused = self._sort(pipe.recv())
                 if refused is not None:
                     return refused
         except (EOFError, OSError):
@@ -265,7 +282,6 @@ class Generations:
             children.begin_events(given.config)
         with suppress(ConfigError):
             children.load_rules(given.config)
-        self._processes.remember(*self._ports.all)
         self._start_queue()
         self._start_receivers()
         self._start_others()
@@ -275,16 +291,19 @@ class Generations:
             self._processes.forget(bound)
 
 
-def _probe(config: Config, pipe: Pipe) -> None:
-    """In a process of its own: says what is wrong, or ""."""
+def _plugins(config: Config) -> Host:
+    """In the supervisor, whose other work waits meanwhile: not for long. Raises ConfigError, Refused."""
+
+    def late(*_: object) -> None:
+        raise Refused([f"loading its plugins a second time took more than {LOAD_S:g} s; {LOADS_TWICE}"])
+
+    signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, LOAD_S)
     try:
-        children.check(config, children.plugins(config))
-        children.load_rules(config)
-        pipe.send("")
-    except ConfigError as error:
-        pipe.send(str(error))
-    except BaseException as error:
-        pipe.send(f"it cannot be loaded ({type(error).__name__}: {error}); `zonemta config check` says where")
+        return children.plugins(config)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
 
 def _name(uid: int) -> str:

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import pickle
 import select
+import signal
 import socket
 from typing import Any
 
+ASKED = signal.SIGUSR2
+"""To the supervisor, from the queue: a question is in the pipe. Not SIGHUP, which operators send: of two signals of the
+same kind that wait the kernel keeps one."""
 _LENGTH = 8
 
 
@@ -22,6 +26,11 @@ class Pipe:
 
     def fileno(self) -> int:
         return self._connection.fileno()
+
+    @property
+    def closed(self) -> bool:
+        """This end."""
+        return self._connection.fileno() < 0
 
     def close(self) -> None:
         self._connection.close()

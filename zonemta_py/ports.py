@@ -90,10 +90,12 @@ class Ports:
     def of(self, service: Listener) -> socket.socket:
         return self._bound[_key(service, service.name)][0]
 
-    def drop(self, keys: list[Key]) -> None:
-        for key in keys:
-            for bound in self._bound.pop(key):
-                bound.close()
+    def drop(self, keys: list[Key]) -> list[socket.socket]:
+        """Closes these; returns them."""
+        gone = [bound for key in keys for bound in self._bound.pop(key)]
+        for bound in gone:
+            bound.close()
+        return gone
 
     def close_unused(self, config: Config) -> list[socket.socket]:
         """Closes those that the configuration lacks; clients that still wait there are told to come again."""

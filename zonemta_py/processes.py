@@ -18,13 +18,14 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from zonemta_py.metrics.processes import PROCESSES
+from zonemta_py.pipe import ASKED
 
 PAUSE_MAX_S = 2.0
 AGAIN_S = 60.0
 ASK_S = 3_600.0
 """How often it is asked when an occasional child is due: the clock may be set meanwhile."""
 RETIRED_MAX = 4
-WAITED_FOR = {signal.SIGCHLD, signal.SIGHUP, signal.SIGTERM}
+WAITED_FOR = {signal.SIGCHLD, signal.SIGHUP, signal.SIGTERM, ASKED}
 """Signals that the supervisor takes one at a time."""
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 
@@ -59,6 +60,8 @@ class Processes:
         self._roles: dict[str, Role] = {}
         self._running: dict[int, str] = {}
         self._retired: dict[int, str] = {}
+        self._aside: set[int] = set()
+        """Those of no role."""
         self._replaced: set[int] = set()
         """Running ones whose end was asked for: another of their role follows, without a word."""
         self._started: dict[str, float] = {}
@@ -102,6 +105,19 @@ class Processes:
         self._due[role] = 0.0
         gc.freeze()  # the children share these pages until somebody writes to them
         self.start_due()
+
+    def aside(self, work: Callable[[], None]) -> int:
+        """A process of no role, which is not started again; its id. Raises OSError."""
+        pid = fork(work)
+        self._aside.add(pid)
+        return pid
+
+    def put_down(self, pid: int) -> None:
+        """Ends a process of no role, if it has not ended."""
+        if pid in self._aside:
+            self._aside.discard(pid)
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
 
     def end(self, role: str) -> None:
         """There is none of that role any more."""
@@ -153,16 +169,18 @@ class Processes:
             if roles(role):
                 os.kill(pid, told)
 
-    def any(self, roles: Callable[[str], bool]) -> bool:
-        """Whether a process of such a role runs."""
-        return any(map(roles, (*self._running.values(), *self._retired.values())))
+    def roles(self, wanted: Callable[[str], bool]) -> set[str]:
+        """Such roles that a process has, also one that is retired."""
+        return {role for role in (*self._running.values(), *self._retired.values()) if wanted(role)}
 
     def reap(self) -> None:
-        while self._running or self._retired:
+        while self._running or self._retired or self._aside:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if not pid:
                 return
-            if (role := self._retired.pop(pid, None)) is not None:
+            if pid in self._aside:
+                self._aside.discard(pid)
+            elif (role := self._retired.pop(pid, None)) is not None:
                 if status and os.waitstatus_to_exitcode(status) not in (-signal.SIGUSR1, -signal.SIGTERM):
                     _say(f"{role} (process {pid}), which was to end, did, {_how(status)}")
             elif (role := self._running.pop(pid, None)) is not None:

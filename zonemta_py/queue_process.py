@@ -1,8 +1,8 @@
 """The process that owns the disk, and what the supervisor says to it.
 
-The two are connected by a pipe of messages (`pipe.py`), which ends with either. The queue passes on what
-operators ask of the supervisor, and wakes it by SIGHUP; the supervisor hands over another configuration, which is taken
-whole or refused (`queue/reload/apply.py`). Senders of earlier configurations get no more leases from that moment on
+The two are connected by a pipe of messages (`pipe.py`), which ends with either. The queue passes on what operators
+ask of the supervisor, and wakes it by `pipe.ASKED`; the supervisor hands over another one, which is taken whole or
+refused (`queue/reload/apply.py`). Senders of earlier configurations get no more leases from that moment on
 (`wire.server.retire`).
 """
 
@@ -22,7 +22,7 @@ from zonemta_py.config.file import SourceFile
 from zonemta_py.logs import mail, setup
 from zonemta_py.metrics import report
 from zonemta_py.metrics.meter import Labels
-from zonemta_py.pipe import Pipe
+from zonemta_py.pipe import ASKED, Pipe
 from zonemta_py.plugin.host import Host
 
 if TYPE_CHECKING:
@@ -34,6 +34,9 @@ log = logging.getLogger(__name__)
 
 RULES_AFTER_S = 0.3
 _NOTING = asyncio.Lock()
+LOAD_S = 30.0
+"""How long plugins may take to load in a process that has other things to do."""
+LOADS_TWICE = "a plugin is loaded several times, and must let that be"
 READY_S = 60.0
 """How long a new configuration waits for recovery."""
 
@@ -79,7 +82,7 @@ class Supervision:
         answer = self._asked[number] = asyncio.get_running_loop().create_future()
         try:
             self._pipe.send(("ask", number, question, arguments))
-            os.kill(os.getppid(), signal.SIGHUP)
+            os.kill(os.getppid(), ASKED)
         except OSError:
             raise ValueError("the supervisor has ended; start the MTA again") from None
         return await answer
@@ -119,7 +122,7 @@ async def _taken(queue: LocalQueue, plugged: Plugged, given: Given, check: bool)
     if (refused := apply.faults(queue, given.config)) or check:
         return refused
     config = given.config
-    host = await asyncio.to_thread(plugins, config)
+    host = await _loaded(config)
     await asyncio.to_thread(classification.load, config)
     mail_log = mail.of(config, host.entries)
     if refused := apply.faults(queue, config):  # mail may have come meanwhile
@@ -132,6 +135,17 @@ async def _taken(queue: LocalQueue, plugged: Plugged, given: Given, check: bool)
     plugged.instead(host)
     await note(queue, given, f"reloaded by {given.by}")
     return []
+
+
+async def _loaded(config: Config) -> Host:
+    """Its plugins. Raises ConfigError."""
+    try:
+        async with asyncio.timeout(LOAD_S):
+            return await asyncio.to_thread(plugins, config)
+    except TimeoutError:
+        raise ConfigError(
+            f"loading its plugins in the queue's process took more than {LOAD_S:g} s; {LOADS_TWICE}"
+        ) from None
 
 
 def _take_now(queue: LocalQueue, config: Config, host: Host, generation: int) -> None:

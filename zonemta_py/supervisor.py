@@ -28,10 +28,13 @@ from typing import NoReturn
 from zonemta_py import privileges
 from zonemta_py.config import Config
 from zonemta_py.config.file import SourceFile
+from zonemta_py.pipe import ASKED
 from zonemta_py.ports import Ports
 from zonemta_py.ports import StartError as StartError
 from zonemta_py.processes import WAITED_FOR, Processes
 
+LOOK_S = 60.0
+"""How long the supervisor sleeps at most while it is to end: a time may be too long for the kernel."""
 Again = Callable[[], tuple[Config, SourceFile]]
 
 
@@ -66,7 +69,8 @@ def run(
     generations = Generations(
         config, origin or SourceFile(), again or (lambda: (config, SourceFile())), ports, processes, clock
     )
-    generations.drain = partial(_drain, processes, ports)
+    stop = partial(_stop, processes, ports, generations.ending)
+    generations.drain = partial(_drain, stop)
     generations.start(host)
     gc.enable()
     gc.collect()
@@ -74,36 +78,43 @@ def run(
     while True:
         processes.start_due()
         told = processes.wait()
+        if told is not None and told.si_signo == ASKED:
+            generations.asked()
         if told is not None and told.si_signo == signal.SIGHUP:
-            if told.si_pid != processes.pid("queue"):
-                _still_there()
-            generations.told(told.si_uid, told.si_pid)
+            _still_there()
+            generations.told(told.si_uid)
         if told is not None and told.si_signo == signal.SIGTERM:
-            _stop(processes, ports, processes.stop_s)
+            stop(processes.stop_s)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, WAITED_FOR)
             os.kill(os.getpid(), signal.SIGTERM)  # as default: the children die with us
             os._exit(os.EX_OK)
 
 
-def _drain(processes: Processes, ports: Ports, for_s: float, by: str) -> NoReturn:
+def _drain(stop: Callable[[float], bool], for_s: float, by: str) -> NoReturn:
     """As `zonemta drain` asks for: exit status 0 says that nothing was cut off."""
     print(f"zonemta: draining, ordered by {by}", file=sys.stderr, flush=True)
-    os._exit(os.EX_OK if _stop(processes, ports, for_s) else os.EX_TEMPFAIL)
+    os._exit(os.EX_OK if stop(for_s) else os.EX_TEMPFAIL)
 
 
-def _stop(processes: Processes, ports: Ports, for_s: float) -> bool:
-    """Lets what is under way come to its end for a while. False: not all has."""
+def _stop(processes: Processes, ports: Ports, ending: Callable[[], float | None], for_s: float) -> bool:
+    """Lets what is under way come to its end for a while. False: not all has.
+
+    ending: hears who orders a drain meanwhile, with how many seconds it leaves from then on.
+    """
     processes.stopping = True
     end = time.monotonic() + for_s
     print(f"zonemta: stopping; work in progress has {for_s:g} s", file=sys.stderr, flush=True)
     processes.forget(*ports.all)
     processes.tell(signal.SIGTERM, _ends_by_itself)
-    while processes.any(_ends_by_itself):
-        if (left_s := end - time.monotonic()) <= 0:
+    while left := processes.roles(_ends_by_itself):
+        left_s = end - time.monotonic()
+        told = signal.sigtimedwait(WAITED_FOR, min(LOOK_S, left_s)) if left_s > 0 else None
+        if left_s <= 0 or (told is not None and told.si_signo == signal.SIGTERM):
+            print(f"zonemta: cut off: {', '.join(sorted(left))}", file=sys.stderr, flush=True)
             return False
-        told = signal.sigtimedwait({signal.SIGCHLD, signal.SIGTERM}, left_s)
-        if told is not None and told.si_signo == signal.SIGTERM:
-            return False
+        if (another_s := ending()) is not None:
+            end = time.monotonic() + another_s
+            print(f"zonemta: work in progress has {another_s:g} s from now on", file=sys.stderr, flush=True)
         processes.reap()
     return True
 
