@@ -5,12 +5,14 @@
 
 import asyncio
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,8 @@ from survival.client import Connection
 from survival.ledger import Ledger
 from survival.letters import Letter
 from survival.rig import TOP, Mta, sink
+
+from zonemta_py.wire.client import QueueGone, ask
 
 
 async def test_reloads_under_load_break_nothing(tmp_path: Path) -> None:
@@ -110,6 +114,82 @@ def test_what_a_reload_says_and_the_way_back(mta: Mta, tmp_path: Path) -> None:
     assert mta.ask("generation") == {"generation": 3}
 
 
+def test_a_file_that_cannot_be_read_changes_nothing(mta: Mta, tmp_path: Path) -> None:
+    """One sentence each, and the MTA goes on."""
+    text, file = mta.config_file.read_text(), mta.config_file
+    for wrong, said in (
+        ("x = " + "[" * 20_000 + "\n" + text, "brackets in too many brackets"),
+        (text.replace("receivers = 1", "receivers = " + "9" * 5000), "a number of thousands of digits"),
+        (text + "\0", "is not TOML"),
+        (text + "# \xe9", "is not UTF-8 text"),
+    ):
+        file.write_bytes(wrong.encode("latin-1"))
+        assert refusal(mta).count(said) == 1
+    file.unlink()
+    assert "cannot be read (No such file" in refusal(mta)
+    file.mkdir()
+    assert "cannot be read (Is a directory" in refusal(mta)
+    file.rmdir()
+    file.write_text(text)
+    assert mta.ask("reload")["refused"] == []
+    assert (mta.alive, accepts(mta.port)) == (True, True)
+
+
+def refusal(mta: Mta) -> str:
+    (sentence,) = mta.ask("reload")["refused"]
+    return str(sentence)
+
+
+def test_processes_are_kept_up_while_a_plugin_loads(mta: Mta, tmp_path: Path) -> None:
+    """It blocks until nobody writes to a FIFO any more: a receiver and the queue are killed meanwhile, then SIGTERM."""
+    gate, plugin = tmp_path / "gate", tmp_path / "slow.py"
+    os.mkfifo(gate)
+    plugin.write_text(f"open({str(gate)!r}).read()\nraise RuntimeError('at last')\n")
+    text = mta.config_file.read_text()
+    mta.config_file.write_text(f'{text}[plugins]\nenabled = ["{plugin}"]\n')
+    with ThreadPoolExecutor(2) as pool, ExitStack() as held:
+        asked = pool.submit(mta.ask, "reload")
+        keeps = held_open(gate, held)
+        before = pids(mta)
+        os.kill(before["receiver"], signal.SIGKILL)
+        until(lambda: pids(mta).get("receiver", before["receiver"]) != before["receiver"])
+        assert accepts(mta.port)
+        assert not asked.done()
+        os.close(keeps)
+        assert "at last" in asked.result(30)["refused"][0]
+        asked = pool.submit(ask, mta.folder, "reload")
+        held_open(gate, held)
+        os.kill(before["queue"], signal.SIGKILL)
+        assert isinstance(asked.exception(30), QueueGone)
+        until(lambda: pids(mta).get("queue", before["queue"]) != before["queue"])
+        assert mta.ask("generation") == {"generation": 1}
+        mta.terminate()
+        until(lambda: not mta.alive)
+
+
+def held_open(gate: Path, held: ExitStack) -> int:
+    """The writing end, once somebody reads."""
+    found: list[int] = []
+
+    def opened() -> bool:
+        with suppress(OSError):  # nobody reads yet
+            found.append(os.open(gate, os.O_WRONLY | os.O_NONBLOCK))
+        return bool(found)
+
+    until(opened)
+    held.callback(closed, found[0])
+    return found[0]
+
+
+def closed(number: int) -> None:
+    with suppress(OSError):
+        os.close(number)
+
+
+def pids(mta: Mta) -> dict[str, int]:
+    return {role: pid for pid, role in mta.children().items()}
+
+
 async def _give(mta: Mta, to: str) -> None:
     connection = await Connection.open(mta.port)
     await connection.transaction(Letter("1.0", "a@b.test", [to], b"Subject: x\r\n\r\nx\r\n"))
@@ -156,7 +236,8 @@ async def test_a_drain_ends_what_is_under_way(tmp_path: Path) -> None:
         rest_s = 20.0
         await _give(mta, "late@bulk.test")
         await asyncio.wait_for(answered.wait(), 30)
-        status, said = await asyncio.to_thread(zonemta, mta, "drain", "--for", "1s")
+        assert await asyncio.to_thread(mta.ask, "drain", for_s=600.0, by="a test") == {"for_s": 600.0}
+        status, said = await asyncio.to_thread(zonemta, mta, "drain", "--for", "1s")  # changes its time
         assert status == 75
         assert "1 deliveries took longer than 1s" in said
     finally:

@@ -57,6 +57,10 @@ def of_text(path: Path, text: str) -> Config:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: is not TOML: {error}; correct that line") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: has brackets in too many brackets; close them, or remove them") from None
+    except ValueError:  # Python reads no more than 4,300 digits
+        raise ConfigError(f"{path}: has a number of thousands of digits; write a shorter one") from None
     _from_here(path, document.get("plugins"))
     return checked(document, str(path))
 
