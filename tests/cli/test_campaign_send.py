@@ -109,7 +109,7 @@ def test_orders_and_status_of_this_machines_campaigns(
     assert told("campaign", "cancel", "may", "--yes").out == "may is canceled; 0 recipients wait\n"
     assert [row["name"] for row in json.loads(told("campaign", "list", "--json").out)] == ["may"]
     ran = told("campaign", "status", "june")
-    assert (ran.code, ran.out) == (Exit.USAGE, "")
+    assert (ran.code, ran.out) == (Exit.DATA, "")
     assert "june" in ran.err
 
 
