@@ -1,6 +1,7 @@
 """What else knows of tasks: events, erasure, expiry, fsck, a zone that is gone, notices, plain orders by id."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -134,12 +135,11 @@ async def test_the_loop_has_its_turn_however_much_is_taken_away(house: Make, ver
         await home.put(*[f"p{at + number}@d{number % 7}.test" for number in range(500)])
     order = {"set": {"priority": 2}} if verb == "set" else {}
     row = await home.queue.ask("task", verb=verb, where={"all": True}, **order)
-    loop, longest, before = asyncio.get_running_loop(), 0.0, 0.0
-    before = loop.time()
+    longest, before = 0.0, time.thread_time()  # not what others take of a busy machine
     lease = asyncio.ensure_future(home.queue.lease(1))
     while (await home.queue.ask("task-row", id=row["id"]))["state"] == "running" and not lease.done():
         await asyncio.sleep(0)
-        longest, before = max(longest, loop.time() - before), loop.time()
+        longest, before = max(longest, time.thread_time() - before), time.thread_time()
     if verb != "set":
         assert not lease.done()
     lease.cancel()
