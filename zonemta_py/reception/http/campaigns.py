@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from zonemta_py.reception.http.authentication import answer, described, needs, request_context, visit
 from zonemta_py.reception.http.documents import models, reading
 from zonemta_py.reception.http.documents.problem import FieldError, RequestProblem, invalid
 from zonemta_py.reception.suppression_scopes import own_campaigns
 
-router = APIRouter(prefix="/v1/campaigns")
+router = APIRouter(prefix="/v1/campaigns", dependencies=[Depends(reading.known_query)])
 _Name = Annotated[models.Name, Path(description="The campaign's name.")]
 _Action = Annotated[
     Literal["pause", "resume", "cancel", "complete"],

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.sse import format_sse_event
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
@@ -27,10 +27,10 @@ from zonemta_py.events.filter import EventFilter
 from zonemta_py.events.hub import END_PART, Hub, Place, Told
 from zonemta_py.events.tail import seq_at
 from zonemta_py.reception.http.authentication import described, needs, request_context, visit
-from zonemta_py.reception.http.documents import models
+from zonemta_py.reception.http.documents import models, reading
 from zonemta_py.reception.http.documents.problem import FieldError, invalid
 
-router = APIRouter(prefix="/v1")
+router = APIRouter(prefix="/v1", dependencies=[Depends(reading.known_query)])
 SILENT_S = 15.0
 """After so long without an event a comment shows that the stream lives, and the id says how far it has come."""
 TAKEN_S = 60.0

@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
@@ -19,7 +19,7 @@ from zonemta_py.reception.http.documents.compose import compose
 from zonemta_py.reception.http.documents.problem import FieldError, RequestProblem, invalid
 from zonemta_py.reception.http.request_context import Digest, RequestContext, Visit
 
-router = APIRouter()
+router = APIRouter(dependencies=[Depends(reading.known_query)])
 LARGE = 256 * 1024
 _T = TypeVar("_T")
 _SUBMITTED = {

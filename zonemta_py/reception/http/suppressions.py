@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from zonemta_py.reception.http.authentication import answer, described, needs, request_context, visit
 from zonemta_py.reception.http.documents import models, people, reading
@@ -14,7 +14,7 @@ from zonemta_py.reception.http.keys import Holder
 from zonemta_py.reception.scope import OutOfScope
 from zonemta_py.reception.suppression_scopes import entries_of, own_scope, page_of, people_scopes
 
-router = APIRouter(prefix="/v1")
+router = APIRouter(prefix="/v1", dependencies=[Depends(reading.known_query)])
 _AT_ONCE = 500
 _Address = Annotated[models.Address, Path(description="An email address.")]
 

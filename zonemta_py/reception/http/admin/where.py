@@ -38,6 +38,7 @@ Part = Annotated[
 FieldName = Annotated[
     str, Field(pattern=values.HEADER_PATTERN), WithJsonSchema({"type": "string", "pattern": values.HEADER_PATTERN})
 ]
+_FIELDS = Field(min_length=1, max_length=20, json_schema_extra={"additionalProperties": False})
 
 
 def _listed(given: Any) -> Any:
@@ -87,7 +88,7 @@ class Filter(Model):
     younger_s: Seconds | None = None
     """How long ago it was accepted."""
     priority: Priorities | None = None
-    header: Annotated[dict[FieldName, Part], Field(min_length=1, max_length=20)] | None = None
+    header: Annotated[dict[FieldName, Part], _FIELDS] | None = None
     """Parts of header fields, in any case."""
     all: bool | None = None
     """Everything; needed if no other key is given."""
