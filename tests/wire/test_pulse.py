@@ -53,9 +53,10 @@ async def test_who_stands_still_loses_his_leases(short: Any) -> None:
     assert first.pulse is not None
     first.pulse.stop()
     doubts: list[Any] = []
-    while len(doubts) < 3:
-        await asyncio.sleep(0.05)
-        doubts = await short.queue.ask("in-doubt")
+    async with asyncio.timeout(60):
+        while len(doubts) < 3:
+            await asyncio.sleep(0.05)
+            doubts = await short.queue.ask("in-doubt")
     second = await sender(short, "second")
     (other,) = await asyncio.wait_for(second.lease(1), 30)
     late = [delivery for delivery in mine if delivery.id != other.id]

@@ -14,9 +14,10 @@ import socket
 import ssl
 import sys
 import time
+from collections.abc import Callable
 from email.utils import getaddresses
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, TypeVar
 
 import typer
 
@@ -29,6 +30,8 @@ from zonemta_py.mail.headers import Headers, split
 _ANY_LINE_END = re.compile(rb"\r\n|\r|\n")
 _LONE_DOT = re.compile(rb"^\.\r\n", re.MULTILINE)
 _TIMEOUT_S = 300
+STARTING_S = 10.0
+_Smtp = TypeVar("_Smtp", bound=smtplib.SMTP)
 
 
 class OutgoingMail(NamedTuple):
@@ -180,11 +183,23 @@ def _connect(way: ServerAddress) -> smtplib.SMTP:
     # The MTA's own certificate need not name 127.0.0.1: privacy from this machine to itself is not at stake.
     context = ssl._create_unverified_context()
     if way.tls == "implicit":
-        return smtplib.SMTP_SSL(way.host, way.port, timeout=_TIMEOUT_S, context=context)
-    server = smtplib.SMTP(way.host, way.port, timeout=_TIMEOUT_S)
+        return _open(lambda: smtplib.SMTP_SSL(way.host, way.port, timeout=_TIMEOUT_S, context=context))
+    server = _open(lambda: smtplib.SMTP(way.host, way.port, timeout=_TIMEOUT_S))
     if way.tls == "starttls":
         server.starttls(context=context)
     return server
+
+
+def _open(connect: Callable[[], _Smtp]) -> _Smtp:
+    """Waits a moment for a server that has just been started."""
+    until = time.monotonic() + STARTING_S
+    while True:
+        try:
+            return connect()
+        except ConnectionRefusedError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.1)
 
 
 def _options(server: smtplib.SMTP, submission: OutgoingMail) -> list[str]:
