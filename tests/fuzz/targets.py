@@ -40,7 +40,7 @@ from zonemta_py.reception.smtp.session import ServerSession
 from zonemta_py.wire.server import ClientConnection
 
 BYTES_MAX = 100_000
-CPU_S_MAX = 1.0
+CPU_S_MAX = 3.0
 Target = Callable[[bytes], None]
 _REPLY = re.compile(rb"([2-5]\d\d-[^\r\n]*\r\n)*[2-5]\d\d [^\r\n]*\r\n")
 _EMPTY_LINE = b"\r\n\r\n"
