@@ -71,6 +71,23 @@ async def test_a_result_is_final_when_its_record_is(house: Make, verdict: int, a
     await home.sound()
 
 
+async def test_what_was_in_doubt_released_and_delivered_is_not_sent_again(house: Make) -> None:
+    """All of it since the last position, and the store lacks the end: it is applied to where the release has put the
+    recipient."""
+    home = await house(zones=[{"name": "z", "in_doubt": "hold"}])
+    message_id = await home.put("bob@x.test")
+    await home.lease()
+    await home.crash()
+    assert await home.queue.ask("release", id=message_id) == 1
+    (delivery,) = await home.lease()
+    home.queue.core.lines._start = lambda: None  # nothing more reaches the store
+    await home.settle(delivery)
+    await home.crash()
+    assert await home.idle()
+    assert (await home.sizes())["messages"] == 0
+    await home.sound()
+
+
 async def test_results_are_all_applied_before_anything_is_scheduled(house: Make) -> None:
     """Replaying bounces and deferrals wakes the scheduler; recipients whose results come later must not be leased."""
     home = await house()

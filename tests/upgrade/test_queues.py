@@ -111,7 +111,6 @@ async def _delivered(mta: Mta, sink: Sink, told: dict[str, Any]) -> None:
     while (left := [row["recipient"] for row in mta.ask("list", limit=1000)["rows"]]) != [FAR_OFF]:
         assert time.monotonic() < end, left
         await asyncio.sleep(0.05)
-    await asyncio.sleep(1)  # the store is written a moment later; without that, fsck names keys that a start removes
 
 
 async def _heard(mta: Mta) -> None:

@@ -1,7 +1,7 @@
 """Replay: applies to the store the results that the journal has and the store lacks.
 
 A result was applied if the recipient's key is no longer where the record found it; so replaying twice changes nothing.
-Records of one message wait for each other's batch, since each depends on what the one before wrote.
+Records wait for the batch of an earlier one of their message, since each depends on what the one before wrote.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from zonemta_py.queue.lifecycle.settle import AWAY
 from zonemta_py.queue.lifecycle.settlement import Row, Settlement
 from zonemta_py.queue.tasks import apply as tasks
 
+_ORDERS = (Type.IN_DOUBT, Type.REMOVED, Type.MOVED, Type.TASK)
 AT_ONCE = 100
 """Records that are replayed before the event loop runs."""
 
@@ -50,6 +51,9 @@ class Replay:
     def __init__(self, queue: QueueContext, results: list[Record], finished: set[str]) -> None:
         self._queue, self._core, self._results = queue, queue.core, results
         self._pending: set[str] = set()
+        """Messages whose latest result may not be in the store yet."""
+        self._ordered = False
+        """The same of whichever messages a record other than a result is about."""
         self._whole = True
         self._applied = state_of(queue.core.store).applied
         """For records that do not show whether they were applied: all up to this one were."""
@@ -75,19 +79,18 @@ class Replay:
             if number % AT_ONCE == 0:
                 await asyncio.sleep(0)  # new mail is accepted meanwhile
             body = records.unpack(record.body)
+            if record.type in _ORDERS:
+                await self._flush()
+                self._ordered = True
             if record.type == Type.DELIVERY:
                 await self._delivery(record, DeliveryRecord.of(body))
             elif record.type == Type.IN_DOUBT:
-                await self._flush()
                 in_doubt.apply(self._queue, InDoubtRecord.of(body).recipients)
             elif record.type == Type.REMOVED:
-                await self._flush()
                 self._removed(record, RemovedRecord.of(body))
             elif record.type == Type.MOVED:
-                await self._flush()
                 apply_release(self._queue, MovedRecord.of(body))
             elif record.type == Type.TASK:
-                await self._flush()
                 self._task(record, TaskRecord.of(body))
             elif record.type in (Type.SUPPRESS, Type.UNSUPPRESS) and record.seq > self._applied:
                 self._queue.suppression.again(Type(record.type), body)
@@ -126,7 +129,7 @@ class Replay:
 
     async def _delivery(self, record: Record, delivery: DeliveryRecord) -> None:
         message_id, zone = delivery.id, delivery.zone
-        if message_id in self._pending:
+        if self._ordered or message_id in self._pending:
             await self._flush()
         found = (
             self._row(record, delivery, outcome, who)
@@ -184,6 +187,7 @@ class Replay:
         self._core.lines.flush()
         await future
         self._pending.clear()
+        self._ordered = False
 
 
 def _told_later(note: Note, record: Record) -> bool:
