@@ -192,13 +192,16 @@ def _connect(way: ServerAddress) -> smtplib.SMTP:
 
 def _open(connect: Callable[[], _Smtp]) -> _Smtp:
     """Waits a moment for a server that has just been started."""
-    until = time.monotonic() + STARTING_S
+    until, told = time.monotonic() + STARTING_S, not sys.stderr.isatty()
     while True:
         try:
             return connect()
         except ConnectionRefusedError:
             if time.monotonic() > until:
                 raise
+            if not told:
+                print(f"zonemta: no mail server answers yet; waiting up to {STARTING_S:.0f} s", file=sys.stderr)
+                told = True
             time.sleep(0.1)
 
 
