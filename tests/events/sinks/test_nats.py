@@ -12,6 +12,7 @@ from typing import Any
 import nats
 import pytest
 from nats.js.api import DiscardPolicy, StreamConfig
+from nats.js.errors import ServerError
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -58,7 +59,14 @@ class TestNats(BrokerSuite):
             stream = client.jetstream()
             for info in await stream.streams_info():
                 await stream.delete_stream(str(info.config.name))
-            await stream.add_stream(StreamConfig(**{"name": "events", "subjects": SUBJECTS, **more}))
+            for _ in range(50):
+                try:
+                    await stream.add_stream(StreamConfig(**{"name": "events", "subjects": SUBJECTS, **more}))
+                except ServerError:  # the folder of the one of that name is still being removed
+                    await asyncio.sleep(0.1)
+                else:
+                    return
+            pytest.fail("the server makes no stream")
 
     async def consumed(self, server: Server, **more: Any) -> list[Came]:
         came: list[Came] = []
