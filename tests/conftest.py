@@ -54,7 +54,7 @@ LONG_S = {
     "tests/queue/test_orders_survive.py": 20,
     "tests/reception/http/test_hostile.py": 18,
     "tests/events/sinks/test_amqp.py": 18,
-    "tests/reception/http/test_events.py": 15,
+    "tests/reception/http/events/test_stream.py": 12,
     "tests/faults/test_broken_off.py": 15,
     "tests/upgrade/test_queues.py": 15,
     "tests/reception/http/admin/test_scopes.py": 15,

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import DELIVERED, Outcome, Result
 from zonemta_py.wire.client import RemoteQueue
+from zonemta_py.wire.pulse import sibling
 
 BODY = b"Subject: hello\r\n\r\nHi\r\n"
 LEASE_S = 0.6
@@ -68,6 +70,15 @@ async def test_who_stands_still_loses_his_leases(short: Any) -> None:
     await second.settle(delivered(last.lease))
     assert (await short.queue.ask("size"))["total"]["messages"] == 0
     assert len(await short.queue.ask("in-doubt")) == 3
+
+
+async def test_nobody_is_his_own_sibling() -> None:
+    """Siblings that are stuck are killed: a queue whose client lives in its own process, as here, would kill itself."""
+    own, other = socket.socketpair()
+    with other:
+        transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, sock=own)
+        assert sibling(transport) == 0
+        transport.close()
 
 
 async def test_who_is_busy_keeps_them(short: Any) -> None:

@@ -67,7 +67,7 @@ class Pulse:
 
 
 def sibling(transport: asyncio.Transport | None) -> int:
-    """The process at the other end, if the same supervisor has started it; 0: it has not, or is gone."""
+    """The process at the other end, if the same supervisor has started it; 0: it has not, is gone, or is this one."""
     peer = transport.get_extra_info("socket") if transport is not None else None
     if peer is None:
         return 0
@@ -76,4 +76,4 @@ def sibling(transport: asyncio.Transport | None) -> int:
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return 0
-    return pid if int(after_name[1]) == os.getppid() else 0
+    return pid if pid != os.getpid() and int(after_name[1]) == os.getppid() else 0

@@ -61,7 +61,7 @@ def _quick(whole: Any) -> Any:
 )  # fmt: skip
 @schema.exclude(path="/v1/events").parametrize()
 def test_the_door_does_as_its_document_says(case: Any, shared_door: Any) -> None:
-    """Every operation, with good and bad requests, but the stream of events, which does not end (test_events.py)."""
+    """Every operation, with good and bad requests, but the stream of events, which does not end (events/)."""
     headers = {"Authorization": f"Bearer {shared_door.token}"}
     answer = case.call(base_url=f"http://127.0.0.1:{shared_door.port}", headers=headers)
     excluded = []

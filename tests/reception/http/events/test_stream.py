@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 import socket
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from jsonschema import Draft202012Validator
 
+from tests.reception.http.events.follower import PATIENCE_S, WATCH, Follower
 from zonemta_py.disk import identity, journal
 from zonemta_py.events import hub
 from zonemta_py.events.schema import json_schema
@@ -26,98 +23,8 @@ from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.reception.http import events
 from zonemta_py.reception.http.keys import hashed
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "scripts"))
-
-PATIENCE_S = 30
-WATCH = "zmta_watch"
 VALID = Draft202012Validator(json_schema(), format_checker=Draft202012Validator.FORMAT_CHECKER)
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
-
-class Follower:
-    """A client of the stream, reading in a thread. rows: (event, id, data) as they come."""
-
-    def __init__(self, url: str, key: str, last: str = "", local: str | None = None, **filters: Any) -> None:
-        self.rows: list[tuple[str, str, Any]] = []
-        self.last, self.comments, self.status = last, 0, 0
-        self.url, self.filters = url, filters
-        self.headers = {"authorization": f"Bearer {key}"} | ({"last-event-id": last} if last else {})
-        self.over = threading.Event()
-        self.client = httpx.Client(timeout=PATIENCE_S, transport=httpx.HTTPTransport(local_address=local))
-        self.thread = threading.Thread(target=self._read, daemon=True)
-        self.thread.start()
-
-    def _read(self) -> None:
-        try:
-            with self.client.stream("GET", self.url, headers=self.headers, params=self.filters) as answer:
-                self.wire = answer.extensions["network_stream"].get_extra_info("socket")
-                self.status = answer.status_code
-                self._take(answer.iter_lines())
-        except (httpx.HTTPError, RuntimeError):
-            pass  # it was closed
-        self.over.set()
-
-    def _take(self, lines: Iterator[str]) -> None:
-        kind, id, data = "", "", ""
-        for line in lines:
-            name, _, value = line.partition(": ")
-            if name == "event":
-                kind = value
-            elif name == "id":
-                id = self.last = value
-            elif name == "data":
-                data += value
-            elif line.startswith(":"):
-                self.comments += 1
-            elif not line and data:
-                self.rows.append((kind, id, json.loads(data)))
-                kind, id, data = "", "", ""
-
-    def hang_up(self) -> None:
-        with suppress(OSError):  # it has ended already
-            self.wire.shutdown(socket.SHUT_RDWR)
-        self.over.wait(PATIENCE_S)
-        self.client.close()
-
-    def until(self, count: int) -> list[str]:
-        """Their types, once there are so many."""
-        end = time.monotonic() + PATIENCE_S
-        while len(self.rows) < count:
-            assert time.monotonic() < end, f"{count} have not come: {self.rows}"
-            time.sleep(0.01)
-        return [kind for kind, _, _ in self.rows]
-
-    def answered(self) -> int:
-        end = time.monotonic() + PATIENCE_S
-        while not (self.status and (self.comments or self.over.is_set())):
-            assert time.monotonic() < end
-            time.sleep(0.01)
-        return self.status
-
-
-@pytest.fixture
-def door(open_http: Callable[..., Any]) -> Any:
-    keys = [
-        {"name": "watch", "hash": hashed(WATCH), "rights": ["events"]},
-        {"name": "shop", "hash": hashed("zmta_shop")},
-    ]
-    found = open_http(http={"keys": keys})
-    assert identity.copied(found.folder, "") == ""
-    return found
-
-
-@pytest.fixture
-def follow(door: Any) -> Iterator[Callable[..., Follower]]:
-    made: list[Follower] = []
-
-    def start(key: str = WATCH, **more: Any) -> Follower:
-        made.append(Follower(f"http://127.0.0.1:{door.port}/v1/events", key, **more))
-        made[-1].answered()
-        return made[-1]
-
-    yield start
-    for one in made:
-        one.hang_up()
 
 
 def mail(door: Any, *addresses: str, count: int = 1, **more: Any) -> None:
@@ -351,66 +258,3 @@ async def _transports(_: Any) -> list[Any]:
     return [
         one.transport for one in gc.get_objects() if isinstance(one, _Connection) and not one.transport.is_closing()
     ]
-
-
-def test_the_queue_is_killed_and_the_stream_goes_on(tmp_path: Path) -> None:
-    """The real MTA: its queue process ends by SIGKILL; every event comes once, over the same connection."""
-    from ports import free_port
-    from survival.rig import Mta
-
-    port = free_port()
-    more = f"[http]\nenabled = true\nport = {port}\n"
-    mta = Mta(tmp_path / "queue", free_port(), home=tmp_path / "home", more=more)
-    mta.start()
-    try:
-        token = _token(mta)
-        one = Follower(f"http://127.0.0.1:{port}/v1/events", token, type=["suspended", "resumed"])
-        assert one.answered() == 200
-        for number, order in enumerate(("stop", "lift")):
-            mta.ask(order, kind="zone", name="bulk")
-            one.until(number + 1)
-            if number < 1:
-                before = [pid for pid, role in mta.children().items() if role == "queue"]
-                assert mta.kill("queue")
-                end = time.monotonic() + PATIENCE_S
-                while [pid for pid, role in mta.children().items() if role == "queue"] in ([], before):
-                    assert time.monotonic() < end
-                    time.sleep(0.02)
-                _taking(mta)
-        assert [kind for kind, _, _ in one.rows] == ["suspended", "resumed"]
-        assert not one.over.is_set(), "the connection stayed"
-        one.hang_up()
-    finally:
-        mta.end()
-    (mta.folder / "http.token").unlink()
-    mta.config_file.write_text(mta.config_file.read_text().replace("position_s = 0.5", "position_s = 0.6"))
-    mta.start()
-    try:
-        token = _token(mta)
-        one = Follower(f"http://127.0.0.1:{port}/v1/events", token, type=["configuration_changed"], since="2020-01-01")
-        one.until(1)
-        assert one.rows[0][2]["data"] == {"changed": ["queue.position_s"]}
-        one.hang_up()
-    finally:
-        mta.end()
-
-
-def _token(mta: Any) -> str:
-    """Once the queue and HTTP are there."""
-    _taking(mta)
-    end = time.monotonic() + PATIENCE_S
-    while not (mta.folder / "http.token").exists():
-        assert time.monotonic() < end, mta.log.read_text()
-        time.sleep(0.05)
-    return str((mta.folder / "http.token").read_text().strip())
-
-
-def _taking(mta: Any) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            mta.ask("size")
-            return
-        except Exception:
-            assert time.monotonic() < end, mta.log.read_text()
-            time.sleep(0.05)
