@@ -21,6 +21,7 @@ from zonemta_py import queue_process
 from zonemta_py.config import Config, ConfigError, Listener, processes
 from zonemta_py.logs import setup
 from zonemta_py.metrics import report
+from zonemta_py.metrics.connections import CONNECTIONS
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue_process import Given
 
@@ -144,21 +145,21 @@ def queue(given: Given, host: Host, pipe: Pipe) -> None:
     uvloop.run(queue_process.run(given, host, pipe))
 
 
-def receiver(config: Config, host: Host, sockets: list[tuple[Listener, socket.socket]], share: int) -> None:
+def receiver(config: Config, host: Host, sockets: list[tuple[Listener, socket.socket]]) -> None:
     """A process that accepts mail. It survives the queue process: clients wait until that is back."""
     listen_to_log(config, host)
-    _open_files(config.limits.connections // share + FILES_BESIDES_LEASES)
-    uvloop.run(_receiver(config, host, sockets, share))
+    _open_files(config.limits.connections + FILES_BESIDES_LEASES)
+    uvloop.run(_receiver(config, host, sockets))
 
 
-async def _receiver(config: Config, host: Host, sockets: list[tuple[Listener, socket.socket]], share: int) -> None:
+async def _receiver(config: Config, host: Host, sockets: list[tuple[Listener, socket.socket]]) -> None:
     from zonemta_py.reception.listeners import serve
     from zonemta_py.wire import reporting
     from zonemta_py.wire.client import RemoteQueue
 
     queue = RemoteQueue.lasting(config.folder, "receiver")
     reporting.begin("receiver", queue, host.totals)
-    await serve(config, sockets, queue, host, share)
+    await serve(config, sockets, queue, host, CONNECTIONS.mine())
     await report.end()
 
 
@@ -175,7 +176,7 @@ async def _http(config: Config, host: Host, bound: socket.socket) -> None:
 
     queue = RemoteQueue.lasting(config.folder, "http")
     reporting.begin("http", queue, host.totals)
-    await serve(config, bound, queue, host)
+    await serve(config, bound, queue, host, CONNECTIONS.mine())
     await report.end()
 
 
@@ -193,7 +194,7 @@ async def _pull(config: Config, host: Host, bound: socket.socket) -> None:
 
     queue = RemoteQueue.lasting(config.folder, "pull", config.queue.lease_s)
     reporting.begin("pull", queue, host.totals)
-    await serve(config, bound, queue, host)
+    await serve(config, bound, queue, host, CONNECTIONS.mine())
     await report.end()
 
 

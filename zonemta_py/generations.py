@@ -53,7 +53,7 @@ class Generations:
         self._asked: list[tuple[int, str, dict[str, Any]]] = []
         """Questions of the queue's process that runs."""
         self.drain: Callable[[float, str], None]
-        """Ends all, in so many seconds at the latest; set by the supervisor."""
+        """Ends all, in so many seconds at the latest, unless that is canceled; set by the supervisor."""
 
     @property
     def config(self) -> Config:
@@ -100,14 +100,17 @@ class Generations:
         count = processes(given.config.server.receivers)
         for number in range(count):
             rows = self._ports.rows(given.config.listeners, number, count)
-            work = partial(children.receiver, given.config, host, rows, count)
+            work = partial(children.receiver, given.config, host, rows)
             self._processes.start(f"receiver-{number + 1}", work, [bound for _, bound in rows])
 
-    def _start_others(self) -> None:
+    def _start_others(self, resumed: bool = False) -> None:
+        """resumed: senders that are there go on."""
         given, host = self._given, self._host
         config = given.config
         for number in range(1, processes(config.server.senders) + 1):
             name = f"sender-{number}"
+            if resumed and self._processes.pid(name):
+                continue
             self._processes.start(name, partial(children.sender, config, host, name, given.generation))
         for service in config.services:
             bound = self._ports.of(service)
@@ -118,6 +121,17 @@ class Generations:
         if config.tls.reports:
             report = lambda: children.reporter(config, host, self._clock())  # noqa: E731
             self._processes.start("reporter", report, due_s=lambda: children.report_wait_s(config, self._clock()))
+
+    def resume(self) -> None:
+        """A drain was canceled: what has ended, or is to end, is followed by another one; the queue and senders go on,
+        if they are there."""
+        if self._pipe is not None:
+            with suppress(OSError):
+                self._pipe.send(("stay", 0, None))
+        self._start_queue()
+        self._start_receivers()
+        self._start_others(resumed=True)
+        _log("the drain was canceled")
 
     def _roles(self) -> set[str]:
         config = self.config
@@ -141,16 +155,19 @@ class Generations:
             self._say(pipe, number, question, arguments)
             self._read()
 
-    def ending(self) -> float | None:
+    def ending(self, canceled: bool) -> float | None:
         """Questions of the queue's process while all is to end: only a drain is heard, which says how many seconds are
-        left from now on; None: there was none."""
+        left from now on; below 0: that it is canceled; None: there was none. canceled: whether it may be."""
         self._read()
         left_s = None
         for number, question, arguments in self._asked:
             answer: tuple[str, int, Any] = ("wrong", number, "the MTA is to end; give this order after its next start")
-            if question == "drain":
+            if question == "drain" and not arguments["cancel"]:
                 left_s = arguments["for_s"]
-                answer = ("answer", number, {"for_s": left_s})
+                answer = _drains(number, left_s)
+            elif question == "drain" and canceled:
+                left_s = -1.0
+                answer = ("answer", number, {"canceled": True})
             with suppress(OSError):
                 assert self._pipe is not None
                 self._pipe.send(answer)
@@ -172,16 +189,19 @@ class Generations:
         return refused
 
     def _say(self, pipe: Pipe | None, number: int, question: str, arguments: dict[str, Any]) -> None:
+        drains = question == "drain" and not arguments["cancel"]
         if question == "reload":
             answer: tuple[str, int, Any] = ("answer", number, self.reload(**arguments))
+        elif drains:
+            answer = _drains(number, arguments["for_s"])
         elif question == "drain":
-            answer = ("answer", number, {"for_s": arguments["for_s"]})
+            answer = ("wrong", number, "no drain is under way; `zonemta drain` begins one")
         else:
             answer = ("wrong", number, f"the supervisor does not know {question!r}")
         if pipe is not None and pipe is self._pipe:  # else another process is there, which has not asked
             with suppress(OSError):
                 pipe.send(answer)
-        if question == "drain":
+        if drains:
             self.drain(arguments["for_s"], arguments["by"])
 
     # -- another configuration
@@ -289,6 +309,11 @@ class Generations:
             self._processes.end(role)
         for bound in self._ports.close_unused(given.config):
             self._processes.forget(bound)
+
+
+def _drains(number: int, for_s: float) -> tuple[str, int, Any]:
+    """pid: of what writes, in the end, what was cut off (`last_end.py`)."""
+    return "answer", number, {"for_s": for_s, "pid": os.getpid()}
 
 
 def _plugins(config: Config) -> Host:

@@ -54,9 +54,14 @@ class Ports:
             raise
         return added
 
-    def listen(self, keys: list[Key]) -> None:
-        """Raises StartError."""
-        for key in keys:
+    def refuse(self) -> None:
+        """Who connects is refused, until `listen`; the ports stay ours, also those that only root may open."""
+        for bound in self.all:
+            bound.shutdown(socket.SHUT_RDWR)
+
+    def listen(self, keys: list[Key] | None = None) -> None:
+        """On all, if not said. Raises StartError."""
+        for key in self._bound if keys is None else keys:
             for bound in self._bound[key]:
                 try:
                     bound.listen(1024)

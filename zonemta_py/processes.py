@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
+from zonemta_py.metrics.connections import CONNECTIONS
 from zonemta_py.metrics.processes import PROCESSES
 from zonemta_py.pipe import ASKED
 
@@ -178,6 +179,7 @@ class Processes:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if not pid:
                 return
+            CONNECTIONS.gone(pid)
             if pid in self._aside:
                 self._aside.discard(pid)
             elif (role := self._retired.pop(pid, None)) is not None:
@@ -222,7 +224,13 @@ class Processes:
                     one.close()
             known.work()
 
-        pid = fork(work, role)
+        row = CONNECTIONS.reserve(role)
+        try:
+            pid = fork(work, role)
+        except OSError:
+            CONNECTIONS.forked(row, 0)
+            raise
+        CONNECTIONS.forked(row, pid)
         if known.after is not None:
             known.after()
         return pid

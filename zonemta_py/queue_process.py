@@ -15,6 +15,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zonemta_py.config import Config, ConfigError
@@ -37,6 +38,8 @@ _NOTING = asyncio.Lock()
 LOAD_S = 30.0
 """How long plugins may take to load in a process that has other things to do."""
 LOADS_TWICE = "a plugin is loaded several times, and must let that be"
+GOODBYE_S = 0.02
+"""Between the last word to senders and the end."""
 READY_S = 60.0
 """How long a new configuration waits for recovery."""
 
@@ -70,8 +73,9 @@ class Plugged:
 class Supervision:
     """The queue's end of the pipe."""
 
-    def __init__(self, queue: LocalQueue, pipe: Pipe, plugged: Plugged) -> None:
-        self._queue, self._pipe, self._plugged = queue, pipe, plugged
+    def __init__(self, queue: LocalQueue, pipe: Pipe, plugged: Plugged, stay: Callable[[], None]) -> None:
+        """stay: called when the supervisor wants no end any more."""
+        self._queue, self._pipe, self._plugged, self._stay = queue, pipe, plugged, stay
         self._numbers = itertools.count(1)
         self._asked: dict[int, asyncio.Future[Any]] = {}
         asyncio.get_running_loop().add_reader(pipe.fileno(), self._heard)
@@ -95,6 +99,8 @@ class Supervision:
             return
         if kind == "take":
             self._queue.core.keep(asyncio.ensure_future(self._take(*payload)))
+        elif kind == "stay":
+            self._stay()
         elif (answer := self._asked.pop(number, None)) is not None and not answer.done():
             if kind == "wrong":
                 answer.set_exception(ValueError(payload))
@@ -211,9 +217,9 @@ async def run(given: Given, host: Host, pipe: Pipe) -> None:
             print(f"zonemta: the queue cannot be opened: {error}; trying again", file=sys.stderr, flush=True)
             await asyncio.sleep(0.5)
     queue = opening.queue
-    plugged = Plugged(host)
-    queue.generation, queue.supervisor = given.generation, Supervision(queue, pipe, plugged)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, _drain, queue)
+    plugged, ending = Plugged(host), Ending(queue)
+    queue.generation, queue.supervisor = given.generation, Supervision(queue, pipe, plugged, ending.cancel)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ending.begin)
     queue.core.mail_log = mail.of(config, host.entries)
     queue.core.copied = identity.copied(config.folder, identity.this_machine())
     if queue.core.copied:
@@ -255,19 +261,41 @@ async def note(queue: LocalQueue, given: Given, cause: str) -> None:
         print(f"zonemta: what has changed in the configuration cannot be noted: {error}", file=sys.stderr, flush=True)
 
 
-def _drain(queue: LocalQueue) -> None:
-    """Grants no more leases, and ends when all leases have their results and no receiver is left."""
-    queue.core.stopping = True
-    queue.core.keep(asyncio.ensure_future(_until_drained(queue)))
+class Ending:
+    """At SIGTERM: grants no more leases, and ends when all leases have their results and no receiver is left."""
 
+    def __init__(self, queue: LocalQueue) -> None:
+        self._queue = queue
+        self._waiting: asyncio.Task[None] | None = None
+        self._over = False
 
-async def _until_drained(queue: LocalQueue) -> None:
-    from zonemta_py.wire.server import ClientConnection
+    def begin(self) -> None:
+        self._queue.core.stopping = True
+        self._queue.pulls.give_up()
+        if self._waiting is None:
+            self._waiting = asyncio.ensure_future(self._until_drained())
 
-    while queue.leases.out.keys() - queue.pulls.reserved or ClientConnection.receivers:  # noqa: ASYNC110 (it ends soon, or is killed)
-        await asyncio.sleep(0.02)
-    await queue.core.journal.stable()
-    await queue.core.lines.stable()
-    if queue.core.mail_log is not None:
-        queue.core.mail_log.flush()
-    os._exit(os.EX_OK)
+    def cancel(self) -> None:
+        """It goes on; too late once senders know: then the next process does."""
+        if self._over:
+            return
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+        self._queue.core.stopping, self._queue.ends_at = False, None
+        self._queue.core.changed()
+
+    async def _until_drained(self) -> None:
+        from zonemta_py.wire import server
+
+        queue = self._queue
+        while queue.leases.out.keys() - queue.pulls.reserved or server.ClientConnection.receivers:  # noqa: ASYNC110 (it ends soon, or is killed)
+            await asyncio.sleep(0.02)
+        await queue.core.journal.stable()
+        await queue.core.lines.stable()
+        if queue.core.mail_log is not None:
+            queue.core.mail_log.flush()
+        self._over = True
+        server.retire(queue, queue.generation + 1)  # they end as planned, and do not miss us
+        await asyncio.sleep(GOODBYE_S)
+        os._exit(os.EX_OK)

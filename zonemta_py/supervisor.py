@@ -2,8 +2,8 @@
 
 SIGKILL ends all of them alike (children die with the supervisor), and starting is recovering. SIGTERM does the same
 after some seconds, in which nothing new is begun: the queue grants no leases, receivers end their messages
-(`server.stop_s`); a second SIGTERM does it at once. `zonemta drain` does it with a time of its own. SIGHUP puts another
-configuration in the place of the one that runs (`generations.py`).
+(`server.stop_s`); a second SIGTERM does it at once. `zonemta drain` does it with a time of its own; if it is canceled,
+what has ended is started again. SIGHUP puts another configuration in the place of the one that runs (`generations.py`).
 
 The queue is started first and imports its modules itself, on a core of its own, while the receivers' are imported here:
 they greet clients while the rest is still being loaded. What a child needs is imported here in the end, so that a
@@ -23,7 +23,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from zonemta_py import privileges
 from zonemta_py.config import Config
@@ -32,6 +32,10 @@ from zonemta_py.pipe import ASKED
 from zonemta_py.ports import Ports
 from zonemta_py.ports import StartError as StartError
 from zonemta_py.processes import WAITED_FOR, Processes
+from zonemta_py.queue.reload import last_end
+
+if TYPE_CHECKING:
+    from zonemta_py.generations import Generations
 
 LOOK_S = 60.0
 """How long the supervisor sleeps at most while it is to end: a time may be too long for the kernel."""
@@ -49,7 +53,8 @@ def run(
     again: reads the configuration anew, from where it came (`origin`); raises ConfigError.
     """
     ports = Ports()
-    ports.listen(ports.bind(config))
+    ports.bind(config)
+    ports.listen()
     privileges.drop(config)
     from zonemta_py import children
 
@@ -70,7 +75,7 @@ def run(
         config, origin or SourceFile(), again or (lambda: (config, SourceFile())), ports, processes, clock
     )
     stop = partial(_stop, processes, ports, generations.ending)
-    generations.drain = partial(_drain, stop)
+    generations.drain = partial(_drain, stop, generations)
     generations.start(host)
     gc.enable()
     gc.collect()
@@ -90,33 +95,48 @@ def run(
             os._exit(os.EX_OK)
 
 
-def _drain(stop: Callable[[float], bool], for_s: float, by: str) -> NoReturn:
-    """As `zonemta drain` asks for: exit status 0 says that nothing was cut off."""
+def _drain(stop: Callable[[float, bool], list[str] | None], generations: Generations, for_s: float, by: str) -> None:
+    """As `zonemta drain` asks for: exit status 0 says that nothing was cut off. Returns if it was canceled."""
+    folder = generations.config.folder
+    last_end.forget(folder)
     print(f"zonemta: draining, ordered by {by}", file=sys.stderr, flush=True)
-    os._exit(os.EX_OK if stop(for_s) else os.EX_TEMPFAIL)
+    cut_off = stop(for_s, True)
+    if cut_off is None:
+        generations.resume()
+        return
+    last_end.write(folder, os.getpid(), cut_off)
+    os._exit(os.EX_TEMPFAIL if cut_off else os.EX_OK)
 
 
-def _stop(processes: Processes, ports: Ports, ending: Callable[[], float | None], for_s: float) -> bool:
-    """Lets what is under way come to its end for a while. False: not all has.
+def _stop(
+    processes: Processes, ports: Ports, ending: Callable[[bool], float | None], for_s: float, canceled: bool = False
+) -> list[str] | None:
+    """Lets what is under way come to its end for a while. The roles of those that have not; None: canceled meanwhile.
 
-    ending: hears who orders a drain meanwhile, with how many seconds it leaves from then on.
+    ending: hears who orders a drain meanwhile, with how many seconds it leaves from then on; below 0: it is canceled.
+    canceled: whether it may be.
     """
     processes.stopping = True
     end = time.monotonic() + for_s
     print(f"zonemta: stopping; work in progress has {for_s:g} s", file=sys.stderr, flush=True)
-    processes.forget(*ports.all)
     processes.tell(signal.SIGTERM, _ends_by_itself)
+    ports.refuse()
     while left := processes.roles(_ends_by_itself):
         left_s = end - time.monotonic()
         told = signal.sigtimedwait(WAITED_FOR, min(LOOK_S, left_s)) if left_s > 0 else None
         if left_s <= 0 or (told is not None and told.si_signo == signal.SIGTERM):
             print(f"zonemta: cut off: {', '.join(sorted(left))}", file=sys.stderr, flush=True)
-            return False
-        if (another_s := ending()) is not None:
+            return sorted(left)
+        another_s = ending(canceled)
+        if another_s is not None and another_s < 0:
+            ports.listen()
+            processes.stopping = False
+            return None
+        if another_s is not None:
             end = time.monotonic() + another_s
             print(f"zonemta: work in progress has {another_s:g} s from now on", file=sys.stderr, flush=True)
         processes.reap()
-    return True
+    return []
 
 
 def _too_early(*_: object) -> None:

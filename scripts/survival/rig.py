@@ -157,6 +157,11 @@ class Mta:
         if self._process is not None:
             self._process.terminate()
 
+    def waited(self, seconds: float = PATIENCE_S) -> int:
+        """Its exit status, once it has ended by itself."""
+        assert self._process is not None
+        return self._process.wait(seconds)
+
     def end(self) -> None:
         """Kills all of it, and waits until nobody has the store open."""
         self.kill("all")

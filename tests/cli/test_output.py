@@ -60,6 +60,7 @@ def test_the_most_important_column_always_stays() -> None:
     """However narrow it is, its words are whole."""
     assert layout.room(("id", "zone", "recipient"), [(ID, "default", ADDRESS)], 12, (2, 0, 1)) == [2]
     assert ADDRESS in layout.fitted(("recipient",), [(ADDRESS,)], 12)
+    assert layout.room(("what", "now"), [("runs", ADDRESS)], 12, (0, 1)) == [0, 1], "a name alone says nothing"
 
 
 TEXT = st.text(st.characters(exclude_categories=("C", "Z")) | st.just(" "), max_size=60)

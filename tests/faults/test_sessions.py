@@ -1,4 +1,5 @@
-"""A quota of sessions with the real MTA: two receivers, one killed, a reload, and a new queue process."""
+"""Quotas of sessions and bounds of connections with the real MTA: two receivers, one killed, reloads, and a new queue
+process."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ _ACCOUNT = '[[accounts]]\nname = "shop"\nnetworks = ["127.0.0.0/8"]\nsessions = 
 
 
 class Clients:
-    """Sessions that stay open."""
+    """Sessions that stay open. refusal: what one hears that is too many."""
+
+    refusal = b"421 4.7.0 account 'shop' has its"
 
     def __init__(self, port: int) -> None:
         self.port, self.open = port, list[socket.socket]()
@@ -30,7 +33,7 @@ class Clients:
                 self.open.append(one)
             else:
                 one.close()
-                assert said.startswith(b"421 4.7.0 account 'shop' has its"), said
+                assert said.startswith(self.refusal), said
         return len(self.open) - before
 
     def alive(self) -> int:
@@ -80,6 +83,18 @@ async def test_exact_over_a_kill_a_reload_and_a_new_queue(tmp_path: Path) -> Non
         await until(lambda: used() >= clients.alive())
         clients.more(9)
         assert clients.alive() == used() == 8
+        clients.refusal = b"421 4.7.0"
+        limits = text.replace("[limits]", "[limits]\nconnections_per_client = 9").replace(
+            "sessions = 8", "sessions = 99"
+        )
+        for number in range(3):
+            mta.config_file.write_text(f"{limits}[learning]\ninitial = {5 + number}\n")
+            assert mta.ask("reload")["refused"] == []
+            clients.more(6)
+            assert clients.alive() == used() == 9, "those of the receivers before count, too"
+        assert mta.kill("receiver")
+        await until(lambda: used() == clients.alive())
+        await until(lambda: clients.more(6) >= 0 and clients.alive() == 9)
         clients.close()
         await until(lambda: used() == 0)
     finally:

@@ -114,7 +114,7 @@ def smtp(data: bytes) -> None:
 def _site() -> ListenerSettings:
     config = Config.model_validate({"server": {"hostname": "mx.test"}, "limits": {"errors_per_connection": 1000}})
     return ListenerSettings(
-        config, config.listeners[0], MemoryIntake(), Host.empty(), ConnectionLimits(config.limits, 1), Login({})
+        config, config.listeners[0], MemoryIntake(), Host.empty(), ConnectionLimits(config.limits), Login({})
     )
 
 

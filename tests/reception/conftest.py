@@ -231,12 +231,12 @@ class Wire:
 
 
 class _Thread:
-    def __init__(self, config: Config, submission: Any, host: Host, address: str, share: int) -> None:
+    def __init__(self, config: Config, submission: Any, host: Host, address: str) -> None:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self.socket = socket.socket(family)
         self.socket.bind((address, 0))
         self.socket.listen(128)
-        self._arguments = (config, [(config.listeners[0], self.socket)], submission, host, share)
+        self._arguments = (config, [(config.listeners[0], self.socket)], submission, host)
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -264,11 +264,11 @@ def intakes() -> Callable[[], MemoryIntake]:
 
 @pytest.fixture
 def open_door(intakes: Callable[[], MemoryIntake]) -> Iterator[Callable[..., OpenDoor]]:
-    """open_door(limits={…}, host=…, share=…, sections={…}, **listener) starts a listener."""
+    """open_door(limits={…}, host=…, sections={…}, **listener) starts a listener."""
     threads: list[_Thread] = []
 
     def start(
-        limits: dict[str, Any] | None = None, host: Host | None = None, share: int = 1,
+        limits: dict[str, Any] | None = None, host: Host | None = None,
         users: dict[str, str] | None = None, address: str = "127.0.0.1", sections: dict[str, Any] | None = None,
         **listener: Any,
     ) -> OpenDoor:  # fmt: skip
@@ -282,7 +282,7 @@ def open_door(intakes: Callable[[], MemoryIntake]) -> Iterator[Callable[..., Ope
             }
         )
         submission = intakes()
-        threads.append(_Thread(config, submission, host or Host.empty(), address, share))
+        threads.append(_Thread(config, submission, host or Host.empty(), address))
         return OpenDoor(threads[-1].socket.getsockname()[1], submission, address, threads[-1].loop)
 
     yield start

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zonemta_py.config import Limits
+from zonemta_py.metrics.connections import ConnectionTable
 from zonemta_py.reception.connection_limits import ConnectionLimits, Networks, plain_ip
 
 
@@ -15,30 +16,67 @@ class _Guest:
         """Nobody is cut off here."""
 
 
-@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 5)), max_size=40))
-def test_counts_are_exact_whatever_comes_and_goes(moves: list[tuple[str, int]]) -> None:
-    """Never more than the limits, in all and per client; each place is given back exactly once."""
-    gate = ConnectionLimits(Limits(connections=4, connections_per_client=3), share=1)
-    inside: list[tuple[_Guest, str]] = []
-    for client, leaver in moves:
+@given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from("ab"), st.integers(0, 5)), max_size=40))
+def test_counts_are_exact_whatever_comes_and_goes(moves: list[tuple[int, str, int]]) -> None:
+    """Never more than the limits in all processes together, in all and per client, and never fewer; each place is given
+    back exactly once, and those of a process that has ended all at once."""
+    table, limits = ConnectionTable(4), Limits(connections=4, connections_per_client=3)
+    gates = [_gate(table, limits, pid) for pid in range(3)]
+    table.forked(table.reserve("http"), 9)  # another service, which has limits of its own
+    inside: list[tuple[int, _Guest, str]] = []
+    for process, client, leaver in moves:
         guest = _Guest()
-        here = sum(other == client for _, other in inside)
-        let_in = gate.enter(guest, client)
+        here = sum(other == client for _, _, other in inside)
+        let_in = gates[process].enter(guest, client)
         assert let_in == (len(inside) < 4 and here < 3)
         if let_in:
-            inside.append((guest, client))
+            inside.append((process, guest, client))
         else:
-            gate.leave(guest, client)
+            gates[process].leave(guest, client)
         if leaver < len(inside):
-            gate.leave(*inside[leaver])
-            gate.leave(*inside.pop(leaver))
-        assert len(gate) == len(inside)
+            its, *one = inside.pop(leaver)
+            gates[its].leave(*one)
+            gates[its].leave(*one)
+        elif leaver == 5:
+            table.gone(process + 1)
+            gates[process] = _gate(table, limits, process)
+            inside = [one for one in inside if one[0] != process]
+        assert sum(map(len, gates)) == len(inside) == sum(one.connections for one in table.rows())
 
 
-def test_every_receiver_gets_its_share_but_at_least_one_place() -> None:
-    """Limits are for the machine."""
-    gate = ConnectionLimits(Limits(connections=10, connections_per_client=1), share=4)
-    assert [gate.enter(_Guest(), client) for client in ("a", "b", "b", "c")] == [True, True, False, False]
+def _gate(table: ConnectionTable, limits: Limits, number: int) -> ConnectionLimits:
+    """Of a process of its own."""
+    row = table.reserve(f"receiver-{number + 1}")
+    opened = table.mine()
+    table.forked(row, number + 1)
+    return ConnectionLimits(limits, opened)
+
+
+def test_strangers_leave_a_quarter_to_those_that_are_known() -> None:
+    """In all processes together; who logs in is none any more."""
+    table, limits = ConnectionTable(2), Limits(connections=8)
+    one, other = (_gate(table, limits, pid) for pid in range(2))
+    guests = [_Guest() for _ in range(6)]
+    assert all((one, other)[number % 2].enter(guest, "a", stranger=True) for number, guest in enumerate(guests))
+    assert not one.enter(_Guest(), "b", stranger=True)
+    assert other.enter(_Guest(), "b")
+    one.know(guests[0])
+    one.know(guests[0])
+    assert other.enter(_Guest(), "b", stranger=True)
+    assert not other.enter(_Guest(), "b")
+
+
+def test_many_clients_that_come_and_go_are_told_apart() -> None:
+    """The table of clients does not fill up with those that have gone, and one that fits no more is still counted."""
+    table = ConnectionTable(2)
+    one, other = (_gate(table, Limits(connections=10**6, connections_per_client=1), pid) for pid in range(2))
+    clients = [f"192.0.{number // 256}.{number % 256}" for number in range(3000)]
+    for _ in range(2):
+        guests = [(_Guest(), client) for client in clients]
+        assert all(one.enter(*row) for row in guests)
+        assert not any(other.enter(_Guest(), client) for client in clients)
+        for row in guests:
+            one.leave(*row)
 
 
 @pytest.mark.parametrize(
@@ -60,6 +98,6 @@ def test_plain_addresses(raw: str, plain: str) -> None:
 
 def test_an_ipv6_client_is_its_network() -> None:
     """One subscriber has 2^64 addresses, and must not have as many places."""
-    gate = ConnectionLimits(Limits(connections_per_client=2), share=1)
+    gate = ConnectionLimits(Limits(connections_per_client=2))
     clients = ("2001:db8::1", "2001:db8::2", "2001:db8::3", "2001:db8:0:1::1", "192.0.2.1", "192.0.2.2")
     assert [gate.enter(_Guest(), client) for client in clients] == [True, True, False, True, True, True]

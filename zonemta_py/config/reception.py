@@ -89,10 +89,10 @@ class Limits(Section):
     """Limits for each client, and for all of them together."""
 
     connections: int = Field(1000, ge=1)
-    """Connections open at once, all clients together (divided among the receiver processes); a quarter of them is kept
-    for those that may relay."""
+    """Connections open at once, of all clients and to all receivers together; a quarter of them is kept for those that
+    may relay. The HTTP listener has as many of its own."""
     connections_per_client: int = Field(200, ge=1)
-    """Connections open at once from one address, or from one /64 of IPv6 (the same)."""
+    """Connections open at once from one address, or from one /64 of IPv6."""
     commands_per_connection: int = Field(10_000, ge=10)
     """Commands without a message that was accepted until the connection ends with 421."""
     errors_per_connection: int = Field(20, ge=1)

@@ -102,13 +102,20 @@ class Hub:
         self._news = asyncio.Event()
         self._listeners = 0
         self._task: asyncio.Task[None] | None = None
+        self._over = False
+
+    def end(self) -> None:
+        """Nobody is told anything more, however far behind they are: all who listen come to their end."""
+        self._over = True
+        self._news.set()
 
     async def now(self) -> Place:
         """The place behind all that has happened. Raises QueueRefusal: no queue answers."""
         return int(await self._ask("stable")), END_PART
 
     async def listen(self, after: Place, now: Place, wait_s: float) -> AsyncGenerator[list[Told], None]:
-        """Events behind that place, in portions; an empty one whenever nothing came for `wait_s`. now: of `now`."""
+        """Events behind that place, in portions, until `end`; an empty one whenever nothing came for `wait_s`. now: of
+        `now`."""
         self._listeners += 1
         if self._task is None:
             self._stable = max(self._stable, now[0])
@@ -116,7 +123,7 @@ class Hub:
             self._task = asyncio.create_task(self._run())
         lagging: _Reader | None = None
         try:
-            while True:
+            while not self._over:
                 news, before = self._news, after
                 if after >= self._begin:
                     _closed(lagging)

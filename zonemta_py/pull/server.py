@@ -13,6 +13,7 @@ import socket
 from functools import partial
 
 from zonemta_py.config import Config
+from zonemta_py.metrics.connections import OpenConnections
 from zonemta_py.plugin.host import Host
 from zonemta_py.pull.access import Tokens
 from zonemta_py.pull.connection import PullConnection
@@ -26,7 +27,9 @@ from zonemta_py.reception.retirement import Retirement
 log = logging.getLogger(__name__)
 
 
-async def serve(config: Config, bound: socket.socket, queue: PullFace, host: Host) -> None:
+async def serve(
+    config: Config, bound: socket.socket, queue: PullFace, host: Host, opened: OpenConnections | None = None
+) -> None:
     """Serves until SIGTERM or SIGUSR1, and then until no command is in progress. bound: listening.
 
     Raises ConfigError.
@@ -37,7 +40,7 @@ async def serve(config: Config, bound: socket.socket, queue: PullFace, host: Hos
         "connections": section.connections, "timeout_s": section.timeout_s,
         "connections_per_client": section.connections if local else config.limits.connections_per_client,
     }  # fmt: skip
-    gate = ConnectionLimits(config.limits.model_copy(update=own), 1)
+    gate = ConnectionLimits(config.limits.model_copy(update=own), opened)
     site = PullSite(NamedQueues(config, queue), Tokens(section), LogThrottle(log))
     context = tls.context(section.listener, host)
     loop = asyncio.get_running_loop()

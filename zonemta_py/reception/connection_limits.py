@@ -1,8 +1,9 @@
 """Limits of connections: counts in all and per client, and disconnection of clients that are too slow.
 
-One object serves all listeners of a process. One timer visits all connections, instead of one being set and cancelled
-for every command. A quarter of all places is reserved for clients that may relay: unauthenticated strangers cannot take
-the last one. An IPv6 client is its /64, for that is what one subscriber gets.
+One object serves all listeners of a process. All processes of a service count together (`metrics.connections`), also
+those of an earlier configuration. One timer visits all connections, instead of one being set and cancelled for every
+command. A quarter of all places is reserved for clients that may relay: unauthenticated strangers cannot take the last
+one. An IPv6 client is its /64, for that is what one subscriber gets.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ from functools import lru_cache
 from typing import Protocol
 
 from zonemta_py.config import Limits
+from zonemta_py.metrics.connections import OpenConnections
 from zonemta_py.reception.turns import Turns
 
 _ROUND_S_MAX = 5.0
 _STRANGERS = 3 / 4
 """Their share of all places."""
+_TRIES = 3
+"""For the last place, where several processes try at the same instant and each sees that it is one too many."""
 
 
 class Guest(Protocol):
@@ -28,34 +32,42 @@ class Guest(Protocol):
 
 
 class ConnectionLimits:
-    """share: how many receiver processes divide the limits; each gets its part, at least 1.
+    """opened: what this process counts, with those that share its limits; alone if not said.
 
-    most: connections it lets in. timeout_s: as configured. turns: theirs."""
+    most: connections that all of them let in. timeout_s: as configured. turns: theirs."""
 
-    def __init__(self, limits: Limits, share: int) -> None:
-        self.most = max(1, limits.connections // share)
+    def __init__(self, limits: Limits, opened: OpenConnections | None = None) -> None:
+        self._opened = opened or OpenConnections.alone()
+        self.most = limits.connections
         self._most_strangers = max(1, int(self.most * _STRANGERS))
-        self._most_per_client = max(1, limits.connections_per_client // share)
+        self._most_per_client = limits.connections_per_client
         self.timeout_s = limits.timeout_s
         self._round_s = min(_ROUND_S_MAX, limits.timeout_s / 4, limits.login_s / 4)
         self._guests: set[Guest] = set()
         self._strangers: set[Guest] = set()
-        self._clients: dict[str, int] = {}
         self.turns = Turns()
 
     def enter(self, guest: Guest, client: str, stranger: bool = False) -> bool:
         """Counts the connection in, or returns False if that would be too many. client: its IP address."""
         client = network_of(client)
-        here = self._clients.get(client, 0)
-        if len(self._guests) >= self.most or here >= self._most_per_client:
-            return False
-        if stranger:
-            if len(self._strangers) >= self._most_strangers:
+        for _ in range(_TRIES):
+            if not self._room(client, stranger, 1):
                 return False
-            self._strangers.add(guest)
-        self._guests.add(guest)
-        self._clients[client] = here + 1
-        return True
+            self._opened.add(client, 1, stranger)
+            if self._room(client, stranger, 0):
+                self._guests.add(guest)
+                if stranger:
+                    self._strangers.add(guest)
+                return True
+            self._opened.add(client, -1, stranger)  # another process has let somebody in just now
+        return False
+
+    def _room(self, client: str, stranger: bool, more: int) -> bool:
+        """For so many more."""
+        total, strangers, here = self._opened.sums(client)
+        if total + more > self.most or here + more > self._most_per_client:
+            return False
+        return not stranger or strangers + more <= self._most_strangers
 
     def guests(self) -> tuple[Guest, ...]:
         """The connections counted in."""
@@ -63,20 +75,16 @@ class ConnectionLimits:
 
     def know(self, guest: Guest) -> None:
         """The stranger has authenticated."""
-        self._strangers.discard(guest)
+        if guest in self._strangers:
+            self._strangers.discard(guest)
+            self._opened.know()
 
     def leave(self, guest: Guest, client: str) -> None:
         """Counts it out; harmless for one that was not let in."""
-        if guest not in self._guests:
-            return
-        self._guests.discard(guest)
-        self._strangers.discard(guest)
-        client = network_of(client)
-        left = self._clients[client] - 1
-        if left:
-            self._clients[client] = left
-        else:
-            del self._clients[client]
+        if guest in self._guests:
+            self._guests.discard(guest)
+            self._opened.add(network_of(client), -1, guest in self._strangers)
+            self._strangers.discard(guest)
 
     def __len__(self) -> int:
         return len(self._guests)

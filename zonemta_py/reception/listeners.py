@@ -14,6 +14,7 @@ from typing import Protocol
 
 from zonemta_py.config import Config, Listener
 from zonemta_py.metrics import report
+from zonemta_py.metrics.connections import OpenConnections
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import Reception
 from zonemta_py.reception.connection_limits import ConnectionLimits, plain_ip
@@ -32,16 +33,17 @@ _REST_S = 0.2
 
 
 async def serve(
-    config: Config, sockets: list[tuple[Listener, socket.socket]], submission: Reception, host: Host, share: int
-) -> None:
+    config: Config, sockets: list[tuple[Listener, socket.socket]], submission: Reception, host: Host,
+    opened: OpenConnections | None = None,
+) -> None:  # fmt: skip
     """Serves until SIGTERM, and then until no message is in progress; or until SIGUSR1, and then until no client is
     left (`retirement.py`).
 
-    sockets: bound and listening. share: receiver processes that divide the limits.
+    sockets: bound and listening. opened: what this process counts of the clients of all.
 
     Raises ConfigError.
     """
-    gate = ConnectionLimits(config.limits, share)
+    gate = ConnectionLimits(config.limits, opened)
     login = Login(config.users)
     notes = LogThrottle(log)
     sites = [ListenerSettings(config, listener, submission, host, gate, login, notes) for listener, _ in sockets]
@@ -50,13 +52,13 @@ async def serve(
     gate.watch(asyncio.get_running_loop())
     report.measure(lambda: [("zonemta_smtp_sessions_open", (), len(gate))])
     retirement = Retirement()
-    opened = [await _open(site, bound) for site, (_, bound) in zip(sites, sockets, strict=True)]
+    serving = [await _open(site, bound) for site, (_, bound) in zip(sites, sockets, strict=True)]
     try:
         await retirement.begins()
     finally:
-        for one in opened:
+        for one in serving:
             one.close()
-    while len(gate) or any(one.busy for one in opened):
+    while len(gate) or any(one.busy for one in serving):
         for guest in gate.guests() if retirement.hurried else ():
             if isinstance(guest, ServerSession):
                 guest.leave()

@@ -5,6 +5,8 @@ They are kept by the MTA itself, in its folder; the commands read them there, so
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +19,7 @@ from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configur
 from zonemta_py.cli.terminal.output import Telling, moment, print_json, print_table, printable
 from zonemta_py.config import Config
 from zonemta_py.config.file import of_text
-from zonemta_py.disk.files import replace_file
+from zonemta_py.disk.files import fresh_file
 from zonemta_py.queue.reload import history as kept
 
 _SHOWN = 3
@@ -109,11 +111,18 @@ def _stopped(settings: Config) -> bool:
 
 
 def _write(file: Path, text: str) -> None:
-    """With the rights and the owner that it has."""
-    if file.exists():
+    """With the rights and the owner that it has; where it is a link, what that leads to. A full disk leaves it whole,
+    where the folder may be written to."""
+    file = file.resolve()
+    about = file.stat() if file.exists() else None
+    if about is not None and not (os.access(file.parent, os.W_OK) and os.geteuid() in (0, about.st_uid)):
         file.write_text(text)
-    else:
-        replace_file(file, text.encode(), _MODE)
+        return
+    with fresh_file(file, _MODE) as fresh:
+        if about is not None:
+            os.fchown(fresh.fileno(), about.st_uid, about.st_gid)
+            os.fchmod(fresh.fileno(), stat.S_IMODE(about.st_mode))
+        fresh.write(text.encode())
 
 
 def _rows(folder: Path) -> list[dict[str, Any]]:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 import pwd
 import time
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from zonemta_py.cli.queue.commands import answer
-from zonemta_py.cli.run.folder import check_unlocked
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
 from zonemta_py.cli.terminal.output import Telling, print_aside, print_json, print_table, printable
 from zonemta_py.cli.terminal.progress import bar
 from zonemta_py.config import Config
+from zonemta_py.queue.reload import last_end
 
 _LOOK_S = 0.1
 _LONGEST_S = 10.0
@@ -80,6 +81,7 @@ def drain(
     for_: Annotated[
         str, typer.Option("--for", metavar="TIME", help="How long deliveries in progress may take (90s, 10m, 2h).")
     ] = "10m",
+    cancel: Annotated[bool, typer.Option("--cancel", help="End the drain that is under way: all goes on.")] = False,
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
@@ -90,34 +92,79 @@ def drain(
     exit status is 75, and `zonemta queue in-doubt` lists who that concerns after the next start.
     """
     chosen, seconds = configuration(config, folder), when.span(for_, "--for")
-    answer(chosen, "drain", for_s=seconds, by=me())
-    left = _watched(chosen, seconds)
     with Telling(json) as tell:
-        tell(cut_off=left)
-        if left:
-            raise CommandError(Exit.TEMPORARY, f"{left:,} deliveries took longer than {for_} and were cut off")
-        tell("drained: nothing was cut off; the next start goes on with what waits")
+        if cancel:
+            answer(chosen, "drain", by=me(), cancel=True)
+            tell("the drain is canceled: mail is taken and sent again", canceled=True)
+            return
+        pid = answer(chosen, "drain", for_s=seconds, by=me())["pid"]
+        _tell_end(tell, _watched(chosen, pid, seconds), last_end.read(chosen.folder, pid))
 
 
-def _watched(config: Config, seconds: float) -> int:
-    """How many deliveries are still out when it has ended. Raises CommandError if it does not end."""
-    left, most, end = 0, 1, time.monotonic() + seconds + _LONGEST_S
-    with bar("deliveries in progress") as move:
+def _tell_end(tell: Telling, left: Left, cut_off: list[str] | None) -> None:
+    """left: what was under way at the last look. cut_off: what the supervisor says that it has cut off; None: nothing.
+
+    Raises CommandError.
+    """
+    if not left.ended:
+        tell(canceled=True)
+        raise CommandError(Exit.TEMPORARY, "the drain was canceled by another order; the MTA runs on")
+    if cut_off is None:
+        raise CommandError(Exit.TEMPORARY, "the MTA was ended by something else than the drain; its log may say more")
+    tell(canceled=False, processes=cut_off)
+    if cut_off:
+        tell(cut_off=left.deliveries, connections=left.connections)
+        what = f"{left.deliveries:,} deliveries and {left.connections:,} connections"
+        raise CommandError(Exit.TEMPORARY, f"the time was over, and {what} were cut off, of {', '.join(cut_off)}")
+    tell("drained: nothing was cut off; the next start goes on with what waits", cut_off=0, connections=0)
+
+
+class Left(NamedTuple):
+    """What a drain waits for, at the last look. ended: the MTA has."""
+
+    deliveries: int
+    connections: int
+    ended: bool
+
+
+def _watched(config: Config, pid: int, seconds: float) -> Left:
+    """Until the MTA has ended, or the drain was canceled. pid: of the supervisor. Raises CommandError if it does not
+    end."""
+    deliveries, connections, most, begun = 0, 0, 1, False
+    end = time.monotonic() + seconds + _LONGEST_S
+    with bar("draining") as move:
         while time.monotonic() < end:
             try:
-                left = answer(config, "draining")["leases"]
+                found = answer(config, "draining")
             except CommandError:
-                if _ended(config):
-                    return left if time.monotonic() >= end - _LONGEST_S else 0
+                if last_end.read(config.folder, pid) is not None or not _runs(pid):
+                    return Left(deliveries, connections, True)
+                time.sleep(_LOOK_S)
+                continue
+            deliveries, connections = found["leases"], found["connections"]
+            if begun and not found["ending"]:
+                return Left(deliveries, connections, False)
+            begun = begun or found["ending"]
+            if found["left_s"] is not None:
+                end = time.monotonic() + found["left_s"] + _LONGEST_S
+            left = deliveries + connections
             most = max(most, left)
-            move(most - left, most)
+            move(most - left, most, waits_for(found))
             time.sleep(_LOOK_S)
     raise CommandError(Exit.TEMPORARY, "the MTA has not ended; its log says why")
 
 
-def _ended(config: Config) -> bool:
+def waits_for(found: dict[str, Any]) -> str:
+    """What a drain waits for, in words."""
+    parts = []
+    for one in found["processes"]:
+        counts = [f"{one[name]:,} {name}" for name in ("deliveries", "connections") if one[name]]
+        parts.append(f"{one['process']}: {', '.join(counts)}")
+    return f"waits for {'; '.join(parts)}" if parts else "waits for the processes to end"
+
+
+def _runs(pid: int) -> bool:
     try:
-        check_unlocked(config.folder)
-    except CommandError:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except OSError:
         return False
-    return True

@@ -43,7 +43,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "resume": ("zonemta resume destination example.com",),
     "fsck": ("zonemta fsck --folder /var/lib/zonemta", "zonemta fsck --repair"),
     "reload": ("zonemta reload", "zonemta reload --check"),
-    "drain": ("zonemta drain --for 5m",),
+    "drain": ("zonemta drain --for 5m", "zonemta drain --cancel"),
     "config history": ("zonemta config history", "zonemta config history 12"),
     "config back": ("zonemta config back 12",),
     "backup": ("zonemta backup /var/backups/zonemta-monday",),

@@ -36,7 +36,10 @@ def fitted(columns: Row, rows: Sequence[Row], width: int, rule: str = "-") -> li
 
 
 def room(columns: Row, rows: Sequence[Row], width: int, order: Sequence[int]) -> list[int]:
-    """Which columns fit beside each other, in their own order. order: the most important first, which always stays."""
+    """Which columns fit beside each other, in their own order. order: the most important first, which always stays; of
+    two, a name and its value, both do."""
+    if len(columns) <= 2:
+        return sorted(order)
     least, kept, total = _least(columns, rows), list[int](), -len(GAP)
     for number in order:
         if not kept or total + len(GAP) + least[number] <= width:

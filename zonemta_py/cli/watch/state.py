@@ -22,13 +22,14 @@ def state(config: Config) -> dict[str, Any]:
     """Cheap at any size of the queue."""
     size, metrics = answer(config, "size"), answer(config, "metrics")
     now, standing = answer(config, "now"), all_standing(config)
-    gauges = metrics["gauges"]
+    gauges, draining = metrics["gauges"], answer(config, "draining")
     free, reserve = _one(gauges, "zonemta_disk_free_bytes"), _one(gauges, "zonemta_disk_reserve_bytes")
     return {
         "folder": str(config.folder),
         "since_ms": _since_ms(config, gauges),
         "generation": answer(config, "generation")["generation"],
-        "ending": answer(config, "draining")["ending"],
+        "ending": draining["ending"],
+        "draining": draining if draining["ending"] else None,
         "copied": answer(config, "copied"),
         "rates": {name: round(now[name], 3) for name in RATES} | {"window_s": now["window_s"]},
         "zones": size["zones"],

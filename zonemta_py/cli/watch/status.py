@@ -8,6 +8,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from zonemta_py.cli.run.running import waits_for
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
@@ -53,6 +54,8 @@ def _described(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     now_ms, total, disk = int(time.time() * 1000), found["total"], found["disk"]
     ending = ", and takes nothing new: it drains" if found["ending"] else ""
     yield "runs", f"since {when.since(found['since_ms'], now_ms)}, in {found['folder']}{ending}"
+    if found["ending"]:
+        yield "drain", waits_for(found["draining"])
     if found["copied"]:
         yield "copy", found["copied"]
     yield "configuration", f"generation {found['generation']}"

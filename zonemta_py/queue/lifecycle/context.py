@@ -29,6 +29,8 @@ class QueueContext:
         """Of the configuration; each reload begins one."""
         self.supervisor: Supervising | None = None
         """None: nobody has started this process."""
+        self.ends_at: float | None = None
+        """When a drain cuts off what has not ended, by the loop's time."""
 
     def _settle(self, result: Result, done: Callable[[], None]) -> None:
         """For leases that end before a sender has them. Set later, as settling needs the leases first."""

@@ -85,6 +85,7 @@ class Pulls:
         if self._core.copied:
             raise QueueRefusal(COPY)
         zone = queues.zone_of(self._core.config, queue)
+        wait_s = 0.0 if self._core.stopping else wait_s
         if wait_s <= 0 and self._core.schedule.pull_zone(zone) is None:
             deliver([])
             return None
@@ -122,6 +123,11 @@ class Pulls:
         if puller.at_once and unknown:
             puller.timer = asyncio.get_running_loop().call_later(AT_ONCE_S, self._over, puller)
         else:
+            self._give_up(puller)
+
+    def give_up(self) -> None:
+        """Whoever waits gets nothing: this process is to end."""
+        for puller in [one for line in self._waiting.values() for one in line]:
             self._give_up(puller)
 
     def _give_up(self, puller: Puller) -> None:

@@ -3,17 +3,19 @@
 reload check by         another configuration, from where the first came: changes, refused, later, generation
                         (`generations.py`); check: only says what it would do
 generation              that of the configuration: 1 at a start, one more with each reload
-drain for_s by          takes nothing new, ends what is under way, and then itself
-draining                how many deliveries are out, and whether the queue is to end
+drain for_s by cancel   takes nothing new, ends what is under way, and then itself; cancel: no longer
+draining                what the queue would wait for before it ends, and whether it is to end
 configurations          those it has had, newest first (`history.py`)
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from zonemta_py.metrics.connections import CONNECTIONS
 from zonemta_py.queue.api import Supervising
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.reload import history
@@ -24,10 +26,12 @@ async def _reload(queue: QueueContext, check: bool = False, by: str = "") -> dic
     return found
 
 
-async def _drain(queue: QueueContext, for_s: float, by: str = "") -> dict[str, Any]:
+async def _drain(queue: QueueContext, for_s: float = 0.0, by: str = "", cancel: bool = False) -> dict[str, Any]:
     if not 0 <= float(for_s) < 1e6:
         raise ValueError(f"a drain cannot take {for_s} seconds; give it 0 to 1,000,000")
-    found: dict[str, Any] = await _supervisor(queue).ask("drain", for_s=float(for_s), by=str(by))
+    said = {"for_s": float(for_s), "by": str(by), "cancel": bool(cancel)}
+    found: dict[str, Any] = await _supervisor(queue).ask("drain", **said)
+    queue.ends_at = None if cancel else asyncio.get_running_loop().time() + float(for_s)
     return found
 
 
@@ -36,8 +40,22 @@ async def _generation(queue: QueueContext) -> dict[str, Any]:
 
 
 async def _draining(queue: QueueContext) -> dict[str, Any]:
-    out = list(queue.leases.out.values())
-    return {"leases": len(out), "recipients": sum(len(lease.open) for lease in out), "ending": queue.core.stopping}
+    """processes: those with deliveries, or connections of clients. left_s: until what has not ended is cut off."""
+    out = [lease for lease in queue.leases.out.values() if not lease.until_s]  # a reservation outlives a restart
+    deliveries = Counter(lease.worker.rpartition("-")[0] for lease in out)
+    opened = {one.process: one.connections for one in CONNECTIONS.rows() if one.connections}
+    left_s = None if queue.ends_at is None else max(0.0, queue.ends_at - asyncio.get_running_loop().time())
+    return {
+        "leases": len(out),
+        "recipients": sum(len(lease.open) for lease in out),
+        "connections": sum(opened.values()),
+        "processes": [
+            {"process": name, "deliveries": deliveries[name], "connections": opened.get(name, 0)}
+            for name in sorted({*deliveries, *opened})
+        ],
+        "ending": queue.core.stopping,
+        "left_s": left_s,
+    }
 
 
 async def _configurations(queue: QueueContext) -> list[dict[str, Any]]:

@@ -2,14 +2,15 @@
 
 Each has its id, so a browser that has lost the connection says with Last-Event-ID where it was, and gets what happened
 meanwhile, from the journal. All streams share one tail (`events.hub`); one that is slow reads on in the journal, and is
-closed if it takes nothing for a minute. It stays open while the queue's process restarts.
+closed if it takes nothing for a minute. It stays open while the queue's process restarts, and ends, as every answer
+does, when this process is to end.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,11 +30,11 @@ from zonemta_py.events.tail import seq_at
 from zonemta_py.reception.http.authentication import described, needs, request_context, visit
 from zonemta_py.reception.http.documents import models, reading
 from zonemta_py.reception.http.documents.problem import FieldError, invalid
+from zonemta_py.reception.http.shares import StreamShares
 
 router = APIRouter(prefix="/v1", dependencies=[Depends(reading.known_query)])
 SILENT_S = 15.0
 """After so long without an event a comment shows that the stream lives, and the id says how far it has come."""
-TAKEN_S = 60.0
 RETRY_MS = 2000
 PIECE_BYTES = 64 * 1024
 
@@ -48,11 +49,15 @@ class EventStream(StreamingResponse):
 
     media_type = "text/event-stream"
 
+    def __init__(self, content: AsyncGenerator[bytes, None], shares: StreamShares, status_code: int = 200) -> None:
+        """status_code: FastAPI looks for it, to document it."""
+        super().__init__(content, status_code, {"cache-control": "no-store", "x-accel-buffering": "no"})
+        self._shares = shares
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def patient(message: Message) -> None:
             try:
-                async with asyncio.timeout(TAKEN_S):
-                    await send(message)
+                await self._shares.taken(send(message))
             except TimeoutError:
                 raise _TakesNothing from None
 
@@ -110,10 +115,7 @@ async def stream(
     elif since is not None:
         since_ms = round((since if since.tzinfo else since.replace(tzinfo=UTC)).timestamp() * 1000)
         after = min((await asyncio.to_thread(seq_at, here.config.folder, since_ms) - 1, END_PART), now)
-    return EventStream(
-        _pieces(here.events, wanted, since_ms, after, now),
-        headers={"cache-control": "no-store", "x-accel-buffering": "no"},
-    )
+    return EventStream(_pieces(here.events, wanted, since_ms, after, now), here.streams)
 
 
 def _place(folder: Path, id: str) -> Place:
@@ -123,7 +125,9 @@ def _place(folder: Path, id: str) -> Place:
         raise invalid([FieldError("Last-Event-ID", str(error))]) from None
 
 
-async def _pieces(hub: Hub, wanted: EventFilter, since_ms: int, after: Place, now: Place) -> AsyncIterator[bytes]:
+async def _pieces(
+    hub: Hub, wanted: EventFilter, since_ms: int, after: Place, now: Place
+) -> AsyncGenerator[bytes, None]:
     yield format_sse_event(retry=RETRY_MS, comment="events of zonemta-py")
     passed = ""
     async with aclosing(hub.listen(after, now, SILENT_S)) as portions:

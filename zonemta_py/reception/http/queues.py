@@ -190,12 +190,16 @@ def _may_take(request: Request, queue: str) -> None:
 
 async def _taken(request: Request, queue: str, reserve_s: float, wait_s: float) -> Taken | None:
     _may_take(request, queue)
-    queues, loop = request_context(request).queues, asyncio.get_running_loop()
+    queues, streams, loop = (
+        request_context(request).queues,
+        request_context(request).streams,
+        asyncio.get_running_loop(),
+    )
     until = loop.time() + wait_s
     while True:
         left_s = max(0.0, until - loop.time())
         taken = await queues.take(queue, reserve_s, left_s, visit(request).client)
-        if taken is not None or left_s <= 0:
+        if taken is not None or left_s <= 0 or streams.ending:
             return taken
         if await request.is_disconnected():
             raise RequestProblem("slow", "the client has gone; ask again")

@@ -67,7 +67,8 @@ class RequestContext:
         self.shares = RequestShares(config.http.requests, config.http.requests_per_key)
         self.streams = StreamShares(config.http.streams)
         self.events = Hub(config.folder, queue.ask)
-        self.cursors = Cursors()
+        self.streams.at_end(self.events.end)
+        self.cursors = Cursors(local)
         self.certificates = Certificates(config)
 
     def open_metrics(self, client: str) -> bool:

@@ -1,5 +1,6 @@
 """Serves HTTP with uvicorn on a socket that is already bound, until the process is killed, or is to end
-(`reception.retirement`): then requests in progress are answered, and each connection ends with its next response.
+(`reception.retirement`): then requests in progress are answered, each connection ends with its next response, and
+streams of events in the end.
 
 It uses uvicorn's h11 protocol, which bounds header sections and chunks, with these changes: connections are counted,
 and closed when they are silent or too slow (`connection_limits`, `pace`); expensive work takes turns (`sharing`); input
@@ -20,6 +21,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from zonemta_py.config import Config
+from zonemta_py.metrics.connections import OpenConnections
 from zonemta_py.plugin.host import Host
 from zonemta_py.reception.connection_limits import ConnectionLimits, plain_ip
 from zonemta_py.reception.http.app import make
@@ -39,10 +41,12 @@ _NO_HTTP = RequestProblem("malformed", "this is not HTTP/1.1; send a request acc
 _CROWDED = RequestProblem("unavailable", "too many connections; reuse yours, or try again later", retry_s=BUSY_S)
 
 
-async def serve(config: Config, bound: socket.socket, queue: QueueFace, host: Host) -> None:
+async def serve(
+    config: Config, bound: socket.socket, queue: QueueFace, host: Host, opened: OpenConnections | None = None
+) -> None:
     """Serves until SIGTERM or SIGUSR1. bound: listening. Makes the token file if there is none.
     Raises ConfigError, OSError."""
-    gate = ConnectionLimits(config.limits, 1)
+    gate = ConnectionLimits(config.limits, opened)
     request_context = RequestContext(config, queue, host, gate, kept_token(config.folder))
     gate.watch(asyncio.get_running_loop())
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
@@ -64,6 +68,7 @@ async def serve(config: Config, bound: socket.socket, queue: QueueFace, host: Ho
         server.accept_no_more(connections)
         while server.server_state.connections and not (retirement.hurried or serving.done()):
             await retirement.look()
+        request_context.streams.end()
         server.should_exit = True
         await serving
     finally:

@@ -5,11 +5,15 @@ An eighth of the places is reserved for the operator's key, so that the state ca
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 from zonemta_py.reception.http.documents.problem import BUSY_S, RequestProblem
+
+TAKEN_S, GOODBYE_S = 60.0, 5.0
+"""How long the client of a stream may take nothing; the same when all streams are to end."""
 
 
 class RequestShares:
@@ -56,6 +60,30 @@ class StreamShares(RequestShares):
 
     def __init__(self, most: int) -> None:
         super().__init__(most, most)
+        self.ending = False
+        self._at_end: list[Callable[[], None]] = []
+        self._sending: set[asyncio.Timeout] = set()
+
+    def at_end(self, told: Callable[[], None]) -> None:
+        """Is called when all streams are to end: what waits to send something sends no more."""
+        self._at_end.append(told)
+
+    def end(self) -> None:
+        """Clients see the end of what they have asked for, and come again."""
+        self.ending = True
+        for told in self._at_end:
+            told()
+        for limit in self._sending:
+            limit.reschedule(asyncio.get_running_loop().time() + GOODBYE_S)
+
+    async def taken(self, sending: Awaitable[None]) -> None:
+        """Raises TimeoutError if the client takes nothing."""
+        async with asyncio.timeout(GOODBYE_S if self.ending else TAKEN_S) as limit:
+            self._sending.add(limit)
+            try:
+                await sending
+            finally:
+                self._sending.discard(limit)
 
     def _owner(self, key: str, client: str, operator: bool) -> str:
         return f"the key {key!r} from {client}" if operator else super()._owner(key, client, operator)

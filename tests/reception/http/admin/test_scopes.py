@@ -13,6 +13,7 @@ import pytest
 from tests.reception.http.admin.requests import OPERATIONS, Operation, ask, needed
 from tests.reception.http.conftest import HttpDoor
 from zonemta_py.plugin.host import Host
+from zonemta_py.reception.http.documents.cursors import Cursors
 from zonemta_py.reception.http.keys import hashed
 
 SECRET = "zweig"
@@ -169,6 +170,8 @@ def test_pages_go_on_although_their_cursors_say_nothing(site: Site) -> None:
         if page["next"] is None:
             break
         after = page["next"]
+        local = site.door.token
+        assert Cursors(local).opened("alpha", after), "also in the process after a reload, or after the next start"
         assert b"deferred" not in base64.urlsafe_b64decode(after)
     assert wanted <= found
     assert site.clients["two"].get("/v1/recipients", params={"after": after}).status_code == 422

@@ -25,7 +25,7 @@ class Follower:
         self.last, self.comments, self.status = last, 0, 0
         self.url, self.filters = url, filters
         self.headers = {"authorization": f"Bearer {key}"} | ({"last-event-id": last} if last else {})
-        self.over = threading.Event()
+        self.over, self.whole = threading.Event(), False
         self.client = httpx.Client(timeout=PATIENCE_S, transport=httpx.HTTPTransport(local_address=local))
         self.thread = threading.Thread(target=self._read, daemon=True)
         self.thread.start()
@@ -36,6 +36,7 @@ class Follower:
                 self.wire = answer.extensions["network_stream"].get_extra_info("socket")
                 self.status = answer.status_code
                 self._take(answer.iter_lines())
+                self.whole = True
         except (httpx.HTTPError, RuntimeError):
             pass  # it was closed
         self.over.set()

@@ -20,7 +20,7 @@ from zonemta_py.disk import identity, journal
 from zonemta_py.events import hub
 from zonemta_py.events.schema import json_schema
 from zonemta_py.mail.envelope import Envelope, Recipient
-from zonemta_py.reception.http import events
+from zonemta_py.reception.http import events, shares
 from zonemta_py.reception.http.keys import hashed
 
 VALID = Draft202012Validator(json_schema(), format_checker=Draft202012Validator.FORMAT_CHECKER)
@@ -146,7 +146,7 @@ def test_a_client_that_reads_nothing_holds_up_nobody(
             found += slow.recv(1 << 20)
     ids = [line for line in found.decode("utf-8", "replace").splitlines() if line.startswith("id: ")]
     assert len(ids) == len(set(ids)) == 1300
-    monkeypatch.setattr(events, "TAKEN_S", 0.5)
+    monkeypatch.setattr(shares, "TAKEN_S", 0.5)
     with stuck(door.port) as slow:
         mail(door, "ann@x.test", **much)
         end = time.monotonic() + PATIENCE_S

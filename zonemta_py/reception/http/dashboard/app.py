@@ -38,6 +38,7 @@ class Dashboard:
 
     def __init__(self, here: RequestContext) -> None:
         self._here, self._desk, self._live = here, Desk(here), Live(here.queue)
+        here.streams.at_end(self._live.end)
         self._sessions = Sessions(here.config.folder, here.keys, time.time)
         self._desk.there = frozenset((*PAGES, *orders.ORDERS))
         routes = [Route(HOME + path, self._shown(handler)) for path, handler in PAGES.items()]
@@ -77,7 +78,7 @@ class Dashboard:
         return show
 
     async def _stream(self, request: Request) -> Response:
-        return EventStream(self._live.events(), headers={"x-accel-buffering": "no"})
+        return EventStream(self._live.events(), self._here.streams)
 
     # -- in and out
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from fastapi.sse import format_sse_event
@@ -30,9 +30,15 @@ class Live:
         self._looking: asyncio.Task[None] | None = None
         self._text = ""
         self._changed = asyncio.Event()
+        self._over = False
 
-    async def events(self) -> AsyncIterator[bytes]:
-        """Server-sent events for one page: `now`, with the figures in JSON, or `away`. For ever."""
+    def end(self) -> None:
+        """Pages are told no more by this process; they ask the next one."""
+        self._over = True
+        self._changed.set()
+
+    async def events(self) -> AsyncGenerator[bytes, None]:
+        """Server-sent events for one page: `now`, with the figures in JSON, or `away`. Until `end`."""
         yield format_sse_event(retry=2000, comment="zonemta-py")
         self._listening += 1
         try:
@@ -40,7 +46,7 @@ class Live:
                 self._text = ""
                 self._looking = asyncio.ensure_future(self._look())
             said = ""
-            while True:
+            while not self._over:
                 changed = self._changed
                 if self._text and self._text != said:
                     said = self._text

@@ -1,7 +1,10 @@
-"""Cursors of pages that name what a client must not see: sealed for the time that this process runs."""
+"""Cursors of pages that name what a client must not see: sealed with a key made from the one of the token file, so that
+they outlive reloads and restarts, and no longer that file."""
 
 from __future__ import annotations
 
+import base64
+import hmac
 from typing import TYPE_CHECKING
 
 from zonemta_py.reception.http.documents.problem import FieldError, invalid
@@ -9,11 +12,14 @@ from zonemta_py.reception.http.documents.problem import FieldError, invalid
 if TYPE_CHECKING:
     from cryptography.fernet import Fernet
 
+_PURPOSE = b"zonemta-py: cursors of pages"
+
 
 class Cursors:
-    """The secret is made when it is first needed."""
+    """local: the key of the token file. The secret is made when it is first needed."""
 
-    def __init__(self) -> None:
+    def __init__(self, local: str) -> None:
+        self._local = local
         self._made: Fernet | None = None
 
     def sealed(self, who: str, cursor: str) -> str:
@@ -31,12 +37,12 @@ class Cursors:
         except (InvalidToken, ValueError):
             owner, cursor = "", ""
         if owner != who:
-            raise invalid([FieldError("query after", "is no cursor of a page, or of another start; begin again")])
+            raise invalid([FieldError("query after", "is no cursor of a page; begin again without it")])
         return cursor
 
     def _secret(self) -> Fernet:
         if self._made is None:
             from cryptography.fernet import Fernet
 
-            self._made = Fernet(Fernet.generate_key())
+            self._made = Fernet(base64.urlsafe_b64encode(hmac.digest(self._local.encode(), _PURPOSE, "sha256")))
         return self._made
