@@ -1,5 +1,6 @@
 """Orders about many recipients: counted first, asked about, followed, undone; with a real queue and real terminals."""
 
+import asyncio
 import json
 import os
 import pty
@@ -17,6 +18,8 @@ import pytest
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.filters import chosen
 from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.api import BOUNCED, Outcome, Result
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.tasks.sweep import WAIT, TaskSweep
 
@@ -112,6 +115,33 @@ def test_each_verb(queue: Any, told: Told) -> None:
     assert "are queued again" in told("queue", "requeue", queue.ids[1]).out
     assert "32 recipients are purged" in told("queue", "purge", "default", "--yes").out
     assert states(told) == {"deleted": 32}
+
+
+def test_what_has_bounced_is_queued_again(served: Callable[..., Any], told: Told) -> None:
+    """Listed by its state alone, counted first, and put back by an undo."""
+    queue = served(queue={"keep_bounced_s": 600})
+
+    async def bounce(queue: LocalQueue) -> None:
+        envelope = Envelope("", [Recipient("u@x.org")], len(BODY), headers={"subject": "Hello"})
+        await queue.accept(envelope, BODY)
+        (delivery,) = await asyncio.wait_for(queue.lease(1), 20)
+        reply = Reply(550, "5.7.1", "their filter")
+        await queue.settle(Result(delivery.lease, [Outcome(BOUNCED, reply, "dot", [0])]))
+
+    queue.do(bounce)
+    assert states(told) == {}
+    (row,) = json.loads(told("queue", "list", "--state", "bounced", "--json").out)["rows"]
+    assert (row["recipient"], row["last"]) == ("u@x.org", "550 5.7.1 their filter")
+    assert "1 recipient" in told("queue", "requeue", "--state", "bounced", "--dry-run").out
+    assert "it has bounced" in told("explain", "u@x.org").out
+    assert "can only be queued again" in told("queue", "delete", "--state", "bounced").err
+    assert "1 recipients are queued again" in told("queue", "requeue", "--state", "bounced").out
+    assert states(told) == {"deferred": 1}
+    rows = json.loads(told("task", "list", "--json").out)
+    (task,) = [row for row in rows if row["state"] == "undoable"]
+    assert told("task", "undo", task["id"]).code == Exit.OK
+    assert states(told) == {}
+    assert "bounced" in told("status").out
 
 
 def test_what_was_meant_must_be_said(queue: Any, told: Told) -> None:

@@ -75,6 +75,7 @@ def test_every_key_is_listed() -> None:
         keys.parked("<zone>", "<destination>", "<id>", "<recipient>").decode(),
         keys.held("<zone>", "<id>", "<recipient>").decode(),
         keys.deleted("<zone>", 0, "<id>", "<recipient>").decode().replace("0" * 16, "<task>"),
+        keys.bounced("<zone>", 0, "<id>", "<recipient>").decode().replace("0" * 12, "<until>"),
         keys.task(0).decode().replace("0" * 16, "<number>"),
         keys.in_doubt("<id>", "<recipient>").decode(),
         keys.size("<zone>", "<domain>").decode(),

@@ -26,8 +26,17 @@ dues = st.integers(0, 2**47)
 @given(zones, ids, addresses, dues)
 def test_recipient_keys_come_apart(zone: str, message_id: str, address: str, due: int) -> None:
     """Whatever the address is: spaces, quotes, UTF-8."""
-    assert keys.place(keys.fresh(zone, message_id, address)) == ("delivery-zone", zone, message_id, address, 0, "", 0)
-    assert keys.place(keys.held(zone, message_id, address)) == ("held", zone, message_id, address, 0, "", 0)
+    assert keys.place(keys.fresh(zone, message_id, address)) == (
+        "delivery-zone",
+        zone,
+        message_id,
+        address,
+        0,
+        "",
+        0,
+        0,
+    )
+    assert keys.place(keys.held(zone, message_id, address)) == ("held", zone, message_id, address, 0, "", 0, 0)
     assert keys.place(keys.deferred(zone, due, message_id, address))[:5] == ("deferred", zone, message_id, address, due)
     assert keys.place(keys.deleted(zone, due, message_id, address)) == (
         "deleted",
@@ -37,9 +46,12 @@ def test_recipient_keys_come_apart(zone: str, message_id: str, address: str, due
         0,
         "",
         due,
+        0,
     )
+    bounced = keys.place(keys.bounced(zone, due, message_id, address))
+    assert bounced == ("bounced", zone, message_id, address, 0, "", 0, due)
     parked = keys.place(keys.parked(zone, "mx.test:25", message_id, address))
-    assert parked == ("parked", zone, message_id, address, 0, "mx.test:25", 0)
+    assert parked == ("parked", zone, message_id, address, 0, "mx.test:25", 0, 0)
 
 
 @pytest.mark.parametrize("key", [keys.STATE, keys.existence("0" * 16), keys.size("a", "b"), b"other x y z w"])
@@ -59,6 +71,7 @@ def test_a_key_lies_in_the_range_of_its_zone_only(
         (keys.deferred(zone, due, message_id, address), keys.deferred_range),
         (keys.held(zone, message_id, address), keys.held_range),
         (keys.parked(zone, "d.test", message_id, address), keys.parked_range),
+        (keys.bounced(zone, due, message_id, address), keys.bounced_range),
     ):
         assert span(zone) <= key < keys.end(span(zone))
         assert (span(other) <= key < keys.end(span(other))) == (zone == other)

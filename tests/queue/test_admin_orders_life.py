@@ -389,7 +389,7 @@ async def test_a_random_life_of_the_scheduler(house: Callable[..., Any], seed: i
     await life.drain()
     life.referee.verdict()
     await home.sound()
-    gone = ("queued", "deferred", "held", "deleted", "leased", "messages", "bytes")
+    gone = ("queued", "deferred", "held", "deleted", "bounced", "leased", "messages", "bytes")
     assert await home.sizes() == dict.fromkeys(gone, 0)
     for zone in home.queue.core.schedule.zones.values():
         assert (zone.active, zone.loaded, zone.stuck) == (0, 0, 0)

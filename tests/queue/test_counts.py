@@ -15,7 +15,7 @@ from zonemta_py.queue.core.state import FAMILY
 from zonemta_py.queue.core.sums.ranking import Ranking
 
 DOMAINS, TENANTS, CAMPAIGNS = ("a.test", "b.test", "c.test"), ("", "acme", "umbrella"), ("", "spring", "autumn")
-NONE = {"queued": 0, "deferred": 0, "held": 0, "deleted": 0}
+NONE = {"queued": 0, "deferred": 0, "held": 0, "deleted": 0, "bounced": 0}
 
 
 async def filled(home: Any, die: random.Random, count: int = 60) -> None:
@@ -239,7 +239,21 @@ async def test_fsck_finds_and_corrects_wrong_sums_and_a_wrong_index(house: Any) 
     store.write([(keys.flow_size("acme~spring"), records.pack([7, 7, 7])), (index, None)], True)
     home.abandon()
     said = " ".join(problem.what for problem in home.check().problems)
-    assert "sizes of tenant 'acme' and campaign 'spring': [7, 7, 7] noted" in said
+    assert "sizes of tenant 'acme' and campaign 'spring': [7, 7, 7, 0, 0] noted" in said
     assert "1 are missing in the index, 0 gone" in said
     home.check(repair=True)
     assert home.check().problems == []
+
+
+async def test_sums_of_an_older_version_are_no_mistake(house: Any) -> None:
+    """It knew fewer states."""
+    home = await house()
+    await filled(home, random.Random(5))
+    store = home.queue.core.store
+    older = [(key, records.pack(records.unpack(value)[:4])) for key, value in store.scan(b"size", b"sizf")]
+    store.write(older, True)
+    assert older
+    home.abandon()
+    assert home.check().problems == []
+    await home.open()
+    await agree(home)

@@ -111,7 +111,7 @@ async def test_recipients_of_a_zone_that_is_gone_go_on_in_the_default_zone(house
     home.options["zones"] = zones[:1]
     await home.crash()
     total = await home.queue.ask("size")
-    assert total["zones"]["main"] == {"queued": 1, "deferred": 1, "held": 0, "deleted": 0, "leased": 0}
+    assert total["zones"]["main"] == {"queued": 1, "deferred": 1, "held": 0, "deleted": 0, "bounced": 0, "leased": 0}
     deliveries = [(await home.lease())[0] for _ in range(2)]
     assert sorted(r.address for d in deliveries for r in d.recipients) == ["bob@x.test", "cid@y.test"]
     for delivery in deliveries:

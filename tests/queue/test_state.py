@@ -10,10 +10,10 @@ from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.disk.records import Type
 from zonemta_py.queue.core import sizes
-from zonemta_py.queue.core.sizes import DEFERRED, DELETED, HELD, QUEUED, Sizes
+from zonemta_py.queue.core.sizes import BOUNCED, DEFERRED, DELETED, HELD, QUEUED, Sizes
 from zonemta_py.queue.core.state import COUNTED, COUNTED_MOVES, FAMILY, MOVES, State, counted_as
 
-ENDS = (State.DELIVERED, State.BOUNCED, State.REMOVED)
+ENDS = (State.DELIVERED, State.REMOVED)
 
 
 @pytest.fixture
@@ -52,6 +52,7 @@ def test_what_may_be_counted() -> None:
             (DEFERRED, QUEUED), (DEFERRED, DEFERRED), (DEFERRED, HELD), (DEFERRED, None),
             (HELD, DEFERRED), (HELD, HELD), (HELD, None), (QUEUED, DELETED), (DEFERRED, DELETED), (HELD, DELETED),
             (DELETED, DEFERRED), (DELETED, HELD), (DELETED, DELETED), (DELETED, None),
+            (QUEUED, BOUNCED), (DEFERRED, BOUNCED), (BOUNCED, DEFERRED), (BOUNCED, BOUNCED), (BOUNCED, None),
         },
         key=str,
     )  # fmt: skip
@@ -59,8 +60,8 @@ def test_what_may_be_counted() -> None:
 
 def test_places_in_a_size_are_for_ever() -> None:
     """They are on disk."""
-    assert (QUEUED, DEFERRED, HELD, DELETED) == (0, 1, 2, 3)
-    assert sizes.NAMES == ("queued", "deferred", "held", "deleted")
+    assert (QUEUED, DEFERRED, HELD, DELETED, BOUNCED) == (0, 1, 2, 3, 4)
+    assert sizes.NAMES == ("queued", "deferred", "held", "deleted", "bounced")
     assert [str(state) for state in State] == [state.name.lower() for state in State], "as users read them"
 
 
@@ -96,7 +97,9 @@ def test_every_move_is_counted_or_refused(
         assert (counted.domains, counted.zones, counted.changes()) == ({}, {}, [])
     else:
         counted.move("z", "x.test", before, after, count)
-        expected = [count * ((state == after) - (state == before)) for state in (QUEUED, DEFERRED, HELD, DELETED)]
+        expected = [
+            count * ((state == after) - (state == before)) for state in (QUEUED, DEFERRED, HELD, DELETED, BOUNCED)
+        ]
         assert (counted.domains, counted.zones) == ({("z", "x.test"): expected}, {"z": expected})
     store.close()
 
@@ -105,8 +108,8 @@ def test_who_changes_its_zone_is_counted_in_the_other(counts: Sizes) -> None:
     """In both, of the domain and in all."""
     counts.move("old", "x.test", None, QUEUED)
     counts.rezone("old", "new", "x.test", QUEUED, DEFERRED)
-    assert counts.domains == {("old", "x.test"): [0, 0, 0, 0], ("new", "x.test"): [0, 1, 0, 0]}
-    assert counts.zones == {"old": [0, 0, 0, 0], "new": [0, 1, 0, 0]}
+    assert counts.domains == {("old", "x.test"): [0, 0, 0, 0, 0], ("new", "x.test"): [0, 1, 0, 0, 0]}
+    assert counts.zones == {"old": [0, 0, 0, 0, 0], "new": [0, 1, 0, 0, 0]}
     assert {key for key, _ in counts.changes()} == {keys.size("old", "x.test"), keys.size("new", "x.test")}
 
 
@@ -115,7 +118,7 @@ def test_who_is_held_is_held_in_the_other_zone_too(counts: Sizes) -> None:
     counts.move("old", "x.test", None, DEFERRED)
     counts.move("old", "x.test", DEFERRED, HELD)
     counts.rezone("old", "new", "x.test", HELD, HELD)
-    assert counts.zones == {"old": [0, 0, 0, 0], "new": [0, 0, 1, 0]}
+    assert counts.zones == {"old": [0, 0, 0, 0, 0], "new": [0, 0, 1, 0, 0]}
 
 
 def test_what_a_lost_batch_had_goes_into_the_next(counts: Sizes) -> None:
@@ -138,6 +141,6 @@ def test_what_was_counted_is_read_again(tmp_path: Path) -> None:
         counts.move("z", domain, None, state)
     store.write(counts.changes(), sync=False)
     again = Sizes(store)
-    assert again.domains == {("z", "x.test"): [1, 1, 0, 0], ("z", "y.test"): [0, 1, 0, 0]}
-    assert again.zones == counts.zones == {"z": [1, 2, 0, 0]}
+    assert again.domains == {("z", "x.test"): [1, 1, 0, 0, 0], ("z", "y.test"): [0, 1, 0, 0, 0]}
+    assert again.zones == counts.zones == {"z": [1, 2, 0, 0, 0]}
     assert again.changes() == []

@@ -228,7 +228,16 @@ async def test_a_random_life(house: Callable[..., Any], seed: int) -> None:
     await life.drain()
     assert life.alive == set(), "every acknowledged recipient has come to its end"
     sizes = await home.sizes()
-    assert sizes == {"queued": 0, "deferred": 0, "held": 0, "deleted": 0, "leased": 0, "messages": 0, "bytes": 0}
+    assert sizes == {
+        "queued": 0,
+        "deferred": 0,
+        "held": 0,
+        "deleted": 0,
+        "bounced": 0,
+        "leased": 0,
+        "messages": 0,
+        "bytes": 0,
+    }
     assert all(len(ids) == 1 for ids in life.told.values()), "a bounce is told once"
     assert {address for address, verdict in life.ended.items() if verdict == BOUNCED} <= set(life.told), "and told"
     await home.queue.position()

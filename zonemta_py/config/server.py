@@ -113,6 +113,10 @@ class Queue(Section):
     undo_s: float = Field(600, ge=0, le=2_592_000)
     """Seconds for which a task (delete, hold, move …) can be undone after it was done, and what was deleted is kept; 0:
     not at all."""
+    keep_bounced_s: float = Field(0, ge=0, le=2_592_000)
+    """Seconds for which recipients that have bounced are kept with their message, so that `zonemta queue requeue` can
+    queue them again; 0: they are deleted at once. It keeps mail that has ended, on the disk and for others to see: so
+    it is off. When space is short, what has bounced first goes first."""
     campaign_days: float = Field(7, gt=0)
     """How long a campaign that has ended is listed, and its template and the keys of its requests are kept."""
     campaign_names: int = Field(1000, ge=0, le=100_000)

@@ -8,9 +8,10 @@
     parked <zone> <destination> <id> <recipient>     may go, but its destination cannot take it now
     held <zone> <id> <recipient>                     waits for an operator
     deleted <zone> <task> <id> <recipient>           deleted by that task, which can still be undone
+    bounced <zone> <until> <id> <recipient>          has bounced; kept until then, so that it can be queued again
     in-doubt <id> <recipient>                        its final reply was awaited at a crash
     task <number>                                    what an operator does to many recipients, and how far it is
-    size <zone> <domain>                             how many recipients are queued, deferred, held, deleted
+    size <zone> <domain>                             how many recipients are in each state
     size-flow <tenant>~<campaign>                    the same, of mail that has one of them
     at <id> <family> <zone> <middle> <recipient>     where a deferred or parked recipient of that message is
     tracked                                          the keys above are complete
@@ -25,7 +26,8 @@
     state                                            how far the journal has been applied
 
 Ids are 16 hexadecimal digits that grow with time (44 bits of milliseconds, 20 of sequence), so a slice of time is a
-range of keys. `due` is milliseconds since 1970 in 12 hexadecimal digits, a task's number has 16 decimal digits.
+range of keys. `due` and `until` are milliseconds since 1970 in 12 hexadecimal digits; a task's number has 16 decimal
+digits.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ SIZES = b"size "
 FLOW_SIZES = b"size-flow "
 QUOTAS = b"quota "
 INDEX = b"at "
-PLACED = (b"deferred ", b"deleted ", b"parked ")
+PLACED = (b"bounced ", b"deferred ", b"deleted ", b"parked ")
 """The families of which the index has every key: there, those of a message are not next to one another."""
 TRACKED = b"tracked"
 IN_DOUBTS = b"in-doubt "
@@ -54,7 +56,7 @@ STANDING_STATE = STANDING + b"*"
 
 class Place(NamedTuple):
     """A recipient key taken apart. due_ms is 0 but for deferred keys; destination "" but for parked ones; task 0 but
-    for deleted ones."""
+    for deleted ones; until_ms 0 but for bounced ones."""
 
     family: str
     zone: str
@@ -63,6 +65,7 @@ class Place(NamedTuple):
     due_ms: int = 0
     destination: str = ""
     task: int = 0
+    until_ms: int = 0
 
 
 def chunk(message_id: str, number: int) -> bytes:
@@ -95,6 +98,10 @@ def held(zone: str, message_id: str, recipient: str) -> bytes:
 
 def deleted(zone: str, task: int, message_id: str, recipient: str) -> bytes:
     return f"deleted {zone} {task:016d} {message_id} {recipient}".encode()
+
+
+def bounced(zone: str, until_ms: int, message_id: str, recipient: str) -> bytes:
+    return f"bounced {zone} {until_ms:012x} {message_id} {recipient}".encode()
 
 
 def task(number: int) -> bytes:
@@ -177,6 +184,10 @@ def deleted_range(zone: str, task: int) -> bytes:
     return f"deleted {zone} {task:016d} ".encode()
 
 
+def bounced_range(zone: str) -> bytes:
+    return f"bounced {zone} ".encode()
+
+
 def message_range(message_id: str) -> bytes:
     return b"message %s " % message_id.encode()
 
@@ -199,6 +210,8 @@ def place(key: bytes) -> Place:
         return Place(family, zone, message_id, recipient, destination=middle)
     if family == "deleted":
         return Place(family, zone, message_id, recipient, task=int(middle))
+    if family == "bounced":
+        return Place(family, zone, message_id, recipient, until_ms=int(middle, 16))
     raise ValueError(f"not a recipient key: {key!r}")
 
 

@@ -128,7 +128,8 @@ def _delivery(body: list[Any]) -> Iterator[Told]:
                 yield told, _who(message, zone, who) | data
             else:
                 address, _, due_ms, attempts = (*who, *_NO_WHO[len(who) :])[:4]
-                counted = _known({"due_ms": due_ms or None, "attempts": attempts or None})
+                until = "kept_until_ms" if verdict == BOUNCED else "due_ms"
+                counted = _known({until: due_ms or None, "attempts": attempts or None})
                 yield told, _who(message, zone, address) | data | counted
 
 
@@ -170,6 +171,8 @@ def _in_doubt(body: list[Any]) -> Iterator[Told]:
 def _removed(body: list[Any]) -> Iterator[Told]:
     message, zone, recipients, reason = body[:4]
     where = (body[4] if len(body) > 4 else None) or {}
+    if where.get("kept"):  # that it has bounced was told
+        return
     data = _way(where.get("destination") or "") | _of_metadata(where.get("envelope") or {})
     data |= _known({name: where.get(name) for name in ("campaign", "tenant")})
     data |= _known({"reason": reason, "case": where.get("lost"), "task": where.get("task")})
@@ -213,6 +216,9 @@ def _done(number: int, value: list[Any], undone: bool) -> Iterator[Told]:
     zone = change.get("zone", zone) if not undone else zone
     for row in rows:
         data = _who(row[0], zone, row[1]) | (_flow(row[4]) if len(row) > 4 else {}) | {"task": number}
+        if len(row) > 5:  # what had been queued again has bounced, as before
+            yield "bounced", data | {"kept_until_ms": row[5], "reason": f"{verb} by task {number} was undone"}
+            continue
         if kind == "released":
             data["due_ms"] = now_ms + 1
         elif kind != "deleted":

@@ -52,6 +52,7 @@ FIELDS: dict[str, tuple[dict[str, Any], str]] = {
     "attempts": (_NUMBER, "how often it was tried, with this time; missing at the first time"),
     "relayed": (_YES, "the server could not take over the wish for notifications"),
     "due_ms": (_MS, "tried again then, ms of the queue's steady time (UNIX ms, unless the clock was set)"),
+    "kept_until_ms": (_MS, "a task can queue it again until then, steady time like due_ms; missing: it cannot"),
     "reason": (_TEXT, "why, in words"),
     "action": (_TEXT, "what is done: retry or hold"),
     "case": (_TEXT, "case in quarantine/ that holds what is left"),
@@ -121,12 +122,13 @@ TYPES: dict[str, EventType] = {
         ("domain", "zone", *_RESULT, "relayed", "due_ms"),
     ),
     "bounced": EventType(
-        "DELIVERY, verdict 3", "It was refused for good.", ("message", "recipient"),
-        ("domain", "zone", *_RESULT, "relayed"),
+        "DELIVERY, verdict 3; TASK", "It was refused for good; or a task that had queued it again was undone.",
+        ("message", "recipient"), ("domain", "zone", *_RESULT, "relayed", "kept_until_ms", "reason", "task"),
     ),
     "expired": EventType(
         "DELIVERY, verdict 3", "Its lifetime or its deadline is over: the code is that of the last temporary reply, or"
-        " the enhanced code is our own 5.4.7.", ("message", "recipient"), ("domain", "zone", *_RESULT, "relayed"),
+        " the enhanced code is our own 5.4.7.", ("message", "recipient"),
+        ("domain", "zone", *_RESULT, "relayed", "kept_until_ms"),
     ),
     "held": EventType(
         "DELIVERY, verdict 4; IN_DOUBT, action hold; TASK", "It is kept for an operator.", ("message", "recipient"),

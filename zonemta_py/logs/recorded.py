@@ -13,6 +13,7 @@ from typing import Any
 from zonemta_py.disk import keys
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.records import (
+    BOUNCED,
     DELIVERED,
     RELEASED,
     DeliveryRecord,
@@ -70,7 +71,7 @@ class RecordedLines:
         }  # fmt: skip
         more = {"class": outcome.kind, "site": trace.site, "source": trace.source, "remote": trace.remote}
         fields |= {name: value for name, value in more.items() if value}
-        if who.due_ms and outcome.verdict != DELIVERED:
+        if who.due_ms and outcome.verdict not in (DELIVERED, BOUNCED):
             fields["again_s"] = max(0, who.due_ms - record.ms) // 1000
         return fields | {"text": outcome.text}
 

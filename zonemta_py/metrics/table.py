@@ -72,8 +72,8 @@ _ROWS = (
     _histogram("attempt_duration", "How long attempts took, from the first lookup to the last answer.", _DIALOGUE_S,
                "zone"),
     # what waits
-    _gauge("queue_recipients", "Recipients in the queue, by state: queued, deferred, held, deleted, leased.", "zone",
-           "state"),
+    _gauge("queue_recipients", "Recipients in the queue, by state: queued, deferred, held, deleted, bounced, leased.",
+           "zone", "state"),
     _gauge("queue_messages", "Messages in the queue."),
     _gauge("queue_bytes", "Bytes of these messages."),
     _gauge("leases_out", "Deliveries that senders have now; each may hold a connection.", "zone"),

@@ -52,6 +52,16 @@ def test_an_attempt_after_the_end_does_not_end_it_again(deliveries_of, journal):
     assert [row["final"] for row in rows] == [True, False]
 
 
+def test_a_bounce_that_was_kept_is_the_end_unless_it_was_tried_again(deliveries_of, journal):
+    """A task may have queued it again."""
+    until = journal.now + timedelta(hours=1)
+    for verdict in ("bounced", "deferred", "bounced"):
+        journal.result("00000000000000a1", ["a@x.example"], verdict, due_at=until)
+    assert [row["final"] for row in deliveries_of(journal.rows)] == [False, False, True]
+    journal.result("00000000000000a1", ["a@x.example"], "delivered")
+    assert [row["final"] for row in deliveries_of(journal.rows)] == [False, False, False, True]
+
+
 def test_earlier_attempts_count_without_being_rows(deliveries_of, journal):
     """Attempts of other days are numbered along, and left out."""
     journal.result("00000000000000a1", ["a@x.example"], "deferred")

@@ -71,7 +71,9 @@ class Caller:
         """What there is of each state, without what there is nothing of."""
         await self.home.rest()
         total = (await self.ask("size"))["total"]
-        return {name: total[name] for name in ("queued", "deferred", "held", "deleted", "leased") if total[name]}
+        return {
+            name: total[name] for name in ("queued", "deferred", "held", "deleted", "bounced", "leased") if total[name]
+        }
 
 
 @pytest.fixture

@@ -214,7 +214,8 @@ async def test_queues_that_are_not_to_be_made(house: Make, front: Make) -> None:
         await push(queue, b"1", "other")
     (row,) = await queue.ask("queues")
     assert row == {
-        "queue": "jobs", "zone": "jobs", "ready": 1, "delayed": 0, "held": 0, "deleted": 0, "leased": 0, "pullers": 0,
+        "queue": "jobs", "zone": "jobs", "ready": 1, "delayed": 0, "held": 0, "deleted": 0, "bounced": 0,
+            "leased": 0, "pullers": 0,
             "pushed": 1,
     }  # fmt: skip
     assert await pop(queue) == b"1"

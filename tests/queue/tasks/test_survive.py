@@ -82,7 +82,7 @@ async def test_what_is_deleted_for_good_ends_once(house: Make, seed: int) -> Non
     await home.rest()
     assert at_once["done"] == 150
     assert await home.sizes() == {
-        "queued": 150, "deferred": 0, "held": 0, "deleted": 0, "leased": 0, "messages": 10, "bytes": 220,
+        "queued": 150, "deferred": 0, "held": 0, "deleted": 0, "bounced": 0, "leased": 0, "messages": 10, "bytes": 220,
     }  # fmt: skip
     await home.sound()
 

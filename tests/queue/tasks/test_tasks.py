@@ -29,7 +29,7 @@ async def done(home: Any, verb: str, states: tuple[str, ...] = (), **more: Any) 
 
 async def counts(home: Any) -> dict[str, int]:
     found = await home.sizes()
-    return {name: found[name] for name in ("queued", "deferred", "held", "deleted") if found[name]}
+    return {name: found[name] for name in ("queued", "deferred", "held", "deleted", "bounced") if found[name]}
 
 
 async def defer(home: Any, count: int = 1000) -> None:

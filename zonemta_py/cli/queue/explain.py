@@ -20,15 +20,15 @@ _WORDS = {
     "limit": "limit", "rate": "slowed down", "resting": "cannot be reached", "probing": "a trial delivery",
     "hours": "sending hours", "suspended": "suspended", "source": "source address", "dns": "DNS",
     "concurrency": "connections to it", "connections": "connections of the zone", "deferred": "next try",
-    "held": "an operator", "deleted": "nothing", "rest": "source rests", "campaign": "suspended", "tenant": "suspended",
-    "destination": "suspended", "domain": "suspended", "zone": "suspended", "deadline": "deadline",
-    "pull": "somebody who takes it",
+    "held": "an operator", "deleted": "nothing", "bounced": "nothing", "rest": "source rests",
+    "campaign": "suspended", "tenant": "suspended", "destination": "suspended", "domain": "suspended",
+    "zone": "suspended", "deadline": "deadline", "pull": "somebody who takes it",
 }  # fmt: skip
 _ENDLESS = {
     "limit": "one of its connections ends", "probing": "that delivery ends", "dns": "the answer has come",
     "suspended": "resumed", "source": "resumed", "concurrency": "one of them ends", "connections": "one of them ends",
-    "held": "released or dropped", "deleted": "the task is undone", "rate": "deliveries go well for long enough",
-    "pull": "somebody comes",
+    "held": "released or dropped", "deleted": "the task is undone", "bounced": "queued again",
+    "rate": "deliveries go well for long enough", "pull": "somebody comes",
 }  # fmt: skip
 ROWS_MAX, LANES = 200, 1_000
 _NOTHING = "nothing holds it"

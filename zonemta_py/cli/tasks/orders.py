@@ -115,7 +115,12 @@ def flush() -> Change:
 
 @ordering
 def requeue() -> Change:
-    """Try deferred and held recipients now."""
+    """Try deferred and held recipients now, and what has bounced, if it is kept (queue.keep_bounced_s).
+
+    What has bounced begins its retries and its life anew; --state bounced chooses it alone. Its sender has been told of
+    the bounce, and is told again if it bounces again. Who is on the suppression list is not sent to: `zonemta
+    suppression remove` comes first.
+    """
     return {}
 
 

@@ -63,7 +63,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "queue hold": ("zonemta queue hold --sender shop@example.com", "zonemta queue hold --header 'List-Id: news' --yes"),
     "queue release": ("zonemta queue release 19f3c2d8a0001f3a", "zonemta queue release --all --yes"),
     "queue flush": ("zonemta queue flush --domain example.com", "zonemta queue flush --class greylisting --yes"),
-    "queue requeue": ("zonemta queue requeue 19f3c2d8a0001f3a",),
+    "queue requeue": (
+        "zonemta queue requeue 19f3c2d8a0001f3a",
+        "zonemta queue requeue --state bounced --domain example.com --dry-run",
+    ),
     "queue move": ("zonemta queue move --provider google --to bulk",),
     "queue set": (
         "zonemta queue set --tenant shop --set-priority 5",

@@ -19,7 +19,7 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit, from_os
 from zonemta_py.cli.terminal.signature import extended
 
 Where = dict[str, Any]
-State = StrEnum("State", ["queued", "leased", "deferred", "held", "deleted"])
+State = StrEnum("State", ["queued", "leased", "deferred", "held", "deleted", "bounced"])
 
 
 def _many(name: str, metavar: str, help: str) -> Any:
@@ -33,7 +33,8 @@ _OPTIONS: dict[str, Any] = {
     "zone": _many("zone", "NAME", "In this zone."),
     "state": Annotated[
         list[State] | None,
-        typer.Option("--state", metavar="STATE", help="In this state: queued, leased, deferred, held or deleted."),
+        typer.Option(
+            "--state", metavar="STATE", help="In this state: queued, leased, deferred, held, deleted or bounced."),
     ],
     "site": _many("site", "NAME", "To this site, as `zonemta lanes` names it."),
     "provider": _many("provider", "NAME", "To this provider."),

@@ -15,7 +15,7 @@ from zonemta_py.cli.queue.suspensions import all_standing
 from zonemta_py.config import Config, ConfigError
 
 RATES = ("in", "out", "deferred", "bounced")
-COUNTS = ("queued", "leased", "deferred", "held", "deleted")
+COUNTS = ("queued", "leased", "deferred", "held", "deleted", "bounced")
 
 
 def state(config: Config) -> dict[str, Any]:

@@ -226,6 +226,8 @@ def _removed(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = []
     for (seq, ms), body in zip(heads, bodies, strict=True):
         more = body[4] if len(body) > 4 else {}
+        if more.get("kept"):  # it had bounced, and was kept for a while
+            continue
         known = (body[3], more.get("destination"), *_known(more.get("envelope") or {}))
         rows += [(seq, part, ms, body[0], body[1], who, *known) for part, who in enumerate(body[2] or [None])]
     return rows

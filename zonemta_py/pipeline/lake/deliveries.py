@@ -28,7 +28,7 @@ ATTEMPTS = ("delivered", "deferred", "bounced", "held")
 ENDS = ("delivered", "bounced")
 """Verdicts after which there is no further attempt."""
 
-_KEY = ("seq", "part", "at", "id", "recipient", "verdict", "started_at")
+_KEY = ("seq", "part", "at", "id", "recipient", "verdict", "started_at", "due_at")
 _RESULT = (
     "zone", "source", "site", "provider", "took_ms", "code", "enhanced", "reply", "stage", "class", "rule", "tls",
     "remote",
@@ -40,7 +40,8 @@ COLUMNS = (
     "started_at", "at", "took_ms", "attempt", "verdict", "code", "enhanced", "reply", "stage", "class", "rule",
     "tls", "remote", "size", "received_at", "first_at", "final", "seq", "part", "day",
 )  # fmt: skip
-"""first_at: when the recipient's first attempt began. final: this attempt ended the recipient. seq, part: journal's."""
+"""first_at: when the recipient's first attempt began. final: this attempt ended the recipient; a bounce
+that was kept has not, if a task has queued it again and it was tried again. seq, part: journal's."""
 
 _MADE = {"domain": pa.string(), "attempt": pa.int32(), "first_at": ROWS.field("at").type, "final": pa.bool_()}
 SCHEMA = pa.schema([(name, (_MADE | {"day": pa.date32()}).get(name) or ROWS.field(name).type) for name in COLUMNS])
@@ -49,7 +50,7 @@ RESULTS = Scan(("DELIVERY",), (*_KEY, *_RESULT))
 SCANS = {"results": RESULTS, "envelopes": Scan(("ENVELOPE",), ("id", "seq", "part", *MESSAGE), first=True)}
 """What `deliveries` is made of."""
 
-_NAMED = Scan(("DELIVERY",), ("id", "seq", "at", "verdict"))
+_NAMED = Scan(("DELIVERY",), ("id", "seq", "at", "verdict", "due_at"))
 ARRIVED = {"new": _NAMED, "envelopes": Scan(("ENVELOPE",), ("id",), first=True)}
 KNOWN = {"known": _NAMED}
 """What `touched` looks at."""
@@ -73,17 +74,27 @@ def numbered(results: pa.Table) -> pa.Table:
     order = kept[np.lexsort((_numbers(results["part"])[kept], _numbers(results["seq"])[kept]))]
     rows = results.take(pa.array(order))
     ends = among(rows["verdict"], *ENDS)
-    attempt, first, final = _counted(pairs(rows), ends, rows["started_at"].is_valid().to_numpy())
+    attempt, first, final = _counted(pairs(rows), ends, _kept(rows), rows["started_at"].is_valid().to_numpy())
     made = pa.array(attempt, pa.int32()), rows["started_at"].take(first), pa.array(final)
     return with_columns(rows, dict(zip(("attempt", "first_at", "final"), made, strict=True)))
 
 
-def _counted(pair: np.ndarray, ends: np.ndarray, timed: np.ndarray) -> tuple[np.ndarray, pa.Array, np.ndarray]:
-    """Of each row, in order: its number among its pair's, the first timed one so far, whether it is the first end."""
+def _kept(rows: pa.Table) -> np.ndarray:
+    """Bounces of what was kept, so that a task could queue it again."""
+    kept: np.ndarray = among(rows["verdict"], "bounced") & rows["due_at"].is_valid().to_numpy()
+    return kept
+
+
+def _counted(
+    pair: np.ndarray, ends: np.ndarray, kept: np.ndarray, timed: np.ndarray
+) -> tuple[np.ndarray, pa.Array, np.ndarray]:
+    """Of each row, in order: its number among its pair's, the first timed one so far, whether it is the first end (one
+    of what was kept, only if nothing follows)."""
     rows = np.arange(len(pair))
     order = np.argsort(pair, kind="stable")
     start = np.maximum.accumulate(np.where(np.diff(pair[order], prepend=-1) != 0, rows, 0))
-    ended = ends[order]
+    goes_on = np.diff(start, append=len(pair)) == 0
+    ended = ends[order] & ~(kept[order] & goes_on)
     before = np.cumsum(ended) - ended
     following = np.minimum.accumulate(np.where(timed[order], rows, len(rows))[::-1])[::-1]
     first = following[start] if len(rows) else rows
@@ -145,13 +156,14 @@ def _numbers(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
 def touched(known: pa.Table, new: pa.Table, envelopes: pa.Table) -> set[date]:
     """Days whose rows change when `new` and new envelopes join the results in `known` (which has `new` already).
 
-    These are the days of the new attempts, of later attempts of the same messages (their numbers change), and of all
-    attempts of messages whose envelope is new.
+    These are the days of the new attempts, of later attempts of the same messages (their numbers change), of their
+    bounces that were kept (which may not be the end), and of all attempts of messages whose envelope is new.
     """
     known, new = (rows.take(pa.array(_attempts(rows))) for rows in (known, new))
     always = pa.array(np.full(len(envelopes), -1))
     changed = pa.concat_tables([new.select(["id", "seq"]), envelopes.append_column("seq", always)])
     since = changed.group_by("id").aggregate([("seq", "min")])
     place = pc.index_in(known["id"], since["id"].combine_chunks())
-    again = known.filter(pc.greater_equal(known["seq"], since["seq_min"].take(place)))
+    later = pc.greater_equal(known["seq"], since["seq_min"].take(place))
+    again = known.filter(pc.or_(later, pc.and_(pa.array(_kept(known)), pc.is_valid(place))))
     return {day for rows in (again, new) for day in pc.unique(pc.cast(rows["at"], pa.date32())).to_pylist()}

@@ -46,7 +46,7 @@ _SAID = (*_WHO, "verdict", "reason")
 _EVENTS = ("REMOVED", "MOVED", "IN_DOUBT")
 
 SCANS = {
-    "results": Scan(("DELIVERY",), (*_WHO, "verdict", "started_at", *_ANSWER)),
+    "results": Scan(("DELIVERY",), (*_WHO, "verdict", "started_at", "due_at", *_ANSWER)),
     "envelopes": Scan(("ENVELOPE",), (*_WHO, *_MESSAGE)),
     "events": Scan(_EVENTS, (*_WHO, "reason")),
 }

@@ -131,6 +131,7 @@ def apply_drop(queue: QueueContext, removed: RemovedRecord, ms: int, found: dict
     found: where their keys are, if known, and how they are counted. Returns how many still existed.
     """
     core, operations, ended, left = queue.core, list[Operation](), 0, 0
+    told = 0
     message_id, zone = removed.id, removed.zone
     for address in removed.recipients:
         entry = find_any(core.store, zone, message_id, address) if found is None else found.get(address)
@@ -139,6 +140,7 @@ def apply_drop(queue: QueueContext, removed: RemovedRecord, ms: int, found: dict
             core.sizes.move(zone, address.rpartition("@")[2], entry.state, None, flow=entry.flow)
             ended += 1
             left += entry.state == sizes.DELETED
+            told += entry.state == sizes.BOUNCED
     if not ended:
         return 0
     if removed.where and "task" in removed.where:
@@ -150,7 +152,7 @@ def apply_drop(queue: QueueContext, removed: RemovedRecord, ms: int, found: dict
         return ended
     core.messages.pin(message)
     if campaign := campaign_of(message.metadata):
-        for _ in range(ended):
+        for _ in range(ended - told):
             core.campaigns.counters.result(campaign, REMOVED, ms, suppressed=removed.reason.startswith(SUPPRESSED))
     operations += core.messages.finish(message, ended)
     if message.left <= 0:

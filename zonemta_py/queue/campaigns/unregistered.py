@@ -13,7 +13,7 @@ from typing import Any
 from zonemta_py.queue.core.campaigns import Campaign
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.counters import CampaignCounts
-from zonemta_py.queue.core.sizes import DELETED
+from zonemta_py.queue.core.sizes import BOUNCED, DELETED
 from zonemta_py.queue.core.sums.flows import pair
 
 Delete = Callable[[str, str, str], Awaitable[int]]
@@ -36,8 +36,9 @@ async def row(core: Core, name: str, removed: int = 0) -> dict[str, Any]:
 
 
 def waiting(core: Core, name: str, campaign: Campaign | None = None) -> int:
-    """What a cancel is about: all that waits of that name and its campaign's tenant, but what a task has deleted."""
+    """What a cancel is about: all that waits of that name and its campaign's tenant, but what a task has deleted
+    and what has bounced."""
     flows = core.sizes.flows
     tenant = campaign.tenant if campaign else ""
     counts = flows.pairs.of(pair(tenant, name)) if tenant else flows.campaigns.of(name)
-    return sum(counts) - counts[DELETED]
+    return sum(counts) - counts[DELETED] - counts[BOUNCED]

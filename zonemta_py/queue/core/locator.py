@@ -70,7 +70,11 @@ def places_of(get: Get, removed: RemovedRecord) -> dict[str, Located]:
         before = where["due"][place] if where["due"] else 0
         held = keys.held(removed.zone, removed.id, address)
         deleted = keys.deleted(removed.zone, task, removed.id, address)
-        if task and (value := get(deleted)) is not None:
+        if kept := where.get("kept"):
+            bounced = keys.bounced(removed.zone, kept[place], removed.id, address)
+            if (value := get(bounced)) is not None:
+                found[address] = _found(bounced, value)
+        elif task and (value := get(deleted)) is not None:
             found[address] = _found(deleted, value)
         elif (entry := find(get, removed.zone, where["destination"], removed.id, address, before)) is not None:
             found[address] = _found(*entry)
@@ -100,7 +104,7 @@ def find_entry(store: Store, zone: str, message_id: str, address: str) -> Entry 
         return Entry(key, message_id, address, Note.of(value))
     for found, note in (*placed(store, message_id), *_if_not_indexed(store, message_id)):
         place = keys.place(found)
-        waits = place.family not in ("held", "deleted")
+        waits = place.family not in ("held", "deleted", "bounced")
         if waits and (place.id, place.recipient, place.zone) == (message_id, address, zone):
             return Entry(found, message_id, address, Note.of(note))
     return None

@@ -1,4 +1,4 @@
-"""Sizes: how many recipients are queued, deferred, held and deleted, for each zone and domain; exact, and O(1) to read.
+"""Sizes: how many recipients are in each state, for each zone and domain; exact, and O(1) to read.
 Those of tenants, campaigns and providers are in `sums.py`.
 
 They are kept in memory and written, if changed, in the same LevelDB batch as the change itself; so whichever batch a
@@ -15,7 +15,7 @@ from zonemta_py.queue.core.sums.ranking import Ranking
 from zonemta_py.queue.core.sums.sums import STATES, ProviderSizes
 from zonemta_py.zones import queues
 
-QUEUED, DEFERRED, HELD, DELETED = COUNTED.values()
+QUEUED, DEFERRED, HELD, DELETED, BOUNCED = COUNTED.values()
 NONE = (0,) * len(COUNTED)
 """The counts where there is nothing."""
 NAMES = tuple(map(str, COUNTED))

@@ -5,7 +5,8 @@ A recipient is in one state. QUEUED: may go as soon as its destination can take 
 `parked` while the destination cannot). DEFERRED: waits for its due time, and is leased directly when that has come.
 LEASED: a sender has it; a start record says so, and its key stays in place, so that after a lost sender or a crash only
 the move back is needed. HELD: waits for an operator. DELETED: deleted by a task that can
-still be undone. NEW is the beginning, and all others are ends: the recipient has
+still be undone. BOUNCED: has ended, but is kept for a time, so that a task can queue it again; without such a time
+(queue.keep_bounced_s) it is an end like others. NEW is the beginning, and all others are ends: the recipient has
 no key, and with a message's last recipient all the message's keys are deleted.
 
     NEW ─ accepted ► QUEUED ──────── lease ───────► LEASED ─ delivered ► DELIVERED
@@ -37,8 +38,8 @@ class State(StrEnum):
     DEFERRED = "deferred"
     HELD = "held"
     DELETED = "deleted"
-    DELIVERED = "delivered"
     BOUNCED = "bounced"
+    DELIVERED = "delivered"
     REMOVED = "removed"
 
 
@@ -71,6 +72,7 @@ MOVES = (
     Move("its zone is gone", State.DEFERRED, State.DEFERRED, None),
     Move("its zone is gone", State.HELD, State.HELD, None),
     Move("its zone is gone", State.DELETED, State.DELETED, None),
+    Move("its zone is gone", State.BOUNCED, State.BOUNCED, None),
     Move("release", State.HELD, State.DEFERRED, Type.MOVED),
     Move("deleted", State.QUEUED, State.DELETED, Type.TASK),
     Move("deleted", State.DEFERRED, State.DELETED, Type.TASK),
@@ -83,6 +85,10 @@ MOVES = (
     Move("release undone", State.DEFERRED, State.HELD, Type.TASK),
     Move("flush", State.DEFERRED, State.DEFERRED, Type.TASK),
     Move("set, or moved", State.QUEUED, State.DEFERRED, Type.TASK),
+    Move("queued again", State.BOUNCED, State.DEFERRED, Type.TASK),
+    Move("that undone", State.DEFERRED, State.BOUNCED, Type.TASK),
+    Move("that undone", State.QUEUED, State.BOUNCED, Type.TASK),
+    Move("kept no longer", State.BOUNCED, State.REMOVED, Type.REMOVED),
     Move("removed", State.DELETED, State.REMOVED, Type.REMOVED),
     Move("removed", State.QUEUED, State.REMOVED, Type.REMOVED),
     Move("removed", State.LEASED, State.REMOVED, Type.REMOVED),
@@ -96,10 +102,11 @@ FAMILY = {
     "deferred": State.DEFERRED,
     "held": State.HELD,
     "deleted": State.DELETED,
+    "bounced": State.BOUNCED,
 }
 """The state for each family of recipient keys (a leased recipient keeps its key)."""
 
-COUNTED = {State.QUEUED: 0, State.DEFERRED: 1, State.HELD: 2, State.DELETED: 3}
+COUNTED = {State.QUEUED: 0, State.DEFERRED: 1, State.HELD: 2, State.DELETED: 3, State.BOUNCED: 4}
 """The states that have a key, and each one's place in the value of `size` keys."""
 
 
@@ -109,7 +116,9 @@ def counted_as(key: bytes) -> int:
         return 1
     if key.startswith(b"held "):
         return 2
-    return 3 if key.startswith(b"deleted ") else 0
+    if key.startswith(b"deleted "):
+        return 3
+    return 4 if key.startswith(b"bounced ") else 0
 
 
 def _places(state: State) -> tuple[int | None, ...]:

@@ -243,7 +243,7 @@ class Comparison:
             self._count(place.zone, place.recipient, state, place.id)
             if (pair := pair_of(note.flow)) not in ("", "~"):
                 self._flows.setdefault(pair, [0] * STATES)[state] += 1
-            if place.id in self._merged or note.counted:
+            if place.family != "bounced" and (place.id in self._merged or note.counted):
                 campaign = Flow.of(note.flow).campaign
                 self._waiting[campaign] = self._waiting.get(campaign, 0) + 1
                 if place.id in self._merged:
@@ -291,6 +291,12 @@ class Comparison:
             self._owed(message_id, zone, address)
             return
         home = queues.settings_of(self.config, zone) or self.config.default_zone
+        if until_ms := self.truth.bounced.get((message_id, address)):
+            what = f"{address} has bounced and is kept, and its key is lost"
+            self.report.add("repairable", what, message_id, "it is kept again")
+            self.operations.append((keys.bounced(home.name, until_ms, message_id, address), note.value()))
+            self._count(home.name, address, sizes.BOUNCED, message_id)
+            return
         if task := self.truth.deleted.get((message_id, address)):
             what = f"{address} was deleted by task {task}, and its key is lost"
             self.report.add("repairable", what, message_id, "it is deleted again")
@@ -354,8 +360,8 @@ class Comparison:
             self.report.add("repairable", what, "sizes", "counted again")
         value = records.pack(state._replace(messages=len(living), bytes=size))
         self.operations.append((keys.STATE, value))
-        for name, index in (("queued", 0), ("deferred", 1), ("held", 2), ("deleted", 3)):
-            self.report.counts[name] = sum(counts[index] for counts in self._counted.values())
+        for name, index in COUNTED.items():
+            self.report.counts[str(name)] = sum(counts[index] for counts in self._counted.values())
         for found in check_tracked.findings(self.store, self._flows):
             self.report.add(*found[:4])
             self.operations[:0] = found.operations  # the index follows what is done to the recipients after that

@@ -10,9 +10,11 @@ from zonemta_py.disk.records import (
     DeliveryRecord,
     EnvelopeRecord,
     FinishRecord,
+    OutcomeRow,
     RemovedRecord,
     TaskRecord,
     Type,
+    Who,
 )
 from zonemta_py.queue.fsck import suppressions
 
@@ -31,6 +33,8 @@ class Truth:
         self.listed = suppressions.Listed()
         self.deleted: dict[tuple[str, str], int] = {}
         """By message and recipient: the task that has deleted it, unless that was undone."""
+        self.bounced: dict[tuple[str, str], int] = {}
+        """By message and recipient: until when one that has bounced is kept. It is alive, in a way."""
         self.gaps = False
         """Archived segments are missing that may hold the ends of mail: mail missing from the store counts as ended."""
         self._next = 0
@@ -49,8 +53,10 @@ class Truth:
         elif record.type == Type.DELIVERY:
             delivery = DeliveryRecord.of(records.unpack(record.body))
             for outcome in delivery.outcomes:
-                if outcome.verdict in (DELIVERED, BOUNCED):
+                if outcome.verdict == DELIVERED:
                     self._end(delivery.id, outcome.addresses())
+                elif outcome.verdict == BOUNCED:
+                    self._bounced(delivery.id, outcome)
         elif record.type == Type.REMOVED:
             removed = RemovedRecord.of(records.unpack(record.body))
             self._end(removed.id, removed.recipients)
@@ -68,13 +74,23 @@ class Truth:
         elif record.type == Type.LOST:
             self.lost = True
 
+    def _bounced(self, message_id: str, outcome: OutcomeRow) -> None:
+        people = [Who.of(who) for who in outcome.recipients]
+        self._end(message_id, [who.address for who in people if not who.due_ms])
+        if message_id in self.alive:
+            self.bounced |= {(message_id, who.address): who.due_ms for who in people if who.due_ms}
+
     def _done(self, task: TaskRecord) -> None:
         """A recipient whose key is lost comes back as what a task has made of it."""
         if task.what not in ("did", "undid"):
             return
         _, rows, _, verb, change = task.value[:5]
-        for message_id, address, *_ in rows:
-            if verb in ("delete", "purge"):
+        for message_id, address, _, _, *more in rows:
+            if verb == "requeue":
+                self.bounced.pop((message_id, address), None)
+                if len(more) > 1:  # undone
+                    self.bounced[message_id, address] = more[1]
+            elif verb in ("delete", "purge"):
                 if task.what == "did":
                     self.deleted[message_id, address] = task.number
                 else:
@@ -87,4 +103,5 @@ class Truth:
         if known is not None:
             for address in addresses:
                 known.pop(address, None)
+                self.bounced.pop((message_id, address), None)
                 self.deleted.pop((message_id, address), None)

@@ -5,11 +5,12 @@ If an earlier version wrote to the queue last, both are made again by the next s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.queue.core.sums.flows import tracked
+from zonemta_py.queue.core.sums.sums import STATES
 from zonemta_py.queue.fsck.campaigns import Finding
 
 
@@ -24,7 +25,7 @@ def findings(store: Store, counted: dict[str, list[int]]) -> Iterator[Finding]:
 
 def _flows(store: Store, counted: dict[str, list[int]]) -> Iterator[Finding]:
     rows = store.scan(keys.FLOW_SIZES, keys.end(keys.FLOW_SIZES))
-    stored = {key.decode().split(" ", 1)[1]: list(records.unpack(value)) for key, value in rows}
+    stored = {key.decode().split(" ", 1)[1]: _whole(records.unpack(value)) for key, value in rows}
     for pair in sorted(stored.keys() | counted.keys()):
         if stored.get(pair) != counted.get(pair):
             tenant, _, campaign = pair.partition("~")
@@ -34,6 +35,11 @@ def _flows(store: Store, counted: dict[str, list[int]]) -> Iterator[Finding]:
             what = f"sizes of {who}: {stored.get(pair)} noted, {counted.get(pair)} counted"
             value = records.pack(counted[pair]) if pair in counted else None
             yield Finding("repairable", what, "sizes", "counted again", [(keys.flow_size(pair), value)])
+
+
+def _whole(counts: Sequence[int]) -> list[int]:
+    """Older versions knew fewer states."""
+    return [*counts, *[0] * (STATES - len(counts))]
 
 
 def _places(store: Store) -> Iterator[Finding]:

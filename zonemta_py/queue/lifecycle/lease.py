@@ -10,6 +10,7 @@ from typing import Any
 from zonemta_py.config import Zone
 from zonemta_py.disk import keys
 from zonemta_py.mail.envelope import Notify, Recipient
+from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import Delivery
 from zonemta_py.queue.core.campaigns import REMOTE
 from zonemta_py.queue.core.core import Core
@@ -19,6 +20,7 @@ from zonemta_py.schedule.policy.state import NO_TLS
 from zonemta_py.schedule.time import hours
 from zonemta_py.zones.site import order
 
+DAMAGED = Reply(554, "5.3.0", "the stored message was damaged and could not be sent")
 _NOBODY: set[int] = set()
 _CHANCE = random.Random()
 

@@ -20,7 +20,7 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, POSTPONED, Delivery, Outcome, Result
 from zonemta_py.queue.core.campaigns import canceled
 from zonemta_py.queue.core.core import Core
-from zonemta_py.queue.lifecycle.lease import Lease, Taker, delivery_of, wait_s
+from zonemta_py.queue.lifecycle.lease import DAMAGED, Lease, Taker, delivery_of, wait_s
 from zonemta_py.queue.lifecycle.lost import DamagedMessages
 from zonemta_py.queue.lifecycle.removal import remove_leased
 from zonemta_py.queue.lifecycle.telling import tries
@@ -37,7 +37,6 @@ FENCED_S = 0.1
 TOO_LATE = Reply(554, "5.4.7", "its delivery deadline has passed")
 OUTLIVED = Reply(554, "5.4.7", "its time in the queue is over")
 OUT_OF_HOURS = Reply(450, "4.3.2", "outside of its sending hours")
-DAMAGED = Reply(554, "5.3.0", "the stored message was damaged and could not be sent")
 Settle = Callable[[Result, Callable[[], None]], None]
 """`Settling.settle`."""
 

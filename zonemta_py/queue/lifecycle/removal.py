@@ -17,6 +17,7 @@ from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError, StoreFenced
 from zonemta_py.disk.records import RemovedRecord, Type
 from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.counters import REMOVED, SUPPRESSED, campaign_of
@@ -105,11 +106,11 @@ def _remove_each(
 ) -> None:  # fmt: skip
     """One record for the recipients of a message on one flow queue that leave for the same reason."""
 
-    def together(entry: Entry) -> tuple[str, str, int, str]:
+    def together(entry: Entry) -> tuple[str, str, int, bool, str]:
         place = keys.place(entry.key)
-        return entry.id, place.destination, place.task or task, reason(entry)
+        return entry.id, place.destination, place.task or task, place.family == "bounced", reason(entry)
 
-    for (message_id, destination, number, why), rows in groupby(entries, together):
+    for (message_id, destination, number, _, why), rows in groupby(entries, together):
         remove(core, zone.zone.name, messages[message_id], list(rows), why, destination, task=number)
 
 
@@ -123,12 +124,15 @@ def remove(
     done: Callable[[Reply | None], None] = immediately,
     task: int = 0,
 ) -> None:
-    """Ends recipients of one message, whose keys are busy; calls `done` once the store has it.
+    """Ends recipients of one message, whose keys are busy; calls `done` once the store has it. Those that have bounced,
+    and were kept, come by themselves; their end has been told.
 
     destination: key of their flow queue, if they may be parked. task: for which that is done, if it is for one.
     """
-    due = [keys.place(entry.key).due_ms for entry in entries]
+    places = [keys.place(entry.key) for entry in entries]
+    due, kept = [place.due_ms for place in places], [place.until_ms for place in places]
     where: dict[str, Any] = {"destination": destination, "due": due if any(due) else []}
+    where |= {"kept": kept} if any(kept) else {}
     where |= whose(message.metadata) | ({"task": task} if task else {})
     now_ms = core.clock.ms()
     record = RemovedRecord(message.id, zone, [entry.address for entry in entries], reason, where)
@@ -136,7 +140,8 @@ def remove(
         if not entry.pinned:
             entry.pinned = True
             core.messages.pin(message)
-    tell.removed(core, message.id, zone, record.recipients, reason)
+    if not any(kept):
+        tell.removed(core, message.id, zone, record.recipients, reason)
     suppressed = reason.startswith(SUPPRESSED)
     apply = partial(_apply, core, zone, message, entries, now_ms, suppressed, done, task)
     core.ledger.write(Type.REMOVED, record.pack(), apply, now_ms)
@@ -152,7 +157,7 @@ def _apply(
     for entry in entries:
         domain = entry.address.rpartition("@")[2]
         core.sizes.move(zone, domain, counted_as(entry.key), None, flow=entry.note.flow)
-        if campaign:
+        if campaign and counted_as(entry.key) != sizes.BOUNCED:
             core.campaigns.counters.result(campaign, REMOVED, ms, suppressed=suppressed)
     core.tasks.removed(task, sum(not entry.key.startswith(b"deleted ") for entry in entries))
     operations += core.messages.finish(message, len(entries))

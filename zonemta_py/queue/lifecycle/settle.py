@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from zonemta_py.disk import keys, records
+from zonemta_py.disk import records
 from zonemta_py.disk.bodies import shrink
 from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.disk.notes import Note
@@ -26,8 +26,7 @@ from zonemta_py.mail.dsn import Failed, Kind
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD, POSTPONED, RELEASED, Outcome, Result
-from zonemta_py.queue.core import sizes
+from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, POSTPONED, RELEASED, Outcome, Result
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.counters import campaign_of
 from zonemta_py.queue.core.messages import Message
@@ -40,8 +39,10 @@ from zonemta_py.queue.lifecycle.notices import Notices, due, wanted
 from zonemta_py.queue.lifecycle.settlement import (
     Row,
     Settlement,
+    after,
     check,
     deferred_key,
+    kept_until,
     leave_out,
     mark_blocked,
     record_rows,
@@ -195,6 +196,8 @@ class Settling:
                 delayed = self._is_late(message, note, steady_ms, retry.delay_notice_h)
                 away = down and outcome.stage in AWAY and outcome.delay_s is None
                 note = note._replace(noticed=note.noticed or delayed, away=away)
+        if verdict == BOUNCED:
+            due_ms = kept_until(config, outcome, steady_ms)
         row = Row(entry.key, entry.address, note, verdict, reply, due_ms, outcome.relayed, delayed, entry, state)
         if delayed:
             row.life_h = self._core.lifetime.life_h(flow_queue, message, entry.address, note)
@@ -345,22 +348,19 @@ class Settling:
 
     def _apply_row(self, settlement: Settlement, row: Row, operations: list[Operation]) -> int:
         """Adds what it takes to `operations`; returns 1 if the recipient has ended."""
-        core, zone, message_id = self._core, settlement.zone, settlement.message.id
+        core, zone = self._core, settlement.zone
         if row.verdict == RELEASED:
             return 0
         domain = row.address.rpartition("@")[2]
         operations.append((row.key, None))
-        if row.verdict in WAITING:
-            operations.append((deferred_key(settlement, row), row.note._replace(seq=settlement.seq).value()))
-            core.sizes.move(zone, domain, row.state, sizes.DEFERRED, flow=row.note.flow)
-            return 0
-        if row.verdict == HELD:
-            note = row.note._replace(seq=settlement.seq).held(core.clock.steady_ms())
-            operations.append((keys.held(zone, message_id, row.address), note.value()))
-            core.sizes.move(zone, domain, row.state, sizes.HELD, flow=row.note.flow)
-            return 0
-        core.sizes.move(zone, domain, row.state, None, flow=row.note.flow)
-        return 1
+        goes_on = after(settlement, row, core.clock.steady_ms())
+        if goes_on is None:
+            core.sizes.move(zone, domain, row.state, None, flow=row.note.flow)
+            return 1
+        key, note = goes_on
+        operations.append((key, note.value()))
+        core.sizes.move(zone, domain, row.state, counted_as(key), flow=row.note.flow)
+        return 0
 
     def _notifications(self, settlement: Settlement) -> list[tuple[Envelope, bytes]]:
         made = (

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from zonemta_py.config import Config
 from zonemta_py.disk import keys
 from zonemta_py.disk.notes import Note
-from zonemta_py.disk.records import DELIVERED
+from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED, HELD, POSTPONED
 from zonemta_py.mail.dsn import Failed, Kind
 from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.reply import Reply
@@ -16,7 +17,7 @@ from zonemta_py.mail.rules.classes import BLOCKED_CLASSES
 from zonemta_py.queue.api import Outcome, Result
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.messages import Message
-from zonemta_py.queue.lifecycle.lease import Lease
+from zonemta_py.queue.lifecycle.lease import DAMAGED, Lease
 from zonemta_py.schedule.batch import Entry
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Row:
-    """One recipient of a settlement: where its key is, and its verdict. life_h: of one that is delayed, if known."""
+    """One recipient of a settlement: where its key is, and its verdict. due_ms: of one that waits; until when one that
+    has bounced is kept, 0: not at all. life_h: of one that is delayed, if known."""
 
     key: bytes
     address: str
@@ -69,6 +71,25 @@ def mark_blocked(rows: list[Row], outcomes: list[Outcome], classifieds: list[Cla
 
 def deferred_key(settlement: Settlement, row: Row) -> bytes:
     return keys.deferred(settlement.zone, row.due_ms, settlement.message.id, row.address)
+
+
+def kept_until(config: Config, outcome: Outcome, now_ms: int) -> int:
+    """Until when what bounces with that is kept, to be queued again; 0: it is not. What is damaged cannot be sent.
+    now_ms: steady time."""
+    kept_s = config.queue.keep_bounced_s
+    return now_ms + int(kept_s * 1000) if kept_s and outcome.reply is not DAMAGED else 0
+
+
+def after(settlement: Settlement, row: Row, now_ms: int) -> tuple[bytes, Note] | None:
+    """The recipient's key and note from now on; None: it has ended. now_ms: steady time."""
+    if row.verdict == DELIVERED or (row.verdict == BOUNCED and not row.due_ms):
+        return None
+    zone, message_id, note = settlement.zone, settlement.message.id, row.note._replace(seq=settlement.seq)
+    if row.verdict in (DEFERRED, POSTPONED):
+        return deferred_key(settlement, row), note
+    if row.verdict == HELD:
+        return keys.held(zone, message_id, row.address), note.held(now_ms)
+    return keys.bounced(zone, row.due_ms, message_id, row.address), note
 
 
 def leave_out(lease: Lease, result: Result) -> None:

@@ -20,6 +20,7 @@ from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.maintenance import archive
 from zonemta_py.queue.maintenance.deadlines import Deadlines, flow_queues_in_turn
 from zonemta_py.queue.maintenance.expiry import Expiry
+from zonemta_py.queue.maintenance.kept import KeptBounces
 from zonemta_py.schedule.batch import FlowQueue
 from zonemta_py.schedule.zone import ZoneSchedule
 from zonemta_py.zones import queues
@@ -45,6 +46,7 @@ class Maintenance:
         self._tasks: list[asyncio.Task[None]] = []
         self._expiry = Expiry(queue)
         self._deadlines = Deadlines(queue, self._expiry)
+        self._kept = KeptBounces(queue.core)
 
     def start(self) -> None:
         self._tasks = [
@@ -151,6 +153,8 @@ class Maintenance:
         if short and not self._short:
             log.error("%s: too little free space; mail is refused with 452 until there is more", core.config.folder)
         self._short = short
+        if short:
+            self._kept.end()
         if short and core.lines.trouble is None:
             # After a compaction that ran out of space, its tables stay until a write meets the error and LevelDB is
             # reopened; they may fill the space that the journal needs, and without the journal nothing is written.
@@ -163,8 +167,8 @@ class Maintenance:
         return await self._deadlines.look()
 
     async def sweep(self) -> bool:
-        """Ends recipients that cannot go once their lifetime or deadline is over; drops old in-doubt entries and idle
-        flow queues.
+        """Ends recipients that cannot go once their lifetime or deadline is over; drops old in-doubt entries, what
+        has bounced and is kept no longer, and idle flow queues.
 
         True: there are more than were ended at once.
         """
@@ -181,6 +185,7 @@ class Maintenance:
             return True
         core.forget_queues()
         more |= self._queue.acceptance.requests.tidy()
+        more |= self._kept.end()
         self._deadlines.forget()
         days = core.config.queue.archive_days
         if days:  # recipients in doubt are listed for as long as the archive is kept

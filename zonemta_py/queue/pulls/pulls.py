@@ -314,12 +314,18 @@ class Pulls:
             zone = core.schedule.pull_zone(name)
             if zone is None:
                 continue
-            ready, delayed, held, deleted = core.sizes.zones.get(name, sizes.NONE)
+            ready, delayed, held, deleted, bounced = core.sizes.zones.get(name, sizes.NONE)
             out = leased.get(name, [0, 0])
             due = sum(entry.key.startswith(b"deferred ") for entry in zone.in_memory())
             ready, delayed = ready + due, delayed - due
             row = {"queue": queues.queue_of(zone.zone), "zone": name, "ready": ready - out[0]}
-            row |= {"delayed": delayed - out[1], "held": held, "deleted": deleted, "leased": sum(out)}
+            row |= {
+                "delayed": delayed - out[1],
+                "held": held,
+                "deleted": deleted,
+                "bounced": bounced,
+                "leased": sum(out),
+            }
             row["pushed"] = sum(core.sizes.domains.get((name, queues.DOMAIN), ()))  # in all; the others came as mail
             rows.append(row | {"pullers": len(self._waiting.get(name, ()))})
         return sorted(rows, key=lambda row: str(row["queue"]))

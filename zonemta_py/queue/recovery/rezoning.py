@@ -2,8 +2,8 @@
 pushed, in the pull zone that its queue is now. That holds also for what was pushed to a zone that is sent from now:
 nothing that was pushed is ever sent.
 
-They become deferred there, due at once (held ones stay held), so that the schedule finds them; nothing else about them
-changes. Done at each start that finds any, after recovery, and logged.
+They become deferred there, due at once (what is held, deleted or has bounced stays so), so that the schedule finds
+them; nothing else about them changes. Done at each start that finds any, after recovery, and logged.
 """
 
 from __future__ import annotations
@@ -63,6 +63,9 @@ async def _adopt_zone(core: Core, zone: str, home_of: Callable[[Core, keys.Place
             elif family == "deleted":
                 before = after = sizes.DELETED
                 new = keys.deleted(home, place.task, place.id, place.recipient)
+            elif family == "bounced":
+                before = after = sizes.BOUNCED
+                new = keys.bounced(home, place.until_ms, place.id, place.recipient)
             else:
                 before = counted_as(key)
                 after = sizes.DEFERRED

@@ -23,6 +23,7 @@ from zonemta_py.disk.records import (
     StandingRecord,
     StartRecord,
     Type,
+    Who,
     address_of,
 )
 from zonemta_py.queue.core.campaigns import BEGIN, ORDERS
@@ -132,8 +133,10 @@ class Suffix:
         self._heard(delivery.lease, delivery.outcomes)
         self.tried.add(delivery.id)
         for outcome in delivery.outcomes:
-            if outcome.verdict in (DELIVERED, BOUNCED):
+            if outcome.verdict == DELIVERED:
                 self._end(delivery.id, outcome.addresses())
+            elif outcome.verdict == BOUNCED:  # with a time: it is kept until then
+                self._end(delivery.id, [who.address for who in map(Who.of, outcome.recipients) if not who.due_ms])
         if counts:
             self.results_since.append(delivery)
 

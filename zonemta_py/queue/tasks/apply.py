@@ -21,6 +21,7 @@ from zonemta_py.queue.core.tasks.table import DID, UNDID, Task
 from zonemta_py.queue.tasks import change
 from zonemta_py.queue.tasks.change import FAMILIES, Changed
 from zonemta_py.schedule.batch import NEVER_MS, Entry
+from zonemta_py.schedule.flow import FlowId
 
 EXAMPLES_MAX = 10
 
@@ -29,21 +30,29 @@ def write(core: Core, task: Task, zone: str, entries: list[Entry], undo: bool = 
     """Records the change, and applies it when that is stable. The entries are in nobody else's hands."""
     now_ms = core.clock.steady_ms()
     places = [keys.place(entry.key) for entry in entries]
-    make = change.undone if undo else change.done
-    changes = [make(task, place, entry.note, now_ms) for place, entry in zip(places, entries, strict=True)]
+    make = partial(_changed, core, task, undo, now_ms)
+    changes = [make(place, entry.note) for place, entry in zip(places, entries, strict=True)]
     _take(core, zone, places, entries)
     for home, due in _deferred(changes).items():
         if home in core.schedule.zones:
             core.schedule.zones[home].promise(due)
-    rows = [_row(place, entry.note) for place, entry in zip(places, entries, strict=True)]
+    rows = [_row(place, entry.note, changed) for place, entry, changed in zip(places, entries, changes, strict=True)]
     value: list[Any] = [zone, rows, now_ms, task.verb, task.change]
     seq = core.ledger.open(Type.TASK, TaskRecord(UNDID if undo else DID, task.number, value).pack())
     run = partial(_apply, core, task, undo, seq, entries, changes)
     core.journal.when_stable(partial(core.ledger.apply, seq, run))
 
 
-def _row(place: keys.Place, note: Note) -> list[Any]:
+def _changed(core: Core, task: Task, undo: bool, now_ms: int, place: keys.Place, note: Note) -> Changed:
+    if undo:
+        return change.undone(task, place, note, now_ms)
+    return change.done(task, place, note, now_ms, core.clock.born_ms(place.id))
+
+
+def _row(place: keys.Place, note: Note, changed: Changed) -> list[Any]:
     row = [place.id, place.recipient, FAMILIES.index(place.family), change.middle_of(place)]
+    if changed.key.startswith(b"bounced "):
+        return [*row, note.flow, keys.place(changed.key).until_ms]
     return [*row, note.flow] if note.flow else row
 
 
@@ -76,6 +85,7 @@ def _apply(core: Core, task: Task, undo: bool, seq: int, entries: list[Entry], c
             operations.append((entry.key, None))
         operations.append((changed.key, changed.note.value()))
         _count(core, entry.key, entry.address.rpartition("@")[2], changed)
+        _count_bounces(core, entry, changed)
         if not undo and len(task.examples) < EXAMPLES_MAX:
             task.examples.append({"id": entry.id, "recipient": entry.address, "zone": changed.zone})
     if undo:
@@ -96,6 +106,13 @@ def _count(core: Core, key: bytes, domain: str, changed: Changed) -> None:
         core.sizes.rezone(zone, changed.zone, domain, before, after, changed.note.flow)
     elif before != after:
         core.sizes.move(zone, domain, before, after, flow=changed.note.flow)
+
+
+def _count_bounces(core: Core, entry: Entry, changed: Changed) -> None:
+    """What is queued again is no bounce of its campaign any more, until it bounces again or that is undone."""
+    more = changed.key.startswith(b"bounced ") - entry.key.startswith(b"bounced ")
+    if more and changed.note.tallied:
+        core.campaigns.counters.add(FlowId.of(changed.note.flow).campaign, "bounced", more)
 
 
 def _written(
@@ -131,7 +148,6 @@ def replay(core: Core, seq: int, record: TaskRecord) -> None:
         note, place = Note.of(value), keys.place(key)
         if undo and not change.undoable(task, note):
             continue
-        make = change.undone if undo else change.done
         entries.append(Entry(key, place.id, place.recipient, note))
-        changes.append(make(task, place, note, now_ms))
+        changes.append(_changed(core, task, undo, now_ms, place, note))
     _apply(core, task, undo, seq, entries, changes)

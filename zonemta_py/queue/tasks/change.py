@@ -16,9 +16,8 @@ from zonemta_py.disk.notes import Note
 from zonemta_py.queue.core.tasks.table import Task
 from zonemta_py.schedule.flow import FlowId
 
-FAMILIES = ("delivery-zone", "deferred", "held", "deleted", "parked")
+FAMILIES = ("delivery-zone", "deferred", "held", "deleted", "parked", "bounced")
 """As they are numbered in TASK records. The order must not change."""
-_DELETED, _HELD = FAMILIES.index("deleted"), FAMILIES.index("held")
 _RESTING = ("held", "deleted")
 """Families in which time does not count toward the lifetime."""
 KEPT_MAX = 4
@@ -28,7 +27,8 @@ DELETING = ("delete", "purge")
 _WAITING = ("delivery-zone", "deferred", "parked")
 REACH: dict[str, tuple[str, ...]] = {
     "delete": (*_WAITING, "held"), "purge": (*_WAITING, "held"), "hold": _WAITING, "release": ("held",),
-    "flush": ("deferred",), "move": (*_WAITING, "held"), "set": (*_WAITING, "held"), "requeue": ("deferred", "held"),
+    "flush": ("deferred",), "move": (*_WAITING, "held"), "set": (*_WAITING, "held"),
+    "requeue": ("deferred", "held", "bounced"),
 }  # fmt: skip
 """The families of keys in which a verb finds something to do."""
 
@@ -43,7 +43,7 @@ class Changed(NamedTuple):
 
 def middle_of(place: keys.Place) -> Any:
     """What a key has between zone and id."""
-    return place.due_ms or place.destination or place.task or None
+    return place.due_ms or place.destination or place.task or place.until_ms or None
 
 
 def key_of(zone: str, row: list[Any]) -> bytes:
@@ -58,6 +58,8 @@ def key_of(zone: str, row: list[Any]) -> bytes:
         return keys.held(zone, message_id, address)
     if name == "deleted":
         return keys.deleted(zone, middle, message_id, address)
+    if name == "bounced":
+        return keys.bounced(zone, middle, message_id, address)
     return keys.parked(zone, middle, message_id, address)
 
 
@@ -66,8 +68,8 @@ def was_done(note: Note, task: Task) -> bool:
     return bool(note.done) and any(one[0] == task.number for one in note.done or ())
 
 
-def done(task: Task, place: keys.Place, note: Note, now_ms: int) -> Changed:
-    """What the task makes of it. now_ms: steady time."""
+def done(task: Task, place: keys.Place, note: Note, now_ms: int, born_ms: int) -> Changed:
+    """What the task makes of it. now_ms: steady time; born_ms: the same, when its message was accepted."""
     before: dict[str, Any] = {}
     zone, after = place.zone, place.family
     due_ms = max(place.due_ms, now_ms + 1)
@@ -79,6 +81,8 @@ def done(task: Task, place: keys.Place, note: Note, now_ms: int) -> Changed:
         after, due_ms = "deferred", now_ms + 1
         if task.verb != "release":
             before["early"], note = note.early, note._replace(early=True)
+        if place.family == "bounced":
+            note = _anew(note, now_ms - born_ms, before)
     elif task.verb == "move":
         before["zone"], zone = zone, task.change["zone"]
         after = after if after == "held" else "deferred"
@@ -88,6 +92,12 @@ def done(task: Task, place: keys.Place, note: Note, now_ms: int) -> Changed:
     step = [task.number, FAMILIES.index(place.family), middle_of(place), note.attempts, before]
     note = note._replace(done=[*(note.done or ()), step][-KEPT_MAX:])
     return _placed(task, place, zone, after, due_ms, note, now_ms)
+
+
+def _anew(note: Note, age_ms: int, before: dict[str, Any]) -> Note:
+    """Its life and its retries begin again. Its sender has been told of the bounce, so no delay is told any more."""
+    before |= {"kept_ms": note.kept_ms, "attempts": note.attempts, "noticed": note.noticed}
+    return note._replace(kept_ms=age_ms, attempts=0, noticed=True)
 
 
 def _set(task: Task, note: Note, due_ms: int, now_ms: int, before: dict[str, Any]) -> tuple[Note, int]:
@@ -123,9 +133,11 @@ def undone(task: Task, place: keys.Place, note: Note, now_ms: int) -> Changed:
     zone = before.get("zone", place.zone)
     fields = {name: value for name, value in before.items() if name != "zone"}
     note = note._replace(done=note.done[:-1] or None, **fields)
-    after = "held" if family == _HELD else "deferred"
-    due_ms = max(middle if FAMILIES[family] == "deferred" else 0, now_ms + 1)
-    return _placed(task, place, zone, after, due_ms, note, now_ms)
+    name = FAMILIES[family]
+    if name == "bounced":
+        return Changed(zone, keys.bounced(zone, middle, place.id, place.recipient), note)
+    due_ms = max(middle if name == "deferred" else 0, now_ms + 1)
+    return _placed(task, place, zone, "held" if name == "held" else "deferred", due_ms, note, now_ms)
 
 
 def _placed(

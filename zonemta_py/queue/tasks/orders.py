@@ -190,6 +190,8 @@ class TaskOrders:
         states = chosen.values("state")
         if states is not None and "deleted" in states:
             raise ValueError("what is deleted comes back when its task is undone: `zonemta task undo ID`")
+        if states is not None and "bounced" in states and verb != "requeue":
+            raise ValueError("what has bounced can only be queued again: `zonemta queue requeue --state bounced`")
         core = self._core
         if undo_s is None:
             undo_s = core.config.queue.undo_s

@@ -2,7 +2,7 @@
 
     id, sender, recipient, domain, site, provider, zone, source, campaign, tenant, user: texts, `*` stands for any part
     subject                 a part of it, in any case
-    state                   queued, deferred, leased, held, deleted
+    state                   queued, deferred, leased, held, deleted, bounced
     class                   of the latest reply (`mail/rules/classes.py`)
     older_s, younger_s      how long ago it was accepted
     priority                -9 … 9
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Protocol
 from zonemta_py.mail.glob import expression
 from zonemta_py.mail.rules.classes import CLASSES
 
-STATES = ("queued", "deferred", "leased", "held", "deleted")
+STATES = ("queued", "deferred", "leased", "held", "deleted", "bounced")
 _EXACT = frozenset(("id", "zone", "campaign", "tenant", "user", "source"))
 """Texts in which upper and lower case differ."""
 _MAY_BE_EMPTY = frozenset(("sender", "source", "campaign", "tenant", "user", "provider"))

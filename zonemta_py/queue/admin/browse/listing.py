@@ -44,7 +44,7 @@ async def page(queue: QueueContext, limit: int = 100, after: str = "", **given: 
     walk, stop = RangeWalk(core, ranges.of(core, where), after.encode(), pace), ""
     async for key, value in walk.rows():
         one = maker.of(key, value)
-        if where.matches(one) and (shown or one.state != State.DELETED):
+        if where.matches(one) and (shown or one.state not in ranges.OVER):
             rows.append(maker.row(one, key))
             if len(rows) >= limit:
                 stop = walk.after.decode()

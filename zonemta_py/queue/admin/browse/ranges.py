@@ -25,6 +25,8 @@ AT_ONCE = 256
 """Keys that are read in one go."""
 ZONES_MAX = 500
 """With more zones their families are read as a whole."""
+OVER = (State.DELETED, State.BOUNCED)
+"""States in which nothing waits to be sent."""
 _SLACK_MS = 2_000
 _LAST = "g"
 """After all ids."""
@@ -113,8 +115,6 @@ def _by_family(core: Core, where: Where) -> list[Range]:
             if placed:
                 start = max(prefix, core.schedule.zones[zone].due.mark()) if _due(core, family, zone) else prefix
                 found.append(Range(start, keys.end(prefix), wanted if family == "parked" else None))
-            elif family == "deleted":  # by task, not by id
-                found.append(_whole(prefix))
             else:
                 start = prefix + first.encode()
                 if family == "delivery-zone" and zone in core.schedule.zones:
@@ -125,9 +125,9 @@ def _by_family(core: Core, where: Where) -> list[Range]:
 
 
 def _may_be(state: State, states: tuple[Any, ...] | None) -> bool:
-    """Whether recipients with keys of that state are meant. What is deleted is shown to those who ask for it."""
+    """Whether recipients with keys of that state are meant. What waits no more is shown to those who ask for it."""
     if states is None:
-        return state != State.DELETED
+        return state not in OVER
     return state in states or (State.LEASED in states and state in (State.QUEUED, State.DEFERRED))
 
 

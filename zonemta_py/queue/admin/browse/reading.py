@@ -20,6 +20,7 @@ from typing import IO, Any
 from zonemta_py.disk import journal, keys, records
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.records import (
+    BOUNCED,
     DeliveryRecord,
     EnvelopeRecord,
     FinishRecord,
@@ -127,9 +128,10 @@ def _answered(body: list[Any]) -> Iterator[Row]:
     for outcome in one.outcomes:
         reply = f"{outcome.code} {outcome.enhanced} {outcome.text}".replace("  ", " ").strip()
         due_ms = max((who[2] for who in outcome.recipients if isinstance(who, list) and len(who) > 2), default=0)
+        until = "kept_until_ms" if outcome.verdict == BOUNCED else "due_ms"
         yield {"id": one.id, "what": _VERDICTS.get(outcome.verdict, str(outcome.verdict)), "zone": one.zone,
                "lease": one.lease, "reply": reply, "stage": outcome.stage, "class": outcome.kind, "rule": outcome.rule,
-               "due_ms": due_ms, **trace, "people": outcome.addresses()}  # fmt: skip
+               until: due_ms, **trace, "people": outcome.addresses()}  # fmt: skip
 
 
 def _in_doubt(body: list[Any]) -> Iterator[Row]:

@@ -82,6 +82,8 @@ class Rows:
             return f"an operator: {note.last}" if note.last else "an operator"
         if place.family == "deleted":
             return f"nothing: task {place.task} has deleted it, which can be undone"
+        if place.family == "bounced":
+            return "nothing: it has bounced, and can be queued again"
         if place.family == "deferred" and place.due_ms > core.clock.steady_ms():
             if note.attempts:
                 return "its next try"

@@ -82,6 +82,10 @@ async def _one(queue: QueueContext, key: bytes, value: bytes, lease: Lease | Non
     if place.family == "deleted":
         cause = f"task {place.task} has deleted it, which can be undone"
         return row | {"reasons": [{"kind": "deleted", "cause": cause, "since_ms": 0, "until_ms": 0}]}
+    if place.family == "bounced":
+        until_ms = place.until_ms - queue.core.clock.apart_ms()
+        cause = f"it has bounced: {note.last}"
+        return row | {"reasons": [{"kind": "bounced", "cause": cause, "since_ms": note.last_ms, "until_ms": until_ms}]}
     zone = queue.core.schedule.zones.get(place.zone)
     if zone is None:
         cause = f"there is no zone {place.zone!r} any more, give it back to the configuration"

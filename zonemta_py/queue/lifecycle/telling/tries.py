@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from zonemta_py.disk.records import DELIVERED, RELEASED
+from zonemta_py.disk.records import BOUNCED, DELIVERED, RELEASED
 from zonemta_py.logs.mail import VERDICTS
 from zonemta_py.metrics.table import OTHER, PROVIDERS_MAX
 from zonemta_py.queue.core.core import Core
@@ -84,7 +84,7 @@ def _fields(
             fields["source"] = path.source
     if result.remote:
         fields["remote"] = result.remote
-    if row.due_ms:
+    if row.due_ms and row.verdict != BOUNCED:
         fields["again_s"] = max(0, row.due_ms - core.clock.steady_ms()) // 1000
     if "campaign" in message.metadata:
         fields["campaign"] = message.metadata["campaign"]

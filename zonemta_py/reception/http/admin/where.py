@@ -26,7 +26,7 @@ def _class(given: str) -> str:
 
 _CLASS = {"type": "string", "enum": list(CLASSES)}
 Class = Annotated[str, AfterValidator(_class), WithJsonSchema(_CLASS)]
-State = Literal["queued", "deferred", "leased", "held", "deleted"]
+State = Literal["queued", "deferred", "leased", "held", "deleted", "bounced"]
 Seconds = Annotated[float, Field(ge=0, le=10**10, allow_inf_nan=False)]
 Priority = Annotated[int, Field(ge=-9, le=9), BeforeValidator(values.whole)]
 Part = Annotated[

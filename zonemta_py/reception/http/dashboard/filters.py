@@ -16,7 +16,7 @@ MORE = (
     ("older", "Older than"), ("younger", "Younger than"),
 )  # fmt: skip
 CHOICES = ("zone", "state")
-STATES = ("queued", "deferred", "leased", "held", "deleted")
+STATES = ("queued", "deferred", "leased", "held", "deleted", "bounced")
 NAMES = (*(name for name, _ in (*USUAL, *MORE)), *CHOICES)
 
 

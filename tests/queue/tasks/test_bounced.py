@@ -1,0 +1,252 @@
+"""What has bounced, and is kept (queue.keep_bounced_s): queued again by a task, its undo, its end; and crashes."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.queue.tasks.test_around import events
+from tests.queue.tasks.test_tasks import counts, done, ended, sent_now
+from zonemta_py.disk import journal, keys
+from zonemta_py.disk.records import Type
+from zonemta_py.events.derive import events_of
+from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED
+
+Make = Callable[..., Any]
+KEPT = {"queue": {"keep_bounced_s": 3600}}
+AGAIN = {"state": "bounced"}
+
+
+async def bounce(home: Any) -> None:
+    """All that may go; but the sender gets the notifications."""
+    while deliveries := await home.leases():
+        for delivery in deliveries:
+            notice = delivery.recipients[0].address == "ann@src.test"
+            await home.settle(delivery, DELIVERED if notice else BOUNCED)
+    await home.rest()
+
+
+async def people(home: Any) -> list[str]:
+    return sorted(row["recipient"] for row in (await home.queue.ask("list", state="bounced"))["rows"])
+
+
+async def sweep(home: Any) -> None:
+    while await home.queue.maintenance.sweep():
+        await home.rest()
+    await home.rest()
+
+
+async def told(home: Any) -> list[tuple[str, dict[str, Any]]]:
+    await home.rest()
+    found = journal.read(home.folder / "journal", 0, [])
+    return [(event.type, event.data) for record in found for event in events_of(record)]
+
+
+async def test_it_is_kept_queued_again_and_sent(house: Make) -> None:
+    home = await house(**KEPT, retry={"life_h": 1, "schedule_min": [1]})
+    ident = await home.put("a@one.test", "b@two.test")
+    await bounce(home)
+    assert await counts(home) == {"bounced": 2}
+    assert await people(home) == ["a@one.test", "b@two.test"]
+    assert (await home.queue.ask("list"))["rows"] == [], "nothing waits"
+    await home.sound()
+    (shown, _) = (await home.queue.ask("show", id=ident))["recipients"]
+    assert (shown["state"], shown["cause"][:7]) == ("bounced", "nothing")
+    (row,) = (await home.queue.ask("explain", what="a@one.test"))["rows"]
+    assert (row["state"], row["reasons"][0]["kind"]) == ("bounced", "bounced")
+    await home.move(3500)
+    row = await done(home, "requeue", where=AGAIN | {"domain": "one.test"}, by="ann")
+    assert (row["state"], row["done"]) == ("undoable", 1)
+    assert await counts(home) == {"deferred": 1, "bounced": 1}
+    await home.sound()
+    await home.move(1)
+    (again,) = await home.leases()
+    await home.settle(again, DEFERRED)  # its life and its retries have begun anew
+    await home.move(120)
+    assert await sent_now(home) == ["a@one.test"]
+    await home.move(3600)
+    await sweep(home)
+    assert (await home.sizes())["messages"] == 0
+    await home.sound()
+    kinds = [(kind, data.get("recipient")) for kind, data in await told(home) if data.get("message") == ident]
+    assert [kind for kind, who in kinds if who == "a@one.test" and kind != "attempted"][-4:] == [
+        "bounced", "requeued", "deferred", "delivered",
+    ]  # fmt: skip
+    assert [kind for kind, who in kinds if who == "b@two.test"][-1] == "bounced", "its end is not told again"
+
+
+async def test_nothing_is_kept_unless_that_is_said(house: Make) -> None:
+    home = await house()
+    await home.put("a@one.test", sender="")
+    await bounce(home)
+    assert await counts(home) == {}
+    assert (await home.sizes())["messages"] == 0
+    record = [one for one in journal.read(home.folder / "journal", 0, []) if one.type == Type.DELIVERY][-1]
+    ((_, data),) = [(one.type, one.data) for one in events_of(record)]
+    assert "kept_until_ms" not in data
+
+
+async def test_the_undo_puts_it_back(house: Make) -> None:
+    home = await house(**KEPT)
+    await home.put("a@one.test", sender="", campaign="may")
+    assert (await home.queue.ask("campaign", name="may"))["waiting"] == 1
+    await bounce(home)
+    campaign = await home.queue.ask("campaign", name="may")
+    assert (campaign["waiting"], campaign["bounced"]) == (0, 1)
+    row = await done(home, "requeue", where=AGAIN)
+    campaign = await home.queue.ask("campaign", name="may")
+    assert (campaign["waiting"], campaign["bounced"]) == (1, 0)
+    await home.sound()
+    await home.queue.ask("task-undo", id=row["id"])
+    row = await ended(home, row, "undone")
+    assert row["undone"] == 1
+    campaign = await home.queue.ask("campaign", name="may")
+    assert (campaign["waiting"], campaign["bounced"]) == (0, 1)
+    assert await counts(home) == {"bounced": 1}
+    assert [kind for kind, data in await events(home) if "recipient" in data] == ["requeued", "bounced"]
+    await home.sound()
+    await home.crash()
+    assert await people(home) == ["a@one.test"]
+    await done(home, "requeue", where=AGAIN)
+    await home.move(1)
+    assert await sent_now(home) == ["a@one.test"]
+    campaign = await home.queue.ask("campaign", name="may")
+    assert (campaign["waiting"], campaign["bounced"], campaign["delivered"]) == (0, 0, 1)
+
+
+@pytest.mark.parametrize("how", ["time", "setting", "space"])
+async def test_it_ends(house: Make, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When its time is over; before that, when nothing is to be kept any more, and when space is short."""
+    home = await house(**KEPT)
+    await home.put("a@one.test", sender="", campaign="may")
+    await bounce(home)
+    await sweep(home)
+    assert await counts(home) == {"bounced": 1}
+    if how == "time":
+        await home.move(3601)
+    elif how == "setting":
+        home.options["queue"] = {}
+        await home.crash()
+    else:
+        monkeypatch.setattr(home.queue.core.space, "short", lambda _: True)
+    await sweep(home)
+    assert await counts(home) == {}
+    assert (await home.sizes())["messages"] == 0
+    campaign = await home.queue.ask("campaign", name="may")
+    assert (campaign["waiting"], campaign["bounced"], campaign["removed"]) == (0, 1, 0), "it is counted once"
+    assert [kind for kind, _ in await events(home)] == []
+    monkeypatch.undo()
+    await home.sound()
+    await home.crash()
+    await home.sound()
+
+
+async def test_a_person_is_erased_from_what_is_kept(house: Make) -> None:
+    home = await house(**KEPT)
+    await home.put("ann@one.test", "bob@one.test", sender="")
+    await bounce(home)
+    await home.queue.ask("forget", address="ann@one.test")
+    await home.rest()
+    assert await people(home) == ["bob@one.test"]
+    await home.sound()
+    await home.crash()
+    assert await people(home) == ["bob@one.test"]
+
+
+async def test_who_is_suppressed_stays_unsent_unless_taken_off_the_list_first(house: Make) -> None:
+    home = await house(**KEPT)
+    await home.put("a@one.test", "b@one.test", "c@one.test")
+    await bounce(home)
+    await home.queue.ask("suppress", rows=[["a@one.test", "manual", ""]])
+    await home.queue.ask("suppress", rows=[["c@one.test", "manual", ""]])
+    await home.queue.ask("unsuppress", addresses=["c@one.test"])
+    await done(home, "requeue", where=AGAIN)
+    await home.move(1)
+    assert await sent_now(home) == ["b@one.test", "c@one.test"]
+    await home.rest()
+    assert (await home.sizes())["messages"] == 0
+    await home.sound()
+
+
+async def test_a_lost_key_comes_back_as_what_it_was(house: Make) -> None:
+    home = await house(**KEPT)
+    ident = await home.put("a@one.test", sender="")
+    until_ms = home.queue.core.clock.steady_ms() + 3_600_000
+    await bounce(home)
+    await done(home, "requeue", where=AGAIN)
+    row = (await home.queue.ask("tasks"))[0]
+    await home.queue.ask("task-undo", id=row["id"])
+    await ended(home, row, "undone")
+    await home.rest()
+    key = keys.bounced("default", until_ms, ident, "a@one.test")
+    assert home.queue.core.store.get(key) is not None
+    home.queue.core.store.write([(key, None)], True)
+    copy = home.image()
+    home.abandon()
+    home.folder = copy
+    problems = home.check(repair=True).problems
+    assert "a@one.test has bounced and is kept" in " ".join(problem.what for problem in problems)
+    await home.begin()
+    assert await people(home) == ["a@one.test"]
+
+
+async def test_a_zone_that_is_gone_takes_it_along(house: Make) -> None:
+    home = await house(**KEPT, zones=[{"name": "default"}, {"name": "bulk"}])
+    await home.put("a@one.test", sender="", sending_zone="bulk")
+    await bounce(home)
+    home.options["zones"] = [{"name": "default"}]
+    await home.crash()
+    assert (await home.queue.ask("size"))["zones"]["default"]["bounced"] == 1
+    await home.sound()
+    await done(home, "requeue", where=AGAIN)
+    await home.move(1)
+    assert await sent_now(home) == ["a@one.test"]
+
+
+@pytest.mark.parametrize("power", [False, True], ids=["killed", "no power"])
+@pytest.mark.parametrize("seed", range(2))
+async def test_each_moment_survives_a_crash(house: Make, seed: int, power: bool) -> None:
+    """Bounced, queued again, put back, queued again and sent, ended: killed after each, each is sent once."""
+    die, sent = random.Random(seed), list[str]()
+    home = await house(**KEPT)
+    everybody = [f"p{number}@d{number % 3}.test" for number in range(60)]
+    for at in range(0, 60, 10):
+        await home.put(*everybody[at : at + 10], sender="")
+
+    async def crash() -> None:
+        if die.random() < 0.5:
+            await home.rest()
+        await home.crash(power=power, die=die)
+        await home.sound()
+
+    await bounce(home)
+    await crash()
+    assert await people(home) == sorted(everybody)
+    row = await home.queue.ask("task", verb="requeue", where=AGAIN | {"domain": ["d0.test", "d1.test"]})
+    await crash()
+    row = await ended(home, row)
+    assert row["done"] == 40
+    await crash()
+    await home.queue.ask("task-undo", id=row["id"])
+    await crash()
+    row = await ended(home, row, "undone")
+    assert (row["undone"], await people(home)) == (40, sorted(everybody))
+    await done(home, "requeue", where=AGAIN | {"domain": "d0.test"}, undo_s=0)
+    await home.move(1)
+    sent += await sent_now(home)
+    await crash()
+    assert sorted(sent) == sorted(one for one in everybody if one.endswith("d0.test"))
+    await home.move(3601)
+    await home.queue.maintenance.sweep()
+    await crash()
+    await sweep(home)
+    assert (await home.sizes())["messages"] == 0
+    assert await home.idle()
+    await home.sound()
+
+
+async def test_only_a_task_that_queues_it_again_is_taken(house: Make) -> None:
+    home = await house(**KEPT)
+    with pytest.raises(ValueError, match="can only be queued again"):
+        await home.queue.ask("task", verb="delete", where=AGAIN)
