@@ -27,6 +27,7 @@ receivers = 1
 senders = 1
 [queue]
 reserve_bytes = 0
+keep_bounced_s = 3600
 [[listeners]]
 name = "smtp"
 address = "127.0.0.1"

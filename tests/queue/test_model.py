@@ -1,8 +1,8 @@
 """The queue beside a small model of the promise, through random lives: mail, leases, results, orders, crashes, damage.
 
-The model knows who waits, who is leased, held or deleted by a task, and nothing of keys, records or threads. After
-every step the queue must list exactly those; after a crash whoever was leased waits again and is in doubt, and no other
-has changed. After a flipped bit whoever is missing is named in quarantine. MODEL_EXAMPLES=500 with
+The model knows who waits, who is leased, held, deleted by a task or kept after a bounce, and nothing of keys, records
+or threads. After every step the queue must list exactly those; after a crash whoever was leased waits again and is in
+doubt, and no other has changed. After a flipped bit whoever is missing is named in quarantine. MODEL_EXAMPLES=500 with
 --hypothesis-profile=search looks at other and more lives.
 """
 
@@ -32,10 +32,18 @@ from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD, Delivery
 EXAMPLES, STEPS = int(os.environ.get("MODEL_EXAMPLES", "12")), 30
 ZONES = ("default", "bulk")
 PATIENCE_S = 60
-STATES = {"queued": "waiting", "deferred": "waiting", "leased": "leased", "held": "held", "deleted": "deleted"}
-MEANT = {"delete": ("waiting", "held"), "hold": ("waiting",), "release": ("held",), "set": ("waiting", "held")}
+STATES = {
+    "queued": "waiting", "deferred": "waiting", "leased": "leased", "held": "held", "deleted": "deleted",
+    "bounced": "bounced",
+}  # fmt: skip
+MEANT = {
+    "delete": ("waiting", "held"), "hold": ("waiting",), "release": ("held",), "set": ("waiting", "held"),
+    "requeue": ("bounced",),
+}  # fmt: skip
 """To whom a task does something."""
-BECOMES = {"delete": "deleted", "hold": "held", "release": "waiting"}
+BECOMES = {"delete": "deleted", "hold": "held", "release": "waiting", "requeue": "waiting"}
+OVER = ("deleted", "bounced")
+"""What `list` shows only if it is asked for."""
 REMEMBERED = 4
 Who = tuple[str, str]
 
@@ -70,7 +78,8 @@ class Life(RuleBasedStateMachine):
 
     def _listed(self) -> dict[Who, dict[str, Any]]:
         self._run(self.home.rest())
-        rows = [*self._ask("list", limit=10_000)["rows"], *self._ask("list", limit=10_000, state="deleted")["rows"]]
+        asked = ({}, *({"state": state} for state in OVER))
+        rows = [row for more in asked for row in self._ask("list", limit=10_000, **more)["rows"]]
         return {(row["id"], row["recipient"]): row for row in rows}
 
     def _comes(self, who: Who, sender: str, zone: str) -> None:
@@ -110,10 +119,10 @@ class Life(RuleBasedStateMachine):
         told = {self.senders[delivery.id, recipient.address] for recipient in delivery.recipients} - {""}
         for recipient in delivery.recipients:
             who = (delivery.id, recipient.address)
-            if verdict in (DELIVERED, BOUNCED):
+            if verdict == DELIVERED:
                 del self.people[who]
             else:
-                self.people[who] = "held" if verdict == HELD else "waiting"
+                self.people[who] = {HELD: "held", BOUNCED: "bounced"}.get(verdict, "waiting")
                 self.tried[who] = self.tried.get(who, 0) + 1
         if verdict == BOUNCED and told:
             self._notified(told)
@@ -143,8 +152,11 @@ class Life(RuleBasedStateMachine):
         """Done to everybody in the domain of that zone; what is deleted for good is gone."""
         domain, final = "b.test" if zone == "bulk" else "x.test", final and verb == "delete"
         more = {"undo_s": 0} if final else {"set": {"priority": 3}} if verb == "set" else {}
-        row = self._ended(self._ask("task", verb=verb, where={"domain": domain}, **more))
+        state = {"state": "bounced"} if verb == "requeue" else {}
+        row = self._ended(self._ask("task", verb=verb, where={"domain": domain, **state}, **more))
         theirs = [who for who, state in self.people.items() if who[1].endswith(domain) and state in MEANT[verb]]
+        if verb == "requeue":  # who is on the suppression list is left as before
+            theirs = [who for who in theirs if not (who[1] in self.suppressed and self.senders[who])]
         assert row["done"] == len(theirs)
         for who in theirs:
             if final:
@@ -268,7 +280,9 @@ class Life(RuleBasedStateMachine):
         states = list(self.people.values())
         assert total["held"] == states.count("held")
         assert total["deleted"] == states.count("deleted")
-        assert total["queued"] + total["deferred"] == len(states) - states.count("held") - states.count("deleted")
+        assert total["bounced"] == states.count("bounced")
+        waiting = states.count("waiting") + states.count("leased")
+        assert total["queued"] + total["deferred"] == waiting
         assert total["messages"] == len({message_id for message_id, _ in self.people})
 
     async def _end(self) -> None:
@@ -307,7 +321,10 @@ def test_any_life_keeps_the_promise(house_class: Any, memory: Path) -> None:
             number += 1
             zones = [{"name": "default", "default": True}, {"name": "bulk", "recipient_domains": ["b.test"]}]
             return house_class(
-                memory / str(number), zones=zones, retry={"jitter": 0, "life_h": 10_000}, queue={"undo_s": 1e6}
+                memory / str(number),
+                zones=zones,
+                retry={"jitter": 0, "life_h": 10_000},
+                queue={"undo_s": 1e6, "keep_bounced_s": 1e6},
             )
 
     run_state_machine_as_test(

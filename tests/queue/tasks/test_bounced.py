@@ -8,10 +8,12 @@ import pytest
 
 from tests.queue.tasks.test_around import events
 from tests.queue.tasks.test_tasks import counts, done, ended, sent_now
+from tests.queue.test_reload import other
 from zonemta_py.disk import journal, keys
 from zonemta_py.disk.records import Type
 from zonemta_py.events.derive import events_of
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED
+from zonemta_py.queue.reload import apply
 
 Make = Callable[..., Any]
 KEPT = {"queue": {"keep_bounced_s": 3600}}
@@ -154,19 +156,106 @@ async def test_a_person_is_erased_from_what_is_kept(house: Make) -> None:
     assert await people(home) == ["bob@one.test"]
 
 
-async def test_who_is_suppressed_stays_unsent_unless_taken_off_the_list_first(house: Make) -> None:
+async def test_who_is_suppressed_is_left_as_before_until_taken_off_the_list(house: Make) -> None:
+    """The preview says so, and the task does; then the same order queues him, too."""
     home = await house(**KEPT)
     await home.put("a@one.test", "b@one.test", "c@one.test")
     await bounce(home)
-    await home.queue.ask("suppress", rows=[["a@one.test", "manual", ""]])
+    await home.queue.ask("suppress", rows=[["a@one.test", "hard-bounce", ""]])
     await home.queue.ask("suppress", rows=[["c@one.test", "manual", ""]])
     await home.queue.ask("unsuppress", addresses=["c@one.test"])
-    await done(home, "requeue", where=AGAIN)
+    seen = await ended(home, await home.queue.ask("task-preview", verb="requeue", where=AGAIN))
+    assert seen["count"] == 2
+    told, left = seen["remarks"]
+    assert "may have been told of the bounce" in told
+    assert left == "1 more is on the suppression list, and left as before; `zonemta suppression remove` comes first"
+    row = await done(home, "requeue", where=AGAIN)
+    assert (row["done"], row["remarks"]) == (2, [told, left])
     await home.move(1)
     assert await sent_now(home) == ["b@one.test", "c@one.test"]
+    await home.crash()
+    assert (await home.queue.ask("task-row", id=row["id"]))["remarks"] == [told, left]
+    assert await people(home) == ["a@one.test"]
+    await home.queue.ask("unsuppress", addresses=["a@one.test"])
+    assert (await done(home, "requeue", where=AGAIN))["done"] == 1
+    await home.move(1)
+    assert await sent_now(home) == ["a@one.test"]
     await home.rest()
     assert (await home.sizes())["messages"] == 0
     await home.sound()
+
+
+async def test_only_who_has_bounced_before_and_only_if_that_is_said(house: Make) -> None:
+    """An order for all that waits leaves it; and what bounces after the order stays, whatever state was named."""
+    home = await house(**KEPT)
+    await home.put("a@one.test", sender="")
+    await bounce(home)
+    assert (await done(home, "requeue"))["done"] == 0
+    await home.put("b@one.test", sender="")
+    (delivery,) = await home.leases()
+    row = await home.queue.ask("task", verb="requeue", where={"state": ["leased", "bounced"]})
+    await home.settle(delivery, BOUNCED)
+    assert (await ended(home, row))["done"] == 1
+    assert await people(home) == ["b@one.test"]
+    await home.sound()
+
+
+class _Least(random.Random):
+    """Of what was not synced nothing is there."""
+
+    def choice(self, seq: Any) -> Any:
+        return seq[0]
+
+
+@pytest.mark.parametrize("then", ["delivered", "deferred", "bounced", "undone", "ended"])
+async def test_all_of_it_since_the_store_was_last_synced(house: Make, then: str) -> None:
+    """Kept, queued again, and its end: a start does all of it from the journal, once and in that order."""
+    home = await house(**KEPT)
+    await home.put("a@one.test", sender="", campaign="may")
+    await bounce(home)
+    row = await done(home, "requeue", where=AGAIN)
+    if then == "undone":
+        await home.queue.ask("task-undo", id=row["id"])
+        await ended(home, row, "undone")
+    elif then == "ended":
+        await home.queue.ask("forget", address="a@one.test")
+    else:
+        await home.move(1)
+        (delivery,) = await home.leases()
+        await home.settle(delivery, {"delivered": DELIVERED, "deferred": DEFERRED, "bounced": BOUNCED}[then])
+    await home.rest()
+    before = await counts(home), await home.queue.ask("campaign", name="may"), (await home.sizes())["messages"]
+    for _ in range(2):
+        await home.crash(power=True, die=_Least())
+        after = await counts(home), await home.queue.ask("campaign", name="may"), (await home.sizes())["messages"]
+        assert after == before
+        assert await home.idle()
+        await home.sound()
+
+
+async def test_what_expired_in_a_pull_zone_is_handed_out_again(house: Make) -> None:
+    home = await house(**KEPT, zones=[{"name": "out"}, {"name": "jobs", "delivery": "pull"}], retry={"life_h": 1})
+    await home.put("a@one.test", sender="", sending_zone="jobs")
+    await home.move(3700)
+    await sweep(home)
+    assert await people(home) == ["a@one.test"]
+    (row,) = await home.queue.ask("queues")
+    assert (row["ready"], row["bounced"]) == (0, 1)
+    await done(home, "requeue", where=AGAIN)
+    await home.sound()
+    await home.move(1)
+    (delivery,) = await home.queue.pull("jobs")
+    assert await home.queue.ack(delivery.lease, delivery.id)
+    assert (await home.sizes())["messages"] == 0
+    await home.sound()
+
+
+async def test_a_zone_that_only_keeps_bounces_is_not_taken_away_by_a_reload(house: Make) -> None:
+    home = await house(**KEPT, zones=[{"name": "default"}, {"name": "bulk"}])
+    await home.put("a@one.test", sender="", sending_zone="bulk")
+    await bounce(home)
+    (fault,) = apply.faults(home.queue, other(home, zones=[{"name": "default"}]))
+    assert "1 recipients that have bounced are kept in it (queue.keep_bounced_s)" in fault
 
 
 async def test_a_lost_key_comes_back_as_what_it_was(house: Make) -> None:

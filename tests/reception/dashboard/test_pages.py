@@ -172,6 +172,23 @@ def test_a_task_is_counted_started_and_undone(page: "Page", seen: Seen) -> None:
     assert seen.complaints == []
 
 
+def test_what_has_bounced_is_queued_again(page: "Page", seen: Seen) -> None:
+    """Found by its state, counted, with what is to be known before, and tried again."""
+    bounced = f"{seen.scene.address}/queue?state=bounced"
+    page.goto(bounced)
+    assert page.locator("#rows tbody tr .state.bounced").count() == 2
+    page.click("#rows a:text('Do something')")
+    page.wait_for_selector("#f-verb")
+    page.select_option("#f-verb", "requeue")
+    page.click("form.stack .row button")
+    page.wait_for_selector("strong:text-is('2 recipients')", timeout=PATIENCE_MS)
+    assert "may have been told of the bounce" in page.inner_text("#fresh")
+    order(page, "a:text-is('Start it …')")
+    page.wait_for_selector("h1 .state.undoable", timeout=PATIENCE_MS)
+    assert "2 of 2 recipients done" in page.inner_text(".lead")
+    assert seen.complaints == []
+
+
 def test_it_goes_on_after_the_queue_was_away(page: "Page", seen: Seen) -> None:
     """The queue's process is stopped: a banner, then a page that says so, and on it goes; then it is killed."""
     page.goto(f"{seen.scene.address}/zones")

@@ -23,7 +23,6 @@ app = typer.Typer(
 )
 
 ZoneName = Annotated[str | None, typer.Option("--zone", metavar="NAME", help="Only this zone.")]
-HeldId = Annotated[str, typer.Argument(metavar="ID", help="Message id, as `zonemta queue list --state held` shows it.")]
 _COUNTS = ("queued", "leased", "deferred", "held")
 
 
@@ -280,14 +279,3 @@ def all_in_doubt(config: Config) -> list[dict[str, Any]]:
 def _sender(row: dict[str, Any]) -> str:
     sender = row.get("sender")
     return "(message has ended)" if sender is None else sender or "<>"
-
-
-@app.command(hidden=True)
-def drop(
-    id: HeldId,
-    config: ConfigFile = None,
-    folder: Folder = None,
-) -> None:
-    """Remove a message's held recipients from the queue for good: the former `queue delete ID --state held`."""
-    count = answer(configuration(config, folder), "drop", id=id)
-    typer.echo(f"{count} recipients of {id} are dropped")

@@ -55,6 +55,7 @@ def show(id: Id, config: ConfigFile = None, folder: Folder = None, json: AsJson 
         ("done", f"{row['done']:,}"), ("of", "" if row["count"] is None else f"{row['count']:,}"),
         ("undone", f"{row['undone']:,}"), ("ordered", when.since(row["created_ms"], now_ms)),
         ("ended", when.since(row["ended_ms"], now_ms)), ("can be undone until", undo),
+        *(("note", one) for one in row["remarks"]),
         *((f"zone {zone}", f"{count:,}") for zone, count in sorted(row["zones"].items())),
         *((one["id"], one["recipient"]) for one in row["examples"]),
     ]  # fmt: skip

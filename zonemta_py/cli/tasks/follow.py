@@ -68,6 +68,8 @@ def tell(row: Row, json: bool) -> None:
         print_aside(
             f"{stopped}{row['done']:,} recipients are {word}" + (f" ({zones})" if len(row["zones"]) > 1 else "")
         )
+    for remark in row["remarks"]:
+        print_aside(remark)
     if row["undoable"]:
         end = when.until(row["undo_until_ms"], int(time.time() * 1000), "it has ended") if row["undo_until_ms"] else ""
         print_aside(f"undo: zonemta task undo {row['id']}" + (f" (until {end})" if end else ""))

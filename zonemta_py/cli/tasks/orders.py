@@ -33,6 +33,7 @@ FEW = 10
 """So many recipients are changed without a question."""
 
 Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Message ids; more options say more.")]
+HeldId = Annotated[str, typer.Argument(metavar="ID", help="Message id, as `zonemta queue list --state held` shows it.")]
 All = Annotated[bool, typer.Option("--all", help="All that is in the queue.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, however many they are.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Count exactly, show examples, and change nothing.")]
@@ -115,11 +116,10 @@ def flush() -> Change:
 
 @ordering
 def requeue() -> Change:
-    """Try deferred and held recipients now, and what has bounced, if it is kept (queue.keep_bounced_s).
+    """Try deferred and held recipients now; with --state bounced, what has bounced and is kept (queue.keep_bounced_s).
 
-    What has bounced begins its retries and its life anew; --state bounced chooses it alone. Its sender has been told of
-    the bounce, and is told again if it bounces again. Who is on the suppression list is not sent to: `zonemta
-    suppression remove` comes first.
+    That begins its retries and its life anew. Who sent it may have been told of the bounce, and is told again if it
+    bounces again. Who is on the suppression list is left as before: `zonemta suppression remove` comes first.
     """
     return {}
 
@@ -152,6 +152,13 @@ def set_(
     if not change:
         raise CommandError(Exit.USAGE, "say what is to be set: --set-priority, --set-at or --set-life")
     return change
+
+
+@app.command(hidden=True)
+def drop(id: HeldId, config: ConfigFile = None, folder: Folder = None) -> None:
+    """Delete a message's held recipients: the former name of `queue delete ID --state held`."""
+    how = How(yes=True, dry_run=False, because="", background=False, undo_for=None, json=False)
+    _order(configuration(config, folder), "delete", {"id": [id], "state": ["held"]}, {}, how)
 
 
 def _where(chosen: Where, ids: list[str] | None, all: bool) -> Where:
@@ -193,6 +200,8 @@ def _nobody(where: Where, seen: follow.Row) -> None:
 def _ask(seen: follow.Row) -> None:
     """Raises CommandError if the answer is no, or if nobody is there to answer."""
     sentence = f"{seen['words']}: {seen['count']:,} recipients"
+    for remark in seen["remarks"]:
+        print_aside(remark)
     if not sys.stdin.isatty():
         raise CommandError(
             Exit.USAGE, f"{sentence}; add --yes to do it without a question, or --dry-run to see examples"
@@ -208,6 +217,8 @@ def _show(seen: follow.Row, json: bool) -> None:
     count = seen["count"]
     title = f"{seen['words']}: {count:,} recipients" + (f", of which {len(rows)}:" if count > len(rows) else "")
     print_table(title, ("id", "recipient", "zone"), rows)
+    for remark in seen["remarks"]:
+        print_aside(remark)
     if len(seen["zones"]) > 1:
         print_aside("; ".join(f"zone {zone}: {count:,}" for zone, count in sorted(seen["zones"].items())))
     return print_aside("nothing was changed")

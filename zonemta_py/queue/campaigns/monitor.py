@@ -61,9 +61,14 @@ class CampaignMonitor:
 
     def _follow(self, campaign: Campaign, now_ms: int) -> list[Operation]:
         core = self._core
+        tally = core.campaigns.tally(campaign.name)
+        if campaign.ended_ms and tally.waiting > 0:  # what had bounced was queued again
+            campaign.ended_ms = 0
+            return [(keys.campaign(campaign.name), campaign.record())]
         if campaign.ended_ms:
-            return self._forget(campaign) if now_ms > campaign.ended_ms + self._kept_ms() else []
-        tally, history = core.campaigns.tally(campaign.name), self.history(campaign)
+            old = now_ms > campaign.ended_ms + self._kept_ms()
+            return self._forget(campaign) if old and not named.keeps_bounces(core, campaign) else []
+        history = self.history(campaign)
         history.look(now_ms, tally)
         if core.campaigns.over(campaign):
             campaign.ended_ms = now_ms

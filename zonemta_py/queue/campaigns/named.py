@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from zonemta_py.queue.core.campaigns import Campaign
 from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.core.sizes import BOUNCED
 
 _DAY_MS = 86_400_000
 _FULL = 0.9
@@ -51,6 +52,12 @@ def _latest_ms(core: Core, campaign: Campaign) -> int:
 
 
 def _at_rest(core: Core, campaign: Campaign) -> bool:
-    """Nothing of it waits, and no order about it holds."""
+    """Nothing of it waits or is kept, and no order about it holds."""
     paused = core.schedule.policy.stopped("campaign", campaign.name)
-    return not paused and core.campaigns.tally(campaign.name).waiting <= 0
+    waits = core.campaigns.tally(campaign.name).waiting > 0
+    return not paused and not waits and not keeps_bounces(core, campaign)
+
+
+def keeps_bounces(core: Core, campaign: Campaign) -> bool:
+    """Whether any of it has bounced and can be queued again, for which its template and its figures are needed."""
+    return core.sizes.flows.campaigns.of(campaign.name)[BOUNCED] > 0

@@ -353,7 +353,7 @@ class Settling:
             return 0
         domain = row.address.rpartition("@")[2]
         operations.append((row.key, None))
-        goes_on = after(settlement, row, core.clock.steady_ms())
+        goes_on = after(settlement, row, core.clock) if row.verdict != DELIVERED else None
         if goes_on is None:
             core.sizes.move(zone, domain, row.state, None, flow=row.note.flow)
             return 1

@@ -19,6 +19,7 @@ from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.messages import Message
 from zonemta_py.queue.lifecycle.lease import DAMAGED, Lease
 from zonemta_py.schedule.batch import Entry
+from zonemta_py.schedule.time.steady import Steady
 
 if TYPE_CHECKING:
     from zonemta_py.mail.rules.rules import Classified
@@ -80,15 +81,15 @@ def kept_until(config: Config, outcome: Outcome, now_ms: int) -> int:
     return now_ms + int(kept_s * 1000) if kept_s and outcome.reply is not DAMAGED else 0
 
 
-def after(settlement: Settlement, row: Row, now_ms: int) -> tuple[bytes, Note] | None:
-    """The recipient's key and note from now on; None: it has ended. now_ms: steady time."""
-    if row.verdict == DELIVERED or (row.verdict == BOUNCED and not row.due_ms):
+def after(settlement: Settlement, row: Row, clock: Steady) -> tuple[bytes, Note] | None:
+    """Key and note, from now on, of a recipient that was not delivered; None: it has ended."""
+    if row.verdict == BOUNCED and not row.due_ms:
         return None
     zone, message_id, note = settlement.zone, settlement.message.id, row.note._replace(seq=settlement.seq)
     if row.verdict in (DEFERRED, POSTPONED):
         return deferred_key(settlement, row), note
     if row.verdict == HELD:
-        return keys.held(zone, message_id, row.address), note.held(now_ms)
+        return keys.held(zone, message_id, row.address), note.held(clock.steady_ms())
     return keys.bounced(zone, row.due_ms, message_id, row.address), note
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from zonemta_py.config import Config
 from zonemta_py.config.difference import FIXED, leaves
+from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.hooks import Hooks
 from zonemta_py.queue.lifecycle.context import QueueContext
@@ -42,10 +43,13 @@ def faults(queue: QueueContext, config: Config) -> list[str]:
 
 def _not_empty(core: Core, name: str) -> str:
     """What is still in a zone, and the remedy; "" if nothing is."""
-    place, counts = core.schedule.zones[name], core.sizes.zones.get(name, (0, 0, 0))
+    place, counts = core.schedule.zones[name], core.sizes.zones.get(name, sizes.NONE)
     remedy = "give the zone back, wait until it is empty, or restart the MTA, which moves its mail to the default zone"
-    if any(counts):
-        return f"{sum(counts):,} recipients wait in it; {remedy}"
+    kept = counts[sizes.BOUNCED]
+    if waiting := sum(counts) - kept:
+        return f"{waiting:,} recipients wait in it; {remedy}"
+    if kept:
+        return f"{kept:,} recipients that have bounced are kept in it (queue.keep_bounced_s); {remedy}"
     if place.active or place.loaded:
         return f"mail of it is just being delivered; {remedy}"
     return ""

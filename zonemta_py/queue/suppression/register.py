@@ -44,6 +44,7 @@ from zonemta_py.queue.suppression.entry import (
     taken_off,
 )
 from zonemta_py.schedule.batch import Batch, Entry
+from zonemta_py.schedule.flow import FlowId
 
 AT_ONCE = 1_000
 SCOPES_MAX = 10_000
@@ -128,6 +129,13 @@ class SuppressionList:
             if reason:
                 reasons.setdefault(reason, []).append(entry)
         return reasons if reasons and self._has_sender(first.id) else {}
+
+    def stops(self, message_id: str, address: str, zone: Zone, flow_id: FlowId) -> bool:
+        """Whether that recipient would be left out when it is leased. Raises StoreError."""
+        if not self._any and not self.leaving:
+            return False
+        scopes = self._peopled(zone, flow_id.tenant, flow_id.campaign, self._scoped and self._has_link(message_id))
+        return bool(self._reason(address, zone, scopes)) and self._has_sender(message_id)
 
     def _has_link(self, message_id: str) -> bool:
         try:

@@ -31,8 +31,12 @@ class Aim:
         self.where = self._filter()
         self._sight = Sight(core, task.now_ms, task.number)
         self._but = frozenset(task.but)
+        self.suppressed = 0
+        """What has bounced and is meant, and stays as it is: it would be left out when its turn came."""
         states = self.where.values("state")
         self.families = REACH[task.verb]
+        if states is None or "bounced" not in states:  # what has ended is queued again if that is said, not by the way
+            self.families = tuple(family for family in self.families if family != "bounced")
         if states is not None and "leased" not in states:
             self.families = tuple(family for family in self.families if FAMILY[family] in states or family == "parked")
         self.ids = tuple(one.encode() for one in self.where.values("id") or ())
@@ -68,6 +72,8 @@ class Aim:
     def _fits(self, one: Candidate) -> bool:
         """Whether there is something to do. What was pushed stays in its queue, and merged mail is made by senders."""
         task = self.task
+        if one.place.family == "bounced":
+            return self._bounced_before(one) and not self._is_suppressed(one)
         if task.verb == "flush":
             return one.place.due_ms > task.now_ms or not one.note.early
         if task.verb == "move":
@@ -78,6 +84,16 @@ class Aim:
             pushed = one.recipient.endswith(f"@{queues.DOMAIN}") and one.metadata.get("protocol") == queues.PUSHED
             return one.zone != home and not pushed and not (pulled and one.note.values is not None)
         return True
+
+    def _bounced_before(self, one: Candidate) -> bool:
+        """Not what was being delivered at the order."""
+        return not self.task.number or one.note.seq < self.task.number
+
+    def _is_suppressed(self, one: Candidate) -> bool:
+        zone = self.core.schedule.zones.get(one.zone)
+        found = zone is not None and self.core.tasks.suppressed(one.id, one.recipient, zone.zone, one.flow)
+        self.suppressed += found
+        return found
 
 
 class UndoAim(Aim):

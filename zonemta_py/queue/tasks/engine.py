@@ -66,6 +66,7 @@ class Engine:
         self._worker: asyncio.Task[None] | None = None
         tasks = self._core.tasks
         tasks.divert, tasks.meant, tasks.moved = self.divert, self.meant, self.moved
+        tasks.suppressed = queue.suppression.stops
 
     # -- orders
 
@@ -203,10 +204,14 @@ class Engine:
             return
 
     def _next(self) -> Task | None:
-        """What was ordered first, of that for which something can be done."""
+        """What was ordered first, of that for which something can be done; of several undos the latest task's, so that
+        the one before it finds its own work again."""
         known = (task for task in self._core.tasks.by_number.values() if task.state in WORK)
-        ready = (one for one in known if one.number not in self._parked or self._parked[one.number][0].ready())
-        return min(ready, key=lambda one: one.number, default=None)
+        ready = [one for one in known if one.number not in self._parked or self._parked[one.number][0].ready()]
+        first = min(ready, key=lambda one: one.number, default=None)
+        if first is None or first.state != UNDOING:
+            return first
+        return max((one for one in ready if one.state == UNDOING), key=lambda one: one.number)
 
     async def _try(self, task: Task) -> None:
         core = self._core
@@ -329,6 +334,8 @@ class Engine:
     def _over(self, task: Task) -> None:
         """Its sweep has come to the end, or was stopped."""
         stopped = task.number in self._stop or task.stopped
+        if task.state == RUNNING and (aim := self._aims.get(task.number)) is not None:
+            task.suppressed = aim.suppressed
         self._drop(task)
         undoable = task.undo_s > 0 and task.done > task.undone
         if task.state == RUNNING:
@@ -340,7 +347,8 @@ class Engine:
 
     def _ended(self, task: Task, state: str, undoable: bool = False) -> None:
         until_ms = self._core.clock.steady_ms() + int(task.undo_s * 1000) if undoable else 0
-        self.turn(task, table.ENDED, {"state": state, "until_ms": until_ms, "done": task.done, "undone": task.undone})
+        value: dict[str, Any] = {"state": state, "until_ms": until_ms, "done": task.done, "undone": task.undone}
+        self.turn(task, table.ENDED, value | ({"suppressed": task.suppressed} if task.suppressed else {}))
 
 
 async def probe(core: Core, aim: Aim) -> None:

@@ -8,8 +8,8 @@
     task-cancel id by, task-undo id by              stops it; puts back what it changed, as far as nothing was sent
 
 A row: id, verb, where, words (a sentence), set, by, cause, state (counting, previewed, running, undoable, done,
-canceled, undone), count (None: not known yet), done, undone, zones, examples, created_ms, ended_ms, undoable,
-undo_until_ms. Failures: ValueError, one sentence.
+canceled, undone), count (None: not known yet), done, undone, zones, examples, remarks (sentences), created_ms,
+ended_ms, undoable, undo_until_ms. Failures: ValueError, one sentence.
 """
 
 from __future__ import annotations

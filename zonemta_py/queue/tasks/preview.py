@@ -74,7 +74,7 @@ class Previews:
                         if took >= AT_ONCE_S or core.store.fenced:
                             await asyncio.sleep(took * SHARE)
                             begin = perf_counter()
-            task.state, task.ended_ms = PREVIEWED, core.clock.ms()
+            task.state, task.ended_ms, task.suppressed = PREVIEWED, core.clock.ms(), aim.suppressed
 
     def _portion(self, aim: Aim, start: bytes, stop: bytes) -> bytes:
         """Where to go on."""

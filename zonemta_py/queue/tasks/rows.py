@@ -23,7 +23,7 @@ def row(task: Task, ident: str, apart_ms: int, state: str = "", undoable: bool =
         "set": task.change, "by": task.by, "cause": task.cause, "state": shown, "count": count, "done": task.done,
         "undone": task.undone, "zones": task.zones, "examples": task.examples, "created_ms": task.created_ms,
         "ended_ms": task.ended_ms, "undo_until_ms": task.until_ms - apart_ms if task.until_ms and undoable else 0,
-        "undoable": undoable,
+        "undoable": undoable, "remarks": _remarks(task),
     }  # fmt: skip
 
 
@@ -38,3 +38,14 @@ def words(verb: str, where: dict[str, Any], change: dict[str, Any]) -> str:
         return f"{said}: {Where.of(where).words()}"
     except ValueError:  # of another version
         return f"{said}: {where}"
+
+
+def _remarks(task: Task) -> list[str]:
+    """What is to be known before it is ordered, and after."""
+    if task.verb != "requeue" or "bounced" not in task.where.get("state", ()):
+        return []
+    told = "who sent it may have been told of the bounce, and is told again if it bounces again"
+    if not task.suppressed:
+        return [told]
+    many = "1 more is" if task.suppressed == 1 else f"{task.suppressed:,} more are"
+    return [told, f"{many} on the suppression list, and left as before; `zonemta suppression remove` comes first"]

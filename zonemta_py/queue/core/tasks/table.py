@@ -12,10 +12,12 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from zonemta_py.config import Zone
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.disk.records import TaskRecord
 from zonemta_py.schedule.batch import Entry, ZoneFace
+from zonemta_py.schedule.flow import FlowId
 
 RUNNING, UNDOABLE, DONE = "running", "undoable", "done"
 CANCELED, UNDOING, UNDONE, ENDING = "canceled", "undoing", "undone", "ending"
@@ -34,7 +36,8 @@ class Task:
     of them that were not accepted yet. now_ms: steady time of the order. undo_s: how long it can be undone after its
     end. state: one of this module. count: recipients of its preview, None: not known; done: recipients to whom it was
     done, undone: and undone again. until_ms: steady time until which it can be undone. request:
-    hash and key of the request that ordered it, if it had one.
+    hash and key of the request that ordered it, if it had one. suppressed: recipients that it leaves as they are, since
+    they are on the suppression list.
     """
 
     number: int
@@ -59,6 +62,7 @@ class Task:
     examples: list[dict[str, Any]] = field(default_factory=list)
     stopped: bool = False
     request: str = ""
+    suppressed: int = 0
 
     def row(self) -> bytes:
         return records.pack(asdict(self))
@@ -73,6 +77,7 @@ class Tasks:
     """By number. active: some have not been done to the end. moved: hears of new keys of recipients meanwhile.
 
     divert: takes those of some entries that an active task takes away; returns the others. meant: whether it does.
+    suppressed: whether that recipient of a message is on the suppression list.
     """
 
     def __init__(self, store: Store) -> None:
@@ -85,6 +90,7 @@ class Tasks:
         self.divert: Callable[[ZoneFace, list[Entry]], list[Entry]] = lambda _, entries: entries
         self.meant: Callable[[Entry], bool] = lambda _: False
         self.moved: Callable[[list[Operation]], None] = lambda _: None
+        self.suppressed: Callable[[str, str, Zone, FlowId], bool] = lambda *_: False
         for _, value in store.scan(keys.TASKS, keys.end(keys.TASKS)):
             task = Task.of(records.unpack(value))
             self._take(task)
@@ -152,3 +158,4 @@ class Tasks:
             task.state = UNDOING
         elif record.what == ENDED:
             task.state, task.ended_ms, task.until_ms = value["state"], task.ended_ms or ms, value["until_ms"]
+            task.suppressed = value.get("suppressed", task.suppressed)

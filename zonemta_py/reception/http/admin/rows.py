@@ -250,6 +250,8 @@ class TaskRow(OpenRow):
     """Recipients that it means; null: not known yet."""
     done: int
     examples: list[dict[str, Any]]
+    remarks: list[str]
+    """What else is to be known, each a sentence."""
     created_ms: int
     ended_ms: int
     undo_until_ms: int

@@ -5,7 +5,6 @@ from __future__ import annotations
 from zonemta_py.queue.suppression.entry import ERASED, KINDS, SCOPES
 from zonemta_py.reception.http.dashboard.desk import HOME, Desk, Done
 from zonemta_py.reception.http.dashboard.orders.order import DeskOrder, FormField, Given, Words
-from zonemta_py.reception.http.dashboard.words import count
 
 _KINDS = ("manual", *(kind for kind in KINDS if kind not in ("manual", ERASED)))
 
@@ -51,13 +50,19 @@ async def _unsuppress(desk: Desk, form: Given, by: str) -> Done:
 async def _release_words(desk: Desk, given: Given) -> Words:
     return Words(
         f"Release message {given.get('id', '')}", "Its held recipients are sent after all, from now on.",
-        "It cannot be undone once they are sent; before that its zone can be suspended.", "Release",
+        "Undo holds those again that were not tried meanwhile.", "Release",
     )  # fmt: skip
 
 
 async def _release(desk: Desk, form: Given, by: str) -> Done:
-    released = await desk.ask("release", id=form.get("id", ""))
-    return Done(f"{count(released)} held recipients of {form.get('id', '')} are sent now.", "What is sent stays sent.")
+    """A task, so that it is in the list of them, and can be undone."""
+    ident = form.get("id", "")
+    where = {"id": ident, "state": "held"}
+    if not (await desk.ask("list", limit=1, **where))["rows"]:
+        raise ValueError(f"message {ident!r} has no held recipient")
+    row = await desk.ask("task", verb="release", where=where, by=by)
+    how = "Undo holds those again that were not tried meanwhile."
+    return Done(f"The held recipients of {ident} are sent now.", how, "task-undo", {"id": row["id"]}, "Undo it")
 
 
 ORDERS = (
