@@ -312,6 +312,12 @@ class House:
     async def sound(self) -> None:
         """Rests, and finds every count equal to what is there, and nothing wrong, in an image of this instant."""
         await self.rest()
+        for zone in self.queue.core.schedule.zones.values():
+            there, flows = zone.flow_queues, zone.flow_queues.of_flow("", "")
+            by_length = [(one, length) for flow in flows for length, part in flow.parts.items() for one in part]
+            assert dict(by_length) == {one: len(one.entries) for one in there.by_key.values()}
+            assert len(by_length) == len(there.by_key)
+            assert set(zone.resting) == {path for path in there.paths.values() if path.failures}
         config = self.config.model_copy(
             update={"server": self.config.server.model_copy(update={"folder": self.image()})}
         )

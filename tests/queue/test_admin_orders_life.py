@@ -372,7 +372,7 @@ class Life:
             await self.house.move(max(0.02, waited / 8, schedule.next_wake(self.house.clock.ms())))
 
     async def why(self) -> str:
-        rows = await self.house.queue.ask("lanes")
+        rows = (await self.house.queue.ask("lanes"))["rows"]
         zones = [(z.zone.name, z.active, z.loaded, z.held) for z in self.house.queue.core.schedule.zones.values()]
         return f"it waits for ever: {await self.house.sizes()} {rows} {zones}"
 

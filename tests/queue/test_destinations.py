@@ -88,7 +88,7 @@ async def test_connections_of_its_own(house: Any) -> None:
         ("x.test", ("careful",)), ("y.test", ())
     }  # fmt: skip
     assert {delivery.site for delivery in sent} == {"big"}
-    rows = await home.queue.ask("lanes")
+    rows = (await home.queue.ask("lanes"))["rows"]
     assert {(row["apart"], tuple(row["tables"])) for row in rows} == {("careful", ("careful",)), ("", ())}
 
 
@@ -172,7 +172,7 @@ async def test_a_zone_with_smart_hosts_is_one_destination(house: Any) -> None:
     await put_all(home, 5, "y.test")
     sent = await home.leases()
     assert (len(sent), {delivery.port for delivery in sent}) == (3, {2525})
-    [row] = await home.queue.ask("lanes")
+    [row] = (await home.queue.ask("lanes"))["rows"]
     await home.queue.ask("stop", kind="destination", name=row["site"])
     for delivery in sent:
         await home.settle(delivery)

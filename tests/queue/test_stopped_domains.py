@@ -94,7 +94,7 @@ async def test_a_message_to_several_domains_is_divided(house: Any) -> None:
     await home.put("a@x.test", "b@y.test", "c@x.test")
     await stop(home, "x.test")
     assert domains(await drain(home)) == {"y.test": 1}
-    [row] = [row for row in await home.queue.ask("lanes") if row["apart"]]
+    [row] = [row for row in (await home.queue.ask("lanes"))["rows"] if row["apart"]]
     assert (row["site"], row["apart"], row["reasons"][0]["kind"]) == ("relay.test:2525", "@x.test", "suspended")
     assert await home.queue.ask("lift", kind="destination", name="x.test")
     assert domains(await drain(home)) == {"x.test": 2}

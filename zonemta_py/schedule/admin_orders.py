@@ -15,7 +15,7 @@ from typing import Any
 from zonemta_py.config import ConfigError
 from zonemta_py.config.section import shipped
 from zonemta_py.mail.classify import NoRoute
-from zonemta_py.schedule.batch import EgressPath, FlowQueue
+from zonemta_py.schedule.batch import EgressPath
 from zonemta_py.schedule.policy.manners import KINDS as MANNERS
 from zonemta_py.schedule.policy.state import LOST, NO_TLS
 from zonemta_py.schedule.schedule import Schedule
@@ -46,14 +46,9 @@ def stop(schedule: Schedule, kind: str, name: str, seconds: float | None, cause:
                 zone.separate(name)
 
 
-def names(flow_queue: FlowQueue) -> dict[str, tuple[str, ...]]:
-    """What a flow queue is called, by kind."""
-    path, flow_id = flow_queue.path, flow_queue.flow_id
-    return {
-        "destination": (path.site, path.provider), "domain": (path.stopped,), "tenant": (flow_id.tenant,),
-        "campaign": (flow_id.campaign,),
-        "zone": (flow_queue.zone.zone.name,), "source": (path.source,),
-    }  # fmt: skip
+def names(path: EgressPath) -> dict[str, tuple[str, ...]]:
+    """What an egress path is called, by kind."""
+    return {"destination": (path.site, path.provider), "domain": (path.stopped,), "source": (path.source,)}
 
 
 async def look(schedule: Schedule, domain: str) -> Site | NoRoute:
@@ -139,7 +134,7 @@ def rows(schedule: Schedule) -> Iterator[dict[str, Any]]:
 
 def _resting(schedule: Schedule) -> Iterator[tuple[ZoneSchedule, EgressPath]]:
     for zone in list(schedule.zones.values()):
-        yield from ((zone, path) for path in list(zone.flow_queues.paths.values()) if path.failures)
+        yield from ((zone, path) for path in list(zone.resting) if path.failures)
 
 
 def _path_name(zone: ZoneSchedule, path: EgressPath) -> str:

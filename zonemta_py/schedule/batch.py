@@ -14,6 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from zonemta_py.disk.notes import Note
+from zonemta_py.schedule.by_length import ByLength
 from zonemta_py.schedule.cursor import Shelf
 from zonemta_py.schedule.flow import STOPPED, FlowId, place_of
 from zonemta_py.zones.feedback import Concurrency
@@ -179,7 +180,7 @@ class Turn:
 
     def __init__(self, flow_id: FlowId, flow: Flow) -> None:
         self.flow_id, self.text, self.flow = flow_id, flow_id.text(), flow
-        self.members: dict[FlowQueue, None] = {}
+        self.members = ByLength[FlowQueue]()
         self.flow_queues: deque[FlowQueue] = deque()
 
 

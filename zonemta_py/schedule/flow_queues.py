@@ -15,6 +15,7 @@ from zonemta_py.config import Source, Zone
 from zonemta_py.disk import keys
 from zonemta_py.disk.notes import Note
 from zonemta_py.schedule.batch import EgressPath, Entry, FlowQueue, Turn
+from zonemta_py.schedule.by_length import ByLength
 from zonemta_py.schedule.cursor import Ground, Shelf
 from zonemta_py.schedule.flow import STOPPED, FlowId, apart_of, flow_queue_name, place_of, split_key
 from zonemta_py.schedule.shared import Shared
@@ -114,14 +115,9 @@ class FlowQueues:
         """Those that have a flow queue."""
         return list(self._turns)
 
-    def at(self, name: str) -> list[FlowQueue]:
-        """Those of the egress paths of that name."""
-        return [flow_queue for path in self.names.of(name) for flow_queue in path.flow_queues.values()]
-
-    def of_flow(self, kind: str, name: str) -> list[FlowQueue]:
-        """Those of a campaign or tenant."""
-        turns = [turn for flow_id, turn in self._turns.items() if getattr(flow_id, kind) == name]
-        return [flow_queue for turn in turns for flow_queue in turn.members]
+    def of_flow(self, kind: str, name: str) -> list[ByLength[FlowQueue]]:
+        """Those of a campaign or tenant, by length; kind "": of all flows."""
+        return [turn.members for flow_id, turn in self._turns.items() if not kind or getattr(flow_id, kind) == name]
 
     def parked(self) -> Iterator[FlowQueue]:
         """Flow queues that have parked recipients in the store: one seek each."""
@@ -220,7 +216,7 @@ class FlowQueues:
         turn = self._turn_of(FlowId.of(flow))
         flow_queue = self._new(key, path, turn, self.limits_of(path, turn.flow_id), Shelf(self._ground, key))
         self.by_key[key] = path.flow_queues[turn.text] = flow_queue
-        turn.members[flow_queue] = None
+        turn.members.add(flow_queue, 0)
         return flow_queue
 
     def _target(self, site: str, apart: str) -> Target:
@@ -328,7 +324,7 @@ class FlowQueues:
             flow_queue.limits = self.limits_of(flow_queue.path, flow_queue.flow_id)
             flow_queue.turn = self._turn_of(flow_queue.flow_id)
             flow_queue.path.flow_queues[flow_queue.turn.text] = flow_queue
-            flow_queue.turn.members[flow_queue] = None
+            flow_queue.turn.members.add(flow_queue, len(flow_queue.entries))
         return known
 
     def forget(self, flow_queue: FlowQueue) -> None:
@@ -343,8 +339,8 @@ class FlowQueues:
         if not path.flow_queues:
             self.paths.pop((path.place, path.source), None)
             self.names.remove(path)
-        turn.members.pop(flow_queue, None)
-        if not turn.members:
+        turn.members.remove(flow_queue, 0)
+        if not turn.members.parts:
             self._turns.pop(flow_queue.flow_id, None)
             self.by_flow.pop(turn.flow, None)
 

@@ -108,8 +108,10 @@ class ZoneWindow:
         flow_queue.enlist()
 
     def _count(self, flow_queue: FlowQueue, more: int) -> None:
-        """So many more are in the window, on that flow queue."""
+        """So many more are in the window, on that flow queue, which has them already."""
         self.loaded += more
+        length = len(flow_queue.entries)
+        flow_queue.turn.members.move(flow_queue, length - more, length)
         if flow_queue.held is not None:
             self.stuck += more
 

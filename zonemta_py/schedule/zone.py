@@ -33,6 +33,8 @@ class ZoneSchedule(ZoneWindow):
         self.held: Blocked | None = None
         self._waiting: dict[Turn, deque[FlowQueue]] = {}  # those that may not have the zone's last connections
         self._pace = ZoneShare(zone.connections)
+        self.resting: dict[EgressPath, None] = {}
+        """Egress paths whose last connections have failed."""
         self._read(zone)
 
     def _read(self, zone: Zone) -> None:
@@ -173,7 +175,7 @@ class ZoneSchedule(ZoneWindow):
             count += 1
         batch = entries[:count]
         del entries[:count]
-        self.loaded -= count
+        self._count(flow_queue, -count)
         return batch
 
     def may_have(self, path: EgressPath) -> bool:
@@ -271,6 +273,7 @@ class ZoneSchedule(ZoneWindow):
         retry = self._shared.retry
         path.failures += 1
         path.reason = reason
+        self.resting[path] = None
         path.down_since_ms = path.down_since_ms or self._shared.now_ms()
         path.down_until = now + (seconds or min(retry.down_s * 2 ** min(path.failures - 1, 20), retry.down_max_s))
         self._shared.wake_at(path.down_until, lambda: self._probe(path))
@@ -298,6 +301,7 @@ class ZoneSchedule(ZoneWindow):
         """It can be reached, as far as is known."""
         if path.failures:
             path.failures, path.down_until, path.down_since_ms, path.reason = 0, 0.0, 0, ""
+            self.resting.pop(path, None)
             self._go_on(path)
 
     def probe(self, path: EgressPath) -> None:

@@ -246,7 +246,11 @@ def _more(found: dict[str, Any]) -> str:
 def lanes(zone: ZoneName = None, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """List the scheduler's queues in memory, longest first, and why each cannot be sent now."""
     chosen = configuration(config, folder)
-    rows = answer(chosen, "lanes", zone=known_zone(chosen, zone))
+    page = answer(chosen, "lanes", zone=known_zone(chosen, zone))
+    rows = page["rows"]
+    while page["next"] and len(rows) < LANES:  # each comes as far as its time allows
+        page = answer(chosen, "lanes", zone=zone, limit=LANES - len(rows), after=page["next"])
+        rows += page["rows"]
     rows.sort(key=lambda row: (-row["waiting"], not row["parked"], row["site"], row["source"]))
     if json:
         return print_json(rows)
@@ -255,7 +259,7 @@ def lanes(zone: ZoneName = None, config: ConfigFile = None, folder: Folder = Non
     )  # fmt: skip
     now_ms = int(time.time() * 1000)
     footer = "" if rows else "Nothing is waiting in memory; `zonemta queue size` counts what is deferred or held"
-    footer = f"These are the {len(rows):,} longest; --zone shows those of one zone" if len(rows) >= LANES else footer
+    footer = f"These are the {len(rows):,} longest; --zone shows those of one zone" if page["next"] else footer
     return print_table(f"Lanes: {len(rows)}", columns, [_lane(row, now_ms) for row in rows], footer, _ORDER_OF_LANES)
 
 

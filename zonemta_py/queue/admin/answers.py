@@ -18,7 +18,8 @@ Questions and answers (plain dicts and lists, ready for JSON):
     explain what                            why something waits, and until when (`explain.py`)
     trace what before                       the story of a message or an address, from the journal (`browse/story.py`)
     qshape by zone limit                    age and destination (`browse/ages.py`)
-    lanes zone                              every flow queue in memory: what waits, how much, why not now
+    lanes zone limit after                  {rows, next}: flow queues in memory, the longest first: what waits,
+                                            how much, why not now (`browse/lanes.py`)
     standing                                stops, rests, and learned values (`schedule/admin_orders.py`)
     stop kind name seconds cause, lift kind name            orders about those
     accounts                                quotas of accounts: what is used of each, and when it begins anew
@@ -210,17 +211,15 @@ async def _rotate(queue: QueueContext) -> dict[str, str]:
     return {"closed": await archive.rotate(queue.core)}
 
 
-async def _paths(
-    queue: QueueContext, zone: str | None = None, limit: int = LANES, after: int = 0
-) -> list[dict[str, Any]]:
-    """Flow queues in memory with waiting recipients, or that are blocked: the longest first. after: how many of them an
-    earlier answer had."""
-    schedule, pace = queue.core.schedule, Pace()
+async def _paths(queue: QueueContext, zone: str | None = None, limit: int = LANES, after: int = 0) -> dict[str, Any]:
+    """Flow queues in memory with waiting recipients, or that are blocked: the longest first. `next`: where the next
+    page begins (`after`), None at the end; a page may be short because its time was over."""
+    schedule = queue.core.schedule
     if zone is not None and zone not in schedule.zones:
-        return []
+        return {"rows": [], "next": None}
     zones = list(schedule.zones.values()) if zone is None else [schedule.zones[zone]]
-    found = [flow_queue for one in zones for flow_queue in one.flow_queues.by_key.values()]
-    return (await lanes.rows(schedule, found, pace, max(1, min(limit, LANES)), max(0, after)))[0]
+    found = await lanes.of_flows(schedule, zones, Pace(), max(1, min(limit, LANES)), max(0, after))
+    return {"rows": found.rows, "next": found.next}
 
 
 async def _policy(queue: QueueContext, limit: int = STANDING, after: int = 0) -> list[dict[str, Any]]:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import re
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -30,9 +29,7 @@ from zonemta_py.queue.admin.browse.waiting import WaitingRows
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.tasks.where import STATES, Where
-from zonemta_py.schedule.batch import FlowQueue
 from zonemta_py.schedule.flow import FlowId
-from zonemta_py.schedule.flow_queues import FlowQueues
 from zonemta_py.schedule.policy.manners import KINDS as MANNERS
 from zonemta_py.schedule.policy.state import NO_TLS
 from zonemta_py.zones import queues
@@ -117,20 +114,15 @@ async def _named(queue: QueueContext, what: str, pace: Pace) -> dict[str, Any] |
     """A zone, an address of ours, a destination, campaign or tenant, a pull queue."""
     schedule = queue.core.schedule
     if what in schedule.zones:
-        found, more = await _lanes(queue, [*schedule.zones[what].flow_queues.by_key.values()], pace)
-        return _answer(what, "zone", found or _stops(queue, what), more=more)
+        found = await lanes.of_flows(schedule, [schedule.zones[what]], pace, ROWS_MAX)
+        return _answer(what, "zone", found.rows or _stops(queue, what), more=found.more)
     answer = await _ip(queue, what, pace) or await _flow_queues(queue, what, pace) or _stopped(queue, what)
     answer = answer or await _waiting(queue, what, "", pace)
     zone = schedule.zones.get(queues.zone_of(queue.core.config, what)) if answer is None else None
     if zone is not None:
-        found, more = await _lanes(queue, [*zone.flow_queues.by_key.values()], pace)
-        answer = _answer(what, "queue", found, more=more)
+        found = await lanes.of_flows(schedule, [zone], pace, ROWS_MAX)
+        answer = _answer(what, "queue", found.rows, more=found.more)
     return answer
-
-
-async def _lanes(queue: QueueContext, flow_queues: list[FlowQueue], pace: Pace) -> tuple[list[Row], int]:
-    """Rows, and how many more there are."""
-    return await lanes.rows(queue.core.schedule, flow_queues, pace, ROWS_MAX)
 
 
 # -- kinds of names
@@ -142,31 +134,28 @@ async def _ip(queue: QueueContext, what: str, pace: Pace) -> dict[str, Any] | No
         ipaddress.ip_address(what)
     except ValueError:
         return None
-    found = await lanes.found(queue.core.schedule, lambda there: there.at(what), pace)
-    rows, more = await _lanes(queue, found, pace)
-    rows += _stops(queue, what)
+    schedule = queue.core.schedule
+    found = await lanes.at(schedule, await lanes.paths(schedule, (what,), pace), pace, ROWS_MAX)
+    rows = found.rows + _stops(queue, what)
     known = any(source.address == what for pool in queue.core.config.pools for source in pool.sources)
-    return _answer(what, "ip", rows, more=more) if rows or known else None
+    return _answer(what, "ip", rows, more=found.more) if rows or known else None
 
 
 async def _flow_queues(queue: QueueContext, what: str, pace: Pace) -> dict[str, Any] | None:
     """A campaign, tenant, domain, site or provider with recipients in memory."""
     schedule, domain = queue.core.schedule, what.lower().rstrip(".")
     names = dict.fromkeys((domain, getattr(schedule.sites.known(domain), "key", domain)))
-    kinds: dict[str, Callable[[FlowQueues], list[FlowQueue]]] = {
-        "campaign": lambda there: there.of_flow("campaign", what),
-        "tenant": lambda there: there.of_flow("tenant", what),
-        "destination": lambda there: [flow_queue for name in names for flow_queue in there.at(name)],
-    }
-    for kind, meant in kinds.items():
-        flow_queues = await lanes.found(schedule, meant, pace)
-        rows, more = await _lanes(queue, flow_queues, pace)
-        if rows:
-            there = {flow_queue.path.site for flow_queue in flow_queues} if kind == "destination" else set()
-            learned = schedule.policy.manners.rows(there)
-            counts = _counts(queue, domain) if kind == "destination" else {}
-            return _answer(what, kind, rows, more=more, counts=counts, learned=learned)
-    return None
+    for kind in ("campaign", "tenant"):
+        found = await lanes.of_flows(schedule, list(schedule.zones.values()), pace, ROWS_MAX, kind=kind, name=what)
+        if found.rows:
+            return _answer(what, kind, found.rows, more=found.more, counts={}, learned=[])
+    paths = await lanes.paths(schedule, names, pace)
+    found = await lanes.at(schedule, paths, pace, ROWS_MAX)
+    if not found.rows:
+        return None
+    learned = schedule.policy.manners.rows({path.site for path in paths})
+    counts = _counts(queue, domain)
+    return _answer(what, "destination", found.rows, more=found.more, counts=counts, learned=learned)
 
 
 def _counts(queue: QueueContext, domain: str) -> dict[str, int]:

@@ -13,7 +13,6 @@ import difflib
 import heapq
 import re
 from collections.abc import Iterable
-from functools import partial
 from itertools import islice
 
 from zonemta_py.config import ConfigError
@@ -22,8 +21,7 @@ from zonemta_py.queue.admin.browse import lanes
 from zonemta_py.queue.admin.browse.pace import Pace
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.schedule import admin_orders
-from zonemta_py.schedule.batch import FlowQueue
-from zonemta_py.schedule.flow_queues import NO_SOURCE, FlowQueues
+from zonemta_py.schedule.flow_queues import NO_SOURCE
 from zonemta_py.zones.site import Providers, Site
 
 _SHOWN_MAX = 10
@@ -50,12 +48,12 @@ async def stop(queue: QueueContext, kind: str, name: str, seconds: float | None,
     admin_orders.stop(schedule, kind, name, seconds, cause)
     if kind == "zone":
         return len(schedule.zones[name].flow_queues.by_key)
-    found = await lanes.found(schedule, partial(_meant_by, kind, name), Pace())
-    return sum(name in admin_orders.names(flow_queue)[kind] for flow_queue in found)
-
-
-def _meant_by(kind: str, name: str, there: FlowQueues) -> list[FlowQueue]:
-    return there.of_flow(kind, name) if kind in ("tenant", "campaign") else there.at(name)
+    if kind in ("tenant", "campaign"):
+        zones = schedule.zones.values()
+        return lanes.counted(flow for zone in zones for flow in zone.flow_queues.of_flow(kind, name))
+    pace = Pace()
+    found = await lanes.paths(schedule, (name,), pace)
+    return sum([len(path.flow_queues) async for path in pace.each(found) if name in admin_orders.names(path)[kind]])
 
 
 # -- sources

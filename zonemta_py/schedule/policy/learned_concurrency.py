@@ -90,7 +90,7 @@ class LearnedConcurrency:
             {"kind": "concurrency", "name": _name(key), "window": found.window, "dead": found.dead,
              "since_ms": self._since_ms.get(key, 0), "until_ms": 0, "cause": found.cause}
             for key, found in self._all.items()
-            if found.dead or found.window < min(initial, found.most)
+            if found.dead or (found.window < initial and found.window < found.most)
         ]  # fmt: skip
 
 

@@ -1,70 +1,95 @@
-"""Flow queues in memory, of which there may be 100,000: those that are meant are found by their names, and only as many
-become rows as an answer has room for.
+"""Flow queues in memory, of which there may be a million, as rows: the longest first, and only as many as an answer has
+room for. Those of a zone, campaign or tenant are in that order already (`schedule/by_length.py`); those of a site,
+provider or source are found by its name, and looked at while there is time.
+
+A page is what is the longest at this moment: one whose length changes between two pages may be on both, or on neither.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
-from itertools import accumulate, compress, islice
-from typing import Any
+from collections.abc import Iterable, Sequence
+from heapq import nlargest
+from typing import Any, NamedTuple
 
 from zonemta_py.queue.admin.browse.pace import Pace
-from zonemta_py.schedule.batch import FlowQueue
-from zonemta_py.schedule.flow_queues import FlowQueues
+from zonemta_py.schedule.batch import EgressPath, FlowQueue
+from zonemta_py.schedule.by_length import ByLength, longest
 from zonemta_py.schedule.reasons import row_of
 from zonemta_py.schedule.schedule import Schedule
+from zonemta_py.schedule.zone import ZoneSchedule
 
-AT_ONCE = 4_000
 LEAST = 20
 """Rows that are made even if the time is over."""
 
 Row = dict[str, Any]
 
 
-async def found(schedule: Schedule, meant: Callable[[FlowQueues], list[FlowQueue]], pace: Pace) -> list[FlowQueue]:
-    """Those that are meant, of each zone; each once."""
-    chosen = dict[FlowQueue, None]()
-    async for zone in pace.each(list(schedule.zones.values())):
-        chosen.update(dict.fromkeys(meant(zone.flow_queues)))
-    return list(chosen)
+class Rows(NamedTuple):
+    """rows: of those with mail waiting or being delivered, or that something holds. more: how many there are besides.
+    next: how many to leave out on the next page; None: that was the last one."""
+
+    rows: list[Row]
+    more: int
+    next: int | None
 
 
-async def rows(
-    schedule: Schedule, flow_queues: list[FlowQueue], pace: Pace, most: int, after: int = 0
-) -> tuple[list[Row], int]:
-    """Rows of those with mail waiting or being delivered, or that something holds, the longest first; and how many
-    were not looked at. after: how many to leave out."""
-    busy, lengths = list[FlowQueue](), list[int]()
-    for at in range(0, len(flow_queues), AT_ONCE):
-        part = flow_queues[at : at + AT_ONCE]
-        there = [2 * len(flow_queue.entries) + (not flow_queue.parked.exhausted) for flow_queue in part]
-        if 0 in there:
-            chosen = [n > 0 or _has_news(flow_queue) for flow_queue, n in zip(part, there, strict=True)]
-            part, there = list(compress(part, chosen)), list(compress(there, chosen))
-        busy += part
-        lengths += there
+async def of_flows(
+    schedule: Schedule, zones: Iterable[ZoneSchedule], pace: Pace, most: int, after: int = 0, kind: str = "",
+    name: str = "",
+) -> Rows:  # fmt: skip
+    """Those of a campaign or tenant, or of all flows. after: how many to leave out."""
+    flows = list[ByLength[FlowQueue]]()
+    for zone in zones:
+        flows += zone.flow_queues.of_flow(kind, name)
         await pace.turn()
-    made, looked = list[Row](), after
-    for place in _longest(lengths, after + most)[after:]:
+    count = counted(flows)
+    made, looked = await _made(schedule, longest(flows, most, after), pace)
+    looked = min(count, after + looked)
+    return Rows(made, count - looked, looked if looked < count else None)
+
+
+def counted(flows: Iterable[ByLength[FlowQueue]]) -> int:
+    """How many flow queues there are."""
+    return sum(len(part) for flow in flows for part in flow.parts.values())
+
+
+async def paths(schedule: Schedule, names: Iterable[str], pace: Pace) -> list[EgressPath]:
+    """Egress paths of those names, each once."""
+    found = dict[EgressPath, None]()
+    for zone in list(schedule.zones.values()):
+        for name in names:
+            found.update(dict.fromkeys(zone.flow_queues.names.of(name)))
+            await pace.turn()
+    return list(found)
+
+
+async def at(schedule: Schedule, found: Sequence[EgressPath], pace: Pace, most: int) -> Rows:
+    """Those of these egress paths; of very many only as far as time allows, the others are counted."""
+    chosen, count = list[FlowQueue](), 0
+    async for path in pace.each(found):
+        count += len(path.flow_queues)
+        if not pace.over or len(chosen) < most:
+            chosen += path.flow_queues.values()
+        if len(chosen) > 8 * most:
+            chosen = nlargest(most, chosen, key=_length)
+    made, looked = await _made(schedule, nlargest(most, chosen, key=_length), pace)
+    return Rows(made, count - looked, None)
+
+
+async def _made(schedule: Schedule, chosen: list[FlowQueue], pace: Pace) -> tuple[list[Row], int]:
+    """Rows, as many as time allows, and how many were looked at for them."""
+    made = list[Row]()
+    for looked, flow_queue in enumerate(chosen):
         if pace.over and len(made) >= LEAST:
-            break
-        looked += 1
-        row = row_of(schedule, busy[place])
-        if row["waiting"] or row["parked"] or row["active"] or row["reasons"]:
-            made.append(row)
+            return made, looked
+        if flow_queue.entries or not flow_queue.parked.exhausted or _has_news(flow_queue):
+            made.append(row_of(schedule, flow_queue))
         await pace.turn()
-    return made, max(0, len(busy) - looked)
+    return made, len(chosen)
 
 
-def _longest(lengths: list[int], most: int) -> list[int]:
-    """The places of the largest, the first of equal ones first. Nothing is called for each of them."""
-    counts = sorted(Counter(lengths).items(), reverse=True)
-    reached = accumulate(count for _, count in counts)
-    least = next((length for (length, _), so_far in zip(counts, reached, strict=True) if so_far >= most), 0)
-    longer = [place for place, length in enumerate(lengths) if length > least]
-    longer.sort(key=lengths.__getitem__, reverse=True)
-    return longer + list(islice((place for place, length in enumerate(lengths) if length == least), most - len(longer)))
+def _length(flow_queue: FlowQueue) -> int:
+    return len(flow_queue.entries)
 
 
 def _has_news(flow_queue: FlowQueue) -> bool:

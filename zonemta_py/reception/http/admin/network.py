@@ -80,8 +80,7 @@ async def lanes(
     """What waits for the same destination from the same source, of one tenant and campaign: how much, and why not
     now."""
     here, _ = asked(request)
-    found = await ask(here, "not-found", "lanes", zone=zone or None, limit=limit, after=after)
-    return answer({"rows": found, "next": after + len(found) if found else None})
+    return answer(await ask(here, "not-found", "lanes", zone=zone or None, limit=limit, after=after))
 
 
 def shown(section: BaseModel) -> dict[str, Any]:

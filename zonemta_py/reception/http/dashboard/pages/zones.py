@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,21 +19,21 @@ BY = ("domain", "provider", "site")
 async def zones(desk: Desk, request: Request) -> Response:
     """Each zone with what waits, and the lanes in memory of the one that is chosen."""
     chosen, after = request.query_params.get("zone", ""), place(request.query_params.get("after", ""))
-    sizes, standing, lanes = await asyncio.gather(
+    sizes, standing, page = await asyncio.gather(
         desk.ask("size"),
         desk.ask("standing"),
-        desk.ask("lanes", zone=chosen, limit=LANES + 1, after=after) if chosen else _none(),
+        desk.ask("lanes", zone=chosen, limit=LANES, after=after) if chosen else _none(),
     )
     stopped = {row["name"]: row for row in standing if row["kind"] == "zone"}
     settings = {zone.name: zone for zone in desk.config.zones}
-    following = query(zone=chosen, after=after + LANES) if len(lanes) > LANES else ""
-    lanes = sorted(lanes[:LANES], key=lambda row: (-len(row["reasons"]), -row["waiting"]))
+    following = query(zone=chosen, after=page["next"]) if page["next"] else ""
+    lanes = sorted(page["rows"], key=lambda row: (-len(row["reasons"]), -row["waiting"]))
     return desk.page(request, "zones", sizes=sizes["zones"], stopped=stopped, settings=settings, chosen=chosen,
                      lanes=lanes, first=query(zone=chosen), following=following, paged=bool(after))  # fmt: skip
 
 
-async def _none() -> list[dict[str, object]]:
-    return []
+async def _none() -> dict[str, Any]:
+    return {"rows": [], "next": None}
 
 
 async def destinations(desk: Desk, request: Request) -> Response:
