@@ -89,6 +89,7 @@ _.CSS
 _.BINDINGS
 _.on_mount
 _.on_key
+_.on_resize
 _.action_sort
 _.action_order
 

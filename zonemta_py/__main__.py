@@ -9,7 +9,9 @@ import gc
 import os
 import sys
 
-_CALLED = {"sendmail": ["sendmail"], "newaliases": ["sendmail", "-bi"], "mailq": ["mailq"], "qshape": ["qshape"]}
+_CALLED = {"sendmail": ["sendmail"], "newaliases": ["sendmail", "-bi"]} | {
+    name: [name] for name in ("mailq", "qshape", "postqueue", "postsuper")
+}
 
 
 def main() -> int:

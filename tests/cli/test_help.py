@@ -99,6 +99,8 @@ WITHOUT_JSON = {
     "run": "the server: it prints its log",
     "sink": "a server: --events prints JSON",
     "sendmail": "silent, as other programs expect it",
+    "postqueue": "prints what Postfix's prints; -j is JSON",
+    "postsuper": "prints how many, as Postfix's does",
     "send": "silent: the exit status says it",
     "top": "a screen",
     "init": "asks a person, and prints what that person is to publish",

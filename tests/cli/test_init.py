@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from zonemta_py.cli.terminal.errors import Exit
 from zonemta_py.config import load
 
@@ -50,11 +52,21 @@ def test_nothing_is_overwritten(zonemta: Zonemta, tmp_path: Path) -> None:
     assert before == {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
 
 
-def test_a_smart_host(zonemta: Zonemta, tmp_path: Path) -> None:
-    ran = zonemta("init", tmp_path, "--domain", "a.example", "--smarthost", "smtp.example.net:587", "--yes")
-    assert ran.code == Exit.OK
-    [zone] = load(tmp_path / "zonemta.toml").zones
-    assert (zone.host, zone.port) == ("smtp.example.net", 587)
+@pytest.mark.parametrize(
+    ("given", "host", "port"),
+    [
+        ("smtp.example.net:587", "smtp.example.net", 587), ("smtp.example.net", "smtp.example.net", 25),
+        ("[2001:db8::5]:587", "2001:db8::5", 587), ("2001:db8::5", "2001:db8::5", 25),
+    ],
+)  # fmt: skip
+def test_a_smart_host(zonemta: Zonemta, tmp_path: Path, given: str, host: str, port: int) -> None:
+    """By name or address, with a port or without; the queue's folder may have any name."""
+    queue = tmp_path / 'a "queue"'
+    ran = zonemta("init", tmp_path, "--domain", "a.example", "--smarthost", given, "--yes", "--queue", queue)
+    assert ran.code == Exit.OK, ran.err
+    config = load(tmp_path / "zonemta.toml")
+    assert [(zone.host, zone.port) for zone in config.zones] == [(host, port)]
+    assert config.folder == queue
 
 
 def test_wrong_answers_are_one_sentence(zonemta: Zonemta, tmp_path: Path) -> None:
@@ -64,6 +76,9 @@ def test_wrong_answers_are_one_sentence(zonemta: Zonemta, tmp_path: Path) -> Non
         (("--domain", "nodots"), "'nodots' is not a domain such as example.com"),
         (("--domain", "a.example", "--address", "300.1.1.1"), "is not an IP address"),
         (("--domain", "a.example", "--listen", "here"), "is not an address and port"),
+        (("--domain", "a.example", "--listen", "127.0.0.1:99999"), "is not an address and port"),
+        (("--domain", "a.example", "--smarthost", "smtp.example.net:mail"), "is not a smart host"),
+        (("--domain", "a.example", "--smarthost", "smtp.example.net:0"), "is not a smart host"),
     ):
         ran = zonemta("init", tmp_path / "etc", *arguments, "--yes")
         assert ran.code == Exit.USAGE
@@ -80,7 +95,7 @@ def test_in_a_terminal_it_asks(tmp_path: Path) -> None:
         stdin=terminal, stdout=terminal, stderr=terminal,
     )  # fmt: skip
     os.close(terminal)
-    os.write(controller, b"nodots\nexample.com\nmx1.example.com\n192.0.2.10\n")
+    os.write(controller, b"nodots\nexample.com\nmx1.example.com\n300.1.1.1\n192.0.2.10\n")
     seen = b""
     try:
         while part := os.read(controller, 4096):
@@ -90,5 +105,6 @@ def test_in_a_terminal_it_asks(tmp_path: Path) -> None:
     os.close(controller)
     assert child.wait(30) == Exit.OK, seen
     assert b"is not a domain such as example.com" in seen
+    assert b"300.1.1.1" in seen
     assert b"mx1.example.com. IN A 192.0.2.10" in seen
     assert load(tmp_path / "etc" / "zonemta.toml").server.hostname == "mx1.example.com"

@@ -150,6 +150,7 @@ def test_show_is_the_whole_message_but_its_body(ask: Callable[..., object], ids:
     text = ask("show", ids[0]).out
     assert "Subject: Hello [red]you[/red]" in text
     assert "Hi" not in text
+    assert text.endswith(f"Its story, from acceptance on: zonemta trace {ids[0]}\n")
 
 
 def test_show_of_a_message_that_is_not_there(ask: Callable[..., object]) -> None:

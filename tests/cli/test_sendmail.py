@@ -24,7 +24,7 @@ class Called:
 
     def __init__(self, folder: Path, port: int) -> None:
         self.folder = folder
-        for name in ("sendmail", "mailq", "newaliases"):
+        for name in ("sendmail", "mailq", "newaliases", "postqueue", "postsuper"):
             (folder / name).symlink_to(Path(sys.executable).with_name("zonemta"))
         self.config = folder / "zonemta.toml"
         self.config.write_text(
@@ -95,6 +95,11 @@ def test_bs_speaks_smtp(called: Called, sink: Sink) -> None:
         ("sendmail -C /nowhere -i ann@example.com", Exit.CONFIG, "/nowhere"),
         ("sendmail -q", Exit.UNAVAILABLE, "no queue answers at"),
         ("newaliases", Exit.OK, ""),
+        ("postqueue -x", Exit.USAGE, "see `zonemta postqueue --help`"),
+        ("postqueue -p -f", Exit.USAGE, "say one of -p, -j, -f, -i ID and -s DOMAIN"),
+        ("postsuper", Exit.USAGE, "say what is to be done"),
+        ("postsuper -d ALL junk", Exit.USAGE, "there is no queue 'junk'"),
+        ("postsuper -d ALL", Exit.UNAVAILABLE, "no queue answers at"),
         ("mailq", Exit.UNAVAILABLE, "no queue answers at"),
     ],
 )
@@ -135,9 +140,21 @@ def test_mailq(served: Callable[..., Any], tmp_path: Path) -> None:
     assert sorted(one.strip() for one in recipients) == ["bob@x.org", "carl@y.org"]
     assert last == "-- 6 Kbytes in 1 Request."
     assert called("sendmail -bp") == (0, out, "")
+    assert called("postqueue -p") == (0, out, "")
     assert called("sendmail -q") == (0, "", "")
     (task,) = queue.do(lambda queue: queue.ask("tasks"))
     assert (task["verb"], task["where"]) == ("flush", {"all": True})
+    for line, stdin, verb, where in (
+        ("postqueue -s x.org", "", "flush", {"domain": ["x.org"]}),
+        ("postsuper -h -", f"{id}*\n", "hold", {"id": [id]}),
+        ("postsuper -H ALL hold", "", "release", {"state": ["held"]}),
+        (f"postsuper -d {id}", "", "delete", {"id": [id]}),
+    ):
+        code, out, err = called(line, stdin.encode())
+        assert (code, err) == (0, "")
+        task = queue.do(lambda queue: queue.ask("tasks"))[0]
+        assert (task["verb"], task["where"]) == (verb, where)
+    assert "2 recipients are deleted" in out
 
 
 def test_a_reader_that_leaves(served: Callable[..., Any], tmp_path: Path) -> None:

@@ -68,6 +68,8 @@ def test_a_dry_run_changes_nothing(queue: Any, told: Told) -> None:
     assert (row["state"], row["count"]) == ("previewed", 22)
     plain = told("queue", "delete", "--zone", "bulk", "-n", "--plain")
     assert sorted(line.split("\t")[1] for line in plain.out.splitlines()) == ["a@z.org", "b@z.org"]
+    nobody = told("queue", "delete", "--sender", "nobody@*", "--dry-run")
+    assert nobody.out == "delete: from nobody@*: nobody; nothing was changed\n"
     assert states(told) == {"queued": 32}
 
 
@@ -135,13 +137,38 @@ def test_what_has_bounced_is_queued_again(served: Callable[..., Any], told: Told
     assert "1 recipient" in told("queue", "requeue", "--state", "bounced", "--dry-run").out
     assert "it has bounced" in told("explain", "u@x.org").out
     assert "can only be queued again" in told("queue", "delete", "--state", "bounced").err
-    assert "1 recipients are queued again" in told("queue", "requeue", "--state", "bounced").out
+    assert "1 recipient is queued again" in told("queue", "requeue", "--state", "bounced").out
     assert states(told) == {"deferred": 1}
     rows = json.loads(told("task", "list", "--json").out)
     (task,) = [row for row in rows if row["state"] == "undoable"]
     assert told("task", "undo", task["id"]).code == Exit.OK
     assert states(told) == {}
     assert "bounced" in told("status").out
+
+
+def test_ids_from_stdin(queue: Any, zonemta: Told, tmp_path: Path) -> None:
+    """As other programs print them, a line each; without any, nothing is changed."""
+    ran = zonemta("queue", "hold", "-", "--yes", "--folder", tmp_path, stdin=f"{queue.ids[2]}\n".encode())
+    assert ran.out.startswith("2 recipients are held\n")
+    ran = zonemta("queue", "hold", "-", "--yes", "--folder", tmp_path)
+    assert (ran.code, "no ids on stdin" in ran.err) == (Exit.DATA, True)
+
+
+def test_sizes_by_state(queue: Any, told: Told) -> None:
+    """What is deleted and can be put back is counted, too."""
+    told("queue", "delete", "--zone", "bulk")
+    lines = [line.split() for line in told("queue", "size").out.splitlines()]
+    assert ["zone", "queued", "leased", "deferred", "held", "deleted", "bounced"] in lines
+    assert ["all", "30", "0", "0", "0", "2", "0"] in lines
+    assert ["z.org", "0", "0", "0", "2", "0"] in lines
+
+
+def test_the_oldest_first(queue: Any, told: Told) -> None:
+    """In all zones and states together; for named messages there is no such order."""
+    told("queue", "hold", queue.ids[1])
+    rows = json.loads(told("queue", "list", "--order", "age", "--json").out)["rows"]
+    assert [row["id"] for row in rows] == [*[queue.ids[0]] * 20, *[queue.ids[1]] * 10, *[queue.ids[2]] * 2]
+    assert told("queue", "list", "--order", "age", "--id", queue.ids[0]).code == Exit.USAGE
 
 
 def test_what_was_meant_must_be_said(queue: Any, told: Told) -> None:

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from textual.widgets import DataTable, Static
+from textual.widgets import DataTable, Footer, Static
 
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal.errors import Exit
@@ -37,6 +37,12 @@ def cells(app: Top) -> list[list[str]]:
     return [[str(cell) for cell in table.get_row_at(number)] for number in range(table.row_count)]
 
 
+def shown(app: Top, *names: str) -> list[list[str]]:
+    """The cells of these columns; "" for one that is left out."""
+    there = [str(column.label).rstrip("▾") for column in app.query_one(DataTable).ordered_columns]
+    return [[row[there.index(name)] if name in there else "" for name in names] for row in cells(app)]
+
+
 def said(app: Top, where: str) -> str:
     return str(app.query_one(where, Static).content)
 
@@ -56,11 +62,11 @@ async def test_all_of_it(served: Callable[..., Any], tmp_path: Path) -> None:
     app = Top(partial(answer, config), 3600)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(lambda: len(cells(app)) == 2)
-        assert [row[:3] for row in cells(app)] == [["default", "0.0", "3"], ["bulk", "0.0", "1"]]
+        assert shown(app, "zone", "out/s", "queued") == [["default", "0.0", "3"], ["bulk", "0.0", "1"]]
         assert "4 queued, 0 leased" in said(app, "#rates")
         await pilot.press("d")
         await until(lambda: len(cells(app)) == 3)
-        assert [row[:2] for row in cells(app)] == [["x.org", "2"], ["[red]y.org", "1"], ["z.org", "1"]]
+        assert shown(app, "domain", "queued") == [["x.org", "2"], ["[red]y.org", "1"], ["z.org", "1"]]
         await pilot.press("s", "n")
         await until(lambda: said(app, "#said") == "not done: suspend domain x.org")
         assert await asyncio.to_thread(answer, config, "standing") == []
@@ -68,7 +74,7 @@ async def test_all_of_it(served: Callable[..., Any], tmp_path: Path) -> None:
         assert said(app, "#said") == "suspend domain x.org? y does it, any other key does not"
         await pilot.press("y")
         await until(lambda: said(app, "#said") == "done: suspend domain x.org")
-        assert cells(app)[0][4] == "in zonemta top"
+        assert shown(app, "domain", "suspended")[0] == ["x.org", "in zonemta top"]
         (row,) = await asyncio.to_thread(answer, config, "standing")
         assert (row["kind"], row["name"], row["cause"]) == ("domain", "x.org", "in zonemta top")
         await pilot.press("p")
@@ -81,8 +87,39 @@ async def test_all_of_it(served: Callable[..., Any], tmp_path: Path) -> None:
         await asyncio.to_thread(queue.close)
         await app.look()
         assert "no queue answers at" in said(app, "#said")
+        assert len(cells(app)) == 2, "what was known last"
+        queue = await asyncio.to_thread(served, zones=ZONES)
+        await app.look()
+        assert (said(app, "#said"), len(cells(app))) == ("", 2)
         await pilot.press("q")
     assert app.return_code == 0
+
+
+async def test_how_much_goes_where(served: Callable[..., Any], tmp_path: Path) -> None:
+    """By domain: delivered, deferred and bounced a second, also where nothing waits any more. Where a terminal is
+    narrow, the least important columns are left out, and come back with the room."""
+    queue = await asyncio.to_thread(served)
+
+    async def deliver(local: LocalQueue) -> None:
+        for number in range(2000):
+            local.core.destinations.add(f"u{number}@busy-mail.example", "bounced" if number < 500 else "delivered")
+
+    await asyncio.to_thread(queue.do, put)
+    await asyncio.to_thread(queue.do, deliver)
+    app = Top(partial(answer, Config.model_validate({"server": {"folder": tmp_path}})), 3600)
+    async with app.run_test(size=(120, 24)) as pilot:
+        await pilot.press("d")
+        await until(lambda: len(cells(app)) == 4)
+        names = ("domain", "out/s", "deferred/s", "bounced/s", "queued", "held")
+        name, out, deferred, bounced, *waiting = shown(app, *names)[-1]
+        assert (name, deferred, waiting) == ("busy-mail.example", "0.0", ["0", "0"])
+        assert float(out.replace(",", "")) > float(bounced.replace(",", "")) > 0
+        for width, left_out in ((80, {"held", "bounced/s"}), (60, {"held", "bounced/s", "deferred/s"}), (120, set())):
+            await pilot.resize_terminal(width, 24)
+            await pilot.pause()
+            assert {name for name in names if shown(app, name)[0] == [""]} == left_out
+            assert app.query_one(DataTable).virtual_size.width <= width
+            assert app.query_one(Footer).virtual_size.width <= width
 
 
 def test_at_a_terminal(served: Callable[..., Any], tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_status_for_a_person(served: Callable[..., Any], told: Told) -> None:
     for words in (
         "s ago",
         "0.0 in, 0.0 out",
-        "2 queued; 1 messages",
+        "2 queued; 1 message, ",
         "zone bulk",
         "zone bulk; `zonemta standing`",
         "free",

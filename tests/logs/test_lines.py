@@ -9,9 +9,10 @@ import pytest
 
 from zonemta_py.config import Config
 from zonemta_py.logs import persons, setup
-from zonemta_py.logs.persons import Persons
+from zonemta_py.logs.persons import Persons, UserName
 from zonemta_py.logs.shape import as_json, as_text, moment
 from zonemta_py.logs.stream import LogStream
+from zonemta_py.reception.log_throttle import LogThrottle
 
 NASTY = ["a b", "", 'q"uote', "back\\slash", "new\nline", "esc\x1b[2J", "\x7f", "\x9b1m", "é@ü.test", "a=b", "\u2028"]
 
@@ -65,19 +66,21 @@ def test_what_is_cut_names_nobody() -> None:
     """Neither in the fields nor in a reply that repeats an address."""
     fields = {
         "sender": "ann@src.test", "to": "bob@a.test,eve@b.test", "user": "shop", "client": "192.0.2.77",
-        "text": "550 <bob@a.test>: no such user", "size": 7,
+        "text": "550 <bob@a.test>: no such user", "size": 7, "recipient": '"bob, the builder"@a.test',
+        "reason": 'ann "x y"@b.test asked for it',
     }  # fmt: skip
     Persons.cut().fields(fields)
     assert fields == {
         "sender": "…@src.test", "to": "…@a.test,…@b.test", "user": "…", "client": "192.0.2.0/24",
-        "text": "550 <…@a.test>: no such user", "size": 7,
+        "text": "550 <…@a.test>: no such user", "size": 7, "recipient": "…@a.test",
+        "reason": "ann …@b.test asked for it",
     }  # fmt: skip
 
 
 def test_other_lines_have_the_same_shape(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Also what is printed, and tracebacks, as JSON; addresses are hidden in them too."""
+    """Also what is printed, and tracebacks, as JSON; people are hidden in them too, and clients that were refused."""
     import sys
 
     monkeypatch.setattr(sys, "stderr", LogStream(sys.stderr))
@@ -87,11 +90,21 @@ def test_other_lines_have_the_same_shape(
     config = Config.model_validate({"server": {"folder": tmp_path}, "log": {"format": "json", "personal": "cut"}})
     setup.begin(config, lambda entry: entry | {"message": entry["message"].replace("too", "very")})
     try:
-        raise OSError("no")
+        raise OSError("no bob@src.test")
     except OSError:
         logging.getLogger("zonemta_py.x").exception("too bad for %s", "ann@src.test")
     print("zonemta: ready", file=sys.stderr)
-    one, two = map(json.loads, capsys.readouterr().err.splitlines())
+    notes = LogThrottle(logging.getLogger("zonemta_py.reception.smtp"))
+    message = "listener %s, client %s: login of %.80r refused"
+    for client in ("192.0.2.7", "2001:db8:1:2::3"):
+        notes.warn("login", client, message, "shop", client, UserName("shop"))
+    logging.getLogger("zonemta_py.delivery").warning("no answer from %s", "198.51.100.4")
+    one, two, *refused, ours = map(json.loads, capsys.readouterr().err.splitlines())
+    assert [row["message"] for row in refused] == [
+        "listener shop, client 192.0.2.0/24: login of '…' refused",
+        "listener shop, client 2001:db8:1::/48: login of '…' refused",
+    ]
+    assert ours["message"] == "no answer from 198.51.100.4", "a server is nobody"
     assert (one["level"], one["logger"], one["message"]) == ("error", "zonemta_py.x", "very bad for …@src.test")
-    assert one["exception"].endswith("OSError: no")
+    assert one["exception"].endswith("OSError: no …@src.test")
     assert (two["logger"], two["message"]) == ("zonemta", "ready")

@@ -125,6 +125,28 @@ async def test_a_filter_reads_only_the_parked_mail_of_its_campaign(house: Any) -
     assert page["walked"] < 305
 
 
+@pytest.mark.parametrize(
+    "where", [{}, {"zone": "b"}, {"state": "held"}, {"state": ["deferred", "leased"]}, {"domain": "d1.test"}]
+)
+async def test_in_the_order_of_age(house: Any, where: dict[str, Any]) -> None:
+    """The oldest first, whatever the zone and the state, page by page; and nobody is missing or there twice."""
+    home = await house(zones=[{"name": "default", "default": True}, {"name": "b", "recipient_domains": ["d2.test"]}])
+    await mixed(home)
+    message = await home.put(*(f"m{number}@d{number % 3}.test" for number in range(9)))
+    for delivery in [one for one in await home.leases() if one.id == message][:2]:
+        await home.settle(delivery, DEFERRED)
+    await home.rest()
+    rows = await every(home, order="age", **where)
+    assert [row["id"] for row in rows] == sorted(row["id"] for row in rows)
+    found = [(row["id"], row["recipient"]) for row in rows]
+    assert sorted(found) == sorted((row["id"], row["recipient"]) for row in await every(home, limit=1000, **where))
+    assert len(found) > 3
+    with pytest.raises(ValueError, match="is not a cursor"):
+        await home.queue.ask("list", order="age", after="x")
+    with pytest.raises(ValueError, match="there is no order 'size'"):
+        await home.queue.ask("list", order="size")
+
+
 async def test_a_page_ends_when_its_time_is_over(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says so, and where it goes on."""
     monkeypatch.setattr(ranges, "AT_ONCE", 10)

@@ -8,9 +8,9 @@ import pytest
 from zonemta_py.logs.mail import VERDICTS
 from zonemta_py.metrics import meter as meters
 from zonemta_py.metrics.meter import CountTable, Histogram, Meter
-from zonemta_py.metrics.rates import Rates
+from zonemta_py.metrics.rates import DestinationRates, Rates
 from zonemta_py.metrics.table import METRICS, PROVIDERS_MAX, QUEUES
-from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED
+from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD
 from zonemta_py.queue.core.tasks.table import STATES
 from zonemta_py.queue.lifecycle.telling.tell import zone_label
 from zonemta_py.reference import metrics as table
@@ -89,6 +89,53 @@ async def test_bounces_and_orders_are_counted(home: Any) -> None:
     assert (labels[0], labels[2], n) == ("default", "user-unknown", 1)
 
 
+async def test_the_largest_campaigns_are_told_by_name(house: Any) -> None:
+    """Those of which most wait, as many as are configured; then those that were tried last."""
+    home = await house(http={"metrics_campaigns": 2})
+    for name, count in (("small", 1), ("large", 3), ("middle", 2)):
+        await home.put(*(f"u{number}@{name}.test" for number in range(count)), campaign=name)
+    for delivery in await home.leases():
+        if delivery.recipients[0].address.endswith("@middle.test"):
+            await home.settle(delivery, BOUNCED)
+    rows = (await home.queue.ask("metrics"))["gauges"]
+    found = rows["zonemta_campaign_recipients"]
+    assert {row[0][0] for row in found} == {"large", "small"}
+    assert value(found, "large", "waiting") == value(found, "large", "accepted") == 3
+    assert {row[0][0] for row in rows["zonemta_campaign_attempts"]} == {"large", "small"}
+
+
+async def test_the_oldest_mail_of_each_zone_is_known(house: Any) -> None:
+    """Whether it was never tried, was deferred or is due; what is held or was delivered does not count."""
+    home = await house(zones=[{"name": "default", "default": True}, {"name": "b", "recipient_domains": ["b.test"]}])
+
+    async def ages() -> dict[str, float]:
+        rows = (await home.queue.ask("metrics"))["gauges"]["zonemta_oldest_recipient_age_seconds"]
+        return {row[0][0]: row[1] for row in rows}
+
+    assert await ages() == {"default": 0, "b": 0}
+    await home.put("one@a.test")
+    await home.move(100)
+    await home.put("two@b.test")
+    await home.move(10)
+    assert await ages() == {"default": 110, "b": 10}
+    for delivery in await home.leases():
+        await home.settle(delivery, DEFERRED)
+    await home.put("three@a.test")
+    await home.rest()
+    assert await ages() == {"default": 110, "b": 10}
+    for _ in range(2):
+        await home.move(7200)
+        for delivery in await home.leases():
+            await home.settle(delivery, DELIVERED if delivery.recipients[0].address == "one@a.test" else DEFERRED)
+        await home.rest()
+    assert await ages() == {"default": 14400, "b": 14410}
+    await home.move(7200)
+    for delivery in await home.leases():
+        await home.settle(delivery, HELD)
+    await home.rest()
+    assert await ages() == {"default": 0, "b": 0}
+
+
 async def test_the_answer_names_only_what_is_in_the_table(home: Any) -> None:
     """With as many labels as the table has."""
     await home.put("a@one.test")
@@ -130,6 +177,31 @@ async def test_now_says_how_much_happens_a_second(home: Any) -> None:
     found = await home.queue.ask("now")
     assert (found["in"], found["out"], found["window_s"]) == (1.0, 1.0, 2.0)
     assert (found["history"]["in"], found["history"]["out"]) == ([2, 0], [0, 2])
+
+
+async def test_now_says_which_destinations_are_busy(home: Any) -> None:
+    """Delivered, deferred and bounced a second by domain, the busiest first; what was is forgotten within a minute."""
+    rates = home.queue.core.destinations
+    rates.note(100.0)
+    await home.put("a@one.test", "b@one.test", "c@two.test")
+    for delivery, verdict in zip(await home.leases(), (DELIVERED, DEFERRED), strict=True):
+        await home.settle(delivery, verdict)
+    rates.note(110.0)
+    assert (await home.queue.ask("now", destinations=1))["destinations"] == {"one.test": [0.2, 0, 0]}
+    assert (await home.queue.ask("now", destinations=9))["destinations"]["two.test"] == [0, 0.1, 0]
+    assert "destinations" not in await home.queue.ask("now")
+    for second in (130, 131, 160, 161):
+        rates.note(float(second))
+    assert (await home.queue.ask("now", destinations=9))["destinations"] == {}
+
+
+def test_destinations_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zonemta_py.metrics.rates.NAMES_MAX", 3)
+    rates = DestinationRates()
+    for number in range(9):
+        rates.add(f"x@{number}.test", "delivered")
+    rates.note(1.0)
+    assert len(rates.rows(100)) == 3
 
 
 def test_rates_forget_what_is_older_than_a_minute() -> None:

@@ -68,12 +68,12 @@ class Relay:
 
 
 @contextmanager
-def sink_in_a_thread() -> Iterator[Sink]:
+def sink_in_a_thread(*rules: str) -> Iterator[Sink]:
     """Keeps what comes, whatever this thread waits for."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    sink = Sink(SinkOptions(listen=("127.0.0.1:0",), keep=True))
+    sink = Sink(SinkOptions(listen=("127.0.0.1:0",), keep=True, rules=rules))
     asyncio.run_coroutine_threadsafe(sink.__aenter__(), loop).result()
     try:
         yield sink

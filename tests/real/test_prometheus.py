@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 import shutil
 import smtplib
+import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -16,8 +19,11 @@ from typing import Any
 
 import httpx
 import pytest
+from argon2 import PasswordHasher
 
+from tests.real.conftest import sink_in_a_thread
 from zonemta_py.metrics.table import METRICS
+from zonemta_py.sink.certificate import self_made
 
 TOP = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TOP / "scripts"))
@@ -28,7 +34,50 @@ from survival.rig import Mta  # noqa: E402
 RULES = TOP / "config" / "prometheus" / "rules.yml"
 DASHBOARD = TOP / "config" / "grafana" / "zonemta.json"
 PATIENCE_S = 60
-HTTP = '[http]\nenabled = true\nport = {port}\nmetrics = "open"\n'
+MORE = """
+[http]
+enabled = true
+port = {port}
+metrics = "open"
+[pull]
+enabled = true
+port = {pull}
+[[listeners]]
+name = "secure"
+port = {secure}
+tls = "implicit"
+certificate = "{folder}/certificate.pem"
+auth = true
+[users]
+shop = "{hash}"
+[[zones]]
+name = "works"
+recipient_domains = ["works.test"]
+host = "127.0.0.1"
+port = {sink}
+[[throttles]]
+name = "slowly"
+only = {{ zone = "works", campaign = "slow" }}
+messages = "1/min"
+[plugins]
+enabled = ["{folder}/busy.py"]
+[[event_sinks]]
+name = "lines"
+kind = "file"
+path = "{folder}/events.jsonl"
+"""
+PLUGIN = """
+from zonemta_py.plugin import Envelope, Info, PluginApi
+_api = None
+def setup(api: PluginApi) -> None:
+    global _api
+    _api = api
+async def message_queue(envelope: Envelope, info: Info) -> None:
+    _api.count("seen", label="mail")
+    assert not envelope.sender.startswith("fails")
+"""
+NONE_WHEN_WELL = ("zonemta_log_lines_dropped_total",)
+"""What has no rows as long as nothing is wrong, and cannot be made wrong here."""
 
 pytestmark = pytest.mark.skipif(
     shutil.which("prometheus") is None, reason="Prometheus is not installed (apt-get install prometheus)"
@@ -58,10 +107,17 @@ class Watched:
     """An MTA whose destination is down, and a Prometheus that asks it every second."""
 
     def __init__(self, folder: Path) -> None:
-        self._kept, self._nobody = kept_port(), kept_port()
-        self.port = self._kept.getsockname()[1]
-        more = HTTP.format(port=self.port)
-        self.mta = Mta(folder / "mta", self._nobody.getsockname()[1], processes=1, retry_min=1, more=more)
+        self._kept = [kept_port() for _ in range(4)]
+        self.port, self.pull, self.secure, nobody = (one.getsockname()[1] for one in self._kept)
+        self._sink = sink_in_a_thread("rcpt:/^gone-/ 550 5.1.1 nobody here")
+        sink = self._sink.__enter__()
+        (folder / "certificate.pem").write_bytes(self_made("mta.test"))
+        (folder / "busy.py").write_text(PLUGIN)
+        more = MORE.format(
+            port=self.port, pull=self.pull, secure=self.secure, sink=sink.port, folder=folder,
+            hash=PasswordHasher(time_cost=1, memory_cost=1024).hash("right"),
+        )  # fmt: skip
+        self.mta = Mta(folder / "mta", nobody, processes=1, retry_min=1, more=more)
         self.mta.start()
         asyncio.run(self.mta.taking())
         (folder / "rules.yml").write_text(quickly(RULES.read_text()))
@@ -91,15 +147,38 @@ class Watched:
         alerts = httpx.get(f"{self.url}/alerts", timeout=30).json()["data"]["alerts"]
         return {alert["labels"]["alertname"] for alert in alerts if alert["state"] == "firing"}
 
-    def send(self) -> None:
+    def send(self, recipient: str = "bob@dest.test", sender: str = "ann@src.test", fields: str = "") -> None:
         with smtplib.SMTP("127.0.0.1", self.mta.port) as client:
-            client.sendmail("ann@src.test", ["bob@dest.test"], b"Subject: x\r\n\r\nx\r\n")
+            client.sendmail(sender, [recipient], f"{fields}Subject: x\r\n\r\nx\r\n".encode())
+
+    def busy(self) -> None:
+        """Something of everything that is counted."""
+        for number in range(3):
+            self.send(f"u{number}@works.test", fields="X-Campaign: slow\r\n")
+            self.send(f"u{number}@works.test")
+        with contextlib.suppress(smtplib.SMTPDataError):
+            self.send("bob@works.test", "fails@src.test")
+        with contextlib.suppress(smtplib.SMTPAuthenticationError):
+            anybody = ssl._create_unverified_context()
+            with smtplib.SMTP_SSL("127.0.0.1", self.secure, context=anybody) as client:
+                client.login("shop", "wrong")
+        for line in (b"push jobs\nwork", b"pop jobs\n"):
+            with socket.create_connection(("127.0.0.1", self.pull), 30) as connection:
+                connection.sendall(line)
+                connection.shutdown(socket.SHUT_WR)
+                while connection.recv(4096):
+                    pass
+        self.send("gone-one@works.test")
+        self.mta.ask("stop", kind="zone", name="bulk")
+        self.send("gone@dest.test")
+        self.mta.ask("task", verb="delete", where={"recipient": "gone@dest.test"}, by="ann", undo_s=0)
 
     def close(self) -> None:
         self._prometheus.kill()
         self._prometheus.wait()
         self._output.close()
         self.mta.end()
+        self._sink.__exit__(None, None, None)
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +195,7 @@ def watched(shared_memory: Path) -> Iterator[Watched]:
 
 
 def promtool(*arguments: str, given: str = "") -> str:
-    ran = subprocess.run(["promtool", "check", *arguments], input=given, capture_output=True, text=True)
+    ran = subprocess.run(["promtool", *arguments], input=given, capture_output=True, text=True)
     return "" if ran.returncode == 0 else ran.stdout + ran.stderr
 
 
@@ -133,14 +212,74 @@ def expressions() -> list[str]:
 
 def test_rules_and_dashboard_name_what_there_is() -> None:
     """promtool takes the rules; the dashboard shows every metric."""
-    assert promtool("rules", str(RULES)) == ""
+    assert promtool("check", "rules", str(RULES)) == ""
     assert named(RULES.read_text()) <= set(METRICS)
     assert named(DASHBOARD.read_text()) == set(METRICS)
 
 
+BAD = {
+    'up{job="zonemta"}': "0x100",
+    'zonemta_queue_recipients{zone="z",state="queued"}': "0x30 2000+100x100",
+    "zonemta_accepting": "0x100",
+    "zonemta_disk_free_bytes": "1000x100",
+    "zonemta_disk_reserve_bytes": "1000x100",
+    'zonemta_process_failures_total{process="queue"}': "0+1x100",
+    'zonemta_provider_answers_total{provider="p",verdict="delivered"}': "0+60x100",
+    'zonemta_provider_answers_total{provider="p",verdict="deferred"}': "0+60x100",
+    'zonemta_provider_answers_total{provider="p",verdict="bounced"}': "0+60x100",
+    'zonemta_answers_total{zone="z",verdict="deferred",class="blocked-ip",stage="connect"}': "0+1x100",
+    'zonemta_first_attempt_delay_seconds_bucket{zone="z",le="300"}': "0x100",
+    'zonemta_first_attempt_delay_seconds_bucket{zone="z",le="900"}': "0+10x100",
+    'zonemta_first_attempt_delay_seconds_bucket{zone="z",le="+Inf"}': "0+10x100",
+    'zonemta_oldest_recipient_age_seconds{zone="z"}': "90000x100",
+    'zonemta_loop_delay_seconds_bucket{le="0.25"}': "0x100",
+    'zonemta_loop_delay_seconds_bucket{le="0.5"}': "0+10x100",
+    'zonemta_loop_delay_seconds_bucket{le="+Inf"}': "0+10x100",
+    'zonemta_in_doubt_recipients_total{zone="z"}': "0+1x100",
+    'zonemta_event_sink_lag_seconds{sink="s"}': "1000x100",
+    'zonemta_certificate_expiry_timestamp_seconds{listener="l"}': "86400x100",
+    "zonemta_clock_steps_total": "0+1x100",
+    'zonemta_auth_failures_total{listener="l"}': "0+60x100",
+    'zonemta_plugin_failures_total{plugin="p",hook="h"}': "0+1x100",
+}
+"""By the minute: all that an alert is for."""
+WELL = {
+    'up{job="zonemta"}': "1x100",
+    'zonemta_queue_recipients{zone="z",state="queued"}': "5000x100",
+    'zonemta_answers_total{zone="z",verdict="delivered",class="",stage="dot"}': "0+60x100",
+    'zonemta_provider_answers_total{provider="p",verdict="delivered"}': "0+60x100",
+    'zonemta_provider_answers_total{provider="p",verdict="deferred"}': "0+6x100",
+    'zonemta_provider_answers_total{provider="p",verdict="bounced"}': "0+1x100",
+    "zonemta_accepting": "1x100",
+    "zonemta_disk_free_bytes": "9000x100",
+    "zonemta_disk_reserve_bytes": "1000x100",
+    'zonemta_oldest_recipient_age_seconds{zone="z"}': "3000x100",
+    'zonemta_certificate_expiry_timestamp_seconds{listener="l"}': "9000000x100",
+    'zonemta_loop_delay_seconds_bucket{le="0.25"}': "0+10x100",
+    'zonemta_loop_delay_seconds_bucket{le="+Inf"}': "0+10x100",
+    "zonemta_clock_steps_total": "3x100",
+}
+
+
+def test_every_alert_fires_and_none_without_a_reason(tmp_path: Path) -> None:
+    """By Prometheus's own rule tests: of a server on which everything is bad, and of one that is well."""
+    names = re.findall(r"alert: (\w+)", RULES.read_text())
+    firing = [{"labels": f'{{alertname="{name}"}}', "value": 1} for name in names]
+    groups = []
+    for series, wanted in ((BAD, firing), (WELL, [])):
+        whole = {
+            name: name.replace("}", ',instance="i"}') if "{" in name else f'{name}{{instance="i"}}' for name in series
+        }
+        rows = [{"series": whole[name], "values": values} for name, values in series.items()]
+        ask = {"expr": 'count by (alertname) (ALERTS{alertstate="firing"})', "eval_time": "80m", "exp_samples": wanted}
+        groups.append({"interval": "1m", "input_series": rows, "promql_expr_test": [ask]})
+    (tmp_path / "tests.yml").write_text(json.dumps({"rule_files": [str(RULES)], "tests": groups}))
+    assert promtool("test", "rules", str(tmp_path / "tests.yml")) == ""
+
+
 def test_what_is_exposed_is_as_it_should_be(watched: Watched) -> None:
     """promtool has nothing to say of names, units and help."""
-    assert promtool("metrics", given=watched.exposition()) == ""
+    assert promtool("check", "metrics", given=watched.exposition()) == ""
 
 
 def test_an_alert_fires_where_nothing_is_delivered(watched: Watched) -> None:
@@ -151,17 +290,34 @@ def test_an_alert_fires_where_nothing_is_delivered(watched: Watched) -> None:
     assert sum(float(row["value"][1]) for row in found) == 1
 
 
-def test_every_question_of_the_dashboard_can_be_answered(watched: Watched) -> None:
-    """Prometheus understands each."""
-    for expression in expressions():
-        asked = expression.replace("$__rate_interval", "10s").replace("$instance", ".*").replace("$zone", ".*")
-        assert watched.query(asked)["status"] == "success", expression
+def test_every_panel_of_the_dashboard_has_something_to_show(watched: Watched) -> None:
+    """Once there has been some mail of every kind, each of its questions has an answer that is not empty."""
+    watched.busy()
+    left = [one for one in expressions() if not any(name in one for name in NONE_WHEN_WELL)]
+
+    def all_have() -> bool:
+        nonlocal left
+        answers = [(one, watched.query(asked(one))) for one in left]
+        assert {answer["status"] for _, answer in answers} == {"success"}, answers
+        left = [one for one, answer in answers if not answer["data"]["result"]]
+        return not left
+
+    try:
+        until(all_have)
+    except AssertionError:
+        raise AssertionError(f"nothing to show for {left}") from None
+
+
+def asked(expression: str) -> str:
+    """As Grafana asks it: for all instances and zones."""
+    return expression.replace("$__rate_interval", "10s").replace("$instance", ".*").replace("$zone", ".*")
 
 
 def test_the_restart_of_a_receiver_takes_nothing_back(watched: Watched) -> None:
     """What it had counted stays counted, and that it was started again is."""
     sessions = 'zonemta_smtp_sessions_total{listener="smtp"}'
-    before = until(lambda: watched.sample(sessions))
+    before, mail = until(lambda: watched.sample(sessions)), 'zonemta_messages_accepted_total{by="smtp"}'
+    accepted = watched.sample(mail)
     assert watched.mta.kill("receiver")
     until(lambda: watched.sample('zonemta_process_starts_total{process="receiver-1"}') == 2)
     assert watched.sample('zonemta_process_failures_total{process="receiver-1"}') == 1
@@ -169,4 +325,4 @@ def test_the_restart_of_a_receiver_takes_nothing_back(watched: Watched) -> None:
     watched.send()
     until(lambda: watched.sample(sessions) > before)
     assert watched.sample('zonemta_process_resident_memory_bytes{process="receiver-1"}') > 1e6
-    assert watched.sample('zonemta_messages_accepted_total{by="smtp"}') == 2
+    assert watched.sample(mail) == accepted + 1

@@ -1,6 +1,7 @@
 """The command tree of `zonemta`, and how errors are reported: one sentence, an exit code (see `errors.Exit`).
 
-An unknown name is looked up among the commands of the plugins that ZONEMTA_CONFIG's file enables.
+An unknown name is looked up among the commands of the plugins that the configuration of ZONEMTA_CONFIG, or of the
+service on this machine, enables.
 """
 
 from __future__ import annotations
@@ -91,9 +92,12 @@ def _service() -> Commands:
 
 
 def _send() -> Commands:
-    from zonemta_py.cli.send import commands, mailq, sendmail
+    from zonemta_py.cli.send import commands, mailq, postfix, sendmail
 
-    return {"send": commands.send, "sendmail": sendmail.sendmail, "mailq": mailq.mailq}
+    return {
+        "send": commands.send, "sendmail": sendmail.sendmail, "mailq": mailq.mailq, "postqueue": postfix.postqueue,
+        "postsuper": postfix.postsuper,
+    }  # fmt: skip
 
 
 def _watch() -> Commands:
@@ -107,7 +111,7 @@ def _shell() -> Commands:
 
 
 _FOLDERS: dict[Callable[[], Commands], tuple[str, ...]] = {
-    _send: ("send", "sendmail", "mailq"),
+    _send: ("send", "sendmail", "mailq", "postqueue", "postsuper"),
     _watch: ("status", "top", "trace", "qshape"),
     _shell: ("completion",),
     _queue: (
@@ -131,6 +135,8 @@ _WORDS = {"int": "N", "float": "N", "path": "PATH", "datetime": "WHEN", "%Y-%m-%
 """What help calls the values of an option, by their type; others are called as the option is."""
 HIDDEN = frozenset(("stop", "lift"))
 """Former names, which still work."""
+OWN_ARGUMENTS = frozenset(("sendmail", "postqueue", "postsuper"))
+"""Commands that read their arguments themselves."""
 NAMES = frozenset(("run", *(name for names in _FOLDERS.values() for name in names)))
 
 
@@ -262,7 +268,7 @@ def _add(app: typer.Typer, name: str, command: Any) -> None:
         app.add_typer(command, name=name)
     else:
         raw = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": ["--help"]}
-        settings = raw if name == "sendmail" else None  # which reads its arguments itself
+        settings = raw if name in OWN_ARGUMENTS else None
         app.command(name, hidden=name in HIDDEN, context_settings=settings)(command)
 
 
@@ -280,11 +286,11 @@ def _run(context: typer.Context) -> None:
 
 
 def _add_plugins_commands(app: typer.Typer) -> None:
-    from zonemta_py.config import load
+    from zonemta_py.config import load, usual_file
     from zonemta_py.plugin.host import Host
 
     file = os.environ.get("ZONEMTA_CONFIG")
-    settings = load(Path(file) if file else None)
+    settings = load(Path(file) if file else usual_file())
     host = Host.load(settings.plugins, [zone.name for zone in settings.zones])
     for name, function in host.commands.items():
         app.command(name)(function)

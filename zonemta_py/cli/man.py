@@ -49,7 +49,7 @@ def table() -> str:
     ]
     rows += [(name, command) for name, command in _shown(tree()) if getattr(command, "invoke_without_command", False)]
     lines = [
-        f"| `zonemta {name}` | {command.short_help.split('. ')[0].rstrip('.')}. | {_forms(command)} |"
+        f"| `zonemta {name}` | {' '.join(command.short_help.split('. ')[0].split()).rstrip('.')}. | {_forms(command)} |"
         for name, command in sorted(rows, key=lambda row: row[0])
     ]
     return "\n".join([_TABLE, *lines, ""])

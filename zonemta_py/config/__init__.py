@@ -26,6 +26,7 @@ from zonemta_py.config.zone import DestinationTable, Retry, SmartHost, Zone
 __all__ = [
     "NAME",
     "QUEUE_NAME",
+    "USUAL_FILE",
     "Account",
     "Config",
     "ConfigError",
@@ -61,12 +62,20 @@ __all__ = [
     "load",
     "processes",
     "rate",
+    "usual_file",
 ]  # fmt: skip
+
+USUAL_FILE = Path("/etc/zonemta/zonemta.toml")
 
 
 def load(path: Path | None) -> Config:
     """Reads and checks a configuration; None gives the defaults. Raises ConfigError."""
     return Config() if path is None else read(path)
+
+
+def usual_file() -> Path | None:
+    """The configuration of the service on this machine, if there is one: what commands take who are given no other."""
+    return USUAL_FILE if os.path.exists(USUAL_FILE) else None
 
 
 def processes(wanted: int) -> int:

@@ -21,9 +21,17 @@ from typing import Any
 from zonemta_py.disk.files import replace_file
 
 KEY_FILE = "log.key"
-_ADDRESS = re.compile(r"[^\s<>()\[\]\",;:@=]+@[^\s<>()\[\]\",;:@]+")
+_ADDRESS = re.compile(r'(?:"(?:[^"\\]|\\.){0,128}"|[^\s<>()\[\]",;:@=]+)@[^\s<>()\[\]",;:@]+')
 PEOPLE = ("sender", "recipient", "to")
+SENTENCES = ("text", "reason")
+"""Fields with words of others, who may name anybody."""
 _KEPT = 8_192
+
+
+class UserName(str):
+    """A user's name among the arguments of a line, so that it is known as such."""
+
+    __slots__ = ()
 
 
 class Persons:
@@ -47,13 +55,24 @@ class Persons:
         """Hides what those of a line about mail say of people."""
         for name in PEOPLE:
             if fields.get(name):
-                fields[name] = ",".join(map(self.address, fields[name].split(",")))
+                fields[name] = self.addresses(fields[name])
         if fields.get("user"):
             fields["user"] = self._hide(fields["user"])
         if fields.get("client"):
             fields["client"] = self._hide_ip(fields["client"])
-        if fields.get("text"):
-            fields["text"] = self.text(fields["text"])
+        for name in SENTENCES:
+            if fields.get(name):
+                fields[name] = self.text(fields[name])
+
+    def argument(self, value: Any, of_clients: bool) -> Any:
+        """Of a line that is not about mail. of_clients: IP addresses in it are those of clients."""
+        if isinstance(value, UserName):
+            return self._hide(value) if value else value
+        return self._hide_ip(value) if of_clients and isinstance(value, str) and _is_ip(value) else value
+
+    def addresses(self, text: str) -> str:
+        """Several, with commas in between."""
+        return self.text(text) if '"' in text else ",".join(map(self.address, text.split(",")))
 
     def address(self, address: str) -> str:
         local, at, domain = address.rpartition("@")
@@ -81,6 +100,14 @@ def _key(path: Path) -> bytes:
             os.link(fresh, path)
         fresh.unlink()
         return path.read_bytes()[:64]
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _network(address: str) -> str:

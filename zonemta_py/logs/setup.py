@@ -21,11 +21,15 @@ from zonemta_py.logs.stream import LogStream
 
 Filter = Callable[[dict[str, Any]], dict[str, Any] | None]
 """What plugins make of an entry; None: they drop it."""
+_WITH_CLIENTS = ("zonemta_py.reception", "zonemta_py.pull")
 
 
 def begin(config: Config, entries: Filter | None) -> None:
     """For this process, instead of what was before. entries: None where no plugin listens."""
-    handler = _Handler(stream(config), SHAPES[config.log.format], people(config))
+    hidden = people(config)
+    handler = _Handler(stream(config), SHAPES[config.log.format], hidden)
+    if hidden is not None:  # before plugins have it, as lines about mail
+        handler.addFilter(lambda record: _hide(hidden, record))
     if entries is not None:
         handler.addFilter(lambda record: _kept(entries, record))
     logging.basicConfig(level=config.server.log_level.upper(), handlers=[handler], force=True)
@@ -74,15 +78,24 @@ class _Handler(logging.Handler):
         message, fields = record.getMessage(), {}
         if record.exc_info:
             trace = self._tracebacks.formatException(record.exc_info)
+            if self._persons is not None:
+                trace = self._persons.text(trace)
             if self._shape is SHAPES["json"]:
                 fields["exception"] = trace
             else:
                 message = f"{message}\n{trace}"
-        if self._persons is not None:
-            message = self._persons.text(message)
         ms = int(record.created * 1000)
         with contextlib.suppress(OSError):  # the terminal has gone; who prints there is told
             self._to.put(self._shape(ms, record.levelname.lower(), record.name, message, fields))
+
+
+def _hide(people: Persons, record: logging.LogRecord) -> bool:
+    """A line of those who deal with clients names theirs by IP address."""
+    of_clients = record.name.startswith(_WITH_CLIENTS)
+    if isinstance(record.args, tuple):
+        record.args = tuple(people.argument(value, of_clients) for value in record.args)
+    record.msg, record.args = people.text(record.getMessage()), None
+    return True
 
 
 def _kept(entries: Filter, record: logging.LogRecord) -> bool:

@@ -2,8 +2,9 @@
 alert rules are compared with it by tests.
 
 Names and units are Prometheus's conventions: counters end in _total, times are seconds, sizes bytes. Every label is
-bounded: zones, sinks, listeners and limits by the configuration, verdicts, classes and stages by the code, providers by
-config/providers.toml and PROVIDERS_MAX; whatever else may come is "other" (`meter.SETS_MAX`).
+bounded: zones, sinks, listeners and limits by the configuration, campaigns by its `http.metrics_campaigns`, verdicts,
+classes and stages by the code, providers by config/providers.toml and PROVIDERS_MAX; whatever else may come is "other"
+(`meter.SETS_MAX`).
 """
 
 from __future__ import annotations
@@ -55,6 +56,12 @@ _ROWS = (
     _counter("smtp_refusals", "Refusals of the SMTP listeners, by the code of the reply.", "listener", "code"),
     _counter("auth_failures", "Logins that failed: wrong name or password, or too many tries.", "listener"),
     _counter("http_requests", "Requests over HTTP, by the status of the answer.", "status"),
+    _counter("pull_sessions", "Connections that clients have made to the listener for named queues."),
+    _gauge("pull_sessions_open", "Connections of clients for named queues that are open now."),
+    _counter("pull_commands", "Commands on these connections, by how they ended: done, refused, cut (the client had "
+             "gone or was too slow), failed.", "command", "result"),
+    _gauge("pull_waiting", "Clients that wait for something to take, by any protocol."),
+    _gauge("pull_reservations", "Messages that are taken and reserved until they are acknowledged."),
     # what goes out
     _counter("leases", "Deliveries given to senders.", "zone"),
     _counter("answers", "What became of recipients that were tried, or whose turn came.", "zone", "verdict", "class",
@@ -76,6 +83,13 @@ _ROWS = (
            "zone", "state"),
     _gauge("queue_messages", "Messages in the queue."),
     _gauge("queue_bytes", "Bytes of these messages."),
+    _gauge("oldest_recipient_age_seconds", "How long ago the oldest mail was accepted that waits and is not held; 0: "
+           "none waits.", "zone"),
+    _gauge("campaign_recipients", "Recipients of the campaigns of which most wait, and of those tried last, by what "
+           "became of them: accepted, waiting, delivered, bounced, removed, suppressed, complaints.", "campaign",
+           "what"),
+    _gauge("campaign_attempts", "Attempts for these campaigns: delivered, deferred, bounced; and blocked, those that "
+           "were refused because of us.", "campaign", "what"),
     _gauge("leases_out", "Deliveries that senders have now; each may hold a connection.", "zone"),
     _gauge("suspended", "Things that send nothing now, by kind: zone, destination, tenant, campaign, source, rest.",
            "kind"),

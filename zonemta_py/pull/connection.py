@@ -36,7 +36,7 @@ class Cut(Exception):
 
 class PullConnection(asyncio.Protocol):
     """session: what is done with it. peer: the client's IP address. idle: nothing has been begun that would be cut off:
-    no command has come, or it waits for a message."""
+    no command has come, or it waits for a message. verb: of its command, once that has come."""
 
     def __init__(
         self, gate: ConnectionLimits, session: Callable[[PullConnection], Coroutine[Any, Any, None]],
@@ -50,7 +50,7 @@ class PullConnection(asyncio.Protocol):
         self._held = self._full = self._ended = self._lost = self._goes = self._dying = self._finished = False
         self._since, self._waited_s, self._moved, self._moved_before = 0.0, 0.0, 0, 0
         self._rest = 0
-        self.peer, self.idle = "", True
+        self.peer, self.verb, self.idle = "", "", True
 
     # -- called by the loop
 

@@ -14,6 +14,7 @@ from functools import partial
 
 from zonemta_py.config import Config
 from zonemta_py.metrics.connections import OpenConnections
+from zonemta_py.metrics import report
 from zonemta_py.plugin.host import Host
 from zonemta_py.pull.access import Tokens
 from zonemta_py.pull.connection import PullConnection
@@ -53,6 +54,7 @@ async def serve(
         return PullConnection(gate, partial(serve_connection, site), context, least)
 
     least = config.limits.least_bytes_s
+    report.measure(lambda: [("zonemta_pull_sessions_open", (), len(gate))])
     retirement = Retirement()
     server = await loop.create_server(connect, sock=bound, backlog=1024)
     try:

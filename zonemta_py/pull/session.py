@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from zonemta_py.config.services.pull import PullToken
 from zonemta_py.mail.reply import Reply
+from zonemta_py.metrics.report import count
 from zonemta_py.pull.access import NotAllowed, Tokens, check
 from zonemta_py.pull.actions import ACTIONS, Exchange
 from zonemta_py.pull.command import LINE_BYTES_MAX, Command, LineError, parse
@@ -34,13 +35,22 @@ class PullSite:
 
 async def serve_connection(site: PullSite, connection: PullConnection) -> None:
     """Until its end; raises nothing."""
+    count("zonemta_pull_sessions_total")
+    result = await _served(site, connection)
+    if connection.verb or result != "done":  # else it has connected, and gone again without a word
+        count("zonemta_pull_commands_total", (connection.verb or "none", result))
+
+
+async def _served(site: PullSite, connection: PullConnection) -> str:
+    """How it ended, for metrics."""
+    result = "refused"
     try:
         await _serve(site, connection)
         connection.close()
-        return
+        return "done"
     except Cut:
         connection.abort()
-        return
+        return "cut"
     except NotAllowed as problem:
         site.notes.warn("token", connection.peer, "pull: %s: %s", connection.peer, problem)
         sentence = str(problem)
@@ -50,8 +60,9 @@ async def serve_connection(site: PullSite, connection: PullConnection) -> None:
         sentence = refused(refusal.reply)
     except Exception:
         log.exception("pull: a command of %s failed", connection.peer)
-        sentence = "the server failed on this command; its log says why"
+        sentence, result = "the server failed on this command; its log says why", "failed"
     await connection.refuse(sentence)
+    return result
 
 
 def refused(reply: Reply) -> str:
@@ -68,6 +79,7 @@ async def _serve(site: PullSite, connection: PullConnection) -> None:
         command, whole = await _command(connection)
         if command is not None and command.verb == "auth":
             raise LineError("the token was sent already; send the command on the line after it")
+    connection.verb = command.verb if command is not None else ""
     if command is None:  # connected, and gone again without a word
         await connection.end()
         return

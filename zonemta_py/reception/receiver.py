@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from zonemta_py.logs.persons import UserName
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.arguments import Info, Session
@@ -39,9 +40,12 @@ def mark(site: ListenerSettings, session: Session, envelope: Envelope) -> None:
     """Notes in the envelope if our keys must not sign it, and logs it if they would have."""
     envelope.unsigned = not session.senders.signed
     if envelope.unsigned and site.rules.body_form is not None:
-        what = f"user {session.user!r}" if session.user else "network"
-        message = "listener %s, client %s, %s: mail is not signed, because nothing says whom it may send as (senders)"
-        site.notes.warn("unsigned", session.client, message, session.listener, session.client, what)
+        who = "user %r" if session.user else "network%s"
+        message = (
+            f"listener %s, client %s, {who}: mail is not signed, because nothing says whom it may send as (senders)"
+        )
+        user = UserName(session.user)
+        site.notes.warn("unsigned", session.client, message, session.listener, session.client, user)
 
 
 class Receiver:

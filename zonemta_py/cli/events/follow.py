@@ -1,7 +1,9 @@
-"""Records of the journal, and those that come, whether the MTA runs or not."""
+"""Records of the journal, and those that come, whether the MTA runs or not; as long as somebody reads what is printed
+of them."""
 
 from __future__ import annotations
 
+import select
 import sys
 import time
 from collections.abc import Iterator
@@ -13,7 +15,8 @@ from zonemta_py.events.tail import JournalTail, last_seq
 from zonemta_py.wire.client import QueueGone, ask
 
 RECORDS_AT_ONCE = 1000
-WAIT_S = 10.0
+WAIT_S = 3.0
+"""Longer than the queue waits until it asks for a sync."""
 LOOK_S = 0.05
 ALONE_S = 0.5
 """How often the files are looked at while no queue answers."""
@@ -40,8 +43,22 @@ def records(folder: Path, first_seq: int, until: int, follow: bool) -> Iterator[
             told = journal.missed
         if not follow:
             return
+        _check_reader()
         time.sleep(LOOK_S)
         until = max(until, stable(folder, until, WAIT_S))
+
+
+def _check_reader() -> None:
+    """Raises BrokenPipeError if the reader of our output has gone (`| head`): a write would tell, but there may be
+    nothing to write for a long time."""
+    try:
+        place = sys.stdout.fileno()
+    except (OSError, ValueError):  # no file, in a test
+        return
+    poll = select.poll()
+    poll.register(place, 0)
+    if any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0)):
+        raise BrokenPipeError
 
 
 def stable(folder: Path, after: int, wait_s: float) -> int:

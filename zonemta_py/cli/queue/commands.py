@@ -12,7 +12,7 @@ import typer
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.filters import Where, filtered
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, readable, tabled
-from zonemta_py.cli.terminal.output import as_records, moment, print_json, print_table, printable
+from zonemta_py.cli.terminal.output import as_records, counted, moment, print_aside, print_json, print_table, printable
 from zonemta_py.config import Config
 from zonemta_py.zones.queues import settings_of
 
@@ -23,7 +23,7 @@ app = typer.Typer(
 )
 
 ZoneName = Annotated[str | None, typer.Option("--zone", metavar="NAME", help="Only this zone.")]
-_COUNTS = ("queued", "leased", "deferred", "held")
+_COUNTS = ("queued", "leased", "deferred", "held", "deleted", "bounced")
 
 
 def answer(config: Config, question: str, **arguments: Any) -> Any:
@@ -65,7 +65,11 @@ def size(
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """Count what is queued, per zone and per domain: exact, and quick at any size."""
+    """Count what is queued, per zone and per domain: exact, and quick at any size.
+
+    What is being delivered now (leased) is among the queued or deferred ones; what is deleted can be put back for a
+    while (`zonemta task undo`), and so can what has bounced (`zonemta queue requeue`), where that is configured.
+    """
     chosen = configuration(config, folder)
     of = {"zone": known_zone(chosen, zone), "domain": domain, "provider": provider, "campaign": campaign}
     of = {name: value for name, value in (of | {"tenant": tenant}).items() if value is not None}
@@ -87,10 +91,10 @@ def size(
         return _size_csv(sizes)
     total = sizes["total"]
     zones = [(name, *_counts(row)) for name, row in (*sorted(sizes["zones"].items()), ("all", total))]
-    footer = f"{total['messages']:,} messages, {total['bytes']:,} bytes"
+    footer = f"{counted(total['messages'], 'message')}, {total['bytes']:,} bytes"
     print_table("Recipients by zone", ["zone", *(f"{name} " for name in _COUNTS)], zones, footer)
     if sizes["domains"]:
-        names = ("queued", "deferred", "held")
+        names = ("queued", "deferred", "held", "deleted", "bounced")
         rows = [(name, *(row[key] for key in names)) for name, row in sizes["domains"].items()]
         more = f"{page['of']:,} domains; more: zonemta queue size --by domain" if page["next"] else ""
         print_table("Recipients by domain, the largest first", ["domain", *(f"{name} " for name in names)], rows, more)
@@ -126,6 +130,9 @@ def list_(
     id: Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="Of this message.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Rows to show.")] = 100,
     after: Annotated[str, typer.Option(help="Continue after the cursor that an earlier list ended with.")] = "",
+    order: Annotated[
+        Literal["age"] | None, typer.Option("--order", help="The oldest first; else by state and zone, as is quickest.")
+    ] = None,
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
@@ -137,7 +144,11 @@ def list_(
     settings = configuration(config, folder)
     for zone in where.get("zone", ()) if "*" not in "".join(where.get("zone", ())) else ():
         known_zone(settings, zone)
-    page = pages(settings, limit, after, **where)
+    if order and "id" in where:
+        raise CommandError(
+            Exit.USAGE, "--order: recipients of named messages have no order; leave out --id, or --order"
+        )
+    page = pages(settings, limit, after, **({"order": order} if order else {}), **where)
     if json:
         return print_json(page)
     more = f"More: --after {shlex.quote(page['next'])}" if page.get("next") else ""
@@ -215,7 +226,8 @@ def show(
         order=("recipient", "state", "last reply"),
     )
     print("\nHeader section")
-    return print(printable(message["header"].replace("\r\n", "\n")).rstrip("\n"))
+    print(printable(message["header"].replace("\r\n", "\n")).rstrip("\n"))
+    return print_aside(f"\nIts story, from acceptance on: zonemta trace {message['id']}")
 
 
 def _envelope(envelope: dict[str, Any]) -> list[tuple[str, str]]:

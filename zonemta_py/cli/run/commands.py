@@ -21,7 +21,7 @@ from zonemta_py.cli.run.folder import ensure_writable, kept_to_oneself, wait_unt
 from zonemta_py.cli.run.patience import until
 from zonemta_py.cli.terminal.errors import CommandError, Exit, guarded
 from zonemta_py.cli.version import program
-from zonemta_py.config import Config, ConfigError, Listener, secret
+from zonemta_py.config import Config, ConfigError, Listener, secret, usual_file
 from zonemta_py.config.file import SourceFile, checked, of_text, text_of
 from zonemta_py.logs import setup
 from zonemta_py.logs.stream import LogStream
@@ -98,7 +98,7 @@ def again(arguments: list[str]) -> tuple[Config, SourceFile]:
 def configured(arguments: list[str]) -> tuple[Config, Path | None, SourceFile]:
     """The configuration that these arguments mean, and its file, if any: then what the command line overrides."""
     chosen = parser().parse_args(arguments)
-    path = Path(chosen.config) if chosen.config else None
+    path = Path(chosen.config) if chosen.config else None if chosen.folder else usual_file()
     origin = SourceFile(str(path.absolute()), text_of(path)) if path else SourceFile()
     config = of_text(path, origin.text) if path else Config()
     return overridden(config, chosen.folder, chosen.listen, chosen.relay), path, origin
@@ -115,7 +115,8 @@ def parser() -> argparse.ArgumentParser:
         "--config",
         metavar="FILE",
         default=os.environ.get("ZONEMTA_CONFIG"),
-        help="configuration file (TOML); default: $ZONEMTA_CONFIG, else built-in defaults",
+        help="configuration file (TOML); default: $ZONEMTA_CONFIG, else /etc/zonemta/zonemta.toml if it is there and no"
+        " --folder is given, else built-in defaults",
     )
     options.add_argument("--folder", metavar="DIR", help="the queue's folder, instead of server.folder")
     options.add_argument("--listen", metavar="ADDRESS:PORT", help="address and port of the first listener")

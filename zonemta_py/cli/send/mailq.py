@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from zonemta_py.cli.queue.commands import answer
+from zonemta_py.cli.send.called import configuration_of
 from zonemta_py.cli.terminal.options import ConfigFile, Folder, configuration
 from zonemta_py.cli.terminal.output import print_line, printable
 from zonemta_py.config import Config
@@ -26,11 +27,17 @@ def mailq(
     ] = False,
 ) -> None:
     """List messages and their recipients as sendmail's mailq does: * while one is delivered, ! where it is held."""
+    chosen = configuration(config, folder) if folder else configuration_of(config)
     if json:
-        for id, rows in _messages(configuration(config, folder)):
-            print_line(_object(id, rows))
+        print_objects(chosen)
     else:
-        print_queue(configuration(config, folder))
+        print_queue(chosen)
+
+
+def print_objects(config: Config) -> None:
+    """Raises CommandError."""
+    for id, rows in _messages(config):
+        print_line(_object(id, rows))
 
 
 def _object(id: str, rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -1,32 +1,29 @@
 """`zonemta sendmail`: for programs that call /usr/sbin/sendmail, whose flags it knows.
 
-A link of that name to `zonemta` is the same. Without ZONEMTA_CONFIG or -C the configuration is FILES[0], of which only
-listeners matter and which everybody may read, else FILES[1], if the user may. Exit status 0 means that the message is
-on stable storage. Failures are those of `zonemta send`, with the numbers of sysexits.h.
+A link of that name to `zonemta` is the same. Exit status 0 means that the message is on stable storage. Failures are
+those of `zonemta send`, with the numbers of sysexits.h.
 """
 
 from __future__ import annotations
 
-import getopt
 import os
 import re
 import socket
 import sys
 import threading
 from email.utils import formataddr
-from pathlib import Path
 
 import typer
 
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.run.running import me
+from zonemta_py.cli.send.called import configuration_of, parsed
 from zonemta_py.cli.send.commands import OutgoingMail, compose, door, hand_in
 from zonemta_py.cli.send.mailq import print_queue
 from zonemta_py.cli.terminal.errors import CommandError, Exit, guarded
-from zonemta_py.config import Config, load
+from zonemta_py.config import Config
 from zonemta_py.mail.headers import split
 
-FILES = (Path("/etc/zonemta/sendmail.toml"), Path("/etc/zonemta/zonemta.toml"))
 _FLAGS = "A:B:b:C:d:Ee:F:f:Gh:Iimn" + "N:O:o:p:q:R:r:sTtUV:vX:L:"
 _OPTIONAL = re.compile(r"-[qd]")
 """Flags whose value may be missing."""
@@ -55,7 +52,7 @@ def run(arguments: list[str]) -> None:
     """Raises CommandError, ConfigError."""
     flags, recipients = _parsed(arguments)
     mode = "i" if "I" in flags else "q" if "q" in flags else flags.get("b", "m")[:1]
-    config = _config(flags.get("C"))
+    config = configuration_of(flags.get("C"))
     if mode == "p":
         print_queue(config)
     elif mode == "s":
@@ -77,25 +74,13 @@ def _parsed(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
             break
         if _OPTIONAL.fullmatch(word):
             words[number] = f"{word}0"
-    try:
-        found, rest = getopt.gnu_getopt(words, _FLAGS)
-    except getopt.GetoptError as error:
-        raise CommandError(Exit.USAGE, f"sendmail: {error}; see `zonemta sendmail --help`") from None
+    found, rest = parsed("sendmail", words, _FLAGS)
     flags: dict[str, str] = {}
-    for name, value in found:
-        letter = name[1:]
+    for letter, value in found:
         if letter == "o" and value[:1] == "i":
             letter = "i"
         flags["f" if letter == "r" else letter] = value
     return flags, rest
-
-
-def _config(file: str | None) -> Config:
-    """Raises ConfigError."""
-    named = file or os.environ.get("ZONEMTA_CONFIG")
-    if named:
-        return load(Path(named))
-    return load(next((path for path in FILES if os.access(path, os.R_OK)), None))
 
 
 def _send(config: Config, flags: dict[str, str], recipients: list[str]) -> None:

@@ -75,7 +75,12 @@ async def _all(
         return [*findings, note("DNS", "was not asked (--no-dns)")]
     direct = [zone for zone in config.zones if not (zone.host or zone.pulled)]
     addresses = [*given] or sorted({source.address for zone in direct for source in config.sources(zone)})
-    addresses = addresses or ([found] if direct and (found := machine.outward()) else [])
+    addresses = addresses or (machine.outward() if direct else [])
+    if direct and not addresses:
+        findings.append(warning(
+            "way out", "this machine has no route to other networks",
+            "give it an address and a default route, or send through a smart host on its own network",
+        ))  # fmt: skip
     if not direct:
         findings.append(note("DNS", "all mail goes to smart hosts, whose addresses others see: see to theirs"))
     names = sorted({*domains, *_domains(config)})

@@ -7,13 +7,14 @@ Nothing that exists is overwritten, and nothing is started. What is written is a
 from __future__ import annotations
 
 import ipaddress
+import json
 import os
 import pwd
 import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, TypeVar
 
 import typer
 
@@ -21,20 +22,23 @@ from zonemta_py.cli.config import dkim, dkim_rotation
 from zonemta_py.cli.terminal.errors import CommandError, Exit, from_os
 from zonemta_py.config import DkimKey, load
 from zonemta_py.config.section import ip_address
+from zonemta_py.config.zone import host_of
 from zonemta_py.disk.files import sync
 from zonemta_py.mail.addresses.domain import canonical
 
 SELECTOR = "zonemta"
+_PORT_MAX = 65_535
+T = TypeVar("T")
 
 
 class Answers(NamedTuple):
-    """addresses: source addresses, none: the system's choice. smarthost: HOST or HOST:PORT, "": by MX."""
+    """addresses: source addresses, none: the system's choice. smarthost: and its port, "": by MX."""
 
     domain: str
     hostname: str
     addresses: list[str]
-    smarthost: str
-    listen: str
+    smarthost: tuple[str, int]
+    listen: tuple[str, int]
     user: str
 
 
@@ -93,60 +97,83 @@ def _answers(
 ) -> Answers:  # fmt: skip
     if domain is None and not asks:
         raise CommandError(Exit.USAGE, "which domain is mail sent from? give it with --domain")
-    domain = _checked(domain, "Domain that mail is sent from", "", _domain, asks)
+    domain = _checked(domain, "Domain that mail is sent from", None, _domain, asks)
     hostname = _checked(hostname, "Full name of this machine", f"mail.{domain}", _domain, asks)
-    if addresses is None and smarthost is None and asks:
-        addresses = typer.prompt("Addresses to send from, with blanks between (empty: the system's choice)", "").split()
-    for one in addresses or []:
-        _address(one)
-    if smarthost is None and asks and not addresses:
-        smarthost = typer.prompt("Smart host that gets everything (empty: to the recipients' own servers)", "")
-    root = os.geteuid() == 0
-    user = user if user is not None else ("zonemta" if root else "")
-    _place(listen)
-    return Answers(domain, hostname, addresses or [], smarthost or "", listen, user)
+    sources, question = (
+        " ".join(addresses or []),
+        "Addresses to send from, with blanks between (empty: as the system does)",
+    )
+    asked = asks and addresses is None and smarthost is None
+    found = _checked(None if asked else sources, question, "", _sources, asks)
+    question = "Smart host that gets everything (empty: to the recipients' own servers)"
+    host = _checked(smarthost, question, "", _smart_host, asks and asked and not found)
+    place = _checked(listen, "", None, _place, False)
+    user = user if user is not None else ("zonemta" if os.geteuid() == 0 else "")
+    return Answers(domain, hostname, found, host, place, user)
 
 
-def _checked(given: str | None, question: str, default: str, check: Callable[[str], str], asks: bool) -> str:
+def _checked(given: str | None, question: str, default: str | None, check: Callable[[str], T], asks: bool) -> T:
     """The answer; asked again until it can be used. Raises CommandError for a wrong option."""
     if given is not None or not asks:
         try:
-            return check(given if given is not None else default)
+            return check(given if given is not None else default or "")
         except ValueError as error:
             raise CommandError(Exit.USAGE, str(error)) from None
     while True:
         try:
-            return check(typer.prompt(question, default or None))
+            return check(typer.prompt(question, default, show_default=bool(default)))
         except ValueError as error:
             print(f"zonemta: {error}", file=sys.stderr)
 
 
 def _domain(text: str) -> str:
-    from zonemta_py.delivery.dns.resolver import ascii_name
-    from zonemta_py.mail.classify import NoRoute
-
-    try:
-        name = ascii_name(canonical(text.strip().rstrip(".")))
-    except NoRoute:
-        name = ""
+    name = _name(text)
     if "." not in name:
         raise ValueError(f"{text!r} is not a domain such as example.com")
     return name
 
 
-def _address(text: str) -> str:
+def _name(text: str) -> str:
+    """As it stands in DNS; "" if it cannot."""
+    from zonemta_py.delivery.dns.resolver import ascii_name
+    from zonemta_py.mail.classify import NoRoute
+
     try:
-        return ip_address(text)
+        return ascii_name(canonical(text.strip().rstrip(".")))
+    except NoRoute:
+        return ""
+
+
+def _sources(text: str) -> list[str]:
+    try:
+        return [ip_address(one) for one in text.split()]
     except ValueError as error:
-        raise CommandError(Exit.USAGE, f"--address: {error}") from None
+        raise ValueError(f"an address to send from: {error}") from None
+
+
+def _smart_host(text: str) -> tuple[str, int]:
+    found = host_of(text.strip())
+    host, port = found["host"], found.get("port", 25)
+    if not host:
+        return "", 0
+    try:
+        host = ip_address(host)
+    except ValueError:
+        host = _name(host)
+    if not host or not 1 <= port <= _PORT_MAX:
+        raise ValueError(f"{text!r} is not a smart host; write it like smtp.example.net:587")
+    return host, port
 
 
 def _place(listen: str) -> tuple[str, int]:
     address, _, port = listen.rpartition(":")
     try:
-        return ip_address(address.strip("[]")), int(port)
+        found = ip_address(address.strip("[]")), int(port)
     except ValueError:
-        raise CommandError(Exit.USAGE, f"--listen: {listen!r} is not an address and port such as 0.0.0.0:25") from None
+        found = "", 0
+    if not 1 <= found[1] <= _PORT_MAX:
+        raise ValueError(f"--listen: {listen!r} is not an address and port; write it like 0.0.0.0:25")
+    return found
 
 
 def _key(folder: Path, domain: str) -> tuple[DkimKey, str]:
@@ -176,21 +203,25 @@ def _give(key: Path, user: str) -> list[str]:
 
 def text(answers: Answers, queue: Path, key: DkimKey) -> str:
     """The configuration."""
-    address, port = _place(answers.listen)
+    address, port = answers.listen
     lines = [
         "# Made by `zonemta init`. Every key, with its meaning: `zonemta config show`.", "",
-        "[server]", f'hostname = "{answers.hostname}"', f'folder = "{queue}"',
-        *([f'user = "{answers.user}"'] if answers.user else []), "",
+        "[server]", f'hostname = "{answers.hostname}"', f"folder = {_quoted(str(queue))}",
+        *([f"user = {_quoted(answers.user)}"] if answers.user else []), "",
         "[[listeners]]", 'name = "submission"', f'address = "{address}"', f"port = {port}", "",
         "[http]", "enabled = true    # for programs and metrics, on 127.0.0.1:8525", "dashboard = true", "",
         "[[zones]]", 'name = "default"',
     ]  # fmt: skip
-    if answers.smarthost:
-        host, _, port_text = answers.smarthost.partition(":")
-        lines += [f'host = "{host}"', f"port = {int(port_text or 25)}"]
+    if answers.smarthost[0]:
+        lines += [f"host = {_quoted(answers.smarthost[0])}", f"port = {answers.smarthost[1]}"]
     if answers.addresses:
         lines += ["sources = [" + ", ".join(f'"{one}"' for one in answers.addresses) + "]"]
     return "\n".join([*lines, "", dkim_rotation.table(key), ""])
+
+
+def _quoted(value: str) -> str:
+    """As a string of TOML."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def records(answers: Answers, key: str) -> list[str]:
@@ -203,8 +234,8 @@ def records(answers: Answers, key: str) -> list[str]:
     if not answers.addresses:
         lines.append(f"{answers.hostname}. IN A (the address of this machine)")
         spf.append(f"a:{answers.hostname}")
-    if answers.smarthost:
-        spf.append(f"include:(what the owner of {answers.smarthost.partition(':')[0]} names for SPF)")
+    if answers.smarthost[0]:
+        spf.append(f"include:(what the owner of {answers.smarthost[0]} names for SPF)")
     lines.append(f'{answers.domain}. IN TXT "{" ".join(spf)} ~all"')
     lines.append(key)
     lines.append(f'_dmarc.{answers.domain}. IN TXT "v=DMARC1; p=none; rua=mailto:postmaster@{answers.domain}"')

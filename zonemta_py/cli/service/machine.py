@@ -11,6 +11,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from zonemta_py.children import FILES_BESIDES_LEASES
@@ -163,14 +164,14 @@ def clock() -> Diagnosis:
     return ok("clock", "is synchronized")
 
 
-def outward() -> str:
-    """The address from which this machine would send; "" if it has no way out. Nothing is sent."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        try:
-            sock.connect(("192.0.2.1", 9))
-            return str(sock.getsockname()[0])
-        except OSError:
-            return ""
+def outward() -> list[str]:
+    """The addresses from which this machine would send, IPv4 and IPv6; none if it has no way out. Nothing is sent."""
+    found = []
+    for family, somewhere in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
+        with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as sock:
+            sock.connect((somewhere, 9))
+            found.append(str(sock.getsockname()[0]))
+    return found
 
 
 def port_25(host: str, port: int = 25) -> Diagnosis:

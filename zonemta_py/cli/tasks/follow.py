@@ -12,7 +12,7 @@ from typing import Any
 
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal import when
-from zonemta_py.cli.terminal.output import print_aside, print_json
+from zonemta_py.cli.terminal.output import counted, print_aside, print_json
 from zonemta_py.cli.terminal.progress import bar
 from zonemta_py.config import Config
 
@@ -57,7 +57,8 @@ def tell(row: Row, json: bool) -> None:
     if json:
         return print_json(row)
     if row["undone"]:
-        print_aside(f"{row['undone']:,} of {row['done']:,} recipients are as they were before task {row['id']}")
+        some = f"{row['undone']:,} of {counted(row['done'], 'recipient')}"
+        print_aside(f"{some} {_are(row['undone'])} as they were before task {row['id']}")
         return None
     word = _DONE.get(row["verb"], "done")
     if row["state"] == "running":
@@ -66,7 +67,8 @@ def tell(row: Row, json: bool) -> None:
         zones = ", ".join(f"{zone}: {count:,}" for zone, count in sorted(row["zones"].items())[:_ZONES_SHOWN])
         stopped = "canceled; " if row["state"] == "canceled" else ""
         print_aside(
-            f"{stopped}{row['done']:,} recipients are {word}" + (f" ({zones})" if len(row["zones"]) > 1 else "")
+            f"{stopped}{counted(row['done'], 'recipient')} {_are(row['done'])} {word}"
+            + (f" ({zones})" if len(row["zones"]) > 1 else "")
         )
     for remark in row["remarks"]:
         print_aside(remark)
@@ -74,6 +76,10 @@ def tell(row: Row, json: bool) -> None:
         end = when.until(row["undo_until_ms"], int(time.time() * 1000), "it has ended") if row["undo_until_ms"] else ""
         print_aside(f"undo: zonemta task undo {row['id']}" + (f" (until {end})" if end else ""))
     return None
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 _ZONES_SHOWN = 5

@@ -23,7 +23,7 @@ from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.filters import Where, filtered
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
-from zonemta_py.cli.terminal.output import print_aside, print_json, print_table
+from zonemta_py.cli.terminal.output import as_records, counted, print_aside, print_json, print_table
 from zonemta_py.cli.terminal.signature import Option, extended
 from zonemta_py.config import Config
 
@@ -32,7 +32,9 @@ Change = dict[str, Any]
 FEW = 10
 """So many recipients are changed without a question."""
 
-Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Message ids; more options say more.")]
+Ids = Annotated[
+    list[str] | None, typer.Argument(metavar="ID", help="Message ids, or - for those on stdin; options narrow it.")
+]
 HeldId = Annotated[str, typer.Argument(metavar="ID", help="Message id, as `zonemta queue list --state held` shows it.")]
 All = Annotated[bool, typer.Option("--all", help="All that is in the queue.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, however many they are.")]
@@ -80,10 +82,30 @@ def ordering(change: Callable[..., Change]) -> Callable[..., Any]:
     return app.command(verb)(tabled(filtered(command)))
 
 
-@ordering
-def delete() -> Change:
-    """Delete recipients from the queue: none of them is sent any more. Nobody is notified."""
-    return {}
+_NOTHING_SET = {
+    "delete": "Delete recipients from the queue: none of them is sent any more. Nobody is notified.",
+    "hold": "Keep recipients from being sent until `zonemta queue release`. Their life does not end meanwhile.",
+    "release": "Send recipients that are held, after all.",
+    "flush": "Try deferred recipients now, not when they are due. Limits, suspensions and rests hold all the same.",
+    "requeue": """\
+Try deferred and held recipients now; with --state bounced, what has bounced and is kept (queue.keep_bounced_s).
+
+That begins its retries and its life anew. Who sent it may have been told of the bounce, and is told again if it bounces
+again. Who is on the suppression list is left as before: `zonemta suppression remove` comes first.""",
+}
+"""Orders that say only who is meant, and their help."""
+
+
+def _plain(verb: str, help: str) -> None:
+    def change() -> Change:
+        return {}
+
+    change.__name__, change.__doc__ = verb, help
+    ordering(change)
+
+
+for _verb, _help in _NOTHING_SET.items():
+    _plain(_verb, _help)
 
 
 @ordering
@@ -93,34 +115,6 @@ def purge(
 ) -> Change:
     """Delete all that waits in a zone or in a named queue, or what of it the options say."""
     chosen["zone"] = zones
-    return {}
-
-
-@ordering
-def hold() -> Change:
-    """Keep recipients from being sent until `zonemta queue release`. Their life does not end meanwhile."""
-    return {}
-
-
-@ordering
-def release() -> Change:
-    """Send recipients that are held, after all."""
-    return {}
-
-
-@ordering
-def flush() -> Change:
-    """Try deferred recipients now, not when they are due. Limits, suspensions and rests hold all the same."""
-    return {}
-
-
-@ordering
-def requeue() -> Change:
-    """Try deferred and held recipients now; with --state bounced, what has bounced and is kept (queue.keep_bounced_s).
-
-    That begins its retries and its life anew. Who sent it may have been told of the bounce, and is told again if it
-    bounces again. Who is on the suppression list is left as before: `zonemta suppression remove` comes first.
-    """
     return {}
 
 
@@ -163,6 +157,8 @@ def drop(id: HeldId, config: ConfigFile = None, folder: Folder = None) -> None:
 
 def _where(chosen: Where, ids: list[str] | None, all: bool) -> Where:
     """Raises CommandError if nothing says who is meant."""
+    if ids == ["-"] and not (ids := sys.stdin.read().split()):
+        raise CommandError(Exit.DATA, "there are no ids on stdin, and nothing was changed; give a message id a line")
     where = chosen | ({"id": ids} if ids else {}) | ({"all": True} if all else {})
     if not where:
         raise CommandError(
@@ -199,7 +195,7 @@ def _nobody(where: Where, seen: follow.Row) -> None:
 
 def _ask(seen: follow.Row) -> None:
     """Raises CommandError if the answer is no, or if nobody is there to answer."""
-    sentence = f"{seen['words']}: {seen['count']:,} recipients"
+    sentence = f"{seen['words']}: {counted(seen['count'], 'recipient')}"
     for remark in seen["remarks"]:
         print_aside(remark)
     if not sys.stdin.isatty():
@@ -215,7 +211,11 @@ def _show(seen: follow.Row, json: bool) -> None:
         return print_json(seen)
     rows = [(one["id"], one["recipient"], one["zone"]) for one in seen["examples"]]
     count = seen["count"]
-    title = f"{seen['words']}: {count:,} recipients" + (f", of which {len(rows)}:" if count > len(rows) else "")
+    if not (rows or as_records()):
+        return print_aside(f"{seen['words']}: nobody; nothing was changed")
+    title = f"{seen['words']}: {counted(count, 'recipient')}" + (
+        f", of which {len(rows)}:" if count > len(rows) else ""
+    )
     print_table(title, ("id", "recipient", "zone"), rows)
     for remark in seen["remarks"]:
         print_aside(remark)

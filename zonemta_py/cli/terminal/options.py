@@ -11,7 +11,7 @@ import typer
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.output import Form, printed_as
 from zonemta_py.cli.terminal.signature import extended
-from zonemta_py.config import Config, load
+from zonemta_py.config import Config, load, usual_file
 
 ConfigFile = Annotated[
     Path | None,
@@ -20,7 +20,7 @@ ConfigFile = Annotated[
         "-c",
         metavar="FILE",
         envvar="ZONEMTA_CONFIG",
-        help="Configuration file; default: built-in defaults.",
+        help="Configuration file; default: /etc/zonemta/zonemta.toml if it is there, else built-in defaults.",
     ),
 ]
 Folder = Annotated[
@@ -31,7 +31,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")
 
 def configuration(file: Path | None, folder: Path | None = None) -> Config:
     """Raises ConfigError."""
-    config = load(file)
+    config = load(file or (None if folder else usual_file()))
     if folder is None:
         return config
     return config.model_copy(update={"server": config.server.model_copy(update={"folder": folder})})

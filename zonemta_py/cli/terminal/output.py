@@ -159,6 +159,11 @@ def _field(cell: object) -> str:
     return printable(cell.replace("\t", " ") if isinstance(cell, str) else cell)
 
 
+def counted(number: int, noun: str) -> str:
+    """ "1 recipient", "2,000 recipients"."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def print_aside(text: str) -> None:
     """A note to a table: below it, or to stderr where stdout is for records."""
     print(printable(text), file=sys.stderr if as_records() else sys.stdout)

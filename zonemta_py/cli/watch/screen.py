@@ -1,7 +1,7 @@
 """The screen of `zonemta top`: rates above, and one table: zones, destinations, or what is suspended or rests.
 
 Questions are asked in a thread, at the pace of the screen; while the MTA is away it says so, and shows it again when it
-is back. An order is given only after y.
+is back. Where the terminal is narrow the least important columns are left out. An order is given only after y.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
+from rich.cells import cell_len
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.events import Key
+from textual.events import Key, Resize
 from textual.widgets import DataTable, Footer, Static
 
 from zonemta_py.cli.terminal.errors import CommandError
@@ -23,23 +24,33 @@ from zonemta_py.cli.terminal.when import since
 
 Ask = Callable[..., Any]
 DESTINATIONS = 100
+BUSIEST = 200
+_CELL_PADDING, _SORTED = 2, "▾"
+_SCROLLBAR = 2
+_NO_RATES = (0.0, 0.0, 0.0)
 _STATES = ("queued", "deferred", "held")
 _SUSPENDED = frozenset(("zone", "domain", "destination", "source", "tenant", "campaign"))
 
 
 class View(NamedTuple):
-    """title; columns; kind: of what a row is, "" if the row says so itself."""
+    """columns; order: the most important first; kind: of what a row is, "" if the row says so itself."""
 
-    title: str
     columns: tuple[str, ...]
+    order: tuple[str, ...]
     kind: str
 
 
 VIEWS = {
-    "zones": View("zones", ("zone", "out/s", *_STATES, "leased", "suspended"), "zone"),
-    "destinations": View("destinations", ("domain", *_STATES, "suspended"), "domain"),
-    "standing": View("suspended or resting", ("kind", "name", "since", "why"), ""),
-}
+    "zones": View(
+        ("zone", "out/s", *_STATES, "leased", "suspended"),
+        ("zone", "queued", "out/s", "deferred", "suspended", "leased", "held"), "zone",
+    ),
+    "destinations": View(
+        ("domain", "out/s", "deferred/s", "bounced/s", *_STATES, "suspended"),
+        ("domain", "queued", "out/s", "deferred", "deferred/s", "suspended", "bounced/s", "held"), "domain",
+    ),
+    "standing": View(("kind", "name", "since", "why"), ("kind", "name", "why", "since"), ""),
+}  # fmt: skip
 
 
 class Order(NamedTuple):
@@ -59,8 +70,8 @@ class Top(App[None]):
     ENABLE_COMMAND_PALETTE = False
     CSS = "#rates, #said { height: auto; padding: 0 1; } DataTable { height: 1fr; }"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("z", "view('zones')", "Zones"), Binding("d", "view('destinations')", "Destinations"),
-        Binding("p", "view('standing')", "Suspended"), Binding("o", "sort", "Sort"),
+        Binding("z", "view('zones')", "Zones"), Binding("d", "view('destinations')", "Domains"),
+        Binding("p", "view('standing')", "Stops"), Binding("o", "sort", "Sort"),
         Binding("s", "order('stop')", "Suspend"), Binding("r", "order('lift')", "Resume"), Binding("q", "quit", "Quit"),
     ]  # fmt: skip
 
@@ -68,6 +79,7 @@ class Top(App[None]):
         super().__init__()
         self._ask, self._every_s = ask, every_s
         self.showing, self._sorted_by = "zones", 2
+        self._shown, self._width = list[int](), 80
         self._rows: list[tuple[Any, ...]] = []
         self._order: Order | None = None
         self._delivered: tuple[float, dict[str, float]] = (0.0, {})
@@ -77,7 +89,7 @@ class Top(App[None]):
         yield Static(id="rates")
         yield DataTable(cursor_type="row", zebra_stripes=True)
         yield Static(id="said")
-        yield Footer()
+        yield Footer(compact=True)
 
     async def on_mount(self) -> None:
         await self.action_view("zones")
@@ -90,11 +102,14 @@ class Top(App[None]):
         if self._looking.locked():
             return
         async with self._looking:
-            try:
-                rates, rows = await asyncio.to_thread(self._found, self.showing)
-            except CommandError as error:
-                self._say(f"{error.sentence}; trying again")
-                return
+            showing = ""
+            while showing != self.showing:  # another view may be wanted meanwhile
+                showing = self.showing
+                try:
+                    rates, rows = await asyncio.to_thread(self._found, showing)
+                except CommandError as error:
+                    self._say(f"{error.sentence}; trying again")
+                    return
         self.query_one("#rates", Static).update(Text(rates))
         if self._order is None:
             self._say("")
@@ -103,7 +118,8 @@ class Top(App[None]):
 
     def _found(self, showing: str) -> tuple[str, list[tuple[Any, ...]]]:
         """In a thread: the line above, and the rows. Raises CommandError."""
-        now, standing, size = self._ask("now"), self._ask("standing"), self._ask("size")
+        now = self._ask("now", destinations=BUSIEST if showing == "destinations" else 0)
+        standing, size = self._ask("standing"), self._ask("size")
         total = size["total"]
         line = ", ".join(f"{now[name]:,.1f}/s {name}" for name in ("in", "out", "deferred", "bounced"))
         counts = ", ".join(f"{total[name]:,} {name}" for name in ("queued", "leased", "deferred", "held"))
@@ -117,11 +133,12 @@ class Top(App[None]):
                 for name, row in size["zones"].items()
             ]  # fmt: skip
         if showing == "destinations":
-            page = self._ask("sizes", by="domain", limit=DESTINATIONS)
+            rows, rates = self._ask("sizes", by="domain", limit=DESTINATIONS)["rows"], now["destinations"]
+            waiting = {row["name"]: tuple(row[state] for state in _STATES) for row in rows}
             return line, [
-                (row["name"], *(row[state] for state in _STATES),
-                 why.get(("domain", row["name"])) or why.get(("destination", row["name"]), ""))
-                for row in page["rows"]
+                (name, *rates.get(name, _NO_RATES), *waiting.get(name, (0,) * len(_STATES)),
+                 why.get(("domain", name)) or why.get(("destination", name), ""))
+                for name in [*waiting, *(name for name in rates if name not in waiting)]
             ]  # fmt: skip
         now_ms = int(time.time() * 1000)
         return line, [(row["kind"], row["name"], since(row["since_ms"], now_ms), row["cause"]) for row in standing]
@@ -141,17 +158,23 @@ class Top(App[None]):
     def _fill(self) -> None:
         table = self.query_one(DataTable)
         chosen, view = self._chosen(), VIEWS[self.showing]
-        number = self._sorted_by % len(view.columns)
+        number = self._sorted_by
         self._rows.sort(key=lambda row: row[0])
         self._rows.sort(key=lambda row: row[number], reverse=not isinstance((self._rows or [("",)])[0][number], str))
+        self._shown = _room(view, self._rows, self._width - _SCROLLBAR)
         table.clear(columns=True)
-        for place, name in enumerate(view.columns):
-            table.add_column(f"{name} ▾" if place == number else name)
+        for place in self._shown:
+            table.add_column(view.columns[place] + _SORTED * (place == number))
         for row in self._rows:
-            table.add_row(*map(_cell, row))
+            table.add_row(*(_cell(row[place]) for place in self._shown))
         names = [self._about(row) for row in self._rows]
         if chosen in names:
             table.move_cursor(row=names.index(chosen))
+
+    def on_resize(self, event: Resize) -> None:
+        self._width = event.size.width  # `size` follows later
+        if self._rows:
+            self._fill()
 
     def _about(self, row: tuple[Any, ...]) -> tuple[str, str]:
         kind = VIEWS[self.showing].kind
@@ -169,11 +192,11 @@ class Top(App[None]):
 
     async def action_view(self, name: str) -> None:
         self.showing, self._rows = name, []
-        self._sorted_by = {"zones": 2, "destinations": 1}.get(name, 0)
+        self._sorted_by = VIEWS[name].columns.index("queued") if name != "standing" else 0
         await self.look()
 
     def action_sort(self) -> None:
-        self._sorted_by = (self._sorted_by + 1) % len(VIEWS[self.showing].columns)
+        self._sorted_by = next((place for place in self._shown if place > self._sorted_by), 0)
         self._fill()
 
     def action_order(self, verb: str) -> None:
@@ -202,6 +225,18 @@ class Top(App[None]):
             return
         await self.look()
         self._say(f"done: {order}" if done is not False else f"there was nothing to {order}")
+
+
+def _room(view: View, rows: list[tuple[Any, ...]], width: int) -> list[int]:
+    """Columns for which there is room, in their own order; the most important one always."""
+    shown, left = list[int](), width
+    for place in map(view.columns.index, view.order):
+        cells = [cell_len(_cell(row[place]).plain) for row in rows]
+        left -= max([cell_len(view.columns[place] + _SORTED), *cells]) + _CELL_PADDING
+        if left < 0 and shown:
+            break
+        shown.append(place)
+    return sorted(shown)
 
 
 def _cell(value: Any) -> Text:

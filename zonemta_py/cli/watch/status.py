@@ -12,7 +12,7 @@ from zonemta_py.cli.run.running import waits_for
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
-from zonemta_py.cli.terminal.output import print_json, print_table, printable
+from zonemta_py.cli.terminal.output import counted, print_json, print_table, printable
 from zonemta_py.cli.watch.state import COUNTS, RATES, state
 from zonemta_py.config import ConfigError
 
@@ -61,7 +61,7 @@ def _described(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "configuration", f"generation {found['generation']}"
     rates = found["rates"]
     yield "a second", ", ".join(f"{rates[name]:,.1f} {name}" for name in RATES)
-    yield "queue", f"{_counts(total)}; {total['messages']:,} messages, {_bytes(total['bytes'])}"
+    yield "queue", f"{_counts(total)}; {counted(total['messages'], 'message')}, {_bytes(total['bytes'])}"
     if len(found["zones"]) > 1:
         for name, row in sorted(found["zones"].items()):
             yield f"zone {name}", _counts(row)
@@ -131,7 +131,10 @@ def _limits(name: str, text: str) -> tuple[float | None, float | None]:
 def _problems(found: dict[str, Any], limit: dict[str, Any]) -> Iterator[Problem]:
     waiting, free = _waiting(found["total"]), found["disk"]["free"] / 1e6
     yield from _above(waiting, limit["queued"], f"{waiting:,} recipients wait")
-    yield from _above(found["in_doubt"], limit["in_doubt"], f"{found['in_doubt']:,} recipients are in doubt")
+    doubt = found["in_doubt"]
+    yield from _above(
+        doubt, limit["in_doubt"], f"{counted(doubt, 'recipient')} {'is' if doubt == 1 else 'are'} in doubt"
+    )
     yield from _above(-free, tuple(one and -one for one in limit["disk"]), f"{free:,.0f} MB are free")
     if not found["disk"]["accepting"]:
         yield CRITICAL, "new mail is refused"

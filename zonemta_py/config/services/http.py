@@ -98,6 +98,9 @@ class Http(Section):
     metrics: Literal["key", "open"] = "key"
     """GET /metrics, for Prometheus, needs a key with the right metrics or read; open: none from this machine itself,
     also what a proxy on it passes on."""
+    metrics_campaigns: int = Field(20, ge=0, le=500)
+    """So many campaigns have metrics of their own, by name: those of which most recipients wait, then those tried last;
+    0: none."""
     dashboard: bool = False
     """Pages for people at /dashboard, to be looked at with a browser: what happens, what waits and why, and orders with
     their undo. People log in with a key that may read (docs/DASHBOARD.md)."""

@@ -124,7 +124,12 @@ async def _leased(pulls: Pulls, _: QueueContext, lease: int, id: str) -> str | N
     return pulls.queue_of(lease, id)
 
 
-OF_PULLS: dict[str, Callable[..., Awaitable[Any]]] = {"queues": _queues, "leased": _leased}
+async def _metrics(pulls: Pulls, queue: QueueContext) -> dict[str, Any]:
+    found = await metrics.metrics(queue)
+    return found | {"gauges": found["gauges"] | pulls.gauges()}
+
+
+OF_PULLS: dict[str, Callable[..., Awaitable[Any]]] = {"queues": _queues, "leased": _leased, "metrics": _metrics}
 
 
 def _of_tasks(ask: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:

@@ -1,12 +1,13 @@
 """The numbers of a running queue: "metrics" for Prometheus, "now" for people, "report" from the other processes.
 
-Everything is counted already or read in O(1); what is walked is bounded by the configuration: zones, leases that are
-out, stops, processes; and tasks, of which not many more than a thousand are kept.
+Everything is counted already or read in O(1); what is walked is bounded by the configuration: zones, campaigns, leases
+that are out, stops, processes; and tasks, of which not many more than a thousand are kept.
 """
 
 from __future__ import annotations
 
 import asyncio
+import heapq
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -15,12 +16,21 @@ from zonemta_py.disk.space import free_bytes
 from zonemta_py.metrics.processes import PROCESSES
 from zonemta_py.metrics.report import ALIVE_S
 from zonemta_py.metrics.table import METRICS
+from zonemta_py.queue.admin.browse import oldest
+from zonemta_py.queue.admin.browse.pace import Pace
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.tasks.table import STATES
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.telling.tell import zone_label
 
 _OF_ZONES = [one.name for one in METRICS.values() if one.kind == "counter" and one.labels == ("zone",)]
+_OF_CAMPAIGNS = {
+    "zonemta_campaign_recipients": (
+        "accepted", "waiting", "delivered", "bounced", "removed", "suppressed", "complaints",
+    ),
+    "zonemta_campaign_attempts": ("delivered", "deferred", "bounced", "blocked"),
+}  # fmt: skip
+DESTINATIONS_MAX = 1_000
 LOOK_S = 0.1
 """How often the delay of the loop is measured."""
 
@@ -32,7 +42,8 @@ async def metrics(queue: QueueContext) -> dict[str, Any]:
     for name in _OF_ZONES:  # so that a first one is seen as an increase
         for zone in core.config.zones:
             meter.add(name, (zone.name,), 0)
-    gauges = meter.gauges(now - ALIVE_S) | _gauges(queue)
+    gauges = meter.gauges(now - ALIVE_S) | await _of_campaigns(queue) | _gauges(queue)
+    gauges["zonemta_oldest_recipient_age_seconds"] = await oldest.ages(core)
     return {"counters": meter.rows() | _counters(queue), "histograms": meter.histograms(), "gauges": gauges}
 
 
@@ -60,7 +71,7 @@ def _gauges(queue: QueueContext) -> dict[str, list[list[Any]]]:
         "zonemta_queue_recipients": _recipients(queue),
         "zonemta_queue_messages": [[[], core.message_count]],
         "zonemta_queue_bytes": [[[], core.message_bytes]],
-        "zonemta_leases_out": [[[zone.name], out[zone.name]] for zone in core.config.zones],
+        "zonemta_leases_out": [[[name], out[name]] for name in {zone.name for zone in core.config.zones} | out.keys()],
         "zonemta_suspended": [[[kind], n] for kind, n in stops.items()],
         "zonemta_tasks": [[[state], tasks[state]] for state in STATES],
         "zonemta_accepting": [[[], int(queue.acceptance.refusal() is None)]],
@@ -68,6 +79,22 @@ def _gauges(queue: QueueContext) -> dict[str, list[list[Any]]]:
         "zonemta_disk_reserve_bytes": [[[], core.config.queue.reserve_bytes]],
         "zonemta_process_resident_memory_bytes": [[[one.name], one.resident_bytes] for one in processes],
         "zonemta_process_start_time_seconds": [[[one.name], one.started] for one in processes],
+    }
+
+
+async def _of_campaigns(queue: QueueContext) -> dict[str, list[list[Any]]]:
+    """Of the largest: those of which most recipients wait, then those whose last result is the newest."""
+    core, pace, largest = queue.core, Pace(), list[tuple[int, int, str]]()
+    most = core.config.http.metrics_campaigns
+    async for name in pace.each(list(core.campaigns.by_name) if most else []):
+        if name in core.campaigns.by_name:
+            tally = core.campaigns.tally(name)
+            row = tally.waiting, tally.last_ms, name
+            (heapq.heappush if len(largest) < most else heapq.heappushpop)(largest, row)
+    named = [(name, core.campaigns.tally(name)) for _, _, name in largest if name in core.campaigns.by_name]
+    return {
+        metric: [[[name, what], getattr(tally, what)] for name, tally in named for what in of]
+        for metric, of in _OF_CAMPAIGNS.items()
     }
 
 
@@ -88,9 +115,12 @@ def _recipients(queue: QueueContext) -> list[list[Any]]:
     return [[[zone, state], n] for zone, row in found.items() for state, n in zip(names, row, strict=True)]
 
 
-async def now(queue: QueueContext) -> dict[str, Any]:
-    """What happens a second, over the last minute (`metrics.rates`)."""
-    return queue.core.rates.rows()
+async def now(queue: QueueContext, destinations: int = 0) -> dict[str, Any]:
+    """What happens a second, over the last minute (`metrics.rates`). destinations: so many domains, the busiest."""
+    found = queue.core.rates.rows()
+    if destinations > 0:
+        found["destinations"] = queue.core.destinations.rows(min(destinations, DESTINATIONS_MAX))
+    return found
 
 
 async def report(queue: QueueContext, process: str, counts: list[list[Any]], gauges: list[list[Any]]) -> None:
@@ -108,6 +138,7 @@ async def watch(queue: QueueContext) -> None:
         looks += 1
         if looks % 10 == 0:
             queue.core.rates.note(loop.time())
+            queue.core.destinations.note(loop.time())
 
 
-QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {"metrics": metrics, "now": now, "report": report}
+QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {"now": now, "report": report}

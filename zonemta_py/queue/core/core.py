@@ -20,7 +20,7 @@ from zonemta_py.disk.space import LEAST_BYTES, Space
 from zonemta_py.logs.mail import MailLog
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.metrics.meter import Meter
-from zonemta_py.metrics.rates import Rates
+from zonemta_py.metrics.rates import DestinationRates, Rates
 from zonemta_py.queue.core.bodies import Bodies, Uncommitted
 from zonemta_py.queue.core.campaigns import Campaigns
 from zonemta_py.queue.core.commit import Hire, JournalLine, StoreLine, Thread
@@ -61,7 +61,7 @@ class Core:
         self.meter = Meter()
         self.mail_log: MailLog | None = None
         """Where lines about mail go; None: nowhere."""
-        self.rates = Rates(self.meter)
+        self.rates, self.destinations = Rates(self.meter), DestinationRates()
         self.providers: set[str] = set()
         """Those that have a label of their own in metrics."""
         self.quarantine = Quarantine(config.folder / "quarantine")

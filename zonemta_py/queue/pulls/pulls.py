@@ -267,6 +267,14 @@ class Pulls:
 
     # -- what waits
 
+    def gauges(self) -> dict[str, list[list[Any]]]:
+        """For metrics."""
+        waiting = sum(map(len, self._waiting.values()))
+        return {
+            "zonemta_pull_waiting": [[[], waiting]],
+            "zonemta_pull_reservations": [[[], len(self.reserved)]],
+        }
+
     async def peek(self, queue: str, most: int) -> list[Delivery]:
         """What would be taken next; it is leased to nobody. Raises StoreError."""
         await self._core.when_ready.wait()

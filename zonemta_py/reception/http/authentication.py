@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import Request, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from zonemta_py.logs.persons import UserName
 from zonemta_py.metrics.report import count
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import QueueRefusal
@@ -106,7 +107,7 @@ def told(request: Request, error: Exception) -> Response:
     problem = as_problem(error)
     who = visit(request)
     instance = f"{request.url.path[:200]}#{who.id}"
-    name = who.holder.name if who.holder else "no key"
+    name = UserName(who.holder.name) if who.holder else "no key"
     log.info("%s %s %s by %s at %s: %s", who.id, request.method, problem.status, name, who.client, problem.detail[:300])
     return Response(
         problem.document(instance), problem.status, media_type=MEDIA_TYPE, headers={**_ALWAYS, **problem.headers}

@@ -11,6 +11,7 @@ import asyncio
 import binascii
 from base64 import b64decode, b64encode
 
+from zonemta_py.logs.persons import UserName
 from zonemta_py.mail.reply import Reply
 from zonemta_py.metrics.report import count
 from zonemta_py.plugin.arguments import Auth, Session
@@ -162,7 +163,7 @@ class Authentication(asyncio.Protocol):
         count("zonemta_auth_failures_total", (self.site.listener.name,))
         client = self.session.client
         message = "listener %s, client %s: " + what
-        self.site.notes.warn("login", client, message, self.site.listener.name, client, login)
+        self.site.notes.warn("login", client, message, self.site.listener.name, client, UserName(login))
 
     async def _pause(self, seconds: float) -> None:
         """Waits, unless the client goes."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeAlias
 
+from zonemta_py.logs.persons import UserName
 from zonemta_py.mail.address import AddressRefused, MailCommand, parse_mail, parse_rcpt
 from zonemta_py.mail.envelope import Recipient
 from zonemta_py.mail.lines import TOO_LARGE
@@ -108,7 +109,7 @@ def _not_you(connection: SessionFace, address: str) -> bytes:
     session = connection.session
     message = "listener %s, client %s, user %r: may not send as <%.80s>"
     connection.site.notes.warn(
-        "senders", session.client, message, session.listener, session.client, session.user, address
+        "senders", session.client, message, session.listener, session.client, UserName(session.user), address
     )
     return connection.refuse(refusal(address))
 

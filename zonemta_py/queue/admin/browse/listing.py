@@ -14,6 +14,7 @@ from typing import Any
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import StoreError
 from zonemta_py.queue.admin.browse import ranges
+from zonemta_py.queue.admin.browse.by_age import Aged, AgeWalk
 from zonemta_py.queue.admin.browse.pace import Pace
 from zonemta_py.queue.admin.browse.ranges import RangeWalk
 from zonemta_py.queue.admin.browse.rows import Row, Rows
@@ -23,25 +24,30 @@ from zonemta_py.queue.core.state import FAMILY, State
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.tasks.where import Where
 
+AGE = "age"
 LIST_MAX = 10_000
 SHOWN_MAX = 1_000
 """Recipients of one message that are shown."""
 _LEASED = (State.LEASED,)
 
 
-async def page(queue: QueueContext, limit: int = 100, after: str = "", **given: Any) -> dict[str, Any]:
+async def page(
+    queue: QueueContext, limit: int = 100, after: str = "", order: str = "", **given: Any
+) -> dict[str, Any]:  # fmt: skip
     """Rows of what the filter means (`tasks/where.py`), and `next`: the cursor of the next page, None at the end.
 
-    walked: how many keys were read. more: the page is short because its time was over. Raises ValueError.
+    order: "age", the oldest first; "": as they are kept, by state and zone. walked: how many keys were read. more: the
+    page is short because its time was over. Raises ValueError.
     """
     core, where, pace = queue.core, Where.of(given, needed=False), Pace()
-    _check(core, where, after)
+    _check(core, where, after, order)
     rows, limit = list[Row](), max(1, min(limit, LIST_MAX))
     most = ranges.most(core, where) if not after else None
     maker, shown = Rows(queue), where.values("state") is not None or where.values("id") is not None
-    if where.values("state") == _LEASED:
+    if where.values("state") == _LEASED and not order:
         return await _leased(maker, where, limit, after, pace)
-    walk, stop = RangeWalk(core, ranges.of(core, where), after.encode(), pace), ""
+    walk = _walk(core, where, after, order, pace)
+    stop = ""
     async for key, value in walk.rows():
         one = maker.of(key, value)
         if where.matches(one) and (shown or one.state not in ranges.OVER):
@@ -54,6 +60,12 @@ async def page(queue: QueueContext, limit: int = 100, after: str = "", **given: 
             await pace.turn()
     following = stop or (walk.after.decode() if walk.stopped else None)
     return {"rows": rows, "next": following, "walked": walk.walked, "more": walk.stopped}
+
+
+def _walk(core: Core, where: Where, after: str, order: str, pace: Pace) -> AgeWalk | RangeWalk:
+    if order:
+        return AgeWalk(core, where, after, pace)
+    return RangeWalk(core, ranges.of(core, where), after.encode(), pace)
 
 
 async def _leased(maker: Rows, where: Where, limit: int, after: str, pace: Pace) -> dict[str, Any]:
@@ -69,11 +81,15 @@ async def _leased(maker: Rows, where: Where, limit: int, after: str, pace: Pace)
     return {"rows": rows, "next": None, "walked": walked, "more": False}
 
 
-def _check(core: Core, where: Where, after: str) -> None:
+def _check(core: Core, where: Where, after: str, order: str) -> None:
+    if order not in ("", AGE):
+        raise ValueError(f"there is no order {order!r}; use {AGE!r}, or leave it out")
+    if order and where.values("id") is not None:
+        raise ValueError("recipients of named messages have no order by age; leave out the ids, or the order")
     for zone in where.values("zone") or ():
         if zone not in core.schedule.zones and zone not in core.sizes.zones:
             raise ValueError(f"there is no zone {zone!r}; there are {', '.join(core.schedule.zones)}")
-    if after and not _is_cursor(after):
+    if after and not (_is_aged(after) if order else _is_cursor(after)):
         raise ValueError(f"{after!r} is not a cursor; use the one that the previous page ended with, or omit it")
 
 
@@ -84,6 +100,14 @@ def _is_cursor(after: str) -> bool:
         return keys.place(keys.indexed(key) if key.startswith(keys.INDEX) else key).family in FAMILY
     except ValueError:
         return False
+
+
+def _is_aged(after: str) -> bool:
+    try:
+        Aged.of(after)
+    except ValueError:
+        return False
+    return True
 
 
 async def show(queue: QueueContext, id: str) -> dict[str, Any]:

@@ -99,7 +99,7 @@ def most(core: Core, where: Where) -> int | None:
 
 
 def _by_family(core: Core, where: Where) -> list[Range]:
-    states, first, last = where.values("state"), *_ids(core, where)
+    states, first, last = where.values("state"), *ids(core, where)
     bounded = (first, last) != ("", _LAST)
     by_index = bounded and core.places.complete and where.values("zone") is None
     wanted, found = _wanted(where), list[Range]()
@@ -149,7 +149,7 @@ def _zones(core: Core, where: Where, state: State) -> list[str]:
     return [zone for zone in names if any(counters.domains.get((zone, domain), none)[at] for domain in there)]
 
 
-def _ids(core: Core, where: Where) -> tuple[str, str]:
+def ids(core: Core, where: Where) -> tuple[str, str]:
     """The ids that the ages mean, if the clock was not set meanwhile, and a little more."""
     step, now_ms = core.clock.steps[-1], core.clock.steady_ms()
     first, last = "", _LAST

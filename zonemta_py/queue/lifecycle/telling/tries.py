@@ -41,6 +41,7 @@ def answered(core: Core, settlement: Settlement, result: Result) -> None:
             verdict = VERDICTS[row.verdict]
             meter.add("zonemta_answers_total", (zone, verdict, kind, outcome.stage))
             meter.add("zonemta_provider_answers_total", (provider, verdict))
+            core.destinations.add(row.address, verdict)
             if row.verdict == DELIVERED:
                 meter.observe("zonemta_delivery_delay_seconds", (zone,), delay_s)
             if log is not None and row.verdict != RELEASED:

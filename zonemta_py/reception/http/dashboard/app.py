@@ -19,6 +19,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from zonemta_py.logs.persons import UserName
 from zonemta_py.reception.http.dashboard import orders, static
 from zonemta_py.reception.http.dashboard.desk import FORM_BYTES_MAX, HEADERS, HOME, Desk, NoPage, QueueAway
 from zonemta_py.reception.http.dashboard.live import Live
@@ -101,7 +102,7 @@ class Dashboard:
             return self._desk.page(request, "login", 403, next=there, wrong=wrong)
         if refusal := _refusal(session):
             return self._desk.page(request, "login", 403, next=there, wrong=refusal)
-        log.info("dashboard: the key %r logged in from %s", session.holder.name, client)
+        log.info("dashboard: the key %r logged in from %s", UserName(session.holder.name), client)
         away = RedirectResponse(_ours(form.get("next", "")), 303)
         away.set_cookie(COOKIE, cookie, max_age=SESSION_S, path=HOME, secure=_secure(request), httponly=True,
                         samesite="strict")  # fmt: skip
@@ -132,7 +133,7 @@ class Dashboard:
             done = await order.do(self._desk, form, session.holder.name)
         except QueueAway as away:
             raise QueueAway(f"{away}, so look whether this was done before you order it again") from None
-        log.info("dashboard: %s by the key %r: %s", order.name, session.holder.name, done.said)
+        log.info("dashboard: %s by the key %r: %s", order.name, UserName(session.holder.name), done.said)
         back = _ours(done.there or form.get("back", ""))
         join = "&" if "?" in back else "?"
         return RedirectResponse(f"{back}{join}done={self._desk.keep(session, done)}", 303)

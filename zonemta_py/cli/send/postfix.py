@@ -1,0 +1,78 @@
+"""`zonemta postqueue` and `zonemta postsuper`: for hands and scripts that know Postfix. Orders are tasks, as those of
+`zonemta queue`, and can be undone; nothing is asked before.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import typer
+
+from zonemta_py.cli.queue.commands import answer
+from zonemta_py.cli.run.running import me
+from zonemta_py.cli.send.called import configuration_of, parsed
+from zonemta_py.cli.send.mailq import print_objects, print_queue
+from zonemta_py.cli.tasks import follow
+from zonemta_py.cli.terminal.errors import CommandError, Exit
+from zonemta_py.config import Config
+
+_VERBS = {"d": "delete", "h": "hold", "H": "release", "r": "requeue"}
+_QUEUES = {"hold": "held", "incoming": "queued", "active": "leased", "deferred": "deferred"}
+"""Postfix's queues, and the states here."""
+_NOTHING = "psS"
+"""Repairs of Postfix's own folders."""
+
+
+def postqueue(context: typer.Context) -> None:
+    """Do what Postfix's postqueue does.
+
+    -p: list the queue, as `zonemta mailq`. -j: the same as JSON. -f: try all that is deferred now. -i ID: try that
+    message now. -s DOMAIN: try the mail to that domain now. -c FILE: the configuration.
+    """
+    flags, rest = parsed("postqueue", context.args, "c:fi:jps:v")
+    config = configuration_of(dict(flags).get("c"))
+    wanted = [(letter, value) for letter, value in flags if letter not in "cv"]
+    if rest or len(wanted) != 1:
+        raise CommandError(Exit.USAGE, "postqueue: say one of -p, -j, -f, -i ID and -s DOMAIN, and nothing else")
+    ((letter, value),) = wanted
+    if letter == "p":
+        print_queue(config)
+    elif letter == "j":
+        print_objects(config)
+    else:
+        meant: dict[str, dict[str, Any]] = {
+            "f": {"all": True}, "i": {"id": [value]}, "s": {"domain": [value.strip("[]")]},
+        }  # fmt: skip
+        _order(config, "flush", meant[letter])
+
+
+def postsuper(context: typer.Context) -> None:
+    """Do what Postfix's postsuper does, by message id, for ALL, or for the ids on stdin (-).
+
+    -d ID: delete. -h ID: hold. -H ID: release what is held. -r ID: try now. ALL may be followed by the queues that are
+    meant: hold, incoming, active, deferred. -p, -s, -S change nothing here. -c FILE: the configuration.
+    """
+    flags, rest = parsed("postsuper", context.args, "c:d:h:H:pr:sSv")
+    unknown = [name for name in rest if name not in _QUEUES]
+    if unknown:
+        names = ", ".join(_QUEUES)
+        raise CommandError(Exit.USAGE, f"postsuper: there is no queue {unknown[0]!a}; name some of {names}, or none")
+    orders = [(letter, value) for letter, value in flags if letter in _VERBS]
+    if not orders and not any(letter in _NOTHING for letter, _ in flags):
+        raise CommandError(Exit.USAGE, "postsuper: say what is to be done: -d, -h, -H or -r, each with an id, ALL or -")
+    config = configuration_of(dict(flags).get("c"))
+    named: dict[str, list[str]] = {}
+    for letter, value in orders:
+        if value == "ALL":
+            _order(config, _VERBS[letter], {"state": [_QUEUES[name] for name in rest]} if rest else {"all": True})
+        else:
+            named.setdefault(letter, []).extend(sys.stdin.read().split() if value == "-" else [value])
+    for letter, ids in named.items():
+        if ids:
+            _order(config, _VERBS[letter], {"id": [one.rstrip("*!") for one in ids]})
+
+
+def _order(config: Config, verb: str, where: dict[str, Any]) -> None:
+    row = answer(config, "task", verb=verb, where=where, set={}, by=me(), cause="as for Postfix")
+    follow.tell(follow.to_the_end(config, row), json=False)
