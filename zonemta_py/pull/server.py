@@ -13,8 +13,8 @@ import socket
 from functools import partial
 
 from zonemta_py.config import Config
-from zonemta_py.metrics.connections import OpenConnections
 from zonemta_py.metrics import report
+from zonemta_py.metrics.connections import OpenConnections
 from zonemta_py.plugin.host import Host
 from zonemta_py.pull.access import Tokens
 from zonemta_py.pull.connection import PullConnection
