@@ -78,6 +78,7 @@ _.cases
 # members of the HTTP interface's documents, for its description
 _.remarks
 _.undo_until_ms
+_.anew_ms
 _.suspended
 
 # where pyspf asks DNS

@@ -13,12 +13,15 @@ import resource
 import signal
 import socket
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 
 from zonemta_py import queue_process
-from zonemta_py.config import Config, ConfigError, Listener, processes
+from zonemta_py.config import Config, ConfigError, Listener, Zone, processes
+from zonemta_py.config.section import shipped
 from zonemta_py.logs import setup
 from zonemta_py.metrics import report
 from zonemta_py.metrics.connections import CONNECTIONS
@@ -26,6 +29,7 @@ from zonemta_py.plugin.host import Host
 from zonemta_py.queue_process import Given
 
 if TYPE_CHECKING:
+    from zonemta_py.delivery.tls_explain import TlsExplainer
     from zonemta_py.pipe import Pipe
 
 log = logging.getLogger(__name__)
@@ -111,10 +115,22 @@ def check_others(config: Config) -> None:
         from zonemta_py.events.sinks import kinds
 
         kinds.check(config.event_sinks)
-    if config.dns.providers:
-        from zonemta_py.zones.site import Providers
+    _check_providers(config)
 
-        Providers.load(config.dns.providers)
+
+def _check_providers(config: Config) -> None:
+    """The file, and the names that other tables have from it: one that is misspelt would be for nobody, in silence."""
+    named = [(f"destinations.{one.name}: ", name) for one in config.destinations for name in one.providers]
+    only = [(f"throttles.{one.name}: only: ", one.only.get("provider", "")) for one in config.throttles]
+    named += [(where, name) for where, name in only if name and "*" not in name and "?" not in name]
+    if not (named or config.dns.providers):
+        return
+    from zonemta_py.zones.site import Providers
+
+    providers = Providers.load(config.dns.providers or shipped("providers.toml"))
+    for where, name in named:
+        if fault := providers.unknown(name):
+            raise ConfigError(f"{where}{fault}")
 
 
 def check_listeners(config: Config, host: Host) -> None:
@@ -176,8 +192,23 @@ async def _http(config: Config, host: Host, bound: socket.socket) -> None:
 
     queue = RemoteQueue.lasting(config.folder, "http")
     reporting.begin("http", queue, host.totals)
-    await serve(config, bound, queue, host, CONNECTIONS.mine())
+    await serve(config, bound, queue, host, tls_terms(config), CONNECTIONS.mine())
     await report.end()
+
+
+def tls_terms(config: Config) -> Callable[[Zone, str], Awaitable[dict[str, Any]]]:
+    """Which TLS mail of a zone for a domain gets. What senders need for that is loaded when somebody asks."""
+
+    @cache
+    def explainer() -> TlsExplainer:
+        from zonemta_py.delivery.tls_explain import TlsExplainer
+
+        return TlsExplainer(config)
+
+    async def asked(zone: Zone, domain: str) -> dict[str, Any]:
+        return (await explainer().of(zone, domain)).row()
+
+    return asked
 
 
 def pull(config: Config, host: Host, bound: socket.socket) -> None:

@@ -12,6 +12,7 @@ from zonemta_py.delivery.dns.routes import AddressTarget
 from zonemta_py.delivery.ways import Ways
 from zonemta_py.plugin.arguments import ConnectOptions
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, RELEASED, Delivery
+from zonemta_py.zones.site import Site
 
 
 def hosts(*servers: Any) -> list[str]:
@@ -106,6 +107,14 @@ class Mx:
 
     def __init__(self, port: int) -> None:
         self.asked: list[str] = []
+        self.tlsa_of: list[str] = []
+
+    async def site(self, domain: str, now: float) -> Site:
+        return Site("mx.test", "", (("mx.test", ("127.0.0.1",)),), ((1, "mx.test"),), 60, True)
+
+    async def tlsa(self, host: str, port: int, now: float) -> tuple[bool, list[Any]]:
+        self.tlsa_of.append(host)
+        return True, [(3, 1, 1, b"x" * 32)]
 
     async def addresses(self, host: str, now: float) -> tuple[str, ...]:
         return (host,)
@@ -127,6 +136,30 @@ async def test_mx_as_the_last_resort(scripted: Any, letter: Any, deliver: Any) -
     first.script.clear()
     [result] = await deliver(letter(first.port), hosts=listed, port=mx.port, resolver=resolver)
     assert (result.outcomes[0].verdict, len(first.bodies)) == (DELIVERED, 1)
+
+
+async def test_mx_as_the_last_resort_heeds_dane(scripted: Any, letter: Any, deliver: Any) -> None:
+    """DNSSEC vouches for the hosts there, as if there were no smart host: in plain no mail goes to one with TLSA
+    records; and a smart host has none."""
+    first, mx = await scripted({"banner": "421"}), await scripted()
+    resolver = Mx(mx.port)
+    sections = {"tls": {"dane": True, "mta_sts": False}, "dns": {"dnssec": True}}
+    [result] = await deliver(
+        letter(first.port), hosts=[*hosts(first), "mx"], port=mx.port, resolver=resolver, sections=sections,
+        tls="opportunistic",
+    )  # fmt: skip
+    assert (result.outcomes[0].verdict, resolver.tlsa_of, mx.bodies) == (DEFERRED, ["mx.test"], [])
+
+
+def test_a_socket_needs_no_tls_and_others_do() -> None:
+    """Whichever comes first."""
+    zone = Zone.model_validate({"name": "z", "hosts": ["/run/lmtp", "b", "mx"], "tls": "required"})
+    options = ConnectOptions("/run/lmtp", 25, source="", tls="none", hostname="h")
+    delivery = Delivery(0, "m", "z", "x", "s", [], 0, 0, host="/run/lmtp")
+    ways = Ways().of(zone, delivery, options, 0.0)
+    assert [(way.options.host, way.options.tls) for way in ways] == [
+        ("/run/lmtp", "none"), ("b", "required"), ("", "required"),
+    ]  # fmt: skip
 
 
 def test_weights_share_the_mail() -> None:

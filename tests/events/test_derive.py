@@ -297,6 +297,19 @@ def test_filters() -> None:
         EventFilter.of(types=["exploded"])
 
 
+def test_what_is_of_no_tenant() -> None:
+    """What names its mail's tenant, and names none; not what belongs to everybody, or to nobody known."""
+    wanted = EventFilter.of(tenants=[""])
+    found = [
+        wanted.wants(Event(1, 0, kind, 1, data))
+        for kind, data in (
+            ("delivered", {"message": "1", "recipient": "a@b.test"}), ("delivered", {"tenant": "one"}),
+            ("finished", {"message": "1"}), ("task", {"task": 1}), ("suppressed", {"scope": "all"}),
+        )
+    ]  # fmt: skip
+    assert found == [True, False, False, False, False]
+
+
 @pytest.mark.parametrize("id", ["", "x", "a-b-c", f"{SOURCE}-1", f"{SOURCE}-1-x", "other-1-1", f"{SOURCE}--1-2-"])
 def test_ids_that_are_none(id: str) -> None:
     with pytest.raises(ValueError, match=r"is not the id of an event|of another queue"):

@@ -7,8 +7,10 @@ import pytest
 
 from tests.queue.flow import drain, put_all
 from tests.queue.test_sites import Directory, site
-from zonemta_py.config import Config
+from zonemta_py import children
+from zonemta_py.config import Config, ConfigError
 from zonemta_py.mail.classify import NoRoute
+from zonemta_py.mail.envelope import Notify
 from zonemta_py.queue.api import DEFERRED, Delivery
 from zonemta_py.queue.reload.apply import take
 from zonemta_py.zones.destinations import Destinations
@@ -220,6 +222,67 @@ def test_each_key_comes_from_the_nearest_table_that_has_it() -> None:
     assert terms.names == ("d", "s", "p")
     assert (terms.retry.life_h, terms.zone.idle_s, terms.zone.tls) == (1, 2, "required")
     assert (terms.zone.connections_per_destination, terms.retry.delay_notice_h) == (20, 4)
+
+
+@pytest.mark.parametrize(
+    ("sections", "said"),
+    [
+        ({"destinations": [{"name": "a", "providers": ["gogle"], "life_h": 1}]}, "did you mean 'google'"),
+        (
+            {"throttles": [{"name": "t", "only": {"provider": "yaho"}, "messages": "1/s"}]},
+            "throttles.t: only: .*'yahoo'",
+        ),
+        (
+            {"destinations": [{"name": "a", "providers": ["google", "zzzz"], "life_h": 1}]},
+            "'zzzz'; use one of .*google",
+        ),
+    ],
+)
+def test_a_provider_that_nobody_knows_is_refused(sections: dict[str, Any], said: str) -> None:
+    """It would be for no mail, in silence. The file of the configuration counts."""
+    with pytest.raises(ConfigError, match=said):
+        children.check_others(Config.model_validate(sections))
+    good = {"name": "t", "only": {"provider": "goo*"}, "messages": "1/s"}
+    children.check_others(Config.model_validate({"throttles": [good]}))
+
+
+async def test_rests_of_its_own(house: Any) -> None:
+    """A domain's too, which is kept apart for that: others at the same site rest as ever."""
+    home = await house(
+        resolver=directory(), retry={"down_s": 100},
+        destinations=[{"name": "x", "domains": ["x.test"], "down_s": 5, "down_max_s": 7}],
+    )  # fmt: skip
+    for domain in ("x.test", "y.test"):
+        await home.put(f"a@{domain}")
+    for delivery in await home.leases():
+        await home.settle(delivery, DEFERRED, down_s=0)
+    rows = {row["name"]: row for row in await home.queue.ask("standing") if row["kind"] == "resting"}
+    rests = {name.split()[1]: round((row["until_ms"] - home.clock.ms()) / 1000) for name, row in rows.items()}
+    assert rests == {"x>big": 5, "big": 100}
+
+
+def test_the_name_and_the_private_networks_of_a_destination() -> None:
+    """They take the place of the zone's."""
+    table = {"name": "a", "domains": ["x.test"], "hostname": "out.test", "allow_private": True}
+    config = Config.model_validate({"destinations": [table]})
+    found = Destinations(config).of(config.zones[0], "x.test", "", "")
+    assert (found.terms.zone.hostname, found.terms.zone.allow_private, found.apart) == ("out.test", True, "a")
+
+
+@pytest.mark.parametrize(
+    ("table", "told"), [({"providers": ["giant"]}, 1), ({"sites": ["big"]}, 1), ({"sites": ["b"]}, 0)]
+)
+async def test_a_delay_is_told_after_a_crash_as_before_it(house: Any, table: dict[str, Any], told: int) -> None:
+    """By the table of the site or provider, too, if the result was stable and the notice was not."""
+    home = await house(resolver=directory(), destinations=[{"name": "t", "delay_notice_h": 1, **table}])
+    await home.put("a@x.test", sender="s@src.test", notify=Notify.DELAY)
+    await home.move(3700)
+    [delivery] = await home.lease()
+    home.queue.settling.apply = lambda settlement: None
+    await home.settle(delivery, DEFERRED)
+    await home.crash()
+    rows = (await home.queue.ask("list", all=True))["rows"]
+    assert sum(row["recipient"] == "s@src.test" for row in rows) == told
 
 
 @pytest.mark.parametrize(

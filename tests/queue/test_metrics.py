@@ -155,10 +155,12 @@ async def test_other_processes_report_what_they_count(home: Any) -> None:
             ["nothing_known", [], 1],
             ["zonemta_smtp_sessions_total", [], 1],
         ]
-        await home.queue.ask("report", process=process, counts=counts, gauges=[["zonemta_smtp_sessions_open", [], 3]])
+        await home.queue.ask(
+            "report", process=process, counts=counts, gauges=[["zonemta_smtp_sessions_open", ["smtp"], 3]]
+        )
     found = await home.queue.ask("metrics")
     assert found["counters"]["zonemta_smtp_sessions_total"] == [[["smtp"], 15]]
-    assert found["gauges"]["zonemta_smtp_sessions_open"] == [[[], 6]]
+    assert found["gauges"]["zonemta_smtp_sessions_open"] == [[["smtp"], 6]]
     home.clock.now_s += 60
     found = await home.queue.ask("metrics")
     assert "zonemta_smtp_sessions_open" not in found["gauges"]

@@ -129,3 +129,52 @@ async def test_lost_figures_begin_anew(house: Make) -> None:
     found = await row(home, "spring")
     assert (found["accepted"], found["waiting"], found["registered"]) == (3, 3, False)
     await home.sound()
+
+
+async def test_a_pause_is_about_its_own_tenants_mail(house: Make) -> None:
+    """Others who use the same name go on, also those of no tenant; after a crash, too. An operator's campaign and an
+    operator's suspension are about all."""
+    home = await house()
+    for number, tenant in enumerate(("one", "two", "")):
+        await home.put(f"r{number}@x{number}.test", sender="", campaign="may", tenant=tenant or None)
+    await home.queue.ask("campaign-pause", name="may")
+    [stop] = await home.queue.ask("standing")
+    assert (stop["name"], stop["tenants"]) == ("may", ["one"])
+    await home.crash()
+    sent = await home.leases()
+    assert {delivery.tenant for delivery in sent} == {"two", ""}
+    for delivery in sent:
+        await home.settle(delivery, DEFERRED)
+    await home.queue.ask("stop", kind="campaign", name="may", tenants=["two"])
+    [stop] = await home.queue.ask("standing")
+    assert stop["tenants"] == ["one", "two"]
+    await home.move(3600)
+    assert {delivery.tenant for delivery in await home.leases()} == {""}
+    await home.queue.ask("stop", kind="campaign", name="may")
+    await home.crash(power=True)
+    assert (await home.queue.ask("standing"))[0].get("tenants") is None
+    await home.move(3600)
+    assert await home.idle()
+    with pytest.raises(ValueError, match="suspended for everybody"):
+        await home.queue.ask("stop", kind="zone", name="default", tenants=["one"])
+
+
+async def test_a_campaign_of_no_tenant_is_no_tenants(house: Make) -> None:
+    """One that mail of no tenant has named, and one made by somebody who is for such mail, have nothing of tenants;
+    an operator's has."""
+    home = await house()
+    source = TemplateSource("t", Text("Hello"), Text("news@src.test"), text=Text("Hi\n"))
+    put = {"sender": "news@src.test", "template": prepare(source).pack()}
+    await home.queue.ask("campaign-put", name="alone", alone=True, **put)
+    await home.queue.ask("campaign-put", name="wide", **put)
+    for campaign in ("named", "alone", "wide"):
+        for number, tenant in enumerate((None, "one")):
+            await home.put(f"r{number}@x.test", sender="", campaign=campaign, tenant=tenant)
+    counts = [(await row(home, name))["accepted"] for name in ("named", "alone", "wide")]
+    assert counts == [1, 1, 2]
+    assert [(await row(home, name))["of_all"] for name in ("named", "alone", "wide")] == [False, False, True]
+    for name in ("named", "alone", "wide"):
+        await home.queue.ask("campaign-cancel", name=name)
+    await tick(home)
+    assert (await home.sizes())["messages"] == 2, "those of the tenant"
+    await home.sound()

@@ -52,11 +52,11 @@ async def test_counts_come_over_the_wire_and_are_added_up(house: Any, local: Cou
     server = await serve(home.queue, home.config.folder)
     remote = RemoteQueue.lasting(home.config.folder, "receiver")
     reporting.begin("receiver", remote, lambda: [("zonemta_plugin_calls_total", ("p", "h"), 3)])
-    report.measure(lambda: [("zonemta_smtp_sessions_open", (), 7)])
+    report.measure(lambda: [("zonemta_smtp_sessions_open", ("smtp",), 7)])
     local.add("zonemta_smtp_sessions_total", ("smtp",), 5)
     await counted(home, "zonemta_smtp_sessions_total", ["smtp"], 5)
     await counted(home, "zonemta_plugin_calls_total", ["p", "h"], 3)
-    assert (await home.queue.ask("metrics"))["gauges"]["zonemta_smtp_sessions_open"] == [[[], 7]]
+    assert (await home.queue.ask("metrics"))["gauges"]["zonemta_smtp_sessions_open"] == [[["smtp"], 7]]
     local.add("zonemta_smtp_sessions_total", ("smtp",), 2)
     await counted(home, "zonemta_smtp_sessions_total", ["smtp"], 7)
     server.close()

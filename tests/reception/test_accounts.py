@@ -62,6 +62,19 @@ def test_headers_of_those_not_trusted_say_nothing(two: OpenDoor) -> None:
     assert b"X-Tenant" not in body
 
 
+def test_only_those_trusted_raise_priorities(two: OpenDoor) -> None:
+    """By no parameter of MAIL either."""
+    for user, sender, level, code in (
+        ("anna", "a@shop.test", 4, 550),
+        ("anna", "a@shop.test", -4, 250),
+        ("ben", "b@p.test", 4, 250),
+    ):
+        with secured(two) as wire:
+            wire.ask("EHLO x")
+            wire.ask(f"AUTH PLAIN {plain(user, PASSWORD)}")
+            assert wire.ask(f"MAIL FROM:<{sender}> MT-PRIORITY={level}")[:3] == str(code)
+
+
 def test_those_trusted_may_name_a_campaign_but_no_other_tenant(two: OpenDoor) -> None:
     assert send(two, "ben", "X-Campaign: spring\r\n", sender="b@press.test")[:3] == "250"
     assert (taken(two).tenant, taken(two).campaign) == ("press", "spring")
@@ -147,6 +160,11 @@ def until(found: Callable[[], bool]) -> None:
         ([{"name": "a", "keys": ["k"]}], "names 'k', which is not in \\[\\[http.keys\\]\\]"),
         ([{"name": "a", "zone": "none"}], "names the zone 'none'"),
         ([{"name": "a", "networks": ["10.0.0.0/8"]}, {"name": "b", "networks": ["10.0.0.0/8"]}], "keep it in one"),
+        (
+            [{"name": "a", "networks": ["2001:DB8::/32"]}, {"name": "b", "networks": ["2001:db8:0::/32"]}],
+            "keep it in one",
+        ),
+        ([{"name": "a", "networks": ["::ffff:10.0.0.0/104"]}], "is IPv4, mapped into IPv6; write 10.0.0.0/8"),
         ([{"name": "a", "messages": ["10MB/s"]}], "is not a quota"),
         ([{"name": "a", "recipients": ["0.5/s"]}], "is not a quota"),
         ([{"name": "a"}, {"name": "a"}], "two accounts are named 'a'"),

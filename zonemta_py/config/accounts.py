@@ -19,18 +19,20 @@ class Account(Section):
     keys: list[str] = []
     """Names of [[http.keys]] that are."""
     networks: list[Network] = []
-    """Clients in these networks that did not log in are; the smallest network of all accounts counts."""
+    """Clients in these networks are, if their login or key is no account's; the smallest network of all accounts
+    counts."""
     tenant: str = ""
     """Tenant that all its mail is of; mail that names another is refused, and its HTTP keys see and order nothing of
-    others. Empty: of none, unless the account has trust_headers or its HTTP key has tenants, and a request or header
-    field names one."""
+    others, whatever their role. Empty: its mail is of none, and its keys see and order what is of no tenant, that of
+    other such accounts, too; unless the account has trust_headers, or the key tenants or the role admin."""
     zone: str = ""
     """Zone that all its mail takes; empty: by the rules of the zones. Mail that asks for another is refused."""
     senders: list[str] | None = None
     """Whom its members may send as, where they have no senders of their own: addresses, domains, *.domain, *."""
     trust_headers: bool = False
     """Let X-Sending-Zone, X-Campaign, X-Tenant, X-Priority-Level and the other fields meant for this server speak, as
-    far as the listener does; and let its HTTP requests choose a tenant, if it has none of its own."""
+    far as the listener does; let its HTTP requests choose a tenant and a zone, if it has none of its own, and these and
+    MT-PRIORITY raise priorities."""
     message_bytes: int = Field(0, ge=0)
     """Its largest message; 0: limits.message_bytes."""
     messages: list[str] = []
@@ -40,8 +42,8 @@ class Account(Section):
     recipients: list[str] = []
     """The same for recipients; those that the suppression list leaves out do not count."""
     sessions: int = Field(0, ge=0)
-    """SMTP sessions that it may have open at once, in all processes together; 0: any number. One more gets 421, when it
-    connects or logs in. HTTP requests do not count."""
+    """Sessions that it may have open at once, in all processes together: SMTP connections, and HTTP requests in
+    progress, but for event streams; 0: any number. One more gets 421 when it connects or logs in (HTTP: 429)."""
 
     @field_validator("networks")
     @classmethod

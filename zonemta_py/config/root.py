@@ -14,7 +14,7 @@ from zonemta_py.config.section import ConfigError, Section, sender_patterns
 from zonemta_py.config.security import DkimKey, ReturnPath, Signing, Tls
 from zonemta_py.config.server import Dns, LogSection, Plugins, Queue, RulesSection, ServerSection
 from zonemta_py.config.services.events import EventSink
-from zonemta_py.config.services.http import Http
+from zonemta_py.config.services.http import OF_ALL, Http
 from zonemta_py.config.services.pull import PullSection
 from zonemta_py.config.sources import Pool, Source, Warmup
 from zonemta_py.config.zone import DestinationTable, Retry, Zone
@@ -135,6 +135,14 @@ class Config(Section):
                         raise ValueError(
                             f"accounts {other!r} and {account.name!r} both have {kind} {name!r}; keep it in one"
                         )
+
+        for account in self.accounts:
+            for key in self.http.keys if account.tenant else ():
+                if key.name in account.keys and (wide := set(OF_ALL).intersection(key.rights or ())):
+                    raise ValueError(
+                        f"the key {key.name!r} is of account {account.name!r} and its tenant, and the right {min(wide)}"
+                        " is about things of no tenant; remove one of them"
+                    )
 
     def _check_signing(self) -> None:
         active = {key.domain for key in self.dkim if key.state == "active"}

@@ -37,13 +37,19 @@ def sender_patterns(values: list[str]) -> list[str]:
 
 
 def networks(values: list[str]) -> list[str]:
-    """Raises ValueError for what is not a network."""
+    """In one spelling. Raises ValueError for what is not a network, and for IPv4 that is written as IPv6: clients have
+    their IPv4 address here, however they came."""
+    found = []
     for value in values:
         try:
-            ipaddress.ip_network(value)
+            network = ipaddress.ip_network(value)
         except ValueError as error:
             raise ValueError(f"{value!r} is not a network such as 192.0.2.0/24 ({error})") from None
-    return values
+        inner = network.network_address.ipv4_mapped if isinstance(network, ipaddress.IPv6Network) else None
+        if inner is not None and network.prefixlen >= 96:
+            raise ValueError(f"{value!r} is IPv4, mapped into IPv6; write {inner}/{network.prefixlen - 96}")
+        found.append(str(network))
+    return found
 
 
 def ip_address(value: str) -> str:

@@ -16,7 +16,9 @@ Kind = Literal["hard-bounce", "manual", "unsubscribe", "complaint", "erased"]
 """Why somebody is on the suppression list, in the order of their weight."""
 
 
-_RETRY = ("schedule_min", "life_h", "delay_notice_h")
+_RETRY = ("schedule_min", "life_h", "delay_notice_h", "down_s", "down_max_s")
+_OF_PATH = ("down_s", "down_max_s")
+"""Of these, what a destination has, and not each of its recipients."""
 _CLAIMS = ("name", "domains", "sites", "providers", "zones")
 
 
@@ -248,14 +250,18 @@ class DestinationTable(Section):
     zones: list[str] = []
     """Only mail of these zones; empty: all. A table that names its zones counts before one that does not."""
     schedule_min: list[Annotated[float, Field(gt=0)]] | None = Field(None, min_length=1)
-    """As in [retry]; so are the next two."""
+    """As in [retry]; so are the next four."""
     life_h: float | None = Field(None, gt=0)
     """Hours after which an undelivered recipient expires, if its campaign does not say."""
     delay_notice_h: float | None = Field(None, ge=0)
     """Hours after which a sender who asked for it is notified of a delay; 0: never."""
+    down_s: float | None = Field(None, gt=0)
+    """Seconds it is rested at first when it cannot be reached. Mail for `domains` with this setting, or one of those
+    that follow, has connections of its own, which it does not share with other mail to the same hosts."""
+    down_max_s: float | None = Field(None, gt=0)
+    """Longest such rest."""
     connections_per_destination: int | None = Field(None, ge=1)
-    """As in [[zones]]; so are all that follow. Connections open at once to one destination. Mail for `domains` with
-    such a setting has connections of its own, which it does not share with other mail to the same hosts."""
+    """As in [[zones]]; so are all that follow. Connections open at once to one destination."""
     messages_per_connection: int | None = Field(None, ge=1)
     """Messages sent over one connection before it is closed."""
     idle_s: float | None = Field(None, ge=0)
@@ -274,6 +280,10 @@ class DestinationTable(Section):
     """Oldest version of TLS: 1.2 or 1.3."""
     client_certificate: Path | None = None
     """PEM file with the certificate (and key) shown to servers that ask for one."""
+    hostname: str | None = Field(None, min_length=1)
+    """Name in EHLO, where the source address has none of its own."""
+    allow_private: bool | None = None
+    """Connect to hosts in loopback, private and link-local networks that MX lookup finds."""
     sources: list[str] | None = Field(None, min_length=1)
     """Local addresses to send from."""
     pool: str | None = Field(None, min_length=1)
@@ -321,6 +331,11 @@ class DestinationTable(Section):
     def retry(self) -> dict[str, Any]:
         """Those of [retry]."""
         return {key: value for key, value in self.settings.items() if key in _RETRY}
+
+    @property
+    def apart(self) -> bool:
+        """Whether its domains' mail cannot share connections and rests with other mail to the same hosts."""
+        return any(key in _OF_PATH or key not in _RETRY for key in self.settings)
 
     @property
     def sending(self) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from zonemta_py.delivery.tls.failures import POLICY, UNDECIDED, TlsTrouble, TlsU
 from zonemta_py.delivery.tls.plan import Demands, TlsPlan, Trial
 from zonemta_py.delivery.tls.reports import rows
 from zonemta_py.delivery.verdicts import decided, together
-from zonemta_py.delivery.ways import Way
+from zonemta_py.delivery.ways import Way, secure
 from zonemta_py.mail.classify import LOCAL, TLS_POLICY, DeliveryError, TlsFailed, judge
 from zonemta_py.mail.reply import Reply
 from zonemta_py.metrics.report import count
@@ -150,6 +150,8 @@ class Attempt:
         error: DeliveryError | None = None
         for way in self._context.ways.of(self._zone, self._delivery, options, time.monotonic()):
             options, self._login = way.options, way.login
+            if self._zone.hosts:
+                self._delivery.secure = await secure(way, self._delivery, self._context.resolver)
             self._demands = await self._asked(options, options.tls)
             key = self._key(options)
             session = self._context.connections.take(key)

@@ -1,12 +1,13 @@
 """Probes a domain's servers as a delivery would, without sending anything: for `zonemta tls check`.
 
-Two connections to each address: one with the TLS that policies require, one that validates the certificate by name.
-Failures: `Checked.problem` if there is no route to the domain; results of single hosts are in their rows.
+Two connections to each address: one with the TLS that policies require (`tls_explain`), one that validates the
+certificate by name. Failures: `Checked.problem` if there is no route to the domain; results of single hosts are in
+their rows.
 """
 
 from __future__ import annotations
 
-import time
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -16,12 +17,9 @@ from zonemta_py.delivery.dns.reachability import refusal
 from zonemta_py.delivery.smtp.session import Route, SmtpSession, open_session
 from zonemta_py.delivery.tls.contexts import TlsContexts
 from zonemta_py.delivery.tls.mail import uris
-from zonemta_py.delivery.tls.plan import Demands, TlsPlan
-from zonemta_py.delivery.tls.policy import TlsPolicies
+from zonemta_py.delivery.tls.plan import TlsPlan
+from zonemta_py.delivery.tls_explain import HostTerms, TlsExplainer, TlsTerms
 from zonemta_py.mail.classify import DeliveryError
-from zonemta_py.mail.envelope import Recipient
-from zonemta_py.queue.api import Delivery
-from zonemta_py.zones.site import Site
 
 TIMEOUT_S = 10.0
 
@@ -47,38 +45,17 @@ class Checked:
 
 async def look(config: Config, zone: Zone, domain: str) -> Checked:
     """Never raises for what DNS or servers do."""
-    resolver, contexts, now = DnsDestinationResolver(config), TlsContexts(config.tls.ca_file), time.monotonic()
-    policies = TlsPolicies(config, resolver, contexts)
-    try:
-        site = await resolver.site(domain, now)
-    except DeliveryError as error:
-        return Checked(problem=f"no route to {domain}: {error.reply.text}")
-    delivery = Delivery(
-        0, "check", zone.name, domain, "", [Recipient(f"postmaster@{domain}")], 0, 0, secure=site.secure
-    )
-    demands = await policies.demands(delivery, zone, zone.tls)
-    checked = Checked(notes=[*_notes(config, demands, site), await _reports(resolver, domain)])
-    for host, addresses in site.hosts:
-        for address in addresses:
-            checked.rows.append(await _row(policies, demands, zone, config.server.name, host, address))
+    explainer = TlsExplainer(config)
+    terms = await explainer.of(zone, domain)
+    if terms.problem:
+        return Checked(problem=terms.problem)
+    checked = Checked(notes=terms.notes)
+    if any(host.mx for host in terms.hosts):
+        checked.notes.append(await _reports(explainer.resolver, domain))
+    for host in terms.hosts:
+        async for row in _rows(explainer.contexts, terms, host, terms.zone.hostname or config.server.name):
+            checked.rows.append(row)
     return checked
-
-
-def _notes(config: Config, demands: Demands, site: Site) -> list[str]:
-    notes = [f"Zone: tls = {demands.mode}, at least TLS {demands.least}"]
-    if config.tls.dane:
-        notes.append(f"DANE: {'DNSSEC vouches for the hosts' if site.secure else 'not without DNSSEC'}")
-    else:
-        notes.append("DANE: off (tls.dane)")
-    for policy in demands.sts:
-        notes.append(f"MTA-STS: {policy.mode}, id {policy.id}, mx {', '.join(policy.mx)}, {policy.max_age_s} s")
-    for _, result, detail in demands.troubles:
-        notes.append(f"MTA-STS: {result}, {detail}")
-    if not config.tls.mta_sts:
-        notes.append("MTA-STS: off (tls.mta_sts)")
-    elif not demands.sts and not demands.troubles:
-        notes.append("MTA-STS: no policy in force")
-    return notes
 
 
 async def _reports(resolver: DnsDestinationResolver, domain: str) -> str:
@@ -88,19 +65,26 @@ async def _reports(resolver: DnsDestinationResolver, domain: str) -> str:
         return f"Reports wanted: not known, {error.reply.text}"
 
 
-async def _row(policies: TlsPolicies, demands: Demands, zone: Zone, hostname: str, host: str, address: str) -> Row:
-    if not zone.allow_private and (what := refusal(address)):
-        return Row(host, address, "", f"no, it is {what} (see allow_private)", "")
-    route = Route(host, address, zone.port, hostname, connect_timeout_s=TIMEOUT_S, reply_timeout_s=TIMEOUT_S)
-    try:
-        route.tls = await policies.plan(demands, host, zone.port)
-    except DeliveryError as error:
-        return Row(host, address, "forbids it", f"no, {error.reply.text}", "")
-    delivers = await _said(route, policies.contexts)
-    policy = _policy(route.tls)
+async def _rows(contexts: TlsContexts, terms: TlsTerms, host: HostTerms, hostname: str) -> AsyncIterator[Row]:
+    if not host.addresses:
+        yield Row(host.host or terms.domain, "", "", f"no, {host.problem}", "")
+    for address in host.addresses:
+        if host.mx and not terms.zone.allow_private and (what := refusal(address)):
+            yield Row(host.host, address, "", f"no, it is {what} (see allow_private)", "")
+        elif host.plan is None:
+            yield Row(host.host, address, "forbids it", f"no, {host.problem}", "")
+        else:
+            yield await _row(contexts, host, host.plan, hostname, address)
+
+
+async def _row(contexts: TlsContexts, host: HostTerms, plan: TlsPlan, hostname: str, address: str) -> Row:
+    route = Route(host.host, address, host.port, hostname, connect_timeout_s=TIMEOUT_S, reply_timeout_s=TIMEOUT_S)
+    route.tls = plan
+    delivers, demands = await _said(route, contexts), host.demands
     route.tls = TlsPlan("implicit" if demands.mode == "implicit" else "required", "pkix", least=demands.least)
-    found = await _said(route, policies.contexts)
-    return Row(host, address, policy, delivers, "valid" if found.startswith("yes") else found.removeprefix("no, "))
+    found = await _said(route, contexts)
+    certificate = "valid" if found.startswith("yes") else found.removeprefix("no, ")
+    return Row(host.host, address, _policy(plan), delivers, certificate)
 
 
 def _policy(plan: TlsPlan) -> str:

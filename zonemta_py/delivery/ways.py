@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import math
 import random
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 from zonemta_py.config import SmartHost, Zone
+from zonemta_py.delivery.dns.destination import DnsDestinationResolver
 from zonemta_py.delivery.dns.unreachable import DeadHosts
+from zonemta_py.mail.classify import DeliveryError
 from zonemta_py.plugin.arguments import ConnectOptions
 from zonemta_py.queue.api import Delivery
 
@@ -35,6 +38,17 @@ class Way:
         return self.options.source, self.options.host, self.options.port
 
 
+async def secure(way: Way, delivery: Delivery, resolver: DnsDestinationResolver) -> bool:
+    """Whether DNSSEC vouches for the MX hosts: as the queue says, which has no need to ask where they are the last
+    resort of smart hosts. An error of DNS comes again when they are looked up."""
+    if not way.mx:
+        return delivery.secure and not delivery.host
+    try:
+        return (await resolver.site(delivery.destination, time.monotonic())).secure
+    except DeliveryError:
+        return False
+
+
 class Ways:
     """What a sender process knows of smart hosts. now: steady seconds."""
 
@@ -51,6 +65,8 @@ class Ways:
             login = (zone.username, zone.password) if zone.username and delivery.host == zone.host else None
         if not zone.hosts or chosen:
             return [Way(options, login)]
+        if delivery.host.startswith("/") and not delivery.routing.get("tls") and options.tls == "none":
+            options = replace(options, tls=zone.tls)  # that none is needed holds for this socket only
         ways = [self._way(host, options, delivery, zone.port) for host in self._shuffled(zone.hosts)]
         return sorted(ways, key=lambda way: self._resting.is_dead(way.place, now))
 

@@ -1,7 +1,7 @@
 """Which events somebody wants: by type, zone, domain, campaign, tenant, message and recipient. Pure.
 
 Of the values given for one name any may match, and all names must. An event that lacks what is asked for is left out:
-`finished` has no zone.
+`finished` has no zone. The tenant "" means mail of no tenant: what says whose mail it is, and names none.
 """
 
 from __future__ import annotations
@@ -11,6 +11,12 @@ from typing import Any, NamedTuple
 
 from zonemta_py.events.event import TYPE_PREFIX, Event
 from zonemta_py.events.schema import TYPES
+
+_OF_MAIL = frozenset((
+    "accepted", "queued", "attempted", "delivered", "deferred", "bounced", "expired", "held", "postponed", "in_doubt",
+    "released", "deleted",
+))  # fmt: skip
+"""Types that name the tenant of the mail, if it has one."""
 
 
 class EventFilter(NamedTuple):
@@ -39,18 +45,21 @@ class EventFilter(NamedTuple):
     def wants(self, event: Event) -> bool:
         if self.types and event.type not in self.types:
             return False
-        return self == _ALL or self._has(event.data)
+        return self == _ALL or self._has(event.type, event.data)
 
-    def _has(self, data: dict[str, Any]) -> bool:
+    def _has(self, kind: str, data: dict[str, Any]) -> bool:
         get = data.get
         return (
             (not self.zones or get("zone") in self.zones or not self.zones.isdisjoint(get("zones") or ()))
             and (not self.domains or _covered(get("domain"), self.domains))
             and (not self.campaigns or get("campaign") in self.campaigns)
-            and (not self.tenants or get("tenant") in self.tenants)
+            and (not self.tenants or self._is_of(kind, get("tenant")))
             and (not self.messages or get("message") in self.messages)
             and (not self.recipients or str(get("recipient", "")).lower() in self.recipients)
         )
+
+    def _is_of(self, kind: str, tenant: str | None) -> bool:
+        return tenant in self.tenants if tenant else "" in self.tenants and kind in _OF_MAIL
 
 
 _ALL = EventFilter()

@@ -107,7 +107,7 @@ class Meter(CountTable):
                 del self._gauges[process]
                 continue
             for name, labels, value in rows:
-                if name in METRICS:
+                if name in METRICS and len(labels) == len(METRICS[name].labels):
                     row = sums.setdefault(name, {})
                     row[tuple(labels)] = row.get(tuple(labels), 0) + value
         return {name: [[list(labels), value] for labels, value in row.items()] for name, row in sums.items()}

@@ -23,6 +23,9 @@ from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
 
+EVERYBODY = "*"
+"""Instead of a campaign's tenant: it is an operator's, for whatever mail there is."""
+
 
 class QueueRefusal(Exception):
     """The queue did not accept it. `reply` is for the client: 451 4.3.0 (error), 452 4.3.1 (no space) …"""

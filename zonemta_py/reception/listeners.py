@@ -10,6 +10,8 @@ import asyncio
 import errno
 import logging
 import socket
+from collections import Counter
+from collections.abc import Iterator
 from typing import Protocol
 
 from zonemta_py.config import Config, Listener
@@ -50,7 +52,7 @@ async def serve(
     for site in sites:
         await site.init()
     gate.watch(asyncio.get_running_loop())
-    report.measure(lambda: [("zonemta_smtp_sessions_open", (), len(gate))])
+    report.measure(lambda: _open_sessions(config, gate))
     retirement = Retirement()
     serving = [await _open(site, bound) for site, (_, bound) in zip(sites, sockets, strict=True)]
     try:
@@ -63,6 +65,17 @@ async def serve(
             if isinstance(guest, ServerSession):
                 guest.leave()
         await retirement.look()
+
+
+def _open_sessions(config: Config, gate: ConnectionLimits) -> Iterator[tuple[str, tuple[str], int]]:
+    """By listener and by account, for metrics."""
+    guests = [guest for guest in gate.guests() if isinstance(guest, ServerSession)]
+    of_listeners = Counter(guest.site.listener.name for guest in guests)
+    of_accounts = Counter(guest.session.account for guest in guests)
+    for listener in config.listeners:
+        yield "zonemta_smtp_sessions_open", (listener.name,), of_listeners[listener.name]
+    for account in config.accounts:
+        yield "zonemta_account_sessions_open", (account.name,), of_accounts[account.name]
 
 
 class _Open(Protocol):

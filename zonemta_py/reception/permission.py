@@ -12,7 +12,7 @@ from __future__ import annotations
 import ipaddress
 from functools import lru_cache
 
-from zonemta_py.config import Account, Config, Listener
+from zonemta_py.config import Account, Config, HttpKey, Listener
 from zonemta_py.config.senders import parties
 from zonemta_py.mail.addresses.senders import ANYBODY, UNBOUND, Senders
 from zonemta_py.mail.envelope import Envelope
@@ -75,10 +75,15 @@ class Permissions:
             senders = account.senders
         return self._default if senders is None else Senders(senders)
 
-    def tenant(self, name: str) -> str:
-        """Of the account of the HTTP key of that name; "": none."""
-        account = self._accounts.key(name)
-        return account.tenant if account else ""
+    def tenants(self, key: HttpKey) -> list[str]:
+        """Whose mail and campaigns the key sees and orders about; none: everybody's. An account's are its tenant's; of
+        one without, what is of no tenant (""), unless it may name any."""
+        account = self._accounts.key(key.name)
+        if account is None:
+            return key.tenants
+        if account.tenant:
+            return [account.tenant] if account.tenant in (key.tenants or [account.tenant]) else key.tenants
+        return key.tenants or ([] if account.trust_headers or key.role == "admin" else [""])
 
     def _network(self, address: str) -> Senders:
         """Of a client that may relay because of its address: those of the smallest network it is in."""

@@ -1,4 +1,4 @@
-"""Which tenants' and campaigns' mail somebody may see and change. Pure.
+"""Which tenants' and campaigns' mail somebody may see and change. Pure. The tenant "" has what is of no tenant.
 
 What is asked is narrowed before it is asked: a filter gets the names of the scope, so that nothing of others is ever
 read. Failures: OutOfScope, one sentence, for a filter that names only others.
@@ -33,7 +33,8 @@ class KeyScope:
 
     def covers(self, tenant: str | None, campaign: str | None) -> bool:
         """Whether mail of that tenant and campaign is in it."""
-        return (not self.tenants or tenant in self.tenants) and (not self.campaigns or campaign in self.campaigns)
+        mine = not self.tenants or (tenant or "") in self.tenants
+        return mine and (not self.campaigns or (campaign or "") in self.campaigns)
 
     def narrowed(self, where: dict[str, Any]) -> dict[str, Any]:
         """The same filter (`queue/tasks/where.py`), of what is in the scope. Raises OutOfScope."""
@@ -50,12 +51,13 @@ class KeyScope:
     def take(self, envelope: Envelope) -> Reply | None:
         """Makes mail that names no tenant or campaign one of the scope's, if there is just one; why it is refused."""
         for name, own in self._named():
-            said = getattr(envelope, name)
-            if said is None and len(own) == 1:
-                setattr(envelope, name, next(iter(own)))
+            said = getattr(envelope, name) or ""
+            if not said and len(own) == 1:
+                setattr(envelope, name, next(iter(own)) or None)
             elif said not in own:
                 what = f"the {name} {said[:80]!r} is not" if said else f"which {name} is it of? it is none"
-                return Reply(550, "5.7.1", f"{what} in this key's scope; name one of {', '.join(sorted(own))}"[:400])
+                remedy = f"name one of {names(own)}" if any(own) else "leave it out"
+                return Reply(550, "5.7.1", f"{what} in this key's scope; {remedy}"[:400])
         return None
 
     def _named(self) -> list[tuple[str, frozenset[str]]]:
@@ -69,8 +71,13 @@ def chosen(name: str, wanted: Any, own: frozenset[str]) -> list[str]:
     """Those of `own` that a filter's value means; None: all. Raises OutOfScope."""
     found = sorted(own) if wanted is None else sorted(_meant(_listed(wanted), own))
     if not found:
-        raise OutOfScope(f"is not for that {name}; it is for {', '.join(sorted(own))}"[:400])
+        raise OutOfScope(f"is not for that {name}; it is for {names(own)}"[:400])
     return found
+
+
+def names(own: Iterable[str]) -> str:
+    """As a part of a sentence."""
+    return ", ".join(one or "what is of none" for one in sorted(own))
 
 
 def _meant(wanted: Iterable[Any], own: frozenset[str]) -> set[str]:

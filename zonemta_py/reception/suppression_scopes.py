@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from zonemta_py.queue.api import Admin
+from zonemta_py.queue.api import EVERYBODY, Admin
 from zonemta_py.reception.scope import KeyScope, OutOfScope
 
 CAMPAIGNS_MAX = 1_000
@@ -20,7 +20,7 @@ async def people_scopes(queue: Admin, scope: KeyScope) -> list[str] | None:
         return None
     found = set[str]()
     if not scope.campaigns:
-        found |= {f"{kind}:{tenant}" for tenant in scope.tenants for kind in ("tenant", "campaigns")}
+        found |= {f"{kind}:{tenant}" for tenant in scope.tenants if tenant for kind in ("tenant", "campaigns")}
     if scope.tenants:
         found |= {f"campaign:{row['name']}" for row in await own_campaigns(queue, scope)}
     else:
@@ -35,7 +35,7 @@ async def own_campaigns(queue: Admin, scope: KeyScope) -> list[dict[str, Any]]:
         page = await queue.ask("campaigns", after=after)
         if not page:
             break
-        found += [row for row in page if scope.covers(row["tenant"], row["name"])]
+        found += [row for row in page if scope.covers(EVERYBODY if row["of_all"] else row["tenant"], row["name"])]
         after = page[-1]["name"]
     return found[:CAMPAIGNS_MAX]
 
@@ -49,6 +49,8 @@ def own_scope(mine: list[str], wanted: str | None, kind: str) -> str:
             return usual[0]
     elif wanted in mine:
         return wanted
+    if not mine:
+        raise OutOfScope("has neither a tenant nor a campaign whose entries it could change; give its account a tenant")
     what = f"is not for the scope {wanted!r}" if wanted else "has several scopes, and the entry names none"
     raise OutOfScope(f"{what}; use one of {', '.join(mine)}"[:400])
 

@@ -26,8 +26,10 @@ STOPPED = ("destination", "domain", "tenant", "campaign", "zone", "source")
 LIFTED = (*STOPPED, "rest", "resting", "rate", "concurrency", *MANNERS, NO_TLS, LOST)
 
 
-def stop(schedule: Schedule, kind: str, name: str, seconds: float | None, cause: str) -> None:
-    """Stops it from now on; seconds None: until it is lifted.
+def stop(
+    schedule: Schedule, kind: str, name: str, seconds: float | None, cause: str, tenants: tuple[str, ...] = ()
+) -> None:  # fmt: skip
+    """Stops it from now on; seconds None: until it is lifted. tenants: of a campaign, only their mail; empty: all.
 
     Raises ValueError for a kind or name that cannot be stopped.
     """
@@ -39,7 +41,9 @@ def stop(schedule: Schedule, kind: str, name: str, seconds: float | None, cause:
         raise ValueError(f"there is no zone {name!r}; there are {', '.join(schedule.zones)}")
     if kind in ("destination", "domain"):
         name = name.lower().rstrip(".")
-    schedule.policy.stop(kind, name, math.inf if seconds is None else seconds, cause, chosen=True)
+    if tenants and kind != "campaign":
+        raise ValueError(f"a {kind} is suspended for everybody; leave out tenants")
+    schedule.policy.stop(kind, name, math.inf if seconds is None else seconds, cause, chosen=True, tenants=tenants)
     if kind == "domain":
         for zone in schedule.zones.values():
             if not zone.zone.pulled:

@@ -115,9 +115,11 @@ class FlowQueues:
         """Those that have a flow queue."""
         return list(self._turns)
 
-    def of_flow(self, kind: str, name: str) -> list[ByLength[FlowQueue]]:
-        """Those of a campaign or tenant, by length; kind "": of all flows."""
-        return [turn.members for flow_id, turn in self._turns.items() if not kind or getattr(flow_id, kind) == name]
+    def of_flow(self, kind: str, name: str, tenants: tuple[str, ...] = ()) -> list[ByLength[FlowQueue]]:
+        """Those of a campaign or tenant, by length; kind "": of all flows. tenants: only their flows; none: of all."""
+        turns = self._turns.items()
+        found = [(flow_id, turn.members) for flow_id, turn in turns if not kind or getattr(flow_id, kind) == name]
+        return [members for flow_id, members in found if not tenants or flow_id.tenant in tenants]
 
     def parked(self) -> Iterator[FlowQueue]:
         """Flow queues that have parked recipients in the store: one seek each."""

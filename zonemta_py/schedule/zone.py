@@ -270,7 +270,7 @@ class ZoneSchedule(ZoneWindow):
         """Rests the destination and parks its window; `seconds` 0: as configured, doubling."""
         if path.down_until:
             return
-        retry = self._shared.retry
+        retry = path.terms.retry
         path.failures += 1
         path.reason = reason
         self.resting[path] = None

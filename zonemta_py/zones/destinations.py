@@ -75,7 +75,7 @@ class Destinations:
         relayed = any(table.hosts for table in tables)
         if relayed:  # then its site and provider are others, and only the name of its place says what applies
             return Claims(_BETWEEN.join(terms.names), terms, True)
-        return Claims(own.name if own is not None and own.sending else "", terms, False)
+        return Claims(own.name if own is not None and own.apart else "", terms, False)
 
     def _wider(self, zone: Zone, site: str, provider: str) -> list[Table]:
         found = (self._sites.find(site.partition("+")[0], zone.name), self._providers.find(provider, zone.name))
@@ -84,7 +84,7 @@ class Destinations:
     def apart(self, zone: Zone, domain: str) -> str:
         """The name of the table of its domain, if that keeps its mail apart."""
         own = self._domains.find(canonical(domain), zone.name)
-        return own.name if own is not None and own.sending else ""
+        return own.name if own is not None and own.apart else ""
 
     def relayed(self, zone: Zone, domain: str) -> bool:
         """Whether smart hosts get its mail, wherever its domain's MX records point."""

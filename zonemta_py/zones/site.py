@@ -8,6 +8,7 @@ Failures: `Providers.load` raises ConfigError, one sentence that names the file,
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import random
 import re
@@ -24,6 +25,7 @@ Exchanges = tuple[tuple[int, str], ...]
 Hosts = tuple[tuple[str, tuple[str, ...]], ...]
 """(host, its addresses); a host whose addresses could not be asked for now has none."""
 
+_NEAR_MAX = 3
 _UNFIT = re.compile(r"[^\w.:+\-\[\]]", re.ASCII)
 _KEYS = {"name", "mx", "domains"}
 _SUFFIX = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
@@ -125,6 +127,14 @@ class Providers:
     @property
     def names(self) -> list[str]:
         return sorted({*self._mx.values(), *self._domains.values()})
+
+    def unknown(self, name: str) -> str:
+        """Why that is none of them: a part of a sentence; "" if it is one."""
+        if name in (names := self.names):
+            return ""
+        near = difflib.get_close_matches(name, names, _NEAR_MAX)
+        remedy = f"did you mean {' or '.join(map(repr, near))}?" if near else f"use one of {', '.join(names)}"
+        return f"there is no provider {name!r}; {remedy}"
 
     @classmethod
     def load(cls, path: Path) -> Providers:

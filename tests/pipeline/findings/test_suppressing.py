@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from zonemta_py.children import tls_terms
 from zonemta_py.config import Config
 from zonemta_py.pipeline.findings.apply_suppressions import EVIDENCE_CHARACTERS_MAX, node_row, push
 from zonemta_py.pipeline.nodes.client import NodeAccess, NodeClient
@@ -42,7 +43,7 @@ class Door:
         self.queue = await open_queue(self.config)
         self.wire = await serve_queue(self.queue, self.config.folder)
         remote = await RemoteQueue.connect(self.config.folder, "http", reconnect=True)
-        door = asyncio.ensure_future(serve_door(self.config, self.bound, remote, Host.empty()))
+        door = asyncio.ensure_future(serve_door(self.config, self.bound, remote, Host.empty(), tls_terms(self.config)))
         await asyncio.sleep(0)
         self.ready.set()
         await self.end.wait()

@@ -18,6 +18,7 @@ import pytest
 import uvloop
 
 from tests.reception.conftest import Rounds
+from zonemta_py.children import tls_terms
 from zonemta_py.config import Config
 from zonemta_py.merge.source import TemplateSource, Text
 from zonemta_py.plugin.host import Host
@@ -41,6 +42,7 @@ class HttpDoor:
         http = {"enabled": True, "keys": keys, **sections.pop("http", {})}
         server = {"folder": folder, "hostname": "mx.test"}
         queue = {"reserve_bytes": 0, **sections.pop("queue", {})}
+        sections.setdefault("dns", {"servers": ["127.0.0.1"], "port": 1, "timeout_s": 0.1})  # nobody answers
         self.config = Config.model_validate(
             {"server": server, "http": http, "queue": queue, "learning": {"initial": 100}, **sections}
         )
@@ -60,7 +62,9 @@ class HttpDoor:
         self.queue = await open_queue(self.config)
         self.wire = await serve_queue(self.queue, self.config.folder)
         self.remote = await RemoteQueue.connect(self.config.folder, "http", reconnect=True)
-        door = asyncio.ensure_future(serve_door(self.config, self.bound, self.remote, self.host))
+        door = asyncio.ensure_future(
+            serve_door(self.config, self.bound, self.remote, self.host, tls_terms(self.config))
+        )
         await asyncio.sleep(0)
         self.ready.set()
         await self.end.wait()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import socket
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -127,3 +129,80 @@ def test_an_account_without_a_tenant_chooses_none(
         assert all(answer.status_code in (200, 403, 404, 422) for answer in answers)
         if not key:
             assert shop.post("/v1/inject", json=message()).status_code == 200
+        for action in ("pause", "resume", "complete", "cancel"):
+            answer = shop.post(f"/v1/campaigns/news/{action}", json={})
+            assert (answer.status_code == 200) is may, answer.text
+            assert answer.status_code in (200, 404)
+    state = door.client.get("/v1/campaigns/news").json()["state"]
+    assert state == ("canceled" if may else "running")
+
+
+def test_a_request_in_progress_is_a_session_of_its_account(open_http: Callable[..., HttpDoor]) -> None:
+    """Beside those of SMTP, and of whatever key; those of others and the operator's go on."""
+    keys = [{"name": name, "hash": hashed(f"zmta_{name}")} for name in ("shop", "till", "press")]
+    accounts = [{"name": "shop", "keys": ["shop", "till"], "sessions": 1}, {"name": "press", "keys": ["press"]}]
+    door = open_http(http={"keys": keys}, accounts=accounts)
+    with socket.create_connection(("127.0.0.1", door.port), 20) as slow, door.client_with("zmta_till") as till:
+        head = (
+            f"POST /v1/inject HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {SHOP}\r\ncontent-type: application/json\r\n"
+        )
+        slow.sendall(f"{head}content-length: 1000\r\n\r\n{{".encode())
+        until(lambda: door.queue.core.sessions.open["shop"] == 1)
+        refused = till.post("/v1/inject", json=message())
+        assert (refused.status_code, "has as many sessions open as it may, 1" in refused.text) == (429, True), (
+            refused.text
+        )
+        assert "retry-after" in refused.headers
+        with door.client_with("zmta_press") as press:
+            assert press.post("/v1/inject", json=message()).status_code == 200
+        [row] = [row for row in door.client.get("/v1/accounts").json() if row["what"] == "sessions"]
+        assert (row["account"], row["used"], row["left"]) == ("shop", 1, 0)
+        slow.close()
+        until(lambda: not door.queue.core.sessions.open)
+        assert till.post("/v1/inject", json=message()).status_code == 200
+        until(lambda: not door.queue.core.sessions.open)
+
+
+def until(found: Callable[[], bool]) -> None:
+    """The listener hears of the end of a connection soon."""
+    end = time.monotonic() + 30
+    while not found():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize(
+    ("account", "asked", "may"),
+    [
+        ({}, {"zone": "bulk"}, False),
+        ({}, {"priority": 3}, False),
+        ({}, {"priority": -3}, True),
+        ({"zone": "bulk"}, {"zone": "bulk"}, True),
+        ({"trust_headers": True}, {"zone": "bulk", "priority": 3}, True),
+    ],
+)
+def test_an_account_without_trust_chooses_no_zone_and_raises_no_priority(
+    open_http: Callable[..., HttpDoor], account: dict[str, Any], asked: dict[str, Any], may: bool
+) -> None:
+    """In no form of mail, and in no campaign."""
+    keys = [{"name": "shop", "hash": hashed(SHOP), "rights": ["inject", "campaigns"]}]
+    zones = [{"name": "default", "default": True}, {"name": "bulk"}]
+    door = open_http(http={"keys": keys}, zones=zones, accounts=[{"name": "shop", "keys": ["shop"], **account}])
+    with door.client_with(SHOP) as shop:
+        raw = {"content": b"Subject: hi\r\n\r\nhi\r\n", "headers": {"content-type": "message/rfc822"}}
+        answers = [
+            shop.post("/v1/inject", json=message(**asked)),
+            shop.post("/v1/inject", params={"sender": "a@s.test", "to": "c@d.test", **asked}, **raw),
+            shop.put("/v1/campaigns/own", json=campaign(**asked)),
+        ]
+    assert [answer.status_code for answer in answers] == [200 if may else 403] * 3, [one.text for one in answers]
+
+
+def test_retry_after_is_the_end_of_the_quota(open_http: Callable[..., HttpDoor]) -> None:
+    """So that nobody asks every five seconds for a day."""
+    keys = [{"name": "shop", "hash": hashed(SHOP)}]
+    door = open_http(http={"keys": keys}, accounts=[{"name": "shop", "keys": ["shop"], "messages": ["1/365day"]}])
+    with door.client_with(SHOP) as shop:
+        assert shop.post("/v1/inject", json=message()).status_code == 200
+        refused = shop.post("/v1/inject", json=message())
+    assert (refused.status_code, int(refused.headers["retry-after"]) > 1000) == (503, True), refused.text

@@ -16,6 +16,8 @@ from zonemta_py.cli.terminal.output import print_json
 from zonemta_py.config import NAME, HttpKey, Right
 from zonemta_py.mail.addresses.senders import ANYBODY
 from zonemta_py.reception.http.keys import LOCAL, RIGHTS, TOKEN_FILE, Holder, hashed, new_key
+from zonemta_py.reception.permission import Permissions
+from zonemta_py.reception.scope import names
 
 app = typer.Typer(help="Keys for the HTTP listener.", no_args_is_help=True)
 
@@ -81,12 +83,13 @@ def _right(text: str) -> Right:
 def list_(config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Show names, roles, rights and scopes of the configured keys. The keys themselves are stored nowhere."""
     settings = configuration(config)
+    permissions = Permissions(settings, settings.http.listener)
     rows: list[dict[str, Any]] = [
         {
             "name": key.name,
             "role": key.role,
-            "rights": sorted(Holder.of(key, ANYBODY).rights),
-            "tenants": key.tenants,
+            "rights": sorted(Holder.of(key, ANYBODY, permissions.tenants(key)).rights),
+            "tenants": permissions.tenants(key),
             "campaigns": key.campaigns,
             "hash": key.hash,
         }
@@ -96,7 +99,7 @@ def list_(config: ConfigFile = None, as_json: AsJson = False) -> None:
         print_json(rows)
         return
     for row in rows:
-        only = [f"only {kind} {', '.join(row[kind])}" for kind in ("tenants", "campaigns") if row[kind]]
+        only = [f"only {kind} {names(row[kind])}" for kind in ("tenants", "campaigns") if row[kind]]
         print(
             f"{row['name']:<24} {'; '.join([*([row['role']] if row['role'] else []), ', '.join(row['rights']), *only])}"
         )

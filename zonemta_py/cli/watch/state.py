@@ -35,6 +35,10 @@ def state(config: Config) -> dict[str, Any]:
         "zones": size["zones"],
         "total": size["total"],
         "standing": standing,
+        "sessions": {
+            "listeners": _by_label(gauges, "zonemta_smtp_sessions_open"),
+            "accounts": _by_label(gauges, "zonemta_account_sessions_open"),
+        },
         "in_doubt": len(all_in_doubt(config)),
         "disk": {"free": free, "reserve": reserve, "accepting": bool(_one(gauges, "zonemta_accepting"))},
         "sinks": [_sink(state_of(config, sink)) for sink in config.event_sinks],
@@ -44,6 +48,11 @@ def state(config: Config) -> dict[str, Any]:
 
 def _one(rows: dict[str, Any], name: str) -> Any:
     return rows[name][0][1]
+
+
+def _by_label(rows: dict[str, Any], name: str) -> dict[str, int]:
+    """Of a gauge with one label that other processes measure; empty if none has reported yet."""
+    return {labels[0]: int(value) for labels, value in rows.get(name, ())}
 
 
 def _since_ms(config: Config, gauges: dict[str, Any]) -> int:

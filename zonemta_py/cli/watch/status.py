@@ -65,6 +65,7 @@ def _described(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if len(found["zones"]) > 1:
         for name, row in sorted(found["zones"].items()):
             yield f"zone {name}", _counts(row)
+    yield "sessions", _sessions(found["sessions"])
     yield "suspended", _standing(found["standing"])
     yield "in doubt", f"{found['in_doubt']:,}; `zonemta queue in-doubt` lists them" if found["in_doubt"] else "nobody"
     yield "disk", f"{_bytes(disk['free'])} free" + ("" if disk["accepting"] else "; new mail is refused for now")
@@ -78,6 +79,15 @@ def _described(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _counts(row: dict[str, int]) -> str:
     return ", ".join(f"{row[name]:,} {name}" for name in COUNTS if row[name]) or "empty"
+
+
+def _sessions(found: dict[str, dict[str, int]]) -> str:
+    """Those by SMTP, then what accounts have open."""
+    kinds = ("listeners", "accounts")
+    listeners, accounts = ([f"{name} {n:,}" for name, n in found[kind].items() if n] for kind in kinds)
+    named = f" ({', '.join(listeners)})" if len(found["listeners"]) > 1 and listeners else ""
+    shown = f"{sum(found['listeners'].values()):,} by SMTP{named}"
+    return printable("; of accounts ".join([shown, *([", ".join(accounts)] if accounts else [])]))
 
 
 def _standing(rows: list[dict[str, Any]]) -> str:

@@ -28,7 +28,8 @@ Questions and answers (plain dicts and lists, ready for JSON):
     campaign-put name sender template …     a new campaign (`campaigns/commands.py`); {"created": False if it existed}
     campaign-pause name cause, campaign-resume name cause, campaign-cancel name cause, campaign-complete name   its row
     campaign name, campaigns                the state of one, with its history; of all
-    campaign-tenant name registered         "" for one without; None: there is no campaign of that name; registered:
+    campaign-tenant name registered         "" for one without, "*": an operator's, for all mail; None:
+                                            there is no campaign of that name; registered:
                                             only one that was made, not one that mail has named
     suppress rows, unsuppress addresses scope       orders about the suppression list (`suppressions.py`)
     suppression address, suppressions after limit kind scope        its entries
@@ -45,7 +46,7 @@ Questions and answers (plain dicts and lists, ready for JSON):
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -57,7 +58,7 @@ from zonemta_py.queue.admin import backup, metrics, orders, readiness, suppressi
 from zonemta_py.queue.admin.browse import ages, counts, lanes, listing, story
 from zonemta_py.queue.admin.browse.pace import Pace, measured
 from zonemta_py.queue.admin.explain import explain
-from zonemta_py.queue.api import QueueRefusal
+from zonemta_py.queue.api import EVERYBODY, QueueRefusal
 from zonemta_py.queue.campaigns.commands import CampaignCommands
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.lifecycle.context import QueueContext
@@ -239,9 +240,13 @@ async def _policy(queue: QueueContext, limit: int = STANDING, after: int = 0) ->
     return rows
 
 
-async def _stop(queue: QueueContext, kind: str, name: str, seconds: float | None = None, cause: str = "") -> int:
-    """An operator's stop; seconds None: until lifted. Returns how many flow queues in memory it stops."""
-    held = await suspensions.stop(queue, kind, name, seconds, cause or "by an operator")
+async def _stop(
+    queue: QueueContext, kind: str, name: str, seconds: float | None = None, cause: str = "",
+    tenants: Sequence[str] = (),
+) -> int:  # fmt: skip
+    """An operator's stop; seconds None: until lifted; tenants: of a campaign, only their mail. Returns how many flow
+    queues in memory it stops."""
+    held = await suspensions.stop(queue, kind, name, seconds, cause or "by an operator", tuple(tenants))
     await queue.core.journal.stable()
     return held
 
@@ -306,7 +311,7 @@ async def _campaign_tenant(
 ) -> str | None:  # fmt: skip
     campaigns = queue.core.campaigns
     campaign = campaigns.registered(name) if registered else campaigns.by_name.get(name)
-    return None if campaign is None else campaign.tenant
+    return None if campaign is None else EVERYBODY if campaign.of_all else campaign.tenant
 
 
 async def _campaigns(

@@ -31,8 +31,11 @@ _HASHED = re.compile(r"\+[0-9a-f]{8}$")
 """The name of a site with several hosts, as `lanes` shows it: such a name is not typed by mistake."""
 
 
-async def stop(queue: QueueContext, kind: str, name: str, seconds: float | None, cause: str) -> int:
-    """Sends nothing of it from now on; seconds None: until lifted. Returns how many flow queues in memory it stops."""
+async def stop(
+    queue: QueueContext, kind: str, name: str, seconds: float | None, cause: str, tenants: tuple[str, ...] = ()
+) -> int:  # fmt: skip
+    """Sends nothing of it from now on; seconds None: until lifted. tenants: of a campaign, only their mail; empty: all.
+    Returns how many flow queues in memory it stops."""
     if name:
         if kind == "destination":
             name = name.lower().rstrip(".")
@@ -45,12 +48,12 @@ async def stop(queue: QueueContext, kind: str, name: str, seconds: float | None,
         elif kind in ("tenant", "campaign"):
             await _check_flow(queue, kind, name)
     schedule = queue.core.schedule
-    admin_orders.stop(schedule, kind, name, seconds, cause)
+    admin_orders.stop(schedule, kind, name, seconds, cause, tenants)
     if kind == "zone":
         return len(schedule.zones[name].flow_queues.by_key)
     if kind in ("tenant", "campaign"):
         zones = schedule.zones.values()
-        return lanes.counted(flow for zone in zones for flow in zone.flow_queues.of_flow(kind, name))
+        return lanes.counted(flow for zone in zones for flow in zone.flow_queues.of_flow(kind, name, tenants))
     pace = Pace()
     found = await lanes.paths(schedule, (name,), pace)
     return sum([len(path.flow_queues) async for path in pace.each(found) if name in admin_orders.names(path)[kind]])

@@ -40,11 +40,14 @@ class CampaignCommands:
     async def put(
         self, name: str, sender: str, template: bytes, *, tenant: str = "", zone: str = "", priority: int = 0,
         planned: int = 0, bounds: dict[str, Any] | None = None, life_h: float = 168, notify: str = REMOTE,
+        alone: bool = False,
     ) -> dict[str, bool]:  # fmt: skip
-        """Raises ValueError for invalid values, or an existing campaign with other content; QueueRefusal."""
+        """alone: as of `Campaign`. Raises ValueError for invalid values, or an existing campaign with other content;
+        QueueRefusal."""
         campaign = Campaign(
             _name(name), sender, _name(tenant) if tenant else "", zone, int(priority), int(planned), _bounds(bounds),
             float(life_h), self._core.clock.ms(), name_of(_template(template)), 0, len(template), notify,
+            alone=bool(alone),
         )  # fmt: skip
         if not -9 <= campaign.priority <= 9:
             raise ValueError(f"the priority is {priority}; use -9 to 9")
@@ -65,7 +68,8 @@ class CampaignCommands:
 
     async def pause(self, name: str, cause: str) -> dict[str, Any]:
         campaign = await self._going(name)
-        self._core.schedule.policy.stop("campaign", name, math.inf, cause, chosen=True)
+        tenants = campaign.tenants if campaign is not None else ()
+        self._core.schedule.policy.stop("campaign", name, math.inf, cause, chosen=True, tenants=tenants)
         return await self._answer(name, campaign)
 
     async def resume(self, name: str, cause: str) -> dict[str, Any]:
@@ -99,7 +103,7 @@ class CampaignCommands:
         if not unregistered.waiting(core, name, campaign):
             core.campaigns.get(name)
             raise ValueError(f"nothing of campaign {name!r} is waiting")
-        removed = await self._delete(name, campaign.tenant if campaign else "", cause)
+        removed = await self._delete(name, campaign.tenant if campaign else None, cause)
         row = await unregistered.row(core, name, removed) if campaign is None else self.row(campaign)
         return row | {"state": "canceled"}
 
@@ -157,6 +161,7 @@ class CampaignCommands:
             "cause": stop.cause if stop is not None and state == "paused" else campaign.cause,
             "sender": campaign.sender,
             "tenant": campaign.tenant,
+            "of_all": campaign.of_all,
             "zone": campaign.zone,
             "created_ms": campaign.created_ms,
             "planned": campaign.planned,

@@ -91,7 +91,8 @@ class CampaignMonitor:
             return
         cause = thresholds.passed(bounds, self._core.campaigns.tally(campaign.name), campaign.base)
         if cause:
-            self._core.schedule.policy.stop("campaign", campaign.name, math.inf, cause, chosen=True)
+            policy = self._core.schedule.policy
+            policy.stop("campaign", campaign.name, math.inf, cause, chosen=True, tenants=campaign.tenants)
 
     def _remove(self, now_ms: int) -> bool:
         """Removes one portion of what waits of canceled campaigns; a pass begins every minute while anything is

@@ -16,8 +16,8 @@ from zonemta_py.queue.core.counters import CampaignCounts
 from zonemta_py.queue.core.sizes import BOUNCED, DELETED
 from zonemta_py.queue.core.sums.flows import pair
 
-Delete = Callable[[str, str, str], Awaitable[int]]
-"""(campaign, tenant, cause) → how many waiting recipients are deleted (`queue.tasks.orders`). tenant "": of all."""
+Delete = Callable[[str, str | None, str], Awaitable[int]]
+"""(campaign, tenant, cause) → how many waiting recipients are deleted (`queue.tasks.orders`). tenant None: of all."""
 
 
 async def row(core: Core, name: str, removed: int = 0) -> dict[str, Any]:
@@ -28,6 +28,7 @@ async def row(core: Core, name: str, removed: int = 0) -> dict[str, Any]:
         return {}
     stop = core.schedule.policy.stops.get(("campaign", name))
     about = {"name": name, "sender": "", "tenant": "", "zone": "", "created_ms": 0, "planned": 0, "registered": False}
+    about |= {"of_all": True}
     tally = CampaignCounts(accepted=count + removed, removed=removed)
     return about | asdict(tally) | {
         "state": "paused" if stop else "running", "cause": stop.cause if stop else "", "waiting": count,
@@ -39,6 +40,5 @@ def waiting(core: Core, name: str, campaign: Campaign | None = None) -> int:
     """What a cancel is about: all that waits of that name and its campaign's tenant, but what a task has deleted
     and what has bounced."""
     flows = core.sizes.flows
-    tenant = campaign.tenant if campaign else ""
-    counts = flows.pairs.of(pair(tenant, name)) if tenant else flows.campaigns.of(name)
+    counts = flows.campaigns.of(name) if campaign is None else flows.pairs.of(pair(campaign.tenant, name))
     return sum(counts) - counts[DELETED] - counts[BOUNCED]

@@ -50,7 +50,8 @@ class Campaign:
     given up. template: SHA-256 of its bytes, in hex, shortened to a name; chunks, size: of the template. notify: who
     notifies the return path of a bounce, see NOTIFY. cause: of the latest order. canceled_ms, complete_ms, ended_ms:
     UNIX ms, 0: not yet. base: [delivered, deferred, bounced, blocked, complaints] when it was last resumed; thresholds
-    count from there. seq: the number of the journal's next record when it began. named: nobody has put it.
+    count from there. seq: the number of the journal's next record when it began. named: nobody has put it. alone:
+    it was put by somebody who is for mail of some tenants only ("": of none).
     """
 
     name: str
@@ -73,6 +74,7 @@ class Campaign:
     base: list[int] = field(default_factory=list)
     seq: int = 0
     named: bool = False
+    alone: bool = False
 
     def settings(self) -> tuple[Any, ...]:
         """What must be equal if it is put again."""
@@ -81,9 +83,21 @@ class Campaign:
             self.notify,
         )  # fmt: skip
 
+    @property
+    def of_all(self) -> bool:
+        """Whether it is an operator's, for whatever mail there is."""
+        return not (self.tenant or self.named or self.alone)
+
+    @property
+    def tenants(self) -> tuple[str, ...]:
+        """Of whose mail it is, and orders about it are; none: everybody's."""
+        if self.of_all:
+            return ()
+        return (self.tenant, "") if self.tenant and not self.named else (self.tenant,)
+
     def is_of(self, tenant: str) -> bool:
         """Whether mail of that tenant ("": of none) can be of this campaign."""
-        return not self.tenant or tenant == self.tenant or (not tenant and not self.named)
+        return self.of_all or tenant in self.tenants
 
     def record(self) -> bytes:
         return records.pack(asdict(self))

@@ -16,10 +16,12 @@ from __future__ import annotations
 from zonemta_py.config import Config
 from zonemta_py.disk import keys
 from zonemta_py.disk.notes import Note
+from zonemta_py.disk.records import DeliveryRecord
 from zonemta_py.queue.core.campaigns import Campaigns
 from zonemta_py.queue.core.messages import Message
 from zonemta_py.queue.core.tasks.table import Tasks
 from zonemta_py.schedule.batch import FlowQueue
+from zonemta_py.schedule.flow import apart_of, split_key
 from zonemta_py.schedule.flow_queues import domain_of
 from zonemta_py.schedule.schedule import Schedule
 from zonemta_py.schedule.time import hours
@@ -84,13 +86,18 @@ class Lifetime:
             return self._config.pull.life_h or EVER_H
         return flow_queue.zone.flow_queues.terms_of(flow_queue.path, address).retry.life_h
 
-    def notice_h(self, key: bytes) -> float:
-        """After how long a delay is told, for a recipient of which only the key is known: as its domain says."""
+    def notice_h(self, key: bytes, tried: DeliveryRecord | None = None) -> float:
+        """After how long a delay is told, for a recipient of which only the key is known: as its domain says, and where
+        it was tried."""
         place, destinations = keys.place(key), self._schedule.destinations
         zone = self._config.zone(place.zone) if destinations else None
         if zone is None:
             return self._config.retry.delay_notice_h
-        terms = destinations.for_domain(destinations.terms(zone, ()), zone, domain_of(place.recipient))
+        terms = destinations.terms(zone, ())
+        if tried is not None:
+            apart, site = apart_of(tried.destination), tried.trace.site or split_key(tried.destination)[0]
+            terms = destinations.there(zone, apart, site, tried.trace.provider)
+        terms = destinations.for_domain(terms, zone, domain_of(place.recipient))
         return terms.retry.delay_notice_h
 
     def _begins_ms(self, flow_queue: FlowQueue, message: Message, note: Note) -> int:

@@ -168,7 +168,8 @@ class Classification:
             flow_id = lease.batch.flow_queue.flow_id
             name = {"destination": path.site, "tenant": flow_id.tenant, "campaign": flow_id.campaign}[action.suspend]
             if name:
-                policy.stop(action.suspend, name, action.suspend_s, cause)
+                tenants = (flow_id.tenant,) if action.suspend == "campaign" else ()
+                policy.stop(action.suspend, name, action.suspend_s, cause, tenants=tenants)
         return asks, dead
 
 

@@ -21,7 +21,7 @@ from zonemta_py.disk import records
 from zonemta_py.disk.bodies import shrink
 from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.disk.notes import Note
-from zonemta_py.disk.records import Type
+from zonemta_py.disk.records import DeliveryRecord, Type
 from zonemta_py.mail.dsn import Failed, Kind
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES
@@ -206,11 +206,10 @@ class Settling:
     def _random(self) -> float:
         return self._core.clock.random()
 
-    def late(self, message: Message, row: Row, now_ms: int) -> bool:
+    def late(self, message: Message, row: Row, now_ms: int, tried: DeliveryRecord) -> bool:
         """Whether this deferral calls for a delay notice, which the note then records as sent. now_ms: steady time."""
-        delayed = row.verdict == DEFERRED and self._is_late(
-            message, row.note, now_ms, self._core.lifetime.notice_h(row.key)
-        )
+        notice_h = self._core.lifetime.notice_h(row.key, tried)
+        delayed = row.verdict == DEFERRED and self._is_late(message, row.note, now_ms, notice_h)
         row.note = row.note._replace(noticed=row.note.noticed or delayed)
         return delayed
 

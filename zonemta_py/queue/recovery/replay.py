@@ -148,7 +148,7 @@ class Replay:
         self._core.messages.pin(message, len(rows))
         settlement = Settlement(message, zone, rows, delivery.trace.remote, record.ms, record.seq)
         for row in rows:
-            row.delayed = self._queue.settling.late(message, row, record.ms + self._core.clock.apart_ms())
+            row.delayed = self._queue.settling.late(message, row, record.ms + self._core.clock.apart_ms(), delivery)
         settlement.notices = due(self._core.config, settlement)
         self._queue.settling.apply(settlement)
         self._pending.add(message_id)

@@ -78,13 +78,13 @@ class TaskOrders:
                 raise ValueError(f"task {task.number} was ordered with this key, and is another one; use a new key")
         return None
 
-    async def cancel_campaign(self, name: str, tenant: str, cause: str) -> int:
+    async def cancel_campaign(self, name: str, tenant: str | None, cause: str) -> int:
         """Deletes for good what waits of it, but for what is being delivered, as soon as it comes back; how many.
 
-        tenant: only that one's; "": all.
+        tenant: only that one's ("": that of none); None: all.
         """
         why = f"campaign {name} was canceled: {cause}"
-        where = {"campaign": name} | ({"tenant": tenant} if tenant else {})
+        where = {"campaign": name} | ({} if tenant is None else {"tenant": tenant})
         row = await self.order("delete", where, by=CAMPAIGN, cause=why[:_TEXT_MAX], undo_s=0)
         task, until = self._task(row["id"]), self._core.clock.monotonic() + PATIENCE_S
         while task.state == RUNNING and not self.engine.waits_for_senders(task):

@@ -58,9 +58,15 @@ class AuthenticationMiddleware:
                 await self._dashboard(scope, receive, send)  # which has a login of its own
                 return
             who.holder = here.keys.holder(_authorization(scope))
-            shares = here.streams if scope["path"] == STREAM else here.shares
+            streams = scope["path"] == STREAM
+            shares = here.streams if streams else here.shares
+            account = "" if streams or who.holder.name == LOCAL else here.site.accounts.of(client, key=who.holder.name)
             with shares.one(who.holder.name, client, operator=who.holder.name == LOCAL):
-                await self._app(scope, receive, send)
+                if not account:
+                    await self._app(scope, receive, send)
+                    return
+                async with here.sessions.one(account, who.id):
+                    await self._app(scope, receive, send)
         except RequestProblem as problem:
             await told(Request(scope), problem)(scope, receive, send)
 

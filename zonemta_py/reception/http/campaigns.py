@@ -41,13 +41,14 @@ async def put(request: Request, name: _Name) -> Response:
         if not who.scope.covers(tenant, name):
             what = f"the campaign {name!r} of the tenant {tenant!r}"
             raise RequestProblem("no-right", f"{what} is not in the scope of the key {who.name!r}; name one that is")
-    here.check_tenant(tenant, visit(request))
+    here.check_choices(visit(request), tenant, content.zone, content.priority)
     await here.columns.sound(template, here.site.clock_ms(), who.senders)
     if content.zone and here.config.zone(content.zone) is None:
         raise invalid([FieldError("zone", f"there is no zone {content.zone[:80]!a}; name one from the configuration")])
     settings = content.model_dump(exclude={"template", "bounds"}) | {"tenant": tenant}
     bounds = content.bounds.model_dump(exclude_none=True) if content.bounds else {}
-    return answer(await here.ask("campaign-put", name=name, template=template, bounds=bounds, **settings))
+    alone = who.scope.bound
+    return answer(await here.ask("campaign-put", name=name, template=template, bounds=bounds, alone=alone, **settings))
 
 
 @router.get(

@@ -71,13 +71,12 @@ class Holder:
     scope: KeyScope = EVERYTHING
 
     @classmethod
-    def of(cls, key: HttpKey, senders: Senders, tenant: str = "") -> Holder:
-        """tenant: of the key's account, whose campaigns and mail are then all that it sees."""
+    def of(cls, key: HttpKey, senders: Senders, tenants: list[str] | None = None) -> Holder:
+        """tenants: as of `Permissions`, of the key with its account; default: the key's."""
         given: list[Right] = key.rights if key.rights is not None else []
         if key.rights is None and not key.role:
             given = ["inject"]
-        tenants = [tenant] if tenant and tenant in (key.tenants or [tenant]) else key.tenants
-        scope = KeyScope(frozenset(tenants), frozenset(key.campaigns))
+        scope = KeyScope(frozenset(key.tenants if tenants is None else tenants), frozenset(key.campaigns))
         of_role = frozenset[Right](OF_ROLE[key.role] if key.role else ())
         rights: frozenset[Right] = of_role.difference(OF_ALL if scope.bound else ()).union(given)
         return cls(key.name, rights, senders, tuple(key.queues), key.role, scope)
@@ -97,7 +96,8 @@ class Holder:
         if self.scope.bound:
             raise RequestProblem(
                 "no-right",
-                f"the key {self.name!r} has a scope (tenants, campaigns), and this is about all mail; use one without",
+                f"the key {self.name!r} has a scope (tenants, campaigns, those of its account), and this is about all"
+                " mail; use one without",
             )
 
     def narrowed(self, where: dict[str, Any]) -> dict[str, Any]:
@@ -160,7 +160,7 @@ class ApiKeys:
 def _holder(key: HttpKey, permissions: Permissions | None) -> Holder:
     if permissions is None:
         return Holder.of(key, Senders(key.senders))
-    return Holder.of(key, permissions.key(key.name, key.senders), permissions.tenant(key.name))
+    return Holder.of(key, permissions.key(key.name, key.senders), permissions.tenants(key))
 
 
 def _refused(detail: str) -> RequestProblem:

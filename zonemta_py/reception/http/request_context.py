@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from zonemta_py.config import Config
+from zonemta_py.config import Config, Zone
 from zonemta_py.events.hub import Hub
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.lines import Undotted
@@ -18,14 +18,14 @@ from zonemta_py.mail.trace import Trace
 from zonemta_py.plugin.arguments import Info, Session
 from zonemta_py.plugin.host import Host
 from zonemta_py.plugin.verdicts import Drop
-from zonemta_py.queue.api import Admin, Pull, Receipt, Reception
+from zonemta_py.queue.api import EVERYBODY, Admin, Pull, Receipt, Reception
 from zonemta_py.reception.connection_limits import ConnectionLimits
 from zonemta_py.reception.http.columns import Columns, TemplateStore
 from zonemta_py.reception.http.documents.cursors import Cursors
 from zonemta_py.reception.http.documents.problem import FieldError, RequestProblem, invalid
 from zonemta_py.reception.http.keys import ApiKeys, Holder
 from zonemta_py.reception.http.monitoring.exposition import Certificates
-from zonemta_py.reception.http.shares import RequestShares, StreamShares
+from zonemta_py.reception.http.shares import AccountSessions, RequestShares, StreamShares
 from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.login import Login
 from zonemta_py.reception.named_queues import NamedQueues
@@ -34,6 +34,7 @@ from zonemta_py.reception.receiver import NOBODY, MessageRefused, Receiver, mark
 from zonemta_py.reception.scope import EVERYTHING, KeyScope
 
 DROPPED = Receipt("", 0, 0, False)
+TlsTerms = Callable[[Zone, str], Awaitable[dict[str, Any]]]
 
 
 class QueueFace(Reception, Admin, Pull, TemplateStore, Protocol):
@@ -56,16 +57,19 @@ class Visit:
 
 
 class RequestContext:
-    """queue: the queue's interfaces. local: the key of the token file."""
+    """queue: the queue's interfaces. local: the key of the token file. tls_terms: of senders, who know it."""
 
-    def __init__(self, config: Config, queue: QueueFace, host: Host, gate: ConnectionLimits, local: str) -> None:
-        self.config, self.queue, self.gate = config, queue, gate
+    def __init__(
+        self, config: Config, queue: QueueFace, host: Host, gate: ConnectionLimits, local: str, tls_terms: TlsTerms
+    ) -> None:  # fmt: skip
+        self.config, self.queue, self.gate, self.tls_terms = config, queue, gate, tls_terms
         self.site = ListenerSettings(config, config.http.listener, queue, host, gate, Login({}))
         self.keys = ApiKeys(config.http.keys, local, self.site.permissions)
         self.columns = Columns(queue, self.site.rules.terms)
         self.queues = NamedQueues(config, queue)
         self.shares = RequestShares(config.http.requests, config.http.requests_per_key)
         self.streams = StreamShares(config.http.streams)
+        self.sessions = AccountSessions(self.site.accounts, queue)
         self.events = Hub(config.folder, queue.ask)
         self.streams.at_end(self.events.end)
         self.cursors = Cursors(local)
@@ -82,7 +86,7 @@ class RequestContext:
         protocol = "HTTPS" if visit.secure else "HTTP"
         envelope.origin, envelope.user, envelope.protocol = visit.client, visit.key.name, protocol
         envelope.account = self.site.accounts.of(visit.client, key=visit.key.name)
-        self.check_tenant(envelope.tenant, visit)
+        self.check_choices(visit, envelope.tenant, envelope.sending_zone, envelope.priority)
         envelope.received_ms = self.site.clock_ms()
         envelope.clock_ahead_ms = self.site.ahead_ms(envelope.received_ms)
         if envelope.sending_zone is not None and self.config.zone(envelope.sending_zone) is None:
@@ -126,7 +130,8 @@ class RequestContext:
         session, host = self.address(envelope, visit), self.site.host
         await self.own(envelope.campaign or "", visit)
         if session.account:
-            self.check_tenant(await self.queue.ask("campaign-tenant", name=envelope.campaign), visit)
+            tenant = await self.queue.ask("campaign-tenant", name=envelope.campaign)
+            self.check_choices(visit, "" if tenant == EVERYBODY else tenant)
         mark(self.site, session, envelope)
         if session.account and (refusal := bind(self.site.accounts.by_name[session.account], envelope)) is not None:
             raise MessageRefused(refusal)
@@ -156,17 +161,28 @@ class RequestContext:
         if visit.key.senders.bound or visit.key.scope.bound:
             visit.key.speak((await self.campaign(campaign, visit.key.scope))["sender"] or "<>")
 
-    def check_tenant(self, tenant: str | None, visit: Visit) -> None:
-        """An account without a tenant names one only if it is trusted, or the key's scope has it. Raises
-        RequestProblem."""
+    def check_choices(
+        self, visit: Visit, tenant: str | None = None, zone: str | None = None, priority: int | None = None
+    ) -> None:  # fmt: skip
+        """An account that is not trusted names no tenant or zone but its own, and raises no priority, as header fields
+        of its mail do not either; a tenant of its key's scope it may. Raises RequestProblem."""
         key, accounts = visit.key, self.site.accounts
-        if not tenant or key.role == "admin" or tenant in key.scope.tenants:
+        if key.role == "admin" or not (tenant or zone or priority):
             return
         account = accounts.by_name.get(accounts.of(visit.client, key=key.name))
-        if account is not None and not account.tenant and not account.trust_headers:
-            remedy = "leave it out, or set tenant or trust_headers in its [[accounts]], or tenants in its [[http.keys]]"
-            sentence = f"account {account.name!r} may not choose a tenant, and this names {tenant[:80]!r}; {remedy}"
-            raise RequestProblem("no-right", sentence)
+        if account is None or account.trust_headers:
+            return
+        if tenant and not account.tenant and tenant not in key.scope.tenants:
+            what = f"choose a tenant, and this names {tenant[:80]!r}"
+            remedy = "tenant or trust_headers in its [[accounts]], or tenants in its [[http.keys]]"
+        elif zone and not account.zone:
+            what = f"choose a zone, and this names {zone[:80]!r}"
+            remedy = "zone or trust_headers in its [[accounts]]"
+        elif priority and priority > 0:
+            what, remedy = "raise the priority of its mail", "trust_headers in its [[accounts]]"
+        else:
+            return
+        raise RequestProblem("no-right", f"account {account.name!r} may not {what}; leave it out, or set {remedy}")
 
     async def _in_scope(self, scope: KeyScope, envelope: Envelope) -> Reply | None:
         """Why mail is refused whose header asks for what is not in the key's scope; a campaign of somebody else, too.

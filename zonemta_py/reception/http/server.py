@@ -21,6 +21,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from zonemta_py.config import Config
+from zonemta_py.metrics import report
 from zonemta_py.metrics.connections import OpenConnections
 from zonemta_py.plugin.host import Host
 from zonemta_py.reception.connection_limits import ConnectionLimits, plain_ip
@@ -29,7 +30,7 @@ from zonemta_py.reception.http.authentication import AuthenticationMiddleware
 from zonemta_py.reception.http.documents.problem import BUSY_S, MEDIA_TYPE, RequestProblem
 from zonemta_py.reception.http.keys import kept_token
 from zonemta_py.reception.http.pace import HEAD_S, LEAST_BYTES_S, WINDOW_S, RequestPace
-from zonemta_py.reception.http.request_context import QueueFace, RequestContext
+from zonemta_py.reception.http.request_context import QueueFace, RequestContext, TlsTerms
 from zonemta_py.reception.http.sharing import Parser, TurnTaking
 from zonemta_py.reception.peer import has_now
 from zonemta_py.reception.retirement import Retirement
@@ -42,13 +43,15 @@ _CROWDED = RequestProblem("unavailable", "too many connections; reuse yours, or 
 
 
 async def serve(
-    config: Config, bound: socket.socket, queue: QueueFace, host: Host, opened: OpenConnections | None = None
-) -> None:
-    """Serves until SIGTERM or SIGUSR1. bound: listening. Makes the token file if there is none.
-    Raises ConfigError, OSError."""
+    config: Config, bound: socket.socket, queue: QueueFace, host: Host, tls_terms: TlsTerms,
+    opened: OpenConnections | None = None,
+) -> None:  # fmt: skip
+    """Serves until SIGTERM or SIGUSR1. bound: listening. tls_terms: which TLS mail of a zone for a domain gets. Makes
+    the token file if there is none. Raises ConfigError, OSError."""
     gate = ConnectionLimits(config.limits, opened)
-    request_context = RequestContext(config, queue, host, gate, kept_token(config.folder))
+    request_context = RequestContext(config, queue, host, gate, kept_token(config.folder), tls_terms)
     gate.watch(asyncio.get_running_loop())
+    report.measure(lambda: _open_sessions(config, request_context))
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     context = request_context.site.tls
     connections = _behind(gate)
@@ -74,6 +77,12 @@ async def serve(
     finally:
         serving.cancel()
         ending.cancel()
+
+
+def _open_sessions(config: Config, here: RequestContext) -> Iterator[tuple[str, tuple[str], int]]:
+    """By account, for metrics."""
+    for account in config.accounts:
+        yield "zonemta_account_sessions_open", (account.name,), here.sessions.open[account.name]
 
 
 def _dashboard(request_context: RequestContext) -> ASGIApp | None:

@@ -1,4 +1,5 @@
-"""Limits of requests in progress, in total and per key, and of open streams; those above get a Retry-After.
+"""Limits of requests in progress, in total, per key and per account, and of open streams; those above get a
+Retry-After.
 
 An eighth of the places is reserved for the operator's key, so that the state can always be queried.
 """
@@ -7,10 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
-from zonemta_py.reception.http.documents.problem import BUSY_S, RequestProblem
+from zonemta_py.queue.api import QueueRefusal, Reception
+from zonemta_py.reception.http.documents.problem import BUSY_S, RequestProblem, of_reply
+from zonemta_py.reception.permission import Accounts
+
+_TOO_MANY = 421
 
 TAKEN_S, GOODBYE_S = 60.0, 5.0
 """How long the client of a stream may take nothing; the same when all streams are to end."""
@@ -92,3 +97,34 @@ class StreamShares(RequestShares):
         if 0 < free <= here:
             sentence = f"{here} streams with {owner} are open, and the last {free} places are kept for others"
             raise RequestProblem("share", f"{sentence}; close one of them, or raise http.streams", retry_s=BUSY_S)
+
+
+class AccountSessions:
+    """Requests in progress by account: each is one of its open sessions, beside those of SMTP, and counts for its quota
+    of them, if it has one, in all processes together (`queue.core.sums.sessions`)."""
+
+    def __init__(self, accounts: Accounts, queue: Reception) -> None:
+        self._accounts, self._queue = accounts, queue
+        self.open = Counter[str]()
+
+    @asynccontextmanager
+    async def one(self, account: str, id: str) -> AsyncIterator[None]:
+        """Counts a request in, and out at the end. Raises RequestProblem (429, 503)."""
+        counts = self._accounts.by_name[account].sessions > 0
+        self.open[account] += 1
+        try:
+            if counts:
+                await self._enter(account, id)
+            yield
+        finally:
+            self.open[account] -= 1
+            if counts:
+                self._queue.leave(id)
+
+    async def _enter(self, account: str, id: str) -> None:
+        try:
+            await self._queue.enter(id, account)
+        except QueueRefusal as refused:
+            if refused.reply.code == _TOO_MANY:
+                raise RequestProblem("share", refused.reply.text, retry_s=BUSY_S) from None
+            raise of_reply(refused.reply) from None

@@ -115,7 +115,10 @@ def _not_you(connection: SessionFace, address: str) -> bytes:
 
 
 def _unkept(connection: SessionFace, schedule: ScheduleParameters) -> Reply | None:
-    """Rights are not checked here: a client that may not relay gets no further than RCPT anyway."""
+    """That it may not relay is not looked at here: such a client gets no further than RCPT anyway."""
+    account = connection.site.accounts.by_name.get(connection.session.account)
+    if (schedule.priority or 0) > 0 and account is not None and not account.trust_headers:
+        return Reply(550, "5.7.1", f"account {account.name!r} may not raise priorities; leave out MT-PRIORITY")
     if schedule.require_tls and not connection.session.tls:
         return replies.REQUIRETLS_IN_CLEAR
     try:

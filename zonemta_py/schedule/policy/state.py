@@ -47,7 +47,8 @@ class Suspension(NamedTuple):
     """Something that is stopped. until_ms: steady time, 0 until it is lifted. since_ms: by the clock.
 
     chosen: an operator's order, or a bound set by one, and not a destination's reply: while it holds, mail does not
-    age because of it (`pauses.py`). begun_ms: since when it was, steady time.
+    age because of it (`pauses.py`). begun_ms: since when it was, steady time. tenants: of a campaign, whose mail is
+    stopped ("": that of none); empty: everybody's.
     """
 
     until_ms: int
@@ -55,6 +56,10 @@ class Suspension(NamedTuple):
     cause: str
     chosen: bool = True
     begun_ms: int = 0
+    tenants: tuple[str, ...] = ()
+
+    def is_about(self, tenant: str) -> bool:
+        return not self.tenants or tenant in self.tenants
 
 
 class PolicyState:
@@ -114,7 +119,7 @@ class PolicyState:
                 ("domain", path.stopped), ("destination", path.site), ("destination", path.provider),
                 ("tenant", flow_id.tenant), ("campaign", flow_id.campaign),
             ):  # fmt: skip
-                if name and (stop := self._stop(kind, name)):
+                if name and (stop := self._stop(kind, name)) and stop.is_about(flow_id.tenant):
                     return self._hold("suspended", f"{kind} {name}", stop)
         return self.source_hold(path.source, path.site, path.provider) if path.source else None
 
@@ -168,20 +173,30 @@ class PolicyState:
             ("tenant", flow_id.tenant), ("campaign", flow_id.campaign), ("source", path.source),
         )  # fmt: skip
         under_way = [
-            (stop.begun_ms, until_ms) for of in names if (stop := self.stops.get(of)) is not None and stop.chosen
+            (stop.begun_ms, until_ms)
+            for of in names
+            if (stop := self.stops.get(of)) is not None and stop.chosen and stop.is_about(flow_id.tenant)
         ]
         return self.pauses.within(names, under_way, since_ms, until_ms)
 
     # -- what is stopped
 
-    def stop(self, kind: str, name: str, seconds: float, cause: str, chosen: bool = False) -> None:
-        """Stops it, for so many seconds (inf: until it is lifted). chosen: as of `Suspension`."""
+    def stop(
+        self, kind: str, name: str, seconds: float, cause: str, chosen: bool = False, tenants: tuple[str, ...] = ()
+    ) -> None:  # fmt: skip
+        """Stops it, for so many seconds (inf: until it is lifted). chosen, tenants: as of `Suspension`; where it is
+        stopped for others already, it is for all of them."""
         begun_ms = self._steady_ms()
         until_ms = 0 if seconds == math.inf else begun_ms + int(seconds * 1000)
         before = self._stop(kind, name)
-        if before is not None and (not before.until_ms or (until_ms and until_ms <= before.until_ms)):
-            return  # it is already, for as long
-        self._change(["stop", [kind, name], [until_ms, self._now_ms(), chosen, begun_ms], cause])
+        if before is not None:
+            tenants = _together(before.tenants, tenants)
+            longer = bool(before.until_ms) and not 0 < until_ms <= before.until_ms
+            if not longer and tenants == before.tenants:
+                return  # it is already, for as long
+            until_ms = until_ms if longer else before.until_ms
+        value = [until_ms, self._now_ms(), chosen, begun_ms, *([list(tenants)] if tenants else [])]
+        self._change(["stop", [kind, name], value, cause])
 
     def lift(self, kind: str, name: str, cause: str) -> bool:
         """Ends a stop, or forgets a learned rate or concurrency; False if there is none."""
@@ -211,7 +226,8 @@ class PolicyState:
         if what == "stop":
             until_ms, since_ms, chosen, begun_ms = [*value, True, value[1]][:4] if len(value) < 4 else value[:4]
             self._ended(kind, name, begun_ms)
-            self.stops[kind, name] = Suspension(until_ms, since_ms, cause, chosen, begun_ms)
+            tenants = tuple(value[4]) if len(value) > 4 else ()
+            self.stops[kind, name] = Suspension(until_ms, since_ms, cause, chosen, begun_ms, tenants)
         elif what == "lift" and kind == "rate":
             source, _, provider = name.rpartition(" ")
             self._rates.pop((source, provider), None)
@@ -334,7 +350,9 @@ class PolicyState:
 
     def restore(self, state: dict[str, Any]) -> None:
         for kind, name, *stop in state.get("stops", []):
-            self.stops[kind, name] = Suspension(*stop[:3], *(stop[3:5] or (True, stop[1])))
+            until_ms, since_ms, cause, chosen, begun_ms = (*stop, True, stop[1])[:5] if len(stop) < 5 else stop[:5]
+            of = tuple(stop[5]) if len(stop) > 5 else ()
+            self.stops[kind, name] = Suspension(until_ms, since_ms, cause, chosen, begun_ms, of)
         self.pauses.restore(state.get("pauses", []))
         for source, provider, learnt in state.get("rates", []):
             self._rate(source, provider).restore(learnt, self._now())
@@ -356,7 +374,8 @@ class PolicyState:
             if about in name and self._stop(kind, name):
                 until_ms = stop.until_ms and stop.until_ms - apart_ms
                 row = {"kind": kind, "name": name, "until_ms": until_ms, "since_ms": stop.since_ms}
-                yield row | {"cause": stop.cause}
+                of = {"tenants": list(stop.tenants)} if stop.tenants else {}
+                yield row | {"cause": stop.cause} | of
         now = self._now()
         for (source, provider), found in list(self._rates.items()):
             name = f"{source} {provider}".strip()
@@ -365,3 +384,8 @@ class PolicyState:
                 yield row | {"since_ms": max(0, int(found.lowered * 1000)), "until_ms": 0}
         yield from (row for row in self.learned_concurrency.rows() if about in row["name"])
         yield from (row for row in self.manners.rows() if about in row["name"])
+
+
+def _together(before: tuple[str, ...], tenants: tuple[str, ...]) -> tuple[str, ...]:
+    """None on either side: everybody."""
+    return tuple(dict.fromkeys((*before, *tenants))) if before and tenants else ()

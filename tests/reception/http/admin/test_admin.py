@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import get_args
+from pathlib import Path
+from typing import Any, get_args
 
 from tests.reception.http.conftest import SHOP, HttpDoor
 from zonemta_py.mail.rules.rule import STAGES
 from zonemta_py.reception.http.admin import bodies, rules
 from zonemta_py.schedule.admin_orders import LIFTED, STOPPED
 
+REQUEST = re.compile(r"`(GET|POST|PUT|DELETE) (/[^`]+)`")
 MAIL = {"from": "a@b.test", "to": ["c@d.test"], "subject": "hello", "text": "x"}
 LATER = MAIL | {"headers": {"x-deliver-after": "86400"}}
 
@@ -115,3 +118,92 @@ def test_without_a_supervisor_nothing_is_reloaded(shared_door: HttpDoor) -> None
     """A sentence says so."""
     answer = shared_door.client.post("/v1/configuration/reload", json={"check": True})
     assert (answer.status_code, "zonemta run" in answer.json()["detail"]) == (409, True)
+
+
+def test_which_tls_a_domain_gets(open_http: Callable[..., HttpDoor]) -> None:
+    """By smart hosts in their order, the tables of destinations, and DNS for what MX records decide."""
+    zones = [
+        {"name": "default", "hosts": ["127.0.0.1:2525", {"host": "127.0.0.2", "tls": "required"}, "mx"]},
+        {"name": "direct", "tls": "none"}, {"name": "fetched", "delivery": "pull"},
+    ]  # fmt: skip
+    table = {"name": "partner", "domains": ["part.test"], "tls": "required", "tls_min": "1.3", "hosts": ["127.0.0.3"]}
+    client = open_http(zones=zones, destinations=[table]).client
+
+    def asked(domain: str, zone: str = "") -> tuple[dict[str, Any], list[tuple[Any, ...]]]:
+        row = client.get("/v1/tls", params={"domain": domain, "zone": zone}).json()
+        names = ("host", "port", "mx", "tls", "certificate")
+        return row, [tuple(host[name] for name in names) for host in row["hosts"]]
+
+    row, hosts = asked("x.test")
+    assert hosts == [
+        ("127.0.0.1", 2525, False, "opportunistic", "none"), ("127.0.0.2", 25, False, "required", "pkix"),
+        ("", 25, True, None, None),
+    ]  # fmt: skip
+    assert (row["problem"], row["destinations"], row["hosts"][2]["problem"] != "") == ("", [], True)
+    row, hosts = asked("Part.Test.")
+    assert hosts == [("127.0.0.3", 25, False, "required", "pkix")]
+    assert (row["domain"], row["destinations"], row["tls"], row["tls_min"]) == (
+        "part.test",
+        ["partner"],
+        "required",
+        "1.3",
+    )
+    assert asked("x.test", "direct")[0]["problem"].startswith("no route to x.test: ")
+    assert "waits to be taken" in asked("x.test", "fetched")[0]["problem"]
+    for query in ({"domain": "x.test", "zone": "no"}, {"domain": "*"}, {"domain": "a b"}, {"domain": "a@b.test"}):
+        assert client.get("/v1/tls", params=query).status_code == 422, query
+
+
+def test_long_lists_come_in_pages(http_door: HttpDoor) -> None:
+    """Each row once, however many there are: flow queues, recipients, sizes."""
+    client, domains = http_door.client, {f"d{number}.test" for number in range(310)}
+    client.post("/v1/inject", json=MAIL | {"to": [f"c@{domain}" for domain in sorted(domains)]}).raise_for_status()
+
+    def every(path: str, name: str, **query: object) -> list[str]:
+        found, after = list[str](), None
+        for _ in range(20):
+            page = client.get(path, params={"limit": 100, **query} | ({} if after is None else {"after": after})).json()
+            found += [row[name] for row in page["rows"]]
+            if (after := page["next"]) is None:
+                return found
+        raise AssertionError(found)
+
+    assert sorted(every("/v1/lanes", "site")) == sorted(domains)
+    assert sorted(every("/v1/sizes", "name", by="domain")) == sorted(domains)
+    assert sorted(every("/v1/recipients", "recipient")) == sorted(f"c@{domain}" for domain in domains)
+
+
+def test_what_zonemta_answers_is_answered_here(http_door: HttpDoor) -> None:
+    """Each request that the table of docs/API.md names instead of one of ZoneMTA's is made."""
+    client = http_door.client
+    client.post("/v1/inject", json=MAIL).raise_for_status()
+    id = client.post("/v1/inject", json=LATER).json()["id"]
+    places = {
+        "{id}": id,
+        "{name}": "d.test",
+        "{address}": "x@y.test",
+        "zone=…": "zone=default",
+        "state=…": "state=queued",
+    }
+    bodies: dict[str, Any] = {
+        "POST /v1/inject": {"json": MAIL},
+        "POST /v1/tasks": {"json": {"verb": "flush", "where": {"id": id, "recipient": "c@d.test"}}},
+        "POST /v1/suppressions": {"json": {"rows": [{"address": "x@y.test", "kind": "manual"}]}},
+        "PUT /v1/suspensions/destination/{name}": {"json": {}},
+    }
+    table = (Path(__file__).parents[4] / "docs" / "API.md").read_text().partition("## From ZoneMTA's API")[2]
+    asked = [found for line in table.splitlines() for found in REQUEST.findall(line.partition(" | ")[2])]
+    assert len(asked) >= 20
+    for method, path in asked:
+        row = f"{method} {path}"
+        at = path
+        for name, value in places.items():
+            at = at.replace(name, value)
+        if path.startswith("/v1/events"):
+            with client.stream(method, at) as stream:
+                assert stream.status_code == 200, row
+            continue
+        answer = client.request(method, at, **bodies.get(row, {}))
+        assert answer.status_code == 200, (row, answer.text)
+    gone = client.post("/v1/tasks", json={"verb": "delete", "where": {"id": id, "recipient": "c@d.test"}})
+    assert gone.status_code == 200

@@ -24,8 +24,11 @@ KEYS = [
     {"name": "spring", "hash": hashed("spring"), "role": "admin", "campaigns": ["spring"]},
     {"name": "both", "hash": hashed("both"), "role": "admin", "tenants": ["alpha"], "campaigns": ["spring"]},
     {"name": "two", "hash": hashed("two"), "role": "admin", "tenants": ["alpha", "gamma"]},
+    {"name": "free", "hash": hashed("free"), "role": "operate", "rights": ["inject"]},
 ]
 NAMES = [str(one["name"]) for one in KEYS]
+ACCOUNTS = [{"name": "free", "keys": ["free"], "messages": ["100000/day"]}, {"name": "beta", "messages": ["1/s"]}]
+"""One without a tenant: its keys see what is of none."""
 
 
 class Site:
@@ -70,7 +73,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory, template: bytes) -> Iterator[Site]:
-    door = HttpDoor(tmp_path_factory.mktemp("queue"), Host.empty(), {"http": {"keys": KEYS}})
+    door = HttpDoor(tmp_path_factory.mktemp("queue"), Host.empty(), {"http": {"keys": KEYS}, "accounts": ACCOUNTS})
     yield Site(door, template)
     door.stop()
 
@@ -95,7 +98,7 @@ def asked(one: Operation, ids: dict[str, str], task: str) -> Iterator[tuple[dict
     yield places | {"kind": "zone", "name": "default"}, needed(one), {}
 
 
-@pytest.mark.parametrize("name", NAMES[:3])
+@pytest.mark.parametrize("name", ["alpha", "spring", "both", "free"])
 def test_nothing_of_another_is_seen_or_changed(site: Site, name: str) -> None:
     """Whatever is asked with the other's names, or with none."""
     before = site.state()
@@ -107,7 +110,9 @@ def test_nothing_of_another_is_seen_or_changed(site: Site, name: str) -> None:
             assert SECRET not in said, (one.id, query, body, text)
             assert not one.whole or found in ((403,) if query == needed(one) else (403, 422)), (one.id, found, text)
             if found == 200 and one.path == "/v1/recipients":
-                assert {row["tenant"] for row in json.loads(text)["rows"]} <= {"alpha"}, (query, text)
+                own = "" if name == "free" else "alpha"
+                assert {row["tenant"] for row in json.loads(text)["rows"]} <= {own}, (query, text)
+            assert name != "free" or "mine.test" not in text or "mine.test" in str(body), (one.id, query, body, text)
             if "{id}" in one.path or "{name}" in one.path:
                 assert found != 200, (one.id, places)
     assert site.state() == before
@@ -126,6 +131,40 @@ def test_its_own_is_all_there(site: Site, name: str) -> None:
     assert client.get("/v1/size", params={"campaign": "spring"}).json()["deferred"] == 1
     assert [row["name"] for row in client.get("/v1/sizes", params={"by": "campaign"}).json()["rows"]] == ["spring"]
     assert client.get(f"/v1/messages/{id}").json()["story"]["rows"][0]["what"] == "accepted"
+
+
+def test_an_account_without_a_tenant_has_what_is_of_none(site: Site, template: bytes) -> None:
+    """Its mail, campaigns and their suppressions; whoever else has none shares them. It makes nothing of a tenant."""
+    own, good = site.clients["free"], base64.b64encode(template).decode()
+    assert own.put("/v1/campaigns/open", json={"sender": "a@free.test", "template": good}).status_code == 200
+    assert own.put("/v1/campaigns/shut", json={"sender": "a@free.test", "template": good, "tenant": "beta"}).is_error
+    mail = {"from": "a@free.test", "to": ["b@free.test"], "text": "x", "campaign": "open"}
+    id = own.post("/v1/inject", json=mail).json()["id"]
+    for more in ({"tenant": "beta"}, {"campaign": "autumn"}):
+        assert own.post("/v1/inject", json=mail | more).is_error, more
+    assert [row["name"] for row in own.get("/v1/campaigns").json()] == ["open"]
+    assert own.get(f"/v1/messages/{id}").json()["envelope"]["campaign"] == "open"
+    assert [row["id"] for row in own.get("/v1/recipients").json()["rows"]] == [id]
+    assert (
+        own.get("/v1/size").json()["queued"] == own.get("/v1/size", params={"campaign": "open"}).json()["queued"] == 1
+    )
+    assert [row["name"] for row in own.get("/v1/sizes", params={"by": "campaign"}).json()["rows"]] == ["open"]
+    assert own.put("/v1/suspensions/campaign/open", json={}).status_code == 200
+    assert [row["name"] for row in own.get("/v1/standing").json()["rows"]] == ["open"]
+    assert own.post("/v1/campaigns/open/resume", json={}).status_code == 200
+    row = {"address": "c@free.test", "kind": "unsubscribe"}
+    assert own.post("/v1/suppressions", json={"rows": [row]}).json()["added"] == 1
+    assert own.get("/v1/suppressions/c@free.test").json()["scope"] == "campaign:open"
+    assert own.post("/v1/suppressions", json={"rows": [row | {"scope": "all"}]}).status_code == 403
+    task = own.post("/v1/tasks", json={"verb": "delete", "where": {"all": True}}).json()
+    assert task["where"]["tenant"] == [""]
+    until = time.monotonic() + 20
+    while own.get(f"/v1/tasks/{task['id']}").json()["state"] == "running" and time.monotonic() < until:
+        time.sleep(0.02)
+    assert own.get(f"/v1/tasks/{task['id']}").json()["done"] == 1
+    assert {row["account"] for row in own.get("/v1/accounts").json()} == {"free"}
+    assert site.clients["alpha"].get("/v1/accounts").json() == []
+    assert {row["account"] for row in site.door.client.get("/v1/accounts").json()} == {"free", "beta"}
 
 
 def test_suppressions_are_those_of_the_scope(site: Site) -> None:
@@ -174,6 +213,8 @@ def test_pages_go_on_although_their_cursors_say_nothing(site: Site) -> None:
         assert Cursors(local).opened("alpha", after), "also in the process after a reload, or after the next start"
         assert b"deferred" not in base64.urlsafe_b64decode(after)
     assert wanted <= found
+    again = Cursors(site.door.token)
+    assert again.opened("alpha", after), "of the process before a reload"
     assert site.clients["two"].get("/v1/recipients", params={"after": after}).status_code == 422
 
 

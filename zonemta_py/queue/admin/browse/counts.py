@@ -52,7 +52,7 @@ async def size(queue: QueueContext, **of: str | None) -> dict[str, Any]:
     if names == {"campaign"}:
         return _named(found.flows.campaigns.of(chosen["campaign"]))
     if names == {"tenant"}:
-        return _named(found.flows.tenants.of(chosen["tenant"]))
+        return _named(found.flows.tenants.of(chosen["tenant"]) if chosen["tenant"] else await _of_no_tenant(found))
     if names == {"tenant", "campaign"}:
         return _named(found.flows.pairs.of(f"{chosen['tenant']}~{chosen['campaign']}"))
     raise ValueError(f"nothing is counted by {' and '.join(sorted(names))} together; `zonemta queue list` finds it")
@@ -60,6 +60,14 @@ async def size(queue: QueueContext, **of: str | None) -> dict[str, Any]:
 
 def _named(counts: list[int] | None) -> Counts:
     return dict(zip(sizes.NAMES, counts or [0] * STATES, strict=True))
+
+
+async def _of_no_tenant(found: Sizes) -> list[int]:
+    """What is not of one; that is not counted, so all that are have to be summed."""
+    pace, rest = Pace(), list(found.total)
+    async for counts in pace.each(list(found.flows.tenants.by_name.values())):
+        rest = [left - count for left, count in zip(rest, counts, strict=True)]
+    return rest
 
 
 def _leased(queue: QueueContext) -> Counts:

@@ -33,7 +33,7 @@ class SessionQuotas:
         most = self._most.get(account)
         if most is None or self.open[account] < most:
             return None
-        whose = f"account {account!r} has its {most:,} sessions open"
+        whose = f"account {account!r} has as many sessions open as it may, {most:,}"
         return Reply(421, "4.7.0", f"{whose}; end one, or try again later")
 
     def count(self, account: str, change: int) -> None:

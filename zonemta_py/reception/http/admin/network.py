@@ -1,7 +1,8 @@
-"""/v1/zones, /v1/sources, /v1/limits, /v1/lanes: what mail leaves through, and what holds it."""
+"""/v1/zones, /v1/sources, /v1/limits, /v1/lanes, /v1/tls: what mail leaves through, how, and what holds it."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -9,15 +10,19 @@ from pydantic import BaseModel
 
 from zonemta_py.config import Config, Zone
 from zonemta_py.config.secret import hidden
-from zonemta_py.reception.http.admin import rows
+from zonemta_py.config.section import domain_rules
+from zonemta_py.mail.addresses.domain import canonical
+from zonemta_py.reception.http.admin import bodies, rows
 from zonemta_py.reception.http.admin.operation import ask, asked, every_standing, operation
 from zonemta_py.reception.http.authentication import answer
 from zonemta_py.reception.http.documents import models
-from zonemta_py.reception.http.documents.problem import RequestProblem
+from zonemta_py.reception.http.documents.problem import QUEUE_S, FieldError, RequestProblem, invalid
 
 router = APIRouter(prefix="/v1")
 LEARNED = ("rate", "concurrency", "recipients", "pipelining", "no-tls")
 OF_SOURCES = ("source", "rest")
+TLS_S = 20.0
+"""For all look-ups together."""
 _Zone = Annotated[models.By, Path(description="The zone's name.")]
 
 
@@ -34,8 +39,7 @@ async def zone(request: Request, name: _Zone) -> Response:
     here, _ = asked(request)
     found = here.config.zone(name)
     if found is None:
-        names = ", ".join(one.name for one in here.config.zones)
-        raise RequestProblem("not-found", f"there is no zone {name[:80]!r}; there are {names}"[:1000])
+        raise RequestProblem("not-found", f"there is no zone {name[:80]!r}; there are {_names(here.config)}")
     counts, stops = (await here.ask("size"))["zones"], _stops(await every_standing(here))
     return answer(_zone(here.config, found, counts, stops) | {"settings": shown(found)})
 
@@ -81,6 +85,35 @@ async def lanes(
     now."""
     here, _ = asked(request)
     return answer(await ask(here, "not-found", "lanes", zone=zone or None, limit=limit, after=after))
+
+
+@router.get("/tls", **operation("read", "Which TLS mail for a domain gets", rows.TlsDocument))
+async def tls(
+    request: Request,
+    domain: Annotated[bodies.What, Query(description="A recipient domain.")],
+    zone: Annotated[models.By, Query(description="As this zone sends; default: the default zone.")] = "",
+) -> Response:
+    """And why: the zone's settings or those of destinations, smart hosts, and what the domain publishes (MTA-STS,
+    DANE). DNS and the policy's host are asked, no mail server is connected to."""
+    here, _ = asked(request)
+    sending = here.config.zone(zone) if zone else here.config.default_zone
+    if sending is None:
+        raise invalid([FieldError("query zone", f"there is no zone {zone!a}; use one of {_names(here.config)}")])
+    name = canonical(domain)
+    try:
+        domain_rules([name.replace("*", " ")])
+    except ValueError:
+        raise invalid([FieldError("query domain", f"{domain[:100]!a} is not a domain such as example.com")]) from None
+    try:
+        async with asyncio.timeout(TLS_S):
+            return answer(await here.tls_terms(sending, name))
+    except TimeoutError:
+        sentence = f"DNS or the host of the policy of {name} has not answered for {TLS_S:g} s; try again"
+        raise RequestProblem("unavailable", sentence, retry_s=QUEUE_S) from None
+
+
+def _names(config: Config) -> str:
+    return ", ".join(one.name for one in config.zones)[:1000]
 
 
 def shown(section: BaseModel) -> dict[str, Any]:

@@ -59,7 +59,8 @@ async def suspend(request: Request, kind: _Kind, name: _Name) -> Response:
     await _check(here, who, kind, name)
     cause = said.cause or f"by the key {who.name}"
     try:
-        held = await ask(here, "conflict", "stop", kind=kind, name=name, seconds=said.seconds, cause=cause)
+        own = {"tenants": sorted(who.scope.tenants)} if kind == "campaign" else {}
+        held = await ask(here, "conflict", "stop", kind=kind, name=name, seconds=said.seconds, cause=cause, **own)
     except RequestProblem:
         if who.scope.bound:  # the queue's sentence names those that there are
             raise _nothing(kind, name) from None
@@ -93,7 +94,7 @@ async def _check(here: RequestContext, who: Holder, kind: str, name: str) -> Non
 async def _own(here: RequestContext, who: Holder, kind: str, name: str) -> bool:
     """Whether it is a tenant or campaign that the key has all of."""
     if kind == "tenant":
-        return name in who.scope.tenants and not who.scope.campaigns
+        return bool(name) and name in who.scope.tenants and not who.scope.campaigns
     if kind != "campaign":
         return False
     return await here.owns(who.scope, name)

@@ -89,6 +89,61 @@ class SourceRow(OpenRow):
     warmups: list[WarmupRow]
 
 
+class PolicyRow(OpenRow):
+    """An MTA-STS policy."""
+
+    domain: str
+    mode: str
+    id: str
+    mx: list[str]
+    max_age_s: float
+
+
+class TlsHost(OpenRow):
+    """What holds at a host. tls, certificate and policy are null where it gets no mail; `problem` says why."""
+
+    host: str
+    port: int
+    addresses: list[str]
+    mx: bool
+    """DNS names it; otherwise it is a smart host, where policies of the domain do not count."""
+    tls: Literal["none", "opportunistic", "required", "implicit"] | None
+    certificate: Literal["none", "reported", "pkix", "mta-sts", "dane"] | None
+    """By what it must be valid; reported: an invalid one is only reported."""
+    policy: Literal["none", "mta-sts", "dane"] | None
+    problem: str
+
+
+class TlsDocument(OpenRow):
+    """Which TLS mail for a domain gets."""
+
+    domain: str
+    zone: str
+    destinations: list[str]
+    """The [[destinations]] tables that apply."""
+    tls: Literal["none", "opportunistic", "required", "implicit"]
+    tls_min: Literal["1.2", "1.3"]
+    dnssec: bool
+    """DNSSEC vouches for the MX records."""
+    problem: str
+    """Why there is no route; empty: there is one."""
+    notes: list[str]
+    mta_sts: list[PolicyRow]
+    hosts: list[TlsHost]
+
+
+class QuotaRow(OpenRow):
+    """A quota of an account."""
+
+    account: str
+    what: Literal["messages", "recipients", "sessions"]
+    quota: str
+    used: int
+    left: int
+    anew_ms: int | None
+    """When it begins anew; null for sessions, of which each ends by itself."""
+
+
 class LimitsDocument(OpenRow):
     configured: list[dict[str, Any]]
     learned: list[Standing]

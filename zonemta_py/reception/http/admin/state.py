@@ -1,4 +1,4 @@
-"""/v1/ready and /v1/status: whether mail may come, what is running, and what happens now."""
+"""/v1/ready, /v1/status and /v1/accounts: whether mail may come, what is running, what happens now, and quotas."""
 
 from __future__ import annotations
 
@@ -33,3 +33,13 @@ async def status(request: Request) -> Response:
         "version": importlib.metadata.version("zonemta-py"), "hostname": here.config.server.name,
         "problems": await here.ask("ready"), "total": (await here.ask("size"))["total"], "rates": await here.ask("now"),
     })  # fmt: skip
+
+
+@router.get("/accounts", **operation("read", "Quotas of accounts", list[rows.QuotaRow], whole=False))
+async def accounts(request: Request) -> Response:
+    """What each has used of its quotas, and when they begin anew. A key with a scope sees those of its own account."""
+    here, who = asked(request)
+    found = await here.ask("accounts")
+    account = here.site.accounts.key(who.name) if who.scope.bound else None
+    own = account.name if account is not None else ""
+    return answer([row for row in found if not who.scope.bound or row["account"] == own])

@@ -297,6 +297,8 @@ class CampaignRow(Model):
     tenant: str
     zone: str
     created_ms: int
+    of_all: bool = False
+    """It is an operator's, for mail of whatever tenant."""
     registered: bool = True
     """False: nobody has created it; its mail has named it (X-Campaign), since created_ms."""
     planned: int

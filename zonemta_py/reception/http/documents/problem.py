@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ DISK_S = 60
 _NO_SPACE = 452
 _TOO_LARGE = 552
 _CONFLICT = "5.5.0"
+_WAIT = re.compile(r"; try again in ([\d,]+) s$", re.ASCII)
 
 
 class Kind(NamedTuple):
@@ -107,9 +109,9 @@ def of_reply(reply: Reply, retry_s: int = 0) -> RequestProblem:
     if ";" not in sentence and ":" not in sentence:
         sentence += "; change it before you send it again" if reply.permanent else "; send the same after Retry-After"
     if not reply.permanent:
-        return RequestProblem(
-            "unavailable", sentence, retry_s=retry_s or (DISK_S if reply.code == _NO_SPACE else QUEUE_S)
-        )
+        said = _WAIT.search(sentence)  # a quota's, which begins anew then
+        wait_s = int(said[1].replace(",", "")) if said else DISK_S if reply.code == _NO_SPACE else QUEUE_S
+        return RequestProblem("unavailable", sentence, retry_s=retry_s or wait_s)
     if reply.code == _TOO_LARGE:
         return RequestProblem("too-large", sentence)
     return RequestProblem("conflict" if reply.enhanced == _CONFLICT else "invalid", sentence)
