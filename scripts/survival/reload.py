@@ -4,7 +4,7 @@ Clients hand in over lasting connections, one is in the middle of its DATA all t
 Each reload has another configuration; now and then a wrong one. Then a drain, and a start. What must not be: a
 connection that breaks, an answer by HTTP that does not come, somebody in doubt, anything lost or twice, a delivery that
 an event sink does not hear of, or more than a limit allows at any moment: connections as the kernel counts them,
-messages as the journal dates their leases.
+messages as the journal dates their leases, and connections of a client that wants more than it may have.
 
 With --kills, processes are killed all the while: then connections break and some are in doubt, but all else holds.
 """
@@ -33,6 +33,8 @@ from zonemta_py.disk import journal
 from zonemta_py.disk.records import RELEASED, DeliveryRecord, StartRecord, Type, unpack
 
 CONNECTIONS, RATE_S, BURST = 8, 30, 15
+PLACES, CROWD = 12, 20
+"""Connections that one client may have, and how many it tries to have."""
 LOOK_S = 0.01
 WRONG = 5
 EVENTS = "events.jsonl"
@@ -99,6 +101,37 @@ class Watch:
         while True:
             self.most = max(self.most, await asyncio.to_thread(open_to, self.port))
             await asyncio.sleep(LOOK_S)
+
+
+class Crowd:
+    """A client with an address of its own that wants more connections than it may have. most: it had at once."""
+
+    address = "127.0.0.9"
+
+    def __init__(self, port: int, over: asyncio.Event) -> None:
+        self.port, self._over, self._dice = port, over, random.Random(1)
+        self.most = self.let_in = self._open = 0
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(CROWD):
+                group.create_task(self._one())
+
+    async def _one(self) -> None:
+        while not self._over.is_set():
+            with suppress(OSError, TimeoutError):
+                async with asyncio.timeout(PATIENCE_S):
+                    await self._stay()
+            await asyncio.sleep(0.05)
+
+    async def _stay(self) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, local_addr=(self.address, 0))
+        if (await reader.readline()).startswith(b"220"):
+            self._open, self.let_in = self._open + 1, self.let_in + 1
+            self.most = max(self.most, self._open)
+            await asyncio.sleep(self._dice.uniform(0.1, 0.5))
+            self._open -= 1
+        writer.transport.abort()
 
 
 class Asker:
@@ -179,7 +212,8 @@ async def trial(home: Path, reloads: int, pause_s: float = 0.0, kills: bool = Fa
     async with sink(ledger, rules=()) as running:
         mta = Mta(home / "queue", running.port, home=home, more=_LIMITS)
         own = Mta(home / "unused", running.port, home=home / "unused")  # its port is free, and kept
-        text = mta.config_file.read_text() + _MORE.format(port=own.port, events=home / EVENTS)
+        text = mta.config_file.read_text().replace("[limits]", f"[limits]\nconnections_per_client = {PLACES}")
+        text += _MORE.format(port=own.port, events=home / EVENTS)
         mta.config_file.write_text(text)
         mta.start()
         try:
@@ -198,6 +232,8 @@ async def trial(home: Path, reloads: int, pause_s: float = 0.0, kills: bool = Fa
     wrong = {name: figures[name] for name in never if figures[name]}
     if figures["connections_most"] > CONNECTIONS and not kills:  # a dead sender's close a moment later
         wrong["connections"] = figures["connections_most"]
+    if figures["crowd_most"] != PLACES:
+        wrong["places"] = figures["crowd_most"]
     if figures["overrun"] > 1:
         wrong["rate"] = figures["overrun"]
     foreign = [one for one in judged.foreign if not one.startswith("idle@")]
@@ -216,6 +252,8 @@ async def _reloaded(mta: Mta, sink_port: int, ledger: Ledger, text: str, course:
     lasting = [] if killing else [slowly(mta.port, _slow(), over), idly(mta.port, over)]
     lasting = [asyncio.create_task(one) for one in lasting]
     handing = asyncio.create_task(client.hand_in(numbers, sessions=6))  # type: ignore[arg-type]
+    crowd = Crowd(mta.port, over)
+    crowding = asyncio.create_task(crowd.run())
     took, refused, surprises, doubtful = [], 0, list[str](), set[str]()
     for number, one in enumerate(itertools.islice(variants(text, sink_port), course.reloads), 1):
         mta.config_file.write_text(one)
@@ -231,7 +269,7 @@ async def _reloaded(mta: Mta, sink_port: int, ledger: Ledger, text: str, course:
         await asyncio.sleep(course.pause_s)
     over.set()
     asker.stopped = True
-    await asyncio.gather(*lasting, handing, asking, *([killing] if killing else []))
+    await asyncio.gather(*lasting, handing, asking, crowding, *([killing] if killing else []))
     await asyncio.sleep(0.5)
     until_ms = time.time() * 1000
     drained = await _drain(mta)
@@ -249,8 +287,8 @@ async def _reloaded(mta: Mta, sink_port: int, ledger: Ledger, text: str, course:
         "reloads": len(took), "refused": refused, "surprises": surprises, "slowest_s": round(max(took), 3),
         "mean_s": round(sum(took) / len(took), 3), "dropped": client.broken, "sent_on": client.replies[421],
         "replies": dict(client.replies), "http": asker.asked, "http_broken": asker.broken,
-        "connections_most": watch.most, "in_doubt": len(doubtful), "doubtful": doubtful, "drain": drained,
-        "until_ms": until_ms,
+        "connections_most": watch.most, "crowd_most": crowd.most, "crowd_let_in": crowd.let_in,
+        "in_doubt": len(doubtful), "doubtful": doubtful, "drain": drained, "until_ms": until_ms,
     }  # fmt: skip
 
 

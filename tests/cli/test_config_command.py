@@ -1,6 +1,7 @@
 """`zonemta config`: check, show, password."""
 
 import os
+import stat
 import tomllib
 import warnings
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from argon2 import PasswordHasher
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from zonemta_py.cli.config import history
 from zonemta_py.cli.terminal.errors import Exit
 
 ROOT = "[server]\nfolder = '/q'\nuser = 'root'\n"
@@ -195,3 +197,16 @@ def test_mail_that_would_wait_for_nobody(zonemta: Callable[..., object], tmp_pat
     ran = zonemta("config", "check", path)
     assert ran.code == Exit.OK
     assert (said in ran.err) if said else (ran.err == "")
+
+
+def test_what_cannot_be_written_leaves_the_file_whole(tmp_path: Path) -> None:
+    """An earlier configuration takes its place with its rights, also behind a link."""
+    file, link = tmp_path / "real.toml", tmp_path / "zonemta.toml"
+    file.write_text("x = 1\n")
+    file.chmod(0o640)
+    link.symlink_to(file)
+    with pytest.raises(UnicodeEncodeError):
+        history._write(link, "y = 2\udc80\n")
+    assert file.read_text() == "x = 1\n"
+    history._write(link, "y = 2\n")
+    assert (file.read_text(), stat.S_IMODE(file.stat().st_mode), link.is_symlink()) == ("y = 2\n", 0o640, True)

@@ -98,7 +98,13 @@ def drain(
             tell("the drain is canceled: mail is taken and sent again", canceled=True)
             return
         pid = answer(chosen, "drain", for_s=seconds, by=me())["pid"]
-        _tell_end(tell, _watched(chosen, pid, seconds), last_end.read(chosen.folder, pid))
+        try:
+            left = _watched(chosen, pid, seconds)
+        except KeyboardInterrupt:
+            sentence = "the drain goes on without this command; `zonemta drain --cancel` ends it"
+            raise CommandError(Exit.INTERRUPTED, sentence) from None
+        tell(waited_for=left.waited_for)
+        _tell_end(tell, left, last_end.read(chosen.folder, pid))
 
 
 def _tell_end(tell: Telling, left: Left, cut_off: list[str] | None) -> None:
@@ -120,17 +126,18 @@ def _tell_end(tell: Telling, left: Left, cut_off: list[str] | None) -> None:
 
 
 class Left(NamedTuple):
-    """What a drain waits for, at the last look. ended: the MTA has."""
+    """What a drain waits for, at the last look. ended: the MTA has. waited_for: processes, at the first look."""
 
     deliveries: int
     connections: int
     ended: bool
+    waited_for: list[dict[str, Any]]
 
 
 def _watched(config: Config, pid: int, seconds: float) -> Left:
     """Until the MTA has ended, or the drain was canceled. pid: of the supervisor. Raises CommandError if it does not
     end."""
-    deliveries, connections, most, begun = 0, 0, 1, False
+    left, waited_for, most = (0, 0), None, 1
     end = time.monotonic() + seconds + _LONGEST_S
     with bar("draining") as move:
         while time.monotonic() < end:
@@ -138,18 +145,18 @@ def _watched(config: Config, pid: int, seconds: float) -> Left:
                 found = answer(config, "draining")
             except CommandError:
                 if last_end.read(config.folder, pid) is not None or not _runs(pid):
-                    return Left(deliveries, connections, True)
+                    return Left(*left, True, waited_for or [])
                 time.sleep(_LOOK_S)
                 continue
-            deliveries, connections = found["leases"], found["connections"]
-            if begun and not found["ending"]:
-                return Left(deliveries, connections, False)
-            begun = begun or found["ending"]
+            left = found["leases"], found["connections"]
+            if waited_for is not None and not found["ending"]:
+                return Left(*left, False, waited_for)
+            if waited_for is None and found["ending"]:
+                waited_for = found["processes"]
             if found["left_s"] is not None:
                 end = time.monotonic() + found["left_s"] + _LONGEST_S
-            left = deliveries + connections
-            most = max(most, left)
-            move(most - left, most, waits_for(found))
+            most = max(most, sum(left))
+            move(most - sum(left), most, waits_for(found))
             time.sleep(_LOOK_S)
     raise CommandError(Exit.TEMPORARY, "the MTA has not ended; its log says why")
 
