@@ -33,7 +33,8 @@ KEPT_S = 30.0
 BEHIND = 29.0
 """A pass rests so long for each second of its work, while mail is sent."""
 AT_ONCE = 500
-NAMED_AT_ONCE = 5_000
+NAMED_AT_ONCE, PART = 1_000, 20_000
+"""What is named before the event loop runs; and of a pass that goes on, in one answer."""
 PAGE_MAX = 1_000
 _BOUNDS_MS = tuple(minutes * 60_000 for minutes in MINUTES)
 _AGES = len(MINUTES) + 1
@@ -102,13 +103,14 @@ class Shape:
 
     async def _made(self, by: str, zone: str | None, pace: Pace) -> Table:
         found, total, there = dict[str, list[int]](), [0] * _AGES, (zone or "").encode()
-        by_domain, name_of, items = dict[bytes, list[int]](), _names(self._core, by), list(self.counts.items())
-        complete, walked = self.complete, 0
-        for at in range(0, len(items), NAMED_AT_ONCE):
-            if at and pace.over:
+        by_domain, name_of, complete, walked = dict[bytes, list[int]](), _names(self._core, by), self.complete, 0
+        # what is complete changes no more, so that it can be walked in portions
+        items = iter(self.counts.items() if complete else list(islice(self.counts.items(), PART)))
+        while part := list(islice(items, NAMED_AT_ONCE)):
+            if walked and pace.over:
                 complete = False
                 break
-            for (zone_name, domain, age), count in items[at : at + NAMED_AT_ONCE]:
+            for (zone_name, domain, age), count in part:
                 walked += count
                 if zone is None or zone_name == there:
                     ages = by_domain.get(domain)
@@ -117,9 +119,11 @@ class Shape:
                     ages[age] += count
                     total[age] += count
             await pace.turn()
-        sums = dict(zip(found, map(sum, found.values()), strict=True))
-        names = heapq.nlargest(PAGE_MAX, found, key=sums.__getitem__)
-        return Table([(name, found[name]) for name in names], total, len(found), walked, complete)
+        names, largest = iter(found), list[tuple[int, str]]()
+        while some := [(sum(found[name]), name) for name in islice(names, NAMED_AT_ONCE)]:
+            largest = heapq.nlargest(PAGE_MAX, largest + some)
+            await pace.turn()
+        return Table([(name, found[name]) for _, name in largest], total, len(found), walked, complete)
 
 
 _shapes: WeakKeyDictionary[Core, tuple[Shape | None, Shape | None]] = WeakKeyDictionary()
@@ -137,7 +141,8 @@ async def qshape(
     core = queue.core
     if by not in BY:
         raise ValueError(f"ages are counted by {', '.join(BY)}, not by {by!r}")
-    shape, pace = await _shape(core), Pace()
+    pace = Pace()
+    shape = await _shape(core)
     table = await shape.table(by, zone, pace)
     rows = [_row(name, ages) for name, ages in table.largest[max(0, after) :][: max(1, limit)]]
     return {
@@ -169,7 +174,7 @@ async def _shape(core: Core) -> Shape:
         _shapes[core] = last, running
         core.keep(asyncio.ensure_future(_run(core, running)))
     with suppress(TimeoutError):
-        await asyncio.wait_for(running.ended.wait(), PAGE_S)
+        await asyncio.wait_for(running.ended.wait(), PAGE_S / 2)
     return running if running.complete or last is None else last
 
 

@@ -4,7 +4,8 @@ While mail is sent, questions rest nine times as long as they have worked: after
 answered. All of them share one account, so that however many are asked, one after another or at once, they take about
 a tenth of a processor; those that worked much wait for it to be settled, REST_S at most for each that is being asked.
 What goes on behind an answer has a pace of its own. While nothing is sent, a question only lets others have their
-turns. After PAGE_S it ends with what it has found, and says where to continue.
+turns, and what goes on behind it rests as long as it works. After PAGE_S a question ends with what it has found, and
+says where to continue.
 
 What it works is measured step by step (`measured`), in this thread's processor time: neither the time of others counts,
 nor that of other programs. No iterator of the store may be open over `turn`.
@@ -159,7 +160,11 @@ class Pace:
         if perf_counter() - self._began < TURN_S:
             return
         work, begun = _work.get(), perf_counter()
-        rest = self._owed(work, begun) if work is not None and _loop.busy else 0.0
+        rest = 0.0
+        if work is not None and _loop.busy:
+            rest = self._owed(work, begun)
+        elif work is not None and work.behind:
+            rest = begun - self._began  # who asks meanwhile needs several turns of the loop, and finds it free
         await asyncio.sleep(max(0.0, rest))
         if work is not None:
             work.rested += rest

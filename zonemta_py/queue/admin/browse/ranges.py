@@ -21,8 +21,8 @@ from zonemta_py.queue.tasks.where import Where
 from zonemta_py.schedule.flow import FlowId, split_key
 from zonemta_py.zones import queues
 
-AT_ONCE = 256
-"""Keys that are read in one go."""
+AT_ONCE = 64
+"""Recipients that are read in one go, and looked at before the event loop runs."""
 ZONES_MAX = 500
 """With more zones their families are read as a whole."""
 OVER = (State.DELETED, State.BOUNCED)

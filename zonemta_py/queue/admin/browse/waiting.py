@@ -22,6 +22,8 @@ from zonemta_py.schedule.time import hours
 from zonemta_py.schedule.zone import ZoneSchedule
 
 Row = dict[str, Any]
+LEAST = 20
+"""Rows that are made even if the time is over."""
 COUNTED_MAX = 2_000
 """Keys that are read to count the recipients ahead of one."""
 _STOPS = frozenset(("suspended", "source", "resting", "hours"))
@@ -53,6 +55,9 @@ class WaitingRows:
             self.rows.append(await _one(self._queue, key, value, leases.get(key), self._pace))
             if len(self.rows) >= most:
                 self.full = True
+                break
+            if self._pace.over and len(self.rows) >= LEAST:
+                self.walk.stopped = True
                 break
             await self._pace.turn()
         return self.rows
@@ -180,25 +185,24 @@ async def _before(queue: QueueContext, flow_queue: FlowQueue, key: bytes, place:
     parked, looked = keys.parked_range(place.zone, flow_queue.key), 0
     count = len(flow_queue.entries)
     start, stop = parked, key if place.family == "parked" else keys.end(parked)
-    while rows := list(islice(store.keys(start, stop), AT_ONCE)):
-        count, looked, start = (
-            count + len([one for one in rows if one not in busy]),
-            looked + len(rows),
-            rows[-1] + b"\0",
-        )
-        if looked >= COUNTED_MAX or pace.over:
-            return count, False
+    while not (late := looked >= COUNTED_MAX or pace.over):
+        rows = list(islice(store.keys(start, stop), 4 * AT_ONCE))
+        if not rows:
+            break
+        count += len([one for one in rows if one not in busy])
+        looked, start = looked + len(rows), rows[-1] + b"\0"
         await pace.turn()
-    if place.family == "parked":
-        return count, True
+    if late or place.family == "parked":
+        return count, not late
     start = (flow_queue.zone.fresh if place.family == "delivery-zone" else flow_queue.zone.due).mark()
-    while found := list(islice(store.scan(start, key), AT_ONCE // 4)):
+    while not (late := looked >= COUNTED_MAX or pace.over):
+        found = list(islice(store.scan(start, key), AT_ONCE))
+        if not found:
+            break
         for other, value in found:
             if other not in busy:
                 there = keys.place(other)
                 count += flow_queues.where(there.id, there.recipient, Note.of(value))[0] == flow_queue.key
         looked, start = looked + len(found), found[-1][0] + b"\0"
-        if looked >= COUNTED_MAX or pace.over:
-            return count, False
         await pace.turn()
-    return count, True
+    return count, not late
