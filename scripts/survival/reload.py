@@ -25,6 +25,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from survival import drains
 from survival.client import Client, Connection
 from survival.ledger import Ledger
 from survival.letters import Letter
@@ -328,10 +329,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/reload", description=__doc__)
     parser.add_argument("--reloads", type=int, default=50)
     parser.add_argument("--pause", type=float, default=0.2, help="seconds between two")
+    parser.add_argument("--drains", type=int, default=0, help="instead: so many drains, most of which are canceled")
     parser.add_argument("--kills", action="store_true", help="kill processes all the while")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="reload-") as folder:
-        found = asyncio.run(trial(Path(folder), chosen.reloads, chosen.pause, chosen.kills))
+        if chosen.drains:
+            found = asyncio.run(drains.trial(Path(folder), chosen.drains))
+        else:
+            found = asyncio.run(trial(Path(folder), chosen.reloads, chosen.pause, chosen.kills))
     print(json.dumps(found, indent=2))
     return 1 if found["broken"] else 0
 
