@@ -9,7 +9,8 @@ is in progress: these are marked in the note and the metadata, since earlier mai
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any
 
 from zonemta_py.disk import keys, records
@@ -50,6 +51,10 @@ class CampaignCounts:
     @property
     def attempts(self) -> int:
         return self.delivered + self.deferred + self.bounced
+
+
+_figures = attrgetter(*(one.name for one in fields(CampaignCounts)))
+"""As `astuple`, which takes ten times as long; this is asked for with every batch."""
 
 
 class CampaignCounters:
@@ -112,7 +117,7 @@ class CampaignCounters:
     def changes(self) -> list[Operation]:
         """Writes what has changed since the last call."""
         operations: list[Operation] = [
-            (keys.tally(name), records.pack(astuple(self._counters[name]))) for name in self._changed
+            (keys.tally(name), records.pack(_figures(self._counters[name]))) for name in self._changed
         ]
         self._written, self._changed = self._changed, set()
         return operations

@@ -32,7 +32,7 @@ from zonemta_py.queue.lifecycle.requests import Requests
 from zonemta_py.queue.lifecycle.telling import tell
 from zonemta_py.queue.suppression.register import SuppressionList
 from zonemta_py.schedule.batch import Entry, FlowQueue
-from zonemta_py.schedule.flow import FlowId
+from zonemta_py.schedule.flow import flow_text
 from zonemta_py.schedule.time import hours
 from zonemta_py.schedule.time.steady import STEP_MS
 from zonemta_py.schedule.zone import ZoneSchedule
@@ -307,7 +307,7 @@ class Acceptance:
         priority = (routed.routing or {}).get("priority", priority)  # set by a plugin
         flow = ""
         if priority or envelope.tenant or envelope.campaign:
-            flow = FlowId(priority, envelope.tenant or "", envelope.campaign or "").text()
+            flow = flow_text(priority, envelope.tenant or "", envelope.campaign or "")
         apart_ms = self._core.clock.apart_ms()
         deadline_ms = envelope.deadline_ms and envelope.deadline_ms + apart_ms
         note = Note(
@@ -332,7 +332,8 @@ class Acceptance:
         core = self._core
         if campaign:
             core.campaigns.counters.add(campaign, "accepted", sign * len(placed))
-            core.campaigns.counters.add(campaign, SUPPRESSED, sign * suppressed_by)
+            if suppressed_by:
+                core.campaigns.counters.add(campaign, SUPPRESSED, sign * suppressed_by)
         core.message_count += sign
         core.message_bytes += sign * size
         for row in placed:
