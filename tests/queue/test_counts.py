@@ -9,6 +9,7 @@ import pytest
 
 from tests.queue.test_sites import Directory, site
 from zonemta_py.disk import keys, records
+from zonemta_py.queue.admin.browse import pace, zone_domains
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD
 from zonemta_py.queue.core.locator import placed
 from zonemta_py.queue.core.state import FAMILY
@@ -190,6 +191,46 @@ async def test_pages_of_sizes_are_disjoint_and_complete(house: Any) -> None:
     assert sorted(seen) == sorted(f"d{number}.test" for number in range(12))
     in_zone = await home.queue.ask("sizes", by="domain", zone="default")
     assert len(in_zone["rows"]) == 12
+
+
+async def test_the_domains_of_a_zone_are_kept_in_order(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the first question on, which has what was seen in its time; exact while mail comes and goes, also before all
+    have been seen; and no longer than somebody asks."""
+    zones = [{"name": "a", "default": True}, {"name": "b", "sender_domains": ["b.test"]}]
+    home, die = await house(zones=zones), random.Random(4)
+
+    async def mail(count: int) -> None:
+        for _ in range(count):
+            people = (f"u{die.random()}@d{int(60 * die.random() ** 2)}.test" for _ in range(1 + die.randrange(3)))
+            await home.put(*people, sender=die.choice(("s@a.test", "s@b.test")))
+
+    async def sizes(zone: str) -> dict[str, Any]:
+        return dict(await home.queue.ask("sizes", by="domain", zone=zone, limit=1_000))
+
+    await mail(150)
+    monkeypatch.setattr(pace, "AT_ONCE", 1)
+    monkeypatch.setattr(pace, "TURN_S", 0.0)
+    monkeypatch.setattr(zone_domains, "PAGE_S", 0.0)
+    first = await sizes("b")
+    assert not first["complete"]
+    assert await sizes("nosuch") == {"rows": [], "next": None, "of": 0, "complete": True}
+    for _ in range(20):
+        await mail(2)
+        for delivery in await home.lease(2):
+            await home.settle(delivery)
+    (order,) = zone_domains._orders[home.queue.core].values()
+    await asyncio.wait_for(order.made.wait(), 20)
+    await home.rest()
+    page = await sizes("b")
+    assert page["complete"]
+    there = {domain: sum(counts) for (zone, domain), counts in home.queue.core.sizes.domains.items() if zone == "b"}
+    totals = [sum(row[name] for name in NONE) for row in page["rows"]]
+    assert totals == sorted(there.values(), reverse=True)
+    assert {row["name"]: total for row, total in zip(page["rows"], totals, strict=True)} == there
+    home.clock.now_s += zone_domains.KEPT_S
+    zone_domains._look(home.queue.core, order)
+    assert not home.queue.core.sizes.ranked_in
+    await home.sound()
 
 
 @pytest.mark.parametrize("spread", [3, 40, 4_000])

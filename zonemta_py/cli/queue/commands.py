@@ -74,7 +74,7 @@ def size(
     of = {"zone": known_zone(chosen, zone), "domain": domain, "provider": provider, "campaign": campaign}
     of = {name: value for name, value in (of | {"tenant": tenant}).items() if value is not None}
     if by:
-        return _sizes_by(answer(chosen, "sizes", by=by, limit=limit, after=after, **of), by, json)
+        return _sizes_by(_sizes(chosen, by=by, limit=limit, after=after, **of), by, json)
     if of:
         counts = answer(chosen, "size", **of)
         if json:
@@ -101,12 +101,21 @@ def size(
     return None
 
 
+def _sizes(config: Config, **of: Any) -> dict[str, Any]:
+    """The first question about a zone may be answered before all its domains have been seen."""
+    until = time.monotonic() + _WHOLE_S
+    while not (page := answer(config, "sizes", **of))["complete"] and time.monotonic() < until:
+        time.sleep(0.1)
+    return dict(page)
+
+
 def _sizes_by(page: dict[str, Any], by: str, json: bool) -> None:
     if json:
         return print_json(page)
     names = [name for name in (page["rows"] or [{}])[0] if name != "name"]
     rows = [(row["name"], *(row[name] for name in names)) for row in page["rows"]]
     more = f"More: --after {shlex.quote(page['next'])}" if page["next"] else ""
+    more = more if page["complete"] else "Not all domains have been looked at yet: ask again"
     return print_table(f"Recipients by {by}, the largest first", [by, *(f"{name} " for name in names)], rows, more)
 
 
@@ -155,6 +164,8 @@ def list_(
     return print_table("Recipients", _COLUMNS, [_row(row) for row in page["rows"]], footer=more, order=_ORDER)
 
 
+_WHOLE_S = 10.0
+"""How long it is waited for an answer that is complete."""
 LOOKED_S = 1.0
 """After so long it says how far it has looked."""
 

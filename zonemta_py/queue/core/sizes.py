@@ -28,6 +28,8 @@ class Sizes:
         self.domains: dict[tuple[str, str], list[int]] = {}
         self.ranked = Ranking()
         """Domains by how many there are, in all zones and states."""
+        self.ranked_in: dict[str, Ranking] = {}
+        """The same of a zone about which somebody asks; of others nothing is kept."""
         self.zones: dict[str, list[int]] = {}
         self.total = _none()
         self.flows = FlowSizes(store, tracked(store).flows)
@@ -71,6 +73,8 @@ class Sizes:
             self.total[after] += count
         if before is None or after is None:
             self.ranked.add(domain, count if before is None else -count)
+            if self.ranked_in and zone in self.ranked_in:
+                self.ranked_in[zone].put(domain, sum(counts))
         if flow:
             self.flows.move(flow, before, after, count)
         provider = self.providers.provider_of.get(domain)

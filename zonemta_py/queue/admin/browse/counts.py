@@ -2,12 +2,13 @@
 
     size                                              {zones: {name: counts}, total: counts, messages and bytes}
     size zone | domain | zone domain | provider | campaign | tenant | campaign tenant         the counts of that
-    sizes by limit after zone                         {rows: [{name, counts …}], next, of}: pages, the largest first
+    sizes by limit after zone               {rows: [{name, counts …}], next, of, complete}: pages, the largest first
 
 A domain's provider is what DNS has said; domains of which that is not known yet are in no provider's sum.
 
-A page is what is the largest at this moment: domains are kept in that order, the others are put in order in portions
-while other work continues. One whose count changes between two pages may be on both, or on neither.
+A page is what is the largest at this moment: domains are kept in that order, those of one zone from the first question
+about it on, which may be answered before all have been seen (`complete`); the others are put in order in portions while
+other work continues. One whose count changes between two pages may be on both, or on neither.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from itertools import chain, islice
 from typing import Any
 
 from zonemta_py.queue.admin.browse.pace import Pace
+from zonemta_py.queue.admin.browse.zone_domains import of_zone
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.sizes import Sizes
 from zonemta_py.queue.core.sums.sums import STATES, Sums
 from zonemta_py.queue.lifecycle.context import QueueContext
 
 BY = ("zone", "domain", "provider", "campaign", "tenant")
-AT_ONCE = 8_000
+AT_ONCE = 2_000
 """Names that are compared before the event loop runs."""
 PAGE_MAX = 1_000
 ZONES_MAX = 1_000
@@ -105,16 +107,19 @@ async def page(
     if zone is not None and by != "domain":
         raise ValueError(f"of one zone, sizes are counted by domain, not by {by}")
     cursor, limit = _cursor(after) if after else None, max(1, min(limit, PAGE_MAX))
-    if by == "domain" and zone is None:
-        rows, of = found.ranked.page(limit + 1, cursor), len(found.ranked)
+    complete = True
+    if by == "domain":
+        ranked, complete = (found.ranked, True) if zone is None else await of_zone(queue.core, zone)
+        rows, of = ranked.page(limit + 1, cursor), len(ranked)
     else:
-        totals = await _totals(found, by, zone, pace)
+        totals = await _totals(found, by, pace)
         rows, of = await _largest(totals, limit + 1, cursor, pace), len(totals)
     counts, named = _counts(found, by, zone), list[dict[str, Any]]()
     async for _, name in pace.each(rows[:limit]):
         if any(there := counts(name)):
             named.append({"name": name} | _named(there))
-    return {"rows": named, "next": " ".join(map(str, rows[limit - 1])) if len(rows) > limit else None, "of": of}
+    following = " ".join(map(str, rows[limit - 1])) if len(rows) > limit else None
+    return {"rows": named, "next": following, "of": of, "complete": complete}
 
 
 def _cursor(after: str) -> _Ranked:
@@ -133,12 +138,9 @@ def _counts(found: Sizes, by: str, zone: str | None) -> Callable[[str], list[int
     return _sums(found, by).of
 
 
-async def _totals(found: Sizes, by: str, zone: str | None, pace: Pace) -> list[_Ranked]:
+async def _totals(found: Sizes, by: str, pace: Pace) -> list[_Ranked]:
     """Those of which there are any."""
-    if by == "domain":
-        tables = [(key, counts) for (there, key), counts in found.domains.items() if there == zone]
-    else:
-        tables = list((found.zones if by == "zone" else _sums(found, by).by_name).items())
+    tables = list((found.zones if by == "zone" else _sums(found, by).by_name).items())
     totals = list[_Ranked]()
     for at in range(0, len(tables), AT_ONCE):
         totals += [(total, name) for name, counts in tables[at : at + AT_ONCE] if (total := sum(counts))]

@@ -39,6 +39,10 @@ class Ranking:
         if len(self._moved) >= MOVED_MAX:
             self._place()
 
+    def put(self, name: str, count: int) -> None:
+        """So many are there now."""
+        self.add(name, count - self._counts.get(name, 0))
+
     def _place(self) -> None:
         """Puts those that have moved where they belong."""
         for name in self._moved:

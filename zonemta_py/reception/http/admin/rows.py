@@ -235,6 +235,8 @@ class SizesDocument(OpenRow):
     next: str | None
     of: int
     """How many there are."""
+    complete: bool
+    """Whether all have been looked at; a first question about a zone's domains has those of a moment: ask again."""
 
 
 class Age(OpenRow):
