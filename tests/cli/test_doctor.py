@@ -207,3 +207,19 @@ def test_a_table_for_people(zonemta: Zonemta, tmp_path: Path) -> None:
     ran = zonemta("doctor", "--config", file, "--no-dns")
     assert "disk of" in ran.out
     assert " × ok" in ran.out
+
+
+def test_a_remedy_is_shown_on_any_terminal(
+    doctor: Any, zonemta: Zonemta, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Below what was found, however narrow it is. Records for programs have it beside that."""
+    doctor()
+    monkeypatch.setenv("COLUMNS", "80")
+    command = ("doctor", "--config", tmp_path / "zonemta.toml", "--blocklist", "list.test")
+    ran = zonemta(*command)
+    assert "left out" not in ran.err
+    assert (
+        f"host name mail.d.example: has no address in DNS\n         -> publish: mail.d.example. IN A {ADDRESS}\n"
+        in ran.out
+    )
+    assert zonemta(*command, "--csv").out.startswith("level,about,found,remedy\n")

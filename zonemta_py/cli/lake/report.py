@@ -156,8 +156,9 @@ def _report(resolve: Resolve, how: How) -> None:
         if how.archive is not None:
             _bring_up_to_date(session, how.lake, how.archive)
             _check(how.lake)
-        scope = resolve(session)
-        found = facts.gather(session, how.lake, scope)
+        with progress.bar("page"):
+            scope = resolve(session)
+            found = facts.gather(session, how.lake, scope)
         if found.empty:
             _check_name(session, how.lake, scope)
     file = how.output or Path(f"report-{scope.kind.name.lower()}-{_slug(scope.name)}.html")
@@ -214,7 +215,9 @@ def _check(lake: Path) -> None:
     from zonemta_py.pipeline.lake import table
 
     if not lake.is_dir():
-        raise CommandError(Exit.NO_INPUT, f"{lake}: there is no such folder; create a lake with `zonemta lake ingest`")
+        raise CommandError(
+            Exit.NO_INPUT, f"{lake}: there is no such folder; --archive DIR, the MTA's archive/, makes it"
+        )
     missing = [name for name in _TABLES if not table.manifest(lake, name).schema]
     if missing:
         remedy = "create what is missing with `zonemta lake update`"

@@ -54,7 +54,7 @@ def explain(
     found = _explained(configuration(config, folder), what)
     listed = found.get("suppressed", [])
     if not found["rows"] and not listed and found["kind"] in ("message", "recipient"):
-        raise CommandError(Exit.DATA, printable(_absent(found["kind"], found["about"])))
+        raise CommandError(Exit.DATA, printable(_absent(found["about"])))
     if json:
         return print_json(found)
     for entry in listed:
@@ -90,14 +90,10 @@ def _explained(config: Config, what: str) -> dict[str, Any]:
     return found | {"next": page["next"], "looked": looked}
 
 
-def _absent(kind: str, about: str) -> str:
+def _absent(about: str) -> str:
     """Where to look instead."""
-    option = "--id" if kind == "message" else "--recipient"
-    return (
-        f"{about} is not in the queue: it was delivered, returned or never accepted; "
-        f"`zonemta journal dump {option} {about}` shows which (with --archive for older days), "
-        "and `zonemta queue show ID` shows a message that is in the queue"
-    )
+    where = f"`zonemta trace {about}` tells which"
+    return f"{about} is not in the queue: it was delivered, returned or never accepted; {where}"
 
 
 def _suppressed(entry: dict[str, Any]) -> str:

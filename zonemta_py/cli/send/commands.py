@@ -54,7 +54,7 @@ def send(
     recipients: Annotated[list[str] | None, typer.Argument(metavar="RECIPIENT", help="Addresses to send to.")] = None,
     t: Annotated[bool, typer.Option("-t", help="Take recipients from To, Cc and Bcc, and remove Bcc.")] = False,
     f: Annotated[
-        str | None, typer.Option("-f", metavar="SENDER", help="Return path; default: From, else user@host.")
+        str | None, typer.Option("-f", "--from", metavar="SENDER", help="Return path; default: From, else user@host.")
     ] = None,
     i: Annotated[bool, typer.Option("-i", help="A line with a single dot does not end the input.")] = False,
     o: Annotated[

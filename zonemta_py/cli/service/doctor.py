@@ -6,9 +6,12 @@ Nothing is changed, no mail is sent, and nothing is connected to unless `--probe
 from __future__ import annotations
 
 import asyncio
+import shutil
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,8 +19,10 @@ import typer
 from zonemta_py.cli.service.diagnosis import Diagnosis, Level, note, ok, problem, warning
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
-from zonemta_py.cli.terminal.output import print_aside, print_json, print_table
+from zonemta_py.cli.terminal.output import as_records, columns_chosen, print_aside, print_json, print_table, printable
 from zonemta_py.config import Config, ConfigError
+
+_INDENT = 9
 
 if TYPE_CHECKING:
     from zonemta_py.delivery.dns.resolver import Resolver
@@ -53,14 +58,26 @@ def doctor(
         print_json([finding._asdict() for finding in findings])
     else:
         rank = list(Level)
-        rows = sorted(findings, key=lambda one: -rank.index(one.level))
-        print_table(
-            "", ("level", "about", "found", "remedy"), [(one.level, *one[1:]) for one in rows], order=("level", "about")
-        )
+        _print(sorted(findings, key=lambda one: -rank.index(one.level)))
         counts = Counter(one.level for one in findings)
         print_aside(", ".join(f"{counts[level]} × {level}" for level in reversed(Level) if counts[level]))
     if any(one.level is Level.PROBLEM for one in findings):
         raise CommandError(Exit.PROBLEMS)
+
+
+def _print(findings: Sequence[Diagnosis]) -> None:
+    """A table for programs, and for who chooses columns; for people lines, which have room on any terminal."""
+    if as_records() or columns_chosen():
+        return print_table("", ("level", "about", "found", "remedy"), [(one.level, *one[1:]) for one in findings])
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    for one in findings:
+        lines = [
+            f"{one.level:<{_INDENT}}{one.about}: {one.words}",
+            *[f"{'':<{_INDENT}}-> {one.remedy}"] * bool(one.remedy),
+        ]
+        for line in lines:
+            print(printable(fill(line, width, subsequent_indent=" " * _INDENT, break_long_words=False)))
+    return None
 
 
 async def _all(

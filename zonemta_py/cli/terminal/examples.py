@@ -177,7 +177,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "lake unknown": ("zonemta lake unknown --lake lake",),
     "lake propose": ("zonemta lake propose new-rules.toml --lake lake",),
     "lake engagement": ("zonemta lake engagement opens.csv --lake lake",),
-    "report day": ("zonemta report day 2026-11-22 --lake lake",),
+    "report day": (
+        "zonemta report day 2026-11-22 --lake lake",
+        "zonemta report day yesterday --lake lake --archive /var/lib/zonemta/archive",
+    ),
     "report campaign": ("zonemta report campaign spring --lake lake",),
     "report ip": ("zonemta report ip 192.0.2.1 --lake lake",),
     "report provider": ("zonemta report provider google --lake lake",),

@@ -55,6 +55,11 @@ def as_records() -> bool:
     return _STYLE.get(Style()).form is not Form.FITTED
 
 
+def columns_chosen() -> bool:
+    """Whether the user has named columns."""
+    return bool(_STYLE.get(Style()).columns)
+
+
 def print_json(value: Any) -> None:
     """One JSON document; bytes are shown as text with backslash escapes."""
     print(json.dumps(value, indent=2, ensure_ascii=False, default=_plain))
@@ -93,12 +98,16 @@ def print_table(
 ) -> None:
     """Columns whose name ends in a blank are numbers and stand to the right. Nothing in a row is markup.
 
-    order: the most important columns first, for narrow terminals; the others follow as they stand. Raises CommandError
-    for columns that there are not.
+    order: the most important columns first, for narrow terminals; the others follow as they stand. Without rows a
+    person is told so in a line. Raises CommandError for columns that there are not.
     """
     names, style, all_rows = [name.strip() for name in columns], _STYLE.get(Style()), [list(row) for row in rows]
     chosen = _chosen(names, style.columns, style.tables == 0)
     style.tables += 1
+    if style.form is Form.FITTED and not all_rows:
+        nothing = title if title.endswith(": 0") else f"{title}: none" if title else "none"
+        print("\n".join(line for line in (nothing, footer) if line))
+        return
     if style.form is Form.FITTED:
         cells = [[_shown(cell) for cell in row] for row in all_rows]
         shown, left_out = _fitted(columns, cells, chosen, order)
