@@ -112,6 +112,10 @@ def test_each_verb(queue: Any, told: Told) -> None:
     assert "10 recipients are changed" in told("queue", "set", "--sender", "shop@*", "--set-priority", "3").out
     assert "10 recipients" in told("queue", "hold", "--priority", "3", "-n").out
     assert "10 recipients are held" in told("queue", "hold", "--priority", "3").out
+    held = json.loads(told("queue", "list", "--state", "held", "--json").out)["rows"][0]["id"]
+    dropped = told("queue", "drop", held).out
+    assert "10 recipients are deleted" in dropped
+    assert "as they were before task" in told(*dropped.splitlines()[1].split()[2:5]).out
     assert "10 recipients are released" in told("queue", "release", "--state", "held").out
     assert "are tried now" in told("queue", "flush", "--all", "--yes").out
     assert "are queued again" in told("queue", "requeue", queue.ids[1]).out

@@ -55,6 +55,9 @@ async def test_it_is_kept_queued_again_and_sent(house: Make) -> None:
     await home.sound()
     (shown, _) = (await home.queue.ask("show", id=ident))["recipients"]
     assert (shown["state"], shown["cause"][:7]) == ("bounced", "nothing")
+    assert (await home.queue.ask("qshape"))["all"]["total"] == 0
+    of_domain = await home.queue.ask("explain", what="one.test")
+    assert (of_domain["rows"], of_domain["more"]) == ([], 0)
     (row,) = (await home.queue.ask("explain", what="a@one.test"))["rows"]
     assert (row["state"], row["reasons"][0]["kind"]) == ("bounced", "bounced")
     await home.move(3500)

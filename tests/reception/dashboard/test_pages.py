@@ -154,6 +154,27 @@ def test_orders_are_done_and_undone(page: "Page", seen: Seen) -> None:
     assert "not on the list" in page.inner_text("main")
 
 
+def test_a_held_message_is_released_and_held_again(page: "Page", seen: Seen) -> None:
+    """By a task, which is in the list and whose undo holds what has not been tried."""
+    at, ask = seen.scene.address, seen.scene.ask
+    ask("POST", "/v1/tasks", {"verb": "hold", "where": {"zone": "receipts", "recipient": "cy0@*"}})
+
+    def held() -> list[str]:
+        return [row["id"] for row in ask("GET", "/v1/recipients?state=held&zone=receipts")["rows"]]
+
+    seen.scene.until(lambda: len(held()) == 1)
+    (ident,) = held()
+    ask("PUT", "/v1/suspensions/zone/receipts", {})
+    page.goto(f"{at}/message/{ident}")
+    order(page, "a:text-is('Release what is held')")
+    seen.scene.until(lambda: held() == [])
+    undo(page)
+    seen.scene.until(lambda: held() == [ident])
+    page.goto(f"{at}/tasks")
+    assert "release" in page.inner_text("tbody tr:first-child").lower()
+    assert seen.complaints == []
+
+
 def test_a_task_is_counted_started_and_undone(page: "Page", seen: Seen) -> None:
     """From a filter of the queue to its undo."""
     page.goto(f"{seen.scene.address}/queue?domain=slow.example&zone=default")

@@ -203,6 +203,6 @@ async def _waiting(queue: QueueContext, what: str, after: str, pace: Pace) -> di
 
     found = WaitingRows(queue, ranges.of(queue.core, Where.of(where)), after, pace)
     rows = await found.find(meant, ROWS_MAX)
-    more = max(0, sum(counts) - len(rows)) if not after else 0
+    more = max(0, sizes.waiting(counts) - len(rows)) if not after else 0
     following = found.next if not found.full else None
     return _answer(what, kind, rows, more=0 if following else more, next=following, looked=found.walk.walked)

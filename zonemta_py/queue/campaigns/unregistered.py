@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Any
 
+from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.campaigns import Campaign
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.counters import CampaignCounts
-from zonemta_py.queue.core.sizes import BOUNCED, DELETED
 from zonemta_py.queue.core.sums.flows import pair
 
 Delete = Callable[[str, str | None, str], Awaitable[int]]
@@ -41,4 +41,4 @@ def waiting(core: Core, name: str, campaign: Campaign | None = None) -> int:
     and what has bounced."""
     flows = core.sizes.flows
     counts = flows.campaigns.of(name) if campaign is None else flows.pairs.of(pair(campaign.tenant, name))
-    return sum(counts) - counts[DELETED] - counts[BOUNCED]
+    return sizes.waiting(counts)

@@ -7,6 +7,8 @@ crash leaves as the last one, sizes and recipients agree. `fsck` recounts and co
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.queue.core.state import COUNTED, COUNTED_MOVES
@@ -19,6 +21,11 @@ QUEUED, DEFERRED, HELD, DELETED, BOUNCED = COUNTED.values()
 NONE = (0,) * len(COUNTED)
 """The counts where there is nothing."""
 NAMES = tuple(map(str, COUNTED))
+
+
+def waiting(counts: Sequence[int]) -> int:
+    """How many of them are to be sent, some day: not what a task has deleted, nor what has bounced."""
+    return sum(counts) - counts[DELETED] - counts[BOUNCED]
 
 
 class Sizes:

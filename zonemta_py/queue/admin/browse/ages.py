@@ -21,6 +21,8 @@ from weakref import WeakKeyDictionary
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import StoreError
 from zonemta_py.queue.admin.browse.pace import PAGE_S, Pace, behind
+from zonemta_py.queue.admin.browse.ranges import OVER
+from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.state import FAMILY
 from zonemta_py.queue.lifecycle.context import QueueContext
@@ -65,7 +67,7 @@ class Shape:
 
     async def run(self) -> None:
         """Raises StoreError."""
-        for family in sorted(FAMILY):
+        for family in sorted(family for family, state in FAMILY.items() if state not in OVER):
             prefix = f"{family} ".encode()
             start, stop, pace = prefix, keys.end(prefix), Pace(math.inf)
             before_id = 3 if prefix in keys.PLACED else 2
@@ -147,7 +149,8 @@ async def qshape(
     rows = [_row(name, ages) for name, ages in table.largest[max(0, after) :][: max(1, limit)]]
     return {
         "by": by, "minutes": list(MINUTES), "rows": rows, "all": _row("all", table.all_of_it), "names": table.names,
-        "walked": table.walked, "of": sum(core.sizes.total), "complete": table.complete, "at_ms": shape.begun_ms,
+        "walked": table.walked, "of": sizes.waiting(core.sizes.total), "complete": table.complete,
+        "at_ms": shape.begun_ms,
     }  # fmt: skip
 
 
