@@ -171,31 +171,32 @@ def until(found: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-@pytest.mark.parametrize(
-    ("account", "asked", "may"),
-    [
-        ({}, {"zone": "bulk"}, False),
-        ({}, {"priority": 3}, False),
-        ({}, {"priority": -3}, True),
-        ({"zone": "bulk"}, {"zone": "bulk"}, True),
-        ({"trust_headers": True}, {"zone": "bulk", "priority": 3}, True),
-    ],
-)
-def test_an_account_without_trust_chooses_no_zone_and_raises_no_priority(
-    open_http: Callable[..., HttpDoor], account: dict[str, Any], asked: dict[str, Any], may: bool
-) -> None:
+TRUST: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
+    ({}, {"zone": "bulk"}, False),
+    ({}, {"priority": 3}, False),
+    ({}, {"priority": -3}, True),
+    ({"zone": "bulk"}, {"zone": "bulk"}, True),
+    ({"trust_headers": True}, {"zone": "bulk", "priority": 3}, True),
+]
+
+
+def test_an_account_without_trust_chooses_no_zone_and_raises_no_priority(open_http: Callable[..., HttpDoor]) -> None:
     """In no form of mail, and in no campaign."""
-    keys = [{"name": "shop", "hash": hashed(SHOP), "rights": ["inject", "campaigns"]}]
+    names = [f"k{number}" for number in range(len(TRUST))]
+    keys = [{"name": name, "hash": hashed(f"zmta_{name}"), "rights": ["inject", "campaigns"]} for name in names]
     zones = [{"name": "default", "default": True}, {"name": "bulk"}]
-    door = open_http(http={"keys": keys}, zones=zones, accounts=[{"name": "shop", "keys": ["shop"], **account}])
-    with door.client_with(SHOP) as shop:
-        raw = {"content": b"Subject: hi\r\n\r\nhi\r\n", "headers": {"content-type": "message/rfc822"}}
-        answers = [
-            shop.post("/v1/inject", json=message(**asked)),
-            shop.post("/v1/inject", params={"sender": "a@s.test", "to": "c@d.test", **asked}, **raw),
-            shop.put("/v1/campaigns/own", json=campaign(**asked)),
-        ]
-    assert [answer.status_code for answer in answers] == [200 if may else 403] * 3, [one.text for one in answers]
+    accounts = [{"name": name, "keys": [name], **row[0]} for name, row in zip(names, TRUST, strict=True)]
+    door = open_http(http={"keys": keys}, zones=zones, accounts=accounts)
+    raw: dict[str, Any] = {"content": b"Subject: hi\r\n\r\nhi\r\n", "headers": {"content-type": "message/rfc822"}}
+    for name, (_, asked, may) in zip(names, TRUST, strict=True):
+        with door.client_with(f"zmta_{name}") as client:
+            answers = [
+                client.post("/v1/inject", json=message(**asked)),
+                client.post("/v1/inject", params={"sender": "a@s.test", "to": "c@d.test", **asked}, **raw),
+                client.put(f"/v1/campaigns/own-{name}", json=campaign(**asked)),
+            ]
+        codes = [answer.status_code for answer in answers]
+        assert codes == [200 if may else 403] * 3, (name, [one.text for one in answers])
 
 
 def test_retry_after_is_the_end_of_the_quota(open_http: Callable[..., HttpDoor]) -> None:

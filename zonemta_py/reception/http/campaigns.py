@@ -47,7 +47,7 @@ async def put(request: Request, name: _Name) -> Response:
         raise invalid([FieldError("zone", f"there is no zone {content.zone[:80]!a}; name one from the configuration")])
     settings = content.model_dump(exclude={"template", "bounds"}) | {"tenant": tenant}
     bounds = content.bounds.model_dump(exclude_none=True) if content.bounds else {}
-    alone = who.scope.bound
+    alone = bool(who.scope.tenants)
     return answer(await here.ask("campaign-put", name=name, template=template, bounds=bounds, alone=alone, **settings))
 
 

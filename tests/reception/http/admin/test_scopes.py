@@ -246,3 +246,20 @@ def test_a_scope_has_no_right_to_what_is_nobodys() -> None:
 
     with pytest.raises(ValidationError, match="of no tenant; remove one"):
         HttpKey.model_validate({"name": "x", "hash": hashed("x"), "tenants": ["a"], "rights": ["push"]})
+
+
+def test_an_operators_campaign_is_no_tenants(site: Site, template: bytes) -> None:
+    """One made without a tenant by somebody without a scope is about all mail: only such a one sees and orders it.
+    A suspension by others is about their own mail."""
+    good = base64.b64encode(template).decode()
+    site.post("PUT", "/v1/campaigns/whole", {"sender": f"news@{SECRET}.test", "template": good})
+    for name in ("alpha", "free"):
+        client = site.clients[name]
+        assert "whole" not in client.get("/v1/campaigns").text
+        assert client.get("/v1/campaigns/whole").status_code == 404
+        assert client.post("/v1/campaigns/whole/cancel", json={}).status_code == 404
+        assert client.put("/v1/suspensions/campaign/whole", json={}).status_code == 404
+    assert site.door.client.get("/v1/campaigns/whole").json()["of_all"]
+    row = site.clients["alpha"].put("/v1/suspensions/campaign/spring", json={}).json()["standing"][0]
+    assert row["tenants"] == ["alpha"]
+    assert site.clients["alpha"].delete("/v1/suspensions/campaign/spring").status_code == 200
