@@ -73,9 +73,10 @@ def load_sender() -> None:
 def load_services(config: Config) -> None:
     """The same for the processes of services, which are to be there at once when they follow others."""
     if config.http.enabled:
-        from zonemta_py.reception.http import server
+        from zonemta_py.reception.http import app, server
 
         _loaded(server)
+        app.warm()
     if config.pull.enabled:
         from zonemta_py.pull import server as pull_server
 

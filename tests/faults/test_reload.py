@@ -250,7 +250,7 @@ async def test_a_drain_ends_what_is_under_way(tmp_path: Path) -> None:
         assert not await asyncio.to_thread(accepts, mta.port)
         assert await asyncio.to_thread(zonemta, mta, "drain", "--cancel") == (0, CANCELED)
         status, said = await waits
-        assert (status, '"canceled": true' in said) == (75, True)
+        assert (status, '"canceled": true' in said, '"process": "sender-1"' in said) == (75, True, True)
         assert await asyncio.to_thread(accepts, mta.port)
         assert "no drain is under way" in (await asyncio.to_thread(zonemta, mta, "drain", "--cancel"))[1]
         await _give(mta, "again@bulk.test")

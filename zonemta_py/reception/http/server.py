@@ -25,7 +25,7 @@ from zonemta_py.metrics import report
 from zonemta_py.metrics.connections import OpenConnections
 from zonemta_py.plugin.host import Host
 from zonemta_py.reception.connection_limits import ConnectionLimits, plain_ip
-from zonemta_py.reception.http.app import make
+from zonemta_py.reception.http.app import shared
 from zonemta_py.reception.http.authentication import AuthenticationMiddleware
 from zonemta_py.reception.http.documents.problem import BUSY_S, MEDIA_TYPE, RequestProblem
 from zonemta_py.reception.http.keys import kept_token
@@ -55,7 +55,7 @@ async def serve(
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     context = request_context.site.tls
     connections = _behind(gate)
-    app = AuthenticationMiddleware(make(), request_context, _dashboard(request_context))
+    app = AuthenticationMiddleware(shared(), request_context, _dashboard(request_context))
     settings = uvicorn.Config(
         app, http=connections, ws="none", lifespan="off",
         log_config=None, access_log=False, proxy_headers=False, server_header=False,
