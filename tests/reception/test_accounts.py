@@ -168,8 +168,13 @@ def until(found: Callable[[], bool]) -> None:
         ([{"name": "a", "messages": ["10MB/s"]}], "is not a quota"),
         ([{"name": "a", "recipients": ["0.5/s"]}], "is not a quota"),
         ([{"name": "a"}, {"name": "a"}], "two accounts are named 'a'"),
+        ([{"name": "a", "keys": ["other"], "tenant": "t"}], "but has other tenants; remove its tenants"),
+        ([{"name": "a", "keys": ["push"], "tenant": "t"}], "the right push is about things of no tenant"),
     ],
 )
 def test_wrong_accounts_are_refused(accounts: list[dict[str, Any]], words: str) -> None:
+    keys = [
+        {"name": "other", "hash": "0" * 64, "tenants": ["x"]}, {"name": "push", "hash": "1" * 64, "rights": ["push"]},
+    ]  # fmt: skip
     with pytest.raises(ValidationError, match=words):
-        Config.model_validate({"accounts": accounts})
+        Config.model_validate({"accounts": accounts, "http": {"keys": keys}})

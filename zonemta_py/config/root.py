@@ -136,13 +136,18 @@ class Config(Section):
                             f"accounts {other!r} and {account.name!r} both have {kind} {name!r}; keep it in one"
                         )
 
-        for account in self.accounts:
-            for key in self.http.keys if account.tenant else ():
-                if key.name in account.keys and (wide := set(OF_ALL).intersection(key.rights or ())):
-                    raise ValueError(
-                        f"the key {key.name!r} is of account {account.name!r} and its tenant, and the right {min(wide)}"
-                        " is about things of no tenant; remove one of them"
-                    )
+            self._check_keys_of(account)
+
+    def _check_keys_of(self, account: Account) -> None:
+        """They are for its tenant, and for nothing that is of no tenant."""
+        for key in self.http.keys if account.tenant else ():
+            if key.name not in account.keys:
+                continue
+            where = f"the key {key.name!r} is of account {account.name!r} and its tenant {account.tenant!r}"
+            if key.tenants and account.tenant not in key.tenants:
+                raise ValueError(f"{where}, but has other tenants; remove its tenants, or take it out of the account")
+            if wide := set(OF_ALL).intersection(key.rights or ()):
+                raise ValueError(f"{where}, and the right {min(wide)} is about things of no tenant; remove one of them")
 
     def _check_signing(self) -> None:
         active = {key.domain for key in self.dkim if key.state == "active"}

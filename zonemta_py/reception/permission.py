@@ -82,7 +82,7 @@ class Permissions:
         if account is None:
             return key.tenants
         if account.tenant:
-            return [account.tenant] if account.tenant in (key.tenants or [account.tenant]) else key.tenants
+            return [account.tenant]
         return key.tenants or ([] if account.trust_headers or key.role == "admin" else [""])
 
     def _network(self, address: str) -> Senders:
