@@ -18,7 +18,7 @@ _ACCOUNT = '[[accounts]]\nname = "shop"\nnetworks = ["127.0.0.0/8"]\nsessions = 
 class Clients:
     """Sessions that stay open. refusal: what one hears that is too many."""
 
-    refusal = b"421 4.7.0 account 'shop' has its"
+    refusal = b"421 4.7.0 account 'shop' has "
 
     def __init__(self, port: int) -> None:
         self.port, self.open = port, list[socket.socket]()

@@ -19,14 +19,15 @@ from typing import NamedTuple
 
 SERVICES = ("receiver", "http", "pull")
 """Roles that have clients, without their number."""
-ROWS = 256
+ROWS = 512
+"""As many as 64 receivers and those before them have."""
 SLOTS = 16_384
 WINDOW = 16
 _HEAD = 8
 _SERVICE, _TOTAL, _STRANGERS, _PID, _NAME = 0, 1, 2, 3, 4
 _NAME_BYTES = 8 * (_HEAD - _NAME)
-_ROW = _HEAD + 2 * SLOTS
-"""Words of a row: its head, the clients' hashes, their counts."""
+_CLIENTS = 2 * SLOTS
+"""Words of the rest of a row: the clients' hashes, their counts."""
 
 
 class Opened(NamedTuple):
@@ -49,11 +50,11 @@ class ConnectionTable:
     """In memory that is shared with the processes forked from this one."""
 
     def __init__(self, rows: int = ROWS) -> None:
-        self._memory = mmap.mmap(-1, 8 * (1 + rows * _ROW))
+        self._memory = mmap.mmap(-1, 8 * (1 + rows * (_HEAD + _CLIENTS)))
         self.words = memoryview(self._memory).cast("q")
         """The first one grows whenever another process has a row."""
-        self.begins = [1 + row * _ROW for row in range(rows)]
-        """Of rows."""
+        self.places = [(1 + row * _HEAD, 1 + rows * _HEAD + row * _CLIENTS) for row in range(rows)]
+        """Where the head of each row begins, and where its clients do."""
         self._free = list(reversed(range(rows)))
         self._of: dict[int, int] = {}
         self._mine: int | None = None
@@ -65,7 +66,7 @@ class ConnectionTable:
         service = role.partition("-")[0]
         self._mine = self._free.pop() if service in SERVICES and self._free else None
         if self._mine is not None:
-            at = self.begins[self._mine]
+            at, _ = self.places[self._mine]
             self._bytes(at + _NAME, role.encode()[:_NAME_BYTES].ljust(_NAME_BYTES, b"\0"))
             self.words[at + _SERVICE] = 1 + SERVICES.index(service)
             self.words[0] += 1
@@ -84,7 +85,8 @@ class ConnectionTable:
         """That process has ended, and its connections with it."""
         row = self._of.pop(pid, None)
         if row is not None:
-            self._bytes(self.begins[row], bytes(8 * _ROW))
+            for at, words in zip(self.places[row], (_HEAD, _CLIENTS), strict=True):
+                self._bytes(at, bytes(8 * words))
             self.words[0] += 1
             self._free.append(row)
 
@@ -97,12 +99,12 @@ class ConnectionTable:
         """This process's."""
         if self._mine is None:
             return OpenConnections.alone()
-        self.words[self.begins[self._mine] + _PID] = os.getpid()
+        self.words[self.places[self._mine][0] + _PID] = os.getpid()
         return OpenConnections(self, self._mine)
 
     def rows(self) -> Iterator[Opened]:
         """Of processes that have clients, or may get them."""
-        for at in self.begins:
+        for at, _ in self.places:
             if self.words[at + _SERVICE]:
                 name = self._memory[8 * (at + _NAME) : 8 * (at + _HEAD)].rstrip(b"\0").decode("ascii", "replace")
                 yield Opened(name, self.words[at + _PID], self.words[at + _TOTAL])
@@ -112,10 +114,11 @@ class OpenConnections:
     """What one process writes, and the sums of all that have the same service."""
 
     def __init__(self, table: ConnectionTable, row: int) -> None:
-        self._words, self._begins, self._at = table.words, table.begins, table.begins[row]
+        self._words, self._places = table.words, table.places
+        self._at, self._own = table.places[row]
         self._clients: dict[str, int] = {}
         self._slots: dict[str, int] = {}
-        self._others: list[int] = []
+        self._others: list[tuple[int, int]] = []
         self._known = -1
         self._fence = Lock()
 
@@ -157,10 +160,10 @@ class OpenConnections:
         total, strangers, here = words[at + _TOTAL], words[at + _STRANGERS], self._clients.get(client, 0)
         if self._others:
             key, place = _place(client)
-            for other in self._others:
-                total += words[other + _TOTAL]
-                strangers += words[other + _STRANGERS]
-                slot = other + place
+            for head, clients in self._others:
+                total += words[head + _TOTAL]
+                strangers += words[head + _STRANGERS]
+                slot = clients + place
                 window = words[slot : slot + WINDOW].tolist()
                 if key in window:
                     here += words[slot + window.index(key) + SLOTS]
@@ -170,12 +173,13 @@ class OpenConnections:
         """Who the others are."""
         self._known = self._words[0]
         service = self._words[self._at + _SERVICE]
-        self._others = [at for at in self._begins if at != self._at and self._words[at + _SERVICE] == service]
+        others = (place for place in self._places if place[0] != self._at)
+        self._others = [place for place in others if self._words[place[0] + _SERVICE] == service]
 
     def _slot(self, client: str) -> int | None:
         """A free one, that has the client's hash from now on."""
         key, place = _place(client)
-        words, first = self._words, self._at + place
+        words, first = self._words, self._own + place
         for slot in range(first, first + WINDOW):
             if not words[slot + SLOTS]:  # nobody reads the count of a client that has gone
                 words[slot] = key
@@ -185,9 +189,9 @@ class OpenConnections:
 
 
 def _place(client: str) -> tuple[int, int]:
-    """Its hash, and where in a row its window begins. Hashes of text are keyed, and equal in all forks."""
+    """Its hash, and where its window begins. Hashes of text are keyed, and equal in all forks."""
     key = hash(client) or 1
-    return key, _HEAD + key % (SLOTS - WINDOW)
+    return key, key % (SLOTS - WINDOW)
 
 
 CONNECTIONS = ConnectionTable()

@@ -97,7 +97,12 @@ def drain(
             answer(chosen, "drain", by=me(), cancel=True)
             tell("the drain is canceled: mail is taken and sent again", canceled=True)
             return
-        pid = answer(chosen, "drain", for_s=seconds, by=me())["pid"]
+        pid = answer(chosen, "drain", for_s=seconds, by=me()).get("pid")
+        if pid is None:
+            sentence = (
+                f"the MTA ends within {for_}; it is of an earlier version, and only its log says what was cut off"
+            )
+            raise CommandError(Exit.TEMPORARY, sentence)
         try:
             left = _watched(chosen, pid, seconds)
         except KeyboardInterrupt:
