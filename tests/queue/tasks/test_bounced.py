@@ -193,7 +193,10 @@ async def test_only_who_has_bounced_before_and_only_if_that_is_said(house: Make)
     home = await house(**KEPT)
     await home.put("a@one.test", sender="")
     await bounce(home)
-    assert (await done(home, "requeue"))["done"] == 0
+    row = await done(home, "requeue")
+    assert row["done"] == 0
+    with pytest.raises(ValueError, match="it has changed nothing"):
+        await home.queue.ask("task-undo", id=row["id"])
     await home.put("b@one.test", sender="")
     (delivery,) = await home.leases()
     row = await home.queue.ask("task", verb="requeue", where={"state": ["leased", "bounced"]})

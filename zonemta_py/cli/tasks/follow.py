@@ -56,7 +56,7 @@ def tell(row: Row, json: bool) -> None:
     """How it ended, and how it is undone."""
     if json:
         return print_json(row)
-    if row["undone"]:
+    if row["undone"] or row["state"] == "undone":
         some = f"{row['undone']:,} of {counted(row['done'], 'recipient')}"
         print_aside(f"{some} {_are(row['undone'])} as they were before task {row['id']}")
         return None

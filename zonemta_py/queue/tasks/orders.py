@@ -127,10 +127,7 @@ class TaskOrders:
     async def undo(self, id: str, by: str = "") -> Row:
         task = self._task(id)
         if not self._undoable(task):
-            why = (
-                "it was undone already" if task.state in (table.UNDOING, table.UNDONE) else "the time for that is over"
-            )
-            raise ValueError(f"task {id} cannot be undone: {why}")
+            raise ValueError(f"task {id} cannot be undone: {_why_not(task)}")
         self.engine.turn(task, table.UNDO, {"by": _text("by", by) or OPERATOR})
         await self._core.journal.stable()
         return self._row(task)
@@ -225,6 +222,12 @@ class TaskOrders:
                 raise ValueError(f"at_ms is {given['at_ms']!r}; give UNIX milliseconds")
             return given | {"at_ms": min(given["at_ms"] + self._core.clock.apart_ms(), (1 << 48) - 1)}
         return given
+
+
+def _why_not(task: Task) -> str:
+    if task.state in (table.UNDOING, table.UNDONE):
+        return "it was undone already"
+    return "the time for that is over" if task.done else "it has changed nothing"
 
 
 def _whole(value: Any) -> bool:
