@@ -17,6 +17,8 @@ import dns.rrset
 import pytest
 
 from zonemta_py.cli.service import machine
+from zonemta_py.cli.service.diagnosis import note, ok, warning
+from zonemta_py.cli.service.doctor import unanswered
 from zonemta_py.cli.terminal.errors import Exit
 
 Zonemta = Callable[..., Any]
@@ -223,3 +225,12 @@ def test_a_remedy_is_shown_on_any_terminal(
         in ran.out
     )
     assert zonemta(*command, "--csv").out.startswith("level,about,found,remedy\n")
+
+
+def test_no_name_server_at_all_is_a_problem() -> None:
+    """Each lookup that fails is a note; if all do, that is said once, as what it is. One answer is enough."""
+    failed = note("mail to d.example", "DNS lookup of d.example (MX) failed: name server failure")
+    (found,) = unanswered([failed, warning("DKIM", "nothing is signed", "make a key")])
+    assert (found.level, found.about) == ("problem", "DNS")
+    assert unanswered([failed, ok("host name mail.d.example", "is 192.0.2.1")]) == []
+    assert unanswered([note("way out", "all mail goes to smart hosts")]) == []

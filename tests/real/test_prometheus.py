@@ -50,6 +50,10 @@ certificate = "{folder}/certificate.pem"
 auth = true
 [users]
 shop = "{hash}"
+[[accounts]]
+name = "customer"
+users = ["shop"]
+sessions = 5
 [[zones]]
 name = "works"
 recipient_domains = ["works.test"]
@@ -67,7 +71,8 @@ kind = "file"
 path = "{folder}/events.jsonl"
 """
 PLUGIN = """
-from zonemta_py.plugin import Envelope, Info, PluginApi
+from typing import Any
+from zonemta_py.plugin import Drop, Envelope, Info, PluginApi
 _api = None
 def setup(api: PluginApi) -> None:
     global _api
@@ -75,6 +80,10 @@ def setup(api: PluginApi) -> None:
 async def message_queue(envelope: Envelope, info: Info) -> None:
     _api.count("seen", label="mail")
     assert not envelope.sender.startswith("fails")
+async def log_entry(entry: dict[str, Any]) -> None:
+    entry["node"] = "n1"
+    if entry.get("to") == "bob@dest.test":
+        raise Drop("seen often enough")
 """
 NONE_WHEN_WELL = ("zonemta_log_lines_dropped_total",)
 """What has no rows as long as nothing is wrong, and cannot be made wrong here."""
@@ -306,6 +315,16 @@ def test_every_panel_of_the_dashboard_has_something_to_show(watched: Watched) ->
         until(all_have)
     except AssertionError:
         raise AssertionError(f"nothing to show for {left}") from None
+
+
+def test_a_plugin_changes_and_drops_lines_of_the_log(watched: Watched) -> None:
+    """Those about mail among them; and what it counts is exposed."""
+    watched.send("eve@dest.test")
+    until(lambda: " to=eve@dest.test " in watched.mta.log.read_text())
+    (line,) = [line for line in watched.mta.log.read_text().splitlines() if " to=eve@dest.test " in line]
+    assert line.endswith(" node=n1")
+    assert " to=bob@dest.test " not in watched.mta.log.read_text()
+    assert until(lambda: watched.sample('zonemta_plugin_count_total{counter="seen",label="mail",plugin="busy"}')) >= 1
 
 
 def asked(expression: str) -> str:

@@ -23,6 +23,8 @@ from zonemta_py.cli.terminal.output import as_records, columns_chosen, print_asi
 from zonemta_py.config import Config, ConfigError
 
 _INDENT = 9
+FAILED = "DNS lookup of"
+"""How the resolver begins to tell of a lookup without an answer."""
 
 if TYPE_CHECKING:
     from zonemta_py.delivery.dns.resolver import Resolver
@@ -101,7 +103,17 @@ async def _all(
     if not direct:
         findings.append(note("DNS", "all mail goes to smart hosts, whose addresses others see: see to theirs"))
     names = sorted({*domains, *_domains(config)})
-    return [*findings, *[one async for one in _by_dns(config, addresses, names, probe, lists)]]
+    by_dns = [one async for one in _by_dns(config, addresses, names, probe, lists)]
+    return [*findings, *unanswered(by_dns), *by_dns]
+
+
+def unanswered(by_dns: Sequence[Diagnosis]) -> list[Diagnosis]:
+    """What it means if DNS has answered nothing at all."""
+    failed = [one for one in by_dns if one.level is Level.NOTE and FAILED in one.words]
+    if not failed or any(one.level in (Level.OK, Level.PROBLEM) for one in by_dns):
+        return []
+    remedy = "mend /etc/resolv.conf, or set dns.servers to name servers that answer"
+    return [problem("DNS", "no name server answers, so no mail finds its way", remedy)]
 
 
 async def _by_dns(
@@ -153,7 +165,7 @@ async def _dkim(config: Config) -> list[Diagnosis]:
         return [warning("DKIM", "nothing is signed", "`zonemta dkim new DOMAIN SELECTOR` makes a key")]
     findings = []
     for one in await examine(config, config.dkim):
-        about, words = f"DKIM key {one.name}", f"{one.status} {'; '.join(one.notes)}".strip()
+        about, words = f"DKIM key {one.name}", ": ".join(filter(None, (one.status, "; ".join(one.notes))))
         if one.good:
             findings.append(ok(about, words))
         elif one.status == "no answer":
