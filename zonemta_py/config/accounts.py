@@ -37,8 +37,8 @@ class Account(Section):
     """Its largest message; 0: limits.message_bytes."""
     messages: list[str] = []
     """Quotas of messages, all of which hold (["10/s", "5000/day"]). Each begins anew with its time: an hour's at the
-    full hour, a day's at midnight, UTC. Counted exactly for all processes together, and across restarts. More gets 450
-    (HTTP: 503) until then."""
+    full hour, a day's at midnight, UTC. Counted exactly for all processes together, and across restarts; messages that
+    are pushed to named queues count, too. More gets 450 (HTTP: 503) until then."""
     recipients: list[str] = []
     """The same for recipients; those that the suppression list leaves out do not count."""
     sessions: int = Field(0, ge=0)

@@ -18,6 +18,7 @@ from zonemta_py.config import Config, PullSection
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.queue.api import Admin, Delivery, Incoming, Pull, QueueRefusal, Receipt, Submission
+from zonemta_py.reception.permission import Accounts
 from zonemta_py.zones.queues import DOMAIN, PUSHED, zone_of
 
 WAIT_S = 10.0
@@ -52,13 +53,15 @@ class QueueSize(NamedTuple):
 @dataclass(slots=True)
 class Push:
     """What a client says of a message. priority: -9 … 9. delay_s: not before so many seconds. client: its IP address.
-    user: name of its key or token."""
+    user: name of its key or token. key: name of its HTTP key, if it has one: by that, or its address, the message is
+    one of an account."""
 
     queue: str
     priority: int | None = None
     delay_s: float = 0.0
     client: str = ""
     user: str = ""
+    key: str = ""
     complete: Callable[[Envelope], None] = field(default=lambda _: None)
     """Called with the envelope when all bytes have come."""
 
@@ -67,27 +70,29 @@ class NamedQueues:
     """config: its section [pull] and its zones. queue: the queue's interfaces."""
 
     def __init__(self, config: Config, queue: PullFace) -> None:
-        self._config, self._queue = config, queue
+        self._config, self._queue, self._accounts = config, queue, Accounts(config)
 
     async def push(self, push: Push, blocks: AsyncIterator[bytes]) -> Receipt:
         """Returns once the message is on stable storage. Raises QueueRefusal, QueueProblem, and what `blocks` raises:
         nothing is stored then."""
         self._check_delay(push.delay_s)
         incoming: Incoming | None = None
+        account = self._accounts.of(push.client, key=push.key)
+        most = self._accounts.by_name[account].message_bytes if account else 0
+        most = min(most or self._section.message_bytes, self._section.message_bytes)
         kept, size = bytearray(), 0
         try:
             async for block in blocks:
                 size += len(block)
-                if size > self._section.message_bytes:
-                    raise QueueProblem(
-                        f"the message is larger than {self._section.message_bytes:,} bytes; push less at once"
-                    )
+                if size > most:
+                    raise QueueProblem(f"the message is larger than {most:,} bytes; push less at once")
                 kept += block
                 while len(kept) > CHUNK_BYTES:
                     incoming = incoming or self._queue.begin(push.client)
                     await incoming.write(bytes(kept[:CHUNK_BYTES]))
                     del kept[:CHUNK_BYTES]
             envelope = self._envelope(push, size)
+            envelope.account = account
             push.complete(envelope)
             if incoming is None:
                 return await self._queue.accept(envelope, bytes(kept))

@@ -207,3 +207,17 @@ def test_retry_after_is_the_end_of_the_quota(open_http: Callable[..., HttpDoor])
         assert shop.post("/v1/inject", json=message()).status_code == 200
         refused = shop.post("/v1/inject", json=message())
     assert (refused.status_code, int(refused.headers["retry-after"]) > 1000) == (503, True), refused.text
+
+
+def test_what_is_pushed_to_named_queues_counts(open_http: Callable[..., HttpDoor]) -> None:
+    """As a message to one recipient, beside mail; and it is no larger than a message of the account may be."""
+    keys = [{"name": "shop", "hash": hashed(SHOP), "rights": ["inject", "push"]}]
+    account = {"name": "shop", "keys": ["shop"], "messages": ["2/365day"], "message_bytes": 1000}
+    door = open_http(http={"keys": keys}, pull={"create": True}, accounts=[account])
+    with door.client_with(SHOP) as shop:
+        raw = {"content-type": "application/octet-stream"}
+        assert shop.post("/v1/queues/jobs/push", content=b"x" * 2000, headers=raw).status_code == 422
+        assert shop.post("/v1/queues/jobs/push", content=b"x", headers=raw).status_code == 200
+        assert shop.post("/v1/inject", json=message()).status_code == 200
+        refused = shop.post("/v1/queues/jobs/push", content=b"x", headers=raw)
+        assert (refused.status_code, "has used its quota" in refused.text) == (503, True), refused.text

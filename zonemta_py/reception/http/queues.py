@@ -88,7 +88,7 @@ async def push(
     key = reading.request_key(request)
     digest = Digest(f"push {who.key.name} {queue} {key}" if key else "", "push", queue, str(priority), str(delay))
     blocks = digest.over(reading.blocks(request, here.config.pull.message_bytes))
-    pushed = Push(queue, priority, delay, who.client, who.key.name, digest.put_into)
+    pushed = Push(queue, priority, delay, who.client, who.key.name, who.key.name, digest.put_into)
     receipt = await here.queues.push(pushed, blocks)
     return answer({"id": receipt.id, "repeated": receipt.repeated})
 
