@@ -100,8 +100,10 @@ def following(mail: Served, tmp_path: Path) -> Iterator[Callable[..., Iterator[s
         process.wait()
 
 
-def test_what_happens_is_shown_as_it_happens(mail: Served, following: Callable[..., Iterator[str]]) -> None:
-    """By both commands, after what was before."""
+def test_what_happens_is_shown_as_it_happens(
+    mail: Served, served: Callable[..., Served], following: Callable[..., Iterator[str]]
+) -> None:
+    """By both commands, after what was before; also when the journal's segment is closed, and the queue restarts."""
     log, records = (
         following("log", "--follow", "--json"),
         following("journal", "follow", "--json", "--type", "delivery"),
@@ -111,6 +113,7 @@ def test_what_happens_is_shown_as_it_happens(mail: Served, following: Callable[.
     assert [json.loads(next(records))["type"] for _ in range(2)] == ["delivery"] * 2
     notice = json.loads(next(log))  # the bounce's notification, which nobody takes
     assert notice["by"] == "LOCAL"
+    mail.do(lambda queue: queue.ask("rotate"))
     message = mail.do(lambda queue: put(queue, "late@a.test"))
     assert json.loads(next(log))["id"] == message
     while True:
@@ -123,6 +126,26 @@ def test_what_happens_is_shown_as_it_happens(mail: Served, following: Callable[.
         if line["id"] == message:
             break
     assert (line["recipient"], line["verdict"]) == ("late@a.test", "delivered")
+    mail.close()
+    again = served(zones=[{"name": "default", "default": True, "host": "mx.test"}])
+    message = again.do(lambda queue: put(queue, "later@a.test"))
+    while json.loads(next(log))["id"] != message:
+        pass
+
+
+@pytest.mark.parametrize("command", [("journal", "follow"), ("log", "--follow")])
+def test_it_ends_with_its_reader(mail: Served, tmp_path: Path, command: tuple[str, ...]) -> None:
+    """`| head`: soon, and without a word, though nothing more happens."""
+    whole = [sys.executable, "-m", "zonemta_py", *command, "--folder", str(tmp_path)]
+    with subprocess.Popen(whole, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            process.stdout.readline()
+            process.stdout.close()
+            assert (process.wait(60), process.stderr.read()) == (0, b"")
+        finally:
+            process.kill()
 
 
 def test_a_folder_without_a_journal_is_said_so(zonemta: Callable[..., Ran], tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ HALF_S = 30.0
 NAMES_MAX = 5_000
 """Destinations that are counted within HALF_S."""
 
-_PLACES = {"delivered": 0, "deferred": 1, "bounced": 2}
+SHOWN = ("delivered", "deferred", "bounced")
 _ANSWERS = {"out": "delivered", "deferred": "deferred", "bounced": "bounced", "held": "held"}
 _TOTALS = {
     "in": "zonemta_recipients_accepted_total",
@@ -57,37 +57,36 @@ class DestinationRates:
     """Answers of each recipient domain over the last 30 to 60 seconds. What comes after NAMES_MAX is not counted."""
 
     def __init__(self) -> None:
-        self._counts: dict[str, list[int]] = {}
-        self._before: dict[str, list[int]] = {}
+        self._counts, self._before = _none(), _none()
         self._began_s = self._noted_s = 0.0
         self._before_s = 0.0
 
     def add(self, address: str, verdict: str) -> None:
         """Once for each answer about a recipient."""
-        domain, place = address[address.rfind("@") + 1 :], _PLACES.get(verdict)
-        counts = self._counts.get(domain)
-        if place is None or (counts is None and len(self._counts) >= NAMES_MAX):
-            return
-        if counts is None:
-            counts = self._counts[domain] = [0] * len(_PLACES)
-        counts[place] += 1
+        try:
+            self._counts[verdict][address[address.rfind("@") + 1 :]] += 1
+        except KeyError:  # the first one, or a verdict that is not counted
+            counts = self._counts.get(verdict)
+            if counts is not None and len(counts) < NAMES_MAX:
+                counts[address[address.rfind("@") + 1 :]] = 1
 
     def note(self, now: float) -> None:
         """Once a second. now: monotonic seconds."""
         self._began_s, self._noted_s = self._began_s or now, now
         if now >= self._began_s + HALF_S:
-            self._before, self._counts, self._before_s = self._counts, {}, now - self._began_s
+            self._before, self._counts, self._before_s = self._counts, _none(), now - self._began_s
             self._began_s = now
 
     def rows(self, most: int) -> dict[str, list[float]]:
         """[delivered, deferred, bounced] a second by domain: those with most answers."""
-        seconds = max(1.0, self._before_s + self._noted_s - self._began_s)
-        none = [0] * len(_PLACES)
-        sums = {
-            name: [a + b for a, b in zip(self._counts.get(name, none), self._before.get(name, none), strict=True)]
-            for name in self._counts.keys() | self._before.keys()
-        }
-        return {
-            name: [n / seconds for n in sums[name]]
-            for name in heapq.nlargest(most, sums, key=lambda one: sum(sums[one]))
-        }
+        seconds, sums = max(1.0, self._before_s + self._noted_s - self._began_s), dict[str, list[int]]()
+        for counted in (self._counts, self._before):
+            for place, verdict in enumerate(SHOWN):
+                for name, n in counted[verdict].items():
+                    sums.setdefault(name, [0] * len(SHOWN))[place] += n
+        busiest = heapq.nlargest(most, sums, key=lambda name: sum(sums[name]))
+        return {name: [n / seconds for n in sums[name]] for name in busiest}
+
+
+def _none() -> dict[str, dict[str, int]]:
+    return {verdict: {} for verdict in SHOWN}
