@@ -90,6 +90,8 @@ async def test_nothing_is_kept_unless_that_is_said(house: Make) -> None:
     record = [one for one in journal.read(home.folder / "journal", 0, []) if one.type == Type.DELIVERY][-1]
     ((_, data),) = [(one.type, one.data) for one in events_of(record)]
     assert "kept_until_ms" not in data
+    with pytest.raises(ValueError, match=r"is not kept; set queue\.keep_bounced_s"):
+        await home.queue.ask("task-preview", verb="requeue", where=AGAIN)
 
 
 async def test_the_undo_puts_it_back(house: Make) -> None:

@@ -19,6 +19,7 @@ import math
 from typing import Any
 
 from zonemta_py.disk import records
+from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.tasks import table
 from zonemta_py.queue.core.tasks.table import CANCELED, RUNNING, UNDOABLE, Task
 from zonemta_py.queue.lifecycle.context import QueueContext
@@ -184,11 +185,7 @@ class TaskOrders:
         if len(records.pack(chosen.given)) > _WHERE_MAX:
             raise ValueError(f"the filter is longer than {_WHERE_MAX:,} bytes; order it in several tasks")
         self._check_zones(chosen)
-        states = chosen.values("state")
-        if states is not None and "deleted" in states:
-            raise ValueError("what is deleted comes back when its task is undone: `zonemta task undo ID`")
-        if states is not None and "bounced" in states and verb != "requeue":
-            raise ValueError("what has bounced can only be queued again: `zonemta queue requeue --state bounced`")
+        self._check_states(chosen, verb)
         core = self._core
         if undo_s is None:
             undo_s = core.config.queue.undo_s
@@ -198,6 +195,17 @@ class TaskOrders:
             0, verb, chosen.given, self._change(verb, change or {}), _text("by", by) or OPERATOR, _text("cause", cause),
             core.ids.last, [], core.clock.steady_ms(), core.clock.ms(), undo_s,
         )  # fmt: skip
+
+    def _check_states(self, where: Where, verb: str) -> None:
+        states = where.values("state") or ()
+        if "deleted" in states:
+            raise ValueError("what is deleted comes back when its task is undone: `zonemta task undo ID`")
+        if "bounced" not in states:
+            return
+        if verb != "requeue":
+            raise ValueError("what has bounced can only be queued again: `zonemta queue requeue --state bounced`")
+        if not self._core.config.queue.keep_bounced_s and not self._core.sizes.total[sizes.BOUNCED]:
+            raise ValueError("what has bounced is not kept; set queue.keep_bounced_s, for what bounces from then on")
 
     def _check_zones(self, where: Where) -> None:
         for name in where.values("zone") or ():
