@@ -9,15 +9,17 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.checks import CHECKS
 
-from zonemta_py.reception.http.documents.values import VALUE_CHARACTERS_MAX
+from zonemta_py.reception.http.documents.values import COLUMNS_MAX, VALUE_CHARACTERS_MAX
 
 DOCUMENT = json.loads((Path(__file__).parents[3] / "config" / "openapi.json").read_text())
 schema = schemathesis.pytest.from_fixture("document")
@@ -30,7 +32,7 @@ BEYOND = (
     "comes back when its task",
 )  # fmt: skip
 """What no schema can say: it depends on other parts of the request, or on the configuration."""
-LONGEST = ("maxLength", VALUE_CHARACTERS_MAX)
+LONGEST = (("maxLength", VALUE_CHARACTERS_MAX), ("maxItems", COLUMNS_MAX))
 KEYS = ("security", "securitySchemes")
 EXAMPLES = int(os.environ.get("ZONEMTA_EXAMPLES", "5"))
 """Good and bad requests for each operation; the more, the longer it takes."""
@@ -44,14 +46,22 @@ def document(request: pytest.FixtureRequest) -> Any:
     return schemathesis.openapi.from_dict(_quick(DOCUMENT))
 
 
+@pytest.fixture(scope="module")
+def kept_open() -> Iterator[requests.Session]:
+    """Thousands of requests on one connection, or on a few."""
+    with requests.Session() as session:
+        session.trust_env = False
+        yield session
+
+
 def _quick(whole: Any) -> Any:
     """Without waiting for messages that nobody will push, without keys, since every request has a good one whatever was
-    made of that field (test_keys.py, admin/test_roles.py), and without the greatest length of a line.
+    made of that field (test_keys.py, admin/test_roles.py), and without the greatest lengths of a line and of a list.
 
-    schemathesis builds a pattern of as many characters from that, for a second each time; it is tried below.
+    schemathesis makes values of just these lengths, which takes it seconds each time; they are tried below.
     """
     if isinstance(whole, dict):
-        kept = ((name, value) for name, value in whole.items() if (name, value) != LONGEST and name not in KEYS)
+        kept = ((name, value) for name, value in whole.items() if (name, value) not in LONGEST and name not in KEYS)
         return {name: _quick(value) for name, value in kept}
     if isinstance(whole, list):
         return [_quick(one) for one in whole if not (isinstance(one, dict) and one.get("name") == "wait")]
@@ -64,10 +74,11 @@ def _quick(whole: Any) -> Any:
     phases=(Phase.explicit, Phase.generate),
 )  # fmt: skip
 @schema.exclude(path="/v1/events").parametrize()
-def test_the_door_does_as_its_document_says(case: Any, shared_door: Any) -> None:
+def test_the_door_does_as_its_document_says(case: Any, shared_door: Any, kept_open: requests.Session) -> None:
     """Every operation, with good and bad requests, but the stream of events, which does not end (events/)."""
     headers = {"Authorization": f"Bearer {shared_door.token}"}
-    answer = case.call(base_url=f"http://127.0.0.1:{shared_door.port}", headers=headers)
+    base = f"http://127.0.0.1:{shared_door.port}"
+    answer = case.call(base_url=base, headers=headers, session=kept_open)
     excluded = []
     if answer.status_code in (400, 422) and any(one in answer.json()["detail"] for one in BEYOND):
         excluded = [check for check in CHECKS.get_all() if check.__name__ == "positive_data_acceptance"]
@@ -84,6 +95,15 @@ def test_a_line_is_as_long_as_the_document_says(field: str, shared_door: Any) ->
         answer = shared_door.client.post("/v1/inject", json=message)
         assert ("has more than 65,536 characters" in answer.text) is longer, answer.text[:1000]
         assert answer.status_code == (422 if longer or field == "zone" else 200), "there is no such zone"
+
+
+def test_a_batch_has_as_many_columns_as_the_document_says(shared_door: Any) -> None:
+    """And no more: with as many, it is only the campaign that is missing."""
+    for count, status in ((COLUMNS_MAX, 409), (COLUMNS_MAX + 1, 422)):
+        names = [f"c{number}" for number in range(count)]
+        batch = {"campaign": "none", "columns": names, "recipients": [["a@b.test", *names]]}
+        answer = shared_door.client.post("/v1/inject", json=batch, headers={"idempotency-key": "1"})
+        assert (answer.status_code, '"columns"' in answer.text) == (status, status == 422), answer.text[:500]
 
 
 def test_options_and_others_are_told_all_methods(shared_door: Any) -> None:
