@@ -4,7 +4,7 @@ A run looks at the same examples every time, so that what fails has been broken 
 `pytest --hypothesis-profile=search` looks at others. Tests that need Spark share a session, and those that wait for
 many syncs without trying any have a folder in memory.
 
-`scripts/test` runs them in three processes (pytest-xdist): a file's tests stay together, since they share fixtures, and
+`scripts/test` runs them in four processes (pytest-xdist): a file's tests stay together, since they share fixtures, and
 so do files that share a session of Spark. What takes long begins first, so that all end together.
 
 No run waits for ever: a test fails after `timeout` of pyproject.toml, wherever it waits. A process that does not come
@@ -109,6 +109,9 @@ WITHOUT = (
 )  # fmt: skip
 """Files among them that need no session, or start what they need: these go anywhere."""
 
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Spark writes and compiles Java for each plan, which for some hundred rows takes it longer than to do without."""
+
 # Tests start hundreds of processes of the package, and none should have to compile it.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -187,7 +190,7 @@ def spark() -> "Iterator[SparkSession]":
     """local[2], as `zonemta lake` makes it; every test shares it, so none may change its settings for good."""
     from zonemta_py.pipeline.spark.session import session
 
-    one = session("local[2]", memory_gb=2)
+    one = session("local[2]", memory_gb=2, settings=INTERPRETED)
     yield one
     one.stop()
 

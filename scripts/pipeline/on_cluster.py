@@ -26,6 +26,9 @@ sys.path[:0] = [str(Path(__file__).parent), str(ROOT)]
 from cluster import Cluster  # noqa: E402
 from synthetic import make_archive  # noqa: E402
 
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""For some hundred rows it takes Spark longer to write and compile Java for them than to do without."""
+
 
 def work(master: str, archive: Path, list_: Path, lake: Path, short: bool) -> None:
     """All jobs in one session."""
@@ -36,7 +39,8 @@ def work(master: str, archive: Path, list_: Path, lake: Path, short: bool) -> No
     from zonemta_py.pipeline.prepare.settings import Settings
     from zonemta_py.pipeline.spark.session import session
 
-    spark = session(master, memory_gb=1, settings={"spark.executor.memory": "1g", "spark.executor.cores": "1"})
+    settings = {"spark.executor.memory": "1g", "spark.executor.cores": "1"} | (INTERPRETED if short else {})
+    spark = session(master, memory_gb=1, settings=settings)
     bronze.ingest(spark, archive, lake)
     update(spark, lake, jobs=JOBS if short else EVERY)
     plan(spark, Settings("spring", fields={"first_name": "first_name"}), str(list_), lake / "spring.plan")

@@ -4,13 +4,23 @@ import importlib.util
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts" / "pipeline"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def few_partitions() -> Iterator[None]:
+    """Plans of some thousand rows need no 64 of them; `test_the_same_again_is_the_same` has so many."""
+    from zonemta_py.pipeline.prepare import plan
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(plan._SETTINGS, "spark.sql.shuffle.partitions", "3")
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from zonemta_py.pipeline.prepare.plan import Plan, plan, rows
+from zonemta_py.pipeline.prepare.plan import _SETTINGS, Plan, plan, rows
 from zonemta_py.pipeline.prepare.settings import Cap, Lane, PlanRefused, Settings
 from zonemta_py.pipeline.prepare.source.read import columns
 
@@ -20,6 +20,7 @@ SETTINGS = Settings(
     "may", email="E-Mail", fields={"name": "Name", "city": "City"}, canary=0.05, chunk=50, providers=PROVIDERS,
     lanes=(Lane("a", "192.0.2.1"), Lane("a", "192.0.2.2")),
 )  # fmt: skip
+PEOPLE = 2000
 DOMAINS = ["big.net"] * 6 + ["mail.middle.net"] * 3 + ["other.org"]
 
 
@@ -45,7 +46,7 @@ def write_csv(path: Path, listed: list[dict[str, str]], more: str = "") -> Path:
 @pytest.fixture(scope="module")
 def list_(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_csv(
-        tmp_path_factory.mktemp("list") / "list.csv", people(4000), "broken row\nx@big.net,too,many,fields\n"
+        tmp_path_factory.mktemp("list") / "list.csv", people(PEOPLE), "broken row\nx@big.net,too,many,fields\n"
     )
 
 
@@ -61,7 +62,7 @@ def chunks(spark: "SparkSession", planned: Plan) -> dict[str, Any]:
 def test_every_row_is_accounted_for(spark: "SparkSession", planned: Plan) -> None:
     """Read = kept + all that was taken out, step by step, and the kept are in the plan, each once."""
     report = planned.report
-    assert report["read"] == 4002
+    assert report["read"] == PEOPLE + 2
     left = report["read"]
     for row in report["steps"]:
         left -= row["removed"]
@@ -69,7 +70,7 @@ def test_every_row_is_accounted_for(spark: "SparkSession", planned: Plan) -> Non
     assert left == report["kept"]
     bodies = [json.loads(row.body) for row in chunks(spark, planned).values()]
     addresses = [address for body in bodies for address, *_ in body["recipients"]]
-    good = {row["E-Mail"] for row in people(4000) if "@" in row["E-Mail"]}
+    good = {row["E-Mail"] for row in people(PEOPLE) if "@" in row["E-Mail"]}
     assert sorted(addresses) == sorted(good)
     assert len(addresses) == report["kept"]
     assert {row["step"]: row["removed"] for row in report["steps"]}["bad row"] == 2
@@ -119,8 +120,11 @@ def test_the_canary_goes_first_in_chunks_of_its_own(spark: "SparkSession", plann
     assert len({address.rpartition("@")[2] for chunk in canary for address, *_ in chunk}) == 3
 
 
-def test_the_same_again_is_the_same(spark: "SparkSession", planned: Plan, list_: Path, tmp_path: Path) -> None:
+def test_the_same_again_is_the_same(
+    spark: "SparkSession", planned: Plan, list_: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Byte for byte, however Spark splits the work."""
+    monkeypatch.setitem(_SETTINGS, "spark.sql.shuffle.partitions", "64")
     spark.conf.set("spark.sql.files.maxPartitionBytes", "20000")
     try:
         again = plan(spark, SETTINGS, str(list_), tmp_path / "again.plan")
@@ -144,9 +148,9 @@ def test_a_plan_that_is_there_is_taken(spark: "SparkSession", planned: Plan, lis
 def test_json_lines_and_parquet(spark: "SparkSession", planned: Plan, tmp_path: Path) -> None:
     """The same people in other formats, in several files, get the same chunks; a broken line is counted."""
     (tmp_path / "folder").mkdir()
-    listed = people(4000)
-    for number in range(2):
-        lines = [json.dumps(row) for row in listed[number * 2000 : number * 2000 + 2000]]
+    listed = people(PEOPLE)
+    for number, half in enumerate((listed[: PEOPLE // 2], listed[PEOPLE // 2 :])):
+        lines = [json.dumps(row) for row in half]
         (tmp_path / "folder" / f"{number}.jsonl").write_text("\n".join([*lines, "{broken"]))
     made = plan(spark, SETTINGS, str(tmp_path / "folder"), tmp_path / "json.plan")
     assert chunks(spark, made) == chunks(spark, planned)
@@ -190,14 +194,14 @@ def test_caps(spark: "SparkSession", list_: Path, tmp_path: Path) -> None:
     """What is over a source's cap goes to the next day, and what even that does not take is left out and counted."""
     capped = Settings(
         "may", email="E-Mail", providers=PROVIDERS, lanes=(Lane("a", "192.0.2.1"),), days=2, canary=0.05,
-        caps=(Cap("192.0.2.1", "middle", (300, 500)),),
+        caps=(Cap("192.0.2.1", "middle", (150, 250)),),
     )  # fmt: skip
     made = plan(spark, capped, str(list_), tmp_path / "capped.plan")
     found = Counter[tuple[str, int]]()
     for row in rows(spark, made.folder).collect():
         for (address,) in json.loads(row.body)["recipients"]:
             found[address.rpartition("@")[2], row.day] += 1
-    assert (found["mail.middle.net", 0], found["mail.middle.net", 1], found["big.net", 1]) == (300, 500, 0)
+    assert (found["mail.middle.net", 0], found["mail.middle.net", 1], found["big.net", 1]) == (150, 250, 0)
     assert {row["step"]: row["removed"] for row in made.report["steps"]}["over the warm-up caps"] > 0
     assert sum(found.values()) == made.report["kept"]
 
@@ -207,7 +211,7 @@ def test_caps(spark: "SparkSession", list_: Path, tmp_path: Path) -> None:
     [
         ({"email": "mail"}, "there is no column 'mail'; it has E-Mail, Name, City; map one with --map"),
         ({"where": "Nam = 'x'"}, "--where \"Nam = 'x'\": .*Nam.*; write SQL over the list's columns"),
-        ({"where": "Name = 'nobody'"}, "none of 4,002 rows is left to send to: .* not in the segment"),
+        ({"where": "Name = 'nobody'"}, "none of 2,002 rows is left to send to: .* not in the segment"),
     ],
 )
 def test_mistakes(spark: "SparkSession", list_: Path, tmp_path: Path, changed: dict[str, str], said: str) -> None:
