@@ -76,7 +76,7 @@ LONG_S = {
     "tests/disk/test_journal.py": 10,
     "tests/pipeline/report/test_browser.py": 10,
     "tests/delivery/test_making.py": 10,
-    "tests/real/test_prometheus.py": 15,
+    "tests/real/test_prometheus.py": 35,
     "tests/real/test_receivers.py": 10,
     "tests/delivery/test_tls_delivery.py": 9,
     "tests/cli/test_output.py": 9,
