@@ -92,6 +92,8 @@ async def test_exact_over_a_kill_a_reload_and_a_new_queue(tmp_path: Path) -> Non
             assert mta.ask("reload")["refused"] == []
             clients.more(6)
             assert clients.alive() == used() == 9, "those of the receivers before count, too"
+        found = mta.ask("draining")
+        assert found["connections"] == sum(one["connections"] for one in found["processes"]) == 9
         assert mta.kill("receiver")
         await until(lambda: used() == clients.alive())
         await until(lambda: clients.more(6) >= 0 and clients.alive() == 9)

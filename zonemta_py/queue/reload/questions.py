@@ -40,18 +40,21 @@ async def _generation(queue: QueueContext) -> dict[str, Any]:
 
 
 async def _draining(queue: QueueContext) -> dict[str, Any]:
-    """processes: those with deliveries, or connections of clients. left_s: until what has not ended is cut off."""
+    """processes: those with deliveries, or connections of clients, with those before them that have not ended yet.
+    left_s: until what has not ended is cut off."""
     out = [lease for lease in queue.leases.out.values() if not lease.until_s]  # a reservation outlives a restart
     deliveries = Counter(lease.worker.rpartition("-")[0] for lease in out)
-    opened = {one.process: one.connections for one in CONNECTIONS.rows() if one.connections}
+    opened = Counter[str]()
+    for one in CONNECTIONS.rows():
+        opened[one.process] += one.connections
     left_s = None if queue.ends_at is None else max(0.0, queue.ends_at - asyncio.get_running_loop().time())
     return {
         "leases": len(out),
         "recipients": sum(len(lease.open) for lease in out),
-        "connections": sum(opened.values()),
+        "connections": opened.total(),
         "processes": [
-            {"process": name, "deliveries": deliveries[name], "connections": opened.get(name, 0)}
-            for name in sorted({*deliveries, *opened})
+            {"process": name, "deliveries": deliveries[name], "connections": opened[name]}
+            for name in sorted({*deliveries, *+opened})
         ],
         "ending": queue.core.stopping,
         "left_s": left_s,
