@@ -149,6 +149,23 @@ async def test_it_ends(house: Make, how: str, monkeypatch: pytest.MonkeyPatch) -
     await home.sound()
 
 
+async def test_it_ends_a_few_at_a_time_in_all_zones(house: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zonemta_py.queue.maintenance.kept.AT_ONCE", 3)
+    home = await house(**KEPT, zones=[{"name": "default"}, {"name": "bulk"}])
+    for zone in ("default", "bulk"):
+        await home.put(*[f"p{number}@{zone}.test" for number in range(4)], sender="", sending_zone=zone)
+    await bounce(home)
+    await home.move(3601)
+    left = []
+    while more := await home.queue.maintenance.sweep():
+        await home.rest()
+        left.append(8 - (await counts(home))["bounced"])
+    assert (left, more) == ([3, 6], False)
+    await home.rest()
+    assert await counts(home) == {}
+    await home.sound()
+
+
 async def test_a_person_is_erased_from_what_is_kept(house: Make) -> None:
     home = await house(**KEPT)
     await home.put("ann@one.test", "bob@one.test", sender="")
