@@ -94,6 +94,27 @@ async def test_all_that_stays_is_in_one_page_while_others_come_and_go(house: Any
     assert staying <= set(seen)
 
 
+async def test_a_page_is_not_taken_for_the_last_because_mail_came(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as there were at its beginning need not be those that were there."""
+    home = await house()
+    staying = await home.put("held@x.test")
+    (delivery,) = await home.lease()
+    await home.settle(delivery, HELD)
+    await home.put("fresh@x.test")
+    await home.rest()
+    usual, came = pace.Pace.turn, list[str]()
+
+    async def turn(one: pace.Pace) -> None:
+        await usual(one)
+        if not came:
+            came.append(await home.put("new@x.test"))
+            await home.rest()
+
+    monkeypatch.setattr(ranges, "AT_ONCE", 1)
+    monkeypatch.setattr(pace.Pace, "turn", turn)
+    assert staying in {row["id"] for row in await every(home, domain="x.test")}
+
+
 async def test_one_message_is_found_without_a_walk(house: Any) -> None:
     """Its recipients, deferred ones too, among any number of others."""
     home = await house()

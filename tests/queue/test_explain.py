@@ -361,6 +361,8 @@ async def test_what_is_not_in_the_queue(house: Any) -> None:
     for name in ("x.test", "spring", "192.0.2.1"):
         with pytest.raises(ValueError, match=f"nothing called '{name}' is waiting or suspended"):
             await ask(home, name)
+        gone_meanwhile = await home.queue.ask("explain", what=name, after="parked default")
+        assert gone_meanwhile["rows"] == []
 
 
 async def test_many_rows_are_counted(house: Any) -> None:

@@ -20,6 +20,7 @@ def collector() -> Iterator[Garbage]:
         yield Garbage()
     finally:
         gc.set_threshold(*usual)
+        gc.unfreeze()
 
 
 class Ring:
@@ -49,6 +50,24 @@ def test_everything_is_looked_at_when_there_is_time(collector: Garbage) -> None:
     assert ring() is not None
     rounds(garbage.ROUNDS)
     time.sleep(0.2)
+    assert collector.look()
+    assert ring() is None
+
+
+def test_an_idle_queue_looks_at_nothing_twice(collector: Garbage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much it has: who asks would have to wait. What has become garbage since goes when memory has doubled."""
+    monkeypatch.setattr(garbage, "IDLE", 2.0)
+    kept = Ring()
+    ring = weakref.ref(kept)
+    rounds(garbage.ROUNDS)
+    assert collector.look()
+    assert gc.get_freeze_count() > 0
+    del kept
+    rounds(garbage.ROUNDS)
+    assert collector.look()
+    assert ring() is not None
+    collector.left = 0
+    monkeypatch.setattr(garbage, "GROWN_BLOCKS", 0)
     assert collector.look()
     assert ring() is None
 

@@ -24,7 +24,7 @@ def test_no_question_stops_the_scheduler(found: dict[str, Any]) -> None:
     never held for long, and deliveries go on."""
     alone, asked = found["alone"], found["asked"]
     assert found["size"]["queued"] + found["size"]["deferred"] > 90_000
-    slow = {name for name, work in found["work"].items() if work["p50"] > 100}
-    assert slow <= {"qshape", "trace"}  # its pass goes on after the answer; the other waits for a process of its own
-    assert asked["worked"]["p99"] <= 50
-    assert asked["by_work"] > 0.4 * alone["by_work"]  # questions rest by the clock: of little time they have more
+    slow = {name: work["p50"] for name, work in found["work"].items() if work["p50"] > 50}
+    assert slow.keys() <= {"trace"}, slow  # what follows one question falls into it; it waits for a process of its own
+    assert asked["worked"]["p99"] <= 30
+    assert asked["by_work"] > 0.55 * alone["by_work"]  # questions rest by the clock: of little time they have more

@@ -58,8 +58,10 @@ async def explain(queue: QueueContext, what: str, after: str = "") -> dict[str, 
         return await _message(queue, what, after, pace)
     if "@" in what:
         return await _recipient(queue, what, after, pace)
+    answer: dict[str, Any] | None
     if after:  # the walk has begun
-        answer = await _waiting(queue, what, after, pace)
+        found = await _waiting(queue, what, after, pace)
+        answer = found or _answer(what, "destination", [])  # all of it has gone
     else:
         answer = await _named(queue, what, pace)
     if answer is None:

@@ -2,8 +2,10 @@
 
 Python's collector walks over all that is alive whenever a quarter has been added: with full windows that is half a
 second in which no mail is sent, and it comes often while a queue grows. Here it looks only at what is young as it goes
-on, which takes some milliseconds, and at everything when the event loop has little to do, or when memory has doubled
-since: there is little such garbage, since what is made for mail is given back as soon as nothing refers to it.
+on, which takes some milliseconds, at what has become old since the last time when the event loop has little to do, and
+at everything when memory has doubled: there is little such garbage, since what is made for mail is given back as soon
+as nothing refers to it. What an idle queue has looked at once is not looked at again until then, so that nobody who
+asks has to wait for that.
 """
 
 from __future__ import annotations
@@ -42,13 +44,18 @@ class Garbage:
             self.look()
 
     def look(self) -> bool:
-        """Collects all garbage, if it is time for it; whether it was."""
+        """Collects garbage, if it is time for it; whether it was."""
         now, used = perf_counter(), thread_time()
         idle = used - self._used < IDLE * (now - self._at)
         self._at, self._used = now, used
         due = idle and gc.get_count()[2] >= ROUNDS
-        if not due and sys.getallocatedblocks() < GROWN * self.left + GROWN_BLOCKS:
+        grown = sys.getallocatedblocks() >= GROWN * self.left + GROWN_BLOCKS
+        if not due and not grown:
             return False
+        if grown:
+            gc.unfreeze()
         gc.collect()
-        self.left = sys.getallocatedblocks()
+        gc.freeze()
+        if grown:
+            self.left = sys.getallocatedblocks()
         return True

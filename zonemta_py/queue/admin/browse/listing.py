@@ -55,11 +55,18 @@ async def page(
             if len(rows) >= limit:
                 stop = walk.after.decode()
                 break
-            if most is not None and len(rows) >= most:
+            if most is not None and len(rows) >= most and _all_of(core, where, rows):
                 break  # the counters know of no others
             await pace.turn()
     following = stop or (walk.after.decode() if walk.stopped else None)
     return {"rows": rows, "next": following, "walked": walk.walked, "more": walk.stopped}
+
+
+def _all_of(core: Core, where: Where, rows: list[Row]) -> bool:
+    """Whether these are still as many as there are; one that changed its state meanwhile may be there twice."""
+    if len(rows) != ranges.most(core, where):
+        return False
+    return len({(row["id"], row["zone"], row["recipient"]) for row in rows}) == len(rows)
 
 
 def _walk(core: Core, where: Where, after: str, order: str, pace: Pace) -> AgeWalk | RangeWalk:
@@ -72,7 +79,7 @@ async def _leased(maker: Rows, where: Where, limit: int, after: str, pace: Pace)
     """What is being delivered is in memory."""
     rows, walked, store = list[Row](), 0, maker.sight.core.store
     for key in sorted(key for key in maker.leases if key > after.encode()):
-        if len(rows) >= limit or pace.over:
+        if len(rows) >= limit or (walked and pace.over):
             return {"rows": rows, "next": after, "walked": walked, "more": len(rows) < limit}
         after, walked = key.decode(), walked + 1
         if (value := store.get(key)) is not None and where.matches(one := maker.of(key, value)):
