@@ -12,6 +12,7 @@ import pytest
 
 from tests.reception.http.admin.requests import OPERATIONS, Operation, ask, needed
 from tests.reception.http.conftest import HttpDoor
+from zonemta_py.disk import identity
 from zonemta_py.plugin.host import Host
 from zonemta_py.reception.http.documents.cursors import Cursors
 from zonemta_py.reception.http.keys import hashed
@@ -74,6 +75,7 @@ class Site:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory, template: bytes) -> Iterator[Site]:
     door = HttpDoor(tmp_path_factory.mktemp("queue"), Host.empty(), {"http": {"keys": KEYS}, "accounts": ACCOUNTS})
+    assert identity.copied(door.folder, "") == ""
     yield Site(door, template)
     door.stop()
 
@@ -263,3 +265,20 @@ def test_an_operators_campaign_is_no_tenants(site: Site, template: bytes) -> Non
     row = site.clients["alpha"].put("/v1/suspensions/campaign/spring", json={}).json()["standing"][0]
     assert row["tenants"] == ["alpha"]
     assert site.clients["alpha"].delete("/v1/suspensions/campaign/spring").status_code == 200
+
+
+@pytest.mark.parametrize(("name", "tenant"), [("alpha", "alpha"), ("free", "")])
+def test_events_are_those_of_its_mail(site: Site, name: str, tenant: str) -> None:
+    """From the beginning: nothing of others, and nothing that is of nobody's mail."""
+    mail = {"from": "a@own.test", "to": [f"last-{name}@own.test"], "text": "x"}
+    site.clients[name].post("/v1/inject", json=mail).raise_for_status()
+    told = []
+    with site.clients[name].stream("GET", "/v1/events", params={"since": "2020-01-01T00:00:00Z"}) as stream:
+        for line in stream.iter_lines():
+            if line.startswith("data:"):
+                told.append(json.loads(line[5:])["data"])
+            if f"last-{name}@" in line:
+                break
+    assert len(told) > 1
+    assert SECRET not in str([event for event in told if "message" in event]), "it has suppressed one there itself"
+    assert {event.get("tenant", "") for event in told} == {tenant}
