@@ -33,6 +33,7 @@ class Watch:
         tail = JournalTail(self.home.folder, self.seq)
         stable = await self.home.queue.ask("stable")
         found = [event for record in tail.read(stable, 10_000) for event in events_of(record)]
+        tail.close()
         self.seq, self.all = tail.next_seq, self.all + found
         for event in found:
             VALID.validate(json.loads(encoded(event, "0a")))
@@ -252,6 +253,7 @@ async def test_a_crash_that_loses_what_was_not_stable_tells_no_event_of_it(home:
         await watch.new()
         await home.crash(power=True)
     await watch.new()
-    again = JournalTail(home.folder).read(watch.seq - 1, 10_000)
-    replayed = [event for record in again for event in events_of(record)]
+    again = JournalTail(home.folder)
+    replayed = [event for record in again.read(watch.seq - 1, 10_000) for event in events_of(record)]
+    again.close()
     assert replayed == watch.all, "a replay gives the same events with the same places"
