@@ -1,6 +1,7 @@
 """fsck between a crash and the next start: what only the journal has is no problem, and nothing owed is taken away."""
 
 import asyncio
+import contextlib
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -83,6 +84,15 @@ def content(folder: Path) -> Any:
     return rows, {path.name: path.read_bytes() for path in (folder / "journal").iterdir()}
 
 
+def open_below(folder: Path) -> list[str]:
+    """Files that this process has open."""
+    found = []
+    for one in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # the one of this walk
+            found.append(str(one.readlink()))
+    return [path for path in found if path.startswith(f"{folder}/")]
+
+
 async def test_wherever_the_journal_was_cut(house: Make) -> None:
     """A kill leaves it at any record, whole or torn; each time fsck is content, and who is owed a bounce gets it."""
     home = await bounced(house)
@@ -105,6 +115,7 @@ async def test_wherever_the_journal_was_cut(house: Make) -> None:
             assert home.check().problems == [], record
             if repair:
                 assert home.check(repair=True).problems == []
+                assert open_below(home.folder) == []
             await home.open()
             assert len(await told(home)) == owed, record
             home.abandon()

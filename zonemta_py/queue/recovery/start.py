@@ -267,6 +267,7 @@ async def _checked(
     if before is not None:
         _name_what_the_store_alone_had(folder, before, found)
     await repair(core, found, quarantine)
+    core.receipts.close()
     writer.close()
     return found
 
