@@ -66,8 +66,9 @@ def test_an_idle_queue_looks_at_nothing_twice(collector: Garbage, monkeypatch: p
     rounds(garbage.ROUNDS)
     assert collector.look()
     assert ring() is not None
-    collector.left = 0
+    collector.whole = 0
     monkeypatch.setattr(garbage, "GROWN_BLOCKS", 0)
+    rounds(garbage.ROUNDS)
     assert collector.look()
     assert ring() is None
 

@@ -2,10 +2,9 @@
 
 Python's collector walks over all that is alive whenever a quarter has been added: with full windows that is half a
 second in which no mail is sent, and it comes often while a queue grows. Here it looks only at what is young as it goes
-on, which takes some milliseconds, at what has become old since the last time when the event loop has little to do, and
-at everything when memory has doubled: there is little such garbage, since what is made for mail is given back as soon
-as nothing refers to it. What an idle queue has looked at once is not looked at again until then, so that nobody who
-asks has to wait for that.
+on, which takes some milliseconds, and at what has become old since the last time when the event loop has little to do;
+at everything only when memory has doubled: there is little such garbage, since what is made for mail is given back as
+soon as nothing refers to it. So nobody who asks an idle queue has to wait for that again and again.
 """
 
 from __future__ import annotations
@@ -33,7 +32,8 @@ class Garbage:
     def __init__(self) -> None:
         gc.enable()
         gc.set_threshold(*YOUNG, NEVER)
-        self.left = sys.getallocatedblocks()
+        self.left = self.whole = sys.getallocatedblocks()
+        """Memory after the last look, and after the last one at everything."""
         self._at, self._used = perf_counter(), thread_time()
 
     async def watch(self) -> None:
@@ -49,13 +49,15 @@ class Garbage:
         idle = used - self._used < IDLE * (now - self._at)
         self._at, self._used = now, used
         due = idle and gc.get_count()[2] >= ROUNDS
-        grown = sys.getallocatedblocks() >= GROWN * self.left + GROWN_BLOCKS
-        if not due and not grown:
+        blocks = sys.getallocatedblocks()
+        if not due and blocks < GROWN * self.left + GROWN_BLOCKS:
             return False
-        if grown:
+        whole = not due or blocks >= GROWN * self.whole + GROWN_BLOCKS
+        if whole:
             gc.unfreeze()
         gc.collect()
         gc.freeze()
-        if grown:
-            self.left = sys.getallocatedblocks()
+        self.left = sys.getallocatedblocks()
+        if whole:
+            self.whole = self.left
         return True
