@@ -131,7 +131,8 @@ def _check_providers(config: Config) -> None:
     providers = Providers.load(config.dns.providers or shipped("providers.toml"))
     for where, name in named:
         if fault := providers.unknown(name):
-            raise ConfigError(f"{where}{fault}")
+            more = "; a site that is no provider's is named by site (in destinations: sites)" if "." in name else ""
+            raise ConfigError(f"{where}{fault}{more}")
 
 
 def check_listeners(config: Config, host: Host) -> None:

@@ -219,11 +219,20 @@ async def deliver(folder: Path) -> None:
                 done += 1
                 if done == DELIVERIES_BEFORE_BLOW and (blow := blows.ordered(folder)) is not None:
                     blow.strike(folder)
-        held = (await queue.ask("list", state="held", limit=10_000))["rows"]
+        held = await _held(queue)
         in_doubt = await queue.ask("in-doubt")
         rows = {"held": held, "in_doubt": in_doubt}
         kept = {name: [row["recipient"] for row in some] for name, some in rows.items()}
         log.write(json.dumps(kept | {"orders": await _orders(queue)}) + "\n")
+
+
+async def _held(queue: LocalQueue) -> list[dict[str, Any]]:
+    """All pages of them: one may be short."""
+    rows, after = list[dict[str, Any]](), ""
+    while after is not None:
+        page = await queue.ask("list", state="held", limit=10_000, after=after)
+        rows, after = rows + page["rows"], page["next"]
+    return rows
 
 
 async def _orders(queue: LocalQueue) -> list[str]:

@@ -207,8 +207,9 @@ async def _release_all(mta: Mta) -> None:
     """What was held for being in doubt goes after all."""
     end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
-        held = (await asyncio.to_thread(mta.ask, "list", state="held", limit=1000))["rows"]
-        for message_id in {row["id"] for row in held}:
+        page = await asyncio.to_thread(mta.ask, "list", state="held", limit=1000)
+        held = page["rows"] or page["next"]
+        for message_id in {row["id"] for row in page["rows"]}:
             try:
                 await asyncio.to_thread(mta.ask, "release", id=message_id)
             except ValueError:

@@ -218,8 +218,12 @@ async def live(config_file: Path, number: int) -> None:
 async def owed(trial: Trial) -> dict[str, Any]:
     """rows: [recipient, subject (None: a notice), state, zone] of all that is in the queue; answers: what the queue
     says of the rest."""
-    rows = []
-    for row in (await trial.ask("list", limit=1000))["rows"]:
+    rows, page = [], await trial.ask("list", limit=1000)
+    found = page["rows"]
+    while page["next"] is not None:
+        page = await trial.ask("list", limit=1000, after=page["next"])
+        found += page["rows"]
+    for row in found:
         name = row["recipient"].partition("@")[0]
         subject = row["subject"] or (None if name == "ann" else f"Hello {name.title()}")  # one of the campaign
         rows.append([row["recipient"], subject, row["state"], row["zone"]])

@@ -88,7 +88,11 @@ def test_a_name_that_nothing_has(
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        (("day", "2026-05-04", "--lake", "nowhere"), Exit.NO_INPUT, "nowhere: there is no such folder; create a lake"),
+        (
+            ("day", "2026-05-04", "--lake", "nowhere"),
+            Exit.NO_INPUT,
+            "nowhere: there is no such folder; create a lake with",
+        ),
         (
             ("day", "4.5.26", "--lake", "."),
             Exit.USAGE,

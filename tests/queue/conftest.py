@@ -205,6 +205,14 @@ class House:
         await core.bodies.settled()
         await asyncio.sleep(0)
 
+    async def listed(self, limit: int = 10_000, **where: Any) -> list[dict[str, Any]]:
+        """All rows, page by page: one ends when its time is over."""
+        rows, after = list[dict[str, Any]](), ""
+        while after is not None:
+            page = await self.queue.ask("list", limit=limit, after=after, **where)
+            rows, after = rows + page["rows"], page["next"]
+        return rows
+
     async def sizes(self) -> dict[str, int]:
         return dict((await self.queue.ask("size"))["total"])
 

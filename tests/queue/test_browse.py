@@ -15,13 +15,8 @@ PACE = "zonemta_py.queue.admin.browse.pace"
 
 
 async def every(home: Any, limit: int = 7, **where: Any) -> list[dict[str, Any]]:
-    """All rows, page by page."""
-    rows: list[dict[str, Any]] = []
-    after = ""
-    while after is not None:
-        page = await home.queue.ask("list", limit=limit, after=after, **where)
-        rows, after = rows + page["rows"], page["next"]
-    return rows
+    """All rows, in small pages."""
+    return list(await home.listed(limit, **where))
 
 
 async def mixed(home: Any) -> None:

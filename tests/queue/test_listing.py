@@ -57,7 +57,7 @@ async def test_mail_has_its_turn_while_a_list_is_searched(home: Any, filters: di
 
 async def test_mail_has_its_turn_while_a_message_is_shown(home: Any) -> None:
     """Though its recipients are among many others that wait for their time, too; each is there, once."""
-    ids = {row["id"] for row in (await home.queue.ask("list", limit=10_000))["rows"]}
+    ids = {row["id"] for row in await home.listed()}
     while deliveries := await home.leases():
         for delivery in deliveries:
             await home.settle(delivery, DEFERRED)

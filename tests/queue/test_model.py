@@ -79,7 +79,7 @@ class Life(RuleBasedStateMachine):
     def _listed(self) -> dict[Who, dict[str, Any]]:
         self._run(self.home.rest())
         asked = ({}, *({"state": state} for state in OVER))
-        rows = [row for more in asked for row in self._ask("list", limit=10_000, **more)["rows"]]
+        rows = [row for more in asked for row in self._run(self.home.listed(**more))]
         return {(row["id"], row["recipient"]): row for row in rows}
 
     def _comes(self, who: Who, sender: str, zone: str) -> None:

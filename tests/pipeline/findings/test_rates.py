@@ -139,6 +139,9 @@ connections = 50
 initial = 3
 """
 
+KNOWN = ("google", "microsoft")
+"""Providers."""
+
 
 def check(text: str, folder: Path) -> "subprocess.CompletedProcess[str]":
     (folder / "new.toml").write_text(text)
@@ -153,12 +156,13 @@ def test_the_proposal_is_a_configuration(tmp_path: Path) -> None:
         ROW | {"source": "2001:db8::1", "provider": "own.example.net", "proposed": 0.004},
         ROW | {"proposed": None},
     ]
-    after = proposed(BASE, rows)
+    after = proposed(BASE, rows, KNOWN)
     done = check(after, tmp_path)
     assert done.returncode == 0, done.stderr
     tables = tomllib.loads(after)["throttles"]
     assert [table.get("recipients") for table in tables] == [None, "48.3/s", "14.4/h"]
     assert tables[1]["only"] == {"source": "192.0.2.1", "provider": "google"}
+    assert tables[2]["only"] == {"source": "2001:db8::1", "site": "own.example.net"}, "it is no provider's"
     assert after.startswith(BASE)
     changed = [line for line in difference(BASE, after, "z.toml").splitlines()[3:] if line[0] != " "]
     assert changed
@@ -167,10 +171,10 @@ def test_the_proposal_is_a_configuration(tmp_path: Path) -> None:
 
 def test_a_later_proposal_takes_the_place_of_the_earlier(tmp_path: Path) -> None:
     """The same pair has one table, wherever it stands by then; the same rate again changes nothing."""
-    first = proposed(BASE, [ROW])
-    assert proposed(first, [ROW]) == first
+    first = proposed(BASE, [ROW], KNOWN)
+    assert proposed(first, [ROW], KNOWN) == first
     between = first + '\n# mine\n[[throttles]]\nname = "z"\nconnections = 1\n'
-    later = proposed(between, [ROW | {"proposed": 2.0}])
+    later = proposed(between, [ROW | {"proposed": 2.0}], KNOWN)
     assert [table["name"] for table in tomllib.loads(later)["throttles"]] == ["all", "lake-google-192-0-2-1", "z"]
     assert later.count("confidence") == 1
     assert later == between.replace('"48.3/s"', '"2/s"')
@@ -178,14 +182,14 @@ def test_a_later_proposal_takes_the_place_of_the_earlier(tmp_path: Path) -> None
 
 def test_only_what_is_known_well_is_proposed() -> None:
     """Low confidence is for reading, unless the operator asks for it."""
-    assert proposed(BASE, [ROW | {"confidence": "low"}]) == BASE
-    assert "48.3" in proposed(BASE, [ROW | {"confidence": "low"}], ("low",))
+    assert proposed(BASE, [ROW | {"confidence": "low"}], KNOWN) == BASE
+    assert "48.3" in proposed(BASE, [ROW | {"confidence": "low"}], KNOWN, ("low",))
 
 
 def test_throttles_in_brackets_are_not_overwritten() -> None:
     """A file to which no table can be added is left alone, with a sentence."""
     with pytest.raises(ValueError, match=r"no \[\[throttles\]\] table can be added"):
-        proposed('throttles = [{ name = "x", connections = 1 }]\n', [ROW])
+        proposed('throttles = [{ name = "x", connections = 1 }]\n', [ROW], KNOWN)
 
 
 @given(st.floats(0.0006, 1e6))
@@ -222,7 +226,7 @@ recipients = "1/s"
 
 def test_what_only_looks_like_a_table_is_none() -> None:
     """In a string of several lines, or in brackets: the table itself is replaced, and all of it."""
-    before, after = tomllib.loads(TRAP), tomllib.loads(proposed(TRAP, [ROW]))
+    before, after = tomllib.loads(TRAP), tomllib.loads(proposed(TRAP, [ROW], KNOWN))
     assert after["server"] == before["server"]
     assert [one["recipients"] for one in after["throttles"]] == ["48.3/s"]
 
@@ -230,6 +234,6 @@ def test_what_only_looks_like_a_table_is_none() -> None:
 def test_tables_apart_stay_where_they_are() -> None:
     """An operator keeps throttles in several places, each under its comment: only the one that changes does."""
     text = BASE + "\n# mine\n[[throttles]]\n" + 'name = "lake-google-192-0-2-1"\nrecipients = "1/s"\n\n# end\n[dns]\n'
-    after = proposed(text, [ROW])
+    after = proposed(text, [ROW], KNOWN)
     assert [line for line in text.splitlines() if line not in after.splitlines()] == ['recipients = "1/s"']
     assert after.index("# mine") < after.index("48.3/s") < after.index("# end")

@@ -21,8 +21,7 @@ async def finish(home: Any) -> list[dict[str, Any]]:
 
 
 async def addresses(home: Any, state: str) -> set[str]:
-    found = await home.queue.ask("list", state=state, limit=10_000)
-    return {row["recipient"] for row in found["rows"]}
+    return {row["recipient"] for row in await home.listed(state=state)}
 
 
 @pytest.mark.parametrize("seed", range(6))

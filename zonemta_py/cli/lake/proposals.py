@@ -21,6 +21,7 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
 from zonemta_py.cli.terminal.output import Telling, print_json, print_table
 from zonemta_py.config import ConfigError, load
+from zonemta_py.config.section import shipped
 
 Lake = Annotated[Path, typer.Option(metavar="DIR", help="The lake: a folder for its tables.")]
 Dry = Annotated[bool, typer.Option("--dry-run", help="Show who would be added; change nothing.")]
@@ -120,13 +121,17 @@ def propose(
     memory: Memory = 2,
 ) -> None:
     """Learned rates, and warm-ups of new addresses, as a difference to a configuration, for `patch` once you agree."""
-    load(file)  # its own faults are reported before the long work
+    config = load(file)  # its own faults are reported before the long work
+    from zonemta_py.zones.site import Providers
+
+    providers = Providers.load(config.dns.providers or shipped("providers.toml")).names
     before = file.read_text("utf-8")
     rows = _made(lake, "rates", master, memory)
     from zonemta_py.pipeline.findings import rate_proposal, warmup_proposal
 
     try:
-        after = rate_proposal.proposed(before, rows, (*rate_proposal.CONFIDENT, *(("low",) if low else ())))
+        least = (*rate_proposal.CONFIDENT, *(("low",) if low else ()))
+        after = rate_proposal.proposed(before, rows, providers, least)
         after = warmup_proposal.proposed(after, rows)
     except ValueError as error:
         raise CommandError(Exit.CONFIG, f"{file}: {error}") from None

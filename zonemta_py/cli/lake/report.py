@@ -216,7 +216,7 @@ def _check(lake: Path) -> None:
 
     if not lake.is_dir():
         raise CommandError(
-            Exit.NO_INPUT, f"{lake}: there is no such folder; --archive DIR, the MTA's archive/, makes it"
+            Exit.NO_INPUT, f"{lake}: there is no such folder; create a lake with --archive DIR, the MTA's archive/"
         )
     missing = [name for name in _TABLES if not table.manifest(lake, name).schema]
     if missing:

@@ -1,7 +1,8 @@
 """Learned rates as a difference to a configuration file, for an operator to read, change and accept.
 
-Each rate becomes a [[throttles]] table named "lake-<provider>-<source>" for that source at that provider; one that is
-there already under that name is replaced, everything else stays as it is, comments too. Warm-ups: `warmup_proposal`.
+Each rate becomes a [[throttles]] table named "lake-<provider>-<source>" for that source at that provider, or at a site
+that is no provider's; one that is there already under that name is replaced, everything else stays as it is, comments
+too. Warm-ups: `warmup_proposal`.
 Pure: text in, text out.
 Failures: ValueError with one sentence where the file writes its throttles as a value in brackets, to which no table
 can be added.
@@ -13,7 +14,7 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 from zonemta_py.pipeline.findings.toml_text import own_end, tables
@@ -24,9 +25,9 @@ _UNENDED = "\n\\ No newline at end of file\n"
 """What `patch` wants to know of a file's last line."""
 
 
-def fragment(row: dict[str, Any]) -> str:
-    """One table, with what it rests on as a comment. row: of rates.RATES with `proposed`."""
-    only = f"{{ source = {_quoted(row['source'])}, provider = {_quoted(row['provider'])} }}"
+def fragment(row: dict[str, Any], where: str = "provider") -> str:
+    """One table, with what it rests on as a comment. row: of rates.RATES with `proposed`. where: provider or site."""
+    only = f"{{ source = {_quoted(row['source'])}, {where} = {_quoted(row['provider'])} }}"
     return "\n".join(
         [
             f"# {row['reason']}; confidence {row['confidence']}, {row['windows']} windows, {row['attempts']} attempts",
@@ -39,12 +40,15 @@ def fragment(row: dict[str, Any]) -> str:
     )
 
 
-def proposed(text: str, rows: Iterable[dict[str, Any]], least: Iterable[str] = CONFIDENT) -> str:
-    """The configuration with the rates of that confidence in it. Raises ValueError."""
+def proposed(
+    text: str, rows: Iterable[dict[str, Any]], providers: Container[str], least: Iterable[str] = CONFIDENT
+) -> str:
+    """The configuration with the rates of that confidence in it. providers: their names. Raises ValueError."""
     wanted = frozenset(least)
     for row in sorted(rows, key=lambda row: (row["provider"], row["source"])):
         if row["proposed"] is not None and row["confidence"] in wanted and row["source"]:
-            text = _put(text, throttle_name(row["source"], row["provider"]), fragment(row))
+            where = "provider" if row["provider"] in providers else "site"
+            text = _put(text, throttle_name(row["source"], row["provider"]), fragment(row, where))
     _check(text)
     return text
 
