@@ -92,6 +92,19 @@ async def test_it_survives_a_restart(house: Make) -> None:
     assert await gone(home) == 6
 
 
+async def test_who_is_found_twice_goes_once(house: Make) -> None:
+    """Put off by its sender, and found by the first walk over what is deferred before its destination is back."""
+    home = await house(zones=[CONNECTIONS], retry={"down_s": 60.0, "schedule_min": [300]})
+    await away(home, 5)
+    for _ in range(3):
+        await home.queue.sweep()
+        await home.rest()
+    await home.move(61)
+    await home.put("new@x.test", sender="")
+    assert await gone(home) == 6
+    await home.sound()
+
+
 async def test_a_server_that_takes_some_connections_is_not_hammered(house: Make) -> None:
     """421 to some, while others go through: who was turned away is tried once in `down_s`, not at once."""
     home = await house(zones=[CONNECTIONS], retry={"down_s": 60.0})

@@ -23,26 +23,27 @@ class Away:
 
     def __init__(self, damp_s: float) -> None:
         self._damp_s = damp_s
-        self.waiting: dict[tuple[str, str], tuple[float, list[bytes]]] = {}
+        self.waiting: dict[tuple[str, str], tuple[float, dict[bytes, None]]] = {}
         self._count = 0
         self.back: deque[bytes] = deque()
-        """Keys to be read now. Some may have gone, or be busy."""
+        """Keys to be read now. Some may have gone, be busy, or be here twice."""
 
     def configure(self, damp_s: float) -> None:
         """Another bound from now on."""
         self._damp_s = damp_s
 
     def add(self, site: str, source: str, key: bytes, now: float) -> None:
-        """It was deferred, and is in the store."""
-        if self._count < KEYS_MAX:
+        """It was deferred, and is in the store. The first walk after a start may find one that its sender has put off
+        since; it is here once."""
+        since, found = self.waiting.get((site, source)) or (now, {})
+        if self._count < KEYS_MAX and key not in found:
             self._count += 1
-            since, found = self.waiting.get((site, source)) or (now, [])
-            found.append(key)
+            found[key] = None
             self.waiting[site, source] = max(since, now), found
 
     def answered(self, site: str, source: str, probed: bool, now: float) -> bool:
         """That destination has answered, at the end of its rest if probed. True: there is something to read."""
-        since, found = self.waiting.get((site, source), (now, []))
+        since, found = self.waiting.get((site, source), (now, {}))
         if not found or not (probed or now - since >= self._damp_s):
             return False
         del self.waiting[site, source]
@@ -54,5 +55,7 @@ class Away:
         """The domain's mail goes to that site: unknown after a restart."""
         for name, source in [name for name in self.waiting if name[0] == domain] if domain != site else ():
             since, found = self.waiting.pop((name, source))
-            latest, others = self.waiting.get((site, source)) or (since, [])
-            self.waiting[site, source] = max(since, latest), others + found
+            latest, others = self.waiting.get((site, source)) or (since, {})
+            both = others | found
+            self._count -= len(others) + len(found) - len(both)
+            self.waiting[site, source] = max(since, latest), both

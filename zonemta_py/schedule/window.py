@@ -159,7 +159,7 @@ class ZoneWindow:
     def _read_back(self) -> bool:
         """Those whose destination is there again, before their time."""
         back, ground = self.away.back, self.due.ground
-        keys_ = [back.popleft() for _ in range(min(READ_AT_ONCE, len(back)))]
+        keys_ = dict.fromkeys(back.popleft() for _ in range(min(READ_AT_ONCE, len(back))))
         found = ((key, ground.store.get(key)) for key in keys_ if key not in self._busy)
         rows = [(key, value) for key, value in found if value is not None]
         for key, _ in rows:
