@@ -92,7 +92,10 @@ def test_a_cookie_is_of_one_key_and_can_be_given_back(door: HttpDoor) -> None:
     assert "secure" in proxied.headers["set-cookie"].lower()
     cookie = client.cookies["zonemta"]
     assert READER not in cookie
-    assert client.get("/dashboard").status_code == 200
+    shown = client.get("/dashboard")
+    for _ in range(3):  # on a busy machine the queue may need longer than a page waits
+        shown = shown if shown.status_code != 503 else client.get("/dashboard")
+    assert shown.status_code == 200, shown.text
     for wrong in (
         cookie[:-1] + ("0" if cookie[-1] != "0" else "1"),
         "9" + cookie,
