@@ -146,7 +146,7 @@ def test_nothing_to_lift(served: Callable[..., Any], told: Told) -> None:
         (["campaign", "c", "--for", "2 moons"], "--for: '2 moons' is not a length of time"),
         (["campaign", "c", "--for", "0s"], "--for: '0s' is not between a second and a year"),
         (["campaign", "c", "--for", "9999d"], "is not between a second and a year"),
-        (["colour", "red"], "'colour' is not one of"),
+        (["colour", "red"], "value for 'KIND': 'colour' is not one of"),
     ],
 )
 def test_orders_that_are_wrong(told: Told, arguments: list[str], said: str) -> None:

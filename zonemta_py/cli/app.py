@@ -306,4 +306,5 @@ def _usage(error: Exception) -> Exception:
         return CommandError(Exit.USAGE)
     command = context.command_path if context else "zonemta"
     sentence = " ".join(str(say()).split()).rstrip(".").replace(". Choose from:", "; choose from")
+    sentence = sentence.replace(": Value error, ", ": ")
     return CommandError(Exit.USAGE, f"{sentence}; see `{command} --help`")
