@@ -24,7 +24,7 @@ from zonemta_py.config import Config, ConfigError, Listener, Zone, processes
 from zonemta_py.config.section import shipped
 from zonemta_py.logs import setup
 from zonemta_py.metrics import report
-from zonemta_py.metrics.connections import CONNECTIONS
+from zonemta_py.metrics.connections import CONNECTIONS, REQUESTS, STREAMS
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue_process import Given
 
@@ -172,12 +172,13 @@ def receiver(config: Config, host: Host, sockets: list[tuple[Listener, socket.so
 
 async def _receiver(config: Config, host: Host, sockets: list[tuple[Listener, socket.socket]]) -> None:
     from zonemta_py.reception.listeners import serve
+    from zonemta_py.reception.smtp.failures import SHARED
     from zonemta_py.wire import reporting
     from zonemta_py.wire.client import RemoteQueue
 
     queue = RemoteQueue.lasting(config.folder, "receiver")
     reporting.begin("receiver", queue, host.totals)
-    await serve(config, sockets, queue, host, CONNECTIONS.mine())
+    await serve(config, sockets, queue, host, CONNECTIONS.mine(), SHARED)
     await report.end()
 
 
@@ -189,12 +190,14 @@ def http(config: Config, host: Host, bound: socket.socket) -> None:
 
 async def _http(config: Config, host: Host, bound: socket.socket) -> None:
     from zonemta_py.reception.http.server import serve
+    from zonemta_py.reception.http.shares import HttpCounts
     from zonemta_py.wire import reporting
     from zonemta_py.wire.client import RemoteQueue
 
     queue = RemoteQueue.lasting(config.folder, "http")
     reporting.begin("http", queue, host.totals)
-    await serve(config, bound, queue, host, tls_terms(config), CONNECTIONS.mine())
+    opened = HttpCounts(CONNECTIONS.mine(), REQUESTS.mine(), STREAMS.mine())
+    await serve(config, bound, queue, host, tls_terms(config), opened)
     await report.end()
 
 

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from zonemta_py.metrics.connections import CONNECTIONS
+from zonemta_py.metrics.connections import TABLES
 from zonemta_py.metrics.processes import PROCESSES
 from zonemta_py.pipe import ASKED
 
@@ -179,7 +179,8 @@ class Processes:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if not pid:
                 return
-            CONNECTIONS.gone(pid)
+            for table in TABLES:
+                table.gone(pid)
             if pid in self._aside:
                 self._aside.discard(pid)
             elif (role := self._retired.pop(pid, None)) is not None:
@@ -224,13 +225,13 @@ class Processes:
                     one.close()
             known.work()
 
-        row = CONNECTIONS.reserve(role)
+        rows = [table.reserve(role) for table in TABLES]
+        pid = 0
         try:
             pid = fork(work, role)
-        except OSError:
-            CONNECTIONS.forked(row, 0)
-            raise
-        CONNECTIONS.forked(row, pid)
+        finally:
+            for table, row in zip(TABLES, rows, strict=True):
+                table.forked(row, pid)
         if known.after is not None:
             known.after()
         return pid

@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 from zonemta_py.reception.log_throttle import CLIENT_LINES, KIND_LINES, LogThrottle
-from zonemta_py.reception.login import FORGET_S, FREE_TRIES, Failures, delay_s
+from zonemta_py.reception.login import FREE_TRIES, delay_s
 from zonemta_py.reception.smtp.pace import ClientPace
 from zonemta_py.reception.turns import Turns
 
@@ -41,20 +41,6 @@ def test_the_log_says_what_goes_on_and_how_much_it_left_out(caplog: Any) -> None
     assert caplog.messages[-1].startswith("again (and 4")
     notes.warn("relay", "192.0.2.1", "other")
     assert caplog.messages[-1] == "other"
-
-
-def test_failures_are_forgotten() -> None:
-    """After a while, and the oldest first where there are too many."""
-    now = [0.0]
-    failures = Failures(lambda: now[0])
-    assert [failures.add("a") for _ in range(3)] == [1, 2, 3]
-    now[0] = FORGET_S - 1
-    assert failures.count("a") == 3
-    now[0] = FORGET_S
-    assert failures.count("a") == 0
-    for number in range(20_000):
-        failures.add(str(number))
-    assert len(failures._by_name) <= 10_000
 
 
 def test_refusals_come_later_and_later_but_not_for_ever() -> None:

@@ -1,10 +1,10 @@
-"""Connections of clients that are open, in all processes of a service together, those included that end because others
-have followed them.
+"""Connections of clients that are open, and likewise requests in progress and streams of events, in all processes of a
+service together, those included that end because others have followed them.
 
 Each process writes its own row of memory that all of them share, and reads the rows of the others when a client comes:
 nobody asks or waits for anybody. The supervisor gives out the rows, and clears that of a process when it has ended,
-however it did. A row has how many there are, how many of them are strangers, and a hash table of clients: SLOTS of
-them, and each is found among WINDOW slots from its place on.
+however it did. A row has how many there are, how many of them are strangers, and a hash table of clients (of requests:
+of their keys), each of which is found among WINDOW slots from its place on.
 
 Failures: a process for which no row is left, and a client for which no slot is, count in their process alone.
 """
@@ -22,12 +22,13 @@ SERVICES = ("receiver", "http", "pull")
 ROWS = 512
 """As many as 64 receivers and those before them have."""
 SLOTS = 16_384
+"""Of clients, in a row."""
 WINDOW = 16
 _HEAD = 8
 _SERVICE, _TOTAL, _STRANGERS, _PID, _NAME = 0, 1, 2, 3, 4
 _NAME_BYTES = 8 * (_HEAD - _NAME)
-_CLIENTS = 2 * SLOTS
-"""Words of the rest of a row: the clients' hashes, their counts."""
+_HTTP_ROWS, _KEYS = 64, 1_024
+"""Of what has to do with requests: there is one process for them, with those before it."""
 
 
 class Opened(NamedTuple):
@@ -47,13 +48,16 @@ class Sums(NamedTuple):
 
 
 class ConnectionTable:
-    """In memory that is shared with the processes forked from this one."""
+    """In memory that is shared with the processes forked from this one. services: that have such things."""
 
-    def __init__(self, rows: int = ROWS) -> None:
-        self._memory = mmap.mmap(-1, 8 * (1 + rows * (_HEAD + _CLIENTS)))
+    def __init__(self, rows: int = ROWS, slots: int = SLOTS, services: tuple[str, ...] = SERVICES) -> None:
+        self.slots, self._services = slots, services
+        self._words = 2 * slots
+        """Of a row, behind its head: the clients' hashes, their counts."""
+        self._memory = mmap.mmap(-1, 8 * (1 + rows * (_HEAD + self._words)))
         self.words = memoryview(self._memory).cast("q")
         """The first one grows whenever another process has a row."""
-        self.places = [(1 + row * _HEAD, 1 + rows * _HEAD + row * _CLIENTS) for row in range(rows)]
+        self.places = [(1 + row * _HEAD, 1 + rows * _HEAD + row * self._words) for row in range(rows)]
         """Where the head of each row begins, and where its clients do."""
         self._free = list(reversed(range(rows)))
         self._of: dict[int, int] = {}
@@ -64,11 +68,11 @@ class ConnectionTable:
     def reserve(self, role: str) -> int | None:
         """The row of the process that is forked next; None: it has no clients, or no row is left."""
         service = role.partition("-")[0]
-        self._mine = self._free.pop() if service in SERVICES and self._free else None
+        self._mine = self._free.pop() if service in self._services and self._free else None
         if self._mine is not None:
             at, _ = self.places[self._mine]
             self._bytes(at + _NAME, role.encode()[:_NAME_BYTES].ljust(_NAME_BYTES, b"\0"))
-            self.words[at + _SERVICE] = 1 + SERVICES.index(service)
+            self.words[at + _SERVICE] = 1 + self._services.index(service)
             self.words[0] += 1
         return self._mine
 
@@ -85,7 +89,7 @@ class ConnectionTable:
         """That process has ended, and its connections with it."""
         row = self._of.pop(pid, None)
         if row is not None:
-            for at, words in zip(self.places[row], (_HEAD, _CLIENTS), strict=True):
+            for at, words in zip(self.places[row], (_HEAD, self._words), strict=True):
                 self._bytes(at, bytes(8 * words))
             self.words[0] += 1
             self._free.append(row)
@@ -114,7 +118,7 @@ class OpenConnections:
     """What one process writes, and the sums of all that have the same service."""
 
     def __init__(self, table: ConnectionTable, row: int) -> None:
-        self._words, self._places = table.words, table.places
+        self._words, self._places, self._slots_max = table.words, table.places, table.slots
         self._at, self._own = table.places[row]
         self._clients: dict[str, int] = {}
         self._slots: dict[str, int] = {}
@@ -137,7 +141,7 @@ class OpenConnections:
         if slot is None:
             slot = self._slot(client)
         if slot is not None:
-            words[slot + SLOTS] = here
+            words[slot + self._slots_max] = here
         if here:
             self._clients[client] = here
         else:
@@ -159,14 +163,14 @@ class OpenConnections:
             self._look()
         total, strangers, here = words[at + _TOTAL], words[at + _STRANGERS], self._clients.get(client, 0)
         if self._others:
-            key, place = _place(client)
+            key, place = place_of(client, self._slots_max)
             for head, clients in self._others:
                 total += words[head + _TOTAL]
                 strangers += words[head + _STRANGERS]
                 slot = clients + place
                 window = words[slot : slot + WINDOW].tolist()
                 if key in window:
-                    here += words[slot + window.index(key) + SLOTS]
+                    here += words[slot + window.index(key) + self._slots_max]
         return Sums(total, strangers, here)
 
     def _look(self) -> None:
@@ -178,21 +182,24 @@ class OpenConnections:
 
     def _slot(self, client: str) -> int | None:
         """A free one, that has the client's hash from now on."""
-        key, place = _place(client)
+        key, place = place_of(client, self._slots_max)
         words, first = self._words, self._own + place
         for slot in range(first, first + WINDOW):
-            if not words[slot + SLOTS]:  # nobody reads the count of a client that has gone
+            if not words[slot + self._slots_max]:  # nobody reads the count of a client that has gone
                 words[slot] = key
                 self._slots[client] = slot
                 return slot
         return None
 
 
-def _place(client: str) -> tuple[int, int]:
+def place_of(name: str, slots: int) -> tuple[int, int]:
     """Its hash, and where its window begins. Hashes of text are keyed, and equal in all forks."""
-    key = hash(client) or 1
-    return key, key % (SLOTS - WINDOW)
+    key = hash(name) or 1
+    return key, key % (slots - WINDOW)
 
 
 CONNECTIONS = ConnectionTable()
-"""Of this program: made before the first fork."""
+"""Of this program: made before the first fork. So are the others."""
+REQUESTS = ConnectionTable(_HTTP_ROWS, _KEYS, ("http",))
+STREAMS = ConnectionTable(_HTTP_ROWS, _KEYS, ("http",))
+TABLES = (CONNECTIONS, REQUESTS, STREAMS)

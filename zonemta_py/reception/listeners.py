@@ -24,6 +24,7 @@ from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.log_throttle import LogThrottle
 from zonemta_py.reception.login import Login
 from zonemta_py.reception.retirement import Retirement
+from zonemta_py.reception.smtp.failures import Failures
 from zonemta_py.reception.smtp.proxy import Origin, read_origin
 from zonemta_py.reception.smtp.session import HANDSHAKE_S_MAX, ServerSession
 
@@ -36,17 +37,17 @@ _REST_S = 0.2
 
 async def serve(
     config: Config, sockets: list[tuple[Listener, socket.socket]], submission: Reception, host: Host,
-    opened: OpenConnections | None = None,
+    opened: OpenConnections | None = None, failures: Failures | None = None,
 ) -> None:  # fmt: skip
     """Serves until SIGTERM, and then until no message is in progress; or until SIGUSR1, and then until no client is
     left (`retirement.py`).
 
-    sockets: bound and listening. opened: what this process counts of the clients of all.
+    sockets: bound and listening. opened: what this process counts of the clients of all. failures: of all of them.
 
     Raises ConfigError.
     """
     gate = ConnectionLimits(config.limits, opened)
-    login = Login(config.users)
+    login = Login(config.users, failures)
     notes = LogThrottle(log)
     sites = [ListenerSettings(config, listener, submission, host, gate, login, notes) for listener, _ in sockets]
     for site in sites:

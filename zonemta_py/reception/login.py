@@ -7,9 +7,9 @@ the queue is full the last of them is told to try again. A client that reconnect
 the last successes are remembered as keyed digests, never as passwords, and equal tries share a check. Unknown users
 cost the same time as known ones, and count as one user.
 
-Wrong tries are remembered for FORGET_S, by client (`gate.network_of`), by user, and by both together. `fail` says how
-long the client is to wait for its refusal. A user who has once logged in from an address is not delayed there by
-failures elsewhere.
+Wrong tries are remembered (`failures.FORGET_S`), by client (`connection_limits.network_of`) and by user, for all
+receivers together. `fail` says how long the client is to wait for its refusal. A user who has once logged in from an
+address is not delayed there by failures elsewhere.
 """
 
 from __future__ import annotations
@@ -18,9 +18,6 @@ import asyncio
 import hashlib
 import heapq
 import secrets
-import time
-from collections import OrderedDict
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -29,9 +26,8 @@ from argon2.exceptions import InvalidHashError, VerificationError
 
 from zonemta_py.config import ConfigError
 from zonemta_py.reception.connection_limits import network_of
+from zonemta_py.reception.smtp.failures import Failures
 
-FORGET_S = 900.0
-"""Counted from the last failure."""
 WAITING_MAX = 64
 """Checks that wait."""
 FREE_TRIES = 3
@@ -39,33 +35,11 @@ FREE_TRIES = 3
 CLIENT_DELAY_S_MAX = 15.0
 USER_DELAY_S_MAX = 5.0
 _REMEMBERED_MAX = 1_000
-_FAILURES_MAX = 10_000
 _FIRST_DELAY_S = 0.25
 
 
 class TooBusy(Exception):
     """Too many passwords are waiting to be checked."""
-
-
-class Failures:
-    """Recent failures by name; bounded: the name without failures for longest is dropped first."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._by_name: OrderedDict[str, tuple[int, float]] = OrderedDict()
-
-    def count(self, name: str) -> int:
-        times, last = self._by_name.get(name, (0, 0.0))
-        return times if self._clock() < last + FORGET_S else 0
-
-    def add(self, name: str) -> int:
-        """Returns the count with this one."""
-        times = self.count(name) + 1
-        self._by_name[name] = times, self._clock()
-        self._by_name.move_to_end(name)
-        if len(self._by_name) > _FAILURES_MAX:
-            self._by_name.popitem(last=False)
-        return times
 
 
 def delay_s(failures: int, most_s: float) -> float:
@@ -86,15 +60,15 @@ class _Check:
 
 
 class Login:
-    """users: name → hash. clock: seconds of a steady clock. Raises ConfigError for an invalid hash."""
+    """users: name → hash. failures: shared by all receivers; its own if not said. Raises ConfigError for an invalid
+    hash."""
 
-    def __init__(self, users: dict[str, str], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, users: dict[str, str], failures: Failures | None = None) -> None:
         self._users = users
         self._hasher = PasswordHasher()
         self._key = secrets.token_bytes(32)
         self._remembered: dict[bytes, None] = {}
-        self._at_home: OrderedDict[tuple[str, str], None] = OrderedDict()
-        self._failures = Failures(clock)
+        self._failures = failures or Failures()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="password")
         self._same: dict[bytes, asyncio.Future[bool]] = {}
         self._waiting: list[_Check] = []
@@ -131,7 +105,7 @@ class Login:
         wait_s = delay_s(self._failures.add("client " + network), CLIENT_DELAY_S_MAX)
         if username:
             times = self._failures.add(self._user(username))
-            if (username, network) not in self._at_home:
+            if not self._failures.at_home(username, network):
                 wait_s = max(wait_s, delay_s(times, USER_DELAY_S_MAX))
         return wait_s
 
@@ -143,7 +117,7 @@ class Login:
         right: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._turns += 1
         trouble = [self._failures.count(name) + self._waiting_by.get(name, 0) for name in names]
-        if (user, network) in self._at_home:
+        if self._failures.at_home(user, network):
             trouble[0] = 0
         heapq.heappush(self._waiting, _Check((trouble[0], trouble[1], self._turns), hashed, password, names, right))
         self._count(names, 1)
@@ -189,9 +163,7 @@ class Login:
         if len(self._remembered) >= _REMEMBERED_MAX:
             del self._remembered[next(iter(self._remembered))]
         self._remembered[digest] = None
-        self._at_home[username, network] = None
-        if len(self._at_home) > _FAILURES_MAX:
-            self._at_home.popitem(last=False)
+        self._failures.settle(username, network)
 
     def _digest(self, username: str, password: str, hashed: str) -> bytes:
         whole = "\0".join((username, password, hashed)).encode("utf-8", "surrogatepass")

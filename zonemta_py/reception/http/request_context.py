@@ -25,7 +25,7 @@ from zonemta_py.reception.http.documents.cursors import Cursors
 from zonemta_py.reception.http.documents.problem import FieldError, RequestProblem, invalid
 from zonemta_py.reception.http.keys import ApiKeys, Holder
 from zonemta_py.reception.http.monitoring.exposition import Certificates
-from zonemta_py.reception.http.shares import AccountSessions, RequestShares, StreamShares
+from zonemta_py.reception.http.shares import AccountSessions, HttpCounts, RequestShares, StreamShares
 from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.login import Login
 from zonemta_py.reception.named_queues import NamedQueues
@@ -60,15 +60,16 @@ class RequestContext:
     """queue: the queue's interfaces. local: the key of the token file. tls_terms: of senders, who know it."""
 
     def __init__(
-        self, config: Config, queue: QueueFace, host: Host, gate: ConnectionLimits, local: str, tls_terms: TlsTerms
+        self, config: Config, queue: QueueFace, host: Host, gate: ConnectionLimits, local: str, tls_terms: TlsTerms,
+        opened: HttpCounts,
     ) -> None:  # fmt: skip
         self.config, self.queue, self.gate, self.tls_terms = config, queue, gate, tls_terms
         self.site = ListenerSettings(config, config.http.listener, queue, host, gate, Login({}))
         self.keys = ApiKeys(config.http.keys, local, self.site.permissions)
         self.columns = Columns(queue, self.site.rules.terms)
         self.queues = NamedQueues(config, queue)
-        self.shares = RequestShares(config.http.requests, config.http.requests_per_key)
-        self.streams = StreamShares(config.http.streams)
+        self.shares = RequestShares(config.http.requests, config.http.requests_per_key, opened.requests)
+        self.streams = StreamShares(config.http.streams, opened.streams)
         self.sessions = AccountSessions(self.site.accounts, queue)
         self.events = Hub(config.folder, queue.ask)
         self.streams.at_end(self.events.end)

@@ -22,7 +22,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from zonemta_py.config import Config
 from zonemta_py.metrics import report
-from zonemta_py.metrics.connections import OpenConnections
 from zonemta_py.plugin.host import Host
 from zonemta_py.reception.connection_limits import ConnectionLimits, plain_ip
 from zonemta_py.reception.http.app import shared
@@ -31,6 +30,7 @@ from zonemta_py.reception.http.documents.problem import BUSY_S, MEDIA_TYPE, Requ
 from zonemta_py.reception.http.keys import kept_token
 from zonemta_py.reception.http.pace import HEAD_S, LEAST_BYTES_S, WINDOW_S, RequestPace
 from zonemta_py.reception.http.request_context import QueueFace, RequestContext, TlsTerms
+from zonemta_py.reception.http.shares import HttpCounts
 from zonemta_py.reception.http.sharing import Parser, TurnTaking
 from zonemta_py.reception.peer import has_now
 from zonemta_py.reception.retirement import Retirement
@@ -44,12 +44,14 @@ _CROWDED = RequestProblem("unavailable", "too many connections; reuse yours, or 
 
 async def serve(
     config: Config, bound: socket.socket, queue: QueueFace, host: Host, tls_terms: TlsTerms,
-    opened: OpenConnections | None = None,
+    opened: HttpCounts | None = None,
 ) -> None:  # fmt: skip
-    """Serves until SIGTERM or SIGUSR1. bound: listening. tls_terms: which TLS mail of a zone for a domain gets. Makes
-    the token file if there is none. Raises ConfigError, OSError."""
-    gate = ConnectionLimits(config.limits, opened)
-    request_context = RequestContext(config, queue, host, gate, kept_token(config.folder), tls_terms)
+    """Serves until SIGTERM or SIGUSR1. bound: listening. tls_terms: which TLS mail of a zone for a domain gets. opened:
+    what this process counts of all; alone if not said. Makes the token file if there is none. Raises ConfigError,
+    OSError."""
+    opened = opened or HttpCounts.alone()
+    gate = ConnectionLimits(config.limits, opened.connections)
+    request_context = RequestContext(config, queue, host, gate, kept_token(config.folder), tls_terms, opened)
     gate.watch(asyncio.get_running_loop())
     report.measure(lambda: _open_sessions(config, request_context))
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)

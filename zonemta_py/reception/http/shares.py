@@ -1,7 +1,8 @@
 """Limits of requests in progress, in total, per key and per account, and of open streams; those above get a
 Retry-After.
 
-An eighth of the places is reserved for the operator's key, so that the state can always be queried.
+An eighth of the places is reserved for the operator's key, so that the state can always be queried. The processes
+before and after a reload count together (`metrics.connections`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import NamedTuple
 
+from zonemta_py.metrics.connections import OpenConnections
 from zonemta_py.queue.api import QueueRefusal, Reception
 from zonemta_py.reception.http.documents.problem import BUSY_S, RequestProblem, of_reply
 from zonemta_py.reception.permission import Accounts
@@ -19,6 +22,20 @@ _TOO_MANY = 421
 
 TAKEN_S, GOODBYE_S = 60.0, 5.0
 """How long the client of a stream may take nothing; the same when all streams are to end."""
+_TRIES = 3
+"""For a place that another process has counted at the same instant: each sees then that it is one too many."""
+
+
+class HttpCounts(NamedTuple):
+    """What this process counts, with those that share the limits."""
+
+    connections: OpenConnections
+    requests: OpenConnections
+    streams: OpenConnections
+
+    @classmethod
+    def alone(cls) -> HttpCounts:
+        return cls(*(OpenConnections.alone() for _ in range(3)))
 
 
 class RequestShares:
@@ -26,27 +43,42 @@ class RequestShares:
 
     what = "requests are in progress"
 
-    def __init__(self, most: int, most_per_key: int) -> None:
+    def __init__(self, most: int, most_per_key: int, opened: OpenConnections | None = None) -> None:
         self._most, self._most_per_key = most, most_per_key
         self._most_of_others = max(1, most - max(1, most // 8))
-        self._under_way = Counter[str]()
+        self._opened = opened or OpenConnections.alone()
 
     @contextmanager
     def one(self, key: str, client: str, operator: bool = False) -> Iterator[None]:
         """Counts a request in, and out at the end. Raises RequestProblem (429, 503)."""
         owner = self._owner(key, client, operator)
-        all_of_them = self._under_way.total()
-        free = (self._most if operator else self._most_of_others) - all_of_them
-        self._check_share(owner, self._under_way[owner], free)
-        if free <= 0:
-            raise RequestProblem("unavailable", f"{all_of_them} {self.what}; try again in a moment", retry_s=BUSY_S)
-        self._under_way[owner] += 1
+        self._enter(owner, operator)
         try:
             yield
         finally:
-            self._under_way[owner] -= 1
-            if not self._under_way[owner]:
-                del self._under_way[owner]
+            self._opened.add(owner, -1, False)
+
+    def _enter(self, owner: str, operator: bool) -> None:
+        """Raises RequestProblem."""
+        for left in reversed(range(_TRIES)):
+            self._check(owner, operator, 0)
+            self._opened.add(owner, 1, False)
+            try:
+                self._check(owner, operator, 1)
+                return
+            except RequestProblem:
+                self._opened.add(owner, -1, False)
+                if not left:
+                    raise
+
+    def _check(self, owner: str, operator: bool, counted: int) -> None:
+        """Whether there is a place. counted: 1 if this one has been counted in. Raises RequestProblem."""
+        total, _, here = self._opened.sums(owner)
+        others, here = total - counted, here - counted
+        free = (self._most if operator else self._most_of_others) - others
+        self._check_share(owner, here, free)
+        if free <= 0:
+            raise RequestProblem("unavailable", f"{others} {self.what}; try again in a moment", retry_s=BUSY_S)
 
     def _owner(self, key: str, client: str, operator: bool) -> str:
         return f"the key {key!r}"
@@ -63,8 +95,8 @@ class StreamShares(RequestShares):
 
     what = "streams are open"
 
-    def __init__(self, most: int) -> None:
-        super().__init__(most, most)
+    def __init__(self, most: int, opened: OpenConnections | None = None) -> None:
+        super().__init__(most, most, opened)
         self.ending = False
         self._at_end: list[Callable[[], None]] = []
         self._sending: set[asyncio.Timeout] = set()
