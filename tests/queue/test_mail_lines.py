@@ -6,6 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from zonemta_py.logs import mail
 from zonemta_py.logs.mail import MailLog
 from zonemta_py.logs.persons import Persons
 from zonemta_py.logs.shape import SHAPES
@@ -137,3 +140,16 @@ async def test_lines_are_written_soon_by_themselves() -> None:
     while not lines.bytes:  # noqa: ASYNC110 (nothing tells of it)
         await asyncio.sleep(0.01)
     assert lines.bytes == b"1970-01-01T00:00:00.000Z INFO mail: accepted id=1\n"
+
+
+async def test_a_burst_is_written_in_portions_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lines do not pile up until the next tick; what cannot be made loses itself alone."""
+    monkeypatch.setattr(mail, "GATHERED_MAX", 10)
+    lines = Lines("text")
+    for number in range(25):
+        fields = {"id": number} if number != 5 else {5: number}
+        lines.log.line(0, "accepted", fields)  # type: ignore[arg-type] # as a bug would
+    assert lines.bytes.count(b"\n") == 19, "two portions, but for the one that is wrong"
+    lines.log.flush()
+    made = [int(line.rpartition(b"=")[2]) for line in lines.bytes.splitlines()]
+    assert made == [number for number in range(25) if number != 5]

@@ -1,6 +1,7 @@
 """One line for each message that is accepted, and for each answer about a recipient. Never of the content.
 
-Lines are made at once, gathered, and written together twenty times a second. Promise: nothing here raises or waits.
+What lines say is gathered, and they are made and written together, twenty times a second or more often: one after the
+other they cost half of what they cost between other work. Promise: nothing here raises or waits.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from zonemta_py.logs.setup import Filter, people, stream
 from zonemta_py.logs.shape import SHAPES, Shape
 
 FLUSH_S = 0.05
+GATHERED_MAX = 500
+"""Lines that are made at once."""
 NAMED_MAX = 5
 """Recipients that a line about several of them names."""
 LOGGER = "mail"
@@ -33,28 +36,17 @@ class MailLog:
         self, shape: Shape, put: Callable[[bytes], bool], persons: Persons | None, entries: Filter | None
     ) -> None:
         self._shape, self._put, self._persons, self._entries = shape, put, persons, entries
-        self._lines: list[bytes] = []
+        self._gathered: list[tuple[int, str, dict[str, Any]]] = []
         self._due = False
 
     def line(self, ms: int, message: str, fields: dict[str, Any]) -> None:
-        """fields: without empty ones. ms: UNIX time."""
-        try:
-            if self._persons is not None:
-                self._persons.fields(fields)
-            if self._entries is None:
-                line = self._shape(ms, "info", LOGGER, message, fields)
-            else:
-                kept = self._entries({"level": "info", "logger": LOGGER, "message": message} | fields)
-                if kept is None:
-                    return
-                level, logger, message = (str(kept.pop(name, "")) for name in ("level", "logger", "message"))
-                line = self._shape(ms, level, logger, message, kept)
-        except Exception:  # a line is not worth a queue
-            return
-        self._lines.append(line)
+        """fields: without empty ones, from now on the log's. ms: UNIX time."""
+        self._gathered.append((ms, message, fields))
         if not self._due:
             self._due = True
             asyncio.get_running_loop().call_later(FLUSH_S, self._tick)
+        elif len(self._gathered) >= GATHERED_MAX:
+            self.flush()
 
     def _tick(self) -> None:
         """Again and again, while something waits for its reader."""
@@ -64,10 +56,26 @@ class MailLog:
 
     def flush(self) -> bool:
         """Writes what has been gathered; False: some of it waits."""
-        lines, self._lines = self._lines, []
+        gathered, self._gathered = self._gathered, []
+        lines = b"".join([self._made(*one) for one in gathered])
         with contextlib.suppress(OSError):
-            return self._put(b"".join(lines))
+            return self._put(lines)
         return True
+
+    def _made(self, ms: int, message: str, fields: dict[str, Any]) -> bytes:
+        """Its line; nothing, if a plugin drops it."""
+        try:
+            if self._persons is not None:
+                self._persons.fields(fields)
+            if self._entries is None:
+                return self._shape(ms, "info", LOGGER, message, fields)
+            kept = self._entries({"level": "info", "logger": LOGGER, "message": message} | fields)
+            if kept is None:
+                return b""
+            level, logger, message = (str(kept.pop(name, "")) for name in ("level", "logger", "message"))
+            return self._shape(ms, level, logger, message, kept)
+        except Exception:  # a line is not worth a queue
+            return b""
 
 
 def of(config: Config, entries: Filter | None) -> MailLog | None:

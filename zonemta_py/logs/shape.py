@@ -19,44 +19,72 @@ Shape = Callable[[int, str, str, str, dict[str, Any]], bytes]
 """(UNIX ms, level, logger, message, fields) → a line."""
 
 _UNCLEAR = bytes(range(32)) + b'"\x7f'
-_last: list[Any] = [-1, ""]
-"""The second of the last line, and how it is written."""
+_UNCLEAR_OR_SPACE = _UNCLEAR + b" "
 _STEERING = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 FREE = "text"
 """The field that has words of others; it comes last, and is always quoted."""
 
 
+@lru_cache(256)
 def moment(ms: int) -> str:
-    """RFC 3339, in UTC."""
+    """RFC 3339, in UTC. Lines of the same moment are many."""
     second, rest = divmod(ms, 1000)
-    if second != _last[0]:
-        _last[:] = second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-    return f"{_last[1]}.{rest:03d}Z"
+    return f"{_second(second)}.{rest:03d}Z"
+
+
+@lru_cache(1)
+def _second(second: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
 
 
 def as_json(ms: int, level: str, logger: str, message: str, fields: dict[str, Any]) -> bytes:
     try:
-        said = orjson.dumps(message).decode()
-        head = f'{{"time":"{moment(ms)}","level":"{level}","logger":"{logger}","message":{said}'.encode()
-        return b"%b,%b\n" % (head, orjson.dumps(fields)[1:]) if fields else b"%b}\n" % head
+        if fields:
+            return b'{"time":"%b",%b,%b\n' % (
+                moment(ms).encode(), _head(level, logger, message), orjson.dumps(fields)[1:],
+            )  # fmt: skip
+        return orjson.dumps(_entry(ms, level, logger, message), option=orjson.OPT_APPEND_NEWLINE)
     except (TypeError, ValueError):  # a plugin put something into it
-        entry = {"time": moment(ms), "level": level, "logger": logger, "message": message} | fields
+        entry = _entry(ms, level, logger, message) | fields
         return orjson.dumps({name: repr(one) for name, one in entry.items()}, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _entry(ms: int, level: str, logger: str, message: str) -> dict[str, Any]:
+    return {"time": moment(ms), "level": level, "logger": logger, "message": message}
+
+
+@lru_cache(64)
+def _head(level: str, logger: str, message: str) -> bytes:
+    """What lines about mail have in common, without braces. Raises TypeError."""
+    return orjson.dumps({"level": level, "logger": logger, "message": message})[1:-1]
 
 
 def as_text(ms: int, level: str, logger: str, message: str, fields: dict[str, Any]) -> bytes:
     """A value is quoted as in JSON where it would not be clear otherwise."""
-    head = f"{moment(ms)} {level.upper()} {logger}: {_one_line(message)}"
     if not fields:
-        return f"{head}\n".encode(errors="backslashreplace")
+        return f"{moment(ms)} {level.upper()} {logger}: {_one_line(message)}\n".encode(errors="backslashreplace")
     free = fields.pop(FREE, None)
-    template, spaces = _template(tuple(fields))
-    line = template % (*fields.values(),)
-    if line.count(" ") > spaces or not _clear(line):
-        line = template % tuple(map(_quoted, fields.values()))
+    whole, unclear = _template(level, logger, message, tuple(fields), free is not None)
+    if free is None:
+        line = whole % (moment(ms), *fields.values())
+    else:
+        free = free if type(free) is str else str(free)
+        unclear += free.count(" ")
+        line = whole % (moment(ms), *fields.values(), free)
+    if line.isascii():
+        data = line.encode()
+        if len(data) - len(data.translate(None, _UNCLEAR_OR_SPACE)) == unclear and (free is None or "\\" not in free):
+            return data
+    return _quoted_line(ms, level, logger, message, fields, free)
+
+
+def _quoted_line(ms: int, level: str, logger: str, message: str, fields: dict[str, Any], free: str | None) -> bytes:
+    """As it is where some value must be quoted."""
+    template, _ = _template(level, logger, message, tuple(fields), False)
+    line = template[:-1] % (moment(ms), *map(_quoted, fields.values()))
     if free is not None:
         line = f"{line} {FREE}={_quoted(free, always=True)}"
-    return f"{head} {line}\n".encode(errors="backslashreplace")
+    return f"{line}\n".encode(errors="backslashreplace")
 
 
 def _clear(text: str) -> bool:
@@ -67,11 +95,15 @@ def _clear(text: str) -> bool:
     return len(data.translate(None, _UNCLEAR)) == len(data)
 
 
-@lru_cache(1024)
-def _template(names: tuple[str, ...]) -> tuple[str, int]:
-    """What the values go into, and how many spaces it has."""
-    template = " ".join(f"{_one_line(name).replace('%', '%%')}=%s" for name in names)
-    return template, template.count(" ")
+@lru_cache(256)
+def _template(level: str, logger: str, message: str, names: tuple[str, ...], free: bool) -> tuple[str, int]:
+    """What the moment and the values go into, FREE last if it is there; how many spaces, quotation marks and control
+    characters it has."""
+    head = f"{level.upper()} {logger}: {_one_line(message)}".replace("%", "%%")
+    named = [f"{_one_line(name).replace('%', '%%')}=%s" for name in names]
+    template = " ".join(["%s", head, *named, *([f'{FREE}="%s"'] if free else [])]) + "\n"
+    data = template.encode(errors="backslashreplace")
+    return template, len(data) - len(data.translate(None, _UNCLEAR_OR_SPACE))
 
 
 def _quoted(value: Any, always: bool = False) -> str:
