@@ -62,9 +62,29 @@ def drop(config: Config) -> None:
     os.setgroups(who.groups)
     os.setresgid(who.gid, who.gid, who.gid)
     os.setresuid(who.uid, who.uid, who.uid)
+    for sentence in _unreadable(config, who):
+        raise ConfigError(sentence)
+
+
+def unreadable(config: Config, who: Identity) -> list[str]:
+    """What that user may not read, each in one sentence. Root stays root; for one thread, since all become the user
+    for a moment."""
+    before, gid = os.getgroups(), os.getegid()
+    os.setgroups(who.groups)
+    os.setegid(who.gid)
+    os.seteuid(who.uid)
+    try:
+        return list(_unreadable(config, who))
+    finally:
+        os.seteuid(0)
+        os.setegid(gid)
+        os.setgroups(before)
+
+
+def _unreadable(config: Config, who: Identity) -> Iterator[str]:
     for what, path in _needed(config):
         if not _readable(path):
-            raise ConfigError(
+            yield (
                 f"{what}{path}: user {who.name!r} (server.user) may not read it; let that user read the file and enter"
                 " the folders above it, or put it elsewhere"
             )
@@ -158,4 +178,4 @@ def _readable(path: Path) -> bool:
         return True
     except OSError:
         return False
-    return os.access(path, os.R_OK)
+    return os.access(path, os.R_OK, effective_ids=True)

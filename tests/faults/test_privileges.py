@@ -56,13 +56,14 @@ def as_nobody(home: Path, sink_port: int, more: str = "") -> Mta:
     return mta
 
 
-def run(mta: Mta, *arguments: str, **more: Any) -> tuple[int, str]:
+def run(mta: Mta, *arguments: str, out: bool = False, **more: Any) -> tuple[int, str]:
+    """Exit status and what was said. out: on standard output."""
     command = [python(), "-m", "zonemta_py", *arguments]
     environment = os.environ | mta.environment
     ran = subprocess.run(
         command, env=environment, text=True, capture_output=True, timeout=60, check=False, **more or {"cwd": "/"}
     )
-    return ran.returncode, ran.stderr
+    return ran.returncode, ran.stdout if out else ran.stderr
 
 
 def ids(pid: int) -> dict[str, set[int]]:
@@ -157,6 +158,42 @@ def test_a_key_that_only_root_may_read_is_named(home: Path, command: tuple[str, 
     code, said = run(mta, *command, str(mta.config_file))
     assert code == 78
     assert f"dkim[0].key: {key}: user 'nobody' (server.user) may not read it; let that user read" in said
+
+
+def test_doctor_sees_what_the_user_of_the_mta_may_not_read(home: Path) -> None:
+    """Root may read all: a certificate that only root may read is a problem all the same."""
+    mta = as_nobody(home, 9)
+    code, said = run(mta, "doctor", "--no-dns", "--plain", "--config", str(mta.config_file), out=True)
+    assert (code, "ok\tuser\tnobody may read all that the configuration names" in said) == (0, True), said
+    key = home / "key.pem"
+    key.write_text("secret")
+    key.chmod(0o600)
+    mta = as_nobody(home, 9, f'[[dkim]]\ndomain = "a.test"\nselector = "s"\nkey = "{key}"\n')
+    code, said = run(mta, "doctor", "--no-dns", "--plain", "--config", str(mta.config_file), out=True)
+    assert code == 1
+    assert f"problem\tuser\tdkim[0].key: {key}: user 'nobody' (server.user) may not read it\tlet that" in said
+
+
+def test_who_may_not_ask_is_told_so(home: Path) -> None:
+    """And as whom to ask; a check does not know how the MTA is, so it raises no alarm, and a port is no problem that
+    the MTA may have."""
+    mta = as_nobody(home, 9)
+    mta.start()
+    try:
+        asyncio.run(mta.taking())
+        folder, somebody = mta.folder, {"user": 1, "group": 1, "extra_groups": [], "cwd": "/"}
+        file = ("--config", str(mta.config_file))
+        for command in (["status"], ["mailq"], ["campaign", "list"], ["suspend", "zone", "bulk"], ["reload"]):
+            said = f"zonemta: {folder}: permission denied; run this as user nobody, or as root\n"
+            assert run(mta, *command, *file, **somebody) == (77, said)
+        code, line = run(mta, "status", "--nagios", *file, out=True, **somebody)
+        assert (code, line.startswith(f"ZONEMTA UNKNOWN - {folder}: permission denied")) == (3, True)
+        code, said = run(mta, "doctor", "--no-dns", "--plain", *file, out=True, **somebody)
+        assert (code, "problem" in said) == (0, False), said
+        assert "note\tuser\tdaemon may not look into" in said
+        assert "smtp\tis in use, by the MTA or by another program" in said
+    finally:
+        mta.end()
 
 
 def test_who_is_not_root_cannot_become_another(home: Path) -> None:

@@ -40,7 +40,8 @@ async def test_reloads_under_load_break_nothing(tmp_path: Path) -> None:
 
 def zonemta(mta: Mta, *arguments: str) -> tuple[int, str]:
     """A command's exit status, and what it says."""
-    command = [sys.executable, "-m", "zonemta_py", *arguments, "--config", str(mta.config_file)]
+    file = [] if "--config" in arguments else ["--config", str(mta.config_file)]
+    command = [sys.executable, "-m", "zonemta_py", *arguments, *file]
     ran = subprocess.run(command, cwd=TOP, env=os.environ | {"PYTHONPATH": str(TOP)}, capture_output=True, text=True)
     return ran.returncode, ran.stdout + ran.stderr
 
@@ -114,6 +115,18 @@ def test_what_a_reload_says_and_the_way_back(mta: Mta, tmp_path: Path) -> None:
     assert "user" in lines[-2]
     assert "at the start" in lines[-1]
     assert mta.ask("generation") == {"generation": 3}
+
+
+def test_a_reload_of_another_file_is_refused(mta: Mta, tmp_path: Path) -> None:
+    """The MTA reads its own file again: a reload or a comparison with another one would be answered about that."""
+    other = tmp_path / "other.toml"
+    other.write_text(mta.config_file.read_text() + '[[listeners]]\nname = "more"\nport = 9\n')
+    link = tmp_path / "link.toml"
+    link.symlink_to(mta.config_file)
+    for command in (("reload",), ("reload", "--check"), ("config", "diff")):
+        status, said = zonemta(mta, *command, "--config", str(other))
+        assert (status, f"with {mta.config_file}, and reads that, not {other}; " in said) == (64, True), said
+        assert zonemta(mta, *command, "--config", str(link))[0] == 0
 
 
 def test_a_file_that_cannot_be_read_changes_nothing(mta: Mta, tmp_path: Path) -> None:

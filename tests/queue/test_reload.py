@@ -1,5 +1,6 @@
 """Another configuration for a queue that runs, in this process; the clock is the test's."""
 
+import asyncio
 import gc
 from collections import deque
 from pathlib import Path
@@ -244,6 +245,15 @@ async def test_shares_hold_for_flows_that_are_there(house: Any) -> None:
     assert 3 < found.count("a") / found.count("b") < 5
 
 
+async def deleted(home: Any, count: int) -> None:
+    """Until so many are, and can be put back."""
+    for _ in range(600):
+        if (await home.sizes())["deleted"] == count:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(await home.sizes())
+
+
 async def test_zones_come_and_go(house: Any) -> None:
     bulk = {"name": "bulk", "sender_domains": ["bulk.test"]}
     home = await house(zones=[MX])
@@ -251,10 +261,18 @@ async def test_zones_come_and_go(house: Any) -> None:
     await put_all(home, 3, sender="s@bulk.test")
     (sentence,) = apply.faults(home.queue, other(home, zones=[MX]))
     assert "'bulk' is gone from the configuration, but 3 recipients wait in it" in sentence
-    assert "give" in sentence
+    assert "`zonemta queue move --zone bulk --to ZONE`, give the zone back" in sentence
     (sentence,) = apply.faults(home.queue, other(home, zones=[MX, {**bulk, "delivery": "pull"}]))
     assert "is to have delivery = 'pull', but 3 recipients" in sentence
     assert {one.zone for one in await drain(home)} == {"bulk"}
+    await home.rest()
+    await put_all(home, 2, sender="s@bulk.test")
+    await home.queue.ask("task", verb="delete", where={"zone": "bulk"}, undo_s=60)
+    await deleted(home, 2)
+    (sentence,) = apply.faults(home.queue, other(home, zones=[MX]))
+    assert "but 2 recipients of it are deleted, which can be undone for a while" in sentence
+    await home.move(61)
+    await deleted(home, 0)
     await home.rest()
     reload(home, zones=[MX])
     assert "bulk" not in home.queue.core.schedule.zones
@@ -330,10 +348,14 @@ def test_history_says_who_and_what(tmp_path: Path) -> None:
     """Secrets are kept, to go back to, and never shown; of many the latest are kept."""
     secret = "quite-secret-indeed"
     zone = {**MX, "host": "h.test", "tls": "required", "username": "u", "password": secret}
+    (tmp_path / "moved").mkdir()
     first = Config.model_validate({"zones": [zone]})
     second = Config.model_validate({"zones": [{**zone, "password": "another", "connections": 5}]})
     assert history.add(tmp_path, first, SourceFile("/etc/z.toml", "one"), "ann", 1000) == 1
     assert history.add(tmp_path, first, SourceFile("/etc/z.toml", "one"), "ann", 1500) == 1, "it is the same"
+    assert history.add(tmp_path / "moved", first, SourceFile("/etc/z.toml", "one"), "ann", 1000) == 1
+    assert history.add(tmp_path / "moved", first, SourceFile("/opt/z.toml", "one"), "ann", 1500) == 2
+    assert history.newest(tmp_path / "moved").path == "/opt/z.toml"
     assert history.add(tmp_path, second, SourceFile("/etc/z.toml", "two"), "bob", 2000) == 2
     latest, oldest = history.rows(tmp_path)
     assert (latest["by"], latest["ms"], oldest["by"], oldest["changes"]) == ("bob", 2000, "ann", [])

@@ -361,7 +361,7 @@ class QueueGone(Exception):
 
 
 def ask(folder: Path, question: str, **arguments: Any) -> Any:
-    """One question, without an event loop, for the command line. Raises QueueGone, ValueError."""
+    """One question, without an event loop, for the command line. Raises QueueGone, PermissionError, ValueError."""
     path = folder / SOCKET
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(LONG_S if question == "reload" else 30)
@@ -369,6 +369,8 @@ def ask(folder: Path, question: str, **arguments: Any) -> Any:
             connection.connect(str(path))
             connection.sendall(pack((int(Operation.ASK), 1, question, arguments)))
             return _answer(connection)
+        except PermissionError as error:
+            raise PermissionError(error.errno, error.strerror, str(path)) from None
         except OSError as error:
             reason = error.strerror or str(error)
             raise QueueGone(f"no queue answers at {path} ({reason}); start it with `zonemta run`") from None

@@ -152,21 +152,42 @@ async def test_a_zone_that_a_reload_takes_away(house: Make) -> None:
     gone = await done(home, "delete", where={"domain": "two.test"})
     before = dict(home.options)
     (fault,) = apply.faults(home.queue, other(home, zones=[{"name": "default"}]))
-    assert "2 recipients wait in it" in fault
+    assert "1 recipients wait in it, and 1 more are deleted" in fault
     home.options = before
     await undo(home, gone)
     moved = await done(home, "move", where={"zone": "bulk"}, set={"zone": "default"})
     assert moved["done"] == 2
     await home.rest()
     reload(home, zones=[{"name": "default"}])
-    moved = await undo(home, moved)
-    assert moved["undone"] == 0
+    with pytest.raises(
+        ValueError, match=f"task {moved['id']} cannot be undone while the configuration has no zone 'bulk'"
+    ):
+        await undo(home, moved)
     held = await undo(home, held)
     assert held["undone"] == 0, "a later one has changed it"
     await again(home)
     await done(home, "release")
     await home.move(1)
     assert await sent_now(home) == ["a@one.test", "b@two.test"]
+    await home.sound()
+
+
+async def test_a_zone_that_comes_back_and_with_it_what_was_moved(house: Make) -> None:
+    """The refusal of its undo has cost nothing."""
+    both = [{"name": "default"}, {"name": "bulk"}]
+    home = await house(zones=both)
+    await home.put("a@one.test", sending_zone="bulk")
+    moved = await done(home, "move", where={"zone": "bulk"}, set={"zone": "default"})
+    await home.rest()
+    reload(home, zones=[{"name": "default"}])
+    with pytest.raises(ValueError, match="has no zone 'bulk'; give it back"):
+        await undo(home, moved)
+    reload(home, zones=both)
+    assert (await undo(home, moved))["undone"] == 1
+    await home.move(1)
+    (delivery,) = await home.leases()
+    assert delivery.zone == "bulk"
+    await home.settle(delivery)
     await home.sound()
 
 

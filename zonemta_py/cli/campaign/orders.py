@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from zonemta_py.cli.campaign.nodes import Ca, KeyFile, Nodes, target
+from zonemta_py.cli.run.asking import ask_queue
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
 from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table
@@ -119,16 +120,8 @@ class Asked:
         return None
 
     def _local(self, question: str, **arguments: Any) -> Any:
-        from zonemta_py.wire.client import QueueGone
-        from zonemta_py.wire.pages import ask_all
-
         assert self._folder is not None
-        try:
-            return ask_all(self._folder, question, **arguments)
-        except QueueGone as gone:
-            raise CommandError(Exit.UNAVAILABLE, str(gone)) from None
-        except ValueError as error:
-            raise CommandError(Exit.DATA, str(error)) from None
+        return ask_queue(self._folder, question, **arguments)
 
     def _remote(self, question: Callable[[Any], Any]) -> Any:
         from zonemta_py.pipeline.nodes.client import NodeGone, NodeRefused

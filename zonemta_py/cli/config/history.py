@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from zonemta_py.cli.run.folder import check_unlocked
-from zonemta_py.cli.run.running import order, tell, written
+from zonemta_py.cli.run.running import check_file, order, tell, written
 from zonemta_py.cli.terminal.errors import CommandError, Exit, from_os
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
 from zonemta_py.cli.terminal.output import Telling, moment, print_json, print_table, printable
@@ -53,7 +53,9 @@ def history(
 
 def diff(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """Show what differs between the configuration file and the configuration in force (zonemta reload --check)."""
-    tell(order(configuration(config, folder), check=True), check=True, json=json)
+    chosen = configuration(config, folder)
+    check_file(chosen, config)
+    tell(order(chosen, check=True), check=True, json=json)
 
 
 def back(

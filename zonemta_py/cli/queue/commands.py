@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from zonemta_py.cli.run.asking import ask_queue
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.filters import Where, filtered
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, readable, tabled
@@ -27,16 +28,8 @@ _COUNTS = ("queued", "leased", "deferred", "held", "deleted", "bounced")
 
 
 def answer(config: Config, question: str, **arguments: Any) -> Any:
-    """Asks the queue process. Raises CommandError if it does not run, or with its refusal."""
-    from zonemta_py.wire.client import QueueGone
-    from zonemta_py.wire.pages import ask_all
-
-    try:
-        return ask_all(config.folder, question, **arguments)
-    except QueueGone as error:
-        raise CommandError(Exit.UNAVAILABLE, f"{error}, or name the MTA's folder with --folder") from None
-    except ValueError as error:
-        raise CommandError(Exit.DATA, str(error)) from None
+    """Asks the queue process. Raises CommandError if it cannot be asked, or with its refusal."""
+    return ask_queue(config.folder, question, **arguments)
 
 
 def known_zone(config: Config, zone: str | None) -> str | None:

@@ -33,7 +33,22 @@ def reload(
 
     The whole is checked first; what is wrong is said, and changes nothing.
     """
-    tell(order(configuration(config, folder), check), check, json)
+    chosen = configuration(config, folder)
+    check_file(chosen, config)
+    tell(order(chosen, check), check, json)
+
+
+def check_file(config: Config, given: Path | None) -> None:
+    """Raises CommandError if the MTA would read another file than the one given."""
+    rows = answer(config, "configurations") if given else []
+    runs_with = rows[0]["file"] if rows else ""
+    if given is None or (runs_with and given.resolve() == Path(runs_with).resolve()):
+        return
+    begun = f"with {runs_with}, and reads that" if runs_with else "without a configuration file, and reads none"
+    sentence = (
+        f"the MTA was started {begun}, not {given}; leave out --config, or drain it and start it with --config {given}"
+    )
+    raise CommandError(Exit.USAGE, sentence)
 
 
 def order(config: Config, check: bool = False) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from zonemta_py.cli.service import user
 from zonemta_py.cli.service.diagnosis import Diagnosis, Level, note, ok, problem, warning
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
@@ -55,7 +56,9 @@ def doctor(
     Exit status 1: there is a problem.
     """
     settings = configuration(config, folder)
-    findings = asyncio.run(_all(settings, address or [], domain or [], probe, blocklist, dns))
+    findings = asyncio.run(
+        _all(settings, [*user.findings(settings)], address or [], domain or [], probe, blocklist, dns)
+    )
     if json:
         print_json([finding._asdict() for finding in findings])
     else:
@@ -83,12 +86,12 @@ def _print(findings: Sequence[Diagnosis]) -> None:
 
 
 async def _all(
-    config: Config, given: Sequence[str], domains: Sequence[str], probe: str | None, lists: Sequence[str] | None,
-    ask_dns: bool,
+    config: Config, before: Sequence[Diagnosis], given: Sequence[str], domains: Sequence[str], probe: str | None,
+    lists: Sequence[str] | None, ask_dns: bool,
 ) -> list[Diagnosis]:  # fmt: skip
     from zonemta_py.cli.service import machine
 
-    findings = [*_certificates(config)]
+    findings = [*before, *_certificates(config)]
     findings += await asyncio.to_thread(lambda: list(machine.findings(config, _runs(config))))
     if not ask_dns:
         return [*findings, note("DNS", "was not asked (--no-dns)")]
@@ -200,12 +203,15 @@ def _domains(config: Config) -> set[str]:
     return {domain.lower().rstrip(".") for domain in named if "*" not in domain and "@" not in domain}
 
 
-def _runs(config: Config) -> bool:
+def _runs(config: Config) -> bool | None:
+    """None: that cannot be seen by who asks."""
     import socket
 
     with socket.socket(socket.AF_UNIX) as sock:
         try:
             sock.connect(str(config.folder / "socket"))
+        except PermissionError:
+            return None
         except OSError:
             return False
     return True

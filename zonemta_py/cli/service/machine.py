@@ -28,7 +28,8 @@ _TIME_ERROR = 5
 _PRIVILEGED_BELOW = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
 
 
-def findings(config: Config, running: bool) -> Iterator[Diagnosis]:
+def findings(config: Config, running: bool | None) -> Iterator[Diagnosis]:
+    """running: None if that is not known."""
     yield from (_port(listener, config, running) for listener in config.all_listeners)
     yield from _files(config)
     yield from _disk(config)
@@ -36,7 +37,7 @@ def findings(config: Config, running: bool) -> Iterator[Diagnosis]:
     yield clock()
 
 
-def _port(listener: Listener, config: Config, running: bool) -> Diagnosis:
+def _port(listener: Listener, config: Config, running: bool | None) -> Diagnosis:
     about = f"port {listener.address}:{listener.port} of {listener.name}"
     family = socket.AF_INET6 if ":" in listener.address else socket.AF_INET
     if running:
@@ -46,6 +47,8 @@ def _port(listener: Listener, config: Config, running: bool) -> Diagnosis:
         try:
             tried.bind((listener.address, listener.port))
         except OSError as error:
+            if running is None and error.errno == errno.EADDRINUSE:
+                return note(about, "is in use, by the MTA or by another program")
             return problem(about, (error.strerror or str(error)).lower(), _remedy(error, listener, config))
     return ok(about, "is free")
 
@@ -84,7 +87,7 @@ def _files(config: Config) -> Iterator[Diagnosis]:
 
 def _disk(config: Config) -> Iterator[Diagnosis]:
     folder = config.folder
-    there = folder if folder.is_dir() else next(parent for parent in folder.parents if parent.is_dir())
+    there = next(place for place in (folder, *folder.parents) if os.path.isdir(place))  # a closed one is none
     about = f"disk of {folder}"
     if not os.access(there, os.W_OK | os.X_OK, effective_ids=True):
         yield note(about, f"{there} cannot be written by this user", "run doctor as the user that runs the MTA")

@@ -59,6 +59,8 @@ def tell(row: Row, json: bool) -> None:
     if row["undone"] or row["state"] == "undone":
         some = f"{row['undone']:,} of {counted(row['done'], 'recipient')}"
         print_aside(f"{some} {_are(row['undone'])} as they were before task {row['id']}")
+        if row["undone"] < row["done"]:
+            print_aside("the others have been sent, tried or changed since, or their zone is gone")
         return None
     word = _DONE.get(row["verb"], "done")
     if row["state"] == "running":

@@ -119,7 +119,7 @@ def _check(file: Any, folder: Any, limits: dict[str, str]) -> NoReturn:
     try:
         found = state(config)
     except CommandError as error:
-        _end(CRITICAL, error.sentence)
+        _end(UNKNOWN if error.code == Exit.PERMISSION else CRITICAL, error.sentence)
     problems = sorted(_problems(found, limit), reverse=True)
     total = found["total"]
     words = (

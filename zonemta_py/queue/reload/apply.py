@@ -45,9 +45,14 @@ def _not_empty(core: Core, name: str) -> str:
     """What is still in a zone, and the remedy; "" if nothing is."""
     place, counts = core.schedule.zones[name], core.sizes.zones.get(name, sizes.NONE)
     remedy = "give the zone back, wait until it is empty, or restart the MTA, which moves its mail to the default zone"
-    kept = counts[sizes.BOUNCED]
-    if waiting := sum(counts) - kept:
-        return f"{waiting:,} recipients wait in it; {remedy}"
+    kept, deleted = counts[sizes.BOUNCED], counts[sizes.DELETED]
+    if waiting := sum(counts) - kept - deleted:
+        more = f", and {deleted:,} more are deleted, which can be undone for a while" if deleted else ""
+        return f"{waiting:,} recipients wait in it{more}; `zonemta queue move --zone {name} --to ZONE`, {remedy}"
+    if deleted:
+        return (
+            f"{deleted:,} recipients of it are deleted, which can be undone for a while (`zonemta task list`); {remedy}"
+        )
     if kept:
         return f"{kept:,} recipients that have bounced are kept in it (queue.keep_bounced_s); {remedy}"
     if place.active or place.loaded:

@@ -27,7 +27,7 @@ def add(folder: Path, config: Config, origin: SourceFile, by: str, ms: int) -> i
     numbers, values = _numbers(place), leaves(config)
     last = numbers[-1] if numbers else 0
     before = _read(place, last)
-    if before is not None and before["values"] == values and before["text"] == origin.text:
+    if before is not None and (before["values"], before["text"], before["file"]) == (values, origin.text, origin.path):
         return last
     row = {"number": last + 1, "ms": ms, "by": by, "file": origin.path, "text": origin.text, "values": values}
     replace_file(_path(place, last + 1), json.dumps(row).encode() + b"\n", 0o600)

@@ -129,9 +129,16 @@ class TaskOrders:
         task = self._task(id)
         if not self._undoable(task):
             raise ValueError(f"task {id} cannot be undone: {_why_not(task)}")
+        if task.verb == "move" and (zone := self._gone(task)):
+            raise ValueError(f"task {id} cannot be undone while the configuration has no zone {zone!r}; give it back")
         self.engine.turn(task, table.UNDO, {"by": _text("by", by) or OPERATOR})
         await self._core.journal.stable()
         return self._row(task)
+
+    def _gone(self, task: Task) -> str:
+        """The zone that all it has moved came from, if that has left the configuration since."""
+        names = Where.of(task.where).values("zone") or ()
+        return "" if any(name in self._core.schedule.zones for name in names) else next(iter(names), "")
 
     def _undoable(self, task: Task) -> bool:
         if task.undo_s <= 0:
