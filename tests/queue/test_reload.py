@@ -245,10 +245,10 @@ async def test_shares_hold_for_flows_that_are_there(house: Any) -> None:
     assert 3 < found.count("a") / found.count("b") < 5
 
 
-async def deleted(home: Any, count: int) -> None:
-    """Until so many are, and can be put back."""
+async def turned(home: Any, task: dict[str, Any], state: str) -> None:
+    """Until the task's state is this one."""
     for _ in range(600):
-        if (await home.sizes())["deleted"] == count:
+        if (await home.queue.ask("task-row", id=task["id"]))["state"] == state:
             return
         await asyncio.sleep(0.01)
     raise AssertionError(await home.sizes())
@@ -267,12 +267,12 @@ async def test_zones_come_and_go(house: Any) -> None:
     assert {one.zone for one in await drain(home)} == {"bulk"}
     await home.rest()
     await put_all(home, 2, sender="s@bulk.test")
-    await home.queue.ask("task", verb="delete", where={"zone": "bulk"}, undo_s=60)
-    await deleted(home, 2)
+    task = await home.queue.ask("task", verb="delete", where={"zone": "bulk"}, undo_s=60)
+    await turned(home, task, "undoable")
     (sentence,) = apply.faults(home.queue, other(home, zones=[MX]))
     assert "but 2 recipients of it are deleted, which can be undone for a while" in sentence
     await home.move(61)
-    await deleted(home, 0)
+    await turned(home, task, "done")
     await home.rest()
     reload(home, zones=[MX])
     assert "bulk" not in home.queue.core.schedule.zones
