@@ -172,11 +172,14 @@ def test_sizes_by_state(queue: Any, told: Told) -> None:
 
 
 def test_the_oldest_first(queue: Any, told: Told) -> None:
-    """In all zones and states together; for named messages there is no such order."""
+    """In all zones and states together, asked for or not; of named messages, too."""
     told("queue", "hold", queue.ids[1])
     rows = json.loads(told("queue", "list", "--order", "age", "--json").out)["rows"]
     assert [row["id"] for row in rows] == [*[queue.ids[0]] * 20, *[queue.ids[1]] * 10, *[queue.ids[2]] * 2]
-    assert told("queue", "list", "--order", "age", "--id", queue.ids[0]).code == Exit.USAGE
+    assert json.loads(told("queue", "list", "--json").out)["rows"] == rows
+    named = [word for id in (queue.ids[2], queue.ids[0]) for word in ("--id", id)]
+    rows = json.loads(told("queue", "list", "--order", "age", *named, "--json").out)["rows"]
+    assert [row["id"] for row in rows] == [*[queue.ids[0]] * 20, *[queue.ids[2]] * 2]
 
 
 def test_what_was_meant_must_be_said(queue: Any, told: Told) -> None:

@@ -133,7 +133,7 @@ def list_(
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Rows to show.")] = 100,
     after: Annotated[str, typer.Option(help="Continue after the cursor that an earlier list ended with.")] = "",
     order: Annotated[
-        Literal["age"] | None, typer.Option("--order", help="The oldest first; else by state and zone, as is quickest.")
+        Literal["age"] | None, typer.Option("--order", help="The oldest first, as they come anyway.")
     ] = None,
     config: ConfigFile = None,
     folder: Folder = None,
@@ -141,15 +141,14 @@ def list_(
     *,
     chosen: Where,
 ) -> None:
-    """List recipients in the queue, page by page."""
+    """List recipients in the queue, page by page, the oldest first.
+
+    Whoever waits from the first page to the last is listed once, whatever comes, goes and changes meanwhile.
+    """
     where = chosen | ({"id": id} if id else {})
     settings = configuration(config, folder)
     for zone in where.get("zone", ()) if "*" not in "".join(where.get("zone", ())) else ():
         known_zone(settings, zone)
-    if order and "id" in where:
-        raise CommandError(
-            Exit.USAGE, "--order: recipients of named messages have no order; leave out --id, or --order"
-        )
     page = pages(settings, limit, after, **({"order": order} if order else {}), **where)
     if json:
         return print_json(page)

@@ -17,6 +17,7 @@ import fcntl
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from zonemta_py.disk import keys
 from zonemta_py.disk.files import replace_file
 from zonemta_py.disk.leveldb import log as store_log
 from zonemta_py.disk.leveldb import mapping, remains
+from zonemta_py.disk.leveldb.instant import Instant
 from zonemta_py.disk.leveldb.log import Log
 
 Operation = tuple[bytes, bytes | None]
@@ -227,6 +229,23 @@ class Store:
                 with self._reading:
                     if not self.fenced:  # else it is closed with the store
                         iterator.close()
+        except (plyvel.Error, RuntimeError) as error:
+            raise _named(error, self.folder) from None
+
+    @contextmanager
+    def instant(self) -> Iterator[Instant]:
+        """All keys as they are now, for some milliseconds: meanwhile other threads write, but do not read.
+
+        What is read key by key, and moves from one range to another meanwhile, may be found in both, or in neither.
+        """
+        try:
+            with self._reading:
+                self._not_fenced()
+                snapshot = self._db.snapshot()
+                try:
+                    yield Instant(snapshot)
+                finally:
+                    snapshot.close()
         except (plyvel.Error, RuntimeError) as error:
             raise _named(error, self.folder) from None
 

@@ -13,7 +13,6 @@ A walk over the store ends when the time of a `Pace` is over: `next` is the curs
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import re
 from contextlib import suppress
@@ -36,8 +35,6 @@ from zonemta_py.zones import queues
 
 Row = dict[str, Any]
 ROWS_MAX = 200
-SETTLED_S = 0.02
-"""How long to wait for a store that lags behind."""
 _ID = re.compile(r"[0-9a-f]{16}")
 
 
@@ -52,7 +49,7 @@ async def explain(queue: QueueContext, what: str, after: str = "") -> dict[str, 
         raise ValueError(
             "there is no name to explain; give a message id, recipient, domain, campaign, tenant, IP address or zone"
         )
-    await _settled(queue)
+    await queue.core.settled()
     pace = Pace()
     if _ID.fullmatch(what):
         return await _message(queue, what, after, pace)
@@ -70,20 +67,6 @@ async def explain(queue: QueueContext, what: str, after: str = "") -> dict[str, 
             "IP address or zone, or see what was delivered with `zonemta journal dump`"
         )
     return answer
-
-
-async def _settled(queue: QueueContext) -> None:
-    """Recently settled recipients should be out of the store."""
-    written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def done(_: object) -> None:
-        if not written.done():
-            written.set_result(None)
-
-    queue.core.lines.submit([], done, sync=False, keep=True)
-    queue.core.lines.flush()
-    with suppress(TimeoutError):
-        await asyncio.wait_for(written, SETTLED_S)
 
 
 def _answer(what: str, kind: str, rows: list[Row], **more: Any) -> dict[str, Any]:

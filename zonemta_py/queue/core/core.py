@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from zonemta_py.config import Config
@@ -19,6 +20,7 @@ from zonemta_py.disk.records import StandingRecord, Type
 from zonemta_py.disk.space import LEAST_BYTES, Space
 from zonemta_py.logs.mail import MailLog
 from zonemta_py.mail.envelope import Envelope
+from zonemta_py.mail.reply import Reply
 from zonemta_py.metrics.meter import Meter
 from zonemta_py.metrics.rates import DestinationRates, Rates
 from zonemta_py.queue.core.bodies import Bodies, Uncommitted
@@ -44,6 +46,9 @@ from zonemta_py.schedule.sites import DestinationResolver
 from zonemta_py.schedule.time.steady import Steady
 from zonemta_py.zones import queues
 from zonemta_py.zones.router import Router
+
+SETTLED_S = 0.02
+"""How long to wait for a store that lags behind."""
 
 
 class Core:
@@ -131,6 +136,19 @@ class Core:
             if name not in self.schedule.zones:
                 del self.sizes.zones[name]
         self.changed()
+
+    async def settled(self, most_s: float = SETTLED_S) -> None:
+        """Waits a moment for the store, which lags behind: what somebody has done is seen by what they ask next."""
+        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(_: Reply | None) -> None:
+            if not written.done():
+                written.set_result(None)
+
+        self.lines.submit([], done, sync=False, keep=True)
+        self.lines.flush()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(written, most_s)
 
     def close(self) -> None:
         """For a process that continues: ends all threads and closes all files. No more is lost than by the process's

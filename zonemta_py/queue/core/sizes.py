@@ -8,6 +8,7 @@ crash leaves as the last one, sizes and recipients agree. `fsck` recounts and co
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, Store
@@ -108,6 +109,13 @@ class Sizes:
             if pushed:
                 for state, count in enumerate(all_of_it):
                     found[state] -= count
+        return found
+
+    def unsettled(self) -> dict[str, set[str]]:
+        """Domains by zone of which the store may be behind what is counted, or have more than that."""
+        found: dict[str, set[str]] = {}
+        for zone, domain in chain(self._changed, self._written):
+            found.setdefault(zone, set()).add(domain)
         return found
 
     def told(self, domain: str, provider: str) -> None:

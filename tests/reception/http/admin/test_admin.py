@@ -104,7 +104,10 @@ def test_what_is_found_by_filters(http_door: HttpDoor) -> None:
     assert client.get("/v1/recipients", params={"tennant": "t0"}).status_code == 422
     page = client.get("/v1/recipients", params={"limit": 2}).json()
     rest = client.get("/v1/recipients", params={"limit": 2, "after": page["next"]}).json()
-    assert sorted(row["id"] for row in page["rows"] + rest["rows"]) == sorted(ids)
+    assert [row["id"] for row in page["rows"] + rest["rows"]] == ids
+    aged = client.get("/v1/recipients", params={"limit": 2, "after": page["next"], "order": "age"}).json()
+    assert [row["id"] for row in aged["rows"]] == ids[2:]
+    assert client.get("/v1/recipients", params={"order": "size"}).status_code == 422
     assert client.get("/v1/size", params={"tenant": "t1"}).json()["deferred"] == 1
     assert {row["name"] for row in client.get("/v1/sizes", params={"by": "tenant"}).json()["rows"]} == {
         "t0",

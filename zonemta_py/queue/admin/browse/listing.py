@@ -1,20 +1,26 @@
 """The recipients in the queue as rows: in pages with a filter, or all of one message.
 
 Promise: a page is there within the time of a `Pace`, however many keys have to be read; the event loop runs meanwhile,
-and no iterator of the store is open then. The cursor is a key: it stays valid, whatever comes and goes. A page shows
-each recipient as it was when it was read; one that changes state during the walk may be missing, or be shown in its old
-state.
+and no iterator of the store is open then. The order is that of age: by message, the oldest first, and within a message
+by address. Whoever is in the queue from before the first page until after the last, and all the time meant by the
+filter, is listed exactly once, whatever becomes of it and of others meanwhile; who comes or ends meanwhile, or comes to
+be meant or not, at most once. A row shows a recipient as it was when its page was made. The cursor is a place in that
+order, by what never changes of a recipient: it is good for other filters, too, and outlives restarts.
+
+While the index is being made, after an older version has used the queue, the order is that of the keys, by state and
+zone, unless that of age was asked for; then whoever changes its state during the walk may be missing or be there twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import StoreError
 from zonemta_py.queue.admin.browse import ranges
-from zonemta_py.queue.admin.browse.by_age import Aged, AgeWalk
+from zonemta_py.queue.admin.browse.by_id import NOBODY, PREFIX, IdWalk, Passed
 from zonemta_py.queue.admin.browse.pace import Pace
 from zonemta_py.queue.admin.browse.ranges import RangeWalk
 from zonemta_py.queue.admin.browse.rows import Row, Rows
@@ -22,9 +28,11 @@ from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.counters import campaign_of
 from zonemta_py.queue.core.state import FAMILY, State
 from zonemta_py.queue.lifecycle.context import QueueContext
-from zonemta_py.queue.tasks.where import Where
+from zonemta_py.queue.tasks.where import STATES, Where
 
 AGE = "age"
+SETTLED_S = 0.01
+"""How long the first page waits for the store: the time is the page's."""
 LIST_MAX = 10_000
 SHOWN_MAX = 1_000
 """Recipients of one message that are shown."""
@@ -36,85 +44,96 @@ async def page(
 ) -> dict[str, Any]:  # fmt: skip
     """Rows of what the filter means (`tasks/where.py`), and `next`: the cursor of the next page, None at the end.
 
-    order: "age", the oldest first; "": as they are kept, by state and zone. walked: how many keys were read. more: the
-    page is short because its time was over. Raises ValueError.
+    order: "age", the oldest first, which is how they come anyway; with it, there are no pages while they cannot.
+    walked: how many keys were read. more: the page is short because its time was over. Raises ValueError.
     """
     core, where, pace = queue.core, Where.of(given, needed=False), Pace()
-    _check(core, where, after, order)
+    passed = _checked(core, where, after, order)
+    if not after:
+        await core.settled(SETTLED_S)
     rows, limit = list[Row](), max(1, min(limit, LIST_MAX))
     most = ranges.most(core, where) if not after else None
     maker, shown = Rows(queue), where.values("state") is not None or where.values("id") is not None
-    if where.values("state") == _LEASED and not order:
-        return await _leased(maker, where, limit, after, pace)
+    if where.values("state") == _LEASED and passed is not None:
+        return await _leased(maker, where, limit, passed, pace)
     walk = _walk(core, where, after, order, pace)
-    stop = ""
+    stop, found = "", list[bytes]()
     async for key, value in walk.rows():
         one = maker.of(key, value)
         if where.matches(one) and (shown or one.state not in ranges.OVER):
             rows.append(maker.row(one, key))
+            found.append(key)
             if len(rows) >= limit:
                 stop = walk.after.decode()
                 break
-            if most is not None and len(rows) >= most and _all_of(core, where, rows):
+            if most is not None and len(rows) == ranges.most(core, where) and _alive(core, found):
                 break  # the counters know of no others
-            await pace.turn()
+        await pace.turn()
     following = stop or (walk.after.decode() if walk.stopped else None)
     return {"rows": rows, "next": following, "walked": walk.walked, "more": walk.stopped}
 
 
-def _all_of(core: Core, where: Where, rows: list[Row]) -> bool:
-    """Whether these are still as many as there are; one that changed its state meanwhile may be there twice."""
-    if len(rows) != ranges.most(core, where):
+def _alive(core: Core, found: list[bytes]) -> bool:
+    """Whether the counters count all of these, each once: the store has them, and nothing that it does not have yet."""
+    if len(found) != len({keys.place(key)[1:4] for key in found}):
         return False
-    return len({(row["id"], row["zone"], row["recipient"]) for row in rows}) == len(rows)
+    behind = core.sizes.unsettled()
+    for key in found:
+        place = keys.place(key)
+        if place.recipient.rpartition("@")[2] in behind.get(place.zone, ()) or core.store.get(key) is None:
+            return False
+    return True
 
 
-def _walk(core: Core, where: Where, after: str, order: str, pace: Pace) -> AgeWalk | RangeWalk:
-    if order:
-        return AgeWalk(core, where, after, pace)
+def _walk(core: Core, where: Where, after: str, order: str, pace: Pace) -> IdWalk | RangeWalk:
+    if order or after.startswith(PREFIX) or (core.places.complete and not after):
+        return IdWalk(core, where, after, pace)
     return RangeWalk(core, ranges.of(core, where), after.encode(), pace)
 
 
-async def _leased(maker: Rows, where: Where, limit: int, after: str, pace: Pace) -> dict[str, Any]:
+async def _leased(maker: Rows, where: Where, limit: int, passed: Passed, pace: Pace) -> dict[str, Any]:
     """What is being delivered is in memory."""
-    rows, walked, store = list[Row](), 0, maker.sight.core.store
-    for key in sorted(key for key in maker.leases if key > after.encode()):
+    rows, walked, store, after = list[Row](), 0, maker.sight.core.store, passed.cursor
+    places = sorted((Passed(place.id.encode(), place.recipient.encode()), key) for key, place in _places(maker.leases))
+    for place, key in places:
+        if place <= passed:
+            continue
         if len(rows) >= limit or (walked and pace.over):
             return {"rows": rows, "next": after, "walked": walked, "more": len(rows) < limit}
-        after, walked = key.decode(), walked + 1
+        after, walked = place.cursor, walked + 1
         if (value := store.get(key)) is not None and where.matches(one := maker.of(key, value)):
             rows.append(maker.row(one, key))
         await pace.turn()
     return {"rows": rows, "next": None, "walked": walked, "more": False}
 
 
-def _check(core: Core, where: Where, after: str, order: str) -> None:
+def _places(found: Iterable[bytes]) -> Iterator[tuple[bytes, keys.Place]]:
+    return ((key, keys.place(key)) for key in found)
+
+
+def _checked(core: Core, where: Where, after: str, order: str) -> Passed | None:
+    """Where the page begins, if it is not in the order of keys. Raises ValueError."""
     if order not in ("", AGE):
         raise ValueError(f"there is no order {order!r}; use {AGE!r}, or leave it out")
-    if order and where.values("id") is not None:
-        raise ValueError("recipients of named messages have no order by age; leave out the ids, or the order")
     for zone in where.values("zone") or ():
         if zone not in core.schedule.zones and zone not in core.sizes.zones:
             raise ValueError(f"there is no zone {zone!r}; there are {', '.join(core.schedule.zones)}")
-    if after and not (_is_aged(after) if order else _is_cursor(after)):
+    if not after:
+        return NOBODY
+    with suppress(ValueError):
+        return Passed.of(after)
+    if order or not _is_key(after):
         raise ValueError(f"{after!r} is not a cursor; use the one that the previous page ended with, or omit it")
+    return None
 
 
-def _is_cursor(after: str) -> bool:
-    """Whether it is a recipient's key, or one of the index, existing or not."""
+def _is_key(after: str) -> bool:
+    """Whether it is a recipient's key, or one of the index, existing or not: the cursor where there is no order."""
     try:
         key = after.encode()
         return keys.place(keys.indexed(key) if key.startswith(keys.INDEX) else key).family in FAMILY
     except ValueError:
         return False
-
-
-def _is_aged(after: str) -> bool:
-    try:
-        Aged.of(after)
-    except ValueError:
-        return False
-    return True
 
 
 async def show(queue: QueueContext, id: str) -> dict[str, Any]:
@@ -139,7 +158,9 @@ async def show(queue: QueueContext, id: str) -> dict[str, Any]:
 async def _recipients(queue: QueueContext, id: str, total: int) -> list[Row]:
     """Rows of the message's recipients that have not ended, SHOWN_MAX at most, as far as its time allows."""
     pace, maker, rows = Pace(), Rows(queue), dict[tuple[str, str], Row]()
-    walk = RangeWalk(queue.core, list(_in_turn(queue.core, id)), b"", pace)
+    walk: IdWalk | RangeWalk = RangeWalk(queue.core, list(_in_turn(queue.core, id)), b"", pace)
+    if queue.core.places.complete:
+        walk = IdWalk(queue.core, Where.of({"id": id, "state": list(STATES)}), "", pace)
     part = f" {id} ".encode()
     async for key, value in walk.rows():
         if part not in key:  # the index is being made: these families have to be read as a whole

@@ -101,21 +101,14 @@ def most(core: Core, where: Where) -> int | None:
 def _by_family(core: Core, where: Where) -> list[Range]:
     states, first, last = where.values("state"), *ids(core, where)
     bounded = (first, last) != ("", _LAST)
-    by_index = bounded and core.places.complete and where.values("zone") is None
-    wanted, found = _wanted(where), list[Range]()
+    if bounded and core.places.complete and where.values("zone") is None:
+        found = [Range(keys.INDEX + first.encode(), keys.INDEX + last.encode())]
+    else:
+        found = placed(core, where)
     for family, state in FAMILY.items():
-        if not _may_be(state, states):
-            continue
-        placed = f"{family} ".encode() in keys.PLACED
-        if placed and by_index:
-            found.append(Range(keys.INDEX + first.encode(), keys.INDEX + last.encode()))
-            continue
-        for zone in _zones(core, where, state):
-            prefix = f"{family} {zone} ".encode() if zone else f"{family} ".encode()
-            if placed:
-                start = max(prefix, core.schedule.zones[zone].due.mark()) if _due(core, family, zone) else prefix
-                found.append(Range(start, keys.end(prefix), wanted if family == "parked" else None))
-            else:
+        if may_be(state, states) and _is_direct(family):
+            for zone in _few_zones(core, where, state):
+                prefix = f"{family} {zone} ".encode() if zone else f"{family} ".encode()
                 start = prefix + first.encode()
                 if family == "delivery-zone" and zone in core.schedule.zones:
                     start = max(start, core.schedule.zones[zone].fresh.mark())
@@ -124,7 +117,19 @@ def _by_family(core: Core, where: Where) -> list[Range]:
     return found
 
 
-def _may_be(state: State, states: tuple[Any, ...] | None) -> bool:
+def placed(core: Core, where: Where) -> list[Range]:
+    """Keys of those that the index has."""
+    states, destinations, found = where.values("state"), wanted(where), list[Range]()
+    for family, state in FAMILY.items():
+        if may_be(state, states) and not _is_direct(family):
+            for zone in _few_zones(core, where, state):
+                prefix = f"{family} {zone} ".encode() if zone else f"{family} ".encode()
+                start = max(prefix, core.schedule.zones[zone].due.mark()) if _due(core, family, zone) else prefix
+                found.append(Range(start, keys.end(prefix), destinations if family == "parked" else None))
+    return found
+
+
+def may_be(state: State, states: tuple[Any, ...] | None) -> bool:
     """Whether recipients with keys of that state are meant. What waits no more is shown to those who ask for it."""
     if states is None:
         return state not in OVER
@@ -135,18 +140,27 @@ def _due(core: Core, family: str, zone: str) -> bool:
     return family == "deferred" and zone in core.schedule.zones
 
 
-def _zones(core: Core, where: Where, state: State) -> list[str]:
-    """Zones that have something of it; [""]: too many to look at each."""
-    zones, domains = where.values("zone"), where.values("domain")
+def _few_zones(core: Core, where: Where, state: State) -> list[str]:
+    """As `zones`; [""]: too many to look at each."""
+    found = zones(core, where, state)
+    return found if len(found) <= ZONES_MAX else [""]
+
+
+def zones(core: Core, where: Where, state: State) -> list[str]:
+    """Zones in which keys may be of recipients in that state: by the counters, or because the store may be behind
+    them."""
+    named, domains = where.values("zone"), where.values("domain")
     counters, at = core.sizes, COUNTED[state]
-    names = list(counters.zones) if zones is None else [str(zone) for zone in zones]
-    if len(names) > ZONES_MAX:
-        return [""]
+    behind = counters.unsettled()
+    names = list({*counters.zones, *behind}) if named is None else [str(zone) for zone in named]
     if domains is None:
-        return [zone for zone in names if zone in counters.zones and counters.zones[zone][at]]
+        none = list[int]()
+        return [zone for zone in names if zone in behind or any(counters.zones.get(zone, none)[at : at + 1])]
     there = [str(domain).lower() for domain in domains]
-    none = [0] * len(COUNTED)
-    return [zone for zone in names if any(counters.domains.get((zone, domain), none)[at] for domain in there)]
+    return [
+        zone for zone in names
+        if zone in behind or any(any(counters.domains.get((zone, one), ())[at : at + 1]) for one in there)
+    ]  # fmt: skip
 
 
 def ids(core: Core, where: Where) -> tuple[str, str]:
@@ -154,25 +168,25 @@ def ids(core: Core, where: Where) -> tuple[str, str]:
     step, now_ms = core.clock.steps[-1], core.clock.steady_ms()
     first, last = "", _LAST
     if younger := where.values("younger_s"):
-        at = keys.id_at(now_ms - int(younger[0] * 1000) - step.apart_ms - _SLACK_MS)
+        at = keys.id_at(now_ms - int(max(younger) * 1000) - step.apart_ms - _SLACK_MS)
         first = at if at > step.since else ""
     if older := where.values("older_s"):
-        at = keys.id_at(now_ms - int(older[0] * 1000) - step.apart_ms + _SLACK_MS)
+        at = keys.id_at(now_ms - int(min(older) * 1000) - step.apart_ms + _SLACK_MS)
         last = at if at > step.since else _LAST
     return first, last
 
 
-def _wanted(where: Where) -> Callable[[str], bool] | None:
+def wanted(where: Where) -> Callable[[str], bool] | None:
     """Of the destination in a parked key: it has the flow in it."""
     campaigns, tenants = where.values("campaign"), where.values("tenant")
     if campaigns is None and tenants is None:
         return None
 
-    def wanted(destination: str) -> bool:
+    def is_wanted(destination: str) -> bool:
         _, tenant, campaign = FlowId.of(split_key(destination)[2])
         return (campaigns is None or campaign in campaigns) and (tenants is None or tenant in tenants)
 
-    return wanted
+    return is_wanted
 
 
 class RangeWalk:

@@ -26,13 +26,16 @@ async def every(
     filter: Annotated[dict[str, Any], Depends(where.of_query)],
     limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of rows.")] = 100,
     after: _After = "",
+    order: Annotated[Literal["", "age"], Query(description="age: the oldest first, as they come anyway.")] = "",
 ) -> Response:
-    """A page of those that all filters match: where each is, when it goes next, and what it waits for. A page is there
+    """A page of those that all filters match: where each is, when it goes next, and what it waits for. The oldest come
+    first; the recipients of a message by address. Whoever is in the queue, and meant, from the first page to the last
+    is listed exactly once, whatever becomes of it and of others meanwhile; anybody else at most once. A page is there
     within 40 ms, so it may have fewer rows than asked for; the last has no `next`."""
     here, who = asked(request)
     if who.scope.bound:
         filter, after = who.narrowed(filter), here.cursors.opened(who.name, after)
-    found = await ask(here, "invalid", "list", limit=limit, after=after, **filter)
+    found = await ask(here, "invalid", "list", limit=limit, after=after, order=order, **filter)
     if who.scope.bound and found["next"]:
         found["next"] = here.cursors.sealed(who.name, found["next"])  # it names a recipient, perhaps somebody else's
     return answer(found)

@@ -1,0 +1,136 @@
+"""Recipients in the order of their message's id, the oldest first, and within a message in that of their addresses.
+
+A recipient's key changes when it is deferred, parked, held, released, moved or set; id and address never do. So the
+cursor, id and address of the last one, stays valid whatever comes and goes: whoever is in the queue from the first page
+to the last is passed once, wherever it is when its page is made.
+
+The keys of fresh and held ones are in that order for each zone, and the index has all others by id (`of_index`): these
+rows of keys are read as one, in portions, each as of one instant. The zones are those that the counters know, and those
+of changes that the store may not have yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from heapq import merge
+from time import perf_counter
+from typing import NamedTuple
+
+from zonemta_py.disk import keys
+from zonemta_py.disk.leveldb.instant import Instant
+from zonemta_py.queue.admin.browse import of_index, ranges
+from zonemta_py.queue.admin.browse.of_index import InOrder
+from zonemta_py.queue.admin.browse.pace import TURN_S, Pace
+from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.core.state import State
+from zonemta_py.queue.tasks.where import Where
+from zonemta_py.zones import queues
+
+PREFIX = "recipient "
+"""How a cursor begins."""
+_END = b"g"
+"""After all ids."""
+
+
+class Passed(NamedTuple):
+    """The last recipient of a page: id and address. With b"" for the address: nobody of that message."""
+
+    id: bytes
+    address: bytes
+
+    @property
+    def cursor(self) -> str:
+        return f"{PREFIX}{self.id.decode()} {self.address.decode()}"
+
+    @classmethod
+    def of(cls, cursor: str) -> Passed:
+        """Raises ValueError."""
+        prefix, id_, address = cursor.split(" ", 2)
+        if prefix + " " != PREFIX or len(id_) != 16 or not address or int(id_, 16) < 0:
+            raise ValueError(cursor)
+        return cls(id_.encode(), address.encode())
+
+
+NOBODY = Passed(b"", b"")
+
+
+class IdWalk:
+    """As `RangeWalk`: keys and values, until the time is over (`stopped`). after: the cursor of the last one."""
+
+    def __init__(self, core: Core, where: Where, after: str, pace: Pace) -> None:
+        """Raises ValueError while the index is being made, since an earlier version wrote to the queue."""
+        if not core.places.complete:
+            raise ValueError(
+                "recipients are not in the order of their age yet, since an older version has used the queue; try again"
+                " in a minute"
+            )
+        self._core, self._where, self._pace = core, where, pace
+        self._passed = Passed.of(after) if after else NOBODY
+        self.after, self.walked, self.stopped = after.encode(), 0, False
+
+    async def rows(self) -> AsyncIterator[tuple[bytes, bytes]]:
+        for first, last in _spans(self._core, self._where):
+            self._passed = max(self._passed, Passed(first, b""))
+            more = self._passed.id < last
+            while more:
+                if self._pace.over and self.walked >= ranges.AT_ONCE:
+                    self.stopped = True
+                    return
+                found, passed, more = self._portion(last)
+                for one in found:
+                    self.after = Passed(one.id, one.address).cursor.encode()
+                    yield one.key, one.value
+                if passed.address:
+                    self._passed, self.after = passed, passed.cursor.encode()
+                await self._pace.turn()
+
+    def _portion(self, last: bytes) -> tuple[list[InOrder], Passed, bool]:
+        """The next ones that the filter may mean, the last that was passed, and whether there may be more."""
+        found, passed, walked = list[InOrder](), self._passed, 0
+        until = perf_counter() + TURN_S
+        with self._core.store.instant() as instant:
+            placed, most = of_index.rows(self._core, instant, self._where, self._passed, last)
+            for one in merge(placed, *_direct(self._core, instant, self._where, self._passed, last)):
+                walked, passed = walked + 1, Passed(one.id, one.address)
+                if one.key:
+                    value = one.value or instant.get(one.key) or b""
+                    found.append(one._replace(value=value))
+                if len(found) >= most or (walked % ranges.AT_ONCE == 0 and perf_counter() >= until):
+                    break
+            else:
+                passed = NOBODY
+        self.walked += walked
+        return found, passed, bool(passed.address)
+
+
+def _spans(core: Core, where: Where) -> list[tuple[bytes, bytes]]:
+    """From which id, and up to which one that is not meant any more."""
+    named = where.values("id")
+    if named is not None:
+        return [(id.encode(), id.encode() + b"!") for id in sorted(set(map(str, named)))]
+    if ranges.most(core, where) == 0:
+        return []
+    first, last = ranges.ids(core, where)
+    return [(first.encode(), min(last.encode(), _END))]
+
+
+def _direct(core: Core, instant: Instant, where: Where, passed: Passed, last: bytes) -> Iterator[Iterator[InOrder]]:
+    """A row of keys for each zone that may have fresh or held ones."""
+    states = where.values("state")
+    if ranges.may_be(State.QUEUED, states):
+        for zone in ranges.zones(core, where, State.QUEUED):
+            if not zone.startswith(queues.PREFIX):  # what is pushed is never fresh
+                known = core.schedule.zones.get(zone)
+                mark = known.fresh.mark() if known is not None else b""
+                yield _of_zone(instant, keys.fresh_range(zone), mark, passed, last)
+    if ranges.may_be(State.HELD, states):
+        for zone in ranges.zones(core, where, State.HELD):
+            yield _of_zone(instant, keys.held_range(zone), b"", passed, last)
+
+
+def _of_zone(instant: Instant, prefix: bytes, mark: bytes, passed: Passed, last: bytes) -> Iterator[InOrder]:
+    """Keys in which the id follows the zone, and then the address."""
+    start = prefix + passed.id + (b" %b\0" % passed.address if passed.address else b"")
+    for key, value in instant.scan(max(start, mark), prefix + last):
+        id_, address = key[len(prefix) :].split(b" ", 1)
+        yield InOrder(id_, address, key, value)
