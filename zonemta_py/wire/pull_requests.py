@@ -23,7 +23,9 @@ class PullRequests:
         self._queue, self._name, self._answer, self._run = queue, name, answer, run
         self._pullers: dict[int, tuple[int, Puller]] = {}
         """Those who wait, by token, and their request's number."""
-        self.handlers: dict[int, Callable[..., None]] = {
+
+    def handlers(self) -> dict[int, Callable[..., None]]:
+        return {
             Operation.PULL: self._pull,
             Operation.LEAVE: self._leave,
             Operation.PULLED: self._pulled,
@@ -32,7 +34,8 @@ class PullRequests:
 
     def end(self) -> None:
         """The connection has ended."""
-        for _, puller in self._pullers.values():
+        pullers, self._pullers = self._pullers, {}
+        for _, puller in pullers.values():
             self._queue.pulls.leave(puller)
 
     def fall_silent(self) -> None:

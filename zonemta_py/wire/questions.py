@@ -42,4 +42,7 @@ async def owed(queue: LocalQueue, token: str) -> tuple[str, int, int] | None:
 
 async def outlived(work: asyncio.Future[Any]) -> Any:
     """An order is carried out even if its client disconnects."""
-    return await asyncio.shield(work)
+    try:
+        return await asyncio.shield(work)
+    finally:
+        del work  # which keeps its error, which knows this place

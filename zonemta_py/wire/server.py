@@ -98,7 +98,8 @@ class ClientConnection(asyncio.Protocol):
         self._out: list[bytes] = []
         self._incoming: dict[int, LocalIncoming] = {}
         self._order: dict[int, asyncio.Task[None]] = {}
-        self._takers: dict[Taker, int] = {}
+        self._takers: dict[int, Taker] = {}
+        """Those that wait, by their request's number."""
         self._silent, self._pulse, self._generation = False, "", 0
         self.heard_at = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -121,7 +122,7 @@ class ClientConnection(asyncio.Protocol):
         }
         self._pulls = PullRequests(queue, lambda: self._name, self._answer, self._run)
         self._sessions = SessionRequests(queue, self._answer)
-        self._handlers |= self._pulls.handlers | self._sessions.handlers
+        self._handlers |= self._pulls.handlers() | self._sessions.handlers()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one by its methods only
@@ -139,10 +140,12 @@ class ClientConnection(asyncio.Protocol):
         self._transport = None
         self.receivers.discard(self)
         self.pulsed.pop(self._pulse, None)
-        for taker in self._takers:
+        for taker in self._takers.values():
             self._queue.leases.leave(taker)
         self._pulls.end()
         self._sessions.end()
+        self._takers = {}
+        del self._handlers, self._pulls, self._sessions  # which refer to this: it goes with its last user
         for task in self._tasks:
             task.cancel()
         for incoming in self._incoming.values():
@@ -214,7 +217,7 @@ class ClientConnection(asyncio.Protocol):
             "%s has not been heard from for %.0f s: it loses its leases; what it may have sent is in doubt",
             self._name, self._loop.time() - self.heard_at,
         )  # fmt: skip
-        for taker in self._takers:
+        for taker in self._takers.values():
             self._queue.leases.leave(taker)
         self._pulls.fall_silent()
         self._queue.lost(self._name, silent=True)
@@ -233,7 +236,7 @@ class ClientConnection(asyncio.Protocol):
             self._silent = False
             log.warning("%s runs again", self._name)
             waiting, self._takers = self._takers, {}
-            for taker, number in waiting.items():
+            for number, taker in waiting.items():
                 self._lease(number, taker.most)
 
     @property
@@ -243,7 +246,7 @@ class ClientConnection(asyncio.Protocol):
     def retire(self) -> None:
         """If it is of an earlier generation. What it has already it ends; what was on its way to it goes back."""
         if self._retired:
-            for taker, number in self._takers.items():
+            for number, taker in self._takers.items():
                 self._queue.leases.leave(taker)
                 self._answer(number, OK, None)
             self._takers = {}
@@ -319,19 +322,18 @@ class ClientConnection(asyncio.Protocol):
             incoming.abort()
 
     def _lease(self, number: int, most: int) -> None:
-        def deliver(deliveries: list[Delivery]) -> None:
-            self._takers.pop(taker, None)
-            self._answer(number, OK, [delivery_row(delivery) for delivery in deliveries])
-
         if not isinstance(most, int) or most < 1:  # it would be ahead of all others for ever
             raise TypeError("the number of deliveries must be a number")
         if self._retired:
             self._answer(number, OK, None)
             return
-        taker = self._queue.leases.take(most, self._name, deliver)
-        self._takers[taker] = number
+        taker = self._takers[number] = self._queue.leases.take(most, self._name, partial(self._leased, number))
         if self._silent:  # it speaks again when its pulse says so
             self._queue.leases.leave(taker)
+
+    def _leased(self, number: int, deliveries: list[Delivery]) -> None:
+        self._takers.pop(number, None)
+        self._answer(number, OK, list(map(delivery_row, deliveries)))
 
     def _settle(self, number: int, result: list[Any]) -> None:
         self._queue.settling.settle(result_of(result), partial(self._answer, number, OK, None))

@@ -26,7 +26,9 @@ class SessionRequests:
         self._of: dict[str, str] = {}
         """Accounts of the open ones, by the session's id."""
         self._waiting: dict[str, asyncio.TimerHandle] = {}
-        self.handlers: dict[int, Callable[..., None]] = {Operation.ENTER: self._enter, Operation.LEFT: self._left}
+
+    def handlers(self) -> dict[int, Callable[..., None]]:
+        return {Operation.ENTER: self._enter, Operation.LEFT: self._left}
 
     def end(self) -> None:
         """The connection has ended, and its sessions with it."""

@@ -52,12 +52,12 @@ def check_seconds(*values: float) -> None:
 
 
 class Puller:
-    """Somebody who waits at a zone. at_once: only as long as it takes to look. remote: its address, "" if unknown."""
+    """Somebody who waits at a zone. at_once: only as long as it takes to look."""
 
-    __slots__ = ("at_once", "remote", "reserve_s", "taker", "timer", "zone")
+    __slots__ = ("at_once", "taker", "timer", "zone")
 
-    def __init__(self, zone: str, taker: Taker, reserve_s: float, at_once: bool, remote: str) -> None:
-        self.zone, self.taker, self.reserve_s, self.at_once, self.remote = zone, taker, reserve_s, at_once, remote
+    def __init__(self, zone: str, taker: Taker, at_once: bool) -> None:
+        self.zone, self.taker, self.at_once = zone, taker, at_once
         self.timer: asyncio.TimerHandle | None = None
 
 
@@ -79,7 +79,7 @@ class Pulls:
     ) -> Puller | None:  # fmt: skip
         """`deliver` is called once: with 1…most deliveries, or none if there are none until `wait_s` is over.
 
-        None: it has been called. Raises ValueError, QueueRefusal.
+        None: it has been called. remote: its address, "" if unknown. Raises ValueError, QueueRefusal.
         """
         check_seconds(reserve_s, wait_s)
         if self._core.copied:
@@ -90,8 +90,8 @@ class Pulls:
             deliver([])
             return None
         taker = Taker(RESERVED if reserve_s else worker, min(max(1, most), MOST), deliver)
-        puller = Puller(zone, taker, reserve_s, wait_s <= 0, remote)
-        taker.deliver = partial(self._deliver, puller, deliver)
+        puller = Puller(zone, taker, wait_s <= 0)
+        taker.deliver = partial(self._deliver, taker.leases, reserve_s, remote, deliver)
         puller.timer = asyncio.get_running_loop().call_later(wait_s if wait_s > 0 else AT_ONCE_S, self._over, puller)
         self._waiting.setdefault(zone, deque()).append(puller)
         self._core.schedule.awaits(zone, True)
@@ -178,11 +178,14 @@ class Pulls:
         if lease is not None:
             self._leases.end(lease, HELD, NO_BODY)
 
-    def _deliver(self, puller: Puller, deliver: Callable[[list[Delivery]], None], deliveries: list[Delivery]) -> None:
-        for lease in puller.taker.leases:
-            lease.holder = puller.remote
-            if puller.reserve_s:
-                self._reserve(lease, puller.reserve_s)
+    def _deliver(
+        self, leases: list[Lease], reserve_s: float, remote: str, deliver: Callable[[list[Delivery]], None],
+        deliveries: list[Delivery],
+    ) -> None:  # fmt: skip
+        for lease in leases:
+            lease.holder = remote
+            if reserve_s:
+                self._reserve(lease, reserve_s)
         deliver(deliveries)
 
     # -- what is out
