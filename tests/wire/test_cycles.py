@@ -74,8 +74,8 @@ async def questions(service: Any) -> None:
 
 
 async def refused(service: Any) -> None:
-    for about in ({"what": "nobody.test"}, {"nonsense": 1}):
-        with pytest.raises(ValueError):
+    for about, words in (({"what": "nobody.test"}, "nothing called"), ({"nonsense": 1}, "unexpected")):
+        with pytest.raises(ValueError, match=words):
             await asyncio.to_thread(ask, service.folder, "explain", **about)
 
 
