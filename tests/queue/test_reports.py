@@ -59,6 +59,7 @@ async def test_counts_come_over_the_wire_and_are_added_up(house: Any, local: Cou
     assert (await home.queue.ask("metrics"))["gauges"]["zonemta_smtp_sessions_open"] == [[["smtp"], 7]]
     local.add("zonemta_smtp_sessions_total", ("smtp",), 2)
     await counted(home, "zonemta_smtp_sessions_total", ["smtp"], 7)
+    remote._reconnect = False
     server.close()
 
 

@@ -47,6 +47,7 @@ class Door:
         await asyncio.sleep(0)
         self.ready.set()
         await self.end.wait()
+        remote._reconnect = False
         door.cancel()
         await asyncio.wait([door])
         self.bound.close()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.queue.tasks.test_tasks import ZONES, counts, defer, done, ended, sent_now
+from tests.queue.tasks.test_tasks import ZONES, counts, defer, done, ended, lost_and_repaired, sent_now
 from zonemta_py.disk import journal, keys
 from zonemta_py.disk.records import Type
 from zonemta_py.events.derive import events_of
@@ -91,15 +91,7 @@ async def test_a_lost_key_of_what_was_deleted_comes_back_deleted(house: Make) ->
     row = await done(home, "delete", where={"recipient": "a@one.test"})
     await home.rest()
     key = keys.deleted("default", int(row["id"]), ident, "a@one.test")
-    assert home.queue.core.store.get(key) is not None
-    home.queue.core.store.write([(key, None)], True)
-    copy = home.image()
-    home.abandon()
-    home.folder = copy
-    problems = home.check(repair=True).problems
-    assert "a@one.test was deleted by task" in " ".join(problem.what for problem in problems)
-    await home.begin()
-    assert home.queue.core.store.get(key) is not None
+    assert "a@one.test was deleted by task" in await lost_and_repaired(home, key)
 
 
 async def test_a_zone_that_is_gone_takes_what_is_deleted_along(house: Make) -> None:

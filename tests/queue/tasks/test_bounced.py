@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.queue.tasks.test_around import events
-from tests.queue.tasks.test_tasks import counts, done, ended, sent_now
+from tests.queue.tasks.test_tasks import counts, done, ended, lost_and_repaired, sent_now
 from tests.queue.test_reload import other
 from zonemta_py.disk import journal, keys
 from zonemta_py.disk.records import Type
@@ -294,14 +294,7 @@ async def test_a_lost_key_comes_back_as_what_it_was(house: Make) -> None:
     await ended(home, row, "undone")
     await home.rest()
     key = keys.bounced("default", until_ms, ident, "a@one.test")
-    assert home.queue.core.store.get(key) is not None
-    home.queue.core.store.write([(key, None)], True)
-    copy = home.image()
-    home.abandon()
-    home.folder = copy
-    problems = home.check(repair=True).problems
-    assert "a@one.test has bounced and is kept" in " ".join(problem.what for problem in problems)
-    await home.begin()
+    assert "a@one.test has bounced and is kept" in await lost_and_repaired(home, key)
     assert await people(home) == ["a@one.test"]
 
 

@@ -47,6 +47,19 @@ async def sent_now(home: Any) -> list[str]:
     return sorted(found)
 
 
+async def lost_and_repaired(home: Any, key: bytes) -> str:
+    """The store loses a key, and fsck repairs a copy, which goes on. What fsck says."""
+    assert home.queue.core.store.get(key) is not None
+    home.queue.core.store.write([(key, None)], True)
+    copy = home.image()
+    home.abandon()
+    home.folder = copy
+    problems = home.check(repair=True).problems
+    await home.begin()
+    assert home.queue.core.store.get(key) is not None
+    return " ".join(problem.what for problem in problems)
+
+
 async def test_deleted_mail_is_not_sent_and_comes_back_when_that_is_undone(house: Make) -> None:
     home = await house()
     await home.put("a@one.test", "b@two.test")

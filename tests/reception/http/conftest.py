@@ -68,6 +68,7 @@ class HttpDoor:
         await asyncio.sleep(0)
         self.ready.set()
         await self.end.wait()
+        self.remote._reconnect = False
         door.cancel()
         await asyncio.wait([door])
         self.bound.close()

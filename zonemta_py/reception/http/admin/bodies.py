@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from fastapi import Query
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from zonemta_py.mail.fields import CONTROLS
-from zonemta_py.reception.http.admin import where
+from zonemta_py.reception.http.admin import rows, where
 from zonemta_py.reception.http.admin.where import Filter
 from zonemta_py.reception.http.documents import values
 from zonemta_py.reception.http.documents.models import Cause, Model
@@ -19,6 +20,7 @@ What = Annotated[
     WithJsonSchema({"type": "string", "pattern": values.LINE_PATTERN, "minLength": 1, "maxLength": 500}),
 ]
 """A text that is not empty."""
+Limit = Annotated[int, Query(ge=1, le=rows.MOST, description="Maximum number of rows.")]
 ReplyText = Annotated[
     str,
     AfterValidator(values.field),

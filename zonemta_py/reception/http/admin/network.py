@@ -78,7 +78,7 @@ async def limits(request: Request) -> Response:
 async def lanes(
     request: Request,
     zone: Annotated[models.By, Query(description="Only those of this zone.")] = "",
-    limit: Annotated[int, Query(ge=1, le=rows.MOST, description="Maximum number of rows.")] = 100,
+    limit: bodies.Limit = 100,
     after: Annotated[int, Query(ge=0, le=10**6, description="The last page's `next`.")] = 0,
 ) -> Response:
     """What waits for the same destination from the same source, of one tenant and campaign: how much, and why not

@@ -26,7 +26,7 @@ _Name = Annotated[models.Cause, Path(description="Its name; a destination's is t
 async def standing(
     request: Request,
     kind: Annotated[bodies.Standing | None, Query(description="Only this kind.")] = None,
-    limit: Annotated[int, Query(ge=1, le=rows.MOST, description="Maximum number of rows.")] = 1000,
+    limit: bodies.Limit = 1000,
     after: Annotated[int, Query(ge=0, le=10**6, description="The last page's `next`.")] = 0,
 ) -> Response:
     """Suspensions, rests, and what was learned about destinations: why, since when, until when."""

@@ -51,7 +51,7 @@ def _covers(who: Holder, row: dict[str, Any]) -> bool:
 @router.get("/in-doubt", **operation("read", "Recipients in doubt", rows.InDoubts))
 async def in_doubt(
     request: Request,
-    limit: Annotated[int, Query(ge=1, le=rows.MOST, description="Maximum number of rows.")] = 100,
+    limit: bodies.Limit = 100,
     after: Annotated[models.Cause, Query(description="The last page's `next`; default: the first page.")] = "",
 ) -> Response:
     """Their final answers may have been on their way at a crash: they can get a message twice."""
