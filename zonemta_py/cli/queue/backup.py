@@ -1,18 +1,28 @@
-"""`zonemta backup DIR`: a consistent copy of a queue that is running."""
+"""`zonemta backup DIR`: a consistent copy of a queue that is running.
+
+The queue makes it in its own folder. On the same file system it is moved from there; to another one it is copied under
+a name that says so, and has its own name when all of it is on that disk: whatever is called DIR is whole.
+"""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from zonemta_py.cli.queue.commands import answer
-from zonemta_py.cli.terminal.errors import CommandError, Exit
+from zonemta_py.cli.terminal.errors import CommandError, Exit, from_os
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration
 from zonemta_py.cli.terminal.output import Telling
+
+_COPYING = ".making"
 
 
 def backup(
@@ -25,18 +35,68 @@ def backup(
 
     To restore: zonemta run --folder DIR (or a copy of DIR), then zonemta queue adopt.
     """
+    chosen = configuration(config, folder)
     if directory.exists():
         raise CommandError(Exit.CANT_CREATE, f"{directory}: already exists; name a new folder")
-    made = Path(answer(configuration(config, folder), "backup"))
-    try:
-        directory.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(chosen.folder):
+        made = Path(answer(chosen, "backup"))
         try:
-            made.rename(directory)
-        except OSError:  # another file system
-            shutil.copytree(made, directory)
-        os.sync()
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
+            _bring(made, directory)
+        except OSError as error:
+            raise from_os(OSError(error.errno, error.strerror, str(directory))) from None
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
     size = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
     with Telling(json) as tell:
         tell(f"{directory}: {size:,} bytes; it sends nothing until `zonemta queue adopt`", folder=directory, bytes=size)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """No other backup is made meanwhile: both would have the same folder to begin with. Raises CommandError."""
+    try:
+        held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:  # who cannot look into it is told why by the queue's socket
+        yield
+        return
+    try:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sentence = f"{folder}: another backup of it is being made; try again when that has ended"
+            raise CommandError(Exit.TEMPORARY, sentence) from None
+        yield
+    finally:
+        os.close(held)
+
+
+def _bring(made: Path, directory: Path) -> None:
+    """Raises OSError: then there is no such directory."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        made.rename(directory)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        copying = directory.with_name(directory.name + _COPYING)
+        shutil.rmtree(copying, ignore_errors=True)  # of a command that was killed
+        try:
+            _copy(made, copying)
+            os.sync()
+            copying.rename(directory)
+        except BaseException:
+            shutil.rmtree(copying, ignore_errors=True)
+            raise
+    os.sync()
+
+
+def _copy(made: Path, to: Path) -> None:
+    """With the times and rights of each file, and its owner where that is possible. Raises OSError."""
+    for source in (made, *sorted(made.rglob("*"))):
+        target, about = to / source.relative_to(made), source.stat()
+        if source.is_dir():
+            target.mkdir(mode=0o700)
+        else:
+            shutil.copy2(source, target)
+        if os.geteuid() == 0:
+            os.chown(target, about.st_uid, about.st_gid)
