@@ -178,7 +178,7 @@ async def _receiver(config: Config, host: Host, sockets: list[tuple[Listener, so
 
     queue = RemoteQueue.lasting(config.folder, "receiver")
     reporting.begin("receiver", queue, host.totals)
-    await serve(config, sockets, queue, host, CONNECTIONS.mine(), SHARED)
+    await serve(config, sockets, queue, host, CONNECTIONS.mine(), SHARED, queue.ask)
     await report.end()
 
 

@@ -296,6 +296,7 @@ class Generations:
     def _hold(self, given: Given, host: Host) -> None:
         """It is the one that runs from now on."""
         before = self._roles()
+        self._processes.remind()
         self._given, self._host = given, host
         self._processes.stop_s = given.config.server.stop_s
         if given.config.event_sinks:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from zonemta_py.metrics.connections import TABLES
+from zonemta_py.metrics.connections import SERVICES, TABLES
 from zonemta_py.metrics.processes import PROCESSES
 from zonemta_py.pipe import ASKED
 
@@ -126,6 +126,12 @@ class Processes:
         self._due.pop(role, None)
         if pid := self.pid(role):
             self._retire(pid, signal.SIGTERM if known.alone or known.due_s else signal.SIGUSR1)
+
+    def remind(self) -> None:
+        """Retired ones of a service hear that the configuration that follows is another one now."""
+        for pid, role in self._retired.items():
+            if role.partition("-")[0] in SERVICES:
+                os.kill(pid, signal.SIGUSR1)
 
     def _retire(self, pid: int, told: signal.Signals = signal.SIGUSR1) -> None:
         role = self._retired[pid] = self._running.pop(pid)

@@ -22,10 +22,14 @@ class Tokens:
 
     def __init__(self, section: PullSection) -> None:
         self._tokens = [(token.hash.encode(), token) for token in section.tokens]
+        self.needed = bool(self._tokens)
 
-    @property
-    def needed(self) -> bool:
-        return bool(self._tokens)
+    def revise(self, before: dict[str, str], now: dict[str, str]) -> bool:
+        """Another configuration holds: forgets tokens that are not in it as they are here. Returns whether there are
+        any. before, now: name → what its rights depend on."""
+        lost = {name for name, digest in before.items() if now.get(name) != digest}
+        self._tokens = [one for one in self._tokens if one[1].name not in lost]
+        return bool(lost)
 
     def holder(self, shown: str) -> PullToken | None:
         """None if none is needed. Raises NotAllowed."""

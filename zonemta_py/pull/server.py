@@ -13,6 +13,7 @@ import socket
 from functools import partial
 
 from zonemta_py.config import Config
+from zonemta_py.config.rights import Rights, rights
 from zonemta_py.metrics import report
 from zonemta_py.metrics.connections import OpenConnections
 from zonemta_py.plugin.host import Host
@@ -55,7 +56,14 @@ async def serve(
 
     least = config.limits.least_bytes_s
     report.measure(lambda: [("zonemta_pull_sessions_open", (), len(gate))])
-    retirement = Retirement()
+
+    def revise(now: Rights) -> None:
+        if site.tokens.revise(rights(config)["tokens"], now["tokens"]):
+            for guest in gate.guests():
+                if isinstance(guest, PullConnection):
+                    guest.leave()
+
+    retirement = Retirement(queue.ask, revise)
     server = await loop.create_server(connect, sock=bound, backlog=1024)
     try:
         await retirement.begins()

@@ -11,10 +11,11 @@ import errno
 import logging
 import socket
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Protocol
 
 from zonemta_py.config import Config, Listener
+from zonemta_py.config.rights import Rights
 from zonemta_py.metrics import report
 from zonemta_py.metrics.connections import OpenConnections
 from zonemta_py.plugin.host import Host
@@ -38,11 +39,13 @@ _REST_S = 0.2
 async def serve(
     config: Config, sockets: list[tuple[Listener, socket.socket]], submission: Reception, host: Host,
     opened: OpenConnections | None = None, failures: Failures | None = None,
+    ask: Callable[[str], Awaitable[Rights]] | None = None,
 ) -> None:  # fmt: skip
     """Serves until SIGTERM, and then until no message is in progress; or until SIGUSR1, and then until no client is
     left (`retirement.py`).
 
-    sockets: bound and listening. opened: what this process counts of the clients of all. failures: of all of them.
+    sockets: bound and listening. opened: what this process counts of the clients of all. failures: of all of them. ask:
+    of the queue, what rights clients have, once another process has followed.
 
     Raises ConfigError.
     """
@@ -54,7 +57,7 @@ async def serve(
         await site.init()
     gate.watch(asyncio.get_running_loop())
     report.measure(lambda: _open_sessions(config, gate))
-    retirement = Retirement()
+    retirement = Retirement(ask, lambda rights: _revise(gate, rights))
     serving = [await _open(site, bound) for site, (_, bound) in zip(sites, sockets, strict=True)]
     try:
         await retirement.begins()
@@ -66,6 +69,12 @@ async def serve(
             if isinstance(guest, ServerSession):
                 guest.leave()
         await retirement.look()
+
+
+def _revise(gate: ConnectionLimits, rights: Rights) -> None:
+    for guest in gate.guests():
+        if isinstance(guest, ServerSession):
+            guest.revise(rights)
 
 
 def _open_sessions(config: Config, gate: ConnectionLimits) -> Iterator[tuple[str, tuple[str], int]]:

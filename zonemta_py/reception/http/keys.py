@@ -22,7 +22,7 @@ from zonemta_py.config.services.http import OF_ALL
 from zonemta_py.config.services.pull import names_queue
 from zonemta_py.disk.files import replace_file
 from zonemta_py.mail.addresses.senders import ANYBODY, Senders
-from zonemta_py.reception.http.documents.problem import RequestProblem
+from zonemta_py.reception.http.documents.problem import BUSY_S, RequestProblem
 from zonemta_py.reception.permission import Permissions
 from zonemta_py.reception.scope import EVERYTHING, KeyScope, OutOfScope
 
@@ -134,12 +134,25 @@ class ApiKeys:
     listener's."""
 
     def __init__(self, configured: list[HttpKey], local: str, permissions: Permissions | None = None) -> None:
+        self._changed = set[bytes]()
         self._holders = [(key.hash.encode(), _holder(key, permissions)) for key in configured]
         self._holders.append((hashed(local).encode(), Holder(LOCAL, frozenset(RIGHTS), role="admin")))
 
     def known(self) -> list[tuple[bytes, Holder]]:
         """The hash and holder of each key."""
         return self._holders
+
+    def revise(self, before: dict[str, str], now: dict[str, str], local: bool) -> bool:
+        """Another configuration holds: forgets keys that are not in it, and puts off those that have other rights there
+        until the next process is asked. local: the key of the token file is still there. Returns whether there are
+        any. before, now: name → what its rights depend on."""
+        names = {name for name, digest in before.items() if now.get(name) != digest}
+        if not local:
+            names.add(LOCAL)
+        lost = [(known, holder) for known, holder in self._holders if holder.name in names]
+        self._holders = [one for one in self._holders if one not in lost]
+        self._changed |= {known for known, holder in lost if holder.name in now}
+        return bool(lost)
 
     def holder(self, authorization: str) -> Holder:
         """authorization: the field's value, "" if there is none. Raises RequestProblem."""
@@ -152,6 +165,8 @@ class ApiKeys:
         for known, holder in self._holders:  # always to the end, for constant time
             if hmac.compare_digest(shown, known):
                 found = holder
+        if shown in self._changed:
+            raise RequestProblem("unavailable", "this key has other rights now; send the request again", retry_s=BUSY_S)
         if found is None:
             raise _refused("the key is unknown; `zonemta api-key list` shows those that are known")
         return found
@@ -170,17 +185,19 @@ def _refused(detail: str) -> RequestProblem:
 def kept_token(folder: Path) -> str:
     """The key for programs of this user: that of the token file, or a new one if there is none, or if the file is not
     as we write it, or others may read it. So it is the same after a reload and a restart. Raises OSError."""
-    key = _read(folder / TOKEN_FILE)
+    key = token(folder)
     if not _TOKEN.fullmatch(key):
         key = new_key()
         replace_file(folder / TOKEN_FILE, f"{key}\n".encode(), 0o600)
     return key
 
 
-def _read(path: Path) -> str:
-    """Nothing if it is not there, or not ours alone."""
+def token(folder: Path) -> str:
+    """What the token file says; nothing if it is not there, or not ours alone."""
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        with open(
+            os.open(folder / TOKEN_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb"
+        ) as file:
             about = os.fstat(file.fileno())
             ours = stat.S_ISREG(about.st_mode) and about.st_uid == os.geteuid() and not about.st_mode & 0o077
             return file.read(_KEY_MAX).decode("ascii", "replace").removesuffix("\n") if ours else ""

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from zonemta_py.config import Config, Zone
+from zonemta_py.config.rights import Rights, rights
 from zonemta_py.events.hub import Hub
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.lines import Undotted
@@ -23,7 +24,7 @@ from zonemta_py.reception.connection_limits import ConnectionLimits
 from zonemta_py.reception.http.columns import Columns, TemplateStore
 from zonemta_py.reception.http.documents.cursors import Cursors
 from zonemta_py.reception.http.documents.problem import FieldError, RequestProblem, invalid
-from zonemta_py.reception.http.keys import ApiKeys, Holder
+from zonemta_py.reception.http.keys import ApiKeys, Holder, token
 from zonemta_py.reception.http.monitoring.exposition import Certificates
 from zonemta_py.reception.http.shares import AccountSessions, HttpCounts, RequestShares, StreamShares
 from zonemta_py.reception.listener import ListenerSettings
@@ -73,12 +74,19 @@ class RequestContext:
         self.sessions = AccountSessions(self.site.accounts, queue)
         self.events = Hub(config.folder, queue.ask)
         self.streams.at_end(self.events.end)
-        self.cursors = Cursors(local)
+        self._local, self.cursors = local, Cursors(local)
         self.certificates = Certificates(config)
 
     def open_metrics(self, client: str) -> bool:
         """Whether this client needs no key for metrics."""
         return self.config.http.metrics == "open" and bool(client) and ipaddress.ip_address(client).is_loopback
+
+    def revise(self, now: Rights) -> None:
+        """Another configuration holds: keys that have lost something are of no use here, and streams end, to go on at
+        the next process if they may."""
+        before = rights(self.config)
+        if self.keys.revise(before["keys"], now["keys"], token(self.config.folder) == self._local):
+            self.streams.end()
 
     # -- mail
 

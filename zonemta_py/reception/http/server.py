@@ -65,7 +65,7 @@ async def serve(
         None else None,
     )  # fmt: skip
     bound.setblocking(False)
-    server, retirement = _Server(settings), Retirement()
+    server, retirement = _Server(settings), Retirement(queue.ask, request_context.revise)
     serving = asyncio.ensure_future(server.serve([bound]))
     ending = asyncio.ensure_future(retirement.begins())
     try:

@@ -43,6 +43,7 @@ class Authentication(asyncio.Protocol):
     session: Session
     loop: asyncio.AbstractEventLoop
     may_relay: bool
+    _password: str
     _pace: ClientPace
     _held: bytes
     _lost: bool
@@ -156,7 +157,7 @@ class Authentication(asyncio.Protocol):
         if self.site.host.listens("smtp_auth"):
             await self.site.host.call("smtp_auth", auth=Auth(login, password, method), session=session)
         if not session.user and await self.site.login.check(login, password, session.client):
-            session.user = login
+            session.user, self._password = login, self.site.login.digest_of(login)
         return bool(session.user)
 
     def _note_login(self, what: str, login: str) -> None:

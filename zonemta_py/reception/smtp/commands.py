@@ -36,6 +36,7 @@ class SessionFace(Protocol):
     transaction: MailTransaction | None
     extended: bool
     may_relay: bool
+    revoked: Reply | None
 
     @property
     def site(self) -> ListenerSettings: ...
@@ -85,6 +86,8 @@ def mail(connection: SessionFace, argument: str) -> bytes | None:
         return connection.refuse(replies.NO_GREETING)
     if connection.transaction is not None:
         return connection.refuse(replies.NESTED)
+    if connection.revoked is not None:
+        return connection.refuse(connection.revoked)
     if connection.site.listener.require_tls and not connection.session.tls:
         return connection.refuse(replies.NEED_TLS)
     try:
@@ -152,6 +155,8 @@ def rcpt(connection: SessionFace, argument: str) -> bytes | None:
         return connection.refuse(Reply(501, "5.5.4", "Say RCPT TO:<address>"))
     if transaction is None:
         return connection.refuse(replies.NO_MAIL)
+    if connection.revoked is not None:
+        return connection.refuse(connection.revoked)
     if not connection.may_relay:
         return _no_relay(connection, transaction, argument[3:].strip())
     if transaction.rcpts >= connection.site.limits.recipients:
@@ -205,6 +210,8 @@ def data(connection: SessionFace, argument: str) -> bytes | None:
         return connection.refuse(Reply(501, "5.5.4", "DATA takes no argument"))
     if transaction is None:
         return connection.refuse(replies.NO_MAIL)
+    if connection.revoked is not None:
+        return connection.refuse(connection.revoked)
     if not transaction.recipients:
         return connection.refuse(replies.NO_RCPT)
     transaction.seal()

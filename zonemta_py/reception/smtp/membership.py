@@ -1,13 +1,18 @@
 """Lets a client in: plugins are asked, and the session counts for its account, where that has a quota of sessions: from
-the connection on, and anew after a login."""
+the connection on, and anew after a login. And takes away its right, where another configuration does not give it."""
 
 from __future__ import annotations
 
+from itertools import chain
+
+from zonemta_py.config.rights import Rights
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.arguments import Session
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import QueueRefusal
+from zonemta_py.reception.connection_limits import Networks
 from zonemta_py.reception.listener import ListenerSettings
+from zonemta_py.reception.smtp import replies
 
 
 class Membership:
@@ -15,6 +20,10 @@ class Membership:
 
     site: ListenerSettings
     session: Session
+    may_relay: bool
+    revoked: Reply | None
+    _password: str
+    """Digest of the one it has logged in with, unless a plugin has let it in."""
     _lost: bool
     _counted = False
 
@@ -55,6 +64,20 @@ class Membership:
                 self._counted = True
                 self.leave_account()
         return None
+
+    def revise(self, rights: Rights) -> None:
+        """It goes on only with what it is given there. A listener that is gone leaves what any other one gives."""
+        session, site = self.session, self.site
+        if not self.may_relay or self.revoked is not None:
+            return
+        if session.user:
+            gone = bool(self._password) and rights["users"].get(session.user) != self._password
+        else:
+            given = rights["networks"]
+            own = given[site.listener.name] if site.listener.name in given else chain(*given.values())
+            gone = not Networks(list(own)).contain(session.client)
+        if gone:
+            self.revoked = replies.LOGIN_GONE if session.user else replies.NETWORK_GONE
 
     def leave_account(self) -> None:
         """Counts it out; harmless twice."""

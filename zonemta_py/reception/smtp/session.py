@@ -64,6 +64,8 @@ class ServerSession(Patience, Membership, Authentication):
         self._login_by = self._leave_by = self._read_by = 0.0
         self.transaction: MailTransaction | None = None
         self.extended = self.may_relay = self._admitted = False
+        self.revoked: Reply | None = None
+        self._password = ""
         self._out: list[bytes] = []
         self._held = b""
         self._task: asyncio.Task[None] | None = None
