@@ -98,7 +98,7 @@ class _Run:
         await self._pass(settle_s)
         settled = time.monotonic()
         await self._pass(hold_s)
-        explained, relented = await self._explained(), time.monotonic()
+        (explained, others), relented = await self._explained(), time.monotonic()
         self._target.change(rate_limit=0)
         grown = await self._grows(relent_s, rise)
         await self._feeding
@@ -111,7 +111,7 @@ class _Run:
         if refused > refused_most:
             broken.append(f"{refused:.1%} were refused after {settle_s:g} s, more than {refused_most:.0%}")
         if not explained:
-            broken.append("explain does not name the learned rate")
+            broken.append(f"explain does not name the learned rate, but: {'; '.join(sorted(others)) or 'nothing'}")
         if grown < rise * LIMIT:
             broken.append(f"{relent_s:g} s after the provider relented the rate is {grown:.1f}/s, too little")
         return {
@@ -148,17 +148,17 @@ class _Run:
         refused = self._refused(now - 5.2, now - 0.2)
         self._progress(int(now - self._start), f"{rate:.1f}/s, {refused:.1%} refused")
 
-    async def _explained(self) -> str:
-        """The learned rate, as explain names it; "" if it does not within a few seconds."""
+    async def _explained(self) -> tuple[str, set[str]]:
+        """The learned rate, as explain names it; "" if it does not within a few seconds, and what it named instead."""
+        others: set[str] = set()
         for _ in range(60):
             answer = await asyncio.to_thread(self._mta.ask, "explain", what="giant")
-            causes = [
-                reason["cause"] for row in answer["rows"] for reason in row["reasons"] if reason["kind"] == "rate"
-            ]
-            if causes:
-                return str(causes[0])
+            for reason in (reason for row in answer["rows"] for reason in row["reasons"]):
+                if reason["kind"] == "rate":
+                    return str(reason["cause"]), set()
+                others.add(f"{reason['kind']}: {reason['cause']}")
             await asyncio.sleep(0.05)
-        return ""
+        return "", others
 
     def _count(self, kind: str, start: float, end: float) -> int:
         return sum(event["kind"] == kind and start < event["t"] <= end for event in self._target.events())
