@@ -225,7 +225,7 @@ async def run(given: Given, host: Host, pipe: Pipe) -> None:
     if queue.core.copied:
         print(f"zonemta: {queue.core.copied}", file=sys.stderr, flush=True)
     listening = await server.serve(queue, config.folder)
-    garbage = Garbage()
+    Garbage()
     await opening.finish()
     noting = asyncio.ensure_future(note(queue, given, "the MTA was started with them"))
     queue.start()
@@ -234,7 +234,7 @@ async def run(given: Given, host: Host, pipe: Pipe) -> None:
     counts = ", ".join(f"{total[state]:,} {state}" for state in ("queued", "deferred", "held"))
     print(f"zonemta: ready; recipients: {counts}", file=sys.stderr, flush=True)
     await asyncio.gather(
-        _rules_soon(config), noting, metrics.watch(queue), garbage.watch(), listening.serve_forever()
+        _rules_soon(config), noting, metrics.watch(queue), listening.serve_forever()
     )  # fmt: skip
 
 
