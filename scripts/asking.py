@@ -67,8 +67,7 @@ def queue_process(folder: Path, recipients: int, domains: int, pipe: Connection)
 
 
 async def _queue(folder: Path, recipients: int, domains: int, pipe: Connection) -> None:
-    queue = await open_queue(config_of(folder))
-    Garbage()
+    queue, garbage = await open_queue(config_of(folder)), Garbage()
     queue.start()
     server = await serve(queue, folder)
     begun = time.monotonic()
@@ -78,7 +77,7 @@ async def _queue(folder: Path, recipients: int, domains: int, pipe: Connection) 
     pipe.send(time.monotonic() - begun)
     beats, pauses = list[tuple[float, float]](), list[float]()
     gc.callbacks.append(_noting(pauses))
-    watching = asyncio.ensure_future(_watch(beats))
+    watching = [asyncio.ensure_future(_watch(beats)), asyncio.ensure_future(garbage.watch())]
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
     loop.add_reader(pipe.fileno(), asked.set)
@@ -87,7 +86,8 @@ async def _queue(folder: Path, recipients: int, domains: int, pipe: Connection) 
         asked.clear()
         if pipe.poll():
             if pipe.recv() == "end":
-                watching.cancel()
+                for task in watching:
+                    task.cancel()
                 server.close()
                 return
             pipe.send(Watched(list(beats), list(pauses), time.process_time()))

@@ -13,7 +13,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -153,14 +153,14 @@ def listen_to_log(config: Config, host: Host) -> None:
     setup.begin(config, host.entries)
 
 
-def queue(given: Given, host: Host, pipe: Pipe) -> None:
-    """The process that owns the disk. pipe: to the supervisor."""
+def queue(given: Given, host: Host, pipe: Pipe, senders: Collection[int]) -> None:
+    """The process that owns the disk. pipe: to the supervisor. senders: the processes of those that run."""
     gc.disable()  # until it accepts mail: among imports and recovery's rows there is nothing to collect
     listen_to_log(given.config, host)
     # One arena for LevelDB's threads and ours: memory freed by one is reused by the other, instead of fresh pages.
     ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
     sys.setswitchinterval(SWITCH_S)
-    uvloop.run(queue_process.run(given, host, pipe))
+    uvloop.run(queue_process.run(given, host, pipe, senders))
 
 
 def receiver(config: Config, host: Host, sockets: list[tuple[Listener, socket.socket]]) -> None:

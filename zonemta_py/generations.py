@@ -77,7 +77,8 @@ class Generations:
 
         def work() -> None:
             assert self._theirs is not None
-            children.queue(given, host, self._theirs)
+            senders = self._processes.pids(lambda role: role.startswith("sender"))
+            children.queue(given, host, self._theirs, senders)
 
         self._processes.start("queue", work, before=self._connect, after=self._connected)
 

@@ -176,6 +176,10 @@ class Processes:
             if roles(role):
                 os.kill(pid, told)
 
+    def pids(self, wanted: Callable[[str], bool]) -> list[int]:
+        """All processes of such roles."""
+        return [pid for pid, role in (*self._running.items(), *self._retired.items()) if wanted(role)]
+
     def roles(self, wanted: Callable[[str], bool]) -> set[str]:
         """Such roles that a process has, also one that is retired."""
         return {role for role in (*self._running.values(), *self._retired.values()) if wanted(role)}

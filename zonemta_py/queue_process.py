@@ -15,7 +15,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zonemta_py.config import Config, ConfigError
@@ -196,15 +196,15 @@ def resolver_of(config: Config) -> _LazyResolver | None:
     return None if all(zone.smart or zone.pulled for zone in config.zones) else _LazyResolver(config)
 
 
-async def run(given: Given, host: Host, pipe: Pipe) -> None:
-    """For ever. pipe: to the supervisor."""
+async def run(given: Given, host: Host, pipe: Pipe, senders: Collection[int]) -> None:
+    """For ever. pipe: to the supervisor. senders: the processes of those that run already."""
     from zonemta_py.disk import identity
     from zonemta_py.disk.leveldb.store import StoreError
     from zonemta_py.plugin.queue_hooks import PluginHooks
     from zonemta_py.queue.admin import metrics
     from zonemta_py.queue.maintenance.garbage import Garbage
     from zonemta_py.queue.recovery.start import begin
-    from zonemta_py.wire import reporting, server
+    from zonemta_py.wire import peer_process, reporting, server
 
     config = given.config
     hooks = PluginHooks(host, {zone.name for zone in config.zones})
@@ -224,8 +224,9 @@ async def run(given: Given, host: Host, pipe: Pipe) -> None:
     queue.core.copied = identity.copied(config.folder, identity.this_machine())
     if queue.core.copied:
         print(f"zonemta: {queue.core.copied}", file=sys.stderr, flush=True)
+    peer_process.outlive(queue, senders)
     listening = await server.serve(queue, config.folder)
-    Garbage()
+    garbage = Garbage()
     await opening.finish()
     noting = asyncio.ensure_future(note(queue, given, "the MTA was started with them"))
     queue.start()
@@ -234,7 +235,7 @@ async def run(given: Given, host: Host, pipe: Pipe) -> None:
     counts = ", ".join(f"{total[state]:,} {state}" for state in ("queued", "deferred", "held"))
     print(f"zonemta: ready; recipients: {counts}", file=sys.stderr, flush=True)
     await asyncio.gather(
-        _rules_soon(config), noting, metrics.watch(queue), listening.serve_forever()
+        _rules_soon(config), noting, metrics.watch(queue), garbage.watch(), listening.serve_forever()
     )  # fmt: skip
 
 

@@ -83,13 +83,15 @@ def variants(text: str, sink_port: int) -> Iterator[str]:
         yield one
 
 
-def open_to(port: int) -> int:
-    """Established connections to it, as the kernel counts those of who has opened them."""
-    wanted, found = f":{port:04X}", 0
-    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
-        _, _, remote, state, *_ = line.split()
-        found += state == "01" and remote.endswith(wanted)
-    return found
+def open_to(port: int) -> set[tuple[str, str]]:
+    """Established connections to it, as the kernel counts those of who has opened them: own address, inode."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return {(row[1], row[9]) for row in rows if row[3] == "01" and row[2].endswith(f":{port:04X}")}
+
+
+def open_at_once(port: int) -> int:
+    """A look takes a while, in which one may be closed and another opened: what two looks see was open between them."""
+    return len(open_to(port) & open_to(port))
 
 
 class Watch:
@@ -100,7 +102,7 @@ class Watch:
 
     async def run(self) -> None:
         while True:
-            self.most = max(self.most, await asyncio.to_thread(open_to, self.port))
+            self.most = max(self.most, await asyncio.to_thread(open_at_once, self.port))
             await asyncio.sleep(LOOK_S)
 
 
@@ -232,7 +234,7 @@ async def trial(home: Path, reloads: int, pause_s: float = 0.0, kills: bool = Fa
     figures["unheard"] = len(unheard(home / EVENTS, ledger))
     never = ("unheard", "surprises") if kills else ("dropped", "in_doubt", "http_broken", "surprises", "unheard")
     wrong = {name: figures[name] for name in never if figures[name]}
-    if figures["connections_most"] > CONNECTIONS and not kills:  # a dead sender's close a moment later
+    if figures["connections_most"] > CONNECTIONS:
         wrong["connections"] = figures["connections_most"]
     if figures["crowd_most"] != PLACES and not kills:  # a dead receiver's connections are gone before the client knows
         wrong["places"] = figures["crowd_most"]

@@ -82,7 +82,7 @@ class Server:
             raise EOFError
         if isinstance(way, asyncio.Event):
             await way.wait()
-            way = ""
+            way = getattr(way, "then", "")
         if way == "reset":
             await asyncio.sleep(0.02)  # a reset overtakes what was not read yet
             for _ in range(5):  # and the clock may have run while the loop stood still
@@ -171,6 +171,8 @@ class Queue:
     def __init__(self, deliveries: list[Delivery], chunk: Callable[[str, int], bytes] | None, batch: int) -> None:
         self.waiting, self.batch = list(deliveries), batch
         self.results: list[Result] = []
+        self.closings: list[int] = []
+        self.closed = self.closings.append
         self.parts: list[Result] = []
         self._all = len(deliveries)
         self._chunk = chunk

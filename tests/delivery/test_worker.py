@@ -147,6 +147,9 @@ async def test_the_queue_is_gone(letter: Any, scripted: Any) -> None:
         async def settle(self, result: Any) -> None:
             raise QueueRefusal(Reply(451, "4.3.0", "gone"))
 
+        def closed(self, connection: int) -> None:
+            raise AssertionError
+
         async def chunk(self, message_id: str, number: int) -> bytes:
             raise AssertionError
 

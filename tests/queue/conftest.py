@@ -74,6 +74,7 @@ class House:
         self.resolver: Any = None
         self.folder = folder / "0"
         self.queue: LocalQueue
+        self.connections: set[int] = set()
         self._abandoned: LocalQueue | None = None
 
     @property
@@ -178,7 +179,15 @@ class House:
         return task.cancelled()
 
     async def settle(self, delivery: Delivery, verdict: int = DELIVERED, **more: Any) -> None:
-        await self.queue.settle(self.result(delivery, verdict, **more))
+        result = self.result(delivery, verdict, **more)
+        self.connections.add(result.connection)
+        await self.queue.settle(result)
+
+    def hang_up(self) -> None:
+        """The sender has closed all connections that results have left open."""
+        for connection in self.connections:
+            self.queue.closed(connection)
+        self.connections.clear()
 
     @staticmethod
     def result(delivery: Delivery, verdict: int = DELIVERED, down_s: float | None = None, **more: Any) -> Result:
@@ -189,6 +198,8 @@ class House:
         outcome = Outcome(verdict, reply, stage, list(range(len(delivery.recipients))), **more)
         result = Result(delivery.lease, [outcome], down_s, remote="mx.test[127.0.0.9]:25", took_ms=took_ms)
         result.opened, result.kept = opened, kept
+        if kept and delivery.connection is not None:
+            result.connection = delivery.connection or delivery.lease
         return result
 
     async def move(self, seconds: float) -> None:

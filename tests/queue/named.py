@@ -26,3 +26,4 @@ class Named:
 
     def close(self) -> None:
         self._queue.lost(self._name)
+        self._queue.over(self._name)

@@ -113,7 +113,7 @@ async def test_where_each_message_counts_they_go_one_by_one(house: Make, options
 async def test_a_limit_on_connections_is_no_hindrance(house: Make) -> None:
     """A series is one connection."""
     home = await quick(house, 30, throttles=[{"name": "t", "connections": 1}])
-    await home.move(2)  # the first message's connection has ended
+    home.hang_up()  # the first message's connection has ended
     (lease,) = await home.leases()
     assert sizes([lease]) == [SERIES_MAX]
     await home.settle(lease)

@@ -159,6 +159,7 @@ class Rounds:
             yield rounds
         finally:
             rounds._over = True
+            gc.unfreeze()
 
 
 @dataclass

@@ -154,7 +154,9 @@ class Attempt:
                 self._delivery.secure = await secure(way, self._delivery, self._context.resolver)
             self._demands = await self._asked(options, options.tls)
             key = self._key(options)
-            session = self._context.connections.take(key)
+            if self._delivery.connection is not None:
+                await self._context.connections.ready(key, self._delivery)
+            session = self._context.connections.take(key, self._delivery)
             if session is not None and await self._over(session, key):
                 count("zonemta_connections_reused_total", (self._zone.name,))
                 return
@@ -187,6 +189,7 @@ class Attempt:
         False: a pooled connection was closed before the server said anything.
         """
         self._session = session
+        self._context.connections.use(session, self._delivery)
         session.sent += 1
         delivery, portions, zone = self._delivery, self._portions, self._zone
         most = (delivery.messages_per_connection or zone.messages_per_connection) if key is not None else 0
@@ -230,14 +233,8 @@ class Attempt:
                 outcomes[place] = decided(verdict, outcome.recipients)
 
     def _options(self) -> ConnectOptions:
-        delivery = self._delivery
-        return ConnectOptions(
-            delivery.host,
-            delivery.port,
-            source=delivery.source,
-            tls=self._tls(),
-            hostname=self._hostname(delivery.source),
-        )
+        delivery, tls, hostname = self._delivery, self._tls(), self._hostname(self._delivery.source)
+        return ConnectOptions(delivery.host, delivery.port, source=delivery.source, tls=tls, hostname=hostname)
 
     def _tls(self) -> str:
         """The TLS mode: a plugin's, or the zone's. A rule (no_tls) can only switch off optional TLS."""
@@ -319,7 +316,7 @@ class Attempt:
         session = await open_session(route, tls.contexts, tls.memory, self._fallback(options), self._trials)
         count("zonemta_connections_opened_total", (self._zone.name,))
         if self._demands.require_tls and not (session.tls and "requiretls" in session.keywords):
-            session.dialogue.quit()
+            await session.dialogue.leave()
             raise TlsUnmet(f"{route.host} does not offer REQUIRETLS", "5.7.30")
         return session
 
@@ -337,7 +334,7 @@ class Attempt:
         try:
             await self._context.host.call("sender_connected", delivery=self._delivery, connection=session)
         except Verdict:
-            session.dialogue.quit()
+            await session.dialogue.leave()
             raise
 
     async def _routes(self, options: ConnectOptions, choice: Choice) -> AsyncIterator[Route]:

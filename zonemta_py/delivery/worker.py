@@ -58,7 +58,7 @@ async def run(
     """Delivers until the queue is gone, or has nothing more for this process; at most `most` deliveries at once."""
     names = resolver or DnsDestinationResolver(config)
     policies = TlsPolicies(config, names, contexts)
-    connections = Connections()
+    connections = Connections(dispatch.closed)
     context = SenderContext(config, dispatch, host, names, policies, connections, config.server.name, making)
     report.measure(lambda: [("zonemta_connections_idle", (), len(connections))])
     slots = Slots(most)
@@ -69,7 +69,7 @@ async def run(
                     for delivery in await dispatch.lease(await slots.some()):
                         slots.free -= 1
                         group.create_task(_handle(context, delivery, slots))
-            connections.end()
+            await connections.end()
     except* QueueRefusal as refusals:
         log.warning("the queue is gone (%s), stopping", refusals.exceptions[0])
 
@@ -81,6 +81,7 @@ async def _handle(context: SenderContext, delivery: Delivery, slots: Slots) -> N
         log.exception("internal error while delivering message %s of zone %s", delivery.id, delivery.zone)
         everyone = [*range(len(delivery.recipients))]
         whole, parts = Result(delivery.lease, [Outcome(DEFERRED, OUR_FAULT, "plugin", everyone)]), []
+    context.connections.left(delivery, whole)
     slots.release()  # the settle below writes before it first waits, so the next lease request follows it
     await context.dispatch.settle(whole)
     if not context.host.listens("sender_delivered"):

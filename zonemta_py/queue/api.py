@@ -139,6 +139,9 @@ class Delivery:
     stepwise: the site needs one command at a time. counted: limits count the lease as one message, so what does not go
     with the first transaction is released. unsigned: see `Envelope`. tables: names of the [[destinations]] tables whose
     settings hold for it, instead of the zone's.
+
+    connection: None, or a limit on connections counts the lease's: 0, or the name of the idle one that it is to go on
+    over; that is used, or closed before another is opened. A connection's name is the lease that opened it.
     """
 
     lease: int
@@ -181,6 +184,7 @@ class Delivery:
     counted: bool = False
     unsigned: bool = False
     tables: list[str] = field(default_factory=list)
+    connection: int | None = None
 
 
 @dataclass(slots=True)
@@ -215,6 +219,9 @@ class Result:
 
     recipients_max: the server turned out to accept only so many recipients per message (0: nothing was learned).
     stalled: a group of commands was not answered before our timeout. manner: why, in words.
+
+    connection: where a limit counts it, the name of the connection that is still open, idle (kept) or being closed; it
+    counts until `Dispatch.closed`. 0: none is.
     """
 
     lease: int
@@ -232,6 +239,7 @@ class Result:
     recipients_max: int = 0
     stalled: bool = False
     manner: str = ""
+    connection: int = 0
 
 
 class Dispatch(Protocol):
@@ -246,6 +254,9 @@ class Dispatch(Protocol):
 
     def settle_part(self, result: Result) -> None:
         """Hands over a result with `more`, without waiting; the `settle` that ends the lease covers it too."""
+
+    def closed(self, connection: int) -> None:
+        """A connection that a result has named is no longer open."""
 
     async def chunk(self, message_id: str, number: int) -> bytes:
         """Chunk 1…chunks of a leased message. Raises QueueRefusal if it cannot be read."""

@@ -95,6 +95,10 @@ class LocalQueue(QueueContext):
     def settle_part(self, result: Result) -> None:
         self.settling.settle(result, _nothing)
 
+    def closed(self, connection: int) -> None:
+        if self.core.schedule.admission.idle.closed(connection):
+            self.core.changed()
+
     async def chunk(self, message_id: str, number: int) -> bytes:
         found = await self.chunks(message_id, number, 1)
         if not found:
@@ -180,8 +184,23 @@ class LocalQueue(QueueContext):
     # -- failures
 
     def lost(self, worker: str, silent: bool = False) -> None:
-        """A sender has died, or hangs. Its recipients are in doubt: their final replies may have been on their way."""
+        """A sender has died, or hangs. Its recipients are in doubt: their final replies may have been on their way. Its
+        connections count until it is `over`."""
         in_doubt.lost(self, worker, silent)
+
+    def stays(self, worker: str) -> None:
+        """It goes on after all."""
+        self.core.schedule.admission.idle.stay(worker)
+
+    def outlived(self, pid: int) -> None:
+        """A sender of an earlier process of this queue is gone, or it is none."""
+        self.leases.before.discard(pid)
+        self.core.changed()
+
+    def over(self, worker: str) -> None:
+        """A sender's process is gone, and with it its connections."""
+        self.core.schedule.admission.idle.over(worker)
+        self.core.changed()
 
 
 def _nothing() -> None:

@@ -222,7 +222,8 @@ class Batch:
     connect: a new connection may be opened for it. site: what DNS says about the destination. refusal: why there is no
     route to it. taken: when its limits were charged, steady seconds, and what: messages, recipients, new connections,
     bytes. since: when its egress path was given the connection; idle_s: how long it may stay open without mail; keep:
-    it does. idle_connection: the one it goes on over. worker: its sender.
+    it does. idle_connection: the one it goes on over, and, once its sender has told, the one it leaves open. worker,
+    number: its sender, and its lease.
     """
 
     __slots__ = (
@@ -236,10 +237,12 @@ class Batch:
         "keep",
         "learned",
         "limits",
+        "number",
         "refusal",
         "since",
         "site",
         "taken",
+        "told",
         "worker",
     )  # fmt: skip
 
@@ -249,9 +252,9 @@ class Batch:
         self.flow_queue, self.entries, self.connect, self.refusal = flow_queue, entries, connect, refusal
         self.site: Site | None = None
         self.taken = self.since = self.idle_s = 0.0
-        self.keep = False
+        self.keep = self.told = False
         self.idle_connection: IdleConnection | None = None
-        self.worker = ""
+        self.worker, self.number = "", 0
         self.charge: tuple[int, int, int, int] | None = None
         self.limits: tuple[Limit, ...] = ()
         self.day = 0
@@ -267,14 +270,20 @@ class Batch:
 
 
 class IdleConnection:
-    """limits: what it counts at. since: when its egress path was given it. worker: who has it. until: when it ends,
-    unused."""
+    """limits: what it counts at, if it counts: while a lease (user) goes on over it, that does. name: the lease that
+    opened it. since: when its egress path was given it. worker: who has it. ended: it is closed."""
 
-    __slots__ = ("flow_queue", "limits", "since", "until", "worker")
+    __slots__ = ("counts", "ended", "flow_queue", "limits", "name", "since", "user", "worker")
 
-    def __init__(self, batch: Batch, until: float) -> None:
-        self.limits, self.since, self.worker, self.until = batch.limits, batch.since, batch.worker, until
-        self.flow_queue = batch.flow_queue
+    def __init__(self, name: int, batch: Batch) -> None:
+        self.name, self.worker, self.flow_queue = name, batch.worker, batch.flow_queue
+        self.user: Batch | None = batch
+        self.limits, self.since = batch.limits, batch.since
+        self.counts = self.ended = False
+
+    @property
+    def path(self) -> EgressPath:
+        return self.flow_queue.path
 
 
 class QueuesOfZone(Protocol):

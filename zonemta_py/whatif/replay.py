@@ -100,7 +100,8 @@ class _Sender:
         """first: when recipients that wait from before were tried first."""
         self._queue, self._world, self._clock, self._names, self._first = queue, world, clock, names, first
         self._loop = asyncio.get_running_loop()
-        self._idle: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+        self._idle: dict[tuple[str, str, str], list[tuple[float, int]]] = defaultdict(list)
+        """Until when, and the connection's name."""
         self._take()
 
     def _take(self) -> None:
@@ -114,10 +115,12 @@ class _Sender:
     def _begin(self, delivery: Delivery) -> None:
         now_ms, everyone = self._clock.ms(), list(range(len(delivery.recipients)))
         path = (delivery.zone, delivery.site or delivery.destination, delivery.source)
-        idle = self._idle[path] = [until for until in self._idle[path] if until > self._loop.time()]
-        reused = bool(idle)
+        idle = self._idle[path]
+        reused, name = bool(idle), delivery.lease if delivery.connection is not None else 0
         if reused:
-            idle.pop()
+            own = [one for one in idle if one[1] == delivery.connection] or idle[-1:]
+            idle.remove(own[0])
+            name = own[0][1] or name
         elif not delivery.may_connect:
             self._settle(Result(delivery.lease, [Outcome(RELEASED, NO_CONNECTION, "limit", everyone)]))
             return
@@ -127,7 +130,7 @@ class _Sender:
         down = all(answer.down for answer in answers)
         result = Result(
             delivery.lease, outcomes, down_s=0 if down else None, started_ms=now_ms, took_ms=took_ms,
-            opened=not reused, kept=not down,
+            opened=not reused, kept=not down, connection=0 if down else name,
         )  # fmt: skip
         self._loop.call_later(took_ms / 1000, self._end, path, delivery, result)
 
@@ -142,8 +145,16 @@ class _Sender:
     def _end(self, path: tuple[str, str, str], delivery: Delivery, result: Result) -> None:
         if result.kept:
             idle_s = 5.0 if delivery.idle_s is None else delivery.idle_s
-            self._idle[path].append(self._loop.time() + idle_s)
+            until = self._loop.time() + idle_s, result.connection
+            self._idle[path].append(until)
+            self._loop.call_later(idle_s, self._close, path, until)
         self._settle(result)
+
+    def _close(self, path: tuple[str, str, str], until: tuple[float, int]) -> None:
+        """An idle connection, unless it has been used again."""
+        if until in self._idle[path]:
+            self._idle[path].remove(until)
+            self._queue.closed(until[1])
 
     def _settle(self, result: Result) -> None:
         self._queue.settling.settle(result, _nothing)

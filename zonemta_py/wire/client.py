@@ -227,7 +227,7 @@ class RemoteQueue(RemotePulls, RemoteSessions):
         if self.pulse is not None and self.pulse.stale(asked):
             for delivery in deliveries:  # another sender has it by now; if not, no harm is done
                 untried = Outcome(RELEASED, STOOD_STILL, "queue", list(range(len(delivery.recipients))))
-                await self.settle(Result(delivery.lease, [untried]))
+                await self.settle(Result(delivery.lease, [untried], connection=delivery.connection or 0))
             return []
         return deliveries
 
@@ -237,6 +237,10 @@ class RemoteQueue(RemotePulls, RemoteSessions):
     def settle_part(self, result: Result) -> None:
         if self._protocol is not None:  # else the end of the lease will say that the queue is gone
             self._protocol.send((Operation.PART, 0, result_row(result)))
+
+    def closed(self, connection: int) -> None:
+        if self._protocol is not None:
+            self._protocol.send((Operation.CLOSED, 0, connection))
 
     async def chunk(self, message_id: str, number: int) -> bytes:
         ahead = self._ahead.pop(message_id, None)

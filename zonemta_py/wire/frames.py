@@ -38,6 +38,7 @@ class Operation(IntEnum):
     PEEK = 17  # [queue, most] → deliveries, leased to nobody
     ENTER = 18  # [session, account, again] → nil; a client of that account is there. again: and was before
     LEFT = 19  # [session of an ENTER], no answer
+    CLOSED = 20  # [name of a connection], no answer: it is no longer open
     KNOWN = 12  # [token of an envelope] → receipt, if the queue's process before this one has stored it; nil
 
 
@@ -69,7 +70,7 @@ _SCALARS = (
     "smtputf8", "eightbit", "attempts", "routing", "hosts", "secure", "site", "provider", "tenant", "campaign",
     "priority", "may_connect", "require_tls", "tls_optional", "messages_per_connection", "idle_s", "hashes",
     "unsubscribe", "columns", "values", "template", "received_ms", "stepwise", "counted",
-    "unsigned", "tables",
+    "unsigned", "tables", "connection",
 )  # fmt: skip
 _scalars = attrgetter(*_SCALARS)
 
@@ -104,6 +105,7 @@ def result_row(result: Result) -> list[Any]:
         result.recipients_max,
         result.stalled,
         result.manner,
+        result.connection,
     ]
 
 

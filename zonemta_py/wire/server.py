@@ -9,10 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import stat
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -28,6 +26,7 @@ from zonemta_py.queue.lifecycle.incoming import LocalIncoming
 from zonemta_py.queue.lifecycle.lease import Taker
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.wire.frames import OK, REFUSED, WRONG, Operation, delivery_row, pack, pack_chunks, result_of, unpacker
+from zonemta_py.wire.peer_process import PeerProcess
 from zonemta_py.wire.pull_requests import PullRequests
 from zonemta_py.wire.pulse import sibling
 from zonemta_py.wire.questions import answered, outlived, owed
@@ -101,7 +100,7 @@ class ClientConnection(asyncio.Protocol):
         self._takers: dict[int, Taker] = {}
         """Those that wait, by their request's number."""
         self._silent, self._pulse, self._generation = False, "", 0
-        self.heard_at = 0.0
+        self.heard_at, self._process = 0.0, PeerProcess(0)
         self._tasks: set[asyncio.Task[None]] = set()
         self._transport: asyncio.Transport | None = None
         self._handlers: dict[int, Callable[..., None]] = {
@@ -119,6 +118,7 @@ class ClientConnection(asyncio.Protocol):
             Operation.ACCEPT: self._accept,
             Operation.KNOWN: self._known,
             Operation.BEAT: self._beat,
+            Operation.CLOSED: self._closed,
         }
         self._pulls = PullRequests(queue, lambda: self._name, self._answer, self._run)
         self._sessions = SessionRequests(queue, self._answer)
@@ -151,6 +151,7 @@ class ClientConnection(asyncio.Protocol):
         for incoming in self._incoming.values():
             incoming.abort()
         self._queue.lost(self._name)
+        self._process.when_over(partial(self._queue.over, self._name))
 
     # -- answers
 
@@ -201,6 +202,8 @@ class ClientConnection(asyncio.Protocol):
         if pulse:
             self._pulse, self.heard_at = pulse, self._loop.time()
             self.pulsed[pulse] = self
+            self._process = PeerProcess(sibling(self._transport))
+            self._queue.outlived(self._process.pid)
 
     def _beat(self, _: int, token: str) -> None:
         connection = self.pulsed.get(token)
@@ -225,16 +228,14 @@ class ClientConnection(asyncio.Protocol):
 
     def _end_silent(self) -> None:
         """As long again: the supervisor has another one in its place, which may be the only one there is."""
-        pid = sibling(self._transport) if self._silent else 0
-        if pid:
-            log.warning("%s, process %d, is still stuck: it is killed and restarted", self._name, pid)
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        if self._silent and self._process.kill():
+            log.warning("%s, process %d, is still stuck: it is killed and restarted", self._name, self._process.pid)
 
     def _speak_again(self) -> None:
         if self._silent:
             self._silent = False
             log.warning("%s runs again", self._name)
+            self._queue.stays(self._name)
             waiting, self._takers = self._takers, {}
             for number, taker in waiting.items():
                 self._lease(number, taker.most)
@@ -340,6 +341,9 @@ class ClientConnection(asyncio.Protocol):
 
     def _part(self, _: int, result: list[Any]) -> None:
         self._queue.settling.settle(result_of(result), _nothing)
+
+    def _closed(self, _: int, connection: int) -> None:
+        self._queue.closed(connection)
 
     def _fetch(self, number: int, message_id: str, first: int, most: int, reads: bool = False) -> None:
         if reads and (count := self._queue.filed(message_id)):

@@ -2,14 +2,20 @@
 
 Their number is not limited here: each lease permits one connection, so there are never more in use than leases. An idle
 connection ends with QUIT after the zone's idle time; there are at most IDLE_MAX in total, and the oldest goes first.
+
+Where a limit counts connections, the queue counts them by their names, and is told of each that it knows when it is
+closed, whoever has closed it. So a lease that is to go on over one either does, or has it closed before it opens
+another (`ready`); and its result names the one that is still open (`left`).
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from functools import partial
 
 from zonemta_py.delivery.smtp.session import SmtpSession
+from zonemta_py.queue.api import Delivery, Result
 
 IDLE_MAX = 500
 """Idle connections of one sender process, to all destinations."""
@@ -18,23 +24,36 @@ Key = Hashable
 """Zone, destination, host, port, source, TLS mode, user: all that distinguishes connections."""
 
 
-class Connections:
-    """The idle connections, newest last."""
+def _nobody(name: int) -> None:
+    """Nobody counts them."""
 
-    def __init__(self) -> None:
+
+class Connections:
+    """The idle connections, newest last. closed: told the name of a connection that a result has named, once it is."""
+
+    def __init__(self, closed: Callable[[int], None] = _nobody) -> None:
         self._idle: dict[Key, deque[SmtpSession]] = {}
         self._order: OrderedDict[SmtpSession, Key] = OrderedDict()
         self._over = False
+        self._tell = closed
+        self._named: dict[int, SmtpSession] = {}
+        """All that limits count, also those in use or being closed."""
+        self._told: set[int] = set()
+        """Names that the queue knows."""
+        self._used: dict[int, SmtpSession] = {}
+        """Which of them a lease goes over."""
 
     def __len__(self) -> int:
         return len(self._order)
 
-    def take(self, key: Key) -> SmtpSession | None:
-        """The most recently used one, which the server is least likely to have closed; None if there is none."""
+    def take(self, key: Key, delivery: Delivery | None = None) -> SmtpSession | None:
+        """The lease's own, else the most recently used one, which the server is least likely to have closed; None if
+        there is none."""
         waiting = self._idle.get(key)
         if not waiting:
             return None
-        session = waiting[-1]
+        own = self._own(delivery) if delivery is not None else None
+        session = own if own is not None and own in waiting else waiting[-1]
         self._forget(session)
         return session
 
@@ -53,11 +72,52 @@ class Connections:
         session.dialogue.rest(idle_s)
         return True
 
-    def end(self) -> None:
-        """Closes all; from now on each connection ends with its message."""
+    async def end(self) -> None:
+        """Closes all; from now on each connection ends with its message. Returns when those that count are closed."""
         self._over = True
         for session in list(self._order):
             session.dialogue.quit()
+        for session in [one for one in self._named.values() if not one.usable]:
+            await session.dialogue.gone()
+
+    # -- what limits count
+
+    def use(self, session: SmtpSession, delivery: Delivery) -> None:
+        """A lease goes over it."""
+        if delivery.connection is not None and not session.name and session.usable:
+            session.name = delivery.lease
+            self._named[session.name] = session
+            session.dialogue.on_closed = partial(self._closed, session)
+        if session.name:
+            self._used[delivery.lease] = session
+
+    async def ready(self, key: Key, delivery: Delivery) -> None:
+        """Returns when the lease's own connection is there to be used, or closed."""
+        own = self._own(delivery)
+        if own is None or self._order.get(own) == key:
+            return
+        if own in self._order:
+            own.dialogue.quit()
+        if not own.usable:
+            await own.dialogue.gone()
+
+    def left(self, delivery: Delivery, result: Result) -> None:
+        """Says in a lease's result which connection it leaves open."""
+        session = self._own(delivery)
+        self._used.pop(delivery.lease, None)
+        if session is not None and session.name in self._named:
+            result.connection, result.kept = session.name, session in self._order
+            self._told.add(session.name)
+
+    def _own(self, delivery: Delivery) -> SmtpSession | None:
+        return self._used.get(delivery.lease) or self._named.get(delivery.connection or 0)
+
+    def _closed(self, session: SmtpSession) -> None:
+        if self._named.get(session.name) is session:
+            del self._named[session.name]
+        if session.name in self._told:
+            self._told.discard(session.name)
+            self._tell(session.name)
 
     def _forget(self, session: SmtpSession) -> None:
         """No longer idle: reused, closed by the server, or timed out."""

@@ -15,20 +15,25 @@ import asyncio
 import contextlib
 import os
 import re
+import socket
 from collections.abc import Callable
 from functools import lru_cache
+from typing import cast
 
 from zonemta_py.mail.classify import ConnectionLost, DeliveryError, ReplyGarbled, ReplyTimeout
 from zonemta_py.mail.limits import CHUNK_BYTES, REPLY_BYTES_MAX
 from zonemta_py.mail.reply import Reply
 
+QUIT_S = 1.0
+"""How long a server may take to close after QUIT, before we do."""
 _HALF = Reply(0)
 _TLS_OVERHEAD_BYTES = 1024
 _LINE = re.compile(rb"([2-5]\d\d)(?:([ -])(.*?))?\r?", re.DOTALL)
 
 
 class Dialogue(asyncio.Protocol):
-    """broken: None, or the class of the failure that ended it. on_end: called once when it is over.
+    """broken: None, or the class of the failure that ended it. on_end: called once when it is over. on_closed: called
+    once when the connection is closed too; where that counts, QUIT waits for the server, QUIT_S at most.
 
     astray: there were more replies than commands, so it is unknown which belongs to which. overtaken: the reply to the
     end of a message came while part of the message was still in our buffer (see `end`). sending: a message is being
@@ -37,13 +42,17 @@ class Dialogue(asyncio.Protocol):
 
     __slots__ = (
         "_behind", "_buffer", "_deadline", "_idle", "_lines", "_lines_bytes", "_loop", "_paused", "_replies", "_timer",
-        "_waiter", "_wanted", "astray", "broken", "on_end", "overtaken", "sending", "transport",
+        "_waiter", "_wanted", "_watching", "astray", "broken", "closed", "on_closed", "on_end", "overtaken", "sending",
+        "transport",
     )  # fmt: skip
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self.transport, self._loop = transport, loop
         self.broken: type[DeliveryError] | None = None
         self.on_end: Callable[[], None] | None = None
+        self.on_closed: Callable[[], None] | None = None
+        self.closed = False
+        self._watching: list[asyncio.Future[None]] = []
         self._buffer = b""
         self._lines: list[bytes] = []
         self._lines_bytes = 0
@@ -136,11 +145,27 @@ class Dialogue(asyncio.Protocol):
             self._fail(ReplyGarbled)
 
     def quit(self) -> None:
-        """QUIT, without waiting for its reply (RFC 5321 4.1.1.10 asks to wait, but nothing depends on it)."""
+        """QUIT. Its reply is waited for (RFC 5321 4.1.1.10) only where it counts when the connection is closed."""
         if self.broken is None:
             self.transport.write(b"QUIT\r\n")
             self._end(ConnectionLost)
-            self.transport.close()
+            if self.on_closed is None and not self._watching:
+                self.transport.close()
+            else:
+                self._timer = self._loop.call_later(QUIT_S, self._cut)
+
+    async def leave(self) -> None:
+        """QUIT; returns when the connection is closed."""
+        if not self.closed:
+            self._watching.append(self._loop.create_future())
+            self.quit()
+            await asyncio.wait(self._watching[-1:], timeout=2 * QUIT_S)
+
+    async def gone(self) -> None:
+        """Returns when a connection that is being closed is."""
+        if not self.closed:
+            self._watching.append(self._loop.create_future())
+            await asyncio.wait(self._watching[-1:], timeout=2 * QUIT_S)
 
     def abort(self) -> None:
         """Cuts the connection, discarding unsent bytes."""
@@ -149,6 +174,8 @@ class Dialogue(asyncio.Protocol):
     # called by the transport
 
     def data_received(self, data: bytes) -> None:
+        if self.broken is not None:
+            return
         if self._idle:
             self._fail(ConnectionLost)
             return
@@ -181,17 +208,39 @@ class Dialogue(asyncio.Protocol):
         if exc is not None and self.sending and self.broken is None and not self._replies:
             self._hear_refusal()
         self._end(ConnectionLost)
+        self._over()
 
     # internals
+
+    def _over(self) -> None:
+        """The connection is closed."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.closed = True
+        for waiter in self._watching:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._watching = []
+        if self.on_closed is not None:
+            told, self.on_closed = self.on_closed, None
+            told()
+
+    def _cut(self) -> None:
+        """Nothing is waited for any more."""
+        if self.on_closed is None and not self._watching:
+            self.transport.abort()
+        elif shut(self.transport):
+            self._over()
 
     def _hear_refusal(self) -> None:
         """After a failed write the transport reads no more, and would miss the reply of a server that refuses a message
         halfway and hangs up: reads it from the socket. Not under TLS, where only the transport can decrypt it."""
-        socket = self.transport.get_extra_info("socket")
-        if socket is None or self.transport.get_extra_info("ssl_object") is not None:
+        plain = self.transport.get_extra_info("socket")
+        if plain is None or self.transport.get_extra_info("ssl_object") is not None:
             return
         with contextlib.suppress(OSError):  # there was no reply
-            self.data_received(os.read(socket.fileno(), REPLY_BYTES_MAX))
+            self.data_received(os.read(plain.fileno(), REPLY_BYTES_MAX))
         if self._replies and self._replies[0].code < 400:  # a positive reply to a message that was not sent whole
             self._replies = []
 
@@ -237,7 +286,7 @@ class Dialogue(asyncio.Protocol):
     def _fail(self, kind: type[DeliveryError]) -> None:
         if self.broken is None:
             self._end(kind)
-            self.transport.abort()
+            self._cut()
 
     def _end(self, kind: type[DeliveryError]) -> None:
         if self.broken is not None:
@@ -253,6 +302,17 @@ class Dialogue(asyncio.Protocol):
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+def shut(transport: asyncio.BaseTransport) -> bool:
+    """Cuts a connection; True: it is closed when this returns. Else it is being closed already."""
+    if transport.is_closing():
+        return False
+    plain = transport.get_extra_info("socket")
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(plain.fileno())) as own:
+        own.shutdown(socket.SHUT_RDWR)  # the transport itself would do it in its own time
+    cast(asyncio.Transport, transport).abort()
+    return True
 
 
 @lru_cache(maxsize=512)

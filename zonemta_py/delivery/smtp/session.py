@@ -23,7 +23,7 @@ from typing import cast
 import aiosmtplib
 
 from zonemta_py.delivery.dns.egress import Egress
-from zonemta_py.delivery.smtp.dialogue import Dialogue
+from zonemta_py.delivery.smtp.dialogue import Dialogue, shut
 from zonemta_py.delivery.tls import dane
 from zonemta_py.delivery.tls.contexts import TlsContexts
 from zonemta_py.delivery.tls.failures import CERTIFICATE, HANDSHAKE, NOT_OFFERED, STARTTLS, TlsTrouble, of_handshake
@@ -66,15 +66,16 @@ class Route:
 
 
 class SmtpSession:
-    """Greeted and ready for MAIL. keywords: lower-case EHLO keyword → parameters. sent: messages tried over it.
+    """Greeted and ready for MAIL. keywords: lower-case EHLO keyword → parameters. sent: messages tried over it. name:
+    by which the queue counts it, 0: it does not.
 
     unfinished: the server has an open transaction. tls: "" or "TLSv1.3 TLS_AES_256_GCM_SHA384 verified=pkix" (or none,
     dane, mta-sts). local: our IP address.
     """
 
     __slots__ = (
-        "address", "dialogue", "dot_timeout_s", "host", "keywords", "lmtp", "local", "port", "reply_timeout_s", "sent",
-        "tls", "unfinished",
+        "address", "dialogue", "dot_timeout_s", "host", "keywords", "lmtp", "local", "name", "port", "reply_timeout_s",
+        "sent", "tls", "unfinished",
     )  # fmt: skip
 
     def __init__(self, route: Route, dialogue: Dialogue, keywords: dict[str, str], verified: str) -> None:
@@ -85,7 +86,7 @@ class SmtpSession:
         self.local = local if route.socket else route.egress.seen(local)
         self.tls = _tls_name(dialogue.transport, verified)
         self.lmtp = route.lmtp
-        self.sent = 0
+        self.sent = self.name = 0
         self.unfinished = False
 
     @property
@@ -164,6 +165,15 @@ def _decided(mode: str, plan: TlsPlan, trouble: TlsTrouble) -> Step:
     return PLAIN
 
 
+class _Client(aiosmtplib.SMTP):
+    """What it does not hand over is closed when `close` returns: the next connection may be opened."""
+
+    def close(self) -> None:
+        if self.transport is not None:
+            shut(self.transport)
+        super().close()
+
+
 class _Opening:
     """The attempts to open one session."""
 
@@ -211,7 +221,7 @@ class _Opening:
         opened = route.socket
         if opened is None and (implicit or not route.egress.direct(route.address)):
             opened = await route.egress.open(route.address, route.port, route.connect_timeout_s)
-        return aiosmtplib.SMTP(
+        return _Client(
             hostname=route.host if implicit else route.address,
             port=None if opened else route.port,
             sock=opened,

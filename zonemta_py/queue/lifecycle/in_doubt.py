@@ -35,6 +35,7 @@ def lost(queue: QueueContext, worker: str, silent: bool = False) -> None:
 
     silent: the process hangs and may continue; results that it then reports are still accepted (`Settling.late`).
     """
+    queue.core.schedule.admission.idle.part(worker)
     doubtful, making = [], NOTHING_MADE if silent else queue.poison.of(worker)
     for lease in queue.leases.of(worker):
         if lease.settling:

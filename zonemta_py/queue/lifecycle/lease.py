@@ -154,6 +154,7 @@ def delivery_of(core: Core, lease: Lease, body: bytes | None) -> Delivery:
         counted=batch.charge is not None,
         tables=list(path.terms.names),
         unsigned=metadata.get("unsigned", False),
+        connection=core.schedule.admission.connection(batch),
     )
 
 

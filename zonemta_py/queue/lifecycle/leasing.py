@@ -50,6 +50,8 @@ class Leases:
         self.out: dict[int, Lease] = {}
         self.late: dict[int, Lease] = {}
         """Leases of senders that hang and may continue, the latest LATE_MAX."""
+        self.before: set[int] = set()
+        """Processes that may have connections open which an earlier process of the queue has leased."""
         self._core, self._suppression, self._damaged, self._settle = core, suppression, damaged, settle
         core.pump = self.pump
         self.serve_pullers: Callable[[int], tuple[list[Taker], bool]]
@@ -138,7 +140,7 @@ class Leases:
         """The senders that were served; False: the disk has an error, try again in a moment."""
         served: dict[int, Taker] = {}
         readable, self._fruitless = True, 0
-        while self._takers:
+        while self._takers and not self.before:
             if self._fruitless >= FRUITLESS_MAX:  # the loop has its turn, however much was deleted
                 self._core.changed()
                 break
@@ -197,12 +199,11 @@ class Leases:
 
     def gone(self, worker: str) -> None:
         """A sender has died: its egress paths pass to others."""
-        self._core.schedule.admission.lost(worker)
         self._pass_on(worker)
 
     def retire(self, worker: str) -> None:
         """A sender gets nothing more, and ends what it has: the same."""
-        self._core.schedule.admission.retire(worker)
+        self._core.schedule.admission.idle.retire(worker)
         self._pass_on(worker)
 
     def _pass_on(self, worker: str) -> None:
@@ -292,7 +293,8 @@ class Leases:
     def end(self, lease: Lease, verdict: int, reply: Reply, delay_s: float | None = None) -> None:
         """Settles a lease that has reached no sender: it expired, a plugin refused it, it is outside its hours …"""
         outcome = Outcome(verdict, reply, "queue", list(range(len(lease.batch.entries))), delay_s=delay_s)
-        self._settle(Result(lease.number, [outcome]), lambda: None)
+        connection = self._core.schedule.admission.connection(lease.batch) or 0  # as it was
+        self._settle(Result(lease.number, [outcome], kept=True, connection=connection), lambda: None)
 
     def _outlived(self, lease: Lease, now_ms: int) -> bool:
         """Whether campaign mail's lifetime is over. Other mail is still tried, however long it had to wait."""
@@ -318,7 +320,7 @@ class Leases:
         now_ms = core.clock.ms()
         since_ms = batch.zone.ms_at(batch.taken) if batch.taken else now_ms
         lease = Lease(self._next, batch, message, worker, since_ms)
-        batch.worker = worker
+        batch.worker, batch.number = worker, lease.number
         self._next += 1
         for entry in batch.entries:
             if not entry.pinned:

@@ -92,6 +92,7 @@ class Settling:
             lease.answer(index for outcome in result.outcomes for index in outcome.recipients)
         else:
             lease.settling = True
+            self._core.schedule.admission.idle.report(lease.batch, result.connection, result.kept)
         hooks, settled = self._core.hooks, partial(self._settled, lease, settlement, result, done)
         if settlement.notices and (hooks.bounces or hooks.delays):
             lease.asking = asyncio.ensure_future(self._ask_and(settlement, settled, lease.asking))
@@ -105,9 +106,10 @@ class Settling:
         """A result of a lease that is no longer out. If its sender had stalled (`wire.pulse`), its recipients are in
         doubt: those that were not leased again meanwhile are leased once more, only to be ended with this result."""
         lease, doubtful = self._leases.late.get(result.lease), 0
-        for outcome in result.outcomes if lease is not None else ():
-            assert lease is not None
-            if outcome.verdict not in (DELIVERED, BOUNCED):
+        if not result.more:
+            self._core.schedule.admission.idle.told_late(result.lease, result.connection)
+        for outcome in result.outcomes:
+            if lease is None or outcome.verdict not in (DELIVERED, BOUNCED):
                 continue
             entries = [lease.batch.entries[index] for index in outcome.recipients]
             flow_queue = lease.batch.zone.flow_queues.by_key.get(lease.batch.flow_queue.key)
@@ -119,8 +121,9 @@ class Settling:
             batch.zone.begin(batch)
             again = self._leases.grant(batch, lease.worker)
             if again is not None:
-                one = dataclasses.replace(outcome, recipients=list(range(len(found))))
-                self.settle(dataclasses.replace(result, lease=again.number, outcomes=[one], more=False), _nothing)
+                one = [dataclasses.replace(outcome, recipients=list(range(len(found))))]
+                alone = dataclasses.replace(result, lease=again.number, outcomes=one, more=False, connection=0)
+                self.settle(alone, _nothing)
         if doubtful:
             log.warning("%d recipients may get a message twice: see `zonemta queue in-doubt`", doubtful)
         self._core.journal.when_stable(done)

@@ -29,6 +29,11 @@ WAKE_AT_LEAST_S = 0.02
 _NOTHING_SAID = Most(0, 0, None)
 
 
+def _connections(limits: Iterable[Limit]) -> bool:
+    """Whether one of them is on connections."""
+    return any(limit.throttle.connections for limit in limits)
+
+
 class Admission:
     """All limits, for all zones."""
 
@@ -39,7 +44,7 @@ class Admission:
         self._waiting: dict[Limit, Waiting] = {}
         self.reached: dict[str, int] = {}
         """How often mail began to wait at each limit, by its name in the configuration."""
-        self._idle = IdleConnections(timers, self._room)
+        self.idle = IdleConnections(self._room)
         self.throttles = Throttles(config.throttles)
         self._read(config)
 
@@ -71,7 +76,7 @@ class Admission:
             batch.limits = self._all_limits(batch.flow_queue)
             for limit in batch.limits:
                 limit.hold()
-        self._idle.count_again(self._all_limits)
+        self.idle.count_again(self._all_limits)
 
     def _all_limits(self, flow_queue: FlowQueue) -> tuple[Limit, ...]:
         return (*flow_queue.zone.flow_queues.limits_of(flow_queue.path, flow_queue.flow_id), *flow_queue.zone.limits)
@@ -103,9 +108,7 @@ class Admission:
 
     def counts_connections(self, flow_queue: FlowQueue) -> bool:
         """Whether a limit on connections is in its way."""
-        return self._counting and any(
-            limit.throttle.connections for limit in (*flow_queue.limits, *flow_queue.zone.limits)
-        )
+        return self._counting and _connections((*flow_queue.limits, *flow_queue.zone.limits))
 
     def spans(self, flow_queue: FlowQueue) -> bool:
         """Whether such a limit counts other connections too than those of its egress path, which its egress path cannot
@@ -141,7 +144,7 @@ class Admission:
         for limit in limits:
             wait = limit.wait(now)
             if wait and not (
-                limit.blocking == "connections" and self._idle.at(limit)
+                limit.blocking == "connections" and self.idle.at(limit)
             ):  # otherwise another may use that one
                 return Blocked("limit", f"{limit.label} ({limit.blocking})", now + wait, self._timers.now_ms())
         return None
@@ -185,12 +188,12 @@ class Admission:
         opening = 0
         if self._connects:
             opening = 0 if path.idle > 0 and path.idle_until > now else 1
-        connection = self._idle.take(path) if self._counting else None
+        connection = self.idle.take(path) if self._counting and _connections(limits) else None
         for limit in limits:
             wait = limit.wait(now, 1, 1, opening, size)
             if wait:
                 if connection is not None:
-                    self._idle.back(path, connection)
+                    self.idle.put_back(connection)
                 self._wait_at(limit, flow_queue, now, wait)
                 return None
             if limit.recipients is not None:
@@ -202,6 +205,8 @@ class Admission:
         batch = Batch(flow_queue, entries, connect=bool(opening) or not self._connects)
         batch.taken, batch.charge, batch.limits = now, (1, len(entries), opening, size), limits
         batch.idle_connection, batch.since = connection, now if connection is None else connection.since
+        if connection is not None:
+            connection.user = batch
         if days is not None:
             batch.day = days.take(len(entries))
         if opening == 0 and self._connects:
@@ -216,12 +221,12 @@ class Admission:
         return batch
 
     def release(self, batch: Batch) -> None:
-        """The lease has ended: its connection is free, or kept for the egress path."""
+        """The lease has ended: its connection is free, or counts until it is closed."""
         if batch.charge is None:
             return
-        if batch.keep:
-            self._idle.keep(batch)
-            self._go_on(batch.flow_queue)
+        if _connections(batch.limits) and self.idle.keep(batch):
+            if batch.keep:
+                self._go_on(batch.flow_queue)
             return
         for limit in batch.limits:
             limit.release()
@@ -229,16 +234,14 @@ class Admission:
 
     def keeps(self, batch: Batch) -> bool:
         """Whether its egress path has other connections, open or in use, that its sender alone can use."""
-        return batch.path.active > 1 or batch.idle_connection is not None or batch.path in self._idle
+        return batch.path.active > 1 or batch.idle_connection is not None or batch.path in self.idle
 
-    def lost(self, worker: str) -> None:
-        """A sender process has died."""
-        self._idle.lost(worker)
-
-    def retire(self, worker: str) -> None:
-        """A sender process gets nothing more: its idle connections are used no more, but count until they are
-        closed."""
-        self._idle.retire(worker)
+    @staticmethod
+    def connection(batch: Batch) -> int | None:
+        """As `Delivery.connection`."""
+        if batch.idle_connection is not None:
+            return batch.idle_connection.name
+        return 0 if _connections(batch.limits) else None
 
     def _room(self, limits: tuple[Limit, ...]) -> None:
         now = self._timers.now()
@@ -262,10 +265,10 @@ class Admission:
     def untouched(self, batch: Batch) -> None:
         """Gives back everything: it has reached no sender. The connection it was to use is as before."""
         self.unused(batch, opened=False, tried=False, kept=False)
-        if batch.idle_connection is not None:
+        batch.worker = ""
+        if self.idle.back(batch):
             for limit in batch.limits:
                 limit.release()
-            self._idle.back(batch.path, batch.idle_connection)
             batch.limits = ()
 
     def unused(self, batch: Batch, opened: bool, tried: bool, kept: bool, released: int = 0) -> None:
@@ -279,10 +282,8 @@ class Admission:
         days = self.policy.warmups.of(path.source, path.provider or path.site) if path.source else None
         if tried:
             messages, recipients, size = 0, released, 0
-            if kept:
-                if batch.worker not in self._idle.retired:
-                    path.idle, path.idle_until = path.idle + 1, now + batch.idle_s
-                batch.keep = self.counts_connections(batch.flow_queue)
+            if kept and batch.worker not in self.idle.retired:
+                path.idle, path.idle_until = path.idle + 1, now + batch.idle_s
         else:
             path.idle = 0
         if days is not None and recipients:

@@ -1,8 +1,14 @@
-"""Connections that are open between two messages, under a limit on connections.
+"""Connections that are open without a lease, under a limit on connections: idle between two messages, or being closed.
 
-The limit is on those that are open, so such a connection counts until it ends. Its egress path uses it again for as
-long as it has mail; where others share the limit and wait, for TURN_S at most: then the next egress path has its
-turn. There an idle one is kept for IDLE_S at most.
+The limit is on those that are open, so each counts until its sender says that it is closed, or has ended itself: no
+timer here knows how late a busy sender is. Its egress path uses an idle one again for as long as it has mail; where
+others share the limit and wait, for TURN_S at most: then the next egress path has its turn. There an idle one is kept
+for IDLE_S at most.
+
+A connection's name is the number of the lease that opened it. While a lease goes on over it, the lease counts instead.
+A lease that is lost while its sender may still run leaves a connection of which only the lease is known; the sender's
+late result says which it is. A sender may say that one is closed before the queue has given back the lease that was
+to use it: `ended` remembers that.
 """
 
 from __future__ import annotations
@@ -11,36 +17,36 @@ from collections import Counter
 from collections.abc import Callable
 
 from zonemta_py.schedule.batch import Batch, EgressPath, FlowQueue, IdleConnection
-from zonemta_py.schedule.time.clock import Timers
 from zonemta_py.zones.throttle import Limit
 
 IDLE_S = 1.0
 TURN_S = 5.0
-_LATE_S = 0.1
-"""How much later than in the sender it counts as closed: it must not count as closed while it is open."""
+Ended = Callable[[tuple[Limit, ...]], None]
 
 
 class IdleConnections:
-    """The idle ones, by egress path. ended(limits): the limits that one of them counted at have room again."""
+    """Those that are open without a lease. ended(limits): the limits that one of them counted at have room again."""
 
-    def __init__(self, timers: Timers, ended: Callable[[tuple[Limit, ...]], None]) -> None:
-        self._timers, self._ended = timers, ended
+    def __init__(self, ended: Ended) -> None:
+        self._ended = ended
         self._by_path: dict[EgressPath, list[IdleConnection]] = {}
+        """Those that may be used again."""
+        self._by_name: dict[int, IdleConnection] = {}
+        """All that are open, also those that a lease goes on over; under minus its number what a lost lease left."""
         self._at: Counter[Limit] = Counter()
-        self._closing: list[IdleConnection] = []
         self.retired: set[str] = set()
-        """Senders that get nothing more: they close their idle connections, which count until then."""
+        """Senders that get nothing more, and close their idle connections."""
+        self._parting: set[str] = set()
+        """Senders that have lost their leases, but may still have connections."""
 
     def __contains__(self, path: EgressPath) -> bool:
         return path in self._by_path
 
     def at(self, limit: Limit) -> int:
-        """How many count there."""
+        """How many count there and may be used again."""
         return self._at[limit] if self._at else 0
 
-    def keep(self, batch: Batch) -> None:
-        """A lease has ended and left its connection open, which goes on counting where the lease did."""
-        self._add(batch.path, IdleConnection(batch, self._timers.now() + batch.idle_s + _LATE_S))
+    # -- leases
 
     def take(self, path: EgressPath) -> IdleConnection | None:
         """The egress path's newest, which no longer counts itself: its new user does."""
@@ -48,79 +54,152 @@ class IdleConnections:
         if not every:
             return None
         connection = every[-1]
-        self._release(path, connection)
+        self._release(connection)
         return connection
 
-    def back(self, path: EgressPath, connection: IdleConnection) -> None:
-        """It was not used after all, and counts again."""
+    def back(self, batch: Batch) -> bool:
+        """The lease has reached nobody; whether there was a connection for it, which counts again."""
+        connection, batch.idle_connection = batch.idle_connection, None
+        if connection is None or connection.ended or connection.user is not batch:
+            return False
+        self.put_back(connection)
+        return True
+
+    def put_back(self, connection: IdleConnection) -> None:
+        """What was taken is not used, and counts again."""
+        connection.counts, connection.user = True, None
         for limit in connection.limits:
             limit.hold()
-        self._add(path, connection)
+        self._offer(connection)
 
-    def lost(self, worker: str) -> None:
-        """A sender has died, and its connections with it."""
-        self.retired.discard(worker)
-        for connection in [one for one in self._closing if one.worker == worker]:
-            self._closed(connection)
-        gone = [(path, one) for path, every in self._by_path.items() for one in every if one.worker == worker]
-        for path, connection in gone:
-            self._release(path, connection)
-        for _, connection in gone:
-            self._ended(connection.limits)
+    def report(self, batch: Batch, name: int, kept: bool) -> None:
+        """A sender's result says which connection it leaves open, 0: none. kept: it may be used again. The lease
+        counts for it until its end."""
+        batch.keep, batch.told = kept, True
+        if name or batch.idle_connection is not None:
+            batch.idle_connection = self._found(batch, name)
+
+    def _found(self, batch: Batch, name: int) -> IdleConnection | None:
+        before, found = batch.idle_connection, self._by_name.get(name)
+        if before is not None and before is not found and before.user is batch:
+            self._by_name.pop(before.name, None)
+            before.ended, before.user = True, None
+        if found is not None and found.counts:  # its sender has used one that was thought to be idle
+            self._drop(found)
+        elif found is None and name and not (before is not None and before.name == name):
+            found = self._by_name[name] = IdleConnection(name, batch)
+        if found is not None:
+            found.user = batch
+        return found
+
+    def keep(self, batch: Batch) -> bool:
+        """The lease has ended; False: it has left no connection open. Else that counts where the lease has."""
+        connection = batch.idle_connection
+        if batch.worker in self._parting and not batch.told:
+            connection = self._by_name[-batch.number] = IdleConnection(-batch.number, batch)
+        elif connection is None or connection.ended or connection.user is not batch:
+            batch.idle_connection = None
+            return False
+        connection.limits, connection.since, connection.counts = batch.limits, batch.since, True
+        connection.flow_queue = batch.flow_queue
+        if batch.told:
+            connection.user, batch.idle_connection = None, None
+            if batch.keep:
+                self._offer(connection)
+        return True
+
+    # -- senders
+
+    def closed(self, name: int) -> bool:
+        """Its sender says so. Whether it was known."""
+        connection = self._by_name.pop(name, None)
+        if connection is not None:
+            self._end(connection)
+        return connection is not None
+
+    def told_late(self, lease: int, name: int) -> None:
+        """The result of a lost lease, whose sender runs after all. name: the connection that it leaves open, or 0."""
+        lost = self._by_name.pop(-lease, None)
+        if lost is None or lost.user is None:
+            return
+        before = lost.user.idle_connection
+        if before is not None and before.user is lost.user:
+            self._by_name.pop(before.name, None)
+        closed = before is not None and before.name == name and before.ended
+        if not name or closed or name in self._by_name:
+            self._end(lost)
+        else:
+            lost.name, lost.user = name, None
+            self._by_name[name] = lost
+
+    def part(self, worker: str) -> None:
+        """A sender has lost its leases; what it has open counts until it says more, or has ended."""
+        self._parting.add(worker)
+        self._withdraw(worker)
+
+    def stay(self, worker: str) -> None:
+        """It goes on after all."""
+        self._parting.discard(worker)
 
     def retire(self, worker: str) -> None:
         """None of its connections is used again."""
         self.retired.add(worker)
-        for path, every in list(self._by_path.items()):
-            for connection in [one for one in every if one.worker == worker]:
-                for limit in connection.limits:
-                    limit.hold()
-                self._release(path, connection)
-                self._close(connection)
+        self._withdraw(worker)
+
+    def over(self, worker: str) -> None:
+        """A sender's process has ended, and its connections with it."""
+        self.retired.discard(worker)
+        self._parting.discard(worker)
+        for connection in [one for one in self._by_name.values() if one.worker == worker]:
+            del self._by_name[connection.name]
+            self._end(connection)
+
+    # -- limits
 
     def count_again(self, limits_of: Callable[[FlowQueue], tuple[Limit, ...]]) -> None:
         """All limits are new."""
         self._at.clear()
-        idle = [one for every in self._by_path.values() for one in every]
-        for connection in (*idle, *self._closing):
+        for connection in self._by_name.values():
             connection.limits = limits_of(connection.flow_queue)
-            for limit in connection.limits:
-                limit.hold()
-        for connection in idle:
-            self._at.update(connection.limits)
+            if connection.counts:
+                for limit in connection.limits:
+                    limit.hold()
+        for every in self._by_path.values():
+            for connection in every:
+                self._at.update(connection.limits)
 
-    def _close(self, connection: IdleConnection) -> None:
-        """It is being closed by its sender."""
-        self._closing.append(connection)
-        self._timers.wake_at(connection.until, lambda: self._closed(connection))
+    def _end(self, connection: IdleConnection) -> None:
+        connection.ended = True
+        if connection.counts:
+            self._drop(connection)
 
-    def _closed(self, connection: IdleConnection) -> None:
-        if connection in self._closing:
-            self._closing.remove(connection)
-            for limit in connection.limits:
-                limit.release()
-            self._ended(connection.limits)
+    def _drop(self, connection: IdleConnection) -> None:
+        self._release(connection)
+        self._ended(connection.limits)
 
-    def _add(self, path: EgressPath, connection: IdleConnection) -> None:
-        if connection.worker in self.retired:
-            self._close(connection)
-            return
-        self._by_path.setdefault(path, []).append(connection)
-        self._at.update(connection.limits)
-        self._timers.wake_at(connection.until, lambda: self._end(path, connection))
-
-    def _release(self, path: EgressPath, connection: IdleConnection) -> None:
-        every = self._by_path[path]
-        every.remove(connection)
-        if not every:
-            del self._by_path[path]
-        self._at.subtract(connection.limits)
-        if not self._by_path:
-            self._at.clear()
+    def _release(self, connection: IdleConnection) -> None:
+        connection.counts = False
+        self._take_off(connection)
         for limit in connection.limits:
             limit.release()
 
-    def _end(self, path: EgressPath, connection: IdleConnection) -> None:
-        if connection in self._by_path.get(path, ()):
-            self._release(path, connection)
-            self._ended(connection.limits)
+    def _offer(self, connection: IdleConnection) -> None:
+        """It may be used again."""
+        if connection.worker not in self.retired and connection.worker not in self._parting:
+            self._by_path.setdefault(connection.path, []).append(connection)
+            self._at.update(connection.limits)
+
+    def _take_off(self, connection: IdleConnection) -> None:
+        every = self._by_path.get(connection.path, [])
+        if connection in every:
+            every.remove(connection)
+            if not every:
+                del self._by_path[connection.path]
+            self._at.subtract(connection.limits)
+            if not self._by_path:
+                self._at.clear()
+
+    def _withdraw(self, worker: str) -> None:
+        for every in list(self._by_path.values()):
+            for connection in [one for one in every if one.worker == worker]:
+                self._take_off(connection)

@@ -1,0 +1,163 @@
+"""A random trial: limits on connections are exact at every moment, whatever senders and servers do.
+
+A real queue behind its socket; senders with loops of their own, which stand still now and then; servers that refuse,
+hang up, or do not read QUIT. Meanwhile senders fall silent and run on, and configurations with other limits take the
+place of those before. In the end nothing is counted.
+"""
+
+import asyncio
+import contextlib
+import random
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from zonemta_py.config import Config
+from zonemta_py.delivery import worker
+from zonemta_py.delivery.smtp import dialogue
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.plugin.host import Host
+from zonemta_py.queue.api import QueueRefusal
+from zonemta_py.queue.recovery.start import open_queue
+from zonemta_py.queue.reload.apply import take
+from zonemta_py.wire.client import RemoteQueue
+from zonemta_py.wire.server import retire, serve
+
+SITES, SENDERS, CONFIGURATIONS, STEPS = 3, 3, 4, 15
+MOST_ALL, MOST_SITE = 3, 2
+WAYS: dict[str, tuple[str, ...]] = {
+    "quit": ("silence", "reset"), "after": ("reset",), "banner": ("421", "reset"), "mail": ("4xx", "421"),
+    "next": ("421", "reset"), "dot": ("4xx",),
+}  # fmt: skip
+
+
+def found(ports: list[int]) -> set[tuple[int, str, str]]:
+    """Open connections to these ports: port, own address, inode."""
+    rows = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
+    known = ((int(row[2][-4:], 16), row[1], row[9]) for row in rows if row[3] == "01")
+    return {one for one in known if one[0] in ports}
+
+
+class Watch(threading.Thread):
+    """Looks all the time. What two looks have seen was open between them: a single look takes a while itself."""
+
+    def __init__(self, ports: list[int]) -> None:
+        super().__init__(daemon=True)
+        self.ports, self.over, self.most, self.most_at_one = ports, False, 0, 0
+
+    def run(self) -> None:
+        before = found(self.ports)
+        while not self.over:
+            now = found(self.ports)
+            both, before = before & now, now
+            self.most = max(self.most, len(both))
+            each = [sum(one[0] == port for one in both) for port in self.ports]
+            self.most_at_one = max(self.most_at_one, *each)
+
+
+class Sender(threading.Thread):
+    """A sender with a loop of its own, which stands still now and then."""
+
+    def __init__(self, config: Config, folder: Path, generation: int, seed: int) -> None:
+        super().__init__(daemon=True)
+        self.config, self.folder, self.generation, self.dice = config, folder, generation, random.Random(seed)
+        self.remote: RemoteQueue | None = None
+
+    def run(self) -> None:
+        uvloop.run(self._run())
+
+    async def _run(self) -> None:
+        self.remote = await RemoteQueue.connect(
+            self.folder, "sender", generation=self.generation, lease_s=self.config.queue.lease_s
+        )
+        work = asyncio.ensure_future(worker.run(self.config, self.remote, Host.empty(), 20))
+        while not work.done():
+            await asyncio.wait([work], timeout=self.dice.uniform(0.0, 0.3))
+            time.sleep(self.dice.choice((0.0, 0.0, 0.05, 0.8)))  # noqa: ASYNC251 - it stands still
+        with contextlib.suppress(QueueRefusal):
+            await work
+
+
+def configured(folder: Path, ports: list[int], number: int) -> Config:
+    throttles = [
+        {"name": "all", "connections": MOST_ALL},
+        {"name": "site", "per": ["site"], "connections": MOST_SITE},
+        {"name": "campaign", "per": ["campaign"], "connections": 2 + number % 2},
+    ]
+    zones = [
+        {"name": f"z{n}", "default": n == 0, "host": "127.0.0.1", "port": port, "tls": "none", "idle_s": 0.3,
+         "headers": {"X-Zone": f"z{n}"}, "messages_per_connection": 3 + number, "reply_timeout_s": 1}
+        for n, port in enumerate(ports)
+    ]  # fmt: skip
+    retry = {"schedule_min": [0.005], "jitter": 0, "down_s": 0.2, "down_max_s": 0.3}
+    return Config.model_validate(
+        {"server": {"folder": folder}, "queue": {"reserve_bytes": 0, "lease_s": 2}, "zones": zones, "retry": retry,
+         "throttles": throttles, "learning": {"initial": 20}}
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_limits_hold_all_the_time(
+    scripted: Any, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel sees no more than is allowed, and nothing counts in the end."""
+    monkeypatch.setattr(dialogue, "QUIT_S", 0.3)
+    dice = random.Random(seed)
+    servers = [await scripted() for _ in range(SITES)]
+    ports = [server.port for server in servers]
+    config = configured(tmp_path, ports, 0)
+    queue = await open_queue(config)
+    wire = await serve(queue, tmp_path)
+    watch = Watch(ports)
+    watch.start()
+    senders: list[Sender] = []
+    try:
+        for generation in range(1, CONFIGURATIONS + 1):
+            config = configured(tmp_path, ports, generation)
+            take(queue, config, queue.core.hooks, None)
+            retire(queue, generation)
+            fresh = [Sender(config, tmp_path, generation, dice.randrange(1 << 30)) for _ in range(SENDERS)]
+            for sender in fresh:
+                sender.start()
+            senders += fresh
+            for _ in range(STEPS):
+                await asyncio.sleep(0.1)
+                await burst(queue, dice)
+                for server in servers:
+                    server.script = {point: dice.choice(ways) for point, ways in WAYS.items() if dice.random() < 0.12}
+            silenced = dice.choice(fresh).remote
+            if silenced is not None and silenced.pulse is not None and dice.random() < 0.5:
+                silenced.pulse.stop()
+        for server in servers:
+            server.script = {}
+        async with asyncio.timeout(60):
+            while (await queue.ask("size"))["total"]["messages"] or counted(queue):  # noqa: ASYNC110 (others end it)
+                await asyncio.sleep(0.05)
+        retire(queue, CONFIGURATIONS + 1)
+        for sender in senders:
+            await asyncio.to_thread(sender.join, 30)
+            assert not sender.is_alive()
+    finally:
+        watch.over = True
+        wire.close()
+        queue.close()
+    assert 1 < watch.most <= MOST_ALL
+    assert watch.most_at_one <= MOST_SITE
+
+
+async def burst(queue: Any, dice: random.Random) -> None:
+    """Some mail for one site, which leaves connections idle, or wants those that others have."""
+    zone, campaign = f"z{dice.randrange(SITES)}", f"c{dice.randrange(3)}"
+    for _ in range(dice.choice((0, 0, 2, 2, 9))):
+        envelope = Envelope("", [Recipient("r@x.test")], sending_zone=zone, campaign=campaign)
+        await queue.accept(envelope, b"Subject: x\r\n\r\ny\r\n")
+
+
+def counted(queue: Any) -> int:
+    """Connections that count at limits, or are known."""
+    admission = queue.core.schedule.admission
+    return sum(limit.connections for limit in admission.throttles) + len(admission.idle._by_name)
