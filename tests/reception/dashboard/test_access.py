@@ -1,7 +1,9 @@
 """Who may come in, what a page may load, and which forms are believed."""
 
 import html
+import os
 import re
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -248,3 +250,18 @@ def test_what_is_vendored_is_what_its_list_says() -> None:
     files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (FOLDER / "vendor").iterdir()}
     del files["VENDORED.md"]
     assert files == listed
+
+
+def test_a_slow_disk_holds_up_nobody_but_who_logs_in(door: HttpDoor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session is on stable storage, and so is its end; other requests are answered meanwhile."""
+    synced = set[str]()
+
+    def sync(file: int, real: Callable[[int], None] = os.fsync) -> None:
+        synced.add(threading.current_thread().name)
+        real(file)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    client, _ = login(door, READER)
+    assert client.post("/dashboard/logout", data={"csrf": csrf(client)}).status_code == 303
+    assert synced
+    assert door.thread.name not in synced

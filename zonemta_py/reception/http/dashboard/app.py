@@ -94,7 +94,7 @@ class Dashboard:
             shown = self._desk.page(request, "login", 429, next=there, wrong=sentence)
             shown.headers["retry-after"] = str(wait_s)
             return shown
-        cookie = self._sessions.login(form.get("key", ""), client)
+        cookie = await self._sessions.login(form.get("key", ""), client)
         session = self._sessions.of(cookie) if cookie else None
         if cookie is None or session is None:
             log.warning("dashboard: a wrong key from %s", client)
@@ -110,7 +110,7 @@ class Dashboard:
 
     async def _logout(self, request: Request) -> Response:
         session = await _trusted(request, await _form(request))
-        self._sessions.end(session)
+        await self._sessions.end(session)
         away = RedirectResponse(f"{HOME}/login", 303)
         away.delete_cookie(COOKIE, HOME, httponly=True, samesite="strict", secure=_secure(request))
         return away

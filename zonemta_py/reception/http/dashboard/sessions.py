@@ -2,11 +2,13 @@
 
 The cookie is a random number. The file is named by its hash, and says when the session ends, and the hash of the API
 key. So a session goes on when this process is started again, and ends with the logout, for good, or when its key is
-taken from the configuration. Forms carry a token made from the same number.
+taken from the configuration. Forms carry a token made from the same number. What waits for the disk has a thread of its
+own: it may be slow, and nobody else waits for it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import re
@@ -54,7 +56,7 @@ class Sessions:
         tries = [at for at in self._failed.get(client, ()) if at > self._now() - TRIES_S]
         return 0 if len(tries) < TRIES else max(1, round(tries[-TRIES] + TRIES_S - self._now()))
 
-    def login(self, key: str, client: str) -> str | None:
+    async def login(self, key: str, client: str) -> str | None:
         """The cookie's value; None: there is no such key. Raises OSError."""
         try:
             self._keys.holder(f"Bearer {key.strip()}")
@@ -66,6 +68,9 @@ class Sessions:
             while len(self._failed) > _CLIENTS_MAX:
                 self._failed.popitem(last=False)
             return None
+        return await asyncio.to_thread(self._begin, key)
+
+    def _begin(self, key: str) -> str:
         self._clear()
         cookie = secrets.token_urlsafe(32)
         said = f"{round(self._now() + SESSION_S)} {hashed(key.strip())}\n"
@@ -96,8 +101,11 @@ class Sessions:
             return None
         return LoginSession(holder, name, hashlib.sha256(f"form {cookie}".encode()).hexdigest())
 
-    def end(self, session: LoginSession) -> None:
+    async def end(self, session: LoginSession) -> None:
         """Its cookie is worth nothing any more, whatever happens. Raises OSError."""
+        await asyncio.to_thread(self._remove, session)
+
+    def _remove(self, session: LoginSession) -> None:
         (self._folder / session.name).unlink(missing_ok=True)
         sync(self._folder)
 
