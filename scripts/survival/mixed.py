@@ -89,9 +89,17 @@ async def trial(
         enter(running, ledger)
         judgement = ledger.judge(in_doubt)
         problems = await mta.problems()
-    sent, untimely = ledger.sent_while(operator.forbidden, "@stopped.test"), ledger.untimely()
     return {
         "seconds": round(time.monotonic() - begun, 1),
+        **_happened(killer, traffic, operator),
+        **judgement.figures(),
+        **ledger.figures(),
+        "broken": judgement.broken + _broken(ledger, operator, killer) + [f"check: {one}" for one in problems[:5]],
+    }
+
+
+def _happened(killer: Killer, traffic: _Traffic, operator: Operator) -> dict[str, Any]:
+    return {
         "blows": dict(killer.struck),
         "blows_at_rest": killer.at_rest,
         "replies": dict(traffic.client.replies),
@@ -101,17 +109,18 @@ async def trial(
         "connections_broken": traffic.client.broken,
         "orders": operator.given,
         "fsck_runs": killer.fsck_runs,
-        **judgement.figures(),
-        **ledger.figures(),
-        "broken": [
-            *judgement.broken,
-            *untimely,
-            *(f"sent out of the stopped zone: {address}" for address in sent[:5]),
-            *operator.broken[:5],
-            *killer.broken[:5],
-            *(f"check: {one}" for one in problems[:5]),
-        ],
     }
+
+
+def _broken(ledger: Waits, operator: Operator, killer: Killer) -> list[str]:
+    """Rules about times, orders and restarts that did not hold."""
+    sent = ledger.sent_while(operator.forbidden, "@stopped.test")
+    return [
+        *ledger.untimely(),
+        *(f"sent out of the stopped zone: {address}" for address in sent[:5]),
+        *operator.broken[:5],
+        *killer.broken[:5],
+    ]
 
 
 class _Traffic:

@@ -109,16 +109,21 @@ class Core:
         self.pump: Callable[[], None]
         """Lets the schedule read on; set by `Leases`."""
         self.policy_copy = PolicyCopy(store, journal, self.lines)
+        self.schedule = self._scheduled(marks, resolver)
+        self.lifetime = Lifetime(config, clock, self.campaigns, self.tasks, self.schedule)
+
+    def _scheduled(self, marks: dict[str, dict[str, bytes]], resolver: DestinationResolver | None) -> Schedule:
+        """The schedule, with all zones that have mail."""
         callbacks = QueueCallbacks(
             rekey=self._rekey, changed=self.changed, unpin=self._unpin, requeued=self._requeued,
             terms_of=self._terms_of, record=self._stand,
         )  # fmt: skip
-        self.schedule = Schedule(config, store, marks, clock, resolver, callbacks)
-        self.schedule.sites.told = self.sizes.told
+        schedule = Schedule(self.config, self.store, marks, self.clock, resolver, callbacks)
+        schedule.sites.told = self.sizes.told
         for name, counts in self.sizes.zones.items():
-            if any(counts) and queues.settings_of(config, name) and name not in self.schedule.zones:
-                self.schedule.make(name, marks.get(name))
-        self.lifetime = Lifetime(config, clock, self.campaigns, self.tasks, self.schedule)
+            if any(counts) and queues.settings_of(self.config, name) and name not in schedule.zones:
+                schedule.make(name, marks.get(name))
+        return schedule
 
     def configure(self, config: Config, hooks: Hooks, resolver: DestinationResolver | None, out: list[Batch]) -> None:
         """Another configuration from now on, all at once. out: the leases that are out."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError
@@ -219,23 +219,14 @@ class Acceptance:
         message_id = stored.id if stored else core.ids.next(now_ms)
         if envelope.clock_ahead_ms:
             self._as_it_is_set(envelope)
-        metadata = suppressed.stored_metadata(envelope, apart_ms)
         if envelope.merged:
-            chunks, metadata["template"] = [], core.campaigns.get(envelope.campaign or "").template
-        metadata["chunks"] = len(chunks)
-        if stored:
-            metadata["chunks"], metadata["file"] = stored.chunks, stored.bytes
-        if counted := bool(envelope.campaign) and self._counted(envelope, now_ms):
-            metadata["counted"] = True
+            chunks = []
+        metadata = self._metadata(envelope, len(chunks), stored, now_ms, apart_ms)
         packed = records.pack(metadata)
         kept = [row for row in routed if row.recipient.address not in suppressed_by] if suppressed_by else routed
-        placed = [self._place(message_id, row, envelope, now_ms, counted) for row in kept]
+        placed = [self._place(message_id, row, envelope, now_ms, "counted" in metadata) for row in kept]
         message = Message(message_id, metadata, now_ms, len(placed), len(placed))
-        operations = along or []
-        operations += [(keys.chunk(message_id, number), chunk) for number, chunk in enumerate(chunks, 1)]
-        operations.append((keys.existence(message_id), Existence(now_ms, len(placed), len(placed)).value()))
-        operations.append((keys.metadata(message_id), packed))
-        operations += [(row.key, row.note.value()) for row in placed]
+        operations = (along or []) + _operations(message, chunks, packed, placed)
         count = len(suppressed_by) if suppressed_by else 0
         receipt = Receipt(message_id, len(placed), count)
         if envelope.request:
@@ -265,6 +256,20 @@ class Acceptance:
                 done(receipt)
 
         core.lines.submit(operations, finish, sync=True, keep=along is not None, envelope=record)
+
+    def _metadata(
+        self, envelope: Envelope, chunks: int, stored: Stored | None, now_ms: int, apart_ms: int
+    ) -> dict[str, Any]:
+        """What is stored of its envelope, of its body, and of the campaign it counts for."""
+        metadata = suppressed.stored_metadata(envelope, apart_ms)
+        if envelope.merged:
+            metadata["template"] = self._core.campaigns.get(envelope.campaign or "").template
+        metadata["chunks"] = chunks
+        if stored:
+            metadata["chunks"], metadata["file"] = stored.chunks, stored.bytes
+        if envelope.campaign and self._counted(envelope, now_ms):
+            metadata["counted"] = True
+        return metadata
 
     def _as_it_is_set(self, envelope: Envelope) -> None:
         """The clock may have been set since the message came in; this moves its deadline and hold by as much."""
@@ -374,6 +379,15 @@ class Acceptance:
             core.schedule.busy.discard(row.key)
             zone.left_unread(row.key, row.note.deadline_ms)
         return 0
+
+
+def _operations(message: Message, chunks: list[bytes], packed: bytes, placed: list[_Placed]) -> list[Operation]:
+    """What makes the message in the store, its recipients last. packed: its metadata."""
+    operations: list[Operation] = [(keys.chunk(message.id, number), chunk) for number, chunk in enumerate(chunks, 1)]
+    existence = Existence(message.created_ms, len(placed), len(placed)).value()
+    operations += [(keys.existence(message.id), existence), (keys.metadata(message.id), packed)]
+    operations += [(row.key, row.note.value()) for row in placed]
+    return operations
 
 
 def _answer(future: asyncio.Future[Receipt], taken: Receipt | Reply) -> None:
