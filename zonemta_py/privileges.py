@@ -14,6 +14,7 @@ import os
 import pwd
 import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -67,14 +68,27 @@ def drop(config: Config) -> None:
 
 
 def unreadable(config: Config, who: Identity) -> list[str]:
-    """What that user may not read, each in one sentence. Root stays root; for one thread, since all become the user
-    for a moment."""
+    """What that user may not read, each in one sentence. Only where no other thread runs (`seen_by`)."""
+    with seen_by(config):
+        return list(_unreadable(config, who))
+
+
+@contextmanager
+def seen_by(config: Config) -> Iterator[None]:
+    """Root looks at files as server.user does, in the block; all threads do, so there should be no other one."""
+    try:
+        who = identity(config) if os.geteuid() == 0 else None
+    except ConfigError:
+        who = None
+    if who is None:
+        yield
+        return
     before, gid = os.getgroups(), os.getegid()
     os.setgroups(who.groups)
     os.setegid(who.gid)
     os.seteuid(who.uid)
     try:
-        return list(_unreadable(config, who))
+        yield
     finally:
         os.seteuid(0)
         os.setegid(gid)

@@ -15,6 +15,7 @@ from typing import Any
 
 import plyvel
 import pytest
+import trustme
 from survival.client import Client
 from survival.ledger import Ledger
 from survival.rig import TOP, Mta, sink
@@ -172,6 +173,30 @@ def test_doctor_sees_what_the_user_of_the_mta_may_not_read(home: Path) -> None:
     code, said = run(mta, "doctor", "--no-dns", "--plain", "--config", str(mta.config_file), out=True)
     assert code == 1
     assert f"problem\tuser\tdkim[0].key: {key}: user 'nobody' (server.user) may not read it\tlet that" in said
+
+
+def test_status_sees_certificates_as_the_user_of_the_mta_does(home: Path) -> None:
+    """A renewed one that only root may read is not the one in force."""
+    pair = trustme.CA().issue_cert("mx.test").private_key_and_cert_chain_pem
+    pair.write_to_path(str(home / "mx.pem"))
+    more = (
+        f'[[listeners]]\nname = "low"\naddress = "{LOW}"\nport = 588\ntls = "starttls"\ncertificate = "{home}/mx.pem"\n'
+    )
+    mta = as_nobody(home, 9, more)
+    (home / "mx.pem").chmod(0o644)
+    mta.start()
+    try:
+        asyncio.run(mta.taking())
+        file = ("--config", str(mta.config_file))
+        code, said = run(mta, "status", "--plain", *file, out=True)
+        assert (code, "certificate listeners.low.certificate\tends in" in said) == (0, True)
+        (home / "mx.pem").chmod(0o600)
+        code, said = run(mta, "status", "--plain", *file, out=True)
+        assert f"certificate listeners.low.certificate\t{home}/mx.pem cannot be used ({home}/mx.pem: permission" in said
+        code, said = run(mta, "status", "--nagios", *file, out=True)
+        assert (code, said.startswith("ZONEMTA CRITICAL - listeners.low.certificate: ")) == (2, True)
+    finally:
+        mta.end()
 
 
 def test_who_may_not_ask_is_told_so(home: Path) -> None:

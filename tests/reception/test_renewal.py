@@ -2,15 +2,21 @@
 
 import asyncio
 import logging
+import os
 import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 import trustme
 
-from zonemta_py.config import Listener
+from zonemta_py.config import Config, Listener
 from zonemta_py.plugin.host import Host
 from zonemta_py.reception import tls
+from zonemta_py.reception.http.monitoring.exposition import LOOK_S, Certificates
 
 
 def issue(chain: Path, key: Path) -> str:
@@ -67,3 +73,59 @@ async def test_new_connections_get_what_is_renewed(tmp_path: Path, caplog: pytes
         assert await shown(port) == third
     finally:
         server.close()
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """One that everybody may enter."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@contextmanager
+def not_as_root() -> Iterator[None]:
+    """Root may read everything: takes another effective user for a while."""
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if before == 0:
+            os.seteuid(0)
+
+
+def test_a_key_that_can_be_read_at_last(open_folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """certbot leaves a new key to root: its file is named, and when its rights are mended, nothing else is needed.
+    Meanwhile the metric has the end of what is in force, not of the file."""
+    chain, key = open_folder / "fullchain.pem", open_folder / "privkey.pem"
+    until(chain, key, 3)
+    listener = Listener(name="in", tls="starttls", certificate=chain, key=key)
+    ends = Certificates(Config(listeners=[listener]))
+    ((_, before),) = ends.rows()
+    context = tls.context(listener, Host.empty())
+    assert context is not None
+    renewal = tls.Renewal(listener, context)
+    until(chain, key, 90)
+    key.chmod(0)
+    with not_as_root(), caplog.at_level(logging.INFO):
+        renewal.look()
+        assert f"fullchain.pem cannot be used ({key}: permission denied)" in caplog.text
+        ends._looked = -LOOK_S
+        assert ends.rows() == [[["in"], before]]
+    caplog.clear()
+    key.chmod(0o644)
+    with not_as_root(), caplog.at_level(logging.INFO):
+        renewal.look()
+        assert "new connections get the renewed certificate" in caplog.text
+        ends._looked = -LOOK_S
+        ((_, after),) = ends.rows()
+    assert after - before == pytest.approx(87 * 86_400, abs=60)
+
+
+def until(chain: Path, key: Path, days: int) -> None:
+    """A certificate that ends in so many days."""
+    issued = trustme.CA().issue_cert("mta.test", not_after=datetime.now(UTC) + timedelta(days))
+    chain.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
+    key.write_bytes(issued.private_key_pem.bytes())

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import ssl
+from pathlib import Path
 from typing import Any
 
 from zonemta_py.config import ConfigError, Listener
@@ -43,14 +45,28 @@ def _load(context: ssl.SSLContext, listener: Listener) -> None:
     """Raises ConfigError."""
     assert listener.certificate is not None
     try:
+        for file in _files(listener):  # OpenSSL does not say which of them it may not read
+            file.open("rb").close()
         own_key = listener.key.expanduser() if listener.key else None
         context.load_cert_chain(listener.certificate.expanduser(), own_key, password=_no_password)
     except (ssl.SSLError, OSError, ValueError) as error:
         reason = getattr(error, "reason", None) or error
+        if isinstance(error, OSError) and error.filename:
+            reason = f"{error.filename}: {(error.strerror or '').lower()}"
         raise ConfigError(
             f"listeners.{listener.name}.certificate: {listener.certificate} cannot be used ({reason});"
             " give a PEM file with the chain, and the key that belongs to it without a password"
         ) from None
+
+
+def check(listener: Listener) -> None:
+    """Whether its certificate and key can be used as they are now. Raises ConfigError."""
+    if listener.certificate is not None:
+        _load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), listener)
+
+
+def _files(listener: Listener) -> list[Path]:
+    return [path.expanduser() for path in (listener.certificate, listener.key) if path]
 
 
 class Renewal:
@@ -58,14 +74,15 @@ class Renewal:
 
     def __init__(self, listener: Listener, context: ssl.SSLContext) -> None:
         self._listener, self._context = listener, context
-        self._seen = self._files()
+        self._seen = self._look()
 
-    def _files(self) -> list[tuple[int, ...]]:
-        return [changed(path.expanduser()) for path in (self._listener.certificate, self._listener.key) if path]
+    def _look(self) -> list[tuple[tuple[int, ...], bool]]:
+        """What differs once a file is another one, or can be read at last."""
+        return [(changed(path), os.access(path, os.R_OK, effective_ids=True)) for path in _files(self._listener)]
 
     def look(self) -> None:
         """Takes what has changed. Tried on a context of its own first: half a change would break the one in use."""
-        if (found := self._files()) == self._seen:
+        if (found := self._look()) == self._seen:
             return
         self._seen = found
         try:

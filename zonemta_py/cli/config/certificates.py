@@ -7,20 +7,21 @@ from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
-from zonemta_py.config import Config, ConfigError
+from zonemta_py.config import Config, ConfigError, Listener
 
 SOON = timedelta(days=14)
 
 
 def spans(config: Config) -> Iterator[tuple[str, Path, Callable[[], tuple[datetime, datetime]]]]:
-    """The key that names it, its file, and what reads from when until when it is valid (OSError, ValueError)."""
-    named = {
-        f"listeners.{door.name}.certificate": door.certificate for door in config.all_listeners if door.tls != "none"
-    }
-    named |= {f"zones.{zone.name}.client_certificate": zone.client_certificate for zone in config.zones}
-    for where, path in named.items():
-        if path is not None:
-            yield where, path, partial(_valid, path.expanduser())
+    """The key that names it, its file, and what reads from when until when it is valid (OSError, ValueError,
+    ConfigError)."""
+    for door in config.all_listeners:
+        if door.certificate is not None and door.tls != "none":
+            yield f"listeners.{door.name}.certificate", door.certificate, partial(_usable, door)
+    for zone in config.zones:
+        if zone.client_certificate is not None:
+            path = zone.client_certificate
+            yield f"zones.{zone.name}.client_certificate", path, partial(_valid, path.expanduser())
 
 
 def doubts(config: Config, now: datetime) -> Iterator[str]:
@@ -33,6 +34,15 @@ def doubts(config: Config, now: datetime) -> Iterator[str]:
             raise ConfigError(f"{where}: {path} is not valid before {begins:%Y-%m-%d}; use the current one")
         if ends - now < SOON:
             yield f"warning: {where}: {path} expires on {ends:%Y-%m-%d %H:%M} UTC; renew it"
+
+
+def _usable(listener: Listener) -> tuple[datetime, datetime]:
+    """The same, with its key: else it is not the one in force. Raises ConfigError."""
+    from zonemta_py.reception import tls
+
+    assert listener.certificate is not None
+    tls.check(listener)
+    return _valid(listener.certificate.expanduser())
 
 
 def _valid(path: Path) -> tuple[datetime, datetime]:

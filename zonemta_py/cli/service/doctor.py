@@ -22,6 +22,7 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
 from zonemta_py.cli.terminal.output import as_records, columns_chosen, print_aside, print_json, print_table, printable
 from zonemta_py.config import Config, ConfigError
+from zonemta_py.privileges import seen_by
 
 _INDENT = 9
 FAILED = "DNS lookup of"
@@ -91,7 +92,8 @@ async def _all(
 ) -> list[Diagnosis]:  # fmt: skip
     from zonemta_py.cli.service import machine
 
-    findings = [*before, *_certificates(config)]
+    with seen_by(config):
+        findings = [*before, *_certificates(config)]
     findings += await asyncio.to_thread(lambda: list(machine.findings(config, _runs(config))))
     if not ask_dns:
         return [*findings, note("DNS", "was not asked (--no-dns)")]

@@ -13,6 +13,7 @@ from zonemta_py.cli.events.sinks import state_of
 from zonemta_py.cli.queue.commands import all_in_doubt, answer
 from zonemta_py.cli.queue.suspensions import all_standing
 from zonemta_py.config import Config, ConfigError
+from zonemta_py.privileges import seen_by
 
 RATES = ("in", "out", "deferred", "bounced")
 COUNTS = ("queued", "leased", "deferred", "held", "deleted", "bounced")
@@ -67,7 +68,12 @@ def _sink(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def certificates(config: Config) -> list[dict[str, Any]]:
-    """Each with the moment of its end; one that cannot be read says why, and has none."""
+    """Each with the moment of its end; one that the MTA's user cannot use says why, and has none."""
+    with seen_by(config):
+        return _certificates(config)
+
+
+def _certificates(config: Config) -> list[dict[str, Any]]:
     now, rows = datetime.now(UTC), []
     for where, path, read in spans(config):
         try:
@@ -75,5 +81,6 @@ def certificates(config: Config) -> list[dict[str, Any]]:
             days = (end - now).total_seconds() / 86_400
             rows.append({"where": where, "file": str(path), "ends_ms": int(end.timestamp() * 1000), "days": days})
         except (OSError, ValueError, ConfigError) as error:
-            rows.append({"where": where, "file": str(path), "ends_ms": None, "days": None, "why": str(error)})
+            why = str(error).removeprefix(f"{where}: ")
+            rows.append({"where": where, "file": str(path), "ends_ms": None, "days": None, "why": why})
     return rows

@@ -16,8 +16,9 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from zonemta_py.config import Config
+from zonemta_py.config import Config, ConfigError, Listener
 from zonemta_py.metrics.table import METRICS, Metric
+from zonemta_py.reception import tls
 
 MEDIA_TYPE = CONTENT_TYPE_LATEST
 LOOK_S = 600
@@ -25,28 +26,31 @@ LOOK_S = 600
 
 
 class Certificates:
-    """When the listeners' certificates end."""
+    """When the listeners' certificates end: those in force, which one that cannot be used does not replace."""
 
     def __init__(self, config: Config) -> None:
-        self._paths = {
-            one.name: one.certificate for one in config.all_listeners if one.certificate and one.tls != "none"
-        }
-        self._rows: list[list[Any]] = []
+        self._listeners = [one for one in config.all_listeners if one.certificate and one.tls != "none"]
+        self._ends: dict[str, float] = {}
         self._looked = -float(LOOK_S)
 
     def rows(self) -> list[list[Any]]:
-        """[[listener], UNIX time]; without those that cannot be read. Reads files."""
-        if self._paths and time.monotonic() - self._looked >= LOOK_S:
-            from cryptography import x509
+        """[[listener], UNIX time]; without those that could never be used. Reads files."""
+        if self._listeners and time.monotonic() - self._looked >= LOOK_S:
+            self._looked = time.monotonic()
+            for listener in self._listeners:
+                self._look(listener)
+        return [[[name], end] for name, end in self._ends.items()]
 
-            self._looked, self._rows = time.monotonic(), []
-            for name, path in self._paths.items():
-                try:
-                    own = x509.load_pem_x509_certificates(path.expanduser().read_bytes())[0]
-                except (OSError, ValueError):
-                    continue
-                self._rows.append([[name], own.not_valid_after_utc.timestamp()])
-        return self._rows
+    def _look(self, listener: Listener) -> None:
+        from cryptography import x509
+
+        assert listener.certificate is not None
+        try:
+            tls.check(listener)
+            own = x509.load_pem_x509_certificates(listener.certificate.expanduser().read_bytes())[0]
+        except (ConfigError, OSError, ValueError):
+            return
+        self._ends[listener.name] = own.not_valid_after_utc.timestamp()
 
 
 def exposition(answer: dict[str, Any], certificates: list[list[Any]]) -> bytes:
