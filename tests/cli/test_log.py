@@ -68,7 +68,10 @@ def test_lines_are_chosen(mail: Served, told: Callable[..., Ran]) -> None:
     assert {row["id"] for row in rows(told("log", "--json", "--message", one))} == {one}
     assert {row["id"] for row in rows(told("log", "--json", "--address", "BOB@"))} == {one}
     assert [row["verdict"] for row in rows(told("log", "--json", "--verdict", "bounced"))] == ["bounced"]
-    assert rows(told("log", "--json", "--zone", "other")) == []
+    for since, back in (([], "in the last 100 records; --since 1d looks"), (["--since", "1h"], "since 20")):
+        nothing = told("log", "--json", "--zone", "other", *since)
+        assert (nothing.code, nothing.out, nothing.err.startswith(f"zonemta: nothing of that {back}")) == (0, "", True)
+    assert "'bounce' is not one of 'delivered'" in told("log", "--verdict", "bounce").err
     assert rows(told("log", "--json", "--since", "1h")) == everything
 
 

@@ -21,6 +21,8 @@ MISTAKES = [
     ("queue list --state lost", Exit.USAGE, "--state", "zonemta queue list --help"),
     ("queue list --colour red", Exit.USAGE, "No such option: --colour", "zonemta queue list --help"),
     ("queue list --zone nowhere --folder {folder}", Exit.USAGE, "there is no zone 'nowhere'", "has default"),
+    ("config history --folder {folder}", Exit.NO_INPUT, "contains no configurations", "name the MTA's folder"),
+    ("doctor --address 1.2.3", Exit.USAGE, "'1.2.3' is not an IP address", "write one like 192.0.2.10"),
     ("queue size --folder {folder}", Exit.UNAVAILABLE, "no queue answers at", "`zonemta run`"),
     ("queue list --folder {folder}", Exit.UNAVAILABLE, "no queue answers at", "`zonemta run`"),
     ("queue in-doubt --folder {folder}", Exit.UNAVAILABLE, "no queue answers at", "`zonemta run`"),

@@ -98,6 +98,8 @@ def test_bs_speaks_smtp(called: Called, sink: Sink) -> None:
         ("postqueue -x", Exit.USAGE, "see `zonemta postqueue --help`"),
         ("postqueue -p -f", Exit.USAGE, "say one of -p, -j, -f, -i ID and -s DOMAIN"),
         ("postsuper", Exit.USAGE, "say what is to be done"),
+        ("postsuper -d junk", Exit.USAGE, "'junk' is no message id"),
+        ("postqueue -i junk", Exit.USAGE, "'junk' is no message id"),
         ("postsuper -d ALL junk", Exit.USAGE, "there is no queue 'junk'"),
         ("postsuper -d ALL", Exit.UNAVAILABLE, "no queue answers at"),
         ("mailq", Exit.UNAVAILABLE, "no queue answers at"),

@@ -186,6 +186,9 @@ def test_what_was_meant_must_be_said(queue: Any, told: Told) -> None:
     """One sentence for each mistake, and nothing is changed."""
     for arguments, said in (
         (["delete"], "say which recipients: message ids, --recipient"),
+        (["delete", "19f3c2d8a0001f3a", "spring", "--yes"], "'spring' is no message id, and nothing was changed"),
+        (["list", "--limit", "x"], "Invalid value for '--limit': it must be a whole number; see"),
+        (["set", "--all", "--set-priority", "99"], "it must be at most 9; see"),
         (["set", "--all"], "say what is to be set: --set-priority"),
         (["delete", "--state", "lost"], "--state"),
         (["delete", "--zone", "nosuch"], "there is no zone 'nosuch'; there are default, bulk"),

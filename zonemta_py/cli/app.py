@@ -296,6 +296,18 @@ def _add_plugins_commands(app: typer.Typer) -> None:
         app.command(name)(function)
 
 
+_LIBRARY_SAYS = (
+    (": Value error, ", ": "),
+    (": Input should be", ": it must be"),
+    (", unable to parse string as an integer", ""),
+    (", unable to parse string as a number", ""),
+    (" greater than or equal to ", " at least "),
+    (" less than or equal to ", " at most "),
+    (" a valid integer", " a whole number"),
+    (" a valid number", " a number"),
+)
+
+
 def _usage(error: Exception) -> Exception:
     say = getattr(error, "format_message", None)
     if say is None:
@@ -306,5 +318,6 @@ def _usage(error: Exception) -> Exception:
         return CommandError(Exit.USAGE)
     command = context.command_path if context else "zonemta"
     sentence = " ".join(str(say()).split()).rstrip(".").replace(". Choose from:", "; choose from")
-    sentence = sentence.replace(": Value error, ", ": ")
+    for words, ours in _LIBRARY_SAYS:
+        sentence = sentence.replace(words, ours)
     return CommandError(Exit.USAGE, f"{sentence}; see `{command} --help`")

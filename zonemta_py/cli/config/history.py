@@ -45,7 +45,7 @@ def history(
         print_json(found)
     elif number is not None:
         changes = [tuple(map(written, change)) for change in found[0]["changes"]]
-        print_table(_title(found[0]), ["key", "before", "after"], changes)
+        print_table(_title(found[0]), ["key", "before", "after"], changes, order=("key", "after"))
     else:
         rows = [(row["number"], moment(row["ms"]), printable(row["by"]), _short(row["changes"])) for row in found]
         print_table("", ["number ", "since", "by", "changed"], rows)
@@ -129,6 +129,9 @@ def _write(file: Path, text: str) -> None:
 
 def _rows(folder: Path) -> list[dict[str, Any]]:
     try:
+        if not (folder / kept.FOLDER).is_dir():
+            sentence = f"{folder}: contains no configurations; name the MTA's folder with --folder or --config"
+            raise CommandError(Exit.NO_INPUT, sentence)
         return kept.rows(folder)
     except OSError as error:
         raise from_os(error) from None

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from zonemta_py.cli.events.follow import checked, records, stable
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration
+from zonemta_py.cli.terminal.output import moment
 from zonemta_py.events.tail import seq_at
 from zonemta_py.logs import setup
 from zonemta_py.logs.mail import LOGGER
@@ -20,6 +21,7 @@ from zonemta_py.logs.shape import SHAPES
 BEFORE = 100
 """Records whose lines are shown of what was before."""
 PEOPLE = ("sender", "recipient", "to")
+Verdict = Literal["delivered", "deferred", "bounced", "held", "postponed"]
 
 
 def log(
@@ -34,7 +36,7 @@ def log(
     ] = None,
     zone: Annotated[str | None, typer.Option(metavar="NAME", help="Only this zone.")] = None,
     verdict: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only answers: delivered, deferred, bounced, held, postponed.")
+        Verdict | None, typer.Option(help="Only answers: delivered, deferred, bounced, held, postponed.")
     ] = None,
     config: ConfigFile = None,
     folder: Folder = None,
@@ -50,15 +52,20 @@ def log(
     shape = SHAPES["json" if json else settings.log.format]
     wanted = {"id": message, "zone": zone, "verdict": verdict}
     exact = {name: value for name, value in wanted.items() if value}
+    shown = False
     for record in records(place, first, until, follow):
         for what, fields in lines.of(record):
             if record.ms < since_ms or not exact.items() <= fields.items() or not _names(fields, address):
                 continue
             if people is not None:
                 people.fields(fields)
+            shown = True
             sys.stdout.write(shape(record.ms, "info", LOGGER, what, fields).decode())
         if follow:
             sys.stdout.flush()
+    if not shown and exact | ({"address": address} if address else {}):
+        back = f"since {moment(since_ms)}" if since else f"in the last {BEFORE} records; --since 1d looks further back"
+        print(f"zonemta: nothing of that {back}", file=sys.stderr)
 
 
 def _names(fields: dict[str, Any], part: str | None) -> bool:

@@ -63,7 +63,7 @@ def tell(found: dict[str, Any], check: bool, json: bool = False) -> None:
         print_json(found)
     elif found["changes"]:
         rows = [tuple(map(written, change)) for change in found["changes"]]
-        print_table("", ["key", "before", "after"], rows)
+        print_table("", ["key", "before", "after"], rows, order=("key", "after"))
     if found["refused"]:
         for sentence in found["refused"][:-1]:
             print_aside(sentence)

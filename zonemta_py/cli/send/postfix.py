@@ -15,6 +15,7 @@ from zonemta_py.cli.send.called import configuration_of, parsed
 from zonemta_py.cli.send.mailq import print_objects, print_queue
 from zonemta_py.cli.tasks import follow
 from zonemta_py.cli.terminal.errors import CommandError, Exit
+from zonemta_py.cli.terminal.filters import message_ids
 from zonemta_py.config import Config
 
 _VERBS = {"d": "delete", "h": "hold", "H": "release", "r": "requeue"}
@@ -41,9 +42,8 @@ def postqueue(context: typer.Context) -> None:
     elif letter == "j":
         print_objects(config)
     else:
-        meant: dict[str, dict[str, Any]] = {
-            "f": {"all": True}, "i": {"id": [value]}, "s": {"domain": [value.strip("[]")]},
-        }  # fmt: skip
+        ids = message_ids([value]) if letter == "i" else []
+        meant: dict[str, dict[str, Any]] = {"f": {"all": True}, "i": {"id": ids}, "s": {"domain": [value.strip("[]")]}}
         _order(config, "flush", meant[letter])
 
 
@@ -70,7 +70,7 @@ def postsuper(context: typer.Context) -> None:
             named.setdefault(letter, []).extend(sys.stdin.read().split() if value == "-" else [value])
     for letter, ids in named.items():
         if ids:
-            _order(config, _VERBS[letter], {"id": [one.rstrip("*!") for one in ids]})
+            _order(config, _VERBS[letter], {"id": message_ids([one.rstrip("*!") for one in ids])})
 
 
 def _order(config: Config, verb: str, where: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
+from ipaddress import ip_address
 from textwrap import fill
 from typing import TYPE_CHECKING, Annotated
 
@@ -56,10 +57,8 @@ def doctor(
 
     Exit status 1: there is a problem.
     """
-    settings = configuration(config, folder)
-    findings = asyncio.run(
-        _all(settings, [*user.findings(settings)], address or [], domain or [], probe, blocklist, dns)
-    )
+    settings, address = configuration(config, folder), [_address(one) for one in address or ()]
+    findings = asyncio.run(_all(settings, [*user.findings(settings)], address, domain or [], probe, blocklist, dns))
     if json:
         print_json([finding._asdict() for finding in findings])
     else:
@@ -69,6 +68,13 @@ def doctor(
         print_aside(", ".join(f"{counts[level]} × {level}" for level in reversed(Level) if counts[level]))
     if any(one.level is Level.PROBLEM for one in findings):
         raise CommandError(Exit.PROBLEMS)
+
+
+def _address(text: str) -> str:
+    try:
+        return str(ip_address(text))
+    except ValueError:
+        raise CommandError(Exit.USAGE, f"--address: {text!a} is not an IP address; write one like 192.0.2.10") from None
 
 
 def _print(findings: Sequence[Diagnosis]) -> None:

@@ -21,7 +21,7 @@ from zonemta_py.cli.run.running import me
 from zonemta_py.cli.tasks import follow
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.filters import Where, filtered
+from zonemta_py.cli.terminal.filters import Where, filtered, message_ids
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
 from zonemta_py.cli.terminal.output import as_records, counted, print_aside, print_json, print_table
 from zonemta_py.cli.terminal.signature import Option, extended
@@ -159,7 +159,7 @@ def _where(chosen: Where, ids: list[str] | None, all: bool) -> Where:
     """Raises CommandError if nothing says who is meant."""
     if ids == ["-"] and not (ids := sys.stdin.read().split()):
         raise CommandError(Exit.DATA, "there are no ids on stdin, and nothing was changed; give a message id a line")
-    where = chosen | ({"id": ids} if ids else {}) | ({"all": True} if all else {})
+    where = chosen | ({"id": message_ids(ids)} if ids else {}) | ({"all": True} if all else {})
     if not where:
         raise CommandError(
             Exit.USAGE, "say which recipients: message ids, --recipient, --domain, --zone, … as in --help, or --all"

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +21,18 @@ from zonemta_py.cli.terminal.signature import extended
 
 Where = dict[str, Any]
 State = StrEnum("State", ["queued", "leased", "deferred", "held", "deleted", "bounced"])
+
+
+_ID = re.compile(r"[0-9a-f]{16}")
+
+
+def message_ids(given: Sequence[str]) -> list[str]:
+    """Raises CommandError for one that is no message's, and has no `*`: an order about it would do nothing, unsaid."""
+    for one in given:
+        if "*" not in one and not _ID.fullmatch(one):
+            sentence = f"{one!a} is no message id, and nothing was changed; an id is like 19f3c2d8a0001f3a"
+            raise CommandError(Exit.USAGE, sentence)
+    return [*given]
 
 
 def _many(name: str, metavar: str, help: str) -> Any:
