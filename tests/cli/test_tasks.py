@@ -182,6 +182,23 @@ def test_the_oldest_first(queue: Any, told: Told) -> None:
     assert [row["id"] for row in rows] == [*[queue.ids[0]] * 20, *[queue.ids[2]] * 2]
 
 
+def test_pages_go_on_while_orders_move_what_they_list(queue: Any, told: Told) -> None:
+    """Held, released, moved and flushed between two pages: each once, in the order of their coming."""
+    found, after = list[tuple[str, str]](), ""
+    orders = iter([("hold", "--domain", "z.org"), ("hold", queue.ids[0]), ("release", "--domain", "x.org"),
+                   ("move", queue.ids[1], "--to", "bulk"), ("flush", queue.ids[0])])  # fmt: skip
+    while after is not None:
+        page = json.loads(told("queue", "list", "--limit", "6", "--after", after, "--json").out)
+        found += [(row["id"], row["recipient"]) for row in page["rows"]]
+        after = page["next"]
+        if order := next(orders, None):
+            assert told("queue", order[0], *order[1:], "--yes").code == Exit.OK
+    assert found == sorted(set(found))
+    assert [id for id, _ in found] == [*[queue.ids[0]] * 20, *[queue.ids[1]] * 10, *[queue.ids[2]] * 2]
+    refused = told("queue", "list", "--after", "3 x.org")
+    assert (refused.code, "is not a cursor" in refused.err) == (Exit.DATA, True)
+
+
 def test_what_was_meant_must_be_said(queue: Any, told: Told) -> None:
     """One sentence for each mistake, and nothing is changed."""
     for arguments, said in (
