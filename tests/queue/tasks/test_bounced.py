@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.queue.pulls.test_pulling import push
 from tests.queue.tasks.test_around import events
 from tests.queue.tasks.test_tasks import counts, done, ended, lost_and_repaired, sent_now
 from tests.queue.test_reload import other
@@ -270,6 +271,29 @@ async def test_what_expired_in_a_pull_zone_is_handed_out_again(house: Make) -> N
     await home.sound()
     await home.move(1)
     (delivery,) = await home.queue.pull("jobs")
+    assert await home.queue.ack(delivery.lease, delivery.id)
+    assert (await home.sizes())["messages"] == 0
+    await home.sound()
+
+
+@pytest.mark.parametrize("name", ["jobs", "queue/made"])
+async def test_what_was_pushed_and_expired_is_handed_out_again(house: Make, name: str) -> None:
+    """Of a pull zone, and of a queue that the push made: also over a restart, and its life begins anew."""
+    zones = [{"name": "out"}, {"name": "jobs", "delivery": "pull"}]
+    home = await house(**KEPT, zones=zones, pull={"enabled": True, "life_h": 1})
+    queue = name.removeprefix("queue/")
+    ident = await push(home.queue, b"work", queue)
+    await home.move(3700)
+    await sweep(home)
+    assert await people(home) == [f"{queue}@queue"]
+    assert await home.queue.pull(queue) == []
+    await home.crash()
+    await home.rest()
+    await done(home, "requeue", where={**AGAIN, "zone": name})
+    await home.move(1800)
+    await sweep(home)
+    (delivery,) = await home.queue.pull(queue)
+    assert (delivery.id, delivery.zone) == (ident, name)
     assert await home.queue.ack(delivery.lease, delivery.id)
     assert (await home.sizes())["messages"] == 0
     await home.sound()
