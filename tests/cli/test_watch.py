@@ -135,6 +135,15 @@ def test_qshape(served: Callable[..., Any], told: Told, by: str) -> None:
     assert json.loads(told("qshape", "--json").out)["all"]["total"] == 3
 
 
+def test_qshape_has_all_of_a_long_queue(served: Callable[..., Any], told: Told) -> None:
+    """However little the queue counts before its first answer: what is asked for is a whole, also in a pipe to head."""
+    queue = served()
+    for message in range(60):
+        queue.do(put(*(f"r{message}-{number}@x.org" for number in range(1000))))
+    found = json.loads(told("qshape", "--json").out)
+    assert (found["complete"], found["all"]["total"]) == (True, 60_000)
+
+
 def test_a_story_in_80_columns(served: Callable[..., Any], told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was said is there, whatever else is left out, and the ids of the messages are whole."""
     id = served().do(put("somebody.with-a.long-name@department.x.org"))

@@ -130,7 +130,7 @@ async def test_of_two_orders_at_once_one_is_carried_out(house: Make, orders: tup
     first, second = await asyncio.gather(*asked, return_exceptions=True)
     assert first == 2
     assert isinstance(second, ValueError)
-    assert "is already being released or dropped" in str(second)
+    assert "is already being released or deleted" in str(second)
     await home.rest()
     sizes = await home.sizes()
     assert (sizes["held"], sizes["deferred"] + sizes["queued"]) == (0, 2 if orders[0] == "release" else 0)

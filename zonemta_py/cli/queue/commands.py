@@ -67,7 +67,7 @@ def size(
     of = {"zone": known_zone(chosen, zone), "domain": domain, "provider": provider, "campaign": campaign}
     of = {name: value for name, value in (of | {"tenant": tenant}).items() if value is not None}
     if by:
-        return _sizes_by(_sizes(chosen, by=by, limit=limit, after=after, **of), by, json)
+        return _sizes_by(whole(chosen, "sizes", by=by, limit=limit, after=after, **of), by, json)
     if of:
         counts = answer(chosen, "size", **of)
         if json:
@@ -94,10 +94,10 @@ def size(
     return None
 
 
-def _sizes(config: Config, **of: Any) -> dict[str, Any]:
-    """The first question about a zone may be answered before all its domains have been seen."""
+def whole(config: Config, question: str, **of: Any) -> dict[str, Any]:
+    """The first answers may be given before all recipients have been seen: the question is asked until they have."""
     until = time.monotonic() + _WHOLE_S
-    while not (page := answer(config, "sizes", **of))["complete"] and time.monotonic() < until:
+    while not (page := answer(config, question, **of))["complete"] and time.monotonic() < until:
         time.sleep(0.1)
     return dict(page)
 

@@ -27,7 +27,7 @@ _WORDS = {
 _ENDLESS = {
     "limit": "one of its connections ends", "probing": "that delivery ends", "dns": "the answer has come",
     "suspended": "resumed", "source": "resumed", "concurrency": "one of them ends", "connections": "one of them ends",
-    "held": "released or dropped", "deleted": "the task is undone", "bounced": "queued again",
+    "held": "released or deleted", "deleted": "the task is undone", "bounced": "queued again",
     "rate": "deliveries go well for long enough", "pull": "somebody comes",
 }  # fmt: skip
 ROWS_MAX, LANES = 200, 1_000

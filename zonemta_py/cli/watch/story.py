@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from zonemta_py.cli.queue.commands import ZoneName, answer, known_zone
+from zonemta_py.cli.queue.commands import ZoneName, answer, known_zone, whole
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
 from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table, printable
@@ -109,7 +109,7 @@ def qshape(
 ) -> None:
     """Show how old what waits is, by destination: recipients by the minutes since they were accepted."""
     chosen = configuration(config, folder)
-    found = answer(chosen, "qshape", by=by, zone=known_zone(chosen, zone), limit=limit)
+    found = whole(chosen, "qshape", by=by, zone=known_zone(chosen, zone), limit=limit)
     if json:
         return print_json(found)
     ages = [*(f"{minutes} " for minutes in found["minutes"]), f"{found['minutes'][-1]}+ "]

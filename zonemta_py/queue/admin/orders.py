@@ -83,7 +83,7 @@ def _held(queue: QueueContext, message_id: str) -> dict[str, list[str]]:
     if not found:
         raise ValueError(f"message {message_id!r} has no held recipient; `zonemta queue list --state held` shows them")
     if not busy.isdisjoint(theirs := _keys(message_id, found)):
-        raise ValueError(f"message {message_id!r} is already being released or dropped; try again in a moment")
+        raise ValueError(f"message {message_id!r} is already being released or deleted; try again in a moment")
     busy.update(theirs)
     return found
 
