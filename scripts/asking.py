@@ -67,7 +67,8 @@ def queue_process(folder: Path, recipients: int, domains: int, pipe: Connection)
 
 
 async def _queue(folder: Path, recipients: int, domains: int, pipe: Connection) -> None:
-    queue, garbage = await open_queue(config_of(folder)), Garbage()
+    queue = await open_queue(config_of(folder))
+    Garbage()
     queue.start()
     server = await serve(queue, folder)
     begun = time.monotonic()
@@ -77,7 +78,7 @@ async def _queue(folder: Path, recipients: int, domains: int, pipe: Connection) 
     pipe.send(time.monotonic() - begun)
     beats, pauses = list[tuple[float, float]](), list[float]()
     gc.callbacks.append(_noting(pauses))
-    watching = [asyncio.ensure_future(_watch(beats)), asyncio.ensure_future(garbage.watch())]
+    watching = asyncio.ensure_future(_watch(beats))
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
     loop.add_reader(pipe.fileno(), asked.set)
@@ -86,8 +87,7 @@ async def _queue(folder: Path, recipients: int, domains: int, pipe: Connection) 
         asked.clear()
         if pipe.poll():
             if pipe.recv() == "end":
-                for task in watching:
-                    task.cancel()
+                watching.cancel()
                 server.close()
                 return
             pipe.send(Watched(list(beats), list(pauses), time.process_time()))

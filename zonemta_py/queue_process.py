@@ -226,7 +226,7 @@ async def run(given: Given, host: Host, pipe: Pipe, senders: Collection[int]) ->
         print(f"zonemta: {queue.core.copied}", file=sys.stderr, flush=True)
     peer_process.outlive(queue, senders)
     listening = await server.serve(queue, config.folder)
-    garbage = Garbage()
+    Garbage()
     await opening.finish()
     noting = asyncio.ensure_future(note(queue, given, "the MTA was started with them"))
     queue.start()
@@ -235,7 +235,7 @@ async def run(given: Given, host: Host, pipe: Pipe, senders: Collection[int]) ->
     counts = ", ".join(f"{total[state]:,} {state}" for state in ("queued", "deferred", "held"))
     print(f"zonemta: ready; recipients: {counts}", file=sys.stderr, flush=True)
     await asyncio.gather(
-        _rules_soon(config), noting, metrics.watch(queue), garbage.watch(), listening.serve_forever()
+        _rules_soon(config), noting, metrics.watch(queue), listening.serve_forever()
     )  # fmt: skip
 
 

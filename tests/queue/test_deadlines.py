@@ -1,5 +1,7 @@
 """Deadlines (RFC 2852) of mail that waits and is not tried: BY=…;N is told to its sender once, BY=…;R is returned."""
 
+import asyncio
+from collections.abc import Awaitable
 from email import message_from_bytes
 from email.message import Message
 from typing import Any
@@ -9,6 +11,7 @@ import pytest
 from zonemta_py.mail.envelope import Notify
 from zonemta_py.queue.api import DEFERRED
 from zonemta_py.queue.hooks import NoHooks
+from zonemta_py.queue.maintenance.deadlines import PORTIONS
 
 WAYS = ["stopped", "zone", "down", "limit", "hours", "warm-up", "rest", "hold", "retry", "unread"]
 SPAN_S = 600
@@ -193,15 +196,27 @@ async def test_nothing_is_walked_while_no_deadline_has_passed(house: Any, monkey
     monkeypatch.undo()
 
 
+async def turns_during(work: Awaitable[Any]) -> int:
+    """How often the event loop runs others meanwhile."""
+    ended = asyncio.ensure_future(work)
+    turns = 0
+    while not ended.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert ended.result()
+    return turns
+
+
 async def test_many_deadlines_at_once_are_dealt_with_in_stretches(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many pass together, parked ones too: each stretch goes on where the last one ended."""
-    monkeypatch.setattr("zonemta_py.queue.maintenance.deadlines.WALKED_AT_ONCE", 20)
+    monkeypatch.setattr("zonemta_py.queue.maintenance.deadlines.WALKED_AT_ONCE", 5)
     home = await setting(house, "stopped")
     for number in range(150):
         mode = "NR"[number % 2]
         await home.put(f"r{number}@x.test", deadline_ms=home.clock.ms() + SPAN_S * 1000, deadline_mode=mode)
     assert not await home.leases()
     await home.move(SPAN_S)
+    assert await turns_during(home.queue.maintenance.deadlines()) > PORTIONS
     stretches = 1
     while await home.queue.maintenance.deadlines():
         await home.rest()

@@ -1,7 +1,7 @@
-"""Garbage that only refers to itself is looked for when the event loop has time, and when memory has doubled."""
+"""Garbage that only refers to itself is looked for among what is new, in small steps; what is in use is not searched
+again and again."""
 
 import gc
-import time
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -9,16 +9,20 @@ from typing import Any
 import pytest
 
 from zonemta_py.queue.maintenance import garbage
-from zonemta_py.queue.maintenance.garbage import Garbage
+from zonemta_py.queue.maintenance.garbage import OLD, OLDER, YOUNG, Garbage
+
+ROUND = YOUNG * OLDER
 
 
 @pytest.fixture
 def collector() -> Iterator[Garbage]:
     usual = gc.get_threshold()
     gc.collect()
+    one = Garbage()
     try:
-        yield Garbage()
+        yield one
     finally:
+        gc.callbacks.remove(one._note)
         gc.set_threshold(*usual)
         gc.unfreeze()
 
@@ -28,62 +32,48 @@ class Ring:
         self.itself = self
 
 
-def old_garbage() -> "weakref.ref[Any]":
-    ring = Ring()
-    gc.collect(1)  # from now on it is among the old ones
-    return weakref.ref(ring)
+def grow(rounds: int) -> list[Any]:
+    return [[] for _ in range(rounds * ROUND)]
 
 
-def rounds(count: int) -> None:
-    for _ in range(count):
-        gc.collect(1)
+def test_what_has_become_old_is_looked_at_again(collector: Garbage) -> None:
+    """A connection, say, that was in use for a while."""
+    one = Ring()
+    found = weakref.ref(one)
+    gc.collect(1)
+    kept = grow(1)
+    del one
+    kept += grow(OLD + 2)
+    assert found() is None
+    assert kept
 
 
-def test_everything_is_looked_at_when_there_is_time(collector: Garbage) -> None:
-    """What is old and refers to itself goes then, and only then."""
-    ring = old_garbage()
-    rounds(garbage.ROUNDS)
-    worked = time.thread_time()
-    while time.thread_time() - worked < 0.05:
-        pass
-    assert not collector.look()
-    assert ring() is not None
-    rounds(garbage.ROUNDS)
-    time.sleep(0.2)
-    assert collector.look()
-    assert ring() is None
+def test_what_is_in_use_is_looked_at_until_that_takes_long(collector: Garbage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much mail there is, and however busy the queue: never at more than what has come in a few rounds."""
+    monkeypatch.setattr(garbage, "LOOK_S", 0.0)
+    looked = list[int]()
+
+    def count(phase: str, look: dict[str, Any]) -> None:
+        if phase == "start":
+            looked.append(sum(len(gc.get_objects(generation)) for generation in range(look["generation"] + 1)))
+
+    gc.callbacks.append(count)
+    try:
+        kept = grow(10 * OLD)
+    finally:
+        gc.callbacks.remove(count)
+    assert len(kept) > 2 * max(looked)
+    assert 2 * ROUND < max(looked) <= (OLD + 3) * ROUND
 
 
-def test_an_idle_queue_looks_at_nothing_twice(collector: Garbage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However much it has: who asks would have to wait. What has become garbage since goes when memory has doubled."""
-    monkeypatch.setattr(garbage, "IDLE", 2.0)
-    kept = Ring()
-    ring = weakref.ref(kept)
-    rounds(garbage.ROUNDS)
-    assert collector.look()
-    assert gc.get_freeze_count() > 0
-    del kept
-    rounds(garbage.ROUNDS)
-    assert collector.look()
-    assert ring() is not None
-    collector.whole = 0
-    monkeypatch.setattr(garbage, "GROWN_BLOCKS", 0)
-    rounds(garbage.ROUNDS)
-    assert collector.look()
-    assert ring() is None
-
-
-def test_nothing_is_looked_for_where_nothing_was_made(collector: Garbage) -> None:
-    """An idle queue stays idle."""
-    time.sleep(0.1)
-    assert not collector.look()
-
-
-def test_memory_that_has_doubled_is_looked_at_in_any_case(collector: Garbage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However busy it is, garbage does not fill the memory."""
-    ring = old_garbage()
-    monkeypatch.setattr(garbage, "GROWN_BLOCKS", 0)
-    more = [float(number) for number in range(2 * collector.left)]
-    assert collector.look()
-    assert ring() is None
+def test_quick_looks_keep_nothing_for_good(collector: Garbage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small queue is searched whole: no circle is lost there."""
+    monkeypatch.setattr(garbage, "LOOK_S", 1e9)
+    one = Ring()
+    found, kept = weakref.ref(one), gc.get_freeze_count()
+    more = grow(3 * OLD)
+    assert gc.get_freeze_count() == kept
+    del one
+    more += grow(6 * OLD)
+    assert found() is None
     assert more

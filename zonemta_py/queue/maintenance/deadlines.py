@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from functools import partial
 from itertools import groupby
+from time import perf_counter
 from typing import TypeAlias
 
 from zonemta_py.disk import keys
@@ -18,12 +19,16 @@ from zonemta_py.disk.notes import Note
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.lifecycle.context import QueueContext
-from zonemta_py.queue.maintenance.expiry import AT_ONCE, WALKED_AT_ONCE, Expiry, past_deadline, waited_for
+from zonemta_py.queue.maintenance.expiry import AT_ONCE, Expiry, past_deadline, waited_for
 from zonemta_py.schedule.batch import NEVER_MS, Batch, Entry, FlowQueue
 from zonemta_py.schedule.flow import split_key
 from zonemta_py.schedule.zone import ZoneSchedule
 
-FLOW_QUEUES_AT_ONCE = 1_000
+WALKED_AT_ONCE = 1_000
+PORTIONS = 5
+"""Of a range, before others are looked at; the event loop runs in between."""
+TURN_S = 0.005
+"""Flow queues are looked at for so long before the event loop runs."""
 
 
 class _Deferred:
@@ -66,17 +71,36 @@ class Deadlines:
             if core.store.fenced or not (passed or zone in self._unfinished):
                 continue
             self._unfinished.add(zone)  # also after a disk error halfway
-            unfinished = (passed or zone in self._walks) and self._late_unread(zone, now_ms)
+            unread = partial(self._late_unread, zone, now_ms)
+            unfinished = (passed or zone in self._walks) and await self._in_portions(unread)
             if passed:  # the next sweep looks at these; those due are leased anyway
                 self._deferred_of(zone).deadline_ms = 0
             async for flow_queue in flow_queues_in_turn(self._core, zone.flow_queues.by_key.values()):
-                unfinished |= self.late(zone, flow_queue, now_ms)
+                unfinished |= await self.late(zone, flow_queue, now_ms)
             if not (unfinished or core.store.fenced):
                 self._unfinished.discard(zone)
             more |= unfinished
         return more
 
-    def late(self, zone: ZoneSchedule, flow_queue: FlowQueue, now_ms: int) -> bool:
+    async def late(self, zone: ZoneSchedule, flow_queue: FlowQueue, now_ms: int) -> bool:
+        """As `_late`, some portions of what is parked."""
+        return await self._in_portions(partial(self._late, zone, flow_queue, now_ms))
+
+    async def late_deferred(self, zone: ZoneSchedule, now_ms: int) -> bool:
+        """As `_late_deferred`, some portions."""
+        return await self._in_portions(partial(self._late_deferred, zone, now_ms))
+
+    async def _in_portions(self, look: Callable[[], bool]) -> bool:
+        """True: there is more."""
+        for _ in range(PORTIONS):
+            if not look():
+                return False
+            await asyncio.sleep(0)
+            if self._core.store.fenced:
+                break
+        return True
+
+    def _late(self, zone: ZoneSchedule, flow_queue: FlowQueue, now_ms: int) -> bool:
         """Handles a flow queue's recipients in memory and parked, and updates the zone's nearest deadline. True: there
         is more."""
         late = zone.withdraw(flow_queue, lambda entry: 0 < entry.note.deadline_ms <= now_ms)
@@ -95,7 +119,7 @@ class Deadlines:
         return flow_queue in self._walks
 
     def _late_unread(self, zone: ZoneSchedule, now_ms: int) -> bool:
-        """Handles fresh recipients that the zone had no room to read; as `late`."""
+        """Handles fresh recipients that the zone had no room to read; as `_late`."""
         found = self._find_late(zone, zone.fresh.position, keys.end(keys.fresh_range(zone.zone.name)), now_ms)
         for entry in found:
             zone.fresh.promise(entry.key)  # a crash before its end is written finds it again
@@ -103,8 +127,8 @@ class Deadlines:
             self._too_late(zone, _flow_queues_of(zone, entries), entries, partial(self._unread_again, zone, entries))
         return zone in self._walks
 
-    def late_deferred(self, zone: ZoneSchedule, now_ms: int) -> bool:
-        """Handles deferred recipients that are not due at their deadline, which are only those of BY=…;N. As `late`."""
+    def _late_deferred(self, zone: ZoneSchedule, now_ms: int) -> bool:
+        """Handles deferred recipients not due at their deadline, which are only those of BY=…;N. As `_late`."""
         deferred = self._deferred_of(zone)
         if deferred.deadline_ms <= now_ms or deferred in self._walks:
             prefix = keys.deferred_range(zone.zone.name)
@@ -199,9 +223,11 @@ class Deadlines:
 
 async def flow_queues_in_turn(core: Core, flow_queues: Iterable[FlowQueue]) -> AsyncIterator[FlowQueue]:
     """Those that still exist when their turn comes; the event loop runs in between. Ends if the store is fenced."""
-    for count, flow_queue in enumerate(list(flow_queues)):
-        if count % FLOW_QUEUES_AT_ONCE == FLOW_QUEUES_AT_ONCE - 1:
+    begun = perf_counter()
+    for flow_queue in list(flow_queues):
+        if perf_counter() - begun >= TURN_S:
             await asyncio.sleep(0)
+            begun = perf_counter()
             if core.store.fenced:
                 return
         if flow_queue.zone.flow_queues.by_key.get(flow_queue.key) is flow_queue:

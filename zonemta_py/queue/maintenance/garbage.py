@@ -1,63 +1,38 @@
 """When the queue's process looks for garbage: objects that only refer to one another.
 
 Python's collector walks over all that is alive whenever a quarter has been added: with full windows that is half a
-second in which no mail is sent, and it comes often while a queue grows. Here it looks only at what is young as it goes
-on, which takes some milliseconds, and at what has become old since the last time when the event loop has little to do;
-at everything only when memory has doubled: there is little such garbage, since what is made for mail is given back as
-soon as nothing refers to it. So nobody who asks an idle queue has to wait for that again and again.
+second in which no mail is sent. Here it never looks at much: at what is new, again when that has become older, and
+once more before it is kept for good (`gc.freeze`), which is as soon as a look takes long. What is kept for good is not
+looked at any more, but given back like all else as soon as nothing refers to it. So a circle is lost that was in use
+when it was kept; what serves mail and questions makes none (tests/wire/test_cycles.py).
 """
 
 from __future__ import annotations
 
-import asyncio
 import gc
-import sys
-from time import perf_counter, thread_time
+from time import thread_time
+from typing import Any
 
-YOUNG = (1_000, 10)
-"""After so many new objects the youngest are looked at; every so many times those that were left over, too."""
-NEVER = 1 << 30
-LOOK_S = 10.0
-IDLE = 0.02
-"""With less of its time used, the event loop is idle."""
-ROUNDS = 20
-"""With fewer rounds among the young since the last time, there is nothing to look for."""
-GROWN, GROWN_BLOCKS = 2, 2_000_000
-"""Memory, in blocks, that is too much whatever else goes on: so many times what was left, and some."""
+YOUNG, OLDER, OLD = 1_000, 10, 1
+"""After so many new objects they are looked at; every so many times those left over, too, and so many times of those
+all that is not kept for good."""
+LOOK_S = 0.003
+"""A look that takes longer is the last one at what it has found in use."""
 
 
 class Garbage:
-    """Of this process, whose thread runs the event loop."""
+    """Of this process, from now on."""
 
     def __init__(self) -> None:
-        gc.enable()
-        gc.set_threshold(*YOUNG, NEVER)
-        self.left = self.whole = sys.getallocatedblocks()
-        """Memory after the last look, and after the last one at everything."""
-        self._at, self._used = perf_counter(), thread_time()
-
-    async def watch(self) -> None:
-        """For ever, once it is ready."""
-        gc.freeze()  # what a start has made, it keeps
-        while True:
-            await asyncio.sleep(LOOK_S)
-            self.look()
-
-    def look(self) -> bool:
-        """Collects garbage, if it is time for it; whether it was."""
-        now, used = perf_counter(), thread_time()
-        idle = used - self._used < IDLE * (now - self._at)
-        self._at, self._used = now, used
-        due = idle and gc.get_count()[2] >= ROUNDS
-        blocks = sys.getallocatedblocks()
-        if not due and blocks < GROWN * self.left + GROWN_BLOCKS:
-            return False
-        whole = not due or blocks >= GROWN * self.whole + GROWN_BLOCKS
-        if whole:
-            gc.unfreeze()
-        gc.collect()
+        self._begun = 0.0
+        gc.callbacks.append(self._note)
         gc.freeze()
-        self.left = sys.getallocatedblocks()
-        if whole:
-            self.whole = self.left
-        return True
+        gc.set_threshold(YOUNG, OLDER, OLD)
+        gc.enable()
+
+    def _note(self, phase: str, look: dict[str, Any]) -> None:
+        """Called before and after each look."""
+        if phase == "start":
+            self._begun = thread_time()
+        elif look["generation"] == 2 and thread_time() - self._begun > LOOK_S:
+            gc.freeze()

@@ -177,10 +177,10 @@ class Maintenance:
             return False
         more = await self.deadlines()
         for zone in list(core.schedule.zones.values()):
-            more |= self._deadlines.late_deferred(zone, now_ms)
+            more |= await self._deadlines.late_deferred(zone, now_ms)
             more |= self._unasked(zone) and zone.fill(now_ms)
         async for flow_queue in flow_queues_in_turn(core, core.schedule.flow_queues()):
-            more |= self._sweep(core.schedule.zones[flow_queue.zone.zone.name], flow_queue, now_ms)
+            more |= await self._sweep(core.schedule.zones[flow_queue.zone.zone.name], flow_queue, now_ms)
         if core.store.fenced:
             return True
         core.forget_queues()
@@ -194,7 +194,7 @@ class Maintenance:
             core.lines.submit(old, immediately, sync=False, keep=True)
         return more
 
-    def _sweep(self, zone: ZoneSchedule, flow_queue: FlowQueue, now_ms: int) -> bool:
+    async def _sweep(self, zone: ZoneSchedule, flow_queue: FlowQueue, now_ms: int) -> bool:
         """Checks one flow queue; True: there is more to end on it."""
         more, unasked = False, self._unasked(zone)
         if flow_queue.held or zone.held or unasked:
@@ -203,7 +203,7 @@ class Maintenance:
             )
         if (flow_queue.path.failures or flow_queue.held or unasked) and not flow_queue.parked.exhausted:
             more |= self._expiry.expire(zone, flow_queue, now_ms)
-        more |= self._deadlines.late(zone, flow_queue, now_ms)
+        more |= await self._deadlines.late(zone, flow_queue, now_ms)
         zone.tidy(flow_queue)
         return more
 

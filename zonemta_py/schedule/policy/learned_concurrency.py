@@ -7,7 +7,7 @@ slow, and losing some of it harms nobody. What was learned is seen by operators 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from zonemta_py.config import Config, Zone
@@ -83,15 +83,16 @@ class LearnedConcurrency:
                 self.of(zone, site, source).restore(learnt)
                 self._since_ms[zone_name, site, source] = since[0] if since else 0
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Those that failures have made smaller than new ones are, for people."""
+    def rows(self, about: str = "") -> Iterator[dict[str, Any]]:
+        """Those that failures have made smaller than new ones are, for people. about: only names that contain it."""
         initial = self._config.learning.initial
-        return [
-            {"kind": "concurrency", "name": _name(key), "window": found.window, "dead": found.dead,
-             "since_ms": self._since_ms.get(key, 0), "until_ms": 0, "cause": found.cause}
-            for key, found in self._all.items()
-            if found.dead or (found.window < initial and found.window < found.most)
-        ]  # fmt: skip
+        for key, found in list(self._all.items()):
+            smaller = found.dead or (found.window < initial and found.window < found.most)
+            if smaller and about in (name := _name(key)):
+                yield {
+                    "kind": "concurrency", "name": name, "window": found.window, "dead": found.dead,
+                    "since_ms": self._since_ms.get(key, 0), "until_ms": 0, "cause": found.cause,
+                }  # fmt: skip
 
 
 def _name(key: tuple[str, str, str]) -> str:

@@ -39,6 +39,8 @@ NO_TLS = "no-tls"
 LOST = "lost"
 """What may have been lost of this, and of the suppression list, to damage: shown until an operator acknowledges it."""
 RATES_MAX = 10_000
+RATES_SEEN = 20
+"""So many of them are looked at for one to be dropped."""
 SEEN_MAX = 10_000
 KINDS = ("destination", "domain", "tenant", "campaign", "zone", "source", "rest")
 
@@ -265,14 +267,18 @@ class PolicyState:
         found = self._rates.get((source, provider))
         if found is None:
             if len(self._rates) >= RATES_MAX:
-                self._forget_rates()
+                self._forget_rate()
             found = self._rates[source, provider] = Learned(self._config.learning)
         return found
 
-    def _forget_rates(self) -> None:
-        """Drops those that hold nothing back; their counts are seconds old. Otherwise the oldest."""
-        kept = [(key, rate) for key, rate in self._rates.items() if rate.bucket is not None]
-        self._rates = OrderedDict(kept[-RATES_MAX // 2 :])
+    def _forget_rate(self) -> None:
+        """Drops the oldest, or one almost as old that holds nothing back: its counts are seconds old."""
+        for _ in range(RATES_SEEN):
+            key, rate = self._rates.popitem(last=False)
+            if rate.bucket is None:
+                return
+            self._rates[key] = rate
+        self._rates.popitem(last=False)
 
     def count(self, source: str, site: str, provider: str, verdict: int, kind: str, recipients: int) -> None:
         """What became of recipients, for the day of a source that is warmed up. kind: the class of the reply."""
@@ -378,11 +384,10 @@ class PolicyState:
                 yield row | {"cause": stop.cause} | of
         now = self._now()
         for (source, provider), found in list(self._rates.items()):
-            name = f"{source} {provider}".strip()
-            if about in name and (rate := found.rate(now)) is not None:
+            if (rate := found.rate(now)) is not None and about in (name := f"{source} {provider}".strip()):
                 row = {"kind": "rate", "name": name, "rate": round(rate, 3), "cause": found.cause}
                 yield row | {"since_ms": max(0, int(found.lowered * 1000)), "until_ms": 0}
-        yield from (row for row in self.learned_concurrency.rows() if about in row["name"])
+        yield from self.learned_concurrency.rows(about)
         yield from (row for row in self.manners.rows() if about in row["name"])
 
 
