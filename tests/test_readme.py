@@ -254,6 +254,7 @@ kill -9 $original
 {check}
 zonemta run --folder {tmp_path}/zonemta-monday --listen 127.0.0.1:{heir} {relay} &
 {awake.format(heir)}
+until [ -S {tmp_path}/zonemta-monday/socket ]; do sleep 0.05; done
 {adopt}
 zonemta queue list --folder {tmp_path}/zonemta-monday
 """
