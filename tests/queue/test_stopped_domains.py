@@ -114,3 +114,25 @@ async def test_time_in_which_it_is_stopped_makes_no_mail_older(house: Any) -> No
     await home.settle(delivery, DEFERRED)
     await home.rest()
     assert (await home.sizes())["deferred"] == 1, "its life is not over"
+
+
+async def test_it_is_taken_out_of_many_flow_queues_in_portions(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever it waits, the event loop runs in between; the order is answered when all of it is apart."""
+    home = await house(zones=[RELAY])
+    for number in range(40):
+        await home.put(f"r{number}@{'xy'[number % 2]}.test", campaign=f"c{number}")
+    await home.rest()
+    portions, zone = list[int](), home.queue.core.schedule.zones["default"]
+    assert len(zone.flow_queues.by_key) == 40
+    take_apart = zone.take_apart
+
+    def counted(domain: str, flow_queues: list[Any]) -> None:
+        portions.append(len(flow_queues))
+        take_apart(domain, flow_queues)
+
+    monkeypatch.setattr("zonemta_py.queue.admin.suspensions.AT_ONCE", 7)
+    monkeypatch.setattr(zone, "take_apart", counted)
+    await stop(home, "x.test", "domain")
+    assert portions == [7, 7, 7, 7, 7, 5]
+    assert domains(await drain(home)) == {"y.test": 20}
+    await home.sound()

@@ -31,7 +31,8 @@ def stop(
 ) -> None:  # fmt: skip
     """Stops it from now on; seconds None: until it is lifted. tenants: of a campaign, only their mail; empty: all.
 
-    Raises ValueError for a kind or name that cannot be stopped.
+    What is in memory of a domain has to be taken apart, too (`ZoneSchedule.separate`). Raises ValueError for a kind or
+    name that cannot be stopped.
     """
     if kind not in STOPPED:
         raise ValueError(f"there is no {kind!r} to suspend; use {', '.join(STOPPED[:-1])} or {STOPPED[-1]}")
@@ -44,10 +45,6 @@ def stop(
     if tenants and kind != "campaign":
         raise ValueError(f"a {kind} is suspended for everybody; leave out tenants")
     schedule.policy.stop(kind, name, math.inf if seconds is None else seconds, cause, chosen=True, tenants=tenants)
-    if kind == "domain":
-        for zone in schedule.zones.values():
-            if not zone.zone.pulled:
-                zone.separate(name)
 
 
 def names(path: EgressPath) -> dict[str, tuple[str, ...]]:

@@ -9,7 +9,7 @@ it is never walked over twice, and it holds up no others, however many there are
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from zonemta_py.config import Zone
 from zonemta_py.disk import keys
@@ -20,6 +20,7 @@ from zonemta_py.schedule.batch import NEVER_MS, Batch, Entry, FlowQueue
 from zonemta_py.schedule.cursor import Cursor, Ground
 from zonemta_py.schedule.flow_queues import FlowQueues, Make, domain_of
 from zonemta_py.schedule.shared import Shared
+from zonemta_py.zones.site import Site
 
 READ_AT_ONCE = 500
 """Recipients read from the store in one go; the event loop gets its turn in between."""
@@ -293,12 +294,23 @@ class ZoneWindow:
             self._park(parked)
         return moved or not entries
 
-    def separate(self, domain: str) -> None:
-        """That domain's mail is kept apart from now on: what is in memory of it leaves the flow queues of others."""
-        for path in self.flow_queues.paths.values():
+    def separate(self, domain: str) -> list[FlowQueue]:
+        """That domain's mail is kept apart from now on: what is in memory of it leaves the flow queues of others, at
+        once where it is known to go. The others, in which there may be some, are to be told (`take_apart`)."""
+        queues = self.flow_queues
+        for path in queues.paths.values():
             path.old = True
-        for flow_queue in list(self.flow_queues.by_key.values()):
-            if any(domain_of(entry.address) == domain for entry in flow_queue.entries):
+        site = self._shared.sites.known(domain)
+        for name in dict.fromkeys((site.key if isinstance(site, Site) else domain, domain)):
+            for path in queues.names.of(name):
+                self.take_apart(domain, list(path.flow_queues.values()))
+        return list(queues.by_key.values())
+
+    def take_apart(self, domain: str, flow_queues: Iterable[FlowQueue]) -> None:
+        """What of the domain is in these leaves them, as far as they still exist."""
+        for flow_queue in flow_queues:
+            there = self.flow_queues.by_key.get(flow_queue.key) is flow_queue
+            if there and any(domain_of(entry.address) == domain for entry in flow_queue.entries):
                 self.reassign(flow_queue)
                 self.tidy(flow_queue)
 

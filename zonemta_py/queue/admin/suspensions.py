@@ -18,10 +18,11 @@ from itertools import islice
 from zonemta_py.config import ConfigError
 from zonemta_py.config.section import domain_rules, shipped
 from zonemta_py.queue.admin.browse import lanes
-from zonemta_py.queue.admin.browse.pace import Pace
+from zonemta_py.queue.admin.browse.pace import AT_ONCE, Pace
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.schedule import admin_orders
 from zonemta_py.schedule.flow_queues import NO_SOURCE
+from zonemta_py.schedule.schedule import Schedule
 from zonemta_py.zones.site import Providers, Site
 
 _SHOWN_MAX = 10
@@ -49,6 +50,8 @@ async def stop(
             await _check_flow(queue, kind, name)
     schedule = queue.core.schedule
     admin_orders.stop(schedule, kind, name, seconds, cause, tenants)
+    if kind == "domain":
+        await _separate(schedule, name)
     if kind == "zone":
         return len(schedule.zones[name].flow_queues.by_key)
     if kind in ("tenant", "campaign"):
@@ -57,6 +60,15 @@ async def stop(
     pace = Pace()
     found = await lanes.paths(schedule, (name,), pace)
     return sum([len(path.flow_queues) async for path in pace.each(found) if name in admin_orders.names(path)[kind]])
+
+
+async def _separate(schedule: Schedule, domain: str) -> None:
+    pace = Pace()
+    for zone in [zone for zone in schedule.zones.values() if not zone.zone.pulled]:
+        others = zone.separate(domain)
+        for at in range(0, len(others), AT_ONCE):
+            zone.take_apart(domain, others[at : at + AT_ONCE])
+            await pace.turn()
 
 
 # -- sources
