@@ -1,14 +1,21 @@
 """Who submits mail here, and whom each may send as. A party without senders may send as anybody, but where there are
-several parties, our keys do not sign its mail: nothing says that it may use their domains."""
+several parties, our keys do not sign its mail: nothing says that it may use their domains.
+
+What gives clients their rights is here too, without secrets, so that processes of two configurations can compare it.
+"""
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator
-from typing import NamedTuple
+from hashlib import sha256
+from typing import Any, NamedTuple
 
 from zonemta_py.config.accounts import Account
 from zonemta_py.config.root import Config
+
+Rights = dict[str, Any]
+"""users, keys, tokens: name → a digest of what their rights depend on; networks: listener → its relay networks."""
 
 
 class Party(NamedTuple):
@@ -56,3 +63,26 @@ def unsigned(config: Config) -> list[Party]:
         return []
     everybody = list(parties(config))
     return [party for party in everybody if party.senders is None] if len(everybody) > 1 else []
+
+
+def rights(config: Config) -> Rights:
+    """As this configuration gives them."""
+    accounts = {name: one for one in config.accounts for name in one.keys}
+    return {
+        "users": {name: password_digest(hashed) for name, hashed in config.users.items()},
+        "keys": {
+            key.name: _digest(key.model_dump(), accounts[key.name].model_dump() if key.name in accounts else None)
+            for key in config.http.keys
+        },
+        "tokens": {token.name: _digest(token.model_dump()) for token in config.pull.tokens},
+        "networks": {one.name: list(one.relay_networks) for one in config.listeners},
+    }
+
+
+def password_digest(hashed: str) -> str:
+    """Of a user's password."""
+    return _digest(hashed)
+
+
+def _digest(*parts: Any) -> str:
+    return sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()

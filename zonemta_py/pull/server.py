@@ -13,7 +13,7 @@ import socket
 from functools import partial
 
 from zonemta_py.config import Config
-from zonemta_py.config.rights import Rights, rights
+from zonemta_py.config.senders import Rights, rights
 from zonemta_py.metrics import report
 from zonemta_py.metrics.connections import OpenConnections
 from zonemta_py.plugin.host import Host

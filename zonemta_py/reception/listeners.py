@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Protocol
 
 from zonemta_py.config import Config, Listener
-from zonemta_py.config.rights import Rights
+from zonemta_py.config.senders import Rights
 from zonemta_py.metrics import report
 from zonemta_py.metrics.connections import OpenConnections
 from zonemta_py.plugin.host import Host

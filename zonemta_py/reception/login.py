@@ -25,7 +25,7 @@ from argon2 import PasswordHasher, extract_parameters
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from zonemta_py.config import ConfigError
-from zonemta_py.config.rights import password_digest
+from zonemta_py.config.senders import password_digest
 from zonemta_py.reception.connection_limits import network_of
 from zonemta_py.reception.smtp.failures import Failures
 
@@ -101,7 +101,7 @@ class Login:
         return right
 
     def digest_of(self, username: str) -> str:
-        """Of the password's hash, as `config.rights` has it; username: of a known user."""
+        """Of the password's hash, as `config.senders` has it; username: of a known user."""
         return password_digest(self._users[username])
 
     def fail(self, client: str, username: str = "") -> float:

@@ -13,7 +13,7 @@ import signal
 import threading
 from collections.abc import Awaitable, Callable
 
-from zonemta_py.config.rights import Rights
+from zonemta_py.config.senders import Rights
 from zonemta_py.queue.api import QueueRefusal
 
 PATIENCE_S = 60.0

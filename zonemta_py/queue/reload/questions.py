@@ -3,7 +3,7 @@
 reload check by         another configuration, from where the first came: changes, refused, later, generation
                         (`generations.py`); check: only says what it would do
 generation              that of the configuration: 1 at a start, one more with each reload
-rights                  what gives clients their rights in it (`config/rights.py`)
+rights                  what gives clients their rights in it (`config/senders.py`)
 drain for_s by cancel   takes nothing new, ends what is under way, and then itself; cancel: no longer
 draining                what the queue would wait for before it ends, and whether it is to end
 configurations          those it has had, newest first (`history.py`)
@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from zonemta_py.config.rights import Rights, rights
+from zonemta_py.config.senders import Rights, rights
 from zonemta_py.metrics.connections import CONNECTIONS
 from zonemta_py.queue.api import Supervising
 from zonemta_py.queue.lifecycle.context import QueueContext

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from zonemta_py.config import Config, Zone
-from zonemta_py.config.rights import Rights, rights
+from zonemta_py.config.senders import Rights, rights
 from zonemta_py.events.hub import Hub
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.lines import Undotted

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from itertools import chain
 
-from zonemta_py.config.rights import Rights
+from zonemta_py.config.senders import Rights
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.arguments import Session
 from zonemta_py.plugin.verdicts import Verdict
