@@ -83,6 +83,8 @@ def test_streams_of_a_key_end_and_it_is_refused_at_once(mta: Mta) -> None:
         _reload(mta, text + rows["desk"])
         _until(lambda: _ended(stream))
         for one, key, status in zip(idle, keys.values(), (b" 401 ", b" 200 "), strict=True):
+            _ended(one)  # the rest of the first answer
+            one.setblocking(True)
             one.sendall(_request(key, "/v1/status"))
             assert status in one.recv(60_000)[:20]
 
