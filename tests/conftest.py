@@ -5,7 +5,8 @@ A run looks at the same examples every time, so that what fails has been broken 
 many syncs without trying any have a folder in memory.
 
 `scripts/test` runs them in four processes (pytest-xdist): a file's tests stay together, since they share fixtures, and
-so do files that share a session of Spark. What takes long begins first, so that all end together.
+so do all files that share the session of Spark. What takes long begins first, so that all end together; but of what
+keeps both cores busy for a minute, one at a time, so that the others need not wait for a turn.
 
 No run waits for ever: a test fails after `timeout` of pyproject.toml, wherever it waits. A process that does not come
 out of its test even then, or does not end when all are done, shows where its threads are and ends itself; xdist reports
@@ -13,6 +14,7 @@ its test and starts another in its place.
 """
 
 import faulthandler
+import gc
 import os
 import shutil
 import sys
@@ -31,74 +33,77 @@ if TYPE_CHECKING:
 STUCK_S, LEAVING_S = 270, 60
 STDERR = pytest.StashKey[int]()
 MEMORY, ROOM_BYTES = Path("/dev/shm"), 1 << 30
+SPARK = "spark"
 LONG_S = {
-    "spark for lakes": 1000,
-    "spark for campaigns": 999,
-    "tests/scripts/test_bench.py": 75,
-    "tests/events/test_feed.py": 60,
-    "tests/pipeline/test_cluster.py": 60,
-    "tests/faults/test_disk.py": 45,
-    "tests/reception/dashboard/test_pages.py": 60,
-    "tests/real/test_limits.py": 75,
-    "tests/reception/http/test_document.py": 40,
-    "tests/reception/test_hostile.py": 40,
-    "tests/faults/test_crash.py": 30,
-    "tests/faults/test_damage.py": 30,
-    "tests/test_readme.py": 35,
-    "tests/queue/test_reload_life.py": 35,
-    "tests/faults/test_mixed.py": 30,
+    SPARK: 1000,
+    "tests/pipeline/test_cluster.py": 999,
+    "tests/reception/dashboard/test_pages.py": 67,
+    "tests/faults/test_disk.py": 51,
+    "tests/reception/http/test_document.py": 44,
+    "tests/scripts/test_bench.py": 44,
+    "tests/real/test_limits.py": 44,
+    "tests/reception/test_hostile.py": 38,
+    "tests/queue/test_orders_survive.py": 32,
+    "tests/reception/http/test_batch.py": 32,
+    "tests/wire/test_socket.py": 31,
+    "tests/events/test_feed.py": 29,
+    "tests/test_readme.py": 28,
+    "tests/faults/test_mixed.py": 27,
+    "tests/faults/test_crash.py": 26,
+    "tests/reception/http/test_accounts.py": 26,
     "tests/delivery/test_points.py": 25,
-    "tests/queue/test_admin_orders_life.py": 25,
-    "tests/scripts/test_events.py": 20,
-    "tests/scripts/test_questions.py": 15,
-    "tests/queue/test_orders_survive.py": 20,
-    "tests/reception/http/test_hostile.py": 18,
-    "tests/events/sinks/test_amqp.py": 18,
-    "tests/reception/http/events/test_stream.py": 12,
-    "tests/faults/test_broken_off.py": 15,
-    "tests/upgrade/test_queues.py": 15,
-    "tests/reception/http/admin/test_scopes.py": 15,
-    "tests/events/sinks/test_kafka.py": 15,
-    "tests/events/test_running_types.py": 15,
-    "tests/real/test_tls.py": 15,
-    "tests/faults/test_reload.py": 15,
-    "tests/faults/test_start.py": 15,
-    "tests/test_wheel.py": 12,
-    "tests/faults/test_power.py": 12,
-    "tests/faults/test_events.py": 12,
-    "tests/whatif/test_replay.py": 12,
-    "tests/events/sinks/test_webhook.py": 12,
-    "tests/pull/test_kills.py": 12,
-    "tests/test_dead_code.py": 10,
-    "tests/pull/test_session.py": 10,
-    "tests/pull/test_tls.py": 10,
-    "tests/scripts/test_ring.py": 10,
-    "tests/disk/test_journal.py": 10,
-    "tests/pipeline/report/test_browser.py": 10,
-    "tests/delivery/test_making.py": 10,
-    "tests/real/test_prometheus.py": 35,
-    "tests/real/test_receivers.py": 10,
-    "tests/delivery/test_tls_delivery.py": 9,
-    "tests/cli/test_output.py": 9,
-    "tests/queue/test_survival.py": 9,
-    "tests/test_house.py": 8,
-    "tests/zones/test_rates.py": 8,
-    "tests/queue/pulls/test_pull_model.py": 8,
-    "tests/queue/pulls/test_killed.py": 8,
-    "tests/pull/test_scripts.py": 8,
+    "tests/reception/dashboard/test_access.py": 24,
+    "tests/queue/test_flow_queues.py": 22,
+    "tests/faults/test_damage.py": 21,
+    "tests/scripts/test_events.py": 21,
+    "tests/events/sinks/test_amqp.py": 20,
+    "tests/events/sinks/test_kafka.py": 19,
+    "tests/faults/test_reload.py": 18,
+    "tests/reception/http/admin/test_roles.py": 16,
+    "tests/reception/http/admin/test_scopes.py": 16,
+    "tests/queue/test_admin_orders_life.py": 15,
+    "tests/cli/test_sendmail.py": 15,
+    "tests/queue/test_reload_life.py": 14,
+    "tests/queue/test_survival.py": 13,
+    "tests/real/test_prometheus.py": 13,
+    "tests/pull/test_scripts.py": 12,
+    "tests/pipeline/report/test_browser.py": 12,
+    "tests/events/test_running_types.py": 12,
+    "tests/zones/test_rates.py": 11,
+    "tests/cli/test_mistakes.py": 11,
+    "tests/queue/pulls/test_pull_model.py": 10,
+    "tests/queue/test_garbage.py": 10,
+    "tests/queue/pulls/test_killed.py": 10,
+    "tests/pipeline/report/test_page.py": 10,
+    "tests/pull/test_kills.py": 9,
+    "tests/reception/http/events/test_killed_queue.py": 9,
+    "tests/pull/test_session.py": 9,
+    "tests/faults/test_broken_off.py": 9,
+    "tests/reception/http/test_hostile.py": 9,
+    "tests/faults/test_start.py": 9,
     "tests/reception/test_session.py": 8,
-    "tests/queue/test_suppression_campaigns.py": 7,
+    "tests/events/sinks/test_webhook.py": 8,
+    "tests/test_house.py": 8,
+    "tests/wire/test_pulse.py": 8,
+    "tests/scripts/test_questions.py": 8,
+    "tests/wire/test_owed.py": 8,
+    "tests/queue/test_fence.py": 8,
+    "tests/plugins/test_custom_routing.py": 8,
+    "tests/cli/test_tasks.py": 8,
+    "tests/faults/test_power.py": 8,
+    "tests/pull/test_tls.py": 7,
+    "tests/scripts/test_tasks.py": 7,
+    "tests/reception/dashboard/test_first_message.py": 7,
 }
 """Seconds, about: files that begin first, the longest ahead. The others follow, those with most tests ahead."""
 
-SESSIONS = {
-    "spark for lakes": (
-        "tests/pipeline/findings/", "tests/pipeline/lake/", "tests/pipeline/report/", "tests/cli/test_archive.py",
-        "tests/cli/test_report.py", "tests/upgrade/test_lakes.py",
-    ),
-    "spark for campaigns": ("tests/pipeline/",),
-}  # fmt: skip
-"""Files that share a session, and so a process: two of these, since one would be the last to end."""
+SHARED = (
+    "tests/pipeline/", "tests/cli/test_archive.py", "tests/cli/test_report.py", "tests/upgrade/test_lakes.py",
+)  # fmt: skip
+"""Files that share a session of Spark, and so a process: to start another takes longer than many of their tests."""
+
+HEAVY = {SPARK, "tests/pipeline/test_cluster.py"}
+"""What is never begun while another of these runs, as long as anything else is left."""
 
 WITHOUT = (
     "tests/pipeline/test_cluster.py", "tests/pipeline/test_ranges.py", "tests/pipeline/test_reader.py",
@@ -116,6 +121,8 @@ INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.facto
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+gc.disable()  # while tests are collected: two fifths of that time would go to look through what stays
+
 settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("steady", settings.get_profile("search"), derandomize=True)
 settings.load_profile("steady")
@@ -126,10 +133,13 @@ class _Together(LoadScopeScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return next((name for name, files in SESSIONS.items() if file.startswith(files) and file not in WITHOUT), file)
+        return SPARK if file.startswith(SHARED) and file not in WITHOUT else file
 
     def _assign_work_unit(self, node: Any) -> None:
-        longest = max(self.workqueue, key=lambda scope: LONG_S.get(scope, 0))
+        others = [given for other, given in self.assigned_work.items() if other is not node]
+        heavy = any(scope in HEAVY and not all(tests.values()) for given in others for scope, tests in given.items())
+        fitting = [scope for scope in self.workqueue if not (heavy and scope in HEAVY)] or [*self.workqueue]
+        longest = max(fitting, key=lambda scope: LONG_S.get(scope, 0))
         self.workqueue.move_to_end(longest, last=False)
         super()._assign_work_unit(node)
 
@@ -148,6 +158,7 @@ class _Together(LoadScopeScheduling):  # type: ignore[misc]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    gc.enable()  # in the process that only gives out tests
     return _Together(config, log)
 
 
@@ -157,6 +168,13 @@ def _ends_in(seconds: float, config: pytest.Config) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[STDERR] = os.dup(2)  # not yet captured
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """From here on rubbish is collected as ever, but nobody looks through the collected tests again."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

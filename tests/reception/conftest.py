@@ -159,7 +159,6 @@ class Rounds:
             yield rounds
         finally:
             rounds._over = True
-            gc.unfreeze()
 
 
 @dataclass

@@ -6,8 +6,10 @@ Both run in a thread, so that tests are plain clients; `do` runs something besid
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -77,6 +79,28 @@ class HttpDoor:
     def rounds(self) -> AbstractContextManager[Rounds]:
         """Watches the loop of listener and queue for a while."""
         return Rounds.watched(self.loop)
+
+    @contextlib.contextmanager
+    def others_are_served(self) -> Iterator[None]:
+        """Somebody asks all the while: nobody waits for long (the machine is busy, too)."""
+        waits: list[float] = []
+        over = threading.Event()
+
+        def ask() -> None:
+            with self.client_with("") as client:
+                while not (over.is_set() and waits):
+                    began = time.monotonic()
+                    assert client.get("/v1/health").status_code == 200
+                    waits.append(time.monotonic() - began)
+
+        beside = threading.Thread(target=ask)
+        beside.start()
+        try:
+            yield
+        finally:
+            over.set()
+            beside.join()
+        assert max(waits) < 5, f"somebody waited {max(waits):.1f} s"
 
     def client_with(self, key: str) -> httpx.Client:
         headers = {"authorization": f"Bearer {key}"} if key else {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-import threading
 import time
 import tracemalloc
 from collections.abc import Iterator
@@ -24,29 +23,6 @@ from zonemta_py.reception.turns import Turns
 JSON = {"content-type": "application/json"}
 MESSAGE = b'{"from": "a@b.test", "subject": "x", "text": "y", '
 MANY = 1_000_000
-
-
-@contextlib.contextmanager
-def others_are_served(door: Any) -> Iterator[None]:
-    """Somebody asks all the while: nobody waits for long (the machine is busy, too)."""
-    waits: list[float] = []
-    over = threading.Event()
-
-    def ask() -> None:
-        with door.client_with("") as client:
-            while not (over.is_set() and waits):
-                began = time.monotonic()
-                assert client.get("/v1/health").status_code == 200
-                waits.append(time.monotonic() - began)
-
-    beside = threading.Thread(target=ask)
-    beside.start()
-    try:
-        yield
-    finally:
-        over.set()
-        beside.join()
-    assert max(waits) < 5, f"somebody waited {max(waits):.1f} s"
 
 
 def bodies_of_many_parts() -> list[tuple[str, bytes]]:
@@ -70,7 +46,7 @@ def bodies_of_many_parts() -> list[tuple[str, bytes]]:
 def test_a_body_of_many_parts_stops_nobody(shared_door: Any) -> None:
     """It is refused by its measure, before each part is looked at."""
     for path, body in bodies_of_many_parts():
-        with others_are_served(shared_door):
+        with shared_door.others_are_served():
             answer = shared_door.client.post(path, content=body, headers=JSON | {"idempotency-key": "1"})
         assert answer.status_code in (413, 422), f"{path} {body[-60:]!r}: {answer.text}"
         assert len(answer.content) < 20_000
@@ -83,7 +59,7 @@ def test_base64_with_much_space_takes_little_memory(shared_door: Any) -> None:
     packed = json.dumps(body).encode()
     tracemalloc.start()
     try:
-        with others_are_served(shared_door):
+        with shared_door.others_are_served():
             answer = shared_door.client.post("/v1/inject", content=packed, headers=JSON)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
@@ -140,7 +116,7 @@ CRUMBS = b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 )
 def test_crumbs_take_turns(shared_door: Any, clients: int, head: str, rest: bytes, status: bytes) -> None:
     """A chunk of one byte costs as much as one of many; however many send them, no round of the loop is long."""
-    with shared_door.rounds() as rounds, others_are_served(shared_door), ThreadPoolExecutor(clients) as hostile:
+    with shared_door.rounds() as rounds, shared_door.others_are_served(), ThreadPoolExecutor(clients) as hostile:
         said = list(hostile.map(lambda _: raw(shared_door, head, b"Connection: close\r\n" + rest), range(clients)))
     assert [one[9:12] for one in said] == [status] * clients
     assert rounds.within(0.1), rounds.longest_s

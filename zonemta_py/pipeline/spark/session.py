@@ -32,9 +32,13 @@ _NEEDED = ("pyspark", "pandas", "pyarrow")
 _NOISE = ("WARNING: Using incubator modules", "Setting default log level to", "To adjust logging level use")
 _OPENED = "--add-opens=java.base/java.nio=ALL-UNNAMED"
 
-_QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+_QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=240m")
 _LONG = ("-XX:+UseParallelGC",)
-"""Of the JVM's compilers the second makes code twice as fast, and takes 20 seconds of CPU time to do so."""
+"""Of the JVM's compilers the second makes code twice as fast, and takes 20 seconds of CPU time to do so.
+
+With the first alone a JVM has room for 48 MB of such code, which a session that makes all tables fills; what it then
+drops is compiled again and again.
+"""
 
 
 def session(
