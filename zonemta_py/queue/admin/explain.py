@@ -22,7 +22,7 @@ from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import StoreError
 from zonemta_py.disk.notes import Note
 from zonemta_py.mail.addresses.person import person
-from zonemta_py.queue.admin.browse import lanes, ranges
+from zonemta_py.queue.admin.browse import lanes
 from zonemta_py.queue.admin.browse.pace import Pace
 from zonemta_py.queue.admin.browse.waiting import WaitingRows
 from zonemta_py.queue.core import sizes
@@ -74,7 +74,8 @@ def _answer(what: str, kind: str, rows: list[Row], **more: Any) -> dict[str, Any
 
 
 async def _message(queue: QueueContext, what: str, after: str, pace: Pace) -> dict[str, Any]:
-    middle, found = f" {what} ".encode(), WaitingRows(queue, ranges.of_message(queue.core, what), after, pace)
+    where = Where.of({"id": what, "state": list(STATES)})
+    middle, found = f" {what} ".encode(), WaitingRows(queue, where, after, pace)
     rows = await found.find(lambda key, _: middle in key and keys.place(key).id == what, ROWS_MAX)
     answer = _answer(what, "message", rows, looked=found.walk.walked)
     if found.walk.stopped:
@@ -88,7 +89,7 @@ async def _message(queue: QueueContext, what: str, after: str, pace: Pace) -> di
 async def _recipient(queue: QueueContext, what: str, after: str, pace: Pace) -> dict[str, Any]:
     local, _, domain = what.rpartition("@")
     last = f" {local}@{domain.lower()}".encode()
-    where = ranges.of(queue.core, Where.of({"domain": domain.lower(), "state": list(STATES)})) if domain else []
+    where = Where.of({"domain": domain.lower() or "-", "state": list(STATES)})
     found = WaitingRows(queue, where, after, pace)
     rows = await found.find(lambda key, _: key.endswith(last), ROWS_MAX)
     listed = [entry.shown() for entry in queue.suppression.every(person(what))]
@@ -186,7 +187,7 @@ async def _waiting(queue: QueueContext, what: str, after: str, pace: Pace) -> di
             return key.lower().endswith(last)
         return bool(value) and getattr(FlowId.of(Note.of(value).flow), kind) == what
 
-    found = WaitingRows(queue, ranges.of(queue.core, Where.of(where)), after, pace)
+    found = WaitingRows(queue, Where.of(where), after, pace)
     rows = await found.find(meant, ROWS_MAX)
     more = max(0, sizes.waiting(counts) - len(rows)) if not after else 0
     following = found.next if not found.full else None

@@ -90,15 +90,23 @@ class Condition(NamedTuple):
     test: Test
 
 
+class _Addressed(NamedTuple):
+    """What an address alone says."""
+
+    recipient: str
+    domain: str
+
+
 class Where:
     """A checked filter. given: the dict it was made of, as plain values."""
 
-    __slots__ = ("_tests", "conditions", "given")
+    __slots__ = ("_of_address", "_tests", "conditions", "given")
 
     def __init__(self, given: dict[str, Any], conditions: list[Condition]) -> None:
         self.given = given
         self.conditions = tuple(conditions)
         self._tests = tuple(one.test for one in sorted(conditions, key=lambda one: one.cost))
+        self._of_address = tuple(one.test for one in conditions if one.name in ("domain", "recipient"))
 
     @classmethod
     def of(cls, given: dict[str, Any], needed: bool = True) -> Where:
@@ -120,6 +128,13 @@ class Where:
             if not test(facts):
                 return False
         return True
+
+    def is_to(self, address: str) -> bool:
+        """Whether a recipient of that address may be meant."""
+        if not self._of_address:
+            return True
+        facts: Any = _Addressed(address, address.rpartition("@")[2])
+        return all(test(facts) for test in self._of_address)
 
     def values(self, name: str) -> tuple[Any, ...] | None:
         """The values without a `*` that key may have; None: any."""

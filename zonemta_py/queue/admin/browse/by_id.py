@@ -12,17 +12,19 @@ of changes that the store may not have yet.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from heapq import merge
 from time import perf_counter
 from typing import NamedTuple
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.instant import Instant
-from zonemta_py.queue.admin.browse import of_index, ranges
-from zonemta_py.queue.admin.browse.of_index import InOrder
+from zonemta_py.queue.admin.browse import ranges
+from zonemta_py.queue.admin.browse.of_index import IndexRows, InOrder
 from zonemta_py.queue.admin.browse.pace import TURN_S, Pace
+from zonemta_py.queue.admin.browse.ranges import RangeWalk
 from zonemta_py.queue.core.core import Core
-from zonemta_py.queue.core.state import State
+from zonemta_py.queue.core.state import FAMILY, State
 from zonemta_py.queue.tasks.where import Where
 from zonemta_py.zones import queues
 
@@ -54,6 +56,33 @@ class Passed(NamedTuple):
 NOBODY = Passed(b"", b"")
 
 
+def walk(core: Core, where: Where, after: str, pace: Pace, order: str = "") -> IdWalk | RangeWalk:
+    """In this order, if it can be, or was asked for, or begun; else in that of the keys. Raises ValueError."""
+    if checked(after, order) is not None and (after or order or core.places.complete):
+        return IdWalk(core, where, after, pace)
+    return RangeWalk(core, ranges.of(core, where), after.encode(), pace)
+
+
+def checked(after: str, order: str = "") -> Passed | None:
+    """Where a page begins; None: in the order of the keys. Raises ValueError for what is no cursor."""
+    if not after:
+        return NOBODY
+    with suppress(ValueError):
+        return Passed.of(after)
+    if order or not _is_key(after):
+        raise ValueError(f"{after!r} is not a cursor; use the one that the previous page ended with, or omit it")
+    return None
+
+
+def _is_key(after: str) -> bool:
+    """Whether it is a recipient's key, or one of the index, existing or not: the cursor where there is no order."""
+    try:
+        key = after.encode()
+        return keys.place(keys.indexed(key) if key.startswith(keys.INDEX) else key).family in FAMILY
+    except ValueError:
+        return False
+
+
 class IdWalk:
     """As `RangeWalk`: keys and values, until the time is over (`stopped`). after: the cursor of the last one."""
 
@@ -80,27 +109,24 @@ class IdWalk:
                 for one in found:
                     self.after = Passed(one.id, one.address).cursor.encode()
                     yield one.key, one.value
-                if passed.address:
+                if more:
                     self._passed, self.after = passed, passed.cursor.encode()
                 await self._pace.turn()
 
     def _portion(self, last: bytes) -> tuple[list[InOrder], Passed, bool]:
         """The next ones that the filter may mean, the last that was passed, and whether there may be more."""
-        found, passed, walked = list[InOrder](), self._passed, 0
-        until = perf_counter() + TURN_S
+        found, passed, walked, until = list[InOrder](), NOBODY, 0, perf_counter() + TURN_S
         with self._core.store.instant() as instant:
-            placed, most = of_index.rows(self._core, instant, self._where, self._passed, last)
+            placed = IndexRows(self._core, instant, self._where, self._passed, last)
             for one in merge(placed, *_direct(self._core, instant, self._where, self._passed, last)):
-                walked, passed = walked + 1, Passed(one.id, one.address)
-                if one.key:
-                    value = one.value or instant.get(one.key) or b""
-                    found.append(one._replace(value=value))
-                if len(found) >= most or (walked % ranges.AT_ONCE == 0 and perf_counter() >= until):
+                walked += 1
+                if one.key and self._where.is_to(one.address.decode()):
+                    found.append(one if one.value else one._replace(value=instant.get(one.key) or b""))
+                if walked >= placed.at_once and (len(found) >= placed.at_once or perf_counter() >= until):
+                    passed = Passed(one.id, one.address)
                     break
-            else:
-                passed = NOBODY
         self.walked += walked
-        return found, passed, bool(passed.address)
+        return found, passed, passed is not NOBODY
 
 
 def _spans(core: Core, where: Where) -> list[tuple[bytes, bytes]]:

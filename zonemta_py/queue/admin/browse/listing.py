@@ -14,19 +14,18 @@ zone, unless that of age was asked for; then whoever changes its state during th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from typing import Any
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import StoreError
-from zonemta_py.queue.admin.browse import ranges
-from zonemta_py.queue.admin.browse.by_id import NOBODY, PREFIX, IdWalk, Passed
+from zonemta_py.queue.admin.browse import by_id, ranges
+from zonemta_py.queue.admin.browse.by_id import IdWalk, Passed
 from zonemta_py.queue.admin.browse.pace import Pace
 from zonemta_py.queue.admin.browse.ranges import RangeWalk
 from zonemta_py.queue.admin.browse.rows import Row, Rows
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.counters import campaign_of
-from zonemta_py.queue.core.state import FAMILY, State
+from zonemta_py.queue.core.state import State
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.tasks.where import STATES, Where
 
@@ -56,7 +55,7 @@ async def page(
     maker, shown = Rows(queue), where.values("state") is not None or where.values("id") is not None
     if where.values("state") == _LEASED and passed is not None:
         return await _leased(maker, where, limit, passed, pace)
-    walk = _walk(core, where, after, order, pace)
+    walk = by_id.walk(core, where, after, pace, order)
     stop, found = "", list[bytes]()
     async for key, value in walk.rows():
         one = maker.of(key, value)
@@ -85,12 +84,6 @@ def _alive(core: Core, found: list[bytes]) -> bool:
     return True
 
 
-def _walk(core: Core, where: Where, after: str, order: str, pace: Pace) -> IdWalk | RangeWalk:
-    if order or after.startswith(PREFIX) or (core.places.complete and not after):
-        return IdWalk(core, where, after, pace)
-    return RangeWalk(core, ranges.of(core, where), after.encode(), pace)
-
-
 async def _leased(maker: Rows, where: Where, limit: int, passed: Passed, pace: Pace) -> dict[str, Any]:
     """What is being delivered is in memory."""
     rows, walked, store, after = list[Row](), 0, maker.sight.core.store, passed.cursor
@@ -112,28 +105,13 @@ def _places(found: Iterable[bytes]) -> Iterator[tuple[bytes, keys.Place]]:
 
 
 def _checked(core: Core, where: Where, after: str, order: str) -> Passed | None:
-    """Where the page begins, if it is not in the order of keys. Raises ValueError."""
+    """As `by_id.checked`."""
     if order not in ("", AGE):
         raise ValueError(f"there is no order {order!r}; use {AGE!r}, or leave it out")
     for zone in where.values("zone") or ():
         if zone not in core.schedule.zones and zone not in core.sizes.zones:
             raise ValueError(f"there is no zone {zone!r}; there are {', '.join(core.schedule.zones)}")
-    if not after:
-        return NOBODY
-    with suppress(ValueError):
-        return Passed.of(after)
-    if order or not _is_key(after):
-        raise ValueError(f"{after!r} is not a cursor; use the one that the previous page ended with, or omit it")
-    return None
-
-
-def _is_key(after: str) -> bool:
-    """Whether it is a recipient's key, or one of the index, existing or not: the cursor where there is no order."""
-    try:
-        key = after.encode()
-        return keys.place(keys.indexed(key) if key.startswith(keys.INDEX) else key).family in FAMILY
-    except ValueError:
-        return False
+    return by_id.checked(after, order)
 
 
 async def show(queue: QueueContext, id: str) -> dict[str, Any]:

@@ -21,8 +21,10 @@ from zonemta_py.queue.tasks.where import Where
 
 FEW = 2_000
 """So many keys are read and sorted at once."""
-_SHARE = 4
+SHARE = 4
 """Of what was sorted, so much is used before that is done again."""
+AT_ONCE = 512
+"""But no more than that."""
 _ID = slice(len(keys.INDEX), len(keys.INDEX) + 16)
 
 
@@ -42,17 +44,41 @@ class PlaceInOrder(Protocol):
     def address(self) -> bytes: ...
 
 
-def rows(
-    core: Core, instant: Instant, where: Where, passed: PlaceInOrder, last: bytes
-) -> tuple[Iterator[InOrder], int]:
-    """Those behind `passed`, with ids before `last`, and how many may be asked for at once."""
-    if _are_few(core, where):
-        few = _few(instant, ranges.placed(core, where))
-        if few is not None:
-            behind = (passed.id, passed.address)
-            behind_it = [one for one in few if behind < (one.id, one.address) and one.id < last]
-            return iter(behind_it), max(ranges.AT_ONCE, len(few) // _SHARE)
-    return _by_id(instant, _meant(where), passed, last), ranges.AT_ONCE
+class IndexRows:
+    """Those behind `passed`, with ids before `last`. sorted: how many keys had to be read for those that come now."""
+
+    def __init__(self, core: Core, instant: Instant, where: Where, passed: PlaceInOrder, last: bytes) -> None:
+        self._instant, self._where, self._passed, self._last = instant, where, passed, last
+        self._few = _few(instant, ranges.placed(core, where)) if _are_few(core, where) else None
+        self.sorted = 0
+
+    @property
+    def at_once(self) -> int:
+        """How many should be used before anything is read again."""
+        return max(ranges.AT_ONCE, min(AT_ONCE, self.sorted // SHARE))
+
+    def __iter__(self) -> Iterator[InOrder]:
+        return self._by_id() if self._few is None else self._of_few(self._few)
+
+    def _of_few(self, few: list[InOrder]) -> Iterator[InOrder]:
+        self.sorted, behind = len(few), (self._passed.id, self._passed.address)
+        for one in few:
+            if behind < (one.id, one.address) and one.id < self._last:
+                yield one
+
+    def _by_id(self) -> Iterator[InOrder]:
+        meant, passed = _meant(self._where), self._passed
+        found = self._instant.keys(keys.INDEX + passed.id, keys.INDEX + self._last)
+        for id_, group in groupby(found, key=lambda key: key[_ID]):
+            parts = [index.split(b" ", 5) for index in group]
+            self.sorted = len(parts)
+            if id_ == passed.id:
+                parts = [one for one in parts if one[5] > passed.address]
+            if len(parts) > 1:
+                parts.sort(key=lambda one: one[5])
+            for _, _, family, zone, middle, address in parts:
+                key = b" ".join((family, zone, middle, id_, address)) if meant(family, zone, middle) else b""
+                yield InOrder(id_, address, key)
 
 
 def _are_few(core: Core, where: Where) -> bool:
@@ -100,20 +126,3 @@ def _meant(where: Where) -> Callable[[bytes, bytes, bytes], bool]:
         return wanted is None or family != b"parked" or wanted(middle.decode())
 
     return meant
-
-
-def _by_id(
-    instant: Instant, meant: Callable[[bytes, bytes, bytes], bool], passed: PlaceInOrder, last: bytes
-) -> Iterator[InOrder]:
-    """Of the index."""
-    found = instant.keys(keys.INDEX + passed.id, keys.INDEX + last)
-    for id_, group in groupby(found, key=lambda key: key[_ID]):
-        of_message = list[InOrder]()
-        for index in group:
-            _, _, family, zone, middle, address = index.split(b" ", 5)
-            if id_ != passed.id or address > passed.address:
-                key = b" ".join((family, zone, middle, id_, address)) if meant(family, zone, middle) else b""
-                of_message.append(InOrder(id_, address, key))
-        if len(of_message) > 1:
-            of_message.sort()
-        yield from of_message

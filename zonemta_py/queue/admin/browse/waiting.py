@@ -10,12 +10,14 @@ from zonemta_py.disk import keys
 from zonemta_py.disk.keys import Place
 from zonemta_py.disk.leveldb.store import StoreError
 from zonemta_py.disk.notes import Note
+from zonemta_py.queue.admin.browse import by_id
 from zonemta_py.queue.admin.browse.pace import Pace
-from zonemta_py.queue.admin.browse.ranges import AT_ONCE, Range, RangeWalk
+from zonemta_py.queue.admin.browse.ranges import AT_ONCE
 from zonemta_py.queue.core.lifetime import EVER_H, HOUR_MS
 from zonemta_py.queue.core.state import FAMILY, State
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.lease import Lease
+from zonemta_py.queue.tasks.where import Where
 from zonemta_py.schedule.batch import FlowQueue
 from zonemta_py.schedule.reasons import reasons
 from zonemta_py.schedule.time import hours
@@ -33,9 +35,10 @@ _STOPS = frozenset(("suspended", "source", "resting", "hours"))
 class WaitingRows:
     """What a walk has found: `rows`, at most so many; `walk` says how far it came."""
 
-    def __init__(self, queue: QueueContext, ranges: list[Range], after: str, pace: Pace) -> None:
+    def __init__(self, queue: QueueContext, where: Where, after: str, pace: Pace) -> None:
+        """where: who may be meant; after: the cursor of an earlier one. Raises ValueError if it is none."""
         self._queue, self._pace = queue, pace
-        self.walk = RangeWalk(queue.core, ranges, after.encode(), pace)
+        self.walk = by_id.walk(queue.core, where, after, pace)
         self.rows: list[Row] = []
         self.full = False
 
