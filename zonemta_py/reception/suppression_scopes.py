@@ -66,11 +66,11 @@ def entries_of(row: dict[str, Any] | None, mine: list[str] | None) -> list[dict[
 async def page_of(
     queue: Admin, mine: list[str], after: str, limit: int, kind: str | None, wanted: str | None
 ) -> dict[str, Any]:
-    """As "suppressions", scope by scope: nothing else is read, and no cursor names anybody else."""
+    """As "suppressions", scope by scope: nothing else is read, and no cursor names anybody else. Raises ValueError."""
     scopes = [one for one in mine if wanted in (None, one)]
     within = after.rpartition(" ")[2]
     if after and within not in scopes:
-        return {"rows": [], "next": None}
+        raise ValueError(f"{after!r} is not a cursor of these pages; begin again without it")
     rows: list[dict[str, Any]] = []
     for scope in scopes[scopes.index(within) if after else 0 :]:
         page = await queue.ask("suppressions", after=after, limit=limit - len(rows), kind=kind, scope=scope)

@@ -46,6 +46,7 @@ Questions and answers (plain dicts and lists, ready for JSON):
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -75,6 +76,7 @@ UNMEASURED = frozenset(("leased", "stable", "report"))
 STABLE_WAIT_S_MAX = 20.0
 UNSYNCED_S = 1.0
 _LOOK_S = 0.05
+_PLACE = re.compile("[0-9a-f]{16} .+", re.DOTALL)
 CAUGHT_UP_S = 1.0
 """How long the sizes of queues wait for a disk that is slow."""
 
@@ -153,6 +155,8 @@ OF_TASKS = {
 
 async def _in_doubt(queue: QueueContext, limit: int = IN_DOUBT, after: str = "") -> list[dict[str, Any]]:
     """The oldest first. after: id and recipient of the last one that an earlier answer had, with a space between."""
+    if after and not _PLACE.fullmatch(after):
+        raise ValueError(f"{after!r} is not a cursor; use the one that the previous page ended with, or omit it")
     rows, pace, limit = list[dict[str, Any]](), Pace(), max(1, min(limit, IN_DOUBT))
     start = keys.IN_DOUBTS + after.encode() + b"\0" if after else keys.IN_DOUBTS
     for key, value in list(islice(queue.core.store.scan(start, keys.end(keys.IN_DOUBTS)), limit)):

@@ -63,6 +63,8 @@ async def _suppressions(
 ) -> dict[str, Any]:
     if kind is not None and kind not in KINDS:
         raise ValueError(f"there is no kind {kind!r}; use {', '.join(KINDS)}")
+    if after and not _is_cursor(after):
+        raise ValueError(f"{after!r} is not a cursor; use the one that the previous page ended with, or omit it")
     scope = checked_scope(scope) if scope else None
     following: str | None = after
     rows, limit, pace = list[dict[str, Any]](), max(1, min(limit, LIST_MAX)), Pace()
@@ -73,6 +75,13 @@ async def _suppressions(
             break
         await pace.turn()
     return {"rows": rows, "next": following}
+
+
+def _is_cursor(after: str) -> bool:
+    """Whether it is an address, or one and a scope: both without spaces, unless the address is quoted."""
+    first, _, last = after.rpartition(" ")
+    address = first if first and "@" not in last else after
+    return "@" in address and (" " not in address or address.startswith('"'))
 
 
 async def _forget(queue: QueueContext, address: str, keep: bool = False, by: str = "") -> dict[str, Any]:

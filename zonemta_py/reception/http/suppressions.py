@@ -64,9 +64,12 @@ async def every(
     here, who = request_context(request), visit(request).key
     who.check("suppressions", "read")
     mine = await people_scopes(here.queue, who.scope)
-    if mine is not None:
-        return answer(await page_of(here.queue, mine, after, limit, kind, scope))
-    return answer(await here.ask("suppressions", after=after, limit=limit, kind=kind, scope=scope))
+    try:
+        if mine is not None:
+            return answer(await page_of(here.queue, mine, after, limit, kind, scope))
+        return answer(await here.queue.ask("suppressions", after=after, limit=limit, kind=kind, scope=scope))
+    except ValueError as error:
+        raise RequestProblem("invalid", str(error)) from None
 
 
 @router.get(

@@ -56,7 +56,7 @@ async def in_doubt(
 ) -> Response:
     """Their final answers may have been on their way at a crash: they can get a message twice."""
     here, _ = asked(request)
-    found = await here.ask("in-doubt", limit=limit, after=after)
+    found = await ask(here, "invalid", "in-doubt", limit=limit, after=after)
     last = found[-1] if len(found) == limit else None
     return answer({"rows": found, "next": f"{last['id']} {last['recipient']}" if last else None})
 

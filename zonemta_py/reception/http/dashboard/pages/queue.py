@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from contextlib import suppress
 from typing import Any
 
 from starlette.requests import Request
@@ -76,8 +77,9 @@ async def find(desk: Desk, request: Request) -> Response:
 
 async def doubt(desk: Desk, request: Request) -> Response:
     """Who was being sent to when something crashed."""
-    after = request.query_params.get("after", "")
-    rows: list[dict[str, Any]] = await desk.ask("in-doubt", limit=ROWS + 1, after=after)
+    after, rows = request.query_params.get("after", ""), list[dict[str, Any]]()
+    with suppress(ValueError):  # no cursor of ours
+        rows = await desk.ask("in-doubt", limit=ROWS + 1, after=after)
     last = rows[ROWS - 1] if len(rows) > ROWS else None
     following = query(after=f"{last['id']} {last['recipient']}") if last else ""
     return desk.page(request, "doubt", rows=rows[:ROWS], following=following, paged=bool(after))
