@@ -71,12 +71,17 @@ def load_sender() -> None:
 
 
 def load_services(config: Config) -> None:
-    """The same for the processes of services, which are to be there at once when they follow others."""
+    """The same for the processes of services, which are to be there at once when they follow others, and cost a reload
+    nothing then."""
     if config.http.enabled:
         from zonemta_py.reception.http import app, server
 
         _loaded(server)
         app.warm()
+        if config.http.dashboard:
+            from zonemta_py.reception.http.dashboard import app as pages
+
+            _loaded(pages)
     if config.pull.enabled:
         from zonemta_py.pull import server as pull_server
 

@@ -113,6 +113,7 @@ class Generations:
             if resumed and self._processes.pid(name):
                 continue
             self._processes.start(name, partial(children.sender, config, host, name, given.generation))
+        children.load_services(config)  # once, for all that will follow: a reload finds it here
         for service in config.services:
             bound = self._ports.of(service)
             work = partial(children.SERVICES[service.name], config, host, bound)

@@ -361,3 +361,26 @@ def until(done: Callable[[], bool]) -> None:
     while not done():
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+def test_the_first_reload_is_as_light_as_any(mta: Mta) -> None:
+    """What the HTTP listener needs was loaded at the start, for all its processes."""
+    port = Mta(mta.folder.parent / "unused", 9).port
+    mta.end()
+    text = f"{mta.config_file.read_text()}[http]\nenabled = true\ndashboard = true\nport = {port}\n"
+    mta.config_file.write_text(text)
+    mta.start()
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+        until(lambda: shown(mta, client, "/v1/status") is not None)
+    started_s = _processor_s(mta)
+    mta.config_file.write_text(f"{text}[learning]\ninitial = 7\n")
+    assert mta.ask("reload")["refused"] == []
+    assert _processor_s(mta) - started_s < started_s / 4
+
+
+def _processor_s(mta: Mta) -> float:
+    """Of the supervisor alone."""
+    queue = next(pid for pid, role in mta.children().items() if role == "queue")
+    parent = Path(f"/proc/{queue}/stat").read_text().rpartition(")")[2].split()[1]
+    used = Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()
+    return (int(used[11]) + int(used[12])) / os.sysconf("SC_CLK_TCK")
