@@ -121,7 +121,8 @@ class Schedule(Shared):
         return any(more)
 
     def flow_queues(self) -> Iterator[FlowQueue]:
-        for zone in self.zones.values():
+        """They may come and go meanwhile."""
+        for zone in list(self.zones.values()):
             yield from list(zone.flow_queues.by_key.values())
 
     def charge_again(self, zone: str, place: str, provider: str, recipients: int, size: int, ms: int) -> None:

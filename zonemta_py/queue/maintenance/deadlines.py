@@ -75,7 +75,7 @@ class Deadlines:
             unfinished = (passed or zone in self._walks) and await self._in_portions(unread)
             if passed:  # the next sweep looks at these; those due are leased anyway
                 self._deferred_of(zone).deadline_ms = 0
-            async for flow_queue in flow_queues_in_turn(self._core, zone.flow_queues.by_key.values()):
+            async for flow_queue in flow_queues_in_turn(self._core, list(zone.flow_queues.by_key.values())):
                 unfinished |= await self.late(zone, flow_queue, now_ms)
             if not (unfinished or core.store.fenced):
                 self._unfinished.discard(zone)
@@ -84,6 +84,9 @@ class Deadlines:
 
     async def late(self, zone: ZoneSchedule, flow_queue: FlowQueue, now_ms: int) -> bool:
         """As `_late`, some portions of what is parked."""
+        if not self._late(zone, flow_queue, now_ms):  # nearly always
+            return False
+        await asyncio.sleep(0)
         return await self._in_portions(partial(self._late, zone, flow_queue, now_ms))
 
     async def late_deferred(self, zone: ZoneSchedule, now_ms: int) -> bool:
@@ -222,9 +225,12 @@ class Deadlines:
 
 
 async def flow_queues_in_turn(core: Core, flow_queues: Iterable[FlowQueue]) -> AsyncIterator[FlowQueue]:
-    """Those that still exist when their turn comes; the event loop runs in between. Ends if the store is fenced."""
+    """Those that still exist when their turn comes; the event loop runs in between. Ends if the store is fenced.
+
+    flow_queues: may be a million, so that no copy is made of it; it must bear that some come and go meanwhile.
+    """
     begun = perf_counter()
-    for flow_queue in list(flow_queues):
+    for flow_queue in flow_queues:
         if perf_counter() - begun >= TURN_S:
             await asyncio.sleep(0)
             begun = perf_counter()

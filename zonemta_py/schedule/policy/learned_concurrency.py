@@ -86,9 +86,9 @@ class LearnedConcurrency:
     def rows(self, about: str = "") -> Iterator[dict[str, Any]]:
         """Those that failures have made smaller than new ones are, for people. about: only names that contain it."""
         initial = self._config.learning.initial
-        for key, found in list(self._all.items()):
-            smaller = found.dead or (found.window < initial and found.window < found.most)
-            if smaller and about in (name := _name(key)):
+        for key in list(self._all):
+            found = self._all.get(key)
+            if found and (found.dead or found.window < min(initial, found.most)) and about in (name := _name(key)):
                 yield {
                     "kind": "concurrency", "name": name, "window": found.window, "dead": found.dead,
                     "since_ms": self._since_ms.get(key, 0), "until_ms": 0, "cause": found.cause,

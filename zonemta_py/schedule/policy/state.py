@@ -383,8 +383,9 @@ class PolicyState:
                 of = {"tenants": list(stop.tenants)} if stop.tenants else {}
                 yield row | {"cause": stop.cause} | of
         now = self._now()
-        for (source, provider), found in list(self._rates.items()):
-            if (rate := found.rate(now)) is not None and about in (name := f"{source} {provider}".strip()):
+        for key in list(self._rates):
+            found = self._rates.get(key)
+            if found and (rate := found.rate(now)) is not None and about in (name := " ".join(key).strip()):
                 row = {"kind": "rate", "name": name, "rate": round(rate, 3), "cause": found.cause}
                 yield row | {"since_ms": max(0, int(found.lowered * 1000)), "until_ms": 0}
         yield from self.learned_concurrency.rows(about)
