@@ -39,7 +39,20 @@ async def test_behind_a_smart_host(house: Any) -> None:
     await refused(home, "destination", "gmailcom", r"there are relay\.test:2525, or give a recipient domain$")
     await refused(home, "domain", "*.gmail.com", r"'.*' is not a recipient domain such as example\.com$")
     await refused(home, "destination", "relay.test", r"its name is 'relay\.test:2525'")
+    for kind in ("destination", "domain"):
+        await refused(home, kind, "relay.test:587", "there is no destination|is not a recipient domain")
     assert await stop(home, "destination", "relay.test:2525") == 1
+    assert await home.leases() == []
+
+
+async def test_a_destination_by_the_name_in_records(house: Any) -> None:
+    """Where a table keeps mail apart, `zonemta trace` and the journal have its name before the site's: an order by that
+    name stops the site, and is not taken for one about nothing."""
+    table = {"name": "slow", "domains": ["slow.test"], "connections_per_destination": 2}
+    home = await house(zones=[{"name": "default", "host": "relay.test", "port": 2525}], destinations=[table])
+    await home.put("a@slow.test")
+    assert await stop(home, "destination", "slow>relay.test:2525") == 1
+    assert [row["name"] for row in await home.queue.ask("standing")] == ["relay.test:2525"]
     assert await home.leases() == []
 
 

@@ -97,6 +97,8 @@ def _sentence(path: str, document: dict[str, Any], error: ValidationError) -> st
         return f"{path}: {key}: is missing; give it a value, see `zonemta config show`"
     if first["type"] == "value_error":  # from our own checks, which include the remedy
         return f"{path}: {key}: {first['ctx']['error']}"
+    if first["type"] == "too_short" and not first["input"]:
+        return f"{path}: {key}: is empty; give it a value, or leave it out"
     message = first["msg"].removeprefix("Input ").removeprefix("Value ")
     given = in_place(first["loc"], first["input"], "options" in first["loc"])
     return f"{path}: {key}: {message}, not {str(given)[:60]!r}; see `zonemta config show`"

@@ -29,7 +29,7 @@ from zonemta_py.zones.pool import disabled
 from zonemta_py.zones.router import Router
 from zonemta_py.zones.zone import destination
 
-_COLUMNS = ("looked at", "value", "rule", "zone", "")
+_COLUMNS = ("looked at", "value", "rule", "zone", "why")
 
 
 @readable

@@ -14,6 +14,7 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
 from zonemta_py.cli.terminal.output import as_records, print_json, print_table, printable
 from zonemta_py.config import Config
+from zonemta_py.schedule.flow import split_key
 
 _WHAT = {
     "rest": "source rests", "resting": "cannot be reached", "rate": "slowed down",
@@ -49,7 +50,9 @@ def suspend(
     chosen = configuration(config, folder)
     held = answer(chosen, "stop", kind=kind, name=name, seconds=seconds, cause=because)
     now_ms = int(time.time() * 1000)
-    name = name.lower().rstrip(".") if kind in ("destination", "domain") else name
+    if kind in ("destination", "domain"):
+        name = name.lower().rstrip(".")
+    name = split_key(name)[0] if kind == "destination" else name  # of what is apart there, all that goes there
     kinds = (kind, "domain") if kind == "destination" else (kind,)
     rows = [row for row in all_standing(chosen) if row["kind"] in kinds and row["name"] == name]
     row: dict[str, Any] = (rows or [{"kind": kind, "name": name, "until_ms": now_ms}])[0]  # one second may be over

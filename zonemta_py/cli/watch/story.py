@@ -12,6 +12,7 @@ from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configur
 from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table, printable
 from zonemta_py.cli.terminal.progress import bar
 from zonemta_py.config import Config
+from zonemta_py.schedule.flow import split_key
 
 _KNOWN = ("seq", "ms", "id", "what", "zone", "recipients", "count", "lease", "undone")
 _DETAILS = ("stage", "local", "started_ms", "took_ms", "site", "size", "protocol", "origin", "helo", "tls")
@@ -93,7 +94,7 @@ def _said(row: dict[str, Any]) -> str:
 
 def _value(name: str, value: int | str | float) -> str:
     if name == "destination":  # of an egress path: its site, without source address and flow
-        return str(value).split("~")[0]
+        return split_key(str(value))[0]
     at = isinstance(value, int) and name.endswith("_ms") and value > _YEAR_2001_MS
     return moment(int(value)) if at else str(value)
 

@@ -21,6 +21,7 @@ from zonemta_py.queue.admin.browse import lanes
 from zonemta_py.queue.admin.browse.pace import AT_ONCE, Pace
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.schedule import admin_orders
+from zonemta_py.schedule.flow import split_key
 from zonemta_py.schedule.flow_queues import NO_SOURCE
 from zonemta_py.schedule.schedule import Schedule
 from zonemta_py.zones.site import Providers, Site
@@ -39,7 +40,7 @@ async def stop(
     Returns how many flow queues in memory it stops."""
     if name:
         if kind == "destination":
-            name = name.lower().rstrip(".")
+            name = split_key(name.lower().rstrip("."))[0]
             kind = await _kind(queue, name)
         elif kind == "domain":
             name = name.lower().rstrip(".")
@@ -112,7 +113,7 @@ async def _kind(queue: QueueContext, name: str) -> str:
     if port:
         raise ValueError(f"there is no destination {name!r}; its name is {port!r}")
     if all(zone.flow_queues.own is not None for zone in schedule.zones.values()) and name not in known:
-        if "." not in name:
+        if "." not in name or _port(name):
             raise ValueError(f"there is no destination {name!r}; there are {_and(own)}, or give a recipient domain")
         _check_domain(name)
         return "domain"
@@ -148,8 +149,13 @@ def _check_domain(name: str) -> None:
         domain_rules([name])
     except ValueError:
         name += "*"
-    if "*" in name:
+    if "*" in name or _port(name):
         raise ValueError(f"{name.rstrip('*')!r} is not a recipient domain such as example.com")
+
+
+def _port(name: str) -> bool:
+    """Whether it is a host with its port, to which no domain's name comes near; [IPv6:…] is a domain."""
+    return ":" in name and not name.startswith("[")
 
 
 def _providers(queue: QueueContext) -> list[str]:
