@@ -25,7 +25,7 @@ _CLAIMS = ("name", "domains", "sites", "providers", "zones")
 class Retry(Section):
     """When temporary failures are tried again, and when recipients expire."""
 
-    schedule_min: list[Annotated[float, Field(gt=0)]] = [5, 7, 8, 25, 75, 120, 240]
+    schedule_min: list[Annotated[float, Field(gt=0)]] = Field([5, 7, 8, 25, 75, 120, 240], min_length=1)
     """Minutes until the next attempt after the 1st, 2nd … failure; the last one repeats."""
     jitter: float = Field(0.1, ge=0, le=0.5)
     """Share by which each wait is varied at random, both ways."""
