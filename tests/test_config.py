@@ -133,6 +133,11 @@ MISTAKES = [
     ("[[zones]]\nname = 'a'\nheaders = {'List-Id:' = 'x'}", "'List-Id:' is not the name of a header field", "such as"),
     ("[[zones]]\nname = 'a'\nusername = 'u'", "username needs host and tls", "a password must not travel in the clear"),
     ("[retry]\nschedule_min = [5, 0]", "retry.schedule_min[1]: should be greater than 0", "not '0'"),
+    (
+        "[[listeners]]\nname = 'a'\n[[listeners]]\nname = 'b'",
+        "listeners 'a' and 'b' are both at 127.0.0.1 port 2525", "give each its own",
+    ),
+    ("[http]\nenabled = true\nport = 2525", "'smtp' and 'http' are both at 127.0.0.1 port 2525", "give each its own"),
     ("[retry]\nschedule_min = []", "retry.schedule_min: is empty", "give it a value, or leave it out"),
     ("[retry]\nlife_h = '2 days'", "retry.life_h: should be a valid number", "not '2 days'"),
 ]  # fmt: skip

@@ -75,9 +75,20 @@ class Config(Section):
             raise ValueError("more than one zone has default = true; keep it in one")
         for rules in ("sender_domains", "recipient_domains", "origins", "headers"):
             self._check_claims(rules)
+        self._check_places()
         self._check_destinations()
         self._check_names()
         return self
+
+    def _check_places(self) -> None:
+        """Sockets share ports here, so that the system would let two listeners have one, and mix up their clients."""
+        taken: dict[tuple[str, int], str] = {}
+        for one in self.all_listeners:
+            place = one.address, one.port
+            if place in taken:
+                where = f"{one.address} port {one.port}"
+                raise ValueError(f"listeners {taken[place]!r} and {one.name!r} are both at {where}; give each its own")
+            taken[place] = one.name
 
     def _check_destinations(self) -> None:
         """No two tables say the same kind of thing about one destination: their order in the file must not matter."""
