@@ -76,7 +76,7 @@ def distance(ms: float | None) -> str:
 
 
 def percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    return f"{100 * share:.1f}%"
 
 
 def heat(part: float, most: float) -> int:
