@@ -8,7 +8,6 @@ crash leaves as the last one, sizes and recipients agree. `fsck` recounts and co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, Store
@@ -44,6 +43,9 @@ class Sizes:
         self.providers = ProviderSizes()
         self._changed: set[tuple[str, str]] = set()
         self._written: set[tuple[str, str]] = set()
+        self._zones_changed, self._zones_written = set[str](), set[str]()
+        self.held = set[str]()
+        """Zones with held recipients."""
         for key, value in store.scan(keys.SIZES, keys.end(keys.SIZES)):
             zone, domain = key.decode().split(" ", 2)[1:]
             self.domains[zone, domain] = counts = _none()
@@ -52,6 +54,8 @@ class Sizes:
                 counts[state] = count
                 total[state] += count
                 self.total[state] += count
+            if counts[HELD]:
+                self.held.add(zone)
             self.ranked.add(domain, sum(counts))
 
     def move(
@@ -68,6 +72,7 @@ class Sizes:
         if counts is None:
             counts = self.domains[key] = _none()
         self._changed.add(key)
+        self._zones_changed.add(zone)
         total = self.zones.get(zone)
         if total is None:
             total = self.zones[zone] = _none()
@@ -79,6 +84,8 @@ class Sizes:
             counts[after] += count
             total[after] += count
             self.total[after] += count
+        if HELD in (before, after):
+            (self.held.add if total[HELD] else self.held.discard)(zone)
         if before is None or after is None:
             self.ranked.add(domain, count if before is None else -count)
             if self.ranked_in and zone in self.ranked_in:
@@ -111,12 +118,13 @@ class Sizes:
                     found[state] -= count
         return found
 
-    def unsettled(self) -> dict[str, set[str]]:
-        """Domains by zone of which the store may be behind what is counted, or have more than that."""
-        found: dict[str, set[str]] = {}
-        for zone, domain in chain(self._changed, self._written):
-            found.setdefault(zone, set()).add(domain)
-        return found
+    def zones_behind(self) -> set[str]:
+        """Zones of which the store may be behind what is counted, or have more than that."""
+        return self._zones_changed | self._zones_written
+
+    def is_behind(self, zone: str, domain: str) -> bool:
+        """The same, of a domain's recipients."""
+        return (zone, domain) in self._changed or (zone, domain) in self._written
 
     def told(self, domain: str, provider: str) -> None:
         """DNS has said whose the domain is."""
@@ -134,6 +142,7 @@ class Sizes:
                 operations.append((keys.size(*key), None))
                 del self.domains[key]
         self._written, self._changed = self._changed, set()
+        self._zones_written, self._zones_changed = self._zones_changed, set()
         return operations + self.flows.changes()
 
     def again(self) -> None:
@@ -141,6 +150,7 @@ class Sizes:
         for key in self._written:
             self.domains.setdefault(key, _none())
         self._changed |= self._written
+        self._zones_changed |= self._zones_written
         self.flows.again()
 
 

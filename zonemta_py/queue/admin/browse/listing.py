@@ -76,10 +76,9 @@ def _alive(core: Core, found: list[bytes]) -> bool:
     """Whether the counters count all of these, each once: the store has them, and nothing that it does not have yet."""
     if len(found) != len({keys.place(key)[1:4] for key in found}):
         return False
-    behind = core.sizes.unsettled()
     for key in found:
         place = keys.place(key)
-        if place.recipient.rpartition("@")[2] in behind.get(place.zone, ()) or core.store.get(key) is None:
+        if core.sizes.is_behind(place.zone, place.recipient.rpartition("@")[2]) or core.store.get(key) is None:
             return False
     return True
 

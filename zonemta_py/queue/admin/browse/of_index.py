@@ -83,6 +83,8 @@ class IndexRows:
 
 def _are_few(core: Core, where: Where) -> bool:
     """Parked ones of a campaign or tenant are found among any number of others."""
+    if not ranges.are_few(core, where):
+        return False
     states, total = where.values("state"), 0
     for state, at in COUNTED.items():
         parked = state == State.QUEUED

@@ -9,7 +9,7 @@ Promise: the ranges come in the order of their keys, so that a key is a cursor, 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -142,17 +142,21 @@ def _due(core: Core, family: str, zone: str) -> bool:
 
 def _few_zones(core: Core, where: Where, state: State) -> list[str]:
     """As `zones`; [""]: too many to look at each."""
-    found = zones(core, where, state)
-    return found if len(found) <= ZONES_MAX else [""]
+    return zones(core, where, state) if are_few(core, where) else [""]
+
+
+def are_few(core: Core, where: Where) -> bool:
+    """The zones that the filter means: few enough to look at each."""
+    named = where.values("zone")
+    return len(core.sizes.zones if named is None else named) <= ZONES_MAX
 
 
 def zones(core: Core, where: Where, state: State) -> list[str]:
     """Zones in which keys may be of recipients in that state: by the counters, or because the store may be behind
-    them."""
+    them. Where there are very many, not for states in which most zones may have some (`are_few`)."""
     named, domains = where.values("zone"), where.values("domain")
-    counters, at = core.sizes, COUNTED[state]
-    behind = counters.unsettled()
-    names = list({*counters.zones, *behind}) if named is None else [str(zone) for zone in named]
+    counters, at, behind = core.sizes, COUNTED[state], core.sizes.zones_behind()
+    names = behind.union(_names(core, state)) if named is None else [str(zone) for zone in named]
     if domains is None:
         none = list[int]()
         return [zone for zone in names if zone in behind or any(counters.zones.get(zone, none)[at : at + 1])]
@@ -161,6 +165,13 @@ def zones(core: Core, where: Where, state: State) -> list[str]:
         zone for zone in names
         if zone in behind or any(any(counters.domains.get((zone, one), ())[at : at + 1]) for one in there)
     ]  # fmt: skip
+
+
+def _names(core: Core, state: State) -> Iterable[str]:
+    """There may be very many named queues, in which nothing is ever fresh."""
+    if len(core.sizes.zones) <= ZONES_MAX:
+        return core.sizes.zones
+    return core.sizes.held if state == State.HELD else [zone.name for zone in core.config.zones]
 
 
 def ids(core: Core, where: Where) -> tuple[str, str]:
