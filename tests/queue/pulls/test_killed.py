@@ -31,7 +31,7 @@ from zonemta_py.plugin.host import Host
 from zonemta_py.queue_process import Given
 config = Config.model_validate({"server": {"folder": Path(sys.argv[1])}, "queue": {"reserve_bytes": 0}})
 kept, pipe = pair()
-queue(Given(config, SourceFile(), "a test", 1), Host.empty(), pipe)
+queue(Given(config, SourceFile(), "a test", 1), Host.empty(), pipe, ())
 """
 
 
