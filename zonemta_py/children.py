@@ -158,7 +158,7 @@ def listen_to_log(config: Config, host: Host) -> None:
     setup.begin(config, host.entries)
 
 
-def queue(given: Given, host: Host, pipe: Pipe, senders: Collection[int]) -> None:
+def queue(given: Given, host: Host, pipe: Pipe, senders: Collection[int] = ()) -> None:
     """The process that owns the disk. pipe: to the supervisor. senders: the processes of those that run."""
     gc.disable()  # until it accepts mail: among imports and recovery's rows there is nothing to collect
     listen_to_log(given.config, host)
