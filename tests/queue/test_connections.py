@@ -71,3 +71,58 @@ async def test_who_has_no_connection_left_gives_its_place_back(house: Any) -> No
     await home.settle(second, RELEASED, stage="limit", kept=False)
     (third,) = await home.leases()
     assert third.may_connect
+
+
+async def test_what_a_lost_sender_has_open_counts_until_it_has_ended(house: Any) -> None:
+    """Its leases are others' at once, its connections are not."""
+    home = await house(throttles=[{"name": "t", "connections": 1}])
+    await home.put("r@x.test")
+    assert len(await home.queue.lease(1, "one")) == 1
+    home.queue.lost("one")
+    assert await home.idle()
+    home.queue.over("one")
+    assert len(await home.leases()) == 1
+
+
+async def test_who_falls_silent_and_runs_on_says_what_is_open(house: Any) -> None:
+    """His late result names a connection, which counts until he says that it is closed; or there is none."""
+    home = await house(throttles=[{"name": "t", "connections": 1}])
+    for kept in (True, False):
+        await home.put("r@x.test")
+        (lease,) = await home.queue.lease(1, "one")
+        await home.put("s@y.test")
+        home.queue.lost("one", silent=True)
+        assert await home.idle()
+        await home.settle(lease, kept=kept)
+        assert await home.idle() == kept
+        home.hang_up()
+        home.queue.stays("one")
+        (other,) = await home.leases()
+        assert other.recipients[0].address == "s@y.test"
+        await home.settle(other, kept=False)
+
+
+async def test_nothing_is_leased_before_the_senders_of_another_queue_have_ended(house: Any) -> None:
+    """The queue's process was killed: what its senders have open is not known here."""
+    home = await house()
+    home.queue.leases.before.add(1)
+    await home.put("r@x.test")
+    assert await home.idle()
+    home.queue.outlived(1)
+    assert len(await home.leases()) == 1
+
+
+async def test_a_connection_that_ends_on_its_way_to_a_lease_is_forgotten(house: Any) -> None:
+    """The lease that was to use it is taken back: it counts no more."""
+    home = await house(throttles=[{"name": "t", "connections": 1}])
+    await home.put("r@x.test")
+    await home.put("s@x.test")
+    (first,) = await home.leases()
+    await home.settle(first)
+    (second,) = await home.leases()
+    assert second.connection == first.lease
+    home.queue.closed(first.lease)
+    home.queue.leases.take_back(home.queue.leases.out[second.lease])
+    home.queue.core.changed()
+    (third,) = await home.leases()
+    assert third.connection == 0
