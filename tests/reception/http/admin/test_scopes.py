@@ -282,3 +282,27 @@ def test_events_are_those_of_its_mail(site: Site, name: str, tenant: str) -> Non
     assert len(told) > 1
     assert SECRET not in str([event for event in told if "message" in event]), "it has suppressed one there itself"
     assert {event.get("tenant", "") for event in told} == {tenant}
+
+
+@pytest.mark.parametrize(
+    ("path", "other", "nobodys"),
+    [
+        ("/v1/explain?what={}", "autumn", "wintry"),
+        ("/v1/explain?what={}", f"{SECRET}.test", "never.test"),
+        ("/v1/explain?what={}", f"ann@{SECRET}.test", "ann@never.test"),
+        ("/v1/explain?what={}", "beta", "nobody"),
+        ("/v1/recipients?campaign={}", "autumn", "wintry"),
+        ("/v1/campaigns/{}", "autumn", "wintry"),
+        ("/v1/suppressions/{}", f"bob@{SECRET}.test", "bob@never.test"),
+        ("/v1/size?campaign={}", "autumn", "wintry"),
+    ],
+)
+def test_what_is_anothers_is_as_if_it_were_not_there(site: Site, path: str, other: str, nobodys: str) -> None:
+    """No sentence and no count tells them apart."""
+    answers = [site.clients["alpha"].get(path.format(name)) for name in (other, nobodys)]
+    told = [answer.json() for answer in answers]
+    for one, name in zip(told, (other, nobodys), strict=True):
+        one.pop("instance", None)
+        one["detail"] = one.get("detail", "").replace(name, "it")
+    assert told[0] == told[1]
+    assert answers[0].status_code == answers[1].status_code

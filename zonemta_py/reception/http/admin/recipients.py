@@ -36,8 +36,10 @@ async def every(
     if who.scope.bound:
         filter, after = who.narrowed(filter), here.cursors.opened(who.name, after)
     found = await ask(here, "invalid", "list", limit=limit, after=after, order=order, **filter)
-    if who.scope.bound and found["next"]:
-        found["next"] = here.cursors.sealed(who.name, found["next"])  # it names a recipient, perhaps somebody else's
+    if who.scope.bound:
+        found["walked"] = len(found["rows"])  # how many others there are on the way is not for this key
+        if found["next"]:
+            found["next"] = here.cursors.sealed(who.name, found["next"])  # it names a recipient, perhaps of others
     return answer(found)
 
 

@@ -12,6 +12,7 @@ from zonemta_py.reception.http.authentication import answer
 from zonemta_py.reception.http.documents import models
 from zonemta_py.reception.http.documents.problem import RequestProblem
 from zonemta_py.reception.http.keys import Holder
+from zonemta_py.reception.http.request_context import RequestContext
 
 router = APIRouter(prefix="/v1")
 _What = Annotated[
@@ -24,17 +25,26 @@ _What = Annotated[
 async def explain(request: Request, what: _What) -> Response:
     """And until when. A key with a scope asks for its own messages, tenants and campaigns."""
     here, who = asked(request)
-    found = await ask(here, "not-found", "explain", what=what)
-    if who.scope.bound:
-        if found["kind"] == "message":
-            await messages.found(here, who, found["about"])
-        elif not _own(who, found):
-            raise RequestProblem(
-                "not-found", f"nothing called {what[:100]!r} waits here; ask for what is in the key's scope"
-            )
-        else:
-            found = found | {"rows": [row for row in found["rows"] if _covers(who, row)], "more": 0}
-    return answer(found)
+    if not who.scope.bound:
+        return answer(await ask(here, "not-found", "explain", what=what))
+    try:
+        return answer(await _in_scope(here, who, what))
+    except RequestProblem as problem:
+        if problem.slug != "not-found":
+            raise
+    sentence = f"nothing called {what[:100]!r} waits here; ask for what is in the key's scope"
+    raise RequestProblem("not-found", sentence)  # the same for what is another's, and for what is not there
+
+
+async def _in_scope(here: RequestContext, who: Holder, what: str) -> dict[str, Any]:
+    """Raises RequestProblem."""
+    found: dict[str, Any] = await ask(here, "not-found", "explain", what=what)
+    if found["kind"] == "message":
+        await messages.found(here, who, found["about"])
+        return found
+    if not _own(who, found):
+        raise RequestProblem("not-found", "it is not in the scope")
+    return found | {"rows": [row for row in found["rows"] if _covers(who, row)], "more": 0}
 
 
 def _own(who: Holder, found: dict[str, Any]) -> bool:
