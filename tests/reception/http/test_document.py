@@ -2,6 +2,8 @@
 
 schemathesis makes the requests, from the document, and sends them to the running listener. It makes them when the test
 runs: made when tests are collected they would be made in each of the processes of `scripts/test`.
+
+More of them take minutes: ZONEMTA_EXAMPLES=150 ZONEMTA_STUCK_S=3600 pytest -n 0 --timeout=0 with this file.
 """
 
 from __future__ import annotations
