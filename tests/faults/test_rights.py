@@ -141,3 +141,23 @@ def _until(done: Callable[[], object]) -> None:
     while not done():
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+def test_who_waits_with_a_queue_token_that_is_gone_is_sent_away(mta: Mta) -> None:
+    """At once; whoever comes again is refused."""
+    port, token = free_port(), new_key()
+    text = mta.config_file.read_text() + f"[pull]\nenabled = true\nport = {port}\n"
+    rows = {name: f'[[pull.tokens]]\nname = "{name}"\nhash = "{hashed(name + token)}"\n' for name in ("old", "kept")}
+    mta.config_file.write_text(text + rows["old"] + rows["kept"])
+    mta.start()
+    _until(lambda: _connects(port))
+    with contextlib.ExitStack() as held:
+        waiting = held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
+        waiting.sendall(f"auth old{token}\npop jobs wait=50\n".encode())
+        time.sleep(0.5)
+        _reload(mta, text + rows["kept"])
+        with contextlib.suppress(ConnectionError):
+            assert waiting.recv(1000) == b""
+        again = held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
+        again.sendall(f"auth old{token}\nqueues\n".encode())
+        assert b"token is unknown" in again.recv(1000)
