@@ -68,7 +68,9 @@ class Processes:
         self._started: dict[str, float] = {}
         self._pause: dict[str, float] = {}
         self._due: dict[str, float] = {}
-        self.stopping = False
+        self._stopping = False
+        self.broken: dict[str, str] = {}
+        """Roles of those that ended otherwise than they were told to while all is to end, and how."""
         signal.pthread_sigmask(signal.SIG_BLOCK, WAITED_FOR)
 
     def remember(self, *files: Closable) -> None:
@@ -161,6 +163,14 @@ class Processes:
         due_s = self._roles[role].due_s
         return min(ASK_S, due_s()) if due_s is not None else 0.0
 
+    def stop(self) -> None:
+        """Nobody is started any more."""
+        self._stopping, self.broken = True, {}
+
+    def resume(self) -> None:
+        """Who is missing is started again."""
+        self._stopping = False
+
     def wait(self) -> signal.struct_siginfo | None:
         """Until a signal comes, which is returned, or it is time to start one; those that have ended are noticed."""
         if not self._due:
@@ -200,9 +210,10 @@ class Processes:
                 self._ended(role, pid, status)
 
     def _ended(self, role: str, pid: int, status: int) -> None:
-        if self.stopping:  # nobody is started any more
+        if self._stopping:  # nobody is started any more
             if status:
                 _say(f"{role} (process {pid}) ended, {_how(status)}")
+                self.broken[role] = _how(status)
             return
         now = time.monotonic()
         known = self._roles.get(role)

@@ -95,7 +95,9 @@ def run(
             os._exit(os.EX_OK)
 
 
-def _drain(stop: Callable[[float, bool], list[str] | None], generations: Generations, for_s: float, by: str) -> None:
+def _drain(
+    stop: Callable[[float, bool], dict[str, str] | None], generations: Generations, for_s: float, by: str
+) -> None:
     """As `zonemta drain` asks for: exit status 0 says that nothing was cut off. Returns if it was canceled."""
     folder = generations.config.folder
     last_end.forget(folder)
@@ -110,13 +112,14 @@ def _drain(stop: Callable[[float, bool], list[str] | None], generations: Generat
 
 def _stop(
     processes: Processes, ports: Ports, ending: Callable[[bool], float | None], for_s: float, canceled: bool = False
-) -> list[str] | None:
-    """Lets what is under way come to its end for a while. The roles of those that have not; None: canceled meanwhile.
+) -> dict[str, str] | None:
+    """Lets what is under way come to its end for a while. The roles of those that have not, and why; None: canceled
+    meanwhile.
 
     ending: hears who orders a drain meanwhile, with how many seconds it leaves from then on; below 0: it is canceled.
     canceled: whether it may be.
     """
-    processes.stopping = True
+    processes.stop()
     end = time.monotonic() + for_s
     print(f"zonemta: stopping; work in progress has {for_s:g} s", file=sys.stderr, flush=True)
     processes.tell(signal.SIGTERM, _ends_by_itself)
@@ -126,17 +129,17 @@ def _stop(
         told = signal.sigtimedwait(WAITED_FOR, min(LOOK_S, left_s)) if left_s > 0 else None
         if left_s <= 0 or (told is not None and told.si_signo == signal.SIGTERM):
             print(f"zonemta: cut off: {', '.join(sorted(left))}", file=sys.stderr, flush=True)
-            return sorted(left)
+            return processes.broken | dict.fromkeys(sorted(left), "its time was over")
         another_s = ending(canceled)
         if another_s is not None and another_s < 0:
             ports.listen()
-            processes.stopping = False
+            processes.resume()
             return None
         if another_s is not None:
             end = time.monotonic() + another_s
             print(f"zonemta: work in progress has {another_s:g} s from now on", file=sys.stderr, flush=True)
         processes.reap()
-    return []
+    return processes.broken
 
 
 def _too_early(*_: object) -> None:

@@ -272,8 +272,23 @@ async def test_a_drain_ends_what_is_under_way(tmp_path: Path) -> None:
         await asyncio.to_thread(until, lambda: mta.ask("draining")["ending"])
         status, said = await asyncio.to_thread(zonemta, mta, "drain", "--for", "1s")  # changes its time
         assert status == 75
-        assert "1 deliveries and 0 connections were cut off, of queue" in said
+        assert "1 deliveries and 0 connections were cut off, of queue (its time was over)" in said
         assert await waits == (status, said), "of both, whichever has the longer time"
+        mta.start()
+        await mta.taking()
+        assert mta.in_doubt() == ["late@bulk.test"]
+        answered.clear()
+        await _give(mta, "last@bulk.test")
+        await asyncio.wait_for(answered.wait(), 30)
+        waits = asyncio.create_task(asyncio.to_thread(zonemta, mta, "drain", "--for", "9m"))
+        await asyncio.to_thread(until, lambda: mta.ask("draining")["ending"])
+        os.kill(pids(mta)["queue"], signal.SIGKILL)
+        status, said = await waits
+        assert (status, "were cut off, of queue (killed by SIGKILL)" in said) == (75, True), said
+        mta.start()
+        await mta.taking()
+        assert mta.in_doubt() == ["late@bulk.test"], "the oldest, once more"
+        rest_s = 0.0
     finally:
         mta.end()
         server.close()

@@ -127,8 +127,9 @@ def drain(
         _tell_end(tell, left, last_end.read(chosen.folder, pid))
 
 
-def _tell_end(tell: Telling, left: Left, cut_off: list[str] | None) -> None:
-    """left: what was under way at the last look. cut_off: what the supervisor says that it has cut off; None: nothing.
+def _tell_end(tell: Telling, left: Left, cut_off: dict[str, str] | None) -> None:
+    """left: what was under way at the last look. cut_off: of which processes, and why, as the supervisor says; None: it
+    says nothing.
 
     Raises CommandError.
     """
@@ -137,11 +138,12 @@ def _tell_end(tell: Telling, left: Left, cut_off: list[str] | None) -> None:
         raise CommandError(Exit.TEMPORARY, "the drain was canceled by another order; the MTA runs on")
     if cut_off is None:
         raise CommandError(Exit.TEMPORARY, "the MTA was ended by something else than the drain; its log may say more")
-    tell(canceled=False, processes=cut_off)
+    tell(canceled=False, processes=sorted(cut_off))
     if cut_off:
         tell(cut_off=left.deliveries, connections=left.connections)
         what = f"{left.deliveries:,} deliveries and {left.connections:,} connections"
-        raise CommandError(Exit.TEMPORARY, f"the time was over, and {what} were cut off, of {', '.join(cut_off)}")
+        of = ", ".join(f"{role} ({why})" for role, why in sorted(cut_off.items()))
+        raise CommandError(Exit.TEMPORARY, f"{what} were cut off, of {of}")
     tell("drained: nothing was cut off; the next start goes on with what waits", cut_off=0, connections=0)
 
 
