@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ import trustme
 from zonemta_py.cli.terminal.errors import Exit
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.queue.queue import LocalQueue
+from zonemta_py.wire.client import SOCKET
 
 BODY = b"Subject: Hello\r\n\r\nHi\r\n"
 Told = Callable[..., Any]
@@ -70,6 +72,15 @@ def test_status_of_none(told: Told, tmp_path: Path) -> None:
     code, line = check(tmp_path)
     assert code == 2
     assert line.startswith("ZONEMTA CRITICAL - no queue answers at ")
+
+
+def test_nagios_hears_of_a_queue_that_stands_still(tmp_path: Path) -> None:
+    """In time: Nagios itself waits ten seconds."""
+    with socket.socket(socket.AF_UNIX) as still:
+        still.bind(str(tmp_path / SOCKET))
+        still.listen()
+        code, line = check(tmp_path, "--timeout", "1")
+    assert (code, line) == (2, "ZONEMTA CRITICAL - no answer has come in 1 s; the log may say why\n")
 
 
 def test_nagios(served: Callable[..., Any], tmp_path: Path) -> None:

@@ -32,10 +32,10 @@ async def test_a_closed_queue_leaves_no_thread_and_no_file(memory: Path) -> None
     await incoming.accept(Envelope("ann@src.test", [Recipient("bob@x.test")], 20 * CHUNK_BYTES), b"")
     await queue.core.journal.stable()
     assert {"store", "journal", "receipts"} <= {Path(path).parent.name for path in held(memory)}
-    assert set(threading.enumerate()) > before
+    assert set(threading.enumerate()) - before
     queue.close()
     assert held(memory) == set()
-    assert set(threading.enumerate()) == before
+    assert set(threading.enumerate()) <= before, "others may have ended"
 
 
 async def test_what_still_waits_when_a_queue_is_closed_is_no_damage(memory: Path) -> None:

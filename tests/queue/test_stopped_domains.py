@@ -136,3 +136,29 @@ async def test_it_is_taken_out_of_many_flow_queues_in_portions(house: Any, monke
     assert portions == [7, 7, 7, 7, 7, 5]
     assert domains(await drain(home)) == {"y.test": 20}
     await home.sound()
+
+
+async def test_the_end_of_a_stop_of_very_many_lets_other_work_in(house: Any) -> None:
+    """5,000 destinations wait for one tenant's stop: they are freed in parts, all of them, and everybody gets mail."""
+    home = await house(queue={"window": 10_000})
+    await home.put("bob@x.test", tenant="acme")
+    await home.queue.ask("stop", kind="tenant", name="acme", cause="unpaid")
+    for number in range(5):
+        await home.put(*(f"ann@d{number}-{n}.test" for n in range(1000)), tenant="acme")
+    assert await home.idle()
+    schedule = home.queue.core.schedule
+
+    def held() -> int:
+        return sum(flow_queue.held is not None for flow_queue in schedule.flow_queues())
+
+    assert held() == 5_001
+    assert schedule.policy.lift("tenant", "acme", "paid")
+    parts = []
+    schedule.lift()
+    while schedule.next_wake(home.clock.ms()) == 0.0:
+        parts.append(held())
+        schedule.wake()
+    assert len(parts) == 2
+    assert parts == sorted(parts, reverse=True)
+    assert held() == 0
+    assert len(await drain(home)) == 5_001

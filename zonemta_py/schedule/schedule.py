@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from functools import partial
+from itertools import islice
 
 from zonemta_py.config import Config, Zone
 from zonemta_py.disk import keys
@@ -17,7 +19,7 @@ from zonemta_py.schedule.flow import FlowId, split_key
 from zonemta_py.schedule.pull_zone import PullZone
 from zonemta_py.schedule.shared import QueueCallbacks, Shared
 from zonemta_py.schedule.sites import DestinationResolver
-from zonemta_py.schedule.time.clock import Clock
+from zonemta_py.schedule.time.clock import AT_ONCE, Clock
 from zonemta_py.schedule.zone import ZoneSchedule
 from zonemta_py.zones import queues
 from zonemta_py.zones.throttle import Scope
@@ -136,14 +138,20 @@ class Schedule(Shared):
     # -- what waits for a moment
 
     def lift(self) -> None:
-        """Holds may have ended before their time: all are checked again."""
+        """Holds may have ended before their time: all are checked again, of very many the rest after other work."""
         for zone in self.zones.values():
             zone.held = None
         for name in list(self._awaited):
             self.awaits(name, True)
-        for flow_queue in self.flow_queues():
+        self._lift(self.flow_queues())
+
+    def _lift(self, flow_queues: Iterator[FlowQueue]) -> None:
+        part = list(islice(flow_queues, AT_ONCE))
+        for flow_queue in part:
             if flow_queue.held is not None and flow_queue.held.kind not in ("limit", "dns"):
                 flow_queue.zone.over(flow_queue, flow_queue.held)
+        if len(part) == AT_ONCE:
+            self.timers.soon(partial(self._lift, flow_queues))
         self.changed()
 
     def wake(self) -> None:

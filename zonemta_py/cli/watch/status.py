@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -34,6 +36,7 @@ def status(
     in_doubt: Annotated[str, typer.Option(metavar="W,C", help="The same of recipients in doubt.")] = "1,",
     disk: Annotated[str, typer.Option(metavar="W,C", help="Below so much free space, in MB.")] = "1024,128",
     certificate: Annotated[str, typer.Option(metavar="W,C", help="When one ends in less than so many days.")] = "14,3",
+    timeout: Annotated[int, typer.Option(min=1, help="It is critical when no answer has come in so many seconds.")] = 8,
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
@@ -43,7 +46,8 @@ def status(
     Exit status 69: it does not run. With --nagios: 0 all is well, 1 warning, 2 critical, 3 not known.
     """
     if nagios:
-        _check(config, folder, {"queued": queued, "in_doubt": in_doubt, "disk": disk, "certificate": certificate})
+        limits = {"queued": queued, "in_doubt": in_doubt, "disk": disk, "certificate": certificate}
+        _check(config, folder, limits, timeout)
     found = state(configuration(config, folder))
     if json:
         return print_json(found | {"running": True})
@@ -109,13 +113,15 @@ def _bytes(count: float) -> str:
 # -- for Nagios
 
 
-def _check(file: Any, folder: Any, limits: dict[str, str]) -> NoReturn:
+def _check(file: Any, folder: Any, limits: dict[str, str], timeout_s: int) -> NoReturn:
     """Ends the process: that status is not one of sysexits.h."""
     try:
         limit = {name: _limits(name, text) for name, text in limits.items()}
         config = configuration(file, folder)
     except (CommandError, ConfigError) as error:
         _end(UNKNOWN, str(error))
+    signal.signal(signal.SIGALRM, partial(_too_late, timeout_s))
+    signal.alarm(timeout_s)
     try:
         found = state(config)
     except CommandError as error:
@@ -127,6 +133,10 @@ def _check(file: Any, folder: Any, limits: dict[str, str]) -> NoReturn:
         or f"{_waiting(total):,} wait, {found['rates']['out']:,.1f}/s go"
     )
     _end(max([level for level, _ in problems], default=OK), words, _data(found, limit))
+
+
+def _too_late(timeout_s: int, *_: object) -> NoReturn:
+    raise CommandError(Exit.UNAVAILABLE, f"no answer has come in {timeout_s} s; the log may say why")
 
 
 def _limits(name: str, text: str) -> tuple[float | None, float | None]:

@@ -45,6 +45,10 @@ def _boot() -> str:
     return ""
 
 
+AT_ONCE = 2_000
+"""Calls after which the event loop has its turn: a stop's end may concern 100,000 destinations."""
+
+
 class Timers:
     """Calls at a moment of steady seconds; they run when `wake` is called."""
 
@@ -52,7 +56,12 @@ class Timers:
         self.now_ms = clock.ms
         self.now = clock.steady
         self._waiting: list[tuple[float, int, Callable[[], None]]] = []
+        self._soon: list[Callable[[], None]] = []
         self._count = 0
+
+    def soon(self, then: Callable[[], None]) -> None:
+        """Calls `then` at the next `wake`, for which there is no wait."""
+        self._soon.append(then)
 
     def wake_at(self, when: float, then: Callable[[], None]) -> None:
         """Calls `then` at that time (inf: never)."""
@@ -61,11 +70,18 @@ class Timers:
             heapq.heappush(self._waiting, (when, self._count, then))
 
     def wake(self) -> None:
-        """Calls what is to be called by now."""
-        now = self.now()
-        while self._waiting and self._waiting[0][0] <= now:
+        """Calls what is to be called by now; of very much, the rest at the next `wake`, for which there is no wait."""
+        now, soon = self.now(), self._soon
+        self._soon = []
+        for then in soon:
+            then()
+        for _ in range(AT_ONCE):
+            if not (self._waiting and self._waiting[0][0] <= now):
+                break
             heapq.heappop(self._waiting)[2]()
 
     def wait_s(self) -> float:
         """Seconds until the next call; inf: there is none."""
+        if self._soon:
+            return 0.0
         return self._waiting[0][0] - self.now() if self._waiting else math.inf
