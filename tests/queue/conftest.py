@@ -349,8 +349,8 @@ class House:
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine is, a question is answered to its end, and does not rest for the sake of mail."""
-    monkeypatch.setattr("zonemta_py.queue.admin.browse.pace.OTHERS", 0.0)
-    monkeypatch.setattr("zonemta_py.queue.admin.browse.pace.Pace.__init__.__defaults__", (PATIENCE_S * 1.0,))
+    monkeypatch.setattr("zonemta_py.schedule.time.pace.OTHERS", 0.0)
+    monkeypatch.setattr("zonemta_py.schedule.time.pace.Pace.__init__.__defaults__", (PATIENCE_S * 1.0,))
 
 
 @pytest.fixture

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from zonemta_py.disk import keys
-from zonemta_py.queue.admin.browse import pace, ranges
+from zonemta_py.queue.admin.browse import ranges
 from zonemta_py.queue.api import DEFERRED, HELD
+from zonemta_py.schedule.time import pace
 
-PACE = "zonemta_py.queue.admin.browse.pace"
+PACE = "zonemta_py.schedule.time.pace"
 
 
 async def every(home: Any, limit: int = 7, **where: Any) -> list[dict[str, Any]]:

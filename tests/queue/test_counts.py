@@ -9,11 +9,12 @@ import pytest
 
 from tests.queue.test_sites import Directory, site
 from zonemta_py.disk import keys, records
-from zonemta_py.queue.admin.browse import pace, zone_domains
+from zonemta_py.queue.admin.browse import zone_domains
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD
 from zonemta_py.queue.core.locator import placed
 from zonemta_py.queue.core.state import FAMILY
 from zonemta_py.queue.core.sums.ranking import Ranking
+from zonemta_py.schedule.time import pace
 
 DOMAINS, TENANTS, CAMPAIGNS = ("a.test", "b.test", "c.test"), ("", "acme", "umbrella"), ("", "spring", "autumn")
 NONE = {"queued": 0, "deferred": 0, "held": 0, "deleted": 0, "bounced": 0}

@@ -9,7 +9,7 @@ from zonemta_py.queue.admin.browse.ranges import AT_ONCE
 from zonemta_py.queue.api import DEFERRED
 
 STRETCHES = 5
-PACE = "zonemta_py.queue.admin.browse.pace"
+PACE = "zonemta_py.schedule.time.pace"
 
 
 @pytest.fixture(autouse=True)

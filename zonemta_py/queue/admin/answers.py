@@ -57,7 +57,6 @@ from zonemta_py.disk import identity, keys, records
 from zonemta_py.disk.leveldb.store import StoreDamaged, StoreError
 from zonemta_py.queue.admin import backup, metrics, orders, readiness, suppressions, suspensions
 from zonemta_py.queue.admin.browse import ages, counts, lanes, listing, story
-from zonemta_py.queue.admin.browse.pace import Pace, measured
 from zonemta_py.queue.admin.explain import explain
 from zonemta_py.queue.api import EVERYBODY, QueueRefusal
 from zonemta_py.queue.campaigns.commands import CampaignCommands
@@ -68,6 +67,7 @@ from zonemta_py.queue.pulls.pulls import Pulls
 from zonemta_py.queue.reload import questions as configurations
 from zonemta_py.queue.tasks.orders import TaskOrders
 from zonemta_py.schedule import admin_orders
+from zonemta_py.schedule.time.pace import Pace, measured
 
 LANES, STANDING, IN_DOUBT, CAMPAIGNS = 1_000, 1_000, 1_000, 1_000
 """Rows of one answer."""

@@ -23,7 +23,6 @@ from zonemta_py.disk.leveldb.store import StoreError
 from zonemta_py.disk.notes import Note
 from zonemta_py.mail.addresses.person import person
 from zonemta_py.queue.admin.browse import lanes
-from zonemta_py.queue.admin.browse.pace import Pace
 from zonemta_py.queue.admin.browse.waiting import WaitingRows
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.lifecycle.context import QueueContext
@@ -31,6 +30,7 @@ from zonemta_py.queue.tasks.where import STATES, Where
 from zonemta_py.schedule.flow import FlowId
 from zonemta_py.schedule.policy.manners import KINDS as MANNERS
 from zonemta_py.schedule.policy.state import NO_TLS
+from zonemta_py.schedule.time.pace import Pace
 from zonemta_py.zones import queues
 
 Row = dict[str, Any]

@@ -17,11 +17,11 @@ from zonemta_py.metrics.processes import PROCESSES
 from zonemta_py.metrics.report import ALIVE_S
 from zonemta_py.metrics.table import METRICS
 from zonemta_py.queue.admin.browse import oldest
-from zonemta_py.queue.admin.browse.pace import Pace
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.tasks.table import STATES
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.telling.tell import zone_label
+from zonemta_py.schedule.time.pace import Pace
 
 _OF_ZONES = [one.name for one in METRICS.values() if one.kind == "counter" and one.labels == ("zone",)]
 _OF_CAMPAIGNS = {

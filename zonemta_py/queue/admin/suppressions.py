@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
-from zonemta_py.queue.admin.browse.pace import Pace
 from zonemta_py.queue.admin.erasure import forget
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.suppression.entry import (
@@ -18,6 +17,7 @@ from zonemta_py.queue.suppression.entry import (
     checked_scope,
     usual_scope,
 )
+from zonemta_py.schedule.time.pace import Pace
 
 ROWS_MAX, LIST_MAX = 100_000, 10_000
 _TURN = 250

@@ -18,12 +18,12 @@ from itertools import islice
 from zonemta_py.config import ConfigError
 from zonemta_py.config.section import domain_rules, shipped
 from zonemta_py.queue.admin.browse import lanes
-from zonemta_py.queue.admin.browse.pace import AT_ONCE, Pace
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.schedule import admin_orders
 from zonemta_py.schedule.flow import split_key
 from zonemta_py.schedule.flow_queues import NO_SOURCE
 from zonemta_py.schedule.schedule import Schedule
+from zonemta_py.schedule.time.pace import AT_ONCE, Pace
 from zonemta_py.zones.site import Providers, Site
 
 _SHOWN_MAX = 10

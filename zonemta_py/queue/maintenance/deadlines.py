@@ -7,10 +7,10 @@ unknown, as after a restart. Walks continue where they stopped, in portions, so 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable, Iterable
 from functools import partial
 from itertools import groupby
-from time import perf_counter
 from typing import TypeAlias
 
 from zonemta_py.disk import keys
@@ -22,13 +22,12 @@ from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.maintenance.expiry import AT_ONCE, Expiry, past_deadline, waited_for
 from zonemta_py.schedule.batch import NEVER_MS, Batch, Entry, FlowQueue
 from zonemta_py.schedule.flow import split_key
+from zonemta_py.schedule.time.pace import Pace
 from zonemta_py.schedule.zone import ZoneSchedule
 
 WALKED_AT_ONCE = 1_000
 PORTIONS = 5
 """Of a range, before others are looked at; the event loop runs in between."""
-TURN_S = 0.005
-"""Flow queues are looked at for so long before the event loop runs."""
 
 
 class _Deferred:
@@ -229,14 +228,16 @@ async def flow_queues_in_turn(core: Core, flow_queues: Iterable[FlowQueue]) -> A
 
     flow_queues: may be a million, so that no copy is made of it; it must bear that some come and go meanwhile.
     """
-    begun = perf_counter()
+    pace = Pace(math.inf)
     for flow_queue in flow_queues:
-        if perf_counter() - begun >= TURN_S:
-            await asyncio.sleep(0)
-            begun = perf_counter()
-            if core.store.fenced:
-                return
-        if flow_queue.zone.flow_queues.by_key.get(flow_queue.key) is flow_queue:
+        await pace.turn()
+        if core.store.fenced:
+            return
+        zone = flow_queue.zone
+        if (
+            core.schedule.zones.get(zone.zone.name) is zone
+            and zone.flow_queues.by_key.get(flow_queue.key) is flow_queue
+        ):
             yield flow_queue
 
 

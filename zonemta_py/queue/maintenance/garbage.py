@@ -1,10 +1,10 @@
 """When the queue's process looks for garbage: objects that only refer to one another.
 
 Python's collector walks over all that is alive whenever a quarter has been added: with full windows that is half a
-second in which no mail is sent. Here it never looks at much: at what is new, again when that has become older, and
-once more before it is kept for good (`gc.freeze`), which is as soon as a look takes long. What is kept for good is not
-looked at any more, but given back like all else as soon as nothing refers to it. So a circle is lost that was in use
-when it was kept; what serves mail and questions makes none (tests/wire/test_cycles.py).
+second in which no mail is sent. Here it never looks at much: at what is new, and again when that has become older; as
+soon as this takes long, what was found in use is kept for good (`gc.freeze`). That is not looked at any more, but given
+back like all else as soon as nothing refers to it. So a circle is lost that was in use when it was kept; what serves
+mail and questions makes none (tests/wire/test_cycles.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import gc
 from time import thread_time
 from typing import Any
 
-YOUNG, OLDER, OLD = 1_000, 10, 1
+YOUNG, OLDER, OLD = 4_000, 1, 1
 """After so many new objects they are looked at; every so many times those left over, too, and so many times of those
 all that is not kept for good."""
 LOOK_S = 0.003
@@ -35,5 +35,5 @@ class Garbage:
         """Called before and after each look."""
         if phase == "start":
             self._begun = thread_time()
-        elif look["generation"] == 2 and thread_time() - self._begun > LOOK_S:
+        elif look["generation"] > 0 and thread_time() - self._begun > LOOK_S:
             gc.freeze()

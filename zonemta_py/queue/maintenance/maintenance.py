@@ -22,6 +22,7 @@ from zonemta_py.queue.maintenance.deadlines import Deadlines, flow_queues_in_tur
 from zonemta_py.queue.maintenance.expiry import Expiry
 from zonemta_py.queue.maintenance.kept import KeptBounces
 from zonemta_py.schedule.batch import FlowQueue
+from zonemta_py.schedule.time.pace import OTHERS, behind
 from zonemta_py.schedule.zone import ZoneSchedule
 from zonemta_py.zones import queues
 
@@ -130,7 +131,7 @@ class Maintenance:
         await asyncio.sleep(SWEEP_S)
         more = True
         while more:  # in portions, so that the event loop keeps running
-            more = await self.sweep()
+            more = await behind(self.sweep(), OTHERS)  # a long one, while mail is sent, takes a tenth of the time
             await asyncio.sleep(_LOOK_S)
 
     async def _next_deadlines(self) -> None:

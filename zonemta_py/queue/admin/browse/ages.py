@@ -1,9 +1,9 @@
 """How old the queue's mail is, by destination: Postfix's qshape. Counted in passes over all recipients.
 
 A pass begins when somebody asks and the last one is older than KEPT_S. It goes in portions, at the pace of a question
-(`pace.py`), and goes on when the question has been answered; so the first answers may have a part only: `walked` says
-how many recipients were counted `of` how many, and `complete` whether these were all. The ages are those at the moment
-when each was counted.
+(`schedule/time/pace.py`), and goes on when the question has been answered; so the first answers may have a part only:
+`walked` says how many recipients were counted `of` how many, and `complete` whether these were all. The ages are those
+at the moment when each was counted.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from weakref import WeakKeyDictionary
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import StoreError
-from zonemta_py.queue.admin.browse.pace import PAGE_S, Pace, behind
 from zonemta_py.queue.admin.browse.ranges import OVER
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.state import FAMILY
 from zonemta_py.queue.lifecycle.context import QueueContext
+from zonemta_py.schedule.time.pace import PAGE_S, Pace, behind
 from zonemta_py.zones.site import Site
 
 MINUTES = (5, 10, 20, 40, 80, 160, 320, 640, 1280)

@@ -21,11 +21,11 @@ from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.instant import Instant
 from zonemta_py.queue.admin.browse import ranges
 from zonemta_py.queue.admin.browse.of_index import IndexRows, InOrder
-from zonemta_py.queue.admin.browse.pace import TURN_S, Pace
 from zonemta_py.queue.admin.browse.ranges import RangeWalk
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.state import FAMILY, State
 from zonemta_py.queue.tasks.where import Where
+from zonemta_py.schedule.time.pace import TURN_S, Pace
 from zonemta_py.zones import queues
 
 PREFIX = "recipient "

@@ -18,12 +18,12 @@ from collections.abc import Callable
 from itertools import chain, islice
 from typing import Any
 
-from zonemta_py.queue.admin.browse.pace import Pace
 from zonemta_py.queue.admin.browse.zone_domains import of_zone
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.sizes import Sizes
 from zonemta_py.queue.core.sums.sums import STATES, Sums
 from zonemta_py.queue.lifecycle.context import QueueContext
+from zonemta_py.schedule.time.pace import Pace
 
 BY = ("zone", "domain", "provider", "campaign", "tenant")
 AT_ONCE = 2_000

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 from heapq import nlargest
 from typing import Any, NamedTuple
 
-from zonemta_py.queue.admin.browse.pace import Pace
 from zonemta_py.schedule.batch import EgressPath, FlowQueue
 from zonemta_py.schedule.by_length import ByLength, longest
 from zonemta_py.schedule.reasons import row_of
 from zonemta_py.schedule.schedule import Schedule
+from zonemta_py.schedule.time.pace import Pace
 from zonemta_py.schedule.zone import ZoneSchedule
 
 LEAST = 20

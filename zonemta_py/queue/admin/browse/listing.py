@@ -20,7 +20,6 @@ from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import StoreError
 from zonemta_py.queue.admin.browse import by_id, ranges
 from zonemta_py.queue.admin.browse.by_id import IdWalk, Passed
-from zonemta_py.queue.admin.browse.pace import Pace
 from zonemta_py.queue.admin.browse.ranges import RangeWalk
 from zonemta_py.queue.admin.browse.rows import Row, Rows
 from zonemta_py.queue.core.core import Core
@@ -28,6 +27,7 @@ from zonemta_py.queue.core.counters import campaign_of
 from zonemta_py.queue.core.state import State
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.tasks.where import STATES, Where
+from zonemta_py.schedule.time.pace import Pace
 
 AGE = "age"
 SETTLED_S = 0.01

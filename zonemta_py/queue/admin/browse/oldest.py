@@ -20,10 +20,10 @@ from weakref import WeakKeyDictionary
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import StoreError
-from zonemta_py.queue.admin.browse.pace import PAGE_S, Pace, behind
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.sizes import DEFERRED, HELD, QUEUED
 from zonemta_py.queue.lifecycle.telling.tell import zone_label
+from zonemta_py.schedule.time.pace import PAGE_S, Pace, behind
 from zonemta_py.zones import queues
 
 BEHIND = 29.0

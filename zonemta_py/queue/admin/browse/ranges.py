@@ -14,11 +14,11 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from zonemta_py.disk import keys
-from zonemta_py.queue.admin.browse.pace import Pace
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.state import COUNTED, FAMILY, State
 from zonemta_py.queue.tasks.where import Where
 from zonemta_py.schedule.flow import FlowId, split_key
+from zonemta_py.schedule.time.pace import Pace
 from zonemta_py.zones import queues
 
 AT_ONCE = 64

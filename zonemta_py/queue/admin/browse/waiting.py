@@ -11,7 +11,6 @@ from zonemta_py.disk.keys import Place
 from zonemta_py.disk.leveldb.store import StoreError
 from zonemta_py.disk.notes import Note
 from zonemta_py.queue.admin.browse import by_id
-from zonemta_py.queue.admin.browse.pace import Pace
 from zonemta_py.queue.admin.browse.ranges import AT_ONCE
 from zonemta_py.queue.core.lifetime import EVER_H, HOUR_MS
 from zonemta_py.queue.core.state import FAMILY, State
@@ -21,6 +20,7 @@ from zonemta_py.queue.tasks.where import Where
 from zonemta_py.schedule.batch import FlowQueue
 from zonemta_py.schedule.reasons import reasons
 from zonemta_py.schedule.time import hours
+from zonemta_py.schedule.time.pace import Pace
 from zonemta_py.schedule.zone import ZoneSchedule
 
 Row = dict[str, Any]

@@ -11,9 +11,9 @@ import math
 from contextlib import suppress
 from weakref import WeakKeyDictionary
 
-from zonemta_py.queue.admin.browse.pace import OTHERS, PAGE_S, Pace, behind
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.sums.ranking import Ranking
+from zonemta_py.schedule.time.pace import OTHERS, PAGE_S, Pace, behind
 
 KEPT_S = 600.0
 """How long after the last question."""

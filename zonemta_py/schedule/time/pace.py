@@ -3,9 +3,9 @@
 While mail is sent, questions rest nine times as long as they have worked: after TURN_S of work, and before they are
 answered. All of them share one account, so that however many are asked, one after another or at once, they take about
 a tenth of a processor; those that worked much wait for it to be settled, REST_S at most for each that is being asked.
-What goes on behind an answer has a pace of its own. While nothing is sent, a question only lets others have their
-turns, and what goes on behind it rests as long as it works. After PAGE_S a question ends with what it has found, and
-says where to continue.
+What goes on behind an answer, or is a sweep, has a pace of its own. While nothing is sent, a question only lets others
+have their turns, and what goes on behind it rests as long as it works. After PAGE_S a question ends with what it has
+found, and says where to continue.
 
 What it works is measured step by step (`measured`), in this thread's processor time: neither the time of others counts,
 nor that of other programs. No iterator of the store may be open over `turn`.
@@ -27,8 +27,8 @@ OTHERS = 9.0
 """How long a question rests for each second of its work."""
 AROUND_S = 0.0003
 """What a question costs besides: its way in, and that of its answer."""
-REST_S = 0.025
-"""The longest rest before an answer, if it is the only one."""
+REST_S, HEAVY = 0.03, 4.0
+"""The longest rest before an answer, if it is the only one; or so many times what it has worked, if that is more."""
 LITTLE_S = 0.0005
 """With less work than that a question settles only what it has used itself."""
 DEBT_S = 2.0
@@ -127,7 +127,7 @@ async def measured(question: Awaitable[T]) -> T:
 def _rest(work: _Work) -> float:
     if work.worked < LITTLE_S:
         return min(REST_S, OTHERS * (work.worked + AROUND_S)) * _loop.asked
-    return min(_loop.owed, REST_S * _loop.asked)
+    return min(_loop.owed, max(REST_S, HEAVY * work.worked) * _loop.asked)
 
 
 async def behind(work: Awaitable[T], others: float) -> T:
