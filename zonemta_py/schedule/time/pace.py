@@ -27,7 +27,7 @@ OTHERS = 9.0
 """How long a question rests for each second of its work."""
 AROUND_S = 0.0003
 """What a question costs besides: its way in, and that of its answer."""
-REST_S, HEAVY = 0.03, 4.0
+REST_S, HEAVY = 0.025, 2.0
 """The longest rest before an answer, if it is the only one; or so many times what it has worked, if that is more."""
 LITTLE_S = 0.0005
 """With less work than that a question settles only what it has used itself."""
