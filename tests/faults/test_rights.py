@@ -7,10 +7,9 @@ import smtplib
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from ports import free_port
 from survival.rig import Mta
 
@@ -18,13 +17,6 @@ from zonemta_py.reception.http.keys import hashed, new_key
 
 PATIENCE_S = 60
 PASSWORD = "correct horse"
-
-
-@pytest.fixture
-def mta(tmp_path: Path) -> Iterator[Mta]:
-    running = Mta(tmp_path / "queue", 9, home=tmp_path)
-    yield running
-    running.end()
 
 
 def test_a_login_and_a_network_lose_their_right_at_once(mta: Mta, users: dict[str, str], certificate: Path) -> None:

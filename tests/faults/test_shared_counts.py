@@ -8,10 +8,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
 from ports import free_port
 from survival.rig import Mta
 
@@ -24,13 +21,6 @@ _UPLOAD = (
 )
 """Fast enough for two minutes."""
 _QUESTION = "GET /v1/status HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n\r\n"
-
-
-@pytest.fixture
-def mta(tmp_path: Path) -> Iterator[Mta]:
-    running = Mta(tmp_path / "queue", 9, home=tmp_path)
-    yield running
-    running.end()
 
 
 def test_streams_and_requests_of_both_processes_count(mta: Mta) -> None:

@@ -185,9 +185,7 @@ class Admission:
             hold = Blocked("rate", self.policy.rate_cause(path), now + wait, self._timers.now_ms())
             flow_queue.zone.hold(flow_queue, hold)
             return None
-        opening = 0
-        if self._connects:
-            opening = 0 if path.idle > 0 and path.idle_until > now else 1
+        opening = int(self._connects and not (path.idle > 0 and path.idle_until > now))
         connection = self.idle.take(path) if self._counting and _connections(limits) else None
         for limit in limits:
             wait = limit.wait(now, 1, 1, opening, size)
