@@ -1,6 +1,7 @@
 """A limit on connections that several egress paths share: they are used again, count while they are idle, and are
 shared."""
 
+import asyncio
 from typing import Any
 
 from zonemta_py.queue.api import RELEASED
@@ -126,3 +127,47 @@ async def test_a_connection_that_ends_on_its_way_to_a_lease_is_forgotten(house: 
     home.queue.core.changed()
     (third,) = await home.leases()
     assert third.connection == 0
+
+
+async def test_an_idle_connection_is_found_by_the_next_mail(house: Any) -> None:
+    """Also if nothing was left on its egress path meanwhile: who else asks first does not get what it cannot use."""
+    home = await house(throttles=[{"name": "t", "connections": 1}])
+    await home.put("r@x.test")
+    (first,) = await home.queue.lease(1, "one")
+    await home.settle(first)
+    await home.rest()
+    zone = home.queue.core.schedule.zones["default"].flow_queues
+    assert not zone.by_key
+    asked = asyncio.ensure_future(home.queue.lease(1, "two"))
+    await home.rest()
+    await home.put("s@x.test")
+    (second,) = await asyncio.wait_for(home.queue.lease(1, "one"), 10)
+    assert second.connection == first.lease
+    assert not asked.done()
+    asked.cancel()
+    await home.settle(second)
+    await home.rest()
+    assert zone.paths
+    home.hang_up()
+    assert not zone.paths, "nothing is left of it"
+
+
+async def test_an_open_connection_is_no_new_one_to_the_next_mail(house: Any) -> None:
+    """A limit on new connections is not asked for it, for as long as it stays open, with or without mail."""
+    home = await house(throttles=[{"name": "n", "new_connections": "1/h", "burst": 1}])
+    paths = home.queue.core.schedule.zones["default"].flow_queues.paths
+    await home.put("r@x.test")
+    (first,) = await home.leases()
+    await home.settle(first, opened=True)
+    await home.rest()
+    await home.put("s@x.test")
+    (second,) = await home.leases()
+    assert (first.may_connect, second.may_connect) == (True, False)
+    await home.settle(second)
+    await home.rest()
+    assert paths
+    await home.move(second.idle_s + 1)
+    await home.rest()
+    assert not paths, "nothing is left of it"
+    await home.put("t@x.test")
+    assert await home.idle()

@@ -301,6 +301,7 @@ class QueuesOfZone(Protocol):
     def still(
         self, flow_queue: FlowQueue, message_id: str, address: str, note: Note, unknown: str = ""
     ) -> FlowQueue: ...
+    def leave(self, path: EgressPath) -> None: ...
 
 
 class ZoneFace(Protocol):

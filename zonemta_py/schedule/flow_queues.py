@@ -9,6 +9,7 @@ key.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TypeAlias
 
 from zonemta_py.config import Source, Zone
@@ -338,13 +339,23 @@ class FlowQueues:
             return
         del self.by_key[flow_queue.key]
         path.flow_queues.pop(turn.text, None)
-        if not path.flow_queues:
-            self.paths.pop((path.place, path.source), None)
-            self.names.remove(path)
+        self.leave(path)
         turn.members.remove(flow_queue, 0)
         if not turn.members.parts:
             self._turns.pop(flow_queue.flow_id, None)
             self.by_flow.pop(turn.flow, None)
+
+    def leave(self, path: EgressPath) -> None:
+        """Drops an egress path on which nothing is left, once it has no connection that its next mail could use."""
+        name = path.place, path.source
+        if path.flow_queues or self.paths.get(name) is not path:
+            return
+        until = self._shared.admission.usable_until(path)
+        if until:
+            self._shared.wake_at(until, partial(self.leave, path))
+            return
+        del self.paths[name]
+        self.names.remove(path)
 
 
 def domain_of(address: str) -> str:

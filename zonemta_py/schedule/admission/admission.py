@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from zonemta_py.config import Config, Zone
 from zonemta_py.schedule.admission.idle_connections import IDLE_S, TURN_S, IdleConnections
 from zonemta_py.schedule.admission.waiting import Waiting
-from zonemta_py.schedule.batch import Batch, Blocked, Entry, FlowQueue, Line, Turn
+from zonemta_py.schedule.batch import Batch, Blocked, EgressPath, Entry, FlowQueue, Line, Turn
 from zonemta_py.schedule.time.clock import Timers
 from zonemta_py.zones.feedback import Concurrency
 from zonemta_py.zones.throttle import Limit, Most, Scope, Throttles
@@ -233,6 +233,12 @@ class Admission:
     def keeps(self, batch: Batch) -> bool:
         """Whether its egress path has other connections, open or in use, that its sender alone can use."""
         return batch.path.active > 1 or batch.idle_connection is not None or batch.path in self.idle
+
+    def usable_until(self, path: EgressPath) -> float:
+        """Until when it may have an idle connection, steady seconds; inf: until that is closed; 0: it has none."""
+        if path in self.idle:
+            return math.inf
+        return path.idle_until if self._connects and path.idle > 0 and path.idle_until > self._timers.now() else 0.0
 
     @staticmethod
     def connection(batch: Batch) -> int | None:

@@ -195,6 +195,7 @@ class IdleConnections:
             every.remove(connection)
             if not every:
                 del self._by_path[connection.path]
+                connection.flow_queue.zone.flow_queues.leave(connection.path)
             self._at.subtract(connection.limits)
             if not self._by_path:
                 self._at.clear()
