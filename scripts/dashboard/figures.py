@@ -5,7 +5,6 @@ PYTHONPATH=scripts python -m dashboard.figures [RECIPIENTS]
 
 from __future__ import annotations
 
-import base64
 import os
 import sys
 import tempfile
@@ -14,14 +13,13 @@ from pathlib import Path
 
 import httpx
 
-from dashboard.scene import Scene, template
+from dashboard.scene import Scene
 
 PAGES = (
     "", "/queue", "/queue?domain=d7.example", "/queue?sender=nobody@x.y", "/destinations", "/zones?zone=bulk",
     "/campaigns/big", "/suspensions", "/why?what=d7.example", "/sources", "/doubt", "/tasks",
 )  # fmt: skip
 IDLE_S, OPEN_S = 15, 60
-AT_ONCE = 1_000
 
 
 def resident_mb(pid: int) -> float:
@@ -73,13 +71,7 @@ def opened(scene: Scene) -> None:
 
 
 def long_queue(scene: Scene, recipients: int) -> None:
-    scene.command("suspend", "zone", "bulk")
-    text = base64.b64encode(template()).decode()
-    scene.ask("PUT", "/v1/campaigns/big", {"sender": "news@example.com", "zone": "bulk", "template": text})
-    for begin in range(0, recipients, AT_ONCE):
-        rows = [[f"u{number}@d{number % 500}.example"] for number in range(begin, begin + AT_ONCE)]
-        batch = {"campaign": "big", "columns": [], "recipients": rows}
-        scene.ask("POST", "/v1/inject", batch, **{"idempotency-key": f"b{begin}"})
+    scene.crowd(recipients)
     client = visitor(scene)
     for path in PAGES:
         began = time.monotonic()

@@ -19,6 +19,7 @@ from ports import free_port
 HOSTILE = "<script>window.hacked=1</script><img src=x onerror=window.hacked=1>{{7*7}}\"'"
 ROOT = Path(__file__).parents[2]
 _START_S = 30
+_AT_ONCE = 1_000
 _CONFIG = """
 [server]
 folder = "{folder}/queue"
@@ -176,6 +177,16 @@ class Scene:
                 ]
             },
         )
+
+    def crowd(self, recipients: int) -> None:
+        """So many of one campaign, *big*, that wait in a suspended zone; a multiple of 1,000, in 500 domains."""
+        self.ask("PUT", "/v1/suspensions/zone/bulk", {"cause": "night"})
+        text = base64.b64encode(template()).decode()
+        self.ask("PUT", "/v1/campaigns/big", {"sender": "news@example.com", "zone": "bulk", "template": text})
+        for begin in range(0, recipients, _AT_ONCE):
+            rows = [[f"u{number}@d{number % 500}.example"] for number in range(begin, begin + _AT_ONCE)]
+            batch = {"campaign": "big", "columns": [], "recipients": rows}
+            self.ask("POST", "/v1/inject", batch, **{"idempotency-key": f"big-{begin}"})
 
     def command(self, *words: str) -> str:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Screenshots of each page: `scripts/screenshots FOLDER`."""
+"""Screenshots of each page, with 100,000 recipients queued: `scripts/screenshots FOLDER`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 SIZES = {"wide": (1440, 900), "phone": (390, 844)}
 SCHEMES = ("light", "dark")
+RECIPIENTS = 100_000
 PAGES = {
     "now": "", "queue": "/queue", "queue-filter": "/queue?state=deferred&domain=slow.example&older=0%20s",
     "destinations": "/destinations", "zones": "/zones?zone=bulk", "sources": "/sources", "campaigns": "/campaigns",
@@ -101,6 +102,7 @@ def main() -> None:
             time.sleep(2)
             scene.command("suspend", "destination", "slow.example")
             tasks(scene)
+            scene.crowd(RECIPIENTS)
             time.sleep(3)
             shoot(scene, Path(sys.argv[1]), sys.argv[2:])
         finally:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+PATIENCE_MS = 30_000
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update",
@@ -75,3 +76,26 @@ def seen(scene: Scene) -> Iterator[Seen]:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield Seen(browser.new_context(viewport={"width": 1280, "height": 800}), scene)
         browser.close()
+
+
+def check(tab: "Page", seen: Seen, pages: tuple[str, ...]) -> None:
+    """Each is there, without a complaint, a foreign request or a part that is too wide."""
+    for path in pages:
+        answer = tab.goto(seen.scene.address + path)
+        assert answer is not None
+        assert answer.status == 200, path
+        tab.wait_for_selector(".pulse.up")
+        assert tab.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, path
+        assert tab.evaluate("window.hacked") is None, path
+    assert seen.complaints == []
+    assert seen.hosts == set()
+
+
+def order(page: "Page", start: str, **fields: str) -> None:
+    """Presses what leads to an order, reads what it does, fills in, does it."""
+    page.click(start)
+    page.wait_for_selector("dl.facts dt:text-is('Taking it back')")
+    for name, value in fields.items():
+        page.fill(f"#f-{name}", value)
+    page.click("form.stack .row button")
+    page.wait_for_selector(".banner.good")

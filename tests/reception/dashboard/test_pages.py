@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.reception.dashboard.conftest import Seen
+from tests.reception.dashboard.conftest import PATIENCE_MS, Seen, check, order
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -29,25 +29,11 @@ USED = (
 AXE = Path(__file__).with_name("axe.min.js").read_text("utf-8")
 _RUN_AXE = """async () => (await axe.run(document, {resultTypes: ["violations"]})).violations.map(
   (one) => `${one.id}: ${one.nodes.slice(0, 3).map((node) => node.html + " " + node.failureSummary).join(" | ")}`)"""
-PATIENCE_MS = 30_000
 
 
 @pytest.fixture(scope="module")
 def page(seen: Seen) -> "Page":
     return seen.login()
-
-
-def check(tab: "Page", seen: Seen, pages: tuple[str, ...]) -> None:
-    """Each is there, without a complaint, a foreign request or a part that is too wide."""
-    for path in pages:
-        answer = tab.goto(seen.scene.address + path)
-        assert answer is not None
-        assert answer.status == 200, path
-        tab.wait_for_selector(".pulse.up")
-        assert tab.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, path
-        assert tab.evaluate("window.hacked") is None, path
-    assert seen.complaints == []
-    assert seen.hosts == set()
 
 
 def usable(tab: "Page") -> list[str]:
@@ -112,16 +98,6 @@ def test_the_keyboard_is_enough(page: "Page", seen: Seen) -> None:
     page.wait_for_url("**domain=hostile.example**")
     page.wait_for_function("document.querySelectorAll('#rows tbody tr').length == 1")
     assert page.evaluate("window.same") is True
-
-
-def order(page: "Page", start: str, **fields: str) -> None:
-    """Presses what leads to an order, reads what it does, fills in, does it."""
-    page.click(start)
-    page.wait_for_selector("dl.facts dt:text-is('Taking it back')")
-    for name, value in fields.items():
-        page.fill(f"#f-{name}", value)
-    page.click("form.stack .row button")
-    page.wait_for_selector(".banner.good")
 
 
 def undo(page: "Page") -> None:
