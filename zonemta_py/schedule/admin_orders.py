@@ -126,7 +126,7 @@ async def _check_provider(schedule: Schedule, name: str) -> None:
 
 def rows(schedule: Schedule) -> Iterator[dict[str, Any]]:
     """All of it: kind, name, cause, since_ms, until_ms (0: until it is lifted, or something happens)."""
-    yield from schedule.policy.each_row()
+    yield from schedule.policy.rows()
     for zone, path in _resting(schedule):
         until_ms = zone.ms_at(path.down_until) if path.down_until else 0
         yield {"kind": "resting", "name": _path_name(zone, path), "cause": path.reason,

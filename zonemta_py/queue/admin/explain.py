@@ -101,9 +101,10 @@ async def _named(queue: QueueContext, what: str, pace: Pace) -> dict[str, Any] |
     schedule = queue.core.schedule
     if what in schedule.zones:
         found = await lanes.of_flows(schedule, [schedule.zones[what]], pace, ROWS_MAX)
-        return _answer(what, "zone", found.rows or _stops(queue, what), more=found.more)
-    answer = await _ip(queue, what, pace) or await _flow_queues(queue, what, pace) or _stopped(queue, what)
-    answer = answer or await _waiting(queue, what, "", pace)
+        rows, more = (found.rows, found.more) if found.rows else await _stops(queue, what, pace)
+        return _answer(what, "zone", rows, more=more)
+    answer = await _ip(queue, what, pace) or await _flow_queues(queue, what, pace)
+    answer = answer or await _stopped(queue, what, pace) or await _waiting(queue, what, "", pace)
     zone = schedule.zones.get(queues.zone_of(queue.core.config, what)) if answer is None else None
     if zone is not None:
         found = await lanes.of_flows(schedule, [zone], pace, ROWS_MAX)
@@ -122,9 +123,10 @@ async def _ip(queue: QueueContext, what: str, pace: Pace) -> dict[str, Any] | No
         return None
     schedule = queue.core.schedule
     found = await lanes.at(schedule, await lanes.paths(schedule, (what,), pace), pace, ROWS_MAX)
-    rows = found.rows + _stops(queue, what)
+    stops, more = await _stops(queue, what, pace)
+    rows = found.rows + stops
     known = any(source.address == what for pool in queue.core.config.pools for source in pool.sources)
-    return _answer(what, "ip", rows, more=found.more) if rows or known else None
+    return _answer(what, "ip", rows, more=found.more + more) if rows or known else None
 
 
 async def _flow_queues(queue: QueueContext, what: str, pace: Pace) -> dict[str, Any] | None:
@@ -139,7 +141,7 @@ async def _flow_queues(queue: QueueContext, what: str, pace: Pace) -> dict[str, 
     found = await lanes.at(schedule, paths, pace, ROWS_MAX)
     if not found.rows:
         return None
-    learned = schedule.policy.manners.rows({path.site for path in paths})
+    learned = list(schedule.policy.manners.rows(dict.fromkeys(path.site for path in paths)))
     counts = _counts(queue, domain)
     return _answer(what, "destination", found.rows, more=found.more, counts=counts, learned=learned)
 
@@ -149,23 +151,27 @@ def _counts(queue: QueueContext, domain: str) -> dict[str, int]:
     return dict(zip(sizes.NAMES, queue.core.sizes.of_domain(domain), strict=True))
 
 
-def _stopped(queue: QueueContext, what: str) -> dict[str, Any] | None:
-    rows = _stops(queue, what)
-    learned = queue.core.schedule.policy.manners.rows((what,))
+async def _stopped(queue: QueueContext, what: str, pace: Pace) -> dict[str, Any] | None:
+    rows, more = await _stops(queue, what, pace)
+    learned = list(queue.core.schedule.policy.manners.rows((what,)))
     if not rows and not learned:
         return None
-    return _answer(what, rows[0]["stopped"] if rows else "destination", rows, learned=learned)
+    return _answer(what, rows[0]["stopped"] if rows else "destination", rows, more=more, learned=learned)
 
 
-def _stops(queue: QueueContext, what: str) -> list[Row]:
-    """The stops against it, even if none of its mail is in memory."""
-    return [
-        {"stopped": row["kind"], "name": row["name"], "reasons": [
-            {"kind": row["kind"], "cause": row["cause"], "since_ms": row["since_ms"], "until_ms": row["until_ms"]}
-        ]}
-        for row in queue.core.schedule.policy.rows(about=what)
-        if row["kind"] not in (NO_TLS, *MANNERS) and (what == row["name"] or what in row["name"].split())
-    ]  # fmt: skip
+async def _stops(queue: QueueContext, what: str, pace: Pace) -> tuple[list[Row], int]:
+    """The stops against it, even if none of its mail is in memory, and how many there are besides."""
+    rows, more = list[Row](), 0
+    for row in queue.core.schedule.policy.rows(what):
+        if row["kind"] in (NO_TLS, *MANNERS):
+            continue
+        if len(rows) < ROWS_MAX:
+            reason = {name: row[name] for name in ("kind", "cause", "since_ms", "until_ms")}
+            rows.append({"stopped": row["kind"], "name": row["name"], "reasons": [reason]})
+        else:
+            more += 1
+        await pace.turn()
+    return rows, more
 
 
 async def _waiting(queue: QueueContext, what: str, after: str, pace: Pace) -> dict[str, Any] | None:

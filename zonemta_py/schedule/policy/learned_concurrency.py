@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from zonemta_py.config import Config, Zone
+from zonemta_py.schedule.policy.by_word import ByWord, meant
 from zonemta_py.zones.feedback import Concurrency
 
 LEARNED_MAX = 10_000
@@ -23,6 +24,7 @@ class LearnedConcurrency:
         self._config, self._now_ms, self._record = config, now_ms, record
         self._all: OrderedDict[tuple[str, str, str], Concurrency] = OrderedDict()
         self._since_ms: dict[tuple[str, str, str], int] = {}
+        self._named = ByWord[tuple[str, str, str]]()
 
     def configure(self, config: Config) -> None:
         """Other settings from now on; what was learned stays."""
@@ -37,10 +39,17 @@ class LearnedConcurrency:
         found = self._all.get(key)
         if found is None:
             found = self._all[key] = Concurrency(self._config.learning, zone.connections_per_destination)
+            self._named.add(key, _name(key))
             if len(self._all) > LEARNED_MAX:
-                self._since_ms.pop(self._all.popitem(last=False)[0], None)
+                self._forget()
         self._all.move_to_end(key)
         return found
+
+    def _forget(self) -> None:
+        """The one that was used longest ago."""
+        key, _ = self._all.popitem(last=False)
+        self._named.discard(key, _name(key))
+        self._since_ms.pop(key, None)
 
     def failed(self, zone: Zone, site: str, source: str, cause: str) -> bool:
         """A connection or session failed there; True if the destination is dead now."""
@@ -83,16 +92,19 @@ class LearnedConcurrency:
                 self.of(zone, site, source).restore(learnt)
                 self._since_ms[zone_name, site, source] = since[0] if since else 0
 
-    def rows(self, about: str = "") -> Iterator[dict[str, Any]]:
-        """Those that failures have made smaller than new ones are, for people. about: only names that contain it."""
+    def rows(self, what: str = "") -> Iterator[dict[str, Any]]:
+        """Those that failures have made smaller than new ones are, for people. what: only those of that zone, site,
+        source, or whole name."""
         initial = self._config.learning.initial
-        for key in list(self._all):
+        for key in self._named.of(what) if what else list(self._all):
             found = self._all.get(key)
-            if found and (found.dead or found.window < min(initial, found.most)) and about in (name := _name(key)):
-                yield {
-                    "kind": "concurrency", "name": name, "window": found.window, "dead": found.dead,
-                    "since_ms": self._since_ms.get(key, 0), "until_ms": 0, "cause": found.cause,
-                }  # fmt: skip
+            if found and (found.dead or found.window < min(initial, found.most)):
+                name = _name(key)
+                if not what or meant(what, name):
+                    yield {
+                        "kind": "concurrency", "name": name, "window": found.window, "dead": found.dead,
+                        "since_ms": self._since_ms.get(key, 0), "until_ms": 0, "cause": found.cause,
+                    }  # fmt: skip
 
 
 def _name(key: tuple[str, str, str]) -> str:

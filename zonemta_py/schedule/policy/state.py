@@ -2,7 +2,7 @@
 
     suspend   a destination, domain, tenant, campaign or zone sends nothing until a time (a rule, or an operator)
     rest      a source sends nothing to a site until a time (it is blocked there); other sources take over
-    rate      a source's rate at a provider, lowered when that asked for it, and raised again
+    rate      a source's rate at a provider, lowered when that asked for it, and raised again (`learned_rates.py`)
     concurrency   how many connections a destination takes (`learned_concurrency.py`)
     recipients, pipelining   the SMTP dialogue with a site (`manners.py`)
     warmup    how far a new source has come at a provider
@@ -23,7 +23,9 @@ from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED, OutcomeRow
 from zonemta_py.mail.rules.classes import BLOCKED_CLASSES
 from zonemta_py.schedule.batch import Blocked, EgressPath, FlowQueue
 from zonemta_py.schedule.flow import FlowId
+from zonemta_py.schedule.policy.by_word import ByWord, meant
 from zonemta_py.schedule.policy.learned_concurrency import LearnedConcurrency
+from zonemta_py.schedule.policy.learned_rates import LearnedRates
 from zonemta_py.schedule.policy.manners import KINDS as MANNERS
 from zonemta_py.schedule.policy.manners import Manners
 from zonemta_py.schedule.policy.pauses import Pauses
@@ -38,9 +40,6 @@ NO_TLS = "no-tls"
 """What a rule stops at a site where TLS fails: opportunistic TLS."""
 LOST = "lost"
 """What may have been lost of this, and of the suppression list, to damage: shown until an operator acknowledges it."""
-RATES_MAX = 10_000
-RATES_SEEN = 20
-"""So many of them are looked at for one to be dropped."""
 SEEN_MAX = 10_000
 KINDS = ("destination", "domain", "tenant", "campaign", "zone", "source", "rest")
 
@@ -76,9 +75,10 @@ class PolicyState:
     ) -> None:
         self._now, self._now_ms, self._record = now, now_ms, record
         self.stops: dict[tuple[str, str], Suspension] = {}
+        self._stops_named = ByWord[tuple[str, str]]()
         self.pauses = Pauses()
         self._lost: dict[str, tuple[int, str]] = {}
-        self._rates: OrderedDict[tuple[str, str], Learned] = OrderedDict()
+        self._rates = LearnedRates(config)
         self._seen: OrderedDict[tuple[str, ...], deque[float]] = OrderedDict()
         self.learned_concurrency = LearnedConcurrency(config, now_ms, record)
         self.manners = Manners(now_ms, record)
@@ -96,8 +96,7 @@ class PolicyState:
         self._read(config)
         self.warmups.restore(days)
         self.learned_concurrency.configure(config)
-        for rate in self._rates.values():
-            rate.configure(config.learning)
+        self._rates.configure(config)
 
     # -- what holds
 
@@ -150,8 +149,15 @@ class PolicyState:
 
     def _ended(self, kind: str, name: str, at_ms: int) -> None:
         stop = self.stops.pop((kind, name), None)
-        if stop is not None and stop.chosen:
+        if stop is None:
+            return
+        self._stops_named.discard((kind, name), name)
+        if stop.chosen:
             self.pauses.add(kind, name, stop.begun_ms, at_ms)
+
+    def _begun(self, kind: str, name: str, stop: Suspension) -> None:
+        self.stops[kind, name] = stop
+        self._stops_named.add((kind, name), name)
 
     def _hold(self, kind: str, what: str, stop: Suspension) -> Blocked:
         cause = f"{what} is suspended: {stop.cause}"
@@ -204,8 +210,7 @@ class PolicyState:
         """Ends a stop, or forgets a learned rate or concurrency; False if there is none."""
         if kind == "rate":
             source, _, provider = name.rpartition(" ")
-            rate = self._rates.get((source, provider))
-            found = rate is not None and rate.bucket is not None
+            found = self._rates.known(source, provider) is not None
         elif kind == "concurrency":
             found = self.learned_concurrency.knows(name)
         elif kind in MANNERS:
@@ -229,10 +234,10 @@ class PolicyState:
             until_ms, since_ms, chosen, begun_ms = [*value, True, value[1]][:4] if len(value) < 4 else value[:4]
             self._ended(kind, name, begun_ms)
             tenants = tuple(value[4]) if len(value) > 4 else ()
-            self.stops[kind, name] = Suspension(until_ms, since_ms, cause, chosen, begun_ms, tenants)
+            self._begun(kind, name, Suspension(until_ms, since_ms, cause, chosen, begun_ms, tenants))
         elif what == "lift" and kind == "rate":
             source, _, provider = name.rpartition(" ")
-            self._rates.pop((source, provider), None)
+            self._rates.forget(source, provider)
         elif kind == "concurrency":
             self.learned_concurrency.apply(name, value, cause)
         elif kind in MANNERS and what in ("manner", "lift"):
@@ -244,7 +249,7 @@ class PolicyState:
         elif what == "lift":
             self._ended(kind, name, value or self._steady_ms())
         elif what == "rate":
-            self._rate(kind, name).restore(value, self._now())
+            self._rates.of(kind, name).restore(value, self._now())
         elif what == "warmup" and value is not None and (days := self.warmups.of(kind, name)) is not None:
             days.set_step(*value)
 
@@ -256,29 +261,11 @@ class PolicyState:
 
     def learned(self, path: EgressPath) -> Learned | None:
         """The rate that was learned for the egress path's source at its provider; None: no bound."""
-        found = self._rates.get((path.source, path.provider or path.site))
-        return found if found is not None and found.bucket is not None else None
+        return self._rates.known(path.source, path.provider or path.site)
 
     def rate_cause(self, path: EgressPath) -> str:
-        found = self._rates[path.source, path.provider or path.site]
+        found = self._rates.of(path.source, path.provider or path.site)
         return f"learned rate {found.rate(self._now()):.3g}/s: {found.cause}"
-
-    def _rate(self, source: str, provider: str) -> Learned:
-        found = self._rates.get((source, provider))
-        if found is None:
-            if len(self._rates) >= RATES_MAX:
-                self._forget_rate()
-            found = self._rates[source, provider] = Learned(self._config.learning)
-        return found
-
-    def _forget_rate(self) -> None:
-        """Drops the oldest, or one almost as old that holds nothing back: its counts are seconds old."""
-        for _ in range(RATES_SEEN):
-            key, rate = self._rates.popitem(last=False)
-            if rate.bucket is None:
-                return
-            self._rates[key] = rate
-        self._rates.popitem(last=False)
 
     def count(self, source: str, site: str, provider: str, verdict: int, kind: str, recipients: int) -> None:
         """What became of recipients, for the day of a source that is warmed up. kind: the class of the reply."""
@@ -302,9 +289,7 @@ class PolicyState:
     def delivered(self, path: EgressPath) -> None:
         """The destination has taken a message: its capacity is learned from that."""
         key = (path.source, path.provider or path.site)
-        found = self._rates.get(key)
-        if found is None:
-            found = self._rate(*key)
+        found = self._rates.of(*key)
         if found.accepted(self._now(), 1):
             self._record(["rate", [*key], found.state(), found.cause])
 
@@ -325,7 +310,7 @@ class PolicyState:
     def slowed(self, path: EgressPath, cause: str, sent_ms: int) -> None:
         """The destination asks this source to slow down; its reply is about what was sent then."""
         source, provider = path.source, path.provider or path.site
-        found = self._rate(source, provider)
+        found = self._rates.of(source, provider)
         if found.slowed(self._now(), cause, self._steady(sent_ms)):
             self._record(["rate", [source, provider], found.state(), found.cause])
 
@@ -349,8 +334,7 @@ class PolicyState:
         """For position records."""
         now = self._now()
         stops = [[kind, name, *stop] for (kind, name), stop in list(self.stops.items()) if self._stop(kind, name)]
-        rates = [[*key, rate.state()] for key, rate in self._rates.items() if rate.rate(now) is not None]
-        found = {"stops": stops, "rates": rates, "warmups": self.warmups.state()}
+        found = {"stops": stops, "rates": self._rates.state(now), "warmups": self.warmups.state()}
         found |= {"manners": self.manners.state(), "pauses": self.pauses.state(self._steady_ms())}
         return found | {"lost": [[name, *row] for name, row in self._lost.items()]}
 
@@ -358,38 +342,33 @@ class PolicyState:
         for kind, name, *stop in state.get("stops", []):
             until_ms, since_ms, cause, chosen, begun_ms = (*stop, True, stop[1])[:5] if len(stop) < 5 else stop[:5]
             of = tuple(stop[5]) if len(stop) > 5 else ()
-            self.stops[kind, name] = Suspension(until_ms, since_ms, cause, chosen, begun_ms, of)
+            self._begun(kind, name, Suspension(until_ms, since_ms, cause, chosen, begun_ms, of))
         self.pauses.restore(state.get("pauses", []))
         for source, provider, learnt in state.get("rates", []):
-            self._rate(source, provider).restore(learnt, self._now())
+            self._rates.of(source, provider).restore(learnt, self._now())
         self.warmups.restore(state.get("warmups", []))
         self.manners.restore(state.get("manners", []))
         self._lost.update((name, (since_ms, cause)) for name, since_ms, cause in state.get("lost", []))
 
-    def rows(self, about: str = "") -> list[dict[str, Any]]:
-        """All stops, and what was learned and limits sending, for operators. about: only names that contain it."""
-        return list(self.each_row(about))
-
-    def each_row(self, about: str = "") -> Iterator[dict[str, Any]]:
-        """The same, one by one; it may change meanwhile."""
-        apart_ms = self._steady_ms() - self._now_ms()
+    def rows(self, what: str = "") -> Iterator[dict[str, Any]]:
+        """All stops, and what was learned and limits sending, for operators, one by one; it may change meanwhile.
+        what: only those with that name, or with it as a word of their name; others are not looked at."""
         for name, (since_ms, cause) in list(self._lost.items()):
-            if about in name:
+            if not what or meant(what, name):
                 yield {"kind": LOST, "name": name, "cause": cause, "since_ms": since_ms, "until_ms": 0}
-        for (kind, name), stop in list(self.stops.items()):
-            if about in name and self._stop(kind, name):
+        yield from self._stop_rows(what)
+        yield from self._rates.rows(self._now(), what)
+        yield from self.learned_concurrency.rows(what)
+        yield from self.manners.rows((what,) if what else None)
+
+    def _stop_rows(self, what: str) -> Iterator[dict[str, Any]]:
+        apart_ms = self._steady_ms() - self._now_ms()
+        for kind, name in self._stops_named.of(what) if what else list(self.stops):
+            if (not what or meant(what, name)) and (stop := self._stop(kind, name)):
                 until_ms = stop.until_ms and stop.until_ms - apart_ms
                 row = {"kind": kind, "name": name, "until_ms": until_ms, "since_ms": stop.since_ms}
                 of = {"tenants": list(stop.tenants)} if stop.tenants else {}
                 yield row | {"cause": stop.cause} | of
-        now = self._now()
-        for key in list(self._rates):
-            found = self._rates.get(key)
-            if found and (rate := found.rate(now)) is not None and about in (name := " ".join(key).strip()):
-                row = {"kind": "rate", "name": name, "rate": round(rate, 3), "cause": found.cause}
-                yield row | {"since_ms": max(0, int(found.lowered * 1000)), "until_ms": 0}
-        yield from self.learned_concurrency.rows(about)
-        yield from (row for row in self.manners.rows() if about in row["name"])
 
 
 def _together(before: tuple[str, ...], tenants: tuple[str, ...]) -> tuple[str, ...]:
