@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import smtplib
 import socket
 import ssl
@@ -52,6 +53,56 @@ def test_a_login_and_a_network_lose_their_right_at_once(mta: Mta, users: dict[st
         _until(lambda: otto.mail("a@x.test")[0] == 535 or otto.rset()[0] != 250)
         _until(lambda: here.mail("a@x.test") == (550, b"5.7.1 This network may relay no more") or here.rset()[0] != 250)
         assert eva.sendmail("a@x.test", "b@y.test", "four\r\n") == {}
+
+
+def test_senders_and_accounts_that_change_hold_at_once(mta: Mta, users: dict[str, str], certificate: Path) -> None:
+    """For users, networks and HTTP keys, narrower or another account: whoever is concerned is sent away to come again,
+    also within a message whose content has not begun; others, and those with other quotas only, notice nothing."""
+    port, key = free_port(), new_key()
+    relays = 'relay_networks = ["127.0.0.1"]\nrelay_senders = { "127.0.0.1" = ["a.test", "b.test"] }\n'
+    listener = f'auth = true\ntls = "starttls"\ncertificate = "{certificate}"\n{relays}'
+    text = mta.config_file.read_text().replace('name = "smtp"', f'name = "smtp"\n{listener}')
+    text += "[users]\n" + "".join(f'{name} = "{users["anna"]}"\n' for name in ("anna", "otto", "eva", "paul"))
+    text += '[[accounts]]\nname = "shop"\nusers = ["paul"]\nsenders = ["a.test", "b.test"]\nmessages = ["90/s"]\n'
+    text += f'[http]\nenabled = true\nport = {port}\n[[http.keys]]\nname = "k"\nhash = "{hashed(key)}"\n'
+    senders = 'senders = ["a.test", "b.test"]\n[senders]\nanna = ["a.test", "b.test"]\notto = ["b.test"]\n'
+    mta.config_file.write_text(text + senders)
+    mta.start()
+    _until(lambda: mta.ask("generation"))
+    with contextlib.ExitStack() as held:
+        anna, amid, otto, eva, paul = (_login(held, mta.port, name) for name in ("anna", "anna", "otto", "eva", "paul"))
+        here, quiet = _connected(held, mta.port), _connected(held, mta.port)
+        for one in (anna, otto, eva, paul, here):
+            assert one.sendmail("x@b.test", "b@y.test", "one\r\n") == {}
+        assert (amid.mail("x@b.test")[0], amid.rcpt("b@y.test")[0]) == (250, 250)
+        _until(lambda: _connects(port))
+        shop = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+        held.callback(shop.close)
+        assert _hand_in(shop, key) == 200
+        _reload(mta, (text + senders.replace('["a.test", "b.test"]', '["a.test"]')).replace("90/s", "80/s"))
+        gone = (421, b"4.7.0 Other rights hold for you now; connect again")
+        _until(lambda: (said := anna.mail("x@b.test")) == gone or anna.rset()[0] != 250 or said[0] == 550)
+        assert (said := amid.docmd("DATA")) == gone, said
+        assert _hand_in(shop, key) == 503
+        for one in (otto, eva, paul, here):
+            assert one.sendmail("x@b.test", "b@y.test", "two\r\n") == {}
+        assert _login(held, mta.port, "anna").mail("x@b.test")[0] == 550
+        narrow = text.replace('["a.test", "b.test"]', '["a.test"]')
+        _reload(mta, narrow + senders.replace('["a.test", "b.test"]', '["a.test"]'))
+        for one in (paul, here):
+            _until(lambda one=one: one.mail("x@b.test") == gone or one.rset()[0] != 250)
+        assert quiet.mail("x@a.test") == gone
+        for one in (otto, eva):
+            assert one.sendmail("x@b.test", "b@y.test", "three\r\n") == {}
+
+
+def _hand_in(one: http.client.HTTPConnection, key: str) -> int:
+    """The status for a message from x@b.test."""
+    head = {"authorization": f"Bearer {key}", "content-type": "message/rfc822"}
+    one.request("POST", "/v1/inject?sender=x@b.test&to=b@y.test", b"From: x@b.test\r\n\r\none\r\n", head)
+    response = one.getresponse()
+    response.read()
+    return response.status
 
 
 def test_streams_of_a_key_end_and_it_is_refused_at_once(mta: Mta) -> None:

@@ -12,10 +12,13 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from zonemta_py.config.accounts import Account
+from zonemta_py.config.reception import Listener
 from zonemta_py.config.root import Config
 
 Rights = dict[str, Any]
-"""users, keys, tokens: name → a digest of what their rights depend on; networks: listener → its relay networks."""
+"""users, keys, tokens: name → a digest of what their rights depend on, of users the password; networks: listener → its
+relay networks; terms: user → a digest of the senders and the account that it has; network_terms: listener → [network,
+digest of the same] for each that says something of its clients."""
 
 
 class Party(NamedTuple):
@@ -76,7 +79,28 @@ def rights(config: Config) -> Rights:
         },
         "tokens": {token.name: _digest(token.model_dump()) for token in config.pull.tokens},
         "networks": {one.name: list(one.relay_networks) for one in config.listeners},
+        "terms": _user_terms(config),
+        "network_terms": {one.name: _network_terms(config, one) for one in config.listeners},
     }
+
+
+def _user_terms(config: Config) -> dict[str, str]:
+    accounts = {user: account for account in config.accounts for user in account.users}
+    named = {*config.users, *config.senders, *accounts}
+    return {user: _terms(config.senders.get(user), accounts.get(user)) for user in named}
+
+
+def _network_terms(config: Config, listener: Listener) -> list[list[str]]:
+    own = [[network, _terms(senders, None)] for network, senders in listener.relay_senders.items()]
+    return own + [[network, _terms(None, account)] for account in config.accounts for network in account.networks]
+
+
+def _terms(senders: list[str] | None, account: Account | None) -> str:
+    """Quotas are not among them: the queue counts them, and a session has none of its own."""
+    if account is None:
+        return _digest(senders)
+    bounds = (account.name, account.tenant, account.zone, account.trust_headers, account.message_bytes)
+    return _digest(senders if senders is not None else account.senders, bounds)
 
 
 def password_digest(hashed: str) -> str:

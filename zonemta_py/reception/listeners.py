@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Protocol
 
 from zonemta_py.config import Config, Listener
-from zonemta_py.config.senders import Rights
+from zonemta_py.config.senders import Rights, rights
 from zonemta_py.metrics import report
 from zonemta_py.metrics.connections import OpenConnections
 from zonemta_py.plugin.host import Host
@@ -27,6 +27,7 @@ from zonemta_py.reception.login import Login
 from zonemta_py.reception.retirement import Retirement
 from zonemta_py.reception.smtp.failures import Failures
 from zonemta_py.reception.smtp.proxy import Origin, read_origin
+from zonemta_py.reception.smtp.revision import Revision
 from zonemta_py.reception.smtp.session import HANDSHAKE_S_MAX, ServerSession
 
 log = logging.getLogger(__name__)
@@ -57,7 +58,7 @@ async def serve(
         await site.init()
     gate.watch(asyncio.get_running_loop())
     report.measure(lambda: _open_sessions(config, gate))
-    retirement = Retirement(ask, lambda rights: _revise(gate, rights))
+    retirement = Retirement(ask, lambda now: _revise(gate, Revision(rights(config), now)))
     serving = [await _open(site, bound) for site, (_, bound) in zip(sites, sockets, strict=True)]
     try:
         await retirement.begins()
@@ -71,10 +72,10 @@ async def serve(
         await retirement.look()
 
 
-def _revise(gate: ConnectionLimits, rights: Rights) -> None:
+def _revise(gate: ConnectionLimits, revision: Revision) -> None:
     for guest in gate.guests():
         if isinstance(guest, ServerSession):
-            guest.revise(rights)
+            guest.revise(revision)
 
 
 def _open_sessions(config: Config, gate: ConnectionLimits) -> Iterator[tuple[str, tuple[str], int]]:

@@ -87,7 +87,7 @@ def mail(connection: SessionFace, argument: str) -> bytes | None:
     if connection.transaction is not None:
         return connection.refuse(replies.NESTED)
     if connection.revoked is not None:
-        return connection.refuse(connection.revoked)
+        return _revoked(connection, connection.revoked)
     if connection.site.listener.require_tls and not connection.session.tls:
         return connection.refuse(replies.NEED_TLS)
     try:
@@ -106,6 +106,13 @@ def mail(connection: SessionFace, argument: str) -> bytes | None:
     if connection.site.host.listens("smtp_mail_from"):
         return connection.wait_for(_ask_mail(connection, command))
     return _open(connection, command)
+
+
+def _revoked(connection: SessionFace, reply: Reply) -> bytes | None:
+    if reply.code != 421:
+        return connection.refuse(reply)
+    connection.hang_up(reply)
+    return None
 
 
 def _not_you(connection: SessionFace, address: str) -> bytes:
@@ -156,7 +163,7 @@ def rcpt(connection: SessionFace, argument: str) -> bytes | None:
     if transaction is None:
         return connection.refuse(replies.NO_MAIL)
     if connection.revoked is not None:
-        return connection.refuse(connection.revoked)
+        return _revoked(connection, connection.revoked)
     if not connection.may_relay:
         return _no_relay(connection, transaction, argument[3:].strip())
     if transaction.rcpts >= connection.site.limits.recipients:
@@ -211,7 +218,7 @@ def data(connection: SessionFace, argument: str) -> bytes | None:
     if transaction is None:
         return connection.refuse(replies.NO_MAIL)
     if connection.revoked is not None:
-        return connection.refuse(connection.revoked)
+        return _revoked(connection, connection.revoked)
     if not transaction.recipients:
         return connection.refuse(replies.NO_RCPT)
     transaction.seal()

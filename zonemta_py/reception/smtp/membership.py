@@ -3,16 +3,12 @@ the connection on, and anew after a login. And takes away its right, where anoth
 
 from __future__ import annotations
 
-from itertools import chain
-
-from zonemta_py.config.senders import Rights
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.arguments import Session
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import QueueRefusal
-from zonemta_py.reception.connection_limits import Networks
 from zonemta_py.reception.listener import ListenerSettings
-from zonemta_py.reception.smtp import replies
+from zonemta_py.reception.smtp.revision import Revision
 
 
 class Membership:
@@ -65,19 +61,15 @@ class Membership:
                 self.leave_account()
         return None
 
-    def revise(self, rights: Rights) -> None:
-        """It goes on only with what it is given there. A listener that is gone leaves what any other one gives."""
-        session, site = self.session, self.site
+    def revise(self, revision: Revision) -> None:
+        """It goes on only with what it is given there."""
+        session = self.session
         if not self.may_relay or self.revoked is not None:
             return
         if session.user:
-            gone = bool(self._password) and rights["users"].get(session.user) != self._password
+            self.revoked = revision.user(session, self._password)
         else:
-            given = rights["networks"]
-            own = given[site.listener.name] if site.listener.name in given else chain(*given.values())
-            gone = not Networks(list(own)).contain(session.client)
-        if gone:
-            self.revoked = replies.LOGIN_GONE if session.user else replies.NETWORK_GONE
+            self.revoked = revision.network(session.listener, session.client)
 
     def leave_account(self) -> None:
         """Counts it out; harmless twice."""
