@@ -219,3 +219,24 @@ async def test_probes_of_dead_destinations_leave_room(house: Make) -> None:
             await home.settle(delivery)
     assert len(rest) == 14 + 20, "the others get their turns, and those that had found it dead go at once"
     await home.sound()
+
+
+async def test_zones_read_on_by_turns(house: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The event loop runs when there was enough to do for one zone; none is read twice before all others."""
+    home = await house(zones=[{"name": name, "default": name == "a"} for name in "abcd"])
+    schedule, read, work_s = home.queue.core.schedule, list[str](), 1.0
+
+    def work() -> float:
+        nonlocal work_s
+        work_s += 0.002
+        return work_s
+
+    monkeypatch.setattr("zonemta_py.schedule.schedule.thread_time", work)
+    for name, zone in schedule.zones.items():
+        fill = zone.fill
+        monkeypatch.setattr(zone, "fill", lambda now_ms, name=name, fill=fill: [fill(now_ms), read.append(name)][0])
+    assert [schedule.fill(home.clock.ms()) for _ in range(4)] == [True] * 4
+    assert "".join(read) == "abcdabcd"
+    monkeypatch.setattr("zonemta_py.schedule.schedule.thread_time", lambda: 1.0)
+    assert schedule.fill(home.clock.ms()) is False
+    assert "".join(read[8:]) == "abcd"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from zonemta_py.config import Config
-from zonemta_py.schedule.policy.by_word import meant
+from zonemta_py.schedule.policy.standing import meant
 from zonemta_py.schedule.policy.state import PolicyState
 
 SITES, SOURCES = [f"d{number}.test" for number in range(9)], ["", "192.0.2.1", "192.0.2.2"]
@@ -22,11 +22,25 @@ class Hour:
         self.now_s = 1_000_000.0
 
 
-def policy_of(hour: Hour) -> PolicyState:
+def config_of(initial: int) -> Config:
     zones = [{"name": "default", "default": True}, {"name": "news"}]
     server = {"folder": "/nowhere", "hostname": "mta.test"}
-    config = Config.model_validate({"server": server, "zones": zones, "learning": {"initial": 5}})
-    return PolicyState(config, lambda: hour.now_s, lambda: round(hour.now_s * 1000), lambda _: None)
+    return Config.model_validate({"server": server, "zones": zones, "learning": {"initial": initial}})
+
+
+def policy_of(hour: Hour) -> PolicyState:
+    return PolicyState(config_of(5), lambda: hour.now_s, lambda: round(hour.now_s * 1000), lambda _: None)
+
+
+def rows_of(policy: PolicyState, what: str = "") -> list[dict[str, Any]]:
+    return [row for portion in policy.rows(what) for row in portion]
+
+
+def lowered(policy: PolicyState) -> set[str]:
+    """Names of all concurrency that is less than that of a new one, by a look at each."""
+    initial, there = policy._config.learning.initial, policy.learned_concurrency._all
+    few = {key for key, one in there.items() if one.dead or one.window < min(initial, one.most)}
+    return {" ".join(key).strip() for key in few}
 
 
 def lived(policy: PolicyState, hour: Hour, die: random.Random) -> None:
@@ -36,6 +50,8 @@ def lived(policy: PolicyState, hour: Hour, die: random.Random) -> None:
     hour.now_s += die.random()
     if what < 3:
         policy.learned_concurrency.failed(zone, site, source, "closed")
+        if die.random() < 0.3:
+            policy.learned_concurrency.of(zone, site, source).succeeded()
     elif what == 3:
         policy.apply(["rate", [source, site], _bounded(policy), "too fast"])
     elif what == 4:
@@ -46,7 +62,7 @@ def lived(policy: PolicyState, hour: Hour, die: random.Random) -> None:
         policy.manners.learn(site, die.randrange(3), die.random() < 0.5, "said so")
     elif what == 7:
         policy.lost(site, "damage")
-    elif rows := list(policy.rows()):
+    elif rows := rows_of(policy):
         row = die.choice(rows)
         policy.lift(row["kind"], row["name"], "asked")
 
@@ -73,11 +89,14 @@ def test_what_is_found_by_a_name_is_what_has_it(seed: int, monkeypatch: pytest.M
         if die.random() < 0.1:
             state, policy = policy.state(), policy_of(hour)
             policy.restore(state)
-        rows = list(policy.rows())
+        if die.random() < 0.1:
+            policy.configure(config_of(die.randrange(1, 9)))
+        rows = rows_of(policy)
         whole = [row["name"] for row in rows if " " in row["name"]]
         for what in (*SITES, *SOURCES[1:], "default", "news", "nobody.test", "default nobody.test", *whole[:5]):
+            assert {row["name"] for row in rows if row["kind"] == "concurrency"} == lowered(policy)
             own = sorted((row for row in rows if meant(what, row["name"])), key=str)
-            assert sorted(policy.rows(what), key=str) == own
+            assert sorted(rows_of(policy, what), key=str) == own
             found += len(own)
     assert found
 
@@ -112,7 +131,7 @@ def test_others_are_not_looked_at() -> None:
             policy.stop("rest", f"192.0.2.1 {site}", 600, "blocked")
             policy.manners.learn(site, 5, True, "said so")
         rows = list[dict[str, Any]]()
-        took.append(steps(lambda rows=rows: rows.extend(policy.rows("d7.test"))))  # type: ignore[misc]
+        took.append(steps(lambda rows=rows: rows.extend(rows_of(policy, "d7.test"))))  # type: ignore[misc]
         assert [row["kind"] for row in rows] == ["rest", "rate", "concurrency", "recipients", "pipelining"]
     assert took[1] == took[0]
 
@@ -127,3 +146,21 @@ async def test_explain_shows_some_of_very_many(house: Any) -> None:
     assert (len(answer["rows"]), answer["more"]) == (200, 800)
     answer = await home.queue.ask("explain", what="d7.test")
     assert [(row["stopped"], row["name"]) for row in answer["rows"]] == [("rest", "127.0.0.2 d7.test")]
+
+
+def test_what_holds_nothing_back_is_not_looked_at() -> None:
+    """All of it takes no longer where thousands of destinations are well; what comes, comes in portions."""
+    hour, took = Hour(), list[int]()
+    policy = policy_of(hour)
+    zone, bounded = policy._config.zones[0], _bounded(policy)
+    policy.learned_concurrency.failed(zone, "slow.test", "", "closed")
+    for more in (10, 3_000):
+        for number in range(more):
+            policy.learned_concurrency.of(zone, f"d{number}.test", "").succeeded()
+            policy._rates.of("", f"d{number}.test").accepted(hour.now_s)
+        took.append(steps(lambda: rows_of(policy)))
+    assert took[1] == took[0]
+    for number in range(1_000):
+        policy.apply(["rate", ["", f"d{number}.test"], bounded, "too fast"])
+    assert max(map(len, policy.rows())) <= 200
+    assert len(rows_of(policy)) == 1_001

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterator
-from typing import Any
 
 from zonemta_py.config import ConfigError
 from zonemta_py.config.section import shipped
 from zonemta_py.mail.classify import NoRoute
 from zonemta_py.schedule.batch import EgressPath
 from zonemta_py.schedule.policy.manners import KINDS as MANNERS
+from zonemta_py.schedule.policy.standing import Portions, Row, portions
 from zonemta_py.schedule.policy.state import LOST, NO_TLS
 from zonemta_py.schedule.schedule import Schedule
 from zonemta_py.schedule.zone import ZoneSchedule
@@ -124,13 +124,17 @@ async def _check_provider(schedule: Schedule, name: str) -> None:
         raise ValueError(f"what goes to {name} counts for {site.provider or site.key}: set the step there")
 
 
-def rows(schedule: Schedule) -> Iterator[dict[str, Any]]:
+def rows(schedule: Schedule) -> Portions:
     """All of it: kind, name, cause, since_ms, until_ms (0: until it is lifted, or something happens)."""
     yield from schedule.policy.rows()
-    for zone, path in _resting(schedule):
-        until_ms = zone.ms_at(path.down_until) if path.down_until else 0
-        yield {"kind": "resting", "name": _path_name(zone, path), "cause": path.reason,
-               "since_ms": path.down_since_ms, "until_ms": until_ms}  # fmt: skip
+    yield from portions(_resting(schedule), _resting_row)
+
+
+def _resting_row(resting: tuple[ZoneSchedule, EgressPath]) -> Row:
+    zone, path = resting
+    until_ms = zone.ms_at(path.down_until) if path.down_until else 0
+    return {"kind": "resting", "name": _path_name(zone, path), "cause": path.reason,
+            "since_ms": path.down_since_ms, "until_ms": until_ms}  # fmt: skip
 
 
 def _resting(schedule: Schedule) -> Iterator[tuple[ZoneSchedule, EgressPath]]:

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice
+from time import thread_time
 
 from zonemta_py.config import Config, Zone
 from zonemta_py.disk import keys
@@ -23,6 +24,9 @@ from zonemta_py.schedule.time.clock import AT_ONCE, Clock
 from zonemta_py.schedule.zone import ZoneSchedule
 from zonemta_py.zones import queues
 from zonemta_py.zones.throttle import Scope
+
+FILL_S = 0.003
+"""Zones read on for so long before the event loop has its turn: processor time."""
 
 
 class Schedule(Shared):
@@ -53,7 +57,7 @@ class Schedule(Shared):
 
     def _in_turn(self) -> None:
         self._sent = [zone for zone in self.zones.values() if not zone.zone.pulled]
-        self._turns = deque(self._sent)
+        self._turns, self._fills = deque(self._sent), deque(self._sent)
 
     def configure(self, config: Config, resolver: DestinationResolver | None, out: list[Batch]) -> None:
         """Other settings from now on, all at once: what waits, what is stopped and what was learned stays.
@@ -118,9 +122,15 @@ class Schedule(Shared):
         return None
 
     def fill(self, now_ms: int) -> bool:
-        """Every zone of which mail is sent reads more where it has room; True: call again soon."""
-        more = [zone.fill(now_ms) for zone in self._sent]
-        return any(more)
+        """Every zone of which mail is sent reads more where it has room, by turns; True: call again soon."""
+        more, until = False, thread_time() + FILL_S
+        for number, _ in enumerate(self._sent):
+            if number and thread_time() >= until:
+                return True
+            zone = self._fills[0]
+            self._fills.rotate(-1)
+            more |= zone.fill(now_ms)
+        return more
 
     def flow_queues(self) -> Iterator[FlowQueue]:
         """They may come and go meanwhile."""

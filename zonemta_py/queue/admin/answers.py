@@ -234,12 +234,12 @@ async def _paths(queue: QueueContext, zone: str | None = None, limit: int = LANE
 
 async def _policy(queue: QueueContext, limit: int = STANDING, after: int = 0) -> list[dict[str, Any]]:
     """after: how many an earlier answer had."""
-    rows, pace = list[dict[str, Any]](), Pace()
-    for number, row in enumerate(admin_orders.rows(queue.core.schedule)):
-        if number >= after + limit:
+    rows, pace, number, limit = list[dict[str, Any]](), Pace(), 0, max(0, limit)
+    for portion in admin_orders.rows(queue.core.schedule):
+        rows += portion[max(0, after - number) :][: limit - len(rows)]
+        number += len(portion)
+        if len(rows) >= limit:
             break
-        if number >= after:
-            rows.append(row)
         await pace.turn()
     return rows
 

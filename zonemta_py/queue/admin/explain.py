@@ -16,6 +16,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 from zonemta_py.disk import keys
@@ -141,7 +142,7 @@ async def _flow_queues(queue: QueueContext, what: str, pace: Pace) -> dict[str, 
     found = await lanes.at(schedule, paths, pace, ROWS_MAX)
     if not found.rows:
         return None
-    learned = list(schedule.policy.manners.rows(dict.fromkeys(path.site for path in paths)))
+    learned = list(chain.from_iterable(schedule.policy.manners.rows(dict.fromkeys(path.site for path in paths))))
     counts = _counts(queue, domain)
     return _answer(what, "destination", found.rows, more=found.more, counts=counts, learned=learned)
 
@@ -153,7 +154,7 @@ def _counts(queue: QueueContext, domain: str) -> dict[str, int]:
 
 async def _stopped(queue: QueueContext, what: str, pace: Pace) -> dict[str, Any] | None:
     rows, more = await _stops(queue, what, pace)
-    learned = list(queue.core.schedule.policy.manners.rows((what,)))
+    learned = list(chain.from_iterable(queue.core.schedule.policy.manners.rows((what,))))
     if not rows and not learned:
         return None
     return _answer(what, rows[0]["stopped"] if rows else "destination", rows, more=more, learned=learned)
@@ -161,17 +162,15 @@ async def _stopped(queue: QueueContext, what: str, pace: Pace) -> dict[str, Any]
 
 async def _stops(queue: QueueContext, what: str, pace: Pace) -> tuple[list[Row], int]:
     """The stops against it, even if none of its mail is in memory, and how many there are besides."""
-    rows, more = list[Row](), 0
-    for row in queue.core.schedule.policy.rows(what):
-        if row["kind"] in (NO_TLS, *MANNERS):
-            continue
-        if len(rows) < ROWS_MAX:
-            reason = {name: row[name] for name in ("kind", "cause", "since_ms", "until_ms")}
-            rows.append({"stopped": row["kind"], "name": row["name"], "reasons": [reason]})
-        else:
-            more += 1
+    rows, count = list[Row](), 0
+    for portion in queue.core.schedule.policy.rows(what):
+        for row in [row for row in portion if row["kind"] not in (NO_TLS, *MANNERS)]:
+            count += 1
+            if len(rows) < ROWS_MAX:
+                reason = {name: row[name] for name in ("kind", "cause", "since_ms", "until_ms")}
+                rows.append({"stopped": row["kind"], "name": row["name"], "reasons": [reason]})
         await pace.turn()
-    return rows, more
+    return rows, count - len(rows)
 
 
 async def _waiting(queue: QueueContext, what: str, after: str, pace: Pace) -> dict[str, Any] | None:

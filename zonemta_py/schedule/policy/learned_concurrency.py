@@ -6,15 +6,17 @@ slow, and losing some of it harms nobody. What was learned is seen by operators 
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections import Counter, OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 from zonemta_py.config import Config, Zone
-from zonemta_py.schedule.policy.by_word import ByWord, meant
+from zonemta_py.schedule.policy.standing import Portions, Row, portions
 from zonemta_py.zones.feedback import Concurrency
 
 LEARNED_MAX = 10_000
+
+_Key = tuple[str, str, str]
 
 
 class LearnedConcurrency:
@@ -22,9 +24,12 @@ class LearnedConcurrency:
 
     def __init__(self, config: Config, now_ms: Callable[[], int], record: Callable[[list[Any]], None]) -> None:
         self._config, self._now_ms, self._record = config, now_ms, record
-        self._all: OrderedDict[tuple[str, str, str], Concurrency] = OrderedDict()
-        self._since_ms: dict[tuple[str, str, str], int] = {}
-        self._named = ByWord[tuple[str, str, str]]()
+        self._all: OrderedDict[_Key, Concurrency] = OrderedDict()
+        self._since_ms: dict[_Key, int] = {}
+        self._ways = Counter[tuple[str, str]]()
+        """Zones and sources: of how many sites each."""
+        self._lowered: dict[_Key, None] = {}
+        """All that failures have made smaller, and some that have recovered since."""
 
     def configure(self, config: Config) -> None:
         """Other settings from now on; what was learned stays."""
@@ -32,6 +37,10 @@ class LearnedConcurrency:
         for (name, _, _), found in self._all.items():
             zone = config.zone(name)
             found.configure(config.learning, zone.connections_per_destination if zone else found.most)
+        self._lowered = {key: None for key, found in self._all.items() if self._is_lowered(found)}
+
+    def _is_lowered(self, found: Concurrency) -> bool:
+        return found.dead or found.window < min(self._config.learning.initial, found.most)
 
     def of(self, zone: Zone, site: str, source: str) -> Concurrency:
         """What an egress path has earned; the initial window where nothing is known."""
@@ -39,7 +48,7 @@ class LearnedConcurrency:
         found = self._all.get(key)
         if found is None:
             found = self._all[key] = Concurrency(self._config.learning, zone.connections_per_destination)
-            self._named.add(key, _name(key))
+            self._ways[zone.name, source] += 1
             if len(self._all) > LEARNED_MAX:
                 self._forget()
         self._all.move_to_end(key)
@@ -48,8 +57,12 @@ class LearnedConcurrency:
     def _forget(self) -> None:
         """The one that was used longest ago."""
         key, _ = self._all.popitem(last=False)
-        self._named.discard(key, _name(key))
+        way = key[0], key[2]
+        self._ways[way] -= 1
+        if not self._ways[way]:
+            del self._ways[way]
         self._since_ms.pop(key, None)
+        self._lowered.pop(key, None)
 
     def failed(self, zone: Zone, site: str, source: str, cause: str) -> bool:
         """A connection or session failed there; True if the destination is dead now."""
@@ -59,6 +72,7 @@ class LearnedConcurrency:
         if (found.window, found.dead) != before:
             key = (zone.name, site, source)
             self._since_ms[key] = self._now_ms()
+            self._lowered[key] = None
             name = _name(key)
             self._record(["concurrency", ["concurrency", name], [found.state(), self._since_ms[key]], found.cause])
         return dead
@@ -78,8 +92,7 @@ class LearnedConcurrency:
             self.of(zone, *key[1:]).clear(cause)
             self._since_ms.pop(key, None)
         else:
-            self.of(zone, *key[1:]).restore(value[0])
-            self._since_ms[key] = value[1]
+            self._restore(zone, key, value[0], value[1])
 
     def state(self) -> list[list[Any]]:
         """For position records: [zone, site, source, its state, since_ms] of what is anything but new."""
@@ -89,28 +102,41 @@ class LearnedConcurrency:
         for zone_name, site, source, learnt, *since in state:
             zone = self._config.zone(zone_name)
             if zone is not None:
-                self.of(zone, site, source).restore(learnt)
-                self._since_ms[zone_name, site, source] = since[0] if since else 0
+                self._restore(zone, (zone_name, site, source), learnt, since[0] if since else 0)
 
-    def rows(self, what: str = "") -> Iterator[dict[str, Any]]:
+    def _restore(self, zone: Zone, key: _Key, learnt: list[Any], since_ms: int) -> None:
+        found = self.of(zone, *key[1:])
+        found.restore(learnt)
+        self._since_ms[key] = since_ms
+        if self._is_lowered(found):
+            self._lowered[key] = None
+
+    def rows(self, what: str = "") -> Portions:
         """Those that failures have made smaller than new ones are, for people. what: only those of that zone, site,
         source, or whole name."""
-        initial = self._config.learning.initial
-        for key in self._named.of(what) if what else list(self._all):
-            found = self._all.get(key)
-            if found and (found.dead or found.window < min(initial, found.most)):
-                name = _name(key)
-                if not what or meant(what, name):
-                    yield {
-                        "kind": "concurrency", "name": name, "window": found.window, "dead": found.dead,
-                        "since_ms": self._since_ms.get(key, 0), "until_ms": 0, "cause": found.cause,
-                    }  # fmt: skip
+        return portions(self._about(what) if what else list(self._lowered), self._row, what)
+
+    def _about(self, what: str) -> list[_Key]:
+        if any(what in way for way in self._ways):
+            return list(self._lowered)
+        words = what.split()
+        return [key for zone, source in self._ways for word in words if (key := (zone, word, source)) in self._lowered]
+
+    def _row(self, key: _Key) -> Row | None:
+        found = self._all.get(key)
+        if found is None or not self._is_lowered(found):
+            self._lowered.pop(key, None)
+            return None
+        return {
+            "kind": "concurrency", "name": _name(key), "window": found.window, "dead": found.dead,
+            "since_ms": self._since_ms.get(key, 0), "until_ms": 0, "cause": found.cause,
+        }  # fmt: skip
 
 
-def _name(key: tuple[str, str, str]) -> str:
+def _name(key: _Key) -> str:
     return " ".join(key).strip()
 
 
-def _key(name: str) -> tuple[str, str, str]:
+def _key(name: str) -> _Key:
     zone, site, source = [*name.split(" "), "", ""][:3]
     return zone, site, source

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterator
+from collections import Counter, OrderedDict
 from typing import Any
 
 from zonemta_py.config import Config
-from zonemta_py.schedule.policy.by_word import ByWord, meant
+from zonemta_py.schedule.policy.standing import Portions, Row, portions
 from zonemta_py.zones.rates import Learned
 
 RATES_MAX = 10_000
@@ -23,7 +22,10 @@ class LearnedRates:
     def __init__(self, config: Config) -> None:
         self._learning = config.learning
         self._all: OrderedDict[_Key, Learned] = OrderedDict()
-        self._named = ByWord[_Key]()
+        self._sources = Counter[str]()
+        """At how many providers each."""
+        self._bounded: dict[_Key, None] = {}
+        """All that bound what is sent, and some that did."""
 
     def configure(self, config: Config) -> None:
         """Other settings from now on; what was learned stays."""
@@ -42,13 +44,25 @@ class LearnedRates:
             if len(self._all) >= RATES_MAX:
                 self._forget()
             found = self._all[key] = Learned(self._learning)
-            self._named.add(key, " ".join(key))
+            self._sources[source] += 1
         return found
 
     def known(self, source: str, provider: str) -> Learned | None:
         """That bounds what is sent; None: nothing does."""
         found = self._all.get((source, provider))
         return found if found is not None and found.bucket is not None else None
+
+    def slowed(self, source: str, provider: str, now: float, cause: str, sent: float) -> Learned | None:
+        """It asks for less; None: that changes nothing. sent: when that was sent which it has answered."""
+        found = self.of(source, provider)
+        if not found.slowed(now, cause, sent):
+            return None
+        self._bounded[source, provider] = None
+        return found
+
+    def restore(self, source: str, provider: str, state: dict[str, Any], now: float) -> None:
+        self.of(source, provider).restore(state, now)
+        self._bounded[source, provider] = None
 
     def forget(self, source: str, provider: str) -> None:
         self._drop((source, provider))
@@ -64,18 +78,31 @@ class LearnedRates:
 
     def _drop(self, key: _Key) -> None:
         if self._all.pop(key, None) is not None:
-            self._named.discard(key, " ".join(key))
+            self._bounded.pop(key, None)
+            self._sources[key[0]] -= 1
+            if not self._sources[key[0]]:
+                del self._sources[key[0]]
 
     def state(self, now: float) -> list[list[Any]]:
         """For position records: [source, provider, its state] of those that bound something."""
-        return [[*key, rate.state()] for key, rate in self._all.items() if rate.rate(now) is not None]
+        found = ((key, self._all[key]) for key in self._bounded)
+        return [[*key, rate.state()] for key, rate in found if rate.rate(now) is not None]
 
-    def rows(self, now: float, what: str = "") -> Iterator[dict[str, Any]]:
+    def rows(self, now: float, what: str = "") -> Portions:
         """Those that bound something, for people. what: only those of that source, provider, or whole name."""
-        for key in self._named.of(what) if what else list(self._all):
+
+        def row(key: _Key) -> Row | None:
             found = self._all.get(key)
-            if found and (rate := found.rate(now)) is not None:
-                name = " ".join(key).strip()
-                if not what or meant(what, name):
-                    row = {"kind": "rate", "name": name, "rate": round(rate, 3), "cause": found.cause}
-                    yield row | {"since_ms": max(0, int(found.lowered * 1000)), "until_ms": 0}
+            if found is None or (rate := found.rate(now)) is None:
+                self._bounded.pop(key, None)
+                return None
+            row = {"kind": "rate", "name": " ".join(key).strip(), "rate": round(rate, 3), "cause": found.cause}
+            return row | {"since_ms": max(0, int(found.lowered * 1000)), "until_ms": 0}
+
+        return portions(self._about(what) if what else list(self._bounded), row, what)
+
+    def _about(self, what: str) -> list[_Key]:
+        if what in self._sources:
+            return list(self._bounded)
+        words = what.split()
+        return [key for source in self._sources for word in words if (key := (source, word)) in self._bounded]

@@ -10,8 +10,11 @@ FORGOTTEN_S it is learned again, which costs one interrupted transaction.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from itertools import product
 from typing import Any, NamedTuple
+
+from zonemta_py.schedule.policy.standing import Portions, Row, portions
 
 RECIPIENTS, PIPELINING = "recipients", "pipelining"
 KINDS = (RECIPIENTS, PIPELINING)
@@ -81,10 +84,14 @@ class Manners:
         for kind, site, *manner in state:
             self.known[kind, site] = Manner(*manner)
 
-    def rows(self, sites: Iterable[str] | None = None) -> Iterator[dict[str, Any]]:
+    def rows(self, sites: Iterable[str] | None = None) -> Portions:
         """For people. sites: only theirs; others are not looked at."""
-        for kind, site in list(self.known) if sites is None else [(kind, site) for site in sites for kind in KINDS]:
-            if (found := self._of(kind, site)) is not None:
-                until_ms = found.since_ms + FORGOTTEN_S * 1000
-                row = {"kind": kind, "name": site, "most": found.value, "cause": found.cause}
-                yield row | {"since_ms": found.since_ms, "until_ms": until_ms}
+        return portions(list(self.known) if sites is None else list(product(KINDS, sites)), self._row)
+
+    def _row(self, key: tuple[str, str]) -> Row | None:
+        found = self._of(*key)
+        if found is None:
+            return None
+        until_ms = found.since_ms + FORGOTTEN_S * 1000
+        return {"kind": key[0], "name": key[1], "most": found.value, "cause": found.cause, "since_ms": found.since_ms,
+                "until_ms": until_ms}  # fmt: skip

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zonemta_py.config import Config, Zone
@@ -23,12 +23,12 @@ from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED, OutcomeRow
 from zonemta_py.mail.rules.classes import BLOCKED_CLASSES
 from zonemta_py.schedule.batch import Blocked, EgressPath, FlowQueue
 from zonemta_py.schedule.flow import FlowId
-from zonemta_py.schedule.policy.by_word import ByWord, meant
 from zonemta_py.schedule.policy.learned_concurrency import LearnedConcurrency
 from zonemta_py.schedule.policy.learned_rates import LearnedRates
 from zonemta_py.schedule.policy.manners import KINDS as MANNERS
 from zonemta_py.schedule.policy.manners import Manners
 from zonemta_py.schedule.policy.pauses import Pauses
+from zonemta_py.schedule.policy.standing import ByWord, Portions, Row, portions
 from zonemta_py.zones import window
 from zonemta_py.zones.rates import Learned
 from zonemta_py.zones.warmup import Warmups
@@ -249,7 +249,7 @@ class PolicyState:
         elif what == "lift":
             self._ended(kind, name, value or self._steady_ms())
         elif what == "rate":
-            self._rates.of(kind, name).restore(value, self._now())
+            self._rates.restore(kind, name, value, self._now())
         elif what == "warmup" and value is not None and (days := self.warmups.of(kind, name)) is not None:
             days.set_step(*value)
 
@@ -310,8 +310,8 @@ class PolicyState:
     def slowed(self, path: EgressPath, cause: str, sent_ms: int) -> None:
         """The destination asks this source to slow down; its reply is about what was sent then."""
         source, provider = path.source, path.provider or path.site
-        found = self._rates.of(source, provider)
-        if found.slowed(self._now(), cause, self._steady(sent_ms)):
+        found = self._rates.slowed(source, provider, self._now(), cause, self._steady(sent_ms))
+        if found is not None:
             self._record(["rate", [source, provider], found.state(), found.cause])
 
     def counted(self, path: EgressPath, classified: Classified) -> bool:
@@ -345,30 +345,33 @@ class PolicyState:
             self._begun(kind, name, Suspension(until_ms, since_ms, cause, chosen, begun_ms, of))
         self.pauses.restore(state.get("pauses", []))
         for source, provider, learnt in state.get("rates", []):
-            self._rates.of(source, provider).restore(learnt, self._now())
+            self._rates.restore(source, provider, learnt, self._now())
         self.warmups.restore(state.get("warmups", []))
         self.manners.restore(state.get("manners", []))
         self._lost.update((name, (since_ms, cause)) for name, since_ms, cause in state.get("lost", []))
 
-    def rows(self, what: str = "") -> Iterator[dict[str, Any]]:
-        """All stops, and what was learned and limits sending, for operators, one by one; it may change meanwhile.
-        what: only those with that name, or with it as a word of their name; others are not looked at."""
-        for name, (since_ms, cause) in list(self._lost.items()):
-            if not what or meant(what, name):
-                yield {"kind": LOST, "name": name, "cause": cause, "since_ms": since_ms, "until_ms": 0}
-        yield from self._stop_rows(what)
+    def rows(self, what: str = "") -> Portions:
+        """All stops, and what was learned and limits sending, for operators; it may change meanwhile. what: only those
+        with that name, or with it as a word of their name; others are not looked at."""
+        yield from portions(list(self._lost), self._lost_row, what)
+        yield from portions(self._stops_named.of(what) if what else list(self.stops), self._stop_row, what)
         yield from self._rates.rows(self._now(), what)
         yield from self.learned_concurrency.rows(what)
         yield from self.manners.rows((what,) if what else None)
 
-    def _stop_rows(self, what: str) -> Iterator[dict[str, Any]]:
-        apart_ms = self._steady_ms() - self._now_ms()
-        for kind, name in self._stops_named.of(what) if what else list(self.stops):
-            if (not what or meant(what, name)) and (stop := self._stop(kind, name)):
-                until_ms = stop.until_ms and stop.until_ms - apart_ms
-                row = {"kind": kind, "name": name, "until_ms": until_ms, "since_ms": stop.since_ms}
-                of = {"tenants": list(stop.tenants)} if stop.tenants else {}
-                yield row | {"cause": stop.cause} | of
+    def _lost_row(self, name: str) -> Row | None:
+        if name not in self._lost:
+            return None
+        since_ms, cause = self._lost[name]
+        return {"kind": LOST, "name": name, "cause": cause, "since_ms": since_ms, "until_ms": 0}
+
+    def _stop_row(self, key: tuple[str, str]) -> Row | None:
+        stop = self._stop(*key)
+        if stop is None:
+            return None
+        until_ms = stop.until_ms and stop.until_ms - (self._steady_ms() - self._now_ms())
+        row = {"kind": key[0], "name": key[1], "until_ms": until_ms, "since_ms": stop.since_ms, "cause": stop.cause}
+        return row | ({"tenants": list(stop.tenants)} if stop.tenants else {})
 
 
 def _together(before: tuple[str, ...], tenants: tuple[str, ...]) -> tuple[str, ...]:

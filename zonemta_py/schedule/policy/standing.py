@@ -1,14 +1,31 @@
-"""Things by the words of their names, so that those of one name are found without looking at all of them."""
+"""What stands, stops and what was learned, as rows for operators: all of it, in portions, or what has a name, without a
+look at the others."""
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any, Generic, TypeAlias, TypeVar
 
+T = TypeVar("T")
 K = TypeVar("K", bound=tuple[str, ...])
+
+Row: TypeAlias = dict[str, Any]
+Portions: TypeAlias = Iterator[list[Row]]
+"""Rows of what was looked at in one go; there may be none among them."""
+AT_ONCE = 200
+
+
+def portions(items: Iterable[T], row: Callable[[T], Row | None], what: str = "") -> Portions:
+    """row: of an item; None: it has gone, or holds nothing back. what: only rows that are `meant`."""
+    left = iter(items)
+    while some := list(islice(left, AT_ONCE)):
+        rows = [made for made in map(row, some) if made is not None]
+        yield [made for made in rows if meant(what, made["name"])] if what else rows
 
 
 class ByWord(Generic[K]):
-    """Keys of things. Nearly every word is of one thing only, so that a dict for each would be larger."""
+    """Keys of things by the words of their names. Nearly every word is of one only: a dict for each would be larger."""
 
     def __init__(self) -> None:
         self._found: dict[str, K | dict[K, None]] = {}
