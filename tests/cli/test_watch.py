@@ -146,6 +146,39 @@ def test_qshape(served: Callable[..., Any], told: Told, by: str) -> None:
     assert json.loads(told("qshape", "--json").out)["all"]["total"] == 3
 
 
+def test_qshape_as_of_postfix(served: Callable[..., Any], told: Told) -> None:
+    """Its queue names and options, alone and in one word; what is not here is said in a sentence."""
+    queue = served()
+    queue.do(put("a@one.sub.x.org", "b@two.sub.x.org", "c@y.org"))
+    told("queue", "hold", "--domain", "y.org", "--yes")
+    totals = {
+        "incoming active deferred hold": 3, "incoming": 2, "queued": 2, "hold": 1, "active deferred": 0,
+        "deferred hold hold": 1,
+    }  # fmt: skip
+    for names, total in totals.items():
+        assert told("qshape", *names.split()).out.splitlines()[1].split()[:2] == ["TOTAL", str(total)]
+    lines = told("qshape", "-lp", "-m2", "-b", "4", "-t1", "-n", "1", "-N1000", "-w100", "incoming").out.splitlines()
+    assert [line.split() for line in lines] == [
+        ["domain", "T", "1", "2", "3", "3+"],
+        ["TOTAL", "2", "2", "0", "0", "0"],
+        [".sub.x.org", "2", "2", "0", "0", "0"],
+    ]
+    assert [line.split()[:2] for line in told("qshape", "-s").out.splitlines()[1:]] == [
+        ["TOTAL", "3"], ["example.com", "3"],
+    ]  # fmt: skip
+    for names, said in {
+        "maildrop": "there is no queue 'maildrop' here; what a program hands in",
+        "corrupt": "damaged mail is in quarantine/",
+        "bounce": "`zonemta queue list --state bounced`",
+        "junk": "name some of incoming, active, deferred, hold, or none",
+        "-s --by provider": "-s is --by sender",
+        "-p --by site": "-p is for domains",
+    }.items():
+        ran = told("qshape", *names.split())
+        assert ran.code == Exit.USAGE
+        assert said in ran.err
+
+
 def test_qshape_has_all_of_a_long_queue(served: Callable[..., Any], told: Told) -> None:
     """However little the queue counts before its first answer: what is asked for is a whole, also in a pipe to head."""
     queue = served()

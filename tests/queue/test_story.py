@@ -161,5 +161,42 @@ async def test_ages_by_domain_site_and_provider(house: Any, monkeypatch: pytest.
     assert shape["all"]["ages"] == [1, 0, 0, 0, 0, 0, 2, 0, 0, 0]
     assert (await home.queue.ask("qshape", by="site", zone="default"))["names"] == 2
     assert (await home.queue.ask("qshape", by="provider"))["rows"][0]["name"] == ""
-    with pytest.raises(ValueError, match="ages are counted by domain, site, provider, not by 'sender'"):
-        await home.queue.ask("qshape", by="sender")
+    with pytest.raises(ValueError, match="ages are counted by domain, site, provider, sender, not by 'age'"):
+        await home.queue.ask("qshape", by="age")
+
+
+async def test_ages_of_states_senders_and_parents(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each recipient is in one state, what is delivered now is leased alone; other ages have a pass of their own."""
+    monkeypatch.setattr(ages, "PAGE_S", 60.0)
+    home = await house()
+    await home.put("a@old.test", sender="x@News.example")
+    for delivery in await home.leases():
+        await home.settle(delivery, DEFERRED)
+    await home.put("b@held.test", sender="")
+    await home.queue.ask("task", verb="hold", where={"domain": ["held.test"]}, set={}, by="ann", cause="")
+    await home.put("c@now.test")
+    (lease,) = await home.leases()
+    await home.move(120)
+    await home.put(*(f"d@{name}.below.deep.test" for name in "abc"), "e@other.deep.test")
+    await home.rest()
+
+    async def found(**of: Any) -> dict[str, int]:
+        return {row["name"]: row["total"] for row in (await home.queue.ask("qshape", **of))["rows"]}
+
+    assert await found(states=["deferred"]) == {"old.test": 1}
+    assert await found(states=["held"]) == {"held.test": 1}
+    assert await found(states=["leased"]) == {"now.test": 1}
+    assert await found(states=["queued", "held"], by="sender") == {"src.test": 4, "MAILER-DAEMON": 1}
+    assert await found(states=["deferred"], by="sender") == {"news.example": 1}
+    queued = {f"{name}.below.deep.test": 1 for name in "abc"} | {"other.deep.test": 1}
+    assert await found(states=["queued"]) == queued
+    assert await found(states=["queued"], subdomains=3) == queued | {".below.deep.test": 3}
+    assert await found(states=["queued"], subdomains=2) == queued | {".below.deep.test": 3, ".deep.test": 4}
+    shape = await home.queue.ask("qshape", minutes=[1, 2, 3])
+    assert (shape["minutes"], shape["all"]["ages"]) == ([1, 2, 3], [4, 0, 3, 0])
+    for wrong in ([2, 2], [0, 1], list(range(1, 60))):
+        with pytest.raises(ValueError, match="ages are fewer than 50 numbers of minutes"):
+            await home.queue.ask("qshape", minutes=wrong)
+    with pytest.raises(ValueError, match="what waits is queued, leased, deferred, held, not 'bounced'"):
+        await home.queue.ask("qshape", states=["bounced"])
+    await home.settle(lease, DEFERRED)

@@ -101,9 +101,9 @@ def _send() -> Commands:
 
 
 def _watch() -> Commands:
-    from zonemta_py.cli.watch import status, story, top
+    from zonemta_py.cli.watch import qshape, status, story, top
 
-    return {"status": status.status, "top": top.top, "trace": story.trace, "qshape": story.qshape}
+    return {"status": status.status, "top": top.top, "trace": story.trace, "qshape": qshape.qshape}
 
 
 def _shell() -> Commands:

@@ -16,11 +16,10 @@ from zonemta_py.cli.send.mailq import print_objects, print_queue
 from zonemta_py.cli.tasks import follow
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.filters import message_ids
+from zonemta_py.cli.terminal.queue_names import states_of
 from zonemta_py.config import Config
 
 _VERBS = {"d": "delete", "h": "hold", "H": "release", "r": "requeue"}
-_QUEUES = {"hold": "held", "incoming": "queued", "active": "leased", "deferred": "deferred"}
-"""Postfix's queues, and the states here."""
 _NOTHING = "psS"
 """Repairs of Postfix's own folders."""
 
@@ -54,10 +53,7 @@ def postsuper(context: typer.Context) -> None:
     meant: hold, incoming, active, deferred. -p, -s, -S change nothing here. -c FILE: the configuration.
     """
     flags, rest = parsed("postsuper", context.args, "c:d:h:H:pr:sSv")
-    unknown = [name for name in rest if name not in _QUEUES]
-    if unknown:
-        names = ", ".join(_QUEUES)
-        raise CommandError(Exit.USAGE, f"postsuper: there is no queue {unknown[0]!a}; name some of {names}, or none")
+    states = states_of(rest, "postsuper")
     orders = [(letter, value) for letter, value in flags if letter in _VERBS]
     if not orders and not any(letter in _NOTHING for letter, _ in flags):
         raise CommandError(Exit.USAGE, "postsuper: say what is to be done: -d, -h, -H or -r, each with an id, ALL or -")
@@ -65,7 +61,7 @@ def postsuper(context: typer.Context) -> None:
     named: dict[str, list[str]] = {}
     for letter, value in orders:
         if value == "ALL":
-            _order(config, _VERBS[letter], {"state": [_QUEUES[name] for name in rest]} if rest else {"all": True})
+            _order(config, _VERBS[letter], {"state": states} if states else {"all": True})
         else:
             named.setdefault(letter, []).extend(sys.stdin.read().split() if value == "-" else [value])
     for letter, ids in named.items():

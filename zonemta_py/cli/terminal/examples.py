@@ -17,7 +17,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "status": ("zonemta status", "zonemta status --nagios --queued 100000,1000000 --disk 5000,500"),
     "top": ("zonemta top", "zonemta top --every 5"),
     "trace": ("zonemta trace ann@example.com", "zonemta trace 19f3c2d8a0001f3a --all"),
-    "qshape": ("zonemta qshape", "zonemta qshape --by provider --zone default"),
+    "qshape": ("zonemta qshape", "zonemta qshape -s deferred", "zonemta qshape --by provider --zone default"),
     "completion": (
         "zonemta completion bash > ~/.local/share/bash-completion/completions/zonemta",
         "zonemta completion zsh > ~/.zfunc/_zonemta",

@@ -1,12 +1,12 @@
-"""`zonemta trace` and `zonemta qshape`: what became of a message or of mail to somebody; how old what waits is."""
+"""`zonemta trace`: what became of a message, or of mail to somebody."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
-from zonemta_py.cli.queue.commands import ZoneName, answer, known_zone, whole
+from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
 from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table, printable
@@ -97,25 +97,3 @@ def _value(name: str, value: int | str | float) -> str:
         return split_key(str(value))[0]
     at = isinstance(value, int) and name.endswith("_ms") and value > _YEAR_2001_MS
     return moment(int(value)) if at else str(value)
-
-
-@tabled
-def qshape(
-    by: Annotated[Literal["domain", "site", "provider"], typer.Option(help="What a row is.")] = "domain",
-    zone: ZoneName = None,
-    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Rows to show.")] = 20,
-    config: ConfigFile = None,
-    folder: Folder = None,
-    json: AsJson = False,
-) -> None:
-    """Show how old what waits is, by destination: recipients by the minutes since they were accepted."""
-    chosen = configuration(config, folder)
-    found = whole(chosen, "qshape", by=by, zone=known_zone(chosen, zone), limit=limit)
-    if json:
-        return print_json(found)
-    ages = [*(f"{minutes} " for minutes in found["minutes"]), f"{found['minutes'][-1]}+ "]
-    rows = [(row["name"], row["total"], *row["ages"]) for row in (found["all"] | {"name": "TOTAL"}, *found["rows"])]
-    print_table("", (by, "T ", *ages), rows)
-    if not found["complete"]:
-        print_aside(f"{found['walked']:,} of {found['of']:,} recipients were counted so far; ask again for the others")
-    return None

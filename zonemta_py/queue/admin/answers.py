@@ -17,7 +17,7 @@ Questions and answers (plain dicts and lists, ready for JSON):
     rotate                                  closes the journal's open segment; its name in the archive
     explain what                            why something waits, and until when (`explain.py`)
     trace what before                       the story of a message or an address, from the journal (`browse/story.py`)
-    qshape by zone limit                    age and destination (`browse/ages.py`)
+    qshape by zone limit states minutes …   age and destination (`browse/ages.py`)
     lanes zone limit after                  {rows, next}: flow queues in memory, the longest first: what waits,
                                             how much, why not now (`browse/lanes.py`)
     standing                                stops, rests, and learned values (`schedule/admin_orders.py`)

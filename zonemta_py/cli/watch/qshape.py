@@ -1,0 +1,84 @@
+"""`zonemta qshape`: how old what waits is, by destination, with the words of Postfix's program of that name."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Literal
+
+import typer
+
+from zonemta_py.cli.queue.commands import ZoneName, known_zone, whole
+from zonemta_py.cli.terminal.errors import CommandError, Exit
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
+from zonemta_py.cli.terminal.output import print_aside, print_json, print_table
+from zonemta_py.cli.terminal.queue_names import states_of
+
+_SUBDOMAINS = 5
+_AGES = 10
+
+
+@tabled
+def qshape(
+    queues: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="QUEUE",
+            help="Only incoming (queued), active (leased), deferred or hold (held); default: all of them.",
+        ),
+    ] = None,
+    by: Annotated[
+        Literal["domain", "site", "provider", "sender"] | None, typer.Option(help="What a row is; default: domain.")
+    ] = None,
+    senders: Annotated[
+        bool,
+        typer.Option("-s", "--senders", help="By the domain of the sender (--by sender); recipients all the same."),
+    ] = False,
+    parents: Annotated[
+        bool, typer.Option("-p", "--parents", help="Rows for parent domains, too, with a dot before their names.")
+    ] = False,
+    subdomains: Annotated[
+        int, typer.Option("-m", metavar="N", min=1, help="With -p: only those with so many right below them.")
+    ] = _SUBDOMAINS,
+    ages: Annotated[int, typer.Option("-b", metavar="N", min=2, max=40, help="How many ages there are.")] = _AGES,
+    minutes: Annotated[
+        int, typer.Option("-t", metavar="MINUTES", min=1, max=1_000_000, help="Where the first age ends.")
+    ] = 5,
+    linear: Annotated[
+        bool, typer.Option("-l", help="All ages as long as the first; else each ends at twice the one before.")
+    ] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, max=1_000, help="Rows to show.")] = 20,
+    width: Annotated[
+        int | None, typer.Option("-w", metavar="COLUMNS", min=1, help="Instead of the terminal's.")
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option("-N", metavar="N", help="Nothing here: it shows the whole at once.")
+    ] = None,
+    zone: ZoneName = None,
+    config: ConfigFile = None,
+    folder: Folder = None,
+    json: AsJson = False,
+) -> None:
+    """Show how old what waits is, by destination: recipients by the minutes since they were accepted.
+
+    It takes the queue names and options of Postfix's qshape. What is leased is being delivered.
+    """
+    states = states_of(queues or [])
+    if senders and by not in (None, "sender"):
+        raise CommandError(Exit.USAGE, f"-s is --by sender, and --by {by} is something else; leave one")
+    what = "sender" if senders else by or "domain"
+    if parents and what in ("site", "provider"):
+        raise CommandError(Exit.USAGE, f"-p is for domains, and a row is a {what} here; leave -p or --by {what}")
+    chosen = configuration(config, folder)
+    ends = [minutes * (number if linear else 1 << number - 1) for number in range(1, ages)]
+    of = {"states": states, "minutes": ends, "subdomains": subdomains if parents else 0}
+    found = whole(chosen, "qshape", by=what, zone=known_zone(chosen, zone), limit=limit, **of)
+    if json:
+        return print_json(found)
+    if width is not None:
+        os.environ["COLUMNS"] = str(max(width, 80))
+    names = [*(f"{end} " for end in found["minutes"]), f"{found['minutes'][-1]}+ "]
+    rows = [(row["name"], row["total"], *row["ages"]) for row in (found["all"] | {"name": "TOTAL"}, *found["rows"])]
+    print_table("", (what, "T ", *names), rows)
+    if not found["complete"]:
+        print_aside(f"{found['walked']:,} of {found['of']:,} recipients were counted so far; ask again for the others")
+    return None
