@@ -21,7 +21,7 @@ from zonemta_py.delivery import worker
 from zonemta_py.mail.envelope import Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.host import Host
-from zonemta_py.queue.api import Delivery, QueueRefusal, Result
+from zonemta_py.queue.api import Delivery, OpenConnection, QueueRefusal, Result
 from zonemta_py.sink import Sink, SinkOptions
 
 PATIENCE_S = 20.0
@@ -172,7 +172,9 @@ class Queue:
         self.waiting, self.batch = list(deliveries), batch
         self.results: list[Result] = []
         self.closings: list[int] = []
+        self.opened: list[OpenConnection] = []
         self.closed = self.closings.append
+        self.left_open = self.opened.extend
         self.parts: list[Result] = []
         self._all = len(deliveries)
         self._chunk = chunk

@@ -167,3 +167,44 @@ async def test_a_failed_try_is_closed_before_the_next(
     await work
     looking.cancel()
     assert most == 1
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+async def test_who_retires_says_what_is_open(
+    scripted: Any, letter: Any, deliver: Any, until: Until, monkeypatch: pytest.MonkeyPatch, tls: ssl.SSLContext,
+    encrypted: bool,
+) -> None:  # fmt: skip
+    """No limit counts them, but the next configuration may have one: idle, in use, being closed; and when each is
+    closed."""
+    monkeypatch.setattr(dialogue, "QUIT_S", 0.4)
+    answers = asyncio.Event()
+    scripts: list[dict[str, Any]] = [{"quit": "silence"}, {"dot": answers}, {"quit": "silence"}]
+    servers = [await scripted(script, ("PIPELINING", "STARTTLS"), tls) for script in scripts]
+    letters = [letter(server.port) for server in servers]
+    letters[0].site, letters[0].provider, letters[0].campaign = "idle.test", "p", "c"
+    letters[2].idle_s = 0.0
+
+    class Retiring(Counting):
+        async def lease(self, most: int) -> list[Delivery]:
+            given, self.waiting = self.waiting, []
+            if not given:
+                await self.ends.wait()
+                raise Retired
+            return given
+
+    queue = Retiring(servers, *letters)
+    work = asyncio.create_task(
+        deliver(*letters, queue=queue, idle_s=600, most=3, **({"tls": "opportunistic"} if encrypted else {}))
+    )
+    await until(lambda: len(queue.results) == 2 and servers[1].bodies)
+    queue.ends.set()
+    await until(lambda: queue.opened)
+    idle, used = (1, 0, "default", "", "idle.test", "p", "", "c"), (2, 2, "default", "", "", "", "", "")
+    closing = [(3, 0, "default", "", "", "", "", "")] if encrypted else []  # TLS's end is waited for
+    assert sorted(queue.opened) == [idle, used, *closing]
+    assert {name for name, _ in queue.closings} <= {one[0] for one in closing}
+    await until(lambda: established(servers[0], servers[2]) == 0)
+    answers.set()
+    await work
+    assert [result.connection for result in sorted(queue.results, key=lambda one: one.lease)] == [0, 2, 0]
+    assert sorted(name for name, _ in queue.closings) == [one[0] for one in [idle, used, *closing]]

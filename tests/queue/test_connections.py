@@ -4,6 +4,7 @@ shared."""
 import asyncio
 from typing import Any
 
+from tests.queue.test_reload import reload
 from zonemta_py.queue.api import RELEASED
 
 
@@ -171,3 +172,46 @@ async def test_an_open_connection_is_no_new_one_to_the_next_mail(house: Any) -> 
     assert not paths, "nothing is left of it"
     await home.put("t@x.test")
     assert await home.idle()
+
+
+async def test_a_first_limit_knows_what_is_open_already(house: Any) -> None:
+    """Those of earlier senders: idle ones and those being closed as they say, one in use by its lease and its result.
+    Mail that it limits waits until they have."""
+    home = await house()
+    for name in ("r", "s", "t"):
+        await home.put(f"{name}@x.test", campaign="c")
+    first, second, third = await home.queue.lease(3, "one")
+    await home.settle(first)
+    home.queue.leases.retire("one")
+    reload(home, throttles=[{"name": "t", "per": ["site"], "connections": 3}])
+    for name in ("u", "v"):
+        await home.put(f"{name}@x.test")
+    assert await home.idle(), "it has not said what it has"
+    assert "which connections they have" in str(await home.queue.ask("explain", what="x.test"))
+    scope = ("default", "", "x.test", "", "", "c")
+    home.queue.left_open([(first.lease, 0, *scope), (second.lease, second.lease, *scope)], "one")
+    assert await home.idle(), "two leases and one idle connection count"
+    second.connection = third.connection = 0  # it says so of whatever it has now
+    await home.settle(second, kept=False)
+    assert len(await home.leases()) == 1
+    result = home.result(third, kept=False)
+    result.connection = third.lease  # it is being closed
+    await home.queue.settle(result)
+    assert await home.idle()
+    reload(home, throttles=[{"name": "u", "per": ["campaign"], "connections": 2}])
+    await home.put("w@y.test", campaign="c")
+    assert len(await home.leases()) == 1, "all that is known counts by the new limit, and nobody need be asked again"
+
+
+async def test_a_first_limit_waits_for_a_sender_that_says_nothing_until_its_end(house: Any) -> None:
+    """Other mail goes meanwhile."""
+    home = await house()
+    await home.put("r@x.test")
+    await home.queue.lease(1, "one")
+    home.queue.lost("one")
+    reload(home, throttles=[{"name": "t", "only": {"site": "x.test"}, "connections": 2}])
+    await home.put("s@y.test")
+    (other,) = await home.leases()
+    assert other.recipients[0].address == "s@y.test"
+    home.queue.over("one")
+    assert len(await home.leases()) == 1

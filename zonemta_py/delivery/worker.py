@@ -58,7 +58,7 @@ async def run(
     """Delivers until the queue is gone, or has nothing more for this process; at most `most` deliveries at once."""
     names = resolver or DnsDestinationResolver(config)
     policies = TlsPolicies(config, names, contexts)
-    connections = Connections(dispatch.closed)
+    connections = Connections(dispatch.closed, dispatch.left_open)
     context = SenderContext(config, dispatch, host, names, policies, connections, config.server.name, making)
     report.measure(lambda: [("zonemta_connections_idle", (), len(connections))])
     slots = Slots(most)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from zonemta_py.disk.records import BOUNCED as BOUNCED
 from zonemta_py.disk.records import DEFERRED as DEFERRED
@@ -242,6 +242,10 @@ class Result:
     connection: int = 0
 
 
+OpenConnection: TypeAlias = tuple[int, int, str, str, str, str, str, str]
+"""Its name; the lease that goes over it, 0: none; zone, source, site, provider, tenant and campaign of the last one."""
+
+
 class Dispatch(Protocol):
     """The interface for sender processes."""
 
@@ -256,7 +260,11 @@ class Dispatch(Protocol):
         """Hands over a result with `more`, without waiting; the `settle` that ends the lease covers it too."""
 
     def closed(self, connection: int) -> None:
-        """A connection that a result has named is no longer open."""
+        """A connection that a result or `left_open` has named is no longer open."""
+
+    def left_open(self, connections: list[OpenConnection]) -> None:
+        """Those that this process has open and no result has named, as it is about to close them: it takes no more
+        leases."""
 
     async def chunk(self, message_id: str, number: int) -> bytes:
         """Chunk 1…chunks of a leased message. Raises QueueRefusal if it cannot be read."""

@@ -17,7 +17,7 @@ from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.admin import answers
-from zonemta_py.queue.api import Delivery, QueueRefusal, Receipt, Result, accept_whole
+from zonemta_py.queue.api import Delivery, OpenConnection, QueueRefusal, Receipt, Result, accept_whole
 from zonemta_py.queue.campaigns.commands import CampaignCommands
 from zonemta_py.queue.core.campaigns import NO_TEMPLATE, whole
 from zonemta_py.queue.core.core import Core
@@ -27,6 +27,7 @@ from zonemta_py.queue.lifecycle.incoming import LocalIncoming
 from zonemta_py.queue.maintenance.maintenance import Maintenance
 from zonemta_py.queue.pulls.pulls import Done, Pulls
 from zonemta_py.queue.tasks.orders import TaskOrders
+from zonemta_py.zones.throttle import Scope
 
 log = logging.getLogger(__name__)
 
@@ -98,6 +99,11 @@ class LocalQueue(QueueContext):
     def closed(self, connection: int) -> None:
         if self.core.schedule.admission.idle.closed(connection):
             self.core.changed()
+
+    def left_open(self, connections: list[OpenConnection], worker: str = "") -> None:
+        for name, lease, *scope in connections:
+            self.leases.left_open(worker, name, lease, Scope(*scope))
+        self.leases.all_said(worker)
 
     async def chunk(self, message_id: str, number: int) -> bytes:
         found = await self.chunks(message_id, number, 1)
@@ -200,7 +206,7 @@ class LocalQueue(QueueContext):
     def over(self, worker: str) -> None:
         """A sender's process is gone, and with it its connections."""
         self.core.schedule.admission.idle.over(worker)
-        self.core.changed()
+        self.leases.look_again()
 
 
 def _nothing() -> None:

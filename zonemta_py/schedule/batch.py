@@ -18,6 +18,7 @@ from zonemta_py.schedule.by_length import ByLength
 from zonemta_py.schedule.cursor import Shelf
 from zonemta_py.schedule.flow import STOPPED, FlowId, place_of
 from zonemta_py.zones.feedback import Concurrency
+from zonemta_py.zones.throttle import Scope
 from zonemta_py.zones.zone import Destination as Target
 
 if TYPE_CHECKING:
@@ -137,6 +138,12 @@ class FlowQueue:
     @property
     def flow_id(self) -> FlowId:
         return self.turn.flow_id
+
+    @property
+    def scope(self) -> Scope:
+        """As limits see it."""
+        path, flow_id = self.path, self.flow_id
+        return Scope(self.zone.zone.name, path.source, path.site, path.provider, flow_id.tenant, flow_id.campaign)
 
     @property
     def aside(self) -> bool:
@@ -271,19 +278,33 @@ class Batch:
 
 class IdleConnection:
     """limits: what it counts at, if it counts: while a lease (user) goes on over it, that does. name: the lease that
-    opened it. since: when its egress path was given it. worker: who has it. ended: it is closed."""
+    opened it. since: when its egress path was given it. worker: who has it. ended: it is closed. flow_queue: of its
+    last lease; None: only its scope is known, it is to be closed.
+    """
 
-    __slots__ = ("counts", "ended", "flow_queue", "limits", "name", "since", "user", "worker")
+    __slots__ = ("_scope", "counts", "ended", "flow_queue", "limits", "name", "since", "user", "worker")
 
-    def __init__(self, name: int, batch: Batch) -> None:
-        self.name, self.worker, self.flow_queue = name, batch.worker, batch.flow_queue
-        self.user: Batch | None = batch
-        self.limits, self.since = batch.limits, batch.since
+    def __init__(self, name: int, worker: str, scope: Scope | None = None) -> None:
+        self.name, self.worker, self._scope = name, worker, scope
+        self.flow_queue: FlowQueue | None = None
+        self.user: Batch | None = None
+        self.limits: tuple[Limit, ...] = ()
+        self.since = 0.0
         self.counts = self.ended = False
 
+    @classmethod
+    def of(cls, name: int, batch: Batch) -> IdleConnection:
+        """The one that a lease goes over."""
+        made = cls(name, batch.worker)
+        made.flow_queue, made.user, made.limits, made.since = batch.flow_queue, batch, batch.limits, batch.since
+        return made
+
     @property
-    def path(self) -> EgressPath:
-        return self.flow_queue.path
+    def scope(self) -> Scope:
+        if self.flow_queue is not None:
+            return self.flow_queue.scope
+        assert self._scope is not None
+        return self._scope
 
 
 class QueuesOfZone(Protocol):

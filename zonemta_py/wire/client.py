@@ -27,6 +27,7 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import (
     RELEASED,
     Delivery,
+    OpenConnection,
     Outcome,
     QueueRefusal,
     Receipt,
@@ -36,14 +37,7 @@ from zonemta_py.queue.api import (
     accept_whole,
 )
 from zonemta_py.wire.channel import GONE, Channel, Lost, ignore
-from zonemta_py.wire.frames import (
-    CHUNKS_AT_ONCE,
-    OK,
-    Operation,
-    pack,
-    result_row,
-    unpacker,
-)
+from zonemta_py.wire.frames import CHUNKS_AT_ONCE, OK, Operation, pack, result_row, unpacker
 from zonemta_py.wire.pulse import Pulse
 from zonemta_py.wire.remote_pulls import RemotePulls, whole
 from zonemta_py.wire.remote_sessions import RemoteSessions
@@ -241,6 +235,10 @@ class RemoteQueue(RemotePulls, RemoteSessions):
     def closed(self, connection: int) -> None:
         if self._protocol is not None:
             self._protocol.send((Operation.CLOSED, 0, connection))
+
+    def left_open(self, connections: list[OpenConnection]) -> None:
+        if self._protocol is not None:
+            self._protocol.send((Operation.LEFT_OPEN, 0, connections))
 
     async def chunk(self, message_id: str, number: int) -> bytes:
         ahead = self._ahead.pop(message_id, None)

@@ -39,6 +39,7 @@ class Operation(IntEnum):
     ENTER = 18  # [session, account, again] → nil; a client of that account is there. again: and was before
     LEFT = 19  # [session of an ENTER], no answer
     CLOSED = 20  # [name of a connection], no answer: it is no longer open
+    LEFT_OPEN = 21  # [connections], no answer: of a sender that has retired
     KNOWN = 12  # [token of an envelope] → receipt, if the queue's process before this one has stored it; nil
 
 

@@ -118,7 +118,8 @@ class ClientConnection(asyncio.Protocol):
             Operation.ACCEPT: self._accept,
             Operation.KNOWN: self._known,
             Operation.BEAT: self._beat,
-            Operation.CLOSED: self._closed,
+            Operation.CLOSED: lambda _, connection: queue.closed(connection),
+            Operation.LEFT_OPEN: self._left_open,
         }
         self._pulls = PullRequests(queue, lambda: self._name, self._answer, self._run)
         self._sessions = SessionRequests(queue, self._answer)
@@ -342,8 +343,8 @@ class ClientConnection(asyncio.Protocol):
     def _part(self, _: int, result: list[Any]) -> None:
         self._queue.settling.settle(result_of(result), _nothing)
 
-    def _closed(self, _: int, connection: int) -> None:
-        self._queue.closed(connection)
+    def _left_open(self, _: int, connections: list[Any]) -> None:
+        self._queue.left_open(connections, self._name)
 
     def _fetch(self, number: int, message_id: str, first: int, most: int, reads: bool = False) -> None:
         if reads and (count := self._queue.filed(message_id)):

@@ -5,7 +5,8 @@ connection ends with QUIT after the zone's idle time; there are at most IDLE_MAX
 
 Where a limit counts connections, the queue counts them by their names, and is told of each that it knows when it is
 closed, whoever has closed it. So a lease that is to go on over one either does, or has it closed before it opens
-another (`ready`); and its result names the one that is still open (`left`).
+another (`ready`); and its result names the one that is still open (`left`). Other connections are made known when this
+process retires (`end`), since the configuration that follows may have a limit that counts them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Callable, Hashable
 from functools import partial
 
 from zonemta_py.delivery.smtp.session import SmtpSession
-from zonemta_py.queue.api import Delivery, Result
+from zonemta_py.queue.api import Delivery, OpenConnection, Result
 
 IDLE_MAX = 500
 """Idle connections of one sender process, to all destinations."""
@@ -24,20 +25,23 @@ Key = Hashable
 """Zone, destination, host, port, source, TLS mode, user: all that distinguishes connections."""
 
 
-def _nobody(name: int) -> None:
+def _nobody(_: object) -> None:
     """Nobody counts them."""
 
 
 class Connections:
-    """The idle connections, newest last. closed: told the name of a connection that a result has named, once it is."""
+    """The idle connections, newest last. closed: told the name of a connection that the queue knows, once it is.
+    left_open: told those that it does not know yet, when this process retires."""
 
-    def __init__(self, closed: Callable[[int], None] = _nobody) -> None:
+    def __init__(
+        self, closed: Callable[[int], None] = _nobody, left_open: Callable[[list[OpenConnection]], None] = _nobody
+    ) -> None:
         self._idle: dict[Key, deque[SmtpSession]] = {}
         self._order: OrderedDict[SmtpSession, Key] = OrderedDict()
         self._over = False
-        self._tell = closed
+        self._tell, self._tell_open = closed, left_open
         self._named: dict[int, SmtpSession] = {}
-        """All that limits count, also those in use or being closed."""
+        """All that are open, also those in use or being closed."""
         self._told: set[int] = set()
         """Names that the queue knows."""
         self._used: dict[int, SmtpSession] = {}
@@ -73,8 +77,15 @@ class Connections:
         return True
 
     async def end(self) -> None:
-        """Closes all; from now on each connection ends with its message. Returns when those that count are closed."""
+        """Says what is open, and closes all; from now on each connection ends with its message, and counts. Returns
+        when those that were not in use are closed."""
         self._over = True
+        uncounted = [one for one in self._named.values() if not one.dialogue.counted]
+        in_use = {session: lease for lease, session in self._used.items()}
+        for session in uncounted:
+            session.dialogue.counted = True
+            self._told.add(session.name)
+        self._tell_open([(one.name, in_use.get(one, 0), *one.used_for) for one in uncounted])
         for session in list(self._order):
             session.dialogue.quit()
         for session in [one for one in self._named.values() if not one.usable]:
@@ -84,12 +95,16 @@ class Connections:
 
     def use(self, session: SmtpSession, delivery: Delivery) -> None:
         """A lease goes over it."""
-        if delivery.connection is not None and not session.name and session.usable:
+        if not session.name and session.usable:
             session.name = delivery.lease
             self._named[session.name] = session
             session.dialogue.on_closed = partial(self._closed, session)
-        if session.name:
-            self._used[delivery.lease] = session
+        if delivery.connection is not None or self._over:
+            session.dialogue.counted = True
+        self._used[delivery.lease] = session
+        session.used_for = (
+            delivery.zone, delivery.source, delivery.site, delivery.provider, delivery.tenant, delivery.campaign
+        )  # fmt: skip
 
     async def ready(self, key: Key, delivery: Delivery) -> None:
         """Returns when the lease's own connection is there to be used, or closed."""
@@ -105,7 +120,7 @@ class Connections:
         """Says in a lease's result which connection it leaves open."""
         session = self._own(delivery)
         self._used.pop(delivery.lease, None)
-        if session is not None and session.name in self._named:
+        if session is not None and session.dialogue.counted and session.name in self._named:
             result.connection, result.kept = session.name, session in self._order
             self._told.add(session.name)
 

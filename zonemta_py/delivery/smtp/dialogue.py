@@ -33,7 +33,8 @@ _LINE = re.compile(rb"([2-5]\d\d)(?:([ -])(.*?))?\r?", re.DOTALL)
 
 class Dialogue(asyncio.Protocol):
     """broken: None, or the class of the failure that ended it. on_end: called once when it is over. on_closed: called
-    once when the connection is closed too; where that counts, QUIT waits for the server, QUIT_S at most.
+    once when the connection is closed too. counted: a limit counts it until then: QUIT waits for the server, QUIT_S at
+    most.
 
     astray: there were more replies than commands, so it is unknown which belongs to which. overtaken: the reply to the
     end of a message came while part of the message was still in our buffer (see `end`). sending: a message is being
@@ -42,7 +43,8 @@ class Dialogue(asyncio.Protocol):
 
     __slots__ = (
         "_behind", "_buffer", "_deadline", "_idle", "_lines", "_lines_bytes", "_loop", "_paused", "_replies", "_timer",
-        "_waiter", "_wanted", "_watching", "astray", "broken", "closed", "on_closed", "on_end", "overtaken", "sending",
+        "_waiter", "_wanted", "_watching", "astray", "broken", "closed", "counted", "on_closed", "on_end", "overtaken",
+        "sending",
         "transport",
     )  # fmt: skip
 
@@ -51,7 +53,7 @@ class Dialogue(asyncio.Protocol):
         self.broken: type[DeliveryError] | None = None
         self.on_end: Callable[[], None] | None = None
         self.on_closed: Callable[[], None] | None = None
-        self.closed = False
+        self.closed = self.counted = False
         self._watching: list[asyncio.Future[None]] = []
         self._buffer = b""
         self._lines: list[bytes] = []
@@ -149,7 +151,7 @@ class Dialogue(asyncio.Protocol):
         if self.broken is None:
             self.transport.write(b"QUIT\r\n")
             self._end(ConnectionLost)
-            if self.on_closed is None and not self._watching:
+            if not (self.counted or self._watching):
                 self.transport.close()
             else:
                 self._timer = self._loop.call_later(QUIT_S, self._cut)
@@ -228,7 +230,7 @@ class Dialogue(asyncio.Protocol):
 
     def _cut(self) -> None:
         """Nothing is waited for any more."""
-        if self.on_closed is None and not self._watching:
+        if not (self.counted or self._watching):
             self.transport.abort()
         elif shut(self.transport):
             self._over()

@@ -65,9 +65,13 @@ class Route:
     lmtp: bool = False
 
 
+_NOTHING = ("",) * 6
+
+
 class SmtpSession:
     """Greeted and ready for MAIL. keywords: lower-case EHLO keyword → parameters. sent: messages tried over it. name:
-    by which the queue counts it, 0: it does not.
+    the lease that opened it; 0: none has used it. used_for: zone, source, site, provider, tenant and campaign of the
+    last one.
 
     unfinished: the server has an open transaction. tls: "" or "TLSv1.3 TLS_AES_256_GCM_SHA384 verified=pkix" (or none,
     dane, mta-sts). local: our IP address.
@@ -75,7 +79,7 @@ class SmtpSession:
 
     __slots__ = (
         "address", "dialogue", "dot_timeout_s", "host", "keywords", "lmtp", "local", "name", "port", "reply_timeout_s",
-        "sent", "tls", "unfinished",
+        "sent", "tls", "unfinished", "used_for",
     )  # fmt: skip
 
     def __init__(self, route: Route, dialogue: Dialogue, keywords: dict[str, str], verified: str) -> None:
@@ -88,6 +92,7 @@ class SmtpSession:
         self.lmtp = route.lmtp
         self.sent = self.name = 0
         self.unfinished = False
+        self.used_for = _NOTHING
 
     @property
     def usable(self) -> bool:

@@ -27,11 +27,13 @@ from zonemta_py.queue.lifecycle.telling import tries
 from zonemta_py.queue.suppression.register import SuppressionList
 from zonemta_py.schedule.batch import Batch, Blocked, EgressPath, Entry, FlowQueue
 from zonemta_py.schedule.time import hours
+from zonemta_py.zones.throttle import Scope
 
 log = logging.getLogger(__name__)
 PATIENCE_S = 1.0
 LATE_MAX = 10_000
 FRUITLESS_MAX = 50
+_EARLIER = "earlier senders"
 FENCED_S = 0.1
 """How soon to check whether the store can be read again."""
 TOO_LATE = Reply(554, "5.4.7", "its delivery deadline has passed")
@@ -175,6 +177,9 @@ class Leases:
         if not self._core.schedule.admission.counts_connections(flow_queue):
             return first
         schedule, path = self._core.schedule, batch.path
+        if schedule.admission.idle.unsaid:
+            self._wait(batch, _EARLIER, "senders of the earlier configuration are to say which connections they have")
+            return None
         bound = path.owner in self._workers and schedule.admission.keeps(batch)
         mine = path.owner if bound else self._first_choice(path) or first.worker
         taker = next((taker for taker in self._takers if taker.worker == mine), None)
@@ -186,12 +191,15 @@ class Leases:
         if now - self._missed.setdefault(mine, now) >= PATIENCE_S and not bound:
             path.owner = first.worker
             return first
-        flow_queue.zone.hold(
-            flow_queue, Blocked("sender", "its sender is busy", now + PATIENCE_S, self._core.clock.ms())
-        )
-        self._held.setdefault(mine, []).append(flow_queue)
-        self._put_back(batch)
+        self._wait(batch, mine, "its sender is busy")
         return None
+
+    def _wait(self, batch: Batch, sender: str, cause: str) -> None:
+        """For that sender, PATIENCE_S at most."""
+        flow_queue, until = batch.flow_queue, self._core.schedule.now() + PATIENCE_S
+        flow_queue.zone.hold(flow_queue, Blocked("sender", cause, until, self._core.clock.ms()))
+        self._held.setdefault(sender, []).append(flow_queue)
+        self._put_back(batch)
 
     def _first_choice(self, path: EgressPath) -> str:
         workers = sorted(self._workers)
@@ -205,6 +213,25 @@ class Leases:
         """A sender gets nothing more, and ends what it has: the same."""
         self._core.schedule.admission.idle.retire(worker)
         self._pass_on(worker)
+
+    def left_open(self, worker: str, name: int, lease: int, scope: Scope) -> None:
+        """A retired sender has that connection open. lease: that goes over it, and counts for it while it is out."""
+        idle = self._core.schedule.admission.idle
+        if not lease:
+            self._core.schedule.admission.left_open(worker, name, scope)
+        elif lease not in self.out:
+            idle.told_late(lease, name)
+
+    def all_said(self, worker: str) -> None:
+        """A retired sender has made known all that it has open."""
+        self._core.schedule.admission.idle.all_said(worker)
+        self.look_again()
+
+    def look_again(self) -> None:
+        """A sender has ended, or said what it has."""
+        if not self._core.schedule.admission.idle.unsaid:
+            self._let_go(_EARLIER)
+        self._core.changed()
 
     def _pass_on(self, worker: str) -> None:
         self._workers.discard(worker)

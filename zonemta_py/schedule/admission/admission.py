@@ -73,13 +73,14 @@ class Admission:
         for batch in batches:
             batch.charge = batch.charge or (0, 0, 0, 0)
             batch.taken = -math.inf  # these have never been charged for it, and so give nothing back
-            batch.limits = self._all_limits(batch.flow_queue)
+            batch.limits = self.throttles.of(batch.flow_queue.scope)
             for limit in batch.limits:
                 limit.hold()
-        self.idle.count_again(self._all_limits)
+        self.idle.count_again(self.throttles.of, self._counting)
 
-    def _all_limits(self, flow_queue: FlowQueue) -> tuple[Limit, ...]:
-        return (*flow_queue.zone.flow_queues.limits_of(flow_queue.path, flow_queue.flow_id), *flow_queue.zone.limits)
+    def left_open(self, worker: str, name: int, scope: Scope) -> None:
+        """A retired sender has it open without a lease, and no result has named it."""
+        self.idle.left_open(worker, name, scope, self.throttles.of(scope))
 
     # -- what applies
 
@@ -100,11 +101,7 @@ class Admission:
         """The strictest bounds on connections and transactions that throttles set."""
         if not self._config.throttles:
             return _NOTHING_SAID
-        path, flow_id = flow_queue.path, flow_queue.flow_id
-        scope = Scope(
-            flow_queue.zone.zone.name, path.source, path.site, path.provider, flow_id.tenant, flow_id.campaign
-        )
-        return self.throttles.most(scope)
+        return self.throttles.most(flow_queue.scope)
 
     def counts_connections(self, flow_queue: FlowQueue) -> bool:
         """Whether a limit on connections is in its way."""
@@ -220,11 +217,11 @@ class Admission:
 
     def release(self, batch: Batch) -> None:
         """The lease has ended: its connection is free, or counts until it is closed."""
-        if batch.charge is None:
-            return
-        if _connections(batch.limits) and self.idle.keep(batch):
+        if self.idle.remains(batch, batch.charge is not None and _connections(batch.limits)):
             if batch.keep:
                 self._go_on(batch.flow_queue)
+            return
+        if batch.charge is None:
             return
         for limit in batch.limits:
             limit.release()

@@ -1,4 +1,5 @@
 """Connections that are open without a lease, under a limit on connections: idle between two messages, or being closed.
+And those that a sender has made known as it retires, since another configuration may have a limit that counts them.
 
 The limit is on those that are open, so each counts until its sender says that it is closed, or has ended itself: no
 timer here knows how late a busy sender is. Its egress path uses an idle one again for as long as it has mail; where
@@ -16,8 +17,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from zonemta_py.schedule.batch import Batch, EgressPath, FlowQueue, IdleConnection
-from zonemta_py.zones.throttle import Limit
+from zonemta_py.schedule.batch import Batch, EgressPath, IdleConnection
+from zonemta_py.zones.throttle import Limit, Scope
 
 IDLE_S = 1.0
 TURN_S = 5.0
@@ -38,6 +39,10 @@ class IdleConnections:
         """Senders that get nothing more, and close their idle connections."""
         self._parting: set[str] = set()
         """Senders that have lost their leases, but may still have connections."""
+        self._said: set[str] = set()
+        """Retired senders of which all connections are known."""
+        self.unsaid: set[str] = set()
+        """Senders that may have connections which a new limit counts, and of which it is not known which."""
 
     def __contains__(self, path: EgressPath) -> bool:
         return path in self._by_path
@@ -87,16 +92,21 @@ class IdleConnections:
         if found is not None and found.counts:  # its sender has used one that was thought to be idle
             self._drop(found)
         elif found is None and name and not (before is not None and before.name == name):
-            found = self._by_name[name] = IdleConnection(name, batch)
+            found = self._by_name[name] = IdleConnection.of(name, batch)
         if found is not None:
             found.user = batch
         return found
+
+    def remains(self, batch: Batch, counts: bool) -> bool:
+        """As `keep`. counts: at a limit on connections; if not, what is open of a sender that parts or retires may
+        still count at one of the next configuration."""
+        return (counts or batch.idle_connection is not None or batch.worker in self._parting) and self.keep(batch)
 
     def keep(self, batch: Batch) -> bool:
         """The lease has ended; False: it has left no connection open. Else that counts where the lease has."""
         connection = batch.idle_connection
         if batch.worker in self._parting and not batch.told:
-            connection = self._by_name[-batch.number] = IdleConnection(-batch.number, batch)
+            connection = self._by_name[-batch.number] = IdleConnection.of(-batch.number, batch)
         elif connection is None or connection.ended or connection.user is not batch:
             batch.idle_connection = None
             return False
@@ -146,21 +156,34 @@ class IdleConnections:
         self.retired.add(worker)
         self._withdraw(worker)
 
+    def left_open(self, worker: str, name: int, scope: Scope, limits: tuple[Limit, ...]) -> None:
+        """A retired sender has it open without a lease, and no result has named it."""
+        connection = self._by_name[name] = IdleConnection(name, worker, scope)
+        connection.limits, connection.counts = limits, True
+        for limit in limits:
+            limit.hold()
+
+    def all_said(self, worker: str) -> None:
+        """A retired sender has made known all that it has open."""
+        self._said.add(worker)
+        self.unsaid.discard(worker)
+
     def over(self, worker: str) -> None:
         """A sender's process has ended, and its connections with it."""
-        self.retired.discard(worker)
-        self._parting.discard(worker)
+        for workers in (self.retired, self._parting, self._said, self.unsaid):
+            workers.discard(worker)
         for connection in [one for one in self._by_name.values() if one.worker == worker]:
             del self._by_name[connection.name]
             self._end(connection)
 
     # -- limits
 
-    def count_again(self, limits_of: Callable[[FlowQueue], tuple[Limit, ...]]) -> None:
-        """All limits are new."""
+    def count_again(self, limits_of: Callable[[Scope], tuple[Limit, ...]], counting: bool) -> None:
+        """All limits are new. counting: one is on connections."""
         self._at.clear()
+        self.unsaid = (self.retired | self._parting) - self._said if counting else set()
         for connection in self._by_name.values():
-            connection.limits = limits_of(connection.flow_queue)
+            connection.limits = limits_of(connection.scope)
             if connection.counts:
                 for limit in connection.limits:
                     limit.hold()
@@ -185,17 +208,20 @@ class IdleConnections:
 
     def _offer(self, connection: IdleConnection) -> None:
         """It may be used again."""
-        if connection.worker not in self.retired and connection.worker not in self._parting:
-            self._by_path.setdefault(connection.path, []).append(connection)
+        flow_queue, worker = connection.flow_queue, connection.worker
+        if flow_queue is not None and worker not in self.retired and worker not in self._parting:
+            self._by_path.setdefault(flow_queue.path, []).append(connection)
             self._at.update(connection.limits)
 
     def _take_off(self, connection: IdleConnection) -> None:
-        every = self._by_path.get(connection.path, [])
+        if (flow_queue := connection.flow_queue) is None:
+            return
+        every = self._by_path.get(flow_queue.path, [])
         if connection in every:
             every.remove(connection)
             if not every:
-                del self._by_path[connection.path]
-                connection.flow_queue.zone.flow_queues.leave(connection.path)
+                del self._by_path[flow_queue.path]
+                flow_queue.zone.flow_queues.leave(flow_queue.path)
             self._at.subtract(connection.limits)
             if not self._by_path:
                 self._at.clear()
