@@ -31,7 +31,7 @@ from ports import free_port  # noqa: E402
 
 from zonemta_py.disk import journal  # noqa: E402
 from zonemta_py.disk.records import Type, unpack  # noqa: E402
-from zonemta_py.wire.client import QueueGone, ask  # noqa: E402
+from zonemta_py.wire.asking import QueueGone, ask  # noqa: E402
 from zonemta_py.wire.pages import ask_all  # noqa: E402
 
 ZONEMTA = [sys.executable, "-m", "zonemta_py"]

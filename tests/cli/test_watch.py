@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import trustme
 from zonemta_py.cli.terminal.errors import Exit
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.queue.queue import LocalQueue
-from zonemta_py.wire.client import SOCKET
+from zonemta_py.wire import SOCKET
 
 BODY = b"Subject: Hello\r\n\r\nHi\r\n"
 Told = Callable[..., Any]
@@ -197,3 +198,20 @@ def test_a_story_in_80_columns(served: Callable[..., Any], told: Told, monkeypat
     assert f"messages: {id}\n" in ran.out
     assert "left out: " in ran.err
     assert "to" in ran.err.partition("left out: ")[2].partition(";")[0].split(", ")
+
+
+def test_a_story_without_the_mta(served: Callable[..., Any], told: Told, tmp_path: Path) -> None:
+    """The journal has it; where there is none, that is said as by every command."""
+    queue = served()
+    id = queue.do(put("a@x.org"))
+    with_it = told("trace", id)
+    queue.close()
+    without = told("trace", id)
+    assert (without.code, without.out) == (0, with_it.out)
+    assert without.err == "zonemta: the MTA does not run; this is what its journal and archive say\n"
+    assert json.loads(told("trace", "a@X.org", "--json").out)["ids"] == [id]
+    assert told("trace", "b@x.org").code == told("trace", "junk").code == Exit.DATA
+    shutil.rmtree(tmp_path / "journal")
+    ran = told("trace", id)
+    assert (ran.code, ran.err.count("\n")) == (Exit.UNAVAILABLE, 1)
+    assert "start it with `zonemta run`" in ran.err

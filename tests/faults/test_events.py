@@ -17,7 +17,7 @@ from zonemta_py.events.derive import events_of
 from zonemta_py.events.event import Event
 from zonemta_py.events.tail import JournalTail
 from zonemta_py.sink import Sink, SinkOptions
-from zonemta_py.wire.client import QueueGone, ask
+from zonemta_py.wire.asking import QueueGone, ask
 
 LETTERS = 250
 SEGMENT_BYTES = 65_536

@@ -1,0 +1,2 @@
+SOCKET = "socket"
+"""Of the queue, in its folder."""

@@ -11,13 +11,10 @@ is raised, and the client's connection is closed.
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
-
-import msgpack
 
 from zonemta_py.disk import body_file
 from zonemta_py.disk.bodies import Shrinker, restore, shrink
@@ -36,13 +33,13 @@ from zonemta_py.queue.api import (
     Unanswered,
     accept_whole,
 )
+from zonemta_py.wire import SOCKET
 from zonemta_py.wire.channel import GONE, Channel, Lost, ignore
-from zonemta_py.wire.frames import CHUNKS_AT_ONCE, OK, Operation, pack, result_row, unpacker
+from zonemta_py.wire.frames import CHUNKS_AT_ONCE, Operation, result_row
 from zonemta_py.wire.pulse import Pulse
 from zonemta_py.wire.remote_pulls import RemotePulls, whole
 from zonemta_py.wire.remote_sessions import RemoteSessions
 
-SOCKET = "socket"
 STOOD_STILL = Reply(451, "4.3.0", "the sender was stuck")
 NO_CHUNK = Reply(451, "4.3.0", "the body has no such chunk")
 UNANSWERED = Reply(451, "4.3.0", "the queue's process ended before it said whether the message is stored")
@@ -50,10 +47,8 @@ RECONNECT_S = 0.004
 """A client may be waiting for it, and a try costs some 10 µs."""
 PATIENCE_S = 30.0
 """How long a request waits for a queue that is starting."""
-LONG_S = 300.0
-"""How long to wait for the answer to an order that loads and checks a whole configuration."""
 ASK_S = 240.0
-"""How long to wait for that answer; clients wait ten minutes after the dot (RFC 5321 4.5.3.2.6)."""
+"""How long to wait until it says whether it is stored; clients wait ten minutes after the dot (RFC 5321 4.5.3.2.6)."""
 FRAMES_AHEAD_MAX = 16
 """Frames of chunks that the queue has not answered yet, of all messages on their way in together."""
 MESSAGES_AHEAD_MAX = 32
@@ -356,39 +351,3 @@ def _restored(kept: bytes) -> bytes:
         return restore(kept, CHUNK_BYTES)
     except ValueError:
         raise QueueRefusal(NO_CHUNK) from None
-
-
-class QueueGone(Exception):
-    """No process answers on the socket."""
-
-
-def ask(folder: Path, question: str, **arguments: Any) -> Any:
-    """One question, without an event loop, for the command line. Raises QueueGone, PermissionError, ValueError."""
-    path = folder / SOCKET
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(LONG_S if question == "reload" else 30)
-        try:
-            connection.connect(str(path))
-            connection.sendall(pack((int(Operation.ASK), 1, question, arguments)))
-            return _answer(connection)
-        except PermissionError as error:
-            raise PermissionError(error.errno, error.strerror, str(path)) from None
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise QueueGone(f"no queue answers at {path} ({reason}); start it with `zonemta run`") from None
-
-
-def _answer(connection: socket.socket) -> Any:
-    unpacked = unpacker()
-    while True:
-        data = connection.recv(1 << 20)
-        if not data:
-            raise OSError("the queue closed the connection")
-        unpacked.feed(data)
-        try:
-            for _, status, payload in unpacked:
-                if status == OK:
-                    return payload
-                raise ValueError(payload if isinstance(payload, str) else " ".join(str(part) for part in payload))
-        except msgpack.OutOfData:
-            continue

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from zonemta_py.wire.client import ask
+from zonemta_py.wire.asking import ask
 
 _AFTER: dict[str, Callable[[list[Any]], Any]] = {
     "standing": len,

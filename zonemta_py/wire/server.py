@@ -25,6 +25,7 @@ from zonemta_py.queue.lifecycle.accept import Acceptance
 from zonemta_py.queue.lifecycle.incoming import LocalIncoming
 from zonemta_py.queue.lifecycle.lease import Taker
 from zonemta_py.queue.queue import LocalQueue
+from zonemta_py.wire import SOCKET
 from zonemta_py.wire.frames import OK, REFUSED, WRONG, Operation, delivery_row, pack, pack_chunks, result_of, unpacker
 from zonemta_py.wire.peer_process import PeerProcess
 from zonemta_py.wire.pull_requests import PullRequests
@@ -36,7 +37,6 @@ log = logging.getLogger(__name__)
 
 RECEIVER, PULL, HTTP = "receiver", "pull", "http"
 """Names of processes that may be in the middle of a message when the queue is to end."""
-SOCKET = "socket"
 """Name of the socket in the queue's folder."""
 
 

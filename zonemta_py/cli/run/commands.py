@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from zonemta_py import privileges
+from zonemta_py.cli.run import presence
 from zonemta_py.cli.run.folder import ensure_writable, kept_to_oneself, wait_until_unlocked
 from zonemta_py.cli.run.patience import until
 from zonemta_py.cli.terminal.errors import CommandError, Exit, guarded
@@ -47,6 +48,7 @@ def run(arguments: list[str]) -> None:
     setup.stream(config)
     who = privileges.identity(config)
     ensure_writable(config.folder, who)
+    presence.announce(config.folder, who)
     for sentence in [secret.warning(path, config.model_dump()) if path else "", *kept_to_oneself(config.folder)]:
         if sentence:
             print(f"zonemta: {sentence}", file=sys.stderr, flush=True)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from zonemta_py.cli.queue.commands import answer
+from zonemta_py.cli.run.asking import NotRunning
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
 from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table, printable
 from zonemta_py.cli.terminal.progress import bar
 from zonemta_py.config import Config
+from zonemta_py.queue.admin.browse import reading
 from zonemta_py.schedule.flow import split_key
 
 _KNOWN = ("seq", "ms", "id", "what", "zone", "recipients", "count", "lease", "undone")
@@ -21,6 +27,7 @@ _FIRST = ("sender", "subject", "code", "enhanced", "reply", "text", "cause", "re
 """Of what else a row says, in this order."""
 _NAMED, _IDS = 3, 4
 _JUST_NOW_S = 1.5
+_LOOK_S = 1.0
 _YEAR_2001_MS = 10**12
 
 
@@ -35,12 +42,10 @@ def trace(
     """Tell a message's story, or that of all mail to somebody, from acceptance to the answers.
 
     It is read from the journal and the archive, newest first, and said how far back that was; --all goes on to the end.
+    The MTA need not run.
     """
     chosen = configuration(config, folder)
-    found = _look(chosen, what, all)
-    if not found["rows"]:  # what has just been accepted is in the journal's file a moment later
-        answer(chosen, "stable", after=answer(chosen, "stable"), wait_s=_JUST_NOW_S)
-        found = _look(chosen, what, all)
+    found = _found(chosen, what, all)
     if json:
         return print_json(found)
     if not found["rows"]:
@@ -56,13 +61,36 @@ def trace(
     return None
 
 
-def _look(config: Config, what: str, all: bool) -> dict[str, Any]:
+def _found(config: Config, what: str, all: bool) -> dict[str, Any]:
+    """Without a queue, what its files say. Raises CommandError."""
+    try:
+        found = _look(partial(answer, config, "trace", what=what), all)
+        if not found["rows"]:  # what has just been accepted is in the journal's file a moment later
+            answer(config, "stable", after=answer(config, "stable"), wait_s=_JUST_NOW_S)
+            found = _look(partial(answer, config, "trace", what=what), all)
+        return found
+    except NotRunning:
+        if not (config.folder / "journal").is_dir():
+            raise
+    print("zonemta: the MTA does not run; this is what its journal and archive say", file=sys.stderr)
+    try:
+        return _look(partial(_read, config.folder, *reading.subject(what)), all)
+    except ValueError as error:
+        raise CommandError(Exit.DATA, str(error)) from None
+
+
+def _read(folder: Path, what: str, kind: str, before: str = "") -> dict[str, Any]:
+    """As the queue answers."""
+    return {"about": what, "kind": kind} | reading.look(str(folder), what, kind, before, _LOOK_S)
+
+
+def _look(ask: Callable[..., dict[str, Any]], all: bool) -> dict[str, Any]:
     """Until something is found, or to the end of it all."""
     with bar("looking") as move:
-        found = answer(config, "trace", what=what)
+        found = ask()
         while found["next"] and (all or not found["rows"]):
             move(found["files"], 0)
-            more = answer(config, "trace", what=what, before=found["next"])
+            more = ask(before=found["next"])
             sums = {"rows": more["rows"] + found["rows"], "files": more["files"] + found["files"]}
             found = found | more | sums | {"ids": [*dict.fromkeys(more["ids"] + found["ids"])]}
             found["back_to_ms"] = more["back_to_ms"] or found["back_to_ms"]

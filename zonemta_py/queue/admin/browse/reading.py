@@ -10,6 +10,7 @@ file.
 from __future__ import annotations
 
 import os
+import re
 import struct
 import sys
 import time
@@ -41,6 +42,7 @@ _VERDICTS = {1: "delivered", 2: "deferred", 3: "bounced", 4: "held", 5: "not tri
 _TOLD = ("sender", "user", "size", "protocol", "origin", "helo", "campaign", "tenant", "hold_until_ms", "deadline_ms")
 _LENGTH = struct.Struct(">I")
 _LOWEST = 19
+_ID = re.compile(r"[0-9a-f]{16}")
 
 Row = dict[str, Any]
 
@@ -66,6 +68,17 @@ def receive(pipe: IO[bytes]) -> Any:
     length = _LENGTH.unpack(head)[0]
     body = pipe.read(length)
     return records.unpack(body) if len(body) == length else None
+
+
+def subject(what: str) -> tuple[str, str]:
+    """(what is asked about, kind): a message's id, or an address. Raises ValueError for anything else."""
+    what = what.strip()
+    if _ID.fullmatch(what):
+        return what, "message"
+    local, at, domain = what.rpartition("@")
+    if not (at and local and domain):
+        raise ValueError(f"{what!r} is neither a message's id nor an address")
+    return f"{local}@{domain.lower()}", "recipient"
 
 
 def look(folder: str, what: str, kind: str, before: str, look_s: float) -> dict[str, Any]:

@@ -14,7 +14,6 @@ doubt, removed, released, task, ended; suppressed, no longer suppressed), recipi
 from __future__ import annotations
 
 import asyncio
-import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -29,18 +28,11 @@ LOOK_S = 1.0
 ANSWER_S = 30.0
 """The longest that an answer may take: a busy machine gives the process little time."""
 KEPT_S = 20.0
-_ID = re.compile(r"[0-9a-f]{16}")
 
 
 async def trace(queue: QueueContext, what: str, before: str = "") -> dict[str, Any]:
     """what: a message's id, or an address. Raises ValueError for anything else, and if the files cannot be read."""
-    what = what.strip()
-    kind = "message" if _ID.fullmatch(what) else "recipient"
-    if kind == "recipient":
-        local, at, domain = what.rpartition("@")
-        if not (at and local and domain):
-            raise ValueError(f"{what!r} is neither a message's id nor an address")
-        what = f"{local}@{domain.lower()}"
+    what, kind = reading.subject(what)
     question = [str(queue.core.config.folder), what, kind, before, LOOK_S]
     found = await asyncio.get_running_loop().run_in_executor(_reader.thread, _reader.ask, question)
     return {"about": what, "kind": kind} | found
