@@ -237,7 +237,7 @@ class Generations:
             _log(f"the configuration stays as it is: {sentence}")
         if by and not refused:
             names = ", ".join(key for key, _, _ in changes[:10]) + (" …" if len(changes) > 10 else "")
-            _log(f"configuration {self._given.generation} holds, given by {by}; changed: {names or 'nothing'}")
+            _log(f"another configuration holds, given by {by}; changed: {names or 'nothing'}")
         later = [key for key, _, _ in changes if key in LATER]
         return {"changes": changes, "refused": refused, "later": later, "generation": self._given.generation}
 

@@ -257,8 +257,9 @@ async def note(queue: LocalQueue, given: Given, cause: str) -> None:
         async with _NOTING:
             await configuration.note(core, cause)
             row = (core.config.folder, given.config, given.origin, given.by, core.clock.ms())
-            await asyncio.to_thread(history.add, *row)
+            queue.configuration = await asyncio.to_thread(history.add, *row)
     except OSError as error:
+        queue.configuration = 0
         print(f"zonemta: what has changed in the configuration cannot be noted: {error}", file=sys.stderr, flush=True)
 
 

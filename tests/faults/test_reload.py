@@ -73,7 +73,7 @@ def test_what_a_reload_says_and_the_way_back(mta: Mta, tmp_path: Path) -> None:
     assert "listeners.second.port" in said
     status, said = zonemta(mta, "reload")
     assert status == 0
-    assert "configuration 2 of this run holds" in said
+    assert "configuration 2 holds" in said
     assert accepts(other.port)
     assert accepts(mta.port)
     mta.config_file.write_text(text.replace("jitter", "jiter"))
@@ -112,7 +112,18 @@ def test_what_a_reload_says_and_the_way_back(mta: Mta, tmp_path: Path) -> None:
     assert "listeners.second" in lines[-2]
     assert "user" in lines[-2]
     assert "at the start" in lines[-1]
-    assert mta.ask("generation") == {"generation": 3}
+    assert mta.ask("generation") == {"generation": 3, "number": 3}
+    mta.stop()
+    mta.start()
+    assert "3; `zonemta config history` lists them" in _said_soon(mta, "config history"), "the same number"
+
+
+def _said_soon(mta: Mta, words: str) -> str:
+    """What `zonemta status` says, once that is among it."""
+    end = time.monotonic() + 30
+    while words not in (said := zonemta(mta, "status")[1]):
+        assert time.monotonic() < end, said
+    return said
 
 
 def test_a_reload_of_another_file_is_refused(mta: Mta, tmp_path: Path) -> None:
@@ -175,7 +186,7 @@ def test_processes_are_kept_up_while_a_plugin_loads(mta: Mta, tmp_path: Path) ->
         os.kill(before["queue"], signal.SIGKILL)
         assert isinstance(asked.exception(30), QueueGone)
         until(lambda: pids(mta).get("queue", before["queue"]) != before["queue"])
-        assert mta.ask("generation") == {"generation": 1}
+        assert mta.ask("generation")["generation"] == 1
         mta.terminate()
         until(lambda: not mta.alive)
 

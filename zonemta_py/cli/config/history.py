@@ -84,7 +84,7 @@ def back(
     except OSError as error:
         raise from_os(error) from None
     with Telling(json) as said:
-        said(file=file, number=number, generation=None, changes=[], later=[])
+        said(file=file, number=number, generation=None, now=None, changes=[], later=[])
         _put_in_force(settings, file, before, number, said, json)
 
 
@@ -101,7 +101,7 @@ def _put_in_force(settings: Config, file: Path, before: str, number: int, said: 
         _write(file, before)
         raise
     taken = {name: found[name] for name in ("generation", "changes", "later")}
-    said(f"{file}: is configuration {number} again", **taken)
+    said(f"{file}: is configuration {number} again", now=found["number"], **taken)
 
 
 def _stopped(settings: Config) -> bool:

@@ -75,7 +75,12 @@ def tell(found: dict[str, Any], check: bool, json: bool = False) -> None:
     if check:
         print_aside("nothing would change" if not found["changes"] else "nothing is wrong; nothing was changed")
     else:
-        print_aside(f"configuration {found['generation']} of this run holds")
+        print_aside(f"{named(found['number'])} holds")
+
+
+def named(number: int) -> str:
+    """A configuration by its number in the history; 0: it has none."""
+    return f"configuration {number}" if number else "the configuration (the log says why the history has it not)"
 
 
 def written(value: Any) -> str:

@@ -23,12 +23,14 @@ def state(config: Config) -> dict[str, Any]:
     """Cheap at any size of the queue."""
     size, metrics = answer(config, "size"), answer(config, "metrics")
     now, standing = answer(config, "now"), all_standing(config)
+    running = answer(config, "generation")
     gauges, draining = metrics["gauges"], answer(config, "draining")
     free, reserve = _one(gauges, "zonemta_disk_free_bytes"), _one(gauges, "zonemta_disk_reserve_bytes")
     return {
         "folder": str(config.folder),
         "since_ms": _since_ms(config, gauges),
-        "generation": answer(config, "generation")["generation"],
+        "generation": running["generation"],
+        "configuration": running["number"],
         "ending": draining["ending"],
         "draining": draining if draining["ending"] else None,
         "copied": answer(config, "copied"),

@@ -62,7 +62,8 @@ def _described(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "drain", waits_for(found["draining"])
     if found["copied"]:
         yield "copy", found["copied"]
-    yield "configuration", f"generation {found['generation']}"
+    number = found["configuration"]
+    yield "configuration", f"{number}; `zonemta config history` lists them" if number else "not noted yet"
     rates = found["rates"]
     yield "a second", ", ".join(f"{rates[name]:,.1f} {name}" for name in RATES)
     yield "queue", f"{_counts(total)}; {counted(total['messages'], 'message')}, {_bytes(total['bytes'])}"

@@ -27,6 +27,8 @@ class QueueContext:
         self.poison = PoisonMessages(core.config.folder)
         self.generation = 0
         """Of the configuration; each reload begins one."""
+        self.configuration = 0
+        """Its number in the history, over all starts; 0: it is not noted yet, or could not be."""
         self.supervisor: Supervising | None = None
         """None: nobody has started this process."""
         self.ends_at: float | None = None

@@ -1,8 +1,9 @@
 """Questions about the configuration, and orders to the supervisor:
 
 reload check by         another configuration, from where the first came: changes, refused, later, generation
-                        (`generations.py`); check: only says what it would do
-generation              that of the configuration: 1 at a start, one more with each reload
+                        (`generations.py`), number (of what holds now); check: only says what it would do
+generation              that of the configuration: 1 at a start, one more with each reload; number: its own in the
+                        history, 0: it has none yet
 rights                  what gives clients their rights in it (`config/senders.py`)
 drain for_s by cancel   takes nothing new, ends what is under way, and then itself; cancel: no longer
 draining                what the queue would wait for before it ends, and whether it is to end
@@ -25,7 +26,7 @@ from zonemta_py.queue.reload import history
 
 async def _reload(queue: QueueContext, check: bool = False, by: str = "") -> dict[str, Any]:
     found: dict[str, Any] = await _supervisor(queue).ask("reload", check=bool(check), by=str(by))
-    return found
+    return found | {"number": queue.configuration}
 
 
 async def _drain(queue: QueueContext, for_s: float = 0.0, by: str = "", cancel: bool = False) -> dict[str, Any]:
@@ -38,7 +39,7 @@ async def _drain(queue: QueueContext, for_s: float = 0.0, by: str = "", cancel: 
 
 
 async def _generation(queue: QueueContext) -> dict[str, Any]:
-    return {"generation": queue.generation}
+    return {"generation": queue.generation, "number": queue.configuration}
 
 
 async def _rights(queue: QueueContext) -> Rights:

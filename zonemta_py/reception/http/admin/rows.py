@@ -341,6 +341,9 @@ class Reloaded(OpenRow):
     refused: list[str]
     """Why it was not taken; empty: it was, or would be."""
     generation: int
+    """1 at a start, one more with each reload."""
+    number: int
+    """In the history, of what holds now; 0: it could not be noted."""
 
 
 class ConfigurationRow(OpenRow):

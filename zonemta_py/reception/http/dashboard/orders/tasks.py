@@ -107,7 +107,7 @@ async def _reload(desk: Desk, form: Given, by: str) -> Done:
     found = await desk.ask("reload", check=False, by=f"key {by}")
     if found["refused"]:
         raise ValueError(" ".join(found["refused"]))
-    return Done(f"Configuration {found['generation']} is in force.", "“zonemta config back” undoes it.",
+    return Done(f"Configuration {found['number'] or ''} is in force.", "“zonemta config back” undoes it.",
                 there=f"{HOME}/configuration")  # fmt: skip
 
 

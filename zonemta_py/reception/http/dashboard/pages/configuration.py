@@ -24,4 +24,4 @@ async def configuration(desk: Desk, request: Request) -> Response:
     after = place(request.query_params.get("after", ""))
     following = query(after=after + ROWS) if len(rows) > after + ROWS else ""
     return desk.page(request, "configuration", rows=rows[after : after + ROWS], following=following, paged=bool(after),
-                     generation=generation["generation"], checked=checked, wrong=wrong)  # fmt: skip
+                     number=generation["number"], checked=checked, wrong=wrong)  # fmt: skip
