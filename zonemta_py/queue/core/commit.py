@@ -1,7 +1,8 @@
 """Group commit on both disks: one synced LevelDB batch, one fdatasync, serves every caller that waits at that moment.
 
-Each line has one thread; while it waits for the disk, new work is collected for its next turn. All methods are called
-in the event loop, and all callbacks run there.
+Each line has one thread; while it waits for the disk, new work is collected for its next turn. Before that begins, the
+loop reads its sockets once more: what has come meanwhile shares the sync. All methods are called in the event loop, and
+all callbacks run there.
 
 Failures. Store: units with mail being accepted fail (their clients get 451 or 452); all others are kept and written
 again once the store has been closed and reopened (after an error LevelDB may lose later writes), and so is everything
@@ -110,13 +111,9 @@ class Unit:
     __slots__ = ("done", "envelope", "keep", "operations", "sync")
 
     def __init__(
-        self,
-        operations: list[Operation],
-        sync: bool,
-        keep: bool,
-        done: Callable[[Reply | None], None],
+        self, operations: list[Operation], sync: bool, keep: bool, done: Callable[[Reply | None], None],
         envelope: bytes = b"",
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.operations, self.sync, self.keep, self.done, self.envelope = operations, sync, keep, done, envelope
 
 
@@ -181,7 +178,7 @@ class StoreLine:
             self._timer = self._loop.call_later(self.lazy_s, self._start)
 
     def after_sync(self, then: Callable[[], None]) -> None:
-        """Calls `then` once all that was submitted, up to the end of this loop iteration, is on stable storage.
+        """Calls `then` once all that was submitted, up to the end of the next loop iteration, is on stable storage.
 
         It requests no sync of its own. On a full disk it is called at once, since the store needs the space.
         """
@@ -199,8 +196,8 @@ class StoreLine:
 
     def _kick(self) -> None:
         if not self._busy and not self._soon:
-            self._soon = True  # at the end of this loop iteration, so that others share the sync
-            self._loop.call_soon(self._start)
+            self._soon = True
+            self._loop.call_soon(self._loop.call_soon, self._start)
 
     def _start(self) -> None:
         self._soon = False
@@ -335,9 +332,7 @@ class JournalLine:
     def when_stable(self, then: Callable[[], None]) -> None:
         """Calls `then` once everything appended so far is on stable storage; in the order of the calls."""
         self._waiting.append((self.next_seq - 1, then))
-        if not self._busy and not self._soon:
-            self._soon = True
-            self._loop.call_soon(self._start)
+        self._kick()
 
     async def stable(self) -> None:
         """Waits for the same."""
@@ -375,10 +370,14 @@ class JournalLine:
             while self._waiting and self._waiting[0][0] <= last:
                 self._waiting.popleft()[1]()
         if self._waiting:
-            self._soon = True
-            self._loop.call_soon(self._start)
+            self._kick()
         elif self._buffer and self._timer is None:
             self._timer = self._loop.call_later(self.lazy_s, self._start)
+
+    def _kick(self) -> None:
+        if not self._busy and not self._soon:
+            self._soon = True
+            self._loop.call_soon(self._loop.call_soon, self._start)
 
     def close(self) -> None:
         """Unsynced records may be lost."""

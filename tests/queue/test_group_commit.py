@@ -1,0 +1,51 @@
+"""Group commit: one sync serves all who wait, and those whose requests are in the sockets when it is about to begin."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from zonemta_py.disk import records
+from zonemta_py.disk.records import Type
+
+Make = Callable[..., Any]
+
+
+@pytest.mark.parametrize("line", ["store", "journal"])
+async def test_a_request_that_is_in_the_socket_already_shares_the_sync(house: Make, line: str) -> None:
+    """It is read before the sync of the one before it begins."""
+    core = (await house()).queue.core
+    await core.journal.stable()
+    await core.lines.stable()
+    disk = core.lines if line == "store" else core.journal
+    loop, before, order = asyncio.get_running_loop(), disk.syncs, list[str]()
+    all_done = loop.create_future()
+
+    def done(who: str, _: object = None) -> None:
+        order.append(f"{who}: {disk.syncs - before}")
+        if len(order) == 2:
+            all_done.set_result(None)
+
+    def ask(who: str) -> None:
+        if line == "store":
+            core.lines.submit([(who.encode(), b"x")], partial(done, who), sync=True, keep=True)
+        else:
+            core.journal.append(Type.STANDING, records.pack(["nobody", ["none", ""], [], ""]), 0)
+            core.journal.when_stable(partial(done, who))
+
+    def second() -> None:
+        theirs.recv(1)
+        ask("second")
+
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.setblocking(False)
+        loop.add_reader(theirs, second)
+        ours.send(b"x")
+        ask("first")
+        await asyncio.wait_for(all_done, 30)
+        loop.remove_reader(theirs)
+    assert order == ["first: 1", "second: 1"]
