@@ -350,6 +350,7 @@ class House:
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine is, a question is answered to its end, and does not rest for the sake of mail."""
     monkeypatch.setattr("zonemta_py.schedule.time.pace.OTHERS", 0.0)
+    monkeypatch.setattr("zonemta_py.schedule.time.pace.BUSY_PAGE_S", PATIENCE_S * 1.0)
     monkeypatch.setattr("zonemta_py.schedule.time.pace.Pace.__init__.__defaults__", (PATIENCE_S * 1.0,))
 
 

@@ -30,7 +30,7 @@ from zonemta_py.wire.frames import OK, REFUSED, WRONG, Operation, delivery_row, 
 from zonemta_py.wire.peer_process import PeerProcess
 from zonemta_py.wire.pull_requests import PullRequests
 from zonemta_py.wire.pulse import sibling
-from zonemta_py.wire.questions import answered, outlived, owed
+from zonemta_py.wire.questions import answered, outlived, owed, packed
 from zonemta_py.wire.session_requests import SETTLE_S, SessionRequests
 
 log = logging.getLogger(__name__)
@@ -372,7 +372,7 @@ class ClientConnection(asyncio.Protocol):
     def _ask(self, number: int, question: str, arguments: dict[str, Any]) -> None:
         work = asyncio.ensure_future(answered(self._queue, question, arguments))
         self._queue.core.keep(work)
-        self._run(number, outlived(work))
+        self._keep(packed(question, self._finish(number, outlived(work))))
 
 
 async def _accepted(acceptance: Acceptance, message: Envelope, body: bytes, shape: Callable[[Receipt], Any]) -> Any:

@@ -22,7 +22,7 @@ from zonemta_py.queue.maintenance.deadlines import Deadlines, flow_queues_in_tur
 from zonemta_py.queue.maintenance.expiry import Expiry
 from zonemta_py.queue.maintenance.kept import KeptBounces
 from zonemta_py.schedule.batch import FlowQueue
-from zonemta_py.schedule.time.pace import OTHERS, behind
+from zonemta_py.schedule.time.pace import behind
 from zonemta_py.schedule.zone import ZoneSchedule
 from zonemta_py.zones import queues
 
@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 RECORDS_BETWEEN_POSITIONS = 20_000
 SWEEP_S = 60.0
+SWEEPS_REST = 9.0
+"""For each second of its work, while mail is sent: a long one takes a tenth of the time."""
 DEADLINES_S = 1.0
 CAMPAIGNS_S = 1.0
 COMPACTION_S = 5.0
@@ -131,7 +133,7 @@ class Maintenance:
         await asyncio.sleep(SWEEP_S)
         more = True
         while more:  # in portions, so that the event loop keeps running
-            more = await behind(self.sweep(), OTHERS)  # a long one, while mail is sent, takes a tenth of the time
+            more = await behind(self.sweep(), SWEEPS_REST)
             await asyncio.sleep(_LOOK_S)
 
     async def _next_deadlines(self) -> None:

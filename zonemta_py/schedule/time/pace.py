@@ -1,11 +1,11 @@
 """The pace of questions: how long one may work at once, and how much all of them, so that mail is sent meanwhile.
 
-While mail is sent, questions rest nine times as long as they have worked: after TURN_S of work, and before they are
-answered. All of them share one account, so that however many are asked, one after another or at once, they take about
-a tenth of a processor; those that worked much wait for it to be settled, REST_S at most for each that is being asked.
+While mail is sent, questions rest OTHERS times as long as they have worked, before they are answered. All of them share
+one account, so that however many are asked, one after another or at once, they take about a twentieth of a processor;
+those that worked much wait for it to be settled, REST_S at most for each that is being asked. After BUSY_PAGE_S of work
+a question ends with what it has found, and says where to continue; one that has to be seen as a whole rests meanwhile.
 What goes on behind an answer, or is a sweep, has a pace of its own. While nothing is sent, a question only lets others
-have their turns, and what goes on behind it rests as long as it works. After PAGE_S a question ends with what it has
-found, and says where to continue.
+have their turns, and ends after PAGE_S; what goes on behind it rests as long as it works.
 
 What it works is measured step by step (`measured`), in this thread's processor time: neither the time of others counts,
 nor that of other programs. No iterator of the store may be open over `turn`.
@@ -22,12 +22,14 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 TURN_S = 0.002
-PAGE_S = 0.02
-OTHERS = 9.0
+PAGE_S = 0.012
+BUSY_PAGE_S, WHOLE_S = 0.002, 0.004
+"""The same of a question's work, while mail is sent; and with more than that, it is one that rests meanwhile."""
+OTHERS = 19.0
 """How long a question rests for each second of its work."""
 AROUND_S = 0.0003
 """What a question costs besides: its way in, and that of its answer."""
-REST_S, HEAVY = 0.025, 2.0
+REST_S, HEAVY = 0.04, 2.0
 """The longest rest before an answer, if it is the only one; or so many times what it has worked, if that is more."""
 LITTLE_S = 0.0005
 """With less work than that a question settles only what it has used itself."""
@@ -46,8 +48,13 @@ class _Work:
         self.behind = behind
         self.step = thread_time()
 
+    @property
+    def done(self) -> float:
+        """So far."""
+        return self.worked + thread_time() - self.step
+
     def owed(self, others: float) -> float:
-        return others * (self.worked + thread_time() - self.step) - self.rested
+        return others * self.done - self.rested
 
 
 class _Loop:
@@ -92,22 +99,25 @@ class _Measured(Generic[T]):
 
     def __await__(self) -> Generator[Any, Any, T]:
         steps, work, thrown = self._awaitable.__await__(), self._work, None
-        while True:
-            work.step = thread_time()
-            try:
-                waits = steps.send(None) if thrown is None else steps.throw(thrown)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
-            finally:
-                took = thread_time() - work.step
-                work.worked += took
-                work.step += took
-                _loop.own(took, work.behind > 0)
-            try:
-                thrown = None
-                yield waits
-            except BaseException as error:  # a cancellation belongs to what is awaited
-                thrown = error
+        try:
+            while True:
+                work.step = thread_time()
+                try:
+                    waits = steps.send(None) if thrown is None else steps.throw(thrown)
+                except StopIteration as end:
+                    return end.value  # type: ignore[no-any-return]
+                finally:
+                    took = thread_time() - work.step
+                    work.worked += took
+                    work.step += took
+                    _loop.own(took, work.behind > 0)
+                try:
+                    thrown = None
+                    yield waits
+                except BaseException as error:  # a cancellation belongs to what is awaited
+                    thrown = error
+        finally:
+            waits = thrown = None  # its error, or this one, knows this place
 
 
 async def measured(question: Awaitable[T]) -> T:
@@ -128,6 +138,18 @@ def _rest(work: _Work) -> float:
     if work.worked < LITTLE_S:
         return min(REST_S, OTHERS * (work.worked + AROUND_S)) * _loop.asked
     return min(_loop.owed, max(REST_S, HEAVY * work.worked) * _loop.asked)
+
+
+def _owed(work: _Work) -> float:
+    """Until its next portion."""
+    if work.behind:
+        return work.owed(work.behind)
+    return min(work.owed(OTHERS), REST_S) if work.done > WHOLE_S else 0.0
+
+
+async def answering(way_out: Awaitable[T]) -> T:
+    """Measures what packs an answer, which belongs to the questions' account too."""
+    return await _with(_Work(), way_out)
 
 
 async def behind(work: Awaitable[T], others: float) -> T:
@@ -153,7 +175,10 @@ class Pace:
     @property
     def over(self) -> bool:
         """Whether it has gone on for long enough."""
-        return perf_counter() >= self._until
+        if perf_counter() >= self._until:
+            return True
+        work = _work.get()
+        return work is not None and not work.behind and work.done >= BUSY_PAGE_S and _loop.busy
 
     async def turn(self) -> None:
         """Called often: lets others work if it is their turn."""
@@ -162,19 +187,13 @@ class Pace:
         work, begun = _work.get(), perf_counter()
         rest = 0.0
         if work is not None and _loop.busy:
-            rest = self._owed(work, begun)
+            rest = _owed(work)
         elif work is not None and work.behind:
             rest = begun - self._began  # who asks meanwhile needs several turns of the loop, and finds it free
         await asyncio.sleep(max(0.0, rest))
         if work is not None:
             work.rested += rest
         self._began = perf_counter()
-
-    def _owed(self, work: _Work, now: float) -> float:
-        """A page rests until its time is over, but what has to be seen as a whole goes on at that pace."""
-        if work.behind:
-            return work.owed(work.behind)
-        return min(work.owed(OTHERS), self._until - now if now < self._until else REST_S)
 
     async def each(self, items: Iterable[T]) -> AsyncIterator[T]:
         """All of them, with turns in between. Not for what others change meanwhile, nor for iterators of the store."""

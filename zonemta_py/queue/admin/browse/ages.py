@@ -36,7 +36,7 @@ BY = ("domain", "site", "provider", "sender")
 STATES = (State.QUEUED, State.LEASED, State.DEFERRED, State.HELD)
 NO_SENDER = "MAILER-DAEMON"
 KEPT_S = 30.0
-BEHIND = 29.0
+BEHIND = 59.0
 """A pass rests so long for each second of its work, while mail is sent."""
 AT_ONCE, AT_ONCE_READ = 500, 25
 """Keys that are counted before the event loop runs; and where messages have to be read."""

@@ -26,7 +26,7 @@ from zonemta_py.queue.lifecycle.telling.tell import zone_label
 from zonemta_py.schedule.time.pace import PAGE_S, Pace, behind
 from zonemta_py.zones import queues
 
-BEHIND = 29.0
+BEHIND = 59.0
 """A search rests so long for each second of its work, while mail is sent."""
 AGAIN_S = 900.0
 AT_ONCE = 500

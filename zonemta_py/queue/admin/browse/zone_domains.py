@@ -13,8 +13,10 @@ from weakref import WeakKeyDictionary
 
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.sums.ranking import Ranking
-from zonemta_py.schedule.time.pace import OTHERS, PAGE_S, Pace, behind
+from zonemta_py.schedule.time.pace import PAGE_S, Pace, behind
 
+BEHIND = 29.0
+"""Putting them in order rests so long for each second of its work, while mail is sent."""
 KEPT_S = 600.0
 """How long after the last question."""
 ZONES_MAX = 16
@@ -52,7 +54,7 @@ async def of_zone(core: Core, zone: str) -> tuple[Ranking, bool]:
         if len(orders) >= ZONES_MAX:
             _forget(core, min(orders, key=lambda zone: orders[zone].asked_s))
         order = orders[zone] = _Order(core, zone)
-        core.keep(asyncio.ensure_future(behind(order.make(), OTHERS)))
+        core.keep(asyncio.ensure_future(behind(order.make(), BEHIND)))
         asyncio.get_running_loop().call_later(KEPT_S, _look, core, order)
     order.asked_s = core.clock.monotonic()
     if not order.made.is_set():
