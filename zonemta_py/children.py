@@ -23,6 +23,7 @@ from zonemta_py import queue_process
 from zonemta_py.config import Config, ConfigError, Listener, Zone, processes
 from zonemta_py.config.section import shipped
 from zonemta_py.logs import setup
+from zonemta_py.logs.causes import cause
 from zonemta_py.metrics import report
 from zonemta_py.metrics.connections import CONNECTIONS, REQUESTS, STREAMS
 from zonemta_py.plugin.host import Host
@@ -325,7 +326,7 @@ async def _reporter(config: Config, now: float) -> None:
         submission = await RemoteQueue.connect(config.folder, "reporter")
         await tls_days.run(config, DnsDestinationResolver(config), submission, now)
     except (QueueRefusal, OSError) as error:
-        print(f"zonemta: TLS reports cannot be sent now: {error}", file=sys.stderr, flush=True)
+        print(f"zonemta: TLS reports cannot be sent now: {cause(error)}", file=sys.stderr, flush=True)
         os._exit(os.EX_TEMPFAIL)
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from zonemta_py.config import Config, ConfigError
 from zonemta_py.config.file import SourceFile
 from zonemta_py.logs import mail, setup
+from zonemta_py.logs.causes import cause
 from zonemta_py.metrics import report
 from zonemta_py.metrics.meter import Labels
 from zonemta_py.pipe import ASKED, Pipe
@@ -214,7 +215,7 @@ async def run(given: Given, host: Host, pipe: Pipe, senders: Collection[int]) ->
             break
         except (StoreError, OSError) as error:
             gc.enable()
-            print(f"zonemta: the queue cannot be opened: {error}; trying again", file=sys.stderr, flush=True)
+            print(f"zonemta: the queue cannot be opened: {cause(error)}; trying again", file=sys.stderr, flush=True)
             await asyncio.sleep(0.5)
     queue = opening.queue
     plugged, ending = Plugged(host), Ending(queue)
@@ -247,7 +248,7 @@ async def _rules_soon(config: Config) -> None:
     await asyncio.to_thread(classification.load, config)
 
 
-async def note(queue: LocalQueue, given: Given, cause: str) -> None:
+async def note(queue: LocalQueue, given: Given, why: str) -> None:
     """Records which of its keys have changed since the last configuration, and keeps this one."""
     from zonemta_py.queue.maintenance import configuration
     from zonemta_py.queue.reload import history
@@ -255,12 +256,16 @@ async def note(queue: LocalQueue, given: Given, cause: str) -> None:
     core = queue.core
     try:
         async with _NOTING:
-            await configuration.note(core, cause)
+            await configuration.note(core, why)
             row = (core.config.folder, given.config, given.origin, given.by, core.clock.ms())
             queue.configuration = await asyncio.to_thread(history.add, *row)
     except OSError as error:
         queue.configuration = 0
-        print(f"zonemta: what has changed in the configuration cannot be noted: {error}", file=sys.stderr, flush=True)
+        print(
+            f"zonemta: what has changed in the configuration cannot be noted: {cause(error)}",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 class Ending:

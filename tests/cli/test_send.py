@@ -179,6 +179,18 @@ def test_a_refusal_is_one_sentence(zonemta: Callable[..., object], rule: str, co
     assert ran.err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    "arguments", [("-f", "nonsense", "a@b.c"), ("-f", "a@", "a@b.c"), ("a@b.c", "bob"), ("a@b c",)]
+)
+def test_a_command_line_without_addresses(zonemta: Callable[..., object], arguments: tuple[str, ...]) -> None:
+    """It is wrong, whatever the server says; postmaster, and no sender, are meant as they stand."""
+    with Running() as sink:
+        ran = zonemta("send", "--port", sink.port, *arguments, stdin=b"\nx\n")
+        assert (ran.code, ran.err.count("is not an address; write it like ann@example.com")) == (Exit.USAGE, 1)
+        assert not sink.messages
+        assert zonemta("send", "--port", sink.port, "-f", "<>", "postmaster", "a@b.c", stdin=b"\nx\n").code == 0
+
+
 @pytest.mark.parametrize("address", ["a@b.c\nRCPT TO:<x@y.z>", "a@b.c\r", "a\udcff@b.c"])
 def test_what_is_no_address_is_a_sentence(address: str) -> None:
     """Line ends, control characters and bytes that are no UTF-8 are refused here, as sender and as recipient."""

@@ -28,6 +28,7 @@ from zonemta_py.events.sink import RunningSink, ring_pages
 from zonemta_py.events.sinks.base import Ready
 from zonemta_py.events.sinks.kinds import client
 from zonemta_py.events.tail import JournalTail
+from zonemta_py.logs.causes import cause
 from zonemta_py.metrics import report
 from zonemta_py.queue.api import QueueRefusal
 
@@ -135,7 +136,7 @@ class Feed:
                     )  # fmt: skip
                 return seq
             except OSError as error:
-                log.warning("event sink %r: its cursor cannot be read: %s; events wait", name, error)
+                log.warning("event sink %r: its cursor cannot be read: %s; events wait", name, cause(error))
                 await asyncio.sleep(WAIT_S)
 
     def _sink(self, settings: EventSink, seq: int | None) -> RunningSink:
@@ -157,7 +158,7 @@ class Feed:
             try:
                 records = tail.read(stable, RECORDS_AT_ONCE)
             except OSError as error:
-                log.warning("the journal cannot be read: %s; events wait", error)
+                log.warning("the journal cannot be read: %s; events wait", cause(error))
                 await asyncio.sleep(AGAIN_S)
                 continue
             for record in records:

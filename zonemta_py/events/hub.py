@@ -20,6 +20,7 @@ from zonemta_py.disk.frame import Record
 from zonemta_py.events.derive import events_of
 from zonemta_py.events.event import Event, encoded, id_of
 from zonemta_py.events.tail import JournalTail
+from zonemta_py.logs.causes import cause
 from zonemta_py.queue.api import QueueRefusal
 
 log = logging.getLogger(__name__)
@@ -156,7 +157,7 @@ class Hub:
                 await self._follow(reader)
                 await asyncio.sleep(LOOK_S)
             except (QueueRefusal, OSError, ValueError) as error:  # listeners wait
-                log.debug("events cannot be followed now: %s", error)
+                log.debug("events cannot be followed now: %s", cause(error))
                 await asyncio.sleep(AGAIN_S)
         reader.close()
         self._recent, self._bytes, self._task = [], 0, None

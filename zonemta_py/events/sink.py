@@ -24,6 +24,7 @@ from zonemta_py.events.backlog import Backlog
 from zonemta_py.events.dead_letters import DeadLetter, DeadLetters
 from zonemta_py.events.event import time_of
 from zonemta_py.events.sinks.base import Ready, Rejected, SinkClient, SinkDown
+from zonemta_py.logs.causes import cause
 
 log = logging.getLogger(__name__)
 
@@ -151,7 +152,7 @@ class RunningSink:
                 return SinkDown(f"dead letters cannot be kept: {failed.strerror or failed}")
         except Exception as error:
             log.debug("event sink %r", self.settings.name, exc_info=True)
-            return SinkDown(f"{type(error).__name__}: {error}")
+            return SinkDown(f"{type(error).__name__}: {cause(error)}")
         self.backlog.done(len(batch))
         self._sent += len(batch) - buried
         self._say_up()
@@ -260,7 +261,7 @@ class RunningSink:
                 fresh.replace(self._folder / STATE)
                 self._written = state
         except OSError as error:
-            log.debug("event sink %r: its state cannot be written: %s", self.settings.name, error)
+            log.debug("event sink %r: its state cannot be written: %s", self.settings.name, cause(error))
 
     def _note_cursor(self, now_s: float, final: bool) -> None:
         """Without a cursor a sink counts as new after a restart, and nobody would know what it lacks."""

@@ -10,6 +10,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from zonemta_py.logs.causes import cause
 from zonemta_py.pipeline.send import spark_submit
 
 
@@ -44,7 +45,7 @@ def _update(given: argparse.Namespace) -> int:
         for done in update(session(), given.lake, given.tables, full=given.full, jobs=EVERY):
             print(f"{done.name}: {'all' if done.days is None else len(done.days)} days", flush=True)
     except (Busy, NoBronze, Unavailable, OSError, ValueError) as error:
-        print(f"zonemta: {error}", file=sys.stderr)
+        print(f"zonemta: {cause(error)}", file=sys.stderr)
         return 2
     return 0
 
@@ -72,7 +73,7 @@ def _ingest(given: argparse.Namespace) -> int:
         else:
             told(bronze.ingest(spark, given.archive, given.lake, given.damage))
     except (Busy, Damaged, bronze.Foreign, Unavailable, OSError) as error:
-        print(f"zonemta: {error}", file=sys.stderr)
+        print(f"zonemta: {cause(error)}", file=sys.stderr)
         return 2
     return 1 if damages else 0
 

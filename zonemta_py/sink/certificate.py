@@ -7,6 +7,7 @@ import ipaddress
 import ssl
 import tempfile
 
+from zonemta_py.logs.causes import cause
 from zonemta_py.sink.options import SinkError, SinkOptions
 
 _LIFE = datetime.timedelta(days=30)
@@ -22,7 +23,7 @@ def tls_context(options: SinkOptions) -> ssl.SSLContext | None:
             context.load_cert_chain(options.certificate, options.key)
         except OSError as error:  # ssl.SSLError is one
             raise SinkError(
-                f"{options.certificate}: is not a certificate with its key ({error}); name PEM files"
+                f"{options.certificate}: is not a certificate with its key ({cause(error)}); name PEM files"
             ) from None
         return context
     with tempfile.NamedTemporaryFile(suffix=".pem") as file:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from zonemta_py.logs.causes import cause
 from zonemta_py.sink.options import SinkError, SinkOptions
 
 log = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ class Control:
             return
         except (OSError, UnicodeDecodeError) as error:
             text = ""
-            log.warning("%s cannot be read (%s)", self._path, error)
+            log.warning("%s cannot be read (%s)", self._path, cause(error))
         if not text or text == self._text:
             return
         self._text = text

@@ -15,6 +15,7 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson
 from zonemta_py.cli.terminal.output import printable
 from zonemta_py.config import Config, ConfigError, load
+from zonemta_py.logs.causes import cause
 
 if TYPE_CHECKING:
     from zonemta_py.whatif.compare import GroupFigures
@@ -133,7 +134,7 @@ def _replayed(config: Config, history: History, span: Span, seed: int, name: str
         except ConfigError as error:
             raise CommandError(Exit.CONFIG, str(error)) from None
         except (OSError, StoreError) as error:
-            raise CommandError(Exit.DISK, f"the replay needs room in {place or folder}: {error}") from None
+            raise CommandError(Exit.DISK, f"the replay needs room in {place or folder}: {cause(error)}") from None
 
 
 def _show(

@@ -90,6 +90,7 @@ def send(
         window=window, time_zone=time_zone, unsubscribe=unsubscribe,
     )  # fmt: skip
     submission = compose(_read(file), list(recipients or ()), from_header=t, sender=f, whole=whole)
+    _check(submission)
     submission = submission._replace(message=asking.with_fields(submission.message, asked.fields))
     way = door(settings, host, port)
     hand_in(submission, way, settings.limits.recipients, asked)
@@ -114,12 +115,26 @@ def compose(raw: bytes, recipients: list[str], *, from_header: bool, sender: str
     if sender is None:
         sender = next(iter(_addresses(headers, "from")), None) or f"{_user()}@{socket.gethostname()}"
     submission = OutgoingMail(sender.strip("<> "), list(dict.fromkeys(recipients)), message)
+    _check_printable(submission)
+    return submission
+
+
+def _check_printable(submission: OutgoingMail) -> None:
     for address in (submission.sender, *submission.recipients):
         if not address.isprintable():  # invalid UTF-8 is not printable either
             raise CommandError(
                 Exit.DATA, f"{address!a} is not an address: it contains control characters or bytes; correct it"
             )
-    return submission
+
+
+def _check(submission: OutgoingMail) -> None:
+    """What the server would refuse is a mistake of the command line. Raises CommandError."""
+    for address, or_else in ((submission.sender, ", or <> for none"), *((one, "") for one in submission.recipients)):
+        if address or not or_else:
+            local, _, domain = address.rpartition("@")
+            if (not (local and domain) or " " in domain) and (address.lower() != "postmaster" or or_else):
+                sentence = f"{address!r} is not an address; write it like ann@example.com{or_else}"
+                raise CommandError(Exit.USAGE, sentence)
 
 
 def _user() -> str:

@@ -22,6 +22,7 @@ from zonemta_py.cli.send.commands import OutgoingMail, compose, door, hand_in
 from zonemta_py.cli.send.mailq import print_queue
 from zonemta_py.cli.terminal.errors import CommandError, Exit, guarded
 from zonemta_py.config import Config
+from zonemta_py.logs.causes import cause
 from zonemta_py.mail.headers import split
 
 _FLAGS = "A:B:b:C:d:Ee:F:f:Gh:Iimn" + "N:O:o:p:q:R:r:sTtUV:vX:L:"
@@ -127,7 +128,9 @@ def _speak(config: Config) -> None:
     try:
         server = socket.create_connection((way.host, way.port), timeout=30)
     except OSError as error:
-        sentence = f"no mail server answers at {way.host} port {way.port} ({error}); start the MTA with `zonemta run`"
+        sentence = (
+            f"no mail server answers at {way.host} port {way.port} ({cause(error)}); start the MTA with `zonemta run`"
+        )
         raise CommandError(Exit.TEMPORARY, sentence) from None
     server.settimeout(None)
 

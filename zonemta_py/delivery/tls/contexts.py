@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zonemta_py.config import Config, ConfigError
+from zonemta_py.logs.causes import cause
 from zonemta_py.mail.classify import TLS_POLICY, TlsFailed
 
 log = logging.getLogger(__name__)
@@ -77,14 +78,16 @@ class TlsContexts:
             try:
                 context.load_cert_chain(certificate)
             except OSError as error:  # includes ssl.SSLError
-                raise TlsFailed(TLS_POLICY, f"client_certificate {certificate} cannot be used ({error})") from None
+                raise TlsFailed(
+                    TLS_POLICY, f"client_certificate {certificate} cannot be used ({cause(error)})"
+                ) from None
         return context
 
     def _validating(self) -> ssl.SSLContext:
         try:
             return ssl.create_default_context(cafile=None if self._ca_file is None else str(self._ca_file))
         except OSError as error:
-            raise TlsFailed(TLS_POLICY, f"tls.ca_file {self._ca_file} cannot be used ({error})") from None
+            raise TlsFailed(TLS_POLICY, f"tls.ca_file {self._ca_file} cannot be used ({cause(error)})") from None
 
 
 def _state(path: str) -> tuple[int, ...]:

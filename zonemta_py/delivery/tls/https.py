@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from zonemta_py.config import Config
 from zonemta_py.delivery.dns.reachability import refusal
+from zonemta_py.logs.causes import cause
 
 if TYPE_CHECKING:
     import httpx
@@ -124,4 +125,4 @@ def _failed(host: str, error: BaseException) -> HttpsFailed:
         beneath = beneath.__cause__ or beneath.__context__
     if isinstance(beneath, ssl.SSLCertVerificationError):
         return HttpsFailed(f"the certificate of {host} is not valid: {beneath.verify_message}", untrusted=True)
-    return HttpsFailed(f"{host} cannot be reached: {str(error) or type(error).__name__}")
+    return HttpsFailed(f"{host} cannot be reached: {cause(error)}")

@@ -20,6 +20,7 @@ from zonemta_py.delivery.tls.https import Barred, HttpsFailed
 from zonemta_py.delivery.tls.names import Names
 from zonemta_py.delivery.tls.policy import reporter_address
 from zonemta_py.delivery.tls.reports import seen_on
+from zonemta_py.logs.causes import cause
 from zonemta_py.mail.classify import DeliveryError
 from zonemta_py.mail.tls.reports import MAIL, MEDIA_TYPE, Reporter, TlsReport, addressees, mailbox, message, reports_for
 
@@ -76,7 +77,7 @@ async def _mail(report: TlsReport, boxes: list[str], hand_in: HandIn) -> str:
     try:
         await hand_in(report.reporter.address, boxes, message(report, boxes, datetime.now(UTC)))
     except OSError as error:
-        return f"{report.domain}: not sent to {where}, {error}"
+        return f"{report.domain}: not sent to {where}, {cause(error)}"
     return f"{report.domain}: handed in for {where}"
 
 

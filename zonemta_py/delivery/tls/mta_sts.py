@@ -28,6 +28,7 @@ from zonemta_py.delivery.tls import https
 from zonemta_py.delivery.tls.contexts import TlsContexts
 from zonemta_py.delivery.tls.https import Barred, HttpsFailed
 from zonemta_py.disk.files import replace_file
+from zonemta_py.logs.causes import cause
 from zonemta_py.mail.addresses.domain import canonical
 from zonemta_py.mail.classify import NoRoute, TlsFailed
 from zonemta_py.mail.tls.mta_sts import POLICY_BYTES_MAX, Sts, parse, record_id
@@ -183,7 +184,9 @@ class StsPolicies:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             replace_file(self._file(name), json.dumps(row).encode(), suffix=f".{os.getpid()}")
         except OSError as error:
-            log.warning("MTA-STS policy of %s cannot be kept: %s; it is fetched again after a restart", name, error)
+            log.warning(
+                "MTA-STS policy of %s cannot be kept: %s; it is fetched again after a restart", name, cause(error)
+            )
 
 
 def _ascii(domain: str) -> str:

@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 from zonemta_py.config.services.events import EventSink
 from zonemta_py.events.sinks.base import Ready
+from zonemta_py.logs.causes import cause
 
 CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"
 """Structured mode: the body is the whole event, as on every other way."""
@@ -50,7 +51,7 @@ def encrypted(settings: EventSink) -> bool:
 def unreachable(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return "it took too long to answer"
-    return f"it cannot be reached: {str(error) or type(error).__name__}"
+    return f"it cannot be reached: {cause(error)}"
 
 
 def login_refused(settings: EventSink) -> str:

@@ -22,6 +22,7 @@ import httpx
 from zonemta_py.config.services.events import EventSink, signing_key
 from zonemta_py.events.sinks import tls
 from zonemta_py.events.sinks.base import Ready, Rejected, SinkDown
+from zonemta_py.logs.causes import cause
 
 logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every URL, and a secret may be in one
 
@@ -133,7 +134,7 @@ async def _skim(answer: httpx.Response) -> None:
 def _phrase(error: Exception) -> str:
     if isinstance(error, TimeoutError | httpx.TimeoutException):
         return "it took too long to answer"
-    return f"it cannot be reached: {str(error) or type(error).__name__}"
+    return f"it cannot be reached: {cause(error)}"
 
 
 def _retry_after_s(answer: httpx.Response) -> float | None:

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from zonemta_py.disk.files import sync, write_file
+from zonemta_py.logs.causes import cause
 from zonemta_py.pipeline.erasure.archive import FileProof
 from zonemta_py.pipeline.erasure.person import DataSubject
 
@@ -82,7 +83,7 @@ def _parquet(path: Path, person: DataSubject) -> FileProof:
             fresh = path.with_name(path.name + _SUFFIX)
             _write(file, fresh, person, place)
     except (pa.ArrowException, OSError) as error:
-        place.damage.append(f"cannot be read as Parquet: {error}")
+        place.damage.append(f"cannot be read as Parquet: {cause(error)}")
         return place
     _swap(fresh, path)
     place.after = _digest(path)

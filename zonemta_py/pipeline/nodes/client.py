@@ -24,6 +24,8 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
+from zonemta_py.logs.causes import cause
+
 PATIENCE_S = 600.0
 PAUSE_S_MIN, PAUSE_S_MAX = 0.1, 30.0
 TIMEOUT_S = 60.0
@@ -165,7 +167,7 @@ class NodeClient:
                 if "CERTIFICATE_VERIFY_FAILED" in str(error):
                     sentence = f"its certificate cannot be verified ({error}); name its CA with --ca FILE"
                     raise NodeRefused(f"{self.url}: {what}: {sentence}") from None
-                trouble = f"it does not answer ({str(error) or type(error).__name__})"
+                trouble = f"it does not answer ({cause(error)})"
             else:
                 if answer.is_success:
                     return answer

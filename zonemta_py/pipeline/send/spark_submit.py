@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zonemta_py.logs.causes import cause
+
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -47,7 +49,7 @@ def run(given: argparse.Namespace) -> int:
         print(f"zonemta: {error}", file=sys.stderr)
         return 2
     except (Unavailable, ValueError, OSError) as error:
-        print(f"zonemta: {error}", file=sys.stderr)
+        print(f"zonemta: {cause(error)}", file=sys.stderr)
         return 2
     counts = f"{outcome.accepted:,} accepted, {outcome.suppressed:,} suppressed, {outcome.repeated:,} repeated"
     print(f"{campaign.name}: {counts}")

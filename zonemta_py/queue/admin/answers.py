@@ -55,6 +55,7 @@ from typing import Any
 
 from zonemta_py.disk import identity, keys, records
 from zonemta_py.disk.leveldb.store import StoreDamaged, StoreError
+from zonemta_py.logs.causes import cause
 from zonemta_py.queue.admin import backup, metrics, orders, readiness, suppressions, suspensions
 from zonemta_py.queue.admin.browse import ages, counts, lanes, listing, story
 from zonemta_py.queue.admin.explain import explain
@@ -348,7 +349,7 @@ async def _backup(queue: QueueContext) -> str:
     try:
         return str(await backup.make(queue.core))
     except OSError as error:
-        raise ValueError(f"no backup could be made: {error}; free space, or repair the disk") from None
+        raise ValueError(f"no backup could be made: {cause(error)}; free space, or repair the disk") from None
 
 
 QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {

@@ -26,6 +26,7 @@ from zonemta_py.config.server import Queue
 from zonemta_py.disk import body_file
 from zonemta_py.disk.body_file import BodyDamaged
 from zonemta_py.disk.leveldb.store import StoreDamaged, StoreFailed
+from zonemta_py.logs.causes import cause
 from zonemta_py.mail.reply import Reply
 
 log = logging.getLogger(__name__)
@@ -136,7 +137,9 @@ class Bodies:
         if not self._going:
             self._gone.set()
         if not done.cancelled() and (error := done.exception()) is not None:
-            log.warning("a body that is no longer needed could not be removed (%s); the next start removes it", error)
+            log.warning(
+                "a body that is no longer needed could not be removed (%s); the next start removes it", cause(error)
+            )
 
     async def settled(self) -> None:
         """Waits until all deletions requested so far are done."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from zonemta_py.disk import body_file
 from zonemta_py.disk.quarantine import Quarantine
+from zonemta_py.logs.causes import cause
 from zonemta_py.queue.fsck import stray_bodies
 
 
@@ -23,7 +24,7 @@ def fault(folder: Path, message_id: str, metadata: dict[str, Any]) -> str:
     try:
         return body_file.fault(folder / body_file.FOLDER, message_id, metadata["chunks"])
     except OSError as error:
-        return f"the file of its body cannot be read ({error})"
+        return f"the file of its body cannot be read ({cause(error)})"
 
 
 def clear(folder: Path, quarantine: Quarantine, strange: list[str], ended: set[str], lossy: bool) -> None:

@@ -16,6 +16,7 @@ from zlib import crc32
 from zonemta_py.disk import records
 from zonemta_py.disk.leveldb.store import StoreError, StoreFenced
 from zonemta_py.disk.records import InDoubtRecord, Type
+from zonemta_py.logs.causes import cause
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, POSTPONED, Delivery, Outcome, Result
 from zonemta_py.queue.core.campaigns import canceled
@@ -153,7 +154,7 @@ class Leases:
             try:
                 given = taker is not None and self.give(taker, batch, now_ms)
             except (StoreFenced, OSError) as error:
-                log.info("%s; it is tried again", error)
+                log.info("%s; it is tried again", cause(error))
                 readable = False
                 break
             if taker is not None and given:

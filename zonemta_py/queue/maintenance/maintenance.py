@@ -15,6 +15,7 @@ from functools import partial
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError
 from zonemta_py.disk.records import PositionRecord, Type
+from zonemta_py.logs.causes import cause
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.maintenance import archive
@@ -72,7 +73,7 @@ class Maintenance:
             except StoreDamaged as error:
                 self._core.read_failed(error)
             except (StoreError, OSError) as error:
-                log.warning("%s; it is tried again", error)
+                log.warning("%s; it is tried again", cause(error))
                 await asyncio.sleep(1)
 
     async def _next_position(self) -> None:

@@ -384,7 +384,7 @@ class ServerSession(Patience, Membership, Authentication):
         except OSError as error:
             # The loop does not tell us of a connection that breaks during the handshake; its place must become free.
             self.connection_lost(error)
-            raise ConnectionAbortedError(f"no TLS: {error}") from None
+            raise ConnectionAbortedError(f"no TLS: {error.strerror or error}") from None
         self.transport = transport
         self._under_tls(transport)
         self.reset()

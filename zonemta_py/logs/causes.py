@@ -1,0 +1,22 @@
+"""What the operating system, or a library for it, says of a failure: in words, without its numbers."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import ssl
+
+_NUMBER = re.compile(r"\[Errno -?\d+\] ")
+
+
+def cause(error: BaseException) -> str:
+    """For a sentence that says what failed, where and what to do. A file's name comes first."""
+    if isinstance(error, TimeoutError) and not error.errno:
+        return str(error) or "timed out"
+    if isinstance(error, OSError) and error.errno and not isinstance(error, socket.gaierror | ssl.SSLError):
+        own = error.strerror and not error.strerror.startswith("Connect call failed")  # asyncio has an address there
+        words = str(error.strerror if own else os.strerror(error.errno)).lower()
+        return f"{error.filename}: {words}" if error.filename else words
+    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return _NUMBER.sub("", str(said)) or type(error).__name__
