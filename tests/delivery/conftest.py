@@ -23,6 +23,7 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import Delivery, OpenConnection, QueueRefusal, Result
 from zonemta_py.sink import Sink, SinkOptions
+from zonemta_py.zones.admittance import Admittance
 
 PATIENCE_S = 20.0
 SILENCE_S = 0.5
@@ -172,6 +173,8 @@ class Queue:
         self.waiting, self.batch = list(deliveries), batch
         self.results: list[Result] = []
         self.closings: list[int] = []
+        self.asked: list[tuple[int, str, str]] = []
+        self.places: list[Admittance] = []
         self.opened: list[OpenConnection] = []
         self.closed = self.closings.append
         self.left_open = self.opened.extend
@@ -200,6 +203,10 @@ class Queue:
         await asyncio.sleep(0.02)
         if len(self.results) == self._all:
             self._end.set()
+
+    async def place(self, lease: int, site: str, provider: str) -> Admittance:
+        self.asked.append((lease, site, provider))
+        return self.places.pop(0) if self.places else Admittance(True)
 
     async def chunk(self, message_id: str, number: int) -> bytes:
         assert self._chunk is not None

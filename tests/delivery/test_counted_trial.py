@@ -18,6 +18,7 @@ import uvloop
 
 from zonemta_py.config import Config
 from zonemta_py.delivery import worker
+from zonemta_py.delivery.dns.routes import AddressTarget
 from zonemta_py.delivery.smtp import dialogue
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.plugin.host import Host
@@ -26,6 +27,7 @@ from zonemta_py.queue.recovery.start import open_queue
 from zonemta_py.queue.reload.apply import take
 from zonemta_py.wire.client import RemoteQueue
 from zonemta_py.wire.server import retire, serve
+from zonemta_py.zones.site import Site
 
 SITES, SENDERS, CONFIGURATIONS, STEPS = 3, 3, 4, 15
 MOST_ALL, MOST_SITE = 3, 2
@@ -70,8 +72,9 @@ class Watch(threading.Thread):
 class Sender(threading.Thread):
     """A sender with a loop of its own, which stands still now and then."""
 
-    def __init__(self, config: Config, folder: Path, generation: int, seed: int) -> None:
+    def __init__(self, config: Config, folder: Path, generation: int, seed: int, resolver: Any = None) -> None:
         super().__init__(daemon=True)
+        self.resolver = resolver
         self.config, self.folder, self.generation, self.dice = config, folder, generation, random.Random(seed)
         self.remote: RemoteQueue | None = None
 
@@ -82,7 +85,7 @@ class Sender(threading.Thread):
         self.remote = await RemoteQueue.connect(
             self.folder, "sender", generation=self.generation, lease_s=self.config.queue.lease_s
         )
-        work = asyncio.ensure_future(worker.run(self.config, self.remote, Host.empty(), 20))
+        work = asyncio.ensure_future(worker.run(self.config, self.remote, Host.empty(), 20, resolver=self.resolver))
         while not work.done():
             await asyncio.wait([work], timeout=self.dice.uniform(0.0, 0.3))
             time.sleep(self.dice.choice((0.0, 0.0, 0.05, 0.8)))  # noqa: ASYNC251 - it stands still
@@ -168,6 +171,57 @@ async def test_limits_hold_all_the_time(
     assert watch.most_before > MOST_ALL
     assert 1 < watch.most <= MOST_ALL
     assert watch.most_at_one <= MOST_SITE
+
+
+class Resolver:
+    """All domains have one host, of one provider."""
+
+    async def site(self, domain: str, now: float) -> Site:
+        return Site("mx.test", "big", (("mx.test", ("127.0.0.1",)),), ((1, "mx.test"),), 60, False)
+
+    async def targets(self, domain: str, now: float) -> list[AddressTarget]:
+        return [AddressTarget("mx.test", ("127.0.0.1",))]
+
+    async def addresses(self, host: str, now: float) -> tuple[str, ...]:
+        return (host,)
+
+
+async def test_limits_hold_at_the_last_resort(scripted: Any, tmp_path: Path, unused_tcp_port: int) -> None:
+    """Smart hosts are away, and three senders go to the domains' own hosts, which hold each message up a while."""
+    slow = await scripted()
+    slow.slow_s = 0.1
+    zone = {
+        "name": "default", "default": True, "hosts": [f"127.0.0.1:{unused_tcp_port}", "mx"], "port": slow.port,
+        "tls": "none", "allow_private": True, "idle_s": 5,
+    }  # fmt: skip
+    config = Config.model_validate(
+        {"server": {"folder": tmp_path}, "queue": {"reserve_bytes": 0}, "zones": [zone], "learning": {"initial": 20},
+         "throttles": [{"name": "t", "only": {"provider": "big"}, "connections": 2}]}
+    )  # fmt: skip
+    queue = await open_queue(config)
+    wire = await serve(queue, tmp_path)
+    watch = Watch([slow.port])
+    watch.begin()
+    watch.start()
+    senders = [Sender(config, tmp_path, 1, seed, Resolver()) for seed in range(3)]
+    try:
+        for number in range(10):
+            envelope = Envelope("", [Recipient(f"r{number}@d{number}.test")])
+            await queue.accept(envelope, b"Subject: x\r\n\r\n" + 3000 * b"y\r\n")
+        for sender in senders:
+            sender.start()
+        async with asyncio.timeout(60):
+            while (await queue.ask("size"))["total"]["messages"] or counted(queue):  # noqa: ASYNC110 (others end it)
+                await asyncio.sleep(0.05)
+        retire(queue, 2)
+        for sender in senders:
+            await asyncio.to_thread(sender.join, 30)
+    finally:
+        watch.over = True
+        wire.close()
+        queue.close()
+    assert len(slow.bodies) == 10
+    assert watch.most == 2
 
 
 async def burst(queue: Any, dice: random.Random) -> None:

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from tests.delivery.conftest import Queue
 from zonemta_py.config import SmartHost, Zone
 from zonemta_py.delivery.dns.routes import AddressTarget
 from zonemta_py.delivery.ways import Ways
 from zonemta_py.plugin.arguments import ConnectOptions
-from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, RELEASED, Delivery
+from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, POSTPONED, RELEASED, Delivery
+from zonemta_py.zones.admittance import Admittance
 from zonemta_py.zones.site import Site
 
 
@@ -102,6 +104,11 @@ async def test_connections_are_reused_in_the_same_order(scripted: Any, letter: A
     assert (first.connections, second.connections) == (1, 1)
 
 
+def only(result: Any) -> tuple[int, str]:
+    [outcome] = result.outcomes
+    return outcome.verdict, outcome.stage
+
+
 class Mx:
     """Says where a domain's mail goes."""
 
@@ -136,6 +143,30 @@ async def test_mx_as_the_last_resort(scripted: Any, letter: Any, deliver: Any) -
     first.script.clear()
     [result] = await deliver(letter(first.port), hosts=listed, port=mx.port, resolver=resolver)
     assert (result.outcomes[0].verdict, len(first.bodies)) == (DELIVERED, 1)
+
+
+async def test_mx_as_the_last_resort_needs_a_place(scripted: Any, letter: Any, deliver: Any) -> None:
+    """Without one, nothing is connected to, and no attempt counted. One that limits count is for one message."""
+    first, mx = await scripted({"banner": "421"}), await scripted()
+    letters = [letter(first.port) for _ in range(5)]
+    queue = Queue(letters, None, 1)
+    queue.places = [
+        Admittance(False, wait_s=7.0, cause="t: provider=big (connections)"), Admittance(False),
+        Admittance(True, limited=True), Admittance(True), Admittance(True),
+    ]  # fmt: skip
+    results = await deliver(
+        *letters, queue=queue, hosts=[*hosts(first), "mx"], port=mx.port, resolver=Mx(mx.port), idle_s=30
+    )
+    [put_off], [released] = results[0].outcomes, results[1].outcomes
+    assert (put_off.verdict, put_off.stage, put_off.delay_s) == (POSTPONED, "limit", 7.0)
+    assert put_off.reply.text.endswith("(connections)")
+    assert (released.verdict, released.stage) == (RELEASED, "limit")
+    assert queue.asked == [(number, "mx.test", "") for number in range(1, 6)]
+    assert [(only(one), one.opened, one.kept, one.connection) for one in results[2:]] == [
+        ((DELIVERED, "dot"), True, False, 3), ((DELIVERED, "dot"), True, True, 0), ((DELIVERED, "dot"), False, True, 0),
+    ]  # fmt: skip
+    assert queue.closings == [3]
+    assert mx.connections == 2
 
 
 async def test_mx_as_the_last_resort_heeds_dane(scripted: Any, letter: Any, deliver: Any) -> None:

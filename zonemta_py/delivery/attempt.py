@@ -23,6 +23,7 @@ from zonemta_py.delivery.context import SenderContext
 from zonemta_py.delivery.dns.egress import Egress
 from zonemta_py.delivery.dns.routes import AddressTarget, Choice
 from zonemta_py.delivery.pipelined import PipelinedBatch
+from zonemta_py.delivery.place import NO_CONNECTION, asked, refused
 from zonemta_py.delivery.portions import Portion, Portions, split
 from zonemta_py.delivery.rendering import NotMade, letter, not_made
 from zonemta_py.delivery.smtp.connections import Key
@@ -34,23 +35,13 @@ from zonemta_py.delivery.tls.reports import rows
 from zonemta_py.delivery.verdicts import decided, together
 from zonemta_py.delivery.ways import Way, secure
 from zonemta_py.mail.classify import LOCAL, TLS_POLICY, DeliveryError, TlsFailed, judge
-from zonemta_py.mail.reply import Reply
 from zonemta_py.metrics.report import count
 from zonemta_py.plugin.arguments import ConnectOptions
 from zonemta_py.plugin.verdicts import Verdict
-from zonemta_py.queue.api import (
-    BOUNCED,
-    DEFERRED,
-    DELIVERED,
-    RELEASED,
-    Delivery,
-    Outcome,
-    Result,
-)
+from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, RELEASED, Delivery, Outcome, Result
 
 ADDRESSES_MAX = 6
 CONNECT_SHARE = 2.0
-NO_CONNECTION = Reply(451, "4.3.2", "no idle connection, and a new one is not allowed now")
 
 
 class Attempt:
@@ -62,6 +53,7 @@ class Attempt:
         "_demands",
         "_down",
         "_kept",
+        "_limited",
         "_login",
         "_opened",
         "_pipelined",
@@ -81,7 +73,7 @@ class Attempt:
         self._trials: list[Trial] = []
         self._login: tuple[str, str] | None = None
         self._portions = Portions(context, delivery)
-        self._down = self._opened = self._kept = False
+        self._down = self._opened = self._kept = self._limited = False
 
     async def run(self) -> Result:
         started_ms, begun = int(time.time() * 1000), time.monotonic()
@@ -156,7 +148,13 @@ class Attempt:
             key = self._key(options)
             if self._delivery.connection is not None:
                 await self._context.connections.ready(key, self._delivery)
-            session = self._context.connections.take(key, self._delivery)
+            if way.mx:
+                place = await asked(self._delivery, self._context.resolver, self._context.dispatch)
+                if not place.granted:
+                    self._portions.outcomes.append(refused(place, self._delivery, self._portions.open))
+                    return
+                self._limited = place.limited
+            session = None if self._limited else self._context.connections.take(key, self._delivery)
             if session is not None and await self._over(session, key):
                 count("zonemta_connections_reused_total", (self._zone.name,))
                 return
@@ -168,7 +166,7 @@ class Attempt:
                 error = self._failed(way, failure, error)
                 continue
             self._context.ways.worked(way)
-            await self._over(session, self._fresh_key(options), fresh=True)
+            await self._over(session, None if self._limited else self._fresh_key(options), fresh=True)
             return
         if error is not None:
             raise error

@@ -22,6 +22,7 @@ from zonemta_py.disk.records import RELEASED as RELEASED
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
+from zonemta_py.zones.admittance import Admittance
 
 EVERYBODY = "*"
 """Instead of a campaign's tenant: it is an operator's, for whatever mail there is."""
@@ -258,6 +259,10 @@ class Dispatch(Protocol):
 
     def settle_part(self, result: Result) -> None:
         """Hands over a result with `more`, without waiting; the `settle` that ends the lease covers it too."""
+
+    async def place(self, lease: int, site: str, provider: str) -> Admittance:
+        """Whether a lease may go to a site that the queue did not know of: a domain's own, as the last resort of smart
+        hosts. Raises QueueRefusal."""
 
     def closed(self, connection: int) -> None:
         """A connection that a result or `left_open` has named is no longer open."""

@@ -27,6 +27,7 @@ from zonemta_py.queue.lifecycle.incoming import LocalIncoming
 from zonemta_py.queue.maintenance.maintenance import Maintenance
 from zonemta_py.queue.pulls.pulls import Done, Pulls
 from zonemta_py.queue.tasks.orders import TaskOrders
+from zonemta_py.zones.admittance import Admittance
 from zonemta_py.zones.throttle import Scope
 
 log = logging.getLogger(__name__)
@@ -95,6 +96,12 @@ class LocalQueue(QueueContext):
 
     def settle_part(self, result: Result) -> None:
         self.settling.settle(result, _nothing)
+
+    async def place(self, lease: int, site: str, provider: str) -> Admittance:
+        known, admission = self.leases.out.get(lease), self.core.schedule.admission
+        if known is None or known.settling:
+            return Admittance(False)
+        return admission.elsewhere.place(known.batch, site, provider, admission.throttles)
 
     def closed(self, connection: int) -> None:
         if self.core.schedule.admission.idle.closed(connection):

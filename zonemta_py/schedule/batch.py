@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from zonemta_py.mail.reply import Reply
     from zonemta_py.schedule.away import Away
     from zonemta_py.schedule.cursor import Cursor
+    from zonemta_py.zones.admittance import Charge, Elsewhere
     from zonemta_py.zones.destinations import SendingTerms
     from zonemta_py.zones.fair import Fair, Flow
     from zonemta_py.zones.rates import Learned
@@ -227,16 +228,17 @@ class Batch:
     """Recipients of one message that go to one destination together.
 
     connect: a new connection may be opened for it. site: what DNS says about the destination. refusal: why there is no
-    route to it. taken: when its limits were charged, steady seconds, and what: messages, recipients, new connections,
-    bytes. since: when its egress path was given the connection; idle_s: how long it may stay open without mail; keep:
-    it does. idle_connection: the one it goes on over, and, once its sender has told, the one it leaves open. worker,
-    number: its sender, and its lease.
+    route to it. taken: when its limits were charged, steady seconds, and what. elsewhere: where it goes instead. since:
+    when its egress path was given the connection; idle_s: how long it may stay open without mail; keep: it does.
+    idle_connection: the one it goes on over, and, once its sender has told, the one it leaves open. worker, number: its
+    sender, and its lease.
     """
 
     __slots__ = (
         "charge",
         "connect",
         "day",
+        "elsewhere",
         "entries",
         "flow_queue",
         "idle_connection",
@@ -262,7 +264,8 @@ class Batch:
         self.keep = self.told = False
         self.idle_connection: IdleConnection | None = None
         self.worker, self.number = "", 0
-        self.charge: tuple[int, int, int, int] | None = None
+        self.charge: Charge | None = None
+        self.elsewhere: Elsewhere | None = None
         self.limits: tuple[Limit, ...] = ()
         self.day = 0
         self.learned: Learned | None = None
@@ -282,12 +285,13 @@ class IdleConnection:
     last lease; None: only its scope is known, it is to be closed.
     """
 
-    __slots__ = ("_scope", "counts", "ended", "flow_queue", "limits", "name", "since", "user", "worker")
+    __slots__ = ("_scope", "counts", "elsewhere", "ended", "flow_queue", "limits", "name", "since", "user", "worker")
 
     def __init__(self, name: int, worker: str, scope: Scope | None = None) -> None:
         self.name, self.worker, self._scope = name, worker, scope
         self.flow_queue: FlowQueue | None = None
         self.user: Batch | None = None
+        self.elsewhere: Elsewhere | None = None
         self.limits: tuple[Limit, ...] = ()
         self.since = 0.0
         self.counts = self.ended = False

@@ -39,6 +39,7 @@ from zonemta_py.wire.frames import CHUNKS_AT_ONCE, Operation, result_row
 from zonemta_py.wire.pulse import Pulse
 from zonemta_py.wire.remote_pulls import RemotePulls, whole
 from zonemta_py.wire.remote_sessions import RemoteSessions
+from zonemta_py.zones.admittance import Admittance
 
 STOOD_STILL = Reply(451, "4.3.0", "the sender was stuck")
 NO_CHUNK = Reply(451, "4.3.0", "the body has no such chunk")
@@ -226,6 +227,9 @@ class RemoteQueue(RemotePulls, RemoteSessions):
     def settle_part(self, result: Result) -> None:
         if self._protocol is not None:  # else the end of the lease will say that the queue is gone
             self._protocol.send((Operation.PART, 0, result_row(result)))
+
+    async def place(self, lease: int, site: str, provider: str) -> Admittance:
+        return Admittance(*await self._request(Operation.PLACE, lease, site, provider))
 
     def closed(self, connection: int) -> None:
         if self._protocol is not None:

@@ -26,6 +26,7 @@ from zonemta_py.queue.lifecycle.incoming import LocalIncoming
 from zonemta_py.queue.lifecycle.lease import Taker
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.wire import SOCKET
+from zonemta_py.wire.connection_requests import ConnectionRequests
 from zonemta_py.wire.frames import OK, REFUSED, WRONG, Operation, delivery_row, pack, pack_chunks, result_of, unpacker
 from zonemta_py.wire.peer_process import PeerProcess
 from zonemta_py.wire.pull_requests import PullRequests
@@ -118,12 +119,11 @@ class ClientConnection(asyncio.Protocol):
             Operation.ACCEPT: self._accept,
             Operation.KNOWN: self._known,
             Operation.BEAT: self._beat,
-            Operation.CLOSED: lambda _, connection: queue.closed(connection),
-            Operation.LEFT_OPEN: self._left_open,
         }
         self._pulls = PullRequests(queue, lambda: self._name, self._answer, self._run)
         self._sessions = SessionRequests(queue, self._answer)
-        self._handlers |= self._pulls.handlers() | self._sessions.handlers()
+        own = ConnectionRequests(queue, lambda: self._name, self._run)
+        self._handlers |= self._pulls.handlers() | self._sessions.handlers() | own.handlers()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one by its methods only
@@ -342,9 +342,6 @@ class ClientConnection(asyncio.Protocol):
 
     def _part(self, _: int, result: list[Any]) -> None:
         self._queue.settling.settle(result_of(result), _nothing)
-
-    def _left_open(self, _: int, connections: list[Any]) -> None:
-        self._queue.left_open(connections, self._name)
 
     def _fetch(self, number: int, message_id: str, first: int, most: int, reads: bool = False) -> None:
         if reads and (count := self._queue.filed(message_id)):

@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from zonemta_py.config import Config, Zone
+from zonemta_py.schedule.admission.elsewhere import Elsewheres, limits_of
 from zonemta_py.schedule.admission.idle_connections import IDLE_S, TURN_S, IdleConnections
 from zonemta_py.schedule.admission.waiting import Waiting
 from zonemta_py.schedule.batch import Batch, Blocked, EgressPath, Entry, FlowQueue, Line, Turn
 from zonemta_py.schedule.time.clock import Timers
+from zonemta_py.zones.admittance import Charge
 from zonemta_py.zones.feedback import Concurrency
 from zonemta_py.zones.throttle import Limit, Most, Scope, Throttles
 
@@ -45,6 +48,7 @@ class Admission:
         self.reached: dict[str, int] = {}
         """How often mail began to wait at each limit, by its name in the configuration."""
         self.idle = IdleConnections(self._room)
+        self.elsewhere = Elsewheres(timers, policy, self.idle, self._charge)
         self.throttles = Throttles(config.throttles)
         self._read(config)
 
@@ -73,10 +77,10 @@ class Admission:
         for batch in batches:
             batch.charge = batch.charge or (0, 0, 0, 0)
             batch.taken = -math.inf  # these have never been charged for it, and so give nothing back
-            batch.limits = self.throttles.of(batch.flow_queue.scope)
+            batch.limits = limits_of(self.throttles, batch.flow_queue.scope, batch.elsewhere)
             for limit in batch.limits:
                 limit.hold()
-        self.idle.count_again(self.throttles.of, self._counting)
+        self.idle.count_again(partial(limits_of, self.throttles), self._counting)
 
     def left_open(self, worker: str, name: int, scope: Scope) -> None:
         """A retired sender has it open without a lease, and no result has named it."""
@@ -250,6 +254,10 @@ class Admission:
             if limit in self._waiting:
                 self._wake(limit, now)
 
+    def _charge(self, entries: list[Entry]) -> Charge:
+        size = self._terms_of(entries[0].id).get("size", 0) if self._sized else 0
+        return 1, len(entries), int(self._connects), size
+
     def idle_s(self, batch: Batch, most: float | None) -> float:
         """How long a batch's connection may stay open without mail. most: as throttles say; None: as the zone says."""
         flow_queue = batch.flow_queue
@@ -274,8 +282,7 @@ class Admission:
 
     def unused(self, batch: Batch, opened: bool, tried: bool, kept: bool, released: int = 0) -> None:
         """Gives back what a lease did not need: the new connection, or everything. kept: its connection stays open;
-        released: so many of those it tried go back untried.
-        """
+        released: so many of those it tried go back untried."""
         if batch.charge is None:
             return
         now, path = self._timers.now(), batch.path
@@ -291,6 +298,8 @@ class Admission:
             days.give(recipients, batch.day)
         if batch.learned is not None and not tried:
             batch.learned.give(now, 1, batch.taken)
+        if batch.elsewhere is not None:
+            batch.elsewhere.give(now, recipients, tried)
         for limit in batch.limits:
             limit.give(now, batch.taken, messages, recipients, 0 if opened else opening, size)
 
@@ -311,8 +320,7 @@ class Admission:
         self._set_timer(limit, waiting, now + wait)
 
     def _go_on(self, flow_queue: FlowQueue) -> None:
-        """Its egress path has a connection: it need not wait for one, nor, if it has no more mail, another of the
-        egress path."""
+        """Its egress path has a connection: it need not wait for one, nor, if it has no more mail, another there."""
         every = [flow_queue] if flow_queue.entries else flow_queue.path.flow_queues.values()
         for other in every:
             if other.entries and other.held is not None and other.held.cause.endswith("(connections)"):

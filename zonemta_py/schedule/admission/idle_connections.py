@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from zonemta_py.schedule.batch import Batch, EgressPath, IdleConnection
+from zonemta_py.zones.admittance import Elsewhere
 from zonemta_py.zones.throttle import Limit, Scope
 
 IDLE_S = 1.0
@@ -111,7 +112,7 @@ class IdleConnections:
             batch.idle_connection = None
             return False
         connection.limits, connection.since, connection.counts = batch.limits, batch.since, True
-        connection.flow_queue = batch.flow_queue
+        connection.flow_queue, connection.elsewhere = batch.flow_queue, batch.elsewhere
         if batch.told:
             connection.user, batch.idle_connection = None, None
             if batch.keep:
@@ -178,12 +179,14 @@ class IdleConnections:
 
     # -- limits
 
-    def count_again(self, limits_of: Callable[[Scope], tuple[Limit, ...]], counting: bool) -> None:
+    def count_again(
+        self, limits_of: Callable[[Scope, Elsewhere | None], tuple[Limit, ...]], counting: bool
+    ) -> None:  # fmt: skip
         """All limits are new. counting: one is on connections."""
         self._at.clear()
         self.unsaid = (self.retired | self._parting) - self._said if counting else set()
         for connection in self._by_name.values():
-            connection.limits = limits_of(connection.scope)
+            connection.limits = limits_of(connection.scope, connection.elsewhere)
             if connection.counts:
                 for limit in connection.limits:
                     limit.hold()

@@ -124,6 +124,13 @@ class PolicyState:
                     return self._hold("suspended", f"{kind} {name}", stop)
         return self.source_hold(path.source, path.site, path.provider) if path.source else None
 
+    def hold_at(self, source: str, site: str, provider: str) -> Blocked | None:
+        """Why nothing goes to a site now, for which its mail has not waited. source: "" for any."""
+        for name in (site, provider):
+            if self.stops and name and (stop := self._stop("destination", name)):
+                return self._hold("suspended", f"destination {name}", stop)
+        return self.source_hold(source, site, provider) if source else None
+
     def source_hold(self, source: str, site: str, provider: str) -> Blocked | None:
         """Why a source sends nothing to a site now: stopped, resting there, or its share of the day is used up."""
         if self.stops:
@@ -261,7 +268,11 @@ class PolicyState:
 
     def learned(self, path: EgressPath) -> Learned | None:
         """The rate that was learned for the egress path's source at its provider; None: no bound."""
-        return self._rates.known(path.source, path.provider or path.site)
+        return self.learned_at(path.source, path.provider or path.site)
+
+    def learned_at(self, source: str, provider: str) -> Learned | None:
+        """The same. provider: or a site that has none."""
+        return self._rates.known(source, provider)
 
     def rate_cause(self, path: EgressPath) -> str:
         found = self._rates.of(path.source, path.provider or path.site)
