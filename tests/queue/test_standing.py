@@ -1,5 +1,6 @@
 """What is stopped and what was learned, found by a name: all of it, and nothing else is looked at."""
 
+import asyncio
 import random
 import sys
 from collections.abc import Callable
@@ -9,8 +10,11 @@ from typing import Any
 import pytest
 
 from zonemta_py.config import Config
+from zonemta_py.disk.records import pack, unpack
+from zonemta_py.schedule.policy.saved import Packed, pack_around
 from zonemta_py.schedule.policy.standing import meant
 from zonemta_py.schedule.policy.state import PolicyState
+from zonemta_py.schedule.time.pace import Pace
 
 SITES, SOURCES = [f"d{number}.test" for number in range(9)], ["", "192.0.2.1", "192.0.2.2"]
 
@@ -43,14 +47,14 @@ def lowered(policy: PolicyState) -> set[str]:
     return {" ".join(key).strip() for key in few}
 
 
-def lived(policy: PolicyState, hour: Hour, die: random.Random) -> None:
-    """Something happens to it."""
+def lived(policy: PolicyState, hour: Hour, die: random.Random, grown: bool = True) -> None:
+    """Something happens to it. grown: also what no record says."""
     site, source, zone = die.choice(SITES), die.choice(SOURCES), die.choice(policy._config.zones)
     what = die.randrange(9)
     hour.now_s += die.random()
     if what < 3:
         policy.learned_concurrency.failed(zone, site, source, "closed")
-        if die.random() < 0.3:
+        if grown and die.random() < 0.3:
             policy.learned_concurrency.of(zone, site, source).succeeded()
     elif what == 3:
         policy.apply(["rate", [source, site], _bounded(policy), "too fast"])
@@ -164,3 +168,64 @@ def test_what_holds_nothing_back_is_not_looked_at() -> None:
         policy.apply(["rate", ["", f"d{number}.test"], bounded, "too fast"])
     assert max(map(len, policy.rows())) <= 200
     assert len(rows_of(policy)) == 1_001
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_what_is_gathered_in_portions_is_what_there_is(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is recorded while a position record is prepared, and until it is written; only the next one has it."""
+    monkeypatch.setattr("zonemta_py.schedule.policy.learned_concurrency.LEARNED_MAX", 30)
+    monkeypatch.setattr("zonemta_py.schedule.policy.learned_rates.RATES_MAX", 15)
+    monkeypatch.setattr("zonemta_py.schedule.policy.manners.MANNERS_MAX", 10)
+    monkeypatch.setattr("zonemta_py.schedule.policy.saved.AT_ONCE", 3)
+    monkeypatch.setattr("zonemta_py.schedule.time.pace.TURN_S", 0.0)
+    die, hour, turns = random.Random(seed), Hour(), 0
+    policy = policy_of(hour)
+    for _ in range(100):
+        lived(policy, hour, die)
+    for _ in range(10):
+        gathering = asyncio.ensure_future(policy.gather(Pace(60.0)))
+        while not gathering.done():
+            turns += 1
+            lived(policy, hour, die, grown=False)
+            await asyncio.sleep(0)
+        for _ in range(5):
+            lived(policy, hour, die, grown=False)
+        gathered, there = (
+            unpack(pack_around(policy.state() | {"concurrency": policy.learned_concurrency.state()})) for _ in range(2)
+        )
+        for name, rows in there.items():
+            assert sorted(gathered[name], key=str) == sorted(rows, key=str)
+        again = policy_of(hour)
+        again.restore(gathered)
+        again.learned_concurrency.restore(gathered["concurrency"])
+        assert {row["name"] for row in rows_of(again)} == {row["name"] for row in rows_of(policy)}
+    assert turns > 50
+
+
+async def test_what_was_learned_of_thousands_stops_nobody(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A position record is made while mail has its turns, and the next start knows all of it."""
+    monkeypatch.setattr("zonemta_py.schedule.time.pace.TURN_S", 0.0)
+    home = await house(learning={"initial": 5})
+    zone, policy = home.queue.core.config.zones[0], home.queue.core.schedule.policy
+    for number in range(2_000):
+        policy.learned_concurrency.failed(zone, f"d{number}.test", "", "closed")
+    writing, turns = asyncio.ensure_future(home.queue.maintenance.position()), 0
+    while policy.learned_concurrency._saved._packed is None or len(policy.learned_concurrency._saved._packed) < 2_000:
+        turns += 1
+        await asyncio.sleep(0)
+    await writing
+    assert turns >= 10
+    before = await home.queue.ask("standing", limit=5_000)
+    await home.crash()
+    assert await home.queue.ask("standing", limit=5_000) == before
+    assert len(before) == 2_000
+
+
+def test_packing_around_what_is_packed_makes_the_same_bytes() -> None:
+    """However deep in maps it is."""
+    rows = [["a", 1, None], ["b", 2.5, {"c": b"d"}]]
+    packed = Packed.of([pack(row) for row in rows])
+    for value in ({}, {"x": {}}, {f"n{number}": number for number in range(20)}):
+        assert pack_around({"rows": packed, "in": {"rows": packed, "value": value}}) == pack(
+            {"rows": rows, "in": {"rows": rows, "value": value}}
+        )

@@ -14,6 +14,7 @@ from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.disk.records import StandingRecord
 from zonemta_py.queue.core.commit import JournalLine, StoreLine, immediately
+from zonemta_py.schedule.policy.saved import Packed, pack_around
 
 
 class PolicyCopy:
@@ -32,11 +33,11 @@ class PolicyCopy:
         self._copies.append(seq)
         self._lines.submit([(keys.standing(seq), body)], immediately, sync=False, keep=True)
 
-    def save(self, policy: dict[str, Any], admission: dict[str, Any]) -> None:
-        """Writes the current state with the next batch; it includes everything up to the journal's last stable
+    def save(self, policy: Packed, admission: Packed) -> None:
+        """Writes the current state, packed, with the next batch; it includes everything up to the journal's last stable
         record."""
         seq = self._journal.stable_seq
-        value = records.pack({"seq": seq, "standing": policy, "permits": admission})
+        value = pack_around({"seq": seq, "standing": policy, "permits": admission})
         operations: list[Operation] = [(keys.STANDING_STATE, value)]
         operations += [(keys.standing(copy), None) for copy in self._copies if copy <= seq]
         self._copies = [copy for copy in self._copies if copy > seq]

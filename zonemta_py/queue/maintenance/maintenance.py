@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from zonemta_py.disk import keys, records
+from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError
 from zonemta_py.disk.records import PositionRecord, Type
 from zonemta_py.logs.causes import cause
@@ -23,7 +24,8 @@ from zonemta_py.queue.maintenance.deadlines import Deadlines, flow_queues_in_tur
 from zonemta_py.queue.maintenance.expiry import Expiry
 from zonemta_py.queue.maintenance.kept import KeptBounces
 from zonemta_py.schedule.batch import FlowQueue
-from zonemta_py.schedule.time.pace import behind
+from zonemta_py.schedule.policy.saved import pack_around
+from zonemta_py.schedule.time.pace import Pace, behind
 from zonemta_py.schedule.zone import ZoneSchedule
 from zonemta_py.zones import queues
 
@@ -91,6 +93,7 @@ class Maintenance:
         """Writes a position record: the batch before it makes it true."""
         core = self._core
         core.schedule.policy.day()
+        await core.schedule.policy.gather(Pace(math.inf))
         marks, applied = core.schedule.marks(), core.ledger.applied()
         arriving, floor = sorted(core.arriving), core.ids.next(core.clock.ms())
         lowest = min([floor, *arriving]).encode()
@@ -99,9 +102,10 @@ class Maintenance:
             zone_marks["due"] = _to_id(zone_marks["due"], 4)
         working = [lease.row() for lease in self._queue.leases.out.values()]
         await core.journal.stable()
-        core.policy_copy.save(core.schedule.policy.state(), core.schedule.admission.state())
         batches = core.batches
         await core.lines.stable()
+        await core.bodies.settled()  # a start from here need not look for files of messages that ended earlier
+        standing, permits = pack_around(core.schedule.policy.state()), pack_around(core.schedule.admission.state())
         body: PositionRecord = {
             "batches": batches,
             "applied": applied,
@@ -109,14 +113,12 @@ class Maintenance:
             "marks": marks,
             "floor": floor,
             "segments": core.segments.rows(),
-            "permits": core.schedule.admission.state(),
-            "standing": core.schedule.policy.state(),
             "opened": arriving,
             "ended": list(core.compaction.slice),
             "clock": core.clock.state(),
         }
-        await core.bodies.settled()  # a start from here need not look for files of messages that ended earlier
-        core.ledger.append(Type.POSITION, records.pack(body))
+        core.ledger.append(Type.POSITION, pack_around({**body, "permits": permits, "standing": standing}))
+        core.policy_copy.save(standing, permits)
         await core.journal.stable()
         self._position_seq = core.journal.next_seq
         await archive.retire(core, self._queue.suppression, applied + 1)

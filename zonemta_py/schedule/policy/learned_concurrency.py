@@ -11,7 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from zonemta_py.config import Config, Zone
+from zonemta_py.schedule.policy.saved import Packed, Saved
 from zonemta_py.schedule.policy.standing import Portions, Row, portions
+from zonemta_py.schedule.time.pace import Pace
 from zonemta_py.zones.feedback import Concurrency
 
 LEARNED_MAX = 10_000
@@ -30,6 +32,7 @@ class LearnedConcurrency:
         """Zones and sources: of how many sites each."""
         self._lowered: dict[_Key, None] = {}
         """All that failures have made smaller, and some that have recovered since."""
+        self._saved = Saved(self._state_of)
 
     def configure(self, config: Config) -> None:
         """Other settings from now on; what was learned stays."""
@@ -63,18 +66,20 @@ class LearnedConcurrency:
             del self._ways[way]
         self._since_ms.pop(key, None)
         self._lowered.pop(key, None)
+        self._saved.changed(key)
 
     def failed(self, zone: Zone, site: str, source: str, cause: str) -> bool:
         """A connection or session failed there; True if the destination is dead now."""
         found = self.of(zone, site, source)
         before = found.window, found.dead
         dead = found.failed(cause)
+        key = (zone.name, site, source)
         if (found.window, found.dead) != before:
-            key = (zone.name, site, source)
             self._since_ms[key] = self._now_ms()
             self._lowered[key] = None
             name = _name(key)
             self._record(["concurrency", ["concurrency", name], [found.state(), self._since_ms[key]], found.cause])
+        self._saved.changed(key)
         return dead
 
     def knows(self, name: str) -> bool:
@@ -93,10 +98,19 @@ class LearnedConcurrency:
             self._since_ms.pop(key, None)
         else:
             self._restore(zone, key, value[0], value[1])
+        self._saved.changed(key)
 
-    def state(self) -> list[list[Any]]:
+    async def gather(self, pace: Pace) -> None:
+        """Prepares `state`, in portions."""
+        await self._saved.gather(self._all, pace)
+
+    def state(self) -> list[list[Any]] | Packed:
         """For position records: [zone, site, source, its state, since_ms] of what is anything but new."""
-        return [[*key, c.state(), self._since_ms.get(key, 0)] for key, c in self._all.items() if c.learnt]
+        return self._saved.rows(self._all)
+
+    def _state_of(self, key: _Key) -> list[Any] | None:
+        found = self._all.get(key)
+        return None if found is None or not found.learnt else [*key, found.state(), self._since_ms.get(key, 0)]
 
     def restore(self, state: list[list[Any]]) -> None:
         for zone_name, site, source, learnt, *since in state:

@@ -6,7 +6,9 @@ from collections import Counter, OrderedDict
 from typing import Any
 
 from zonemta_py.config import Config
+from zonemta_py.schedule.policy.saved import Packed, Saved
 from zonemta_py.schedule.policy.standing import Portions, Row, portions
+from zonemta_py.schedule.time.pace import Pace
 from zonemta_py.zones.rates import Learned
 
 RATES_MAX = 10_000
@@ -26,6 +28,7 @@ class LearnedRates:
         """At how many providers each."""
         self._bounded: dict[_Key, None] = {}
         """All that bound what is sent, and some that did."""
+        self._saved = Saved(self._state_of)
 
     def configure(self, config: Config) -> None:
         """Other settings from now on; what was learned stays."""
@@ -58,11 +61,13 @@ class LearnedRates:
         if not found.slowed(now, cause, sent):
             return None
         self._bounded[source, provider] = None
+        self._saved.changed((source, provider))
         return found
 
     def restore(self, source: str, provider: str, state: dict[str, Any], now: float) -> None:
         self.of(source, provider).restore(state, now)
         self._bounded[source, provider] = None
+        self._saved.changed((source, provider))
 
     def forget(self, source: str, provider: str) -> None:
         self._drop((source, provider))
@@ -79,14 +84,30 @@ class LearnedRates:
     def _drop(self, key: _Key) -> None:
         if self._all.pop(key, None) is not None:
             self._bounded.pop(key, None)
+            self._saved.changed(key)
             self._sources[key[0]] -= 1
             if not self._sources[key[0]]:
                 del self._sources[key[0]]
 
-    def state(self, now: float) -> list[list[Any]]:
+    async def gather(self, pace: Pace) -> None:
+        """Prepares `state`, in portions."""
+        await self._saved.gather(self._bounded, pace)
+
+    def state(self) -> list[list[Any]] | Packed:
         """For position records: [source, provider, its state] of those that bound something."""
-        found = ((key, self._all[key]) for key in self._bounded)
-        return [[*key, rate.state()] for key, rate in found if rate.rate(now) is not None]
+        return self._saved.rows(self._bounded)
+
+    def _state_of(self, key: _Key) -> list[Any] | None:
+        found = self._all.get(key)
+        return None if found is None or found.bucket is None else [*key, found.state()]
+
+    def accepted(self, source: str, provider: str, now: float) -> Learned | None:
+        """A message was; None: that changes nothing."""
+        found = self.of(source, provider)
+        if not found.accepted(now, 1):
+            return None
+        self._saved.changed((source, provider))
+        return found
 
     def rows(self, now: float, what: str = "") -> Portions:
         """Those that bound something, for people. what: only those of that source, provider, or whole name."""

@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterable
 from itertools import product
 from typing import Any, NamedTuple
 
+from zonemta_py.schedule.policy.saved import Packed, Saved
 from zonemta_py.schedule.policy.standing import Portions, Row, portions
+from zonemta_py.schedule.time.pace import Pace
 
 RECIPIENTS, PIPELINING = "recipients", "pipelining"
 KINDS = (RECIPIENTS, PIPELINING)
@@ -36,6 +38,7 @@ class Manners:
     def __init__(self, now_ms: Callable[[], int], record: Callable[[list[Any]], None]) -> None:
         self._now_ms, self._record = now_ms, record
         self.known: OrderedDict[tuple[str, str], Manner] = OrderedDict()
+        self._saved = Saved(self._state_of)
 
     def recipients(self, site: str, most: int) -> int:
         """How many may go together: `most`, or as few as the site takes."""
@@ -71,14 +74,23 @@ class Manners:
         """Makes a record true. value: [value, since_ms]; None: it is forgotten."""
         if value is None:
             self.known.pop((kind, site), None)
-            return
-        self.known[kind, site] = Manner(int(value[0]), int(value[1]), cause)
-        if len(self.known) > MANNERS_MAX:
-            self.known.popitem(last=False)
+        else:
+            self.known[kind, site] = Manner(int(value[0]), int(value[1]), cause)
+            if len(self.known) > MANNERS_MAX:
+                self._saved.changed(self.known.popitem(last=False)[0])
+        self._saved.changed((kind, site))
 
-    def state(self) -> list[list[Any]]:
+    async def gather(self, pace: Pace) -> None:
+        """Prepares `state`, in portions."""
+        await self._saved.gather(self.known, pace)
+
+    def state(self) -> list[list[Any]] | Packed:
         """For position records."""
-        return [[*key, *manner] for key, manner in self.known.items()]
+        return self._saved.rows(self.known)
+
+    def _state_of(self, key: tuple[str, str]) -> list[Any] | None:
+        found = self.known.get(key)
+        return None if found is None else [*key, *found]
 
     def restore(self, state: list[list[Any]]) -> None:
         for kind, site, *manner in state:

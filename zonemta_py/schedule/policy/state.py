@@ -29,6 +29,7 @@ from zonemta_py.schedule.policy.manners import KINDS as MANNERS
 from zonemta_py.schedule.policy.manners import Manners
 from zonemta_py.schedule.policy.pauses import Pauses
 from zonemta_py.schedule.policy.standing import ByWord, Portions, Row, portions
+from zonemta_py.schedule.time.pace import Pace
 from zonemta_py.zones import window
 from zonemta_py.zones.rates import Learned
 from zonemta_py.zones.warmup import Warmups
@@ -300,8 +301,8 @@ class PolicyState:
     def delivered(self, path: EgressPath) -> None:
         """The destination has taken a message: its capacity is learned from that."""
         key = (path.source, path.provider or path.site)
-        found = self._rates.of(*key)
-        if found.accepted(self._now(), 1):
+        found = self._rates.accepted(*key, self._now())
+        if found is not None:
             self._record(["rate", [*key], found.state(), found.cause])
 
     def day(self) -> None:
@@ -341,11 +342,15 @@ class PolicyState:
 
     # -- what survives, and what is seen
 
+    async def gather(self, pace: Pace) -> None:
+        """Prepares `state` in portions: the next one has of what was learned what was gathered."""
+        for learned in (self._rates, self.learned_concurrency, self.manners):
+            await learned.gather(pace)
+
     def state(self) -> dict[str, Any]:
         """For position records."""
-        now = self._now()
         stops = [[kind, name, *stop] for (kind, name), stop in list(self.stops.items()) if self._stop(kind, name)]
-        found = {"stops": stops, "rates": self._rates.state(now), "warmups": self.warmups.state()}
+        found = {"stops": stops, "rates": self._rates.state(), "warmups": self.warmups.state()}
         found |= {"manners": self.manners.state(), "pauses": self.pauses.state(self._steady_ms())}
         return found | {"lost": [[name, *row] for name, row in self._lost.items()]}
 
