@@ -112,6 +112,37 @@ def test_everything_that_stands_can_be_undone(served: Callable[..., Any], told: 
     assert json.loads(told("standing", "--json").out) == []
 
 
+def test_what_any_command_prints_is_resumed(served: Callable[..., Any], told: Told) -> None:
+    """The site alone, or the whole name of a flow queue, as JSON of trace and lanes has it; a domain as a destination,
+    too. A campaign is only meant by its whole name."""
+    queue = served(
+        zones=[{"name": "default", "host": "127.0.0.1", "port": 9}], shares={"campaigns": {"spring sale": 1}}
+    )
+
+    async def teach(queue: LocalQueue) -> None:
+        for source in ("127.0.0.2", "127.0.0.3"):
+            queue.core.schedule.policy.stop("rest", f"{source} x.org", 600, "blocked-ip: 550 on a list")
+        queue.core.schedule.policy.stop("no-tls", "z.org", 3600, "tls-broken: 454 TLS not now")
+
+    queue.do(teach)
+    for suspended, resumed in (
+        (("destination", "X.org."), ("destination", "x.org")),
+        (("destination", "x.org"), ("domain", "x.org")),
+        (("destination", "x.org"), ("destination", "@x.org>127.0.0.1:9~127.0.0.2~0~~")),
+        (("destination", "127.0.0.1:9"), ("destination", "127.0.0.1:9~~1~t~c")),
+        (("destination", "127.0.0.1:9"), ("domain", "127.0.0.1:9")),
+    ):
+        assert told("suspend", *suspended).code == Exit.OK
+        assert told("resume", *resumed).code == Exit.OK, resumed
+    assert len(json.loads(told("standing", "--json").out)) == 3
+    assert told("resume", "rest", "y.org").code == Exit.DATA
+    assert told("resume", "rest", "x.org~127.0.0.2~0~~").code == Exit.OK
+    assert told("resume", "no-tls", "z.org").code == Exit.OK
+    assert json.loads(told("standing", "--json").out) == []
+    assert told("suspend", "campaign", "spring sale").code == Exit.OK
+    assert told("resume", "campaign", "spring").code == Exit.DATA
+
+
 def test_tls_that_was_switched_off_stops_no_mail(served: Callable[..., Any], told: Told) -> None:
     """The list says that mail goes there without TLS, why and until when; not that nothing goes."""
     queue = served()

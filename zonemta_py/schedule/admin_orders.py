@@ -15,6 +15,8 @@ from zonemta_py.config import ConfigError
 from zonemta_py.config.section import shipped
 from zonemta_py.mail.classify import NoRoute
 from zonemta_py.schedule.batch import EgressPath
+from zonemta_py.schedule.flow import STOPPED as APART
+from zonemta_py.schedule.flow import apart_of, split_key
 from zonemta_py.schedule.policy.manners import KINDS as MANNERS
 from zonemta_py.schedule.policy.standing import Portions, Row, portions
 from zonemta_py.schedule.policy.state import LOST, NO_TLS
@@ -62,32 +64,47 @@ async def look(schedule: Schedule, domain: str) -> Site | NoRoute:
 def lift(schedule: Schedule, kind: str, name: str, cause: str) -> bool:
     """Undoes a stop, a rest or what was learned; what waited for it is tried again. False if there is none.
 
-    Lifting the concurrency of a destination means that it can be reached: its rest ends too. Raises ValueError for an
-    unknown kind.
+    Lifting the concurrency of a destination means that it can be reached: its rest ends too. name: as `rows` has it, or
+    another that is printed of the same: the name of a flow queue; a domain's, where a destination of that name was
+    stopped as a domain; of what rests or was learned, one word of its name. Raises ValueError for an unknown kind.
     """
     if kind not in LIFTED:
         raise ValueError(f"there is no {kind!r} to resume; use {', '.join(LIFTED[:-1])} or {LIFTED[-1]}")
     if kind == "resting":
         lifted = _end_rest(schedule, name, cause)
     else:
-        name = name.lower().rstrip(".") if kind in ("destination", "domain") else name
-        lifted = schedule.policy.lift(kind, name, cause)
-        if not lifted and kind == "destination":
-            lifted = schedule.policy.lift("domain", name, cause)
+        each = [schedule.policy.lift(*one, cause) for one in _called(schedule, kind, name)]
+        lifted = any(each)
         if lifted and kind == "concurrency":
             _end_rest(schedule, name, cause)
     schedule.lift()
     return lifted
 
 
+def _called(schedule: Schedule, kind: str, name: str) -> list[tuple[str, str]]:
+    """Kinds and names of what is meant."""
+    if kind in ("destination", "domain"):
+        name = name.lower().rstrip(".")
+        site, apart = split_key(name)[0], apart_of(name).removeprefix(APART)
+        others = [("destination", site), ("domain", site), *([("domain", apart)] if apart else [])]
+        meant = [(kind, name), *(others if kind == "destination" else reversed(others))]
+        return [next((one for one in meant if one in schedule.policy.stops), meant[0])]
+    if kind in STOPPED:
+        return [(kind, name)]
+    site = split_key(name)[0]
+    rows = [row["name"] for part in schedule.policy.rows(site) for row in part if row["kind"] == kind]
+    return [(kind, one) for one in ([name] if name in rows else rows)] or [(kind, name)]
+
+
 def _end_rest(schedule: Schedule, name: str, cause: str) -> bool:
-    """Ends the rest of the egress path of that name; False if it does not rest."""
-    for zone, path in _resting(schedule):
-        if _path_name(zone, path) == name:
-            schedule.policy.ended_rest(name, cause)
-            zone.up(path)
-            return True
-    return False
+    """Ends the rest of the egress path of that name, or else of all to that site; False if none rests."""
+    resting = list(_resting(schedule))
+    site = split_key(name)[0]
+    named = [one for one in resting if _path_name(*one) == name] or [one for one in resting if one[1].site == site]
+    for zone, path in named:
+        schedule.policy.ended_rest(_path_name(zone, path), cause)
+        zone.up(path)
+    return bool(named)
 
 
 async def warm(schedule: Schedule, source: str, provider: str, step: int | None, cause: str) -> None:

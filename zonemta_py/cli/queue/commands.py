@@ -214,7 +214,7 @@ def show(
     json: AsJson = False,
 ) -> None:
     """Show one message: envelope, recipients, header section."""
-    message = answer(configuration(config, folder), "show", id=id)
+    message = answer(configuration(config, folder), "show", id=id.rstrip("*!"))
     if json:
         return print_json(message)
     print_table(f"Message {message['id']}", ("envelope", "value"), _envelope(message["envelope"]))

@@ -29,6 +29,7 @@ from zonemta_py.delivery.tls.contexts import TlsContexts
 from zonemta_py.delivery.tls.failures import CERTIFICATE, HANDSHAKE, NOT_OFFERED, STARTTLS, TlsTrouble, of_handshake
 from zonemta_py.delivery.tls.memory import PLAIN, Ladder, Step, TlsMemory
 from zonemta_py.delivery.tls.plan import TlsPlan, Trial
+from zonemta_py.logs.causes import cause
 from zonemta_py.mail.classify import (
     AuthFailed,
     ConnectionLost,
@@ -361,5 +362,5 @@ def _unanswered(stage: str, error: Exception) -> DeliveryError:
     if isinstance(error, (aiosmtplib.SMTPTimeoutError, TimeoutError)):
         return ReplyTimeout(stage)
     if stage == "connect":
-        return Unreachable(stage, str(error.__cause__ or error))
+        return Unreachable(stage, cause(error.__cause__ or error))
     return ConnectionLost(stage)

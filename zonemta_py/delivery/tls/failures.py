@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 
+from zonemta_py.logs.causes import cause
 from zonemta_py.mail.classify import TLS_POLICY, DeliveryError, TlsFailed
 from zonemta_py.mail.reply import Reply
 
@@ -55,14 +56,15 @@ class TlsUnmet(DeliveryError):
 
 def of_handshake(error: BaseException) -> TlsTrouble:
     """The trouble for the error that ended a handshake."""
-    cause = _ssl_error(error)
-    if isinstance(cause, ssl.SSLCertVerificationError):
-        return TlsTrouble(CERTIFICATE, _result(cause.verify_code), cause.verify_message)
+    broken = _ssl_error(error)
+    if isinstance(broken, ssl.SSLCertVerificationError):
+        return TlsTrouble(CERTIFICATE, _result(broken.verify_code), broken.verify_message)
     if isinstance(error, (TimeoutError, asyncio.TimeoutError)):
         return TlsTrouble(HANDSHAKE, "validation-failure", "the handshake took too long")
-    if cause is not None:
-        return TlsTrouble(HANDSHAKE, "validation-failure", cause.reason or str(cause))
-    return TlsTrouble(HANDSHAKE, "validation-failure", str(error) or "the connection was closed in the handshake")
+    if broken is not None:
+        return TlsTrouble(HANDSHAKE, "validation-failure", broken.reason or str(broken))
+    why = cause(error) if str(error) else "the connection was closed in the handshake"
+    return TlsTrouble(HANDSHAKE, "validation-failure", why)
 
 
 def _ssl_error(error: BaseException | None) -> ssl.SSLError | None:

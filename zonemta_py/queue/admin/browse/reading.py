@@ -71,8 +71,9 @@ def receive(pipe: IO[bytes]) -> Any:
 
 
 def subject(what: str) -> tuple[str, str]:
-    """(what is asked about, kind): a message's id, or an address. Raises ValueError for anything else."""
-    what = what.strip()
+    """(what is asked about, kind): a message's id, also with the mark that mailq has behind it, or an address, also in
+    angle brackets. Raises ValueError for anything else."""
+    what = what.strip().rstrip("*!").removeprefix("<").removesuffix(">")
     if _ID.fullmatch(what):
         return what, "message"
     local, at, domain = what.rpartition("@")
