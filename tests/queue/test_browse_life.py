@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.queue.tasks.test_tasks import done, ended
+from zonemta_py.queue.admin.browse import by_id, large_message, of_index
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD
 from zonemta_py.queue.core.sizes import DEFERRED as DEFERRED_AT
 from zonemta_py.queue.core.sizes import HELD as HELD_AT
@@ -138,9 +139,19 @@ OPTIONS: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("large", [0, 1])
 @pytest.mark.parametrize("seed", range(12))
-async def test_who_stays_is_listed_once(house: Any, front: Any, seed: int) -> None:
-    """Held, deferred, parked, leased, moved, set, released: in whatever state it is when its page is made."""
+async def test_who_stays_is_listed_once(
+    house: Any, front: Any, seed: int, large: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Held, deferred, parked, leased, moved, set, released: in whatever state it is when its page is made; also in
+    messages that have too many recipients to be sorted at once."""
+    if large:
+        monkeypatch.setattr(of_index, "FEW", 1)
+        monkeypatch.setattr(of_index, "LARGE", large)
+        monkeypatch.setattr(large_message, "STEP", 2)
+        monkeypatch.setattr(large_message, "AT_ONCE", 3)
+        monkeypatch.setattr(by_id, "AT_ONCE", 3)
     home = await house(**OPTIONS)
     browsed = Browsed(home, (await front(home)).ask, seed)
     await browsed.begin()

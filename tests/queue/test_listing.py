@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 
+from zonemta_py.disk.leveldb.instant import Instant
+from zonemta_py.queue.admin.browse.large_message import STEP
+from zonemta_py.queue.admin.browse.of_index import LARGE
 from zonemta_py.queue.admin.browse.ranges import AT_ONCE
 from zonemta_py.queue.api import DEFERRED
 
@@ -95,3 +98,34 @@ async def test_by_subject_and_by_login(house: Any) -> None:
     assert await found(user="ann") == ["ann@x.test"]
     assert await found(user="ann", subject="18") == []
     assert {row["user"] for row in (await home.queue.ask("list"))["rows"]} == {"ann", "bob", ""}
+
+
+async def test_mail_has_its_turn_within_a_large_message(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many recipients one message has deferred: they are read in steps, and the cursor may be among them."""
+    home = await house()
+    count = 3 * LARGE
+    for _ in range(2):
+        await home.put(*(f"r{number}@x.test" for number in range(count)), hold_until_ms=home.clock.ms() + 10**9)
+    await home.rest()
+    reads: list[int] = []
+    keys = Instant.keys
+
+    def counted(instant: Instant, start: bytes, stop: bytes) -> Any:
+        reads.append(0)
+        for key in keys(instant, start, stop):
+            reads[-1] += 1
+            yield key
+
+    monkeypatch.setattr(Instant, "keys", counted)
+    rows, after = list[tuple[str, str]](), ""
+    for limit in (1, 2, 700, LARGE):
+        page = await home.queue.ask("list", limit=limit, after=after)
+        rows, after = rows + [(row["id"], row["recipient"]) for row in page["rows"]], page["next"]
+    assert max(reads) <= LARGE + 1
+    assert await turns_during(home.queue.ask("list", limit=1)) >= count // STEP
+    while after:
+        page = await home.queue.ask("list", limit=10_000, after=after)
+        rows, after = rows + [(row["id"], row["recipient"]) for row in page["rows"]], page["next"]
+    assert len(rows) == len(set(rows)) == 2 * count
+    assert rows == sorted(rows)
+    assert await home.listed(subject="no such") == []

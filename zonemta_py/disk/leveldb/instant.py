@@ -6,6 +6,30 @@ from collections.abc import Iterator
 from typing import Any
 
 
+class KeptInstant:
+    """One instant for several walks, between which others have their turns; for no longer than a question takes.
+
+    It begins with the first walk. Failures: RuntimeError, which `Store.instant` names, if the store was opened anew.
+    """
+
+    __slots__ = ("_db", "_snapshot")
+
+    def __init__(self) -> None:
+        self._db = self._snapshot = None
+
+    def of(self, db: Any) -> Any:
+        if self._snapshot is None:
+            self._db, self._snapshot = db, db.snapshot()
+        if self._db is not db:
+            raise RuntimeError("the store was opened anew meanwhile")
+        return self._snapshot
+
+    def close(self) -> None:
+        """Harmless if the store was closed before."""
+        if self._snapshot is not None:
+            self._snapshot.close()
+
+
 class Instant:
     """Of `Store.instant`, which names the errors; not to be used once that is over. The methods are the store's."""
 

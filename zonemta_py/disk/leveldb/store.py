@@ -28,7 +28,7 @@ from zonemta_py.disk import keys
 from zonemta_py.disk.files import replace_file
 from zonemta_py.disk.leveldb import log as store_log
 from zonemta_py.disk.leveldb import mapping, remains
-from zonemta_py.disk.leveldb.instant import Instant
+from zonemta_py.disk.leveldb.instant import Instant, KeptInstant
 from zonemta_py.disk.leveldb.log import Log
 
 Operation = tuple[bytes, bytes | None]
@@ -233,19 +233,20 @@ class Store:
             raise _named(error, self.folder) from None
 
     @contextmanager
-    def instant(self) -> Iterator[Instant]:
-        """All keys as they are now, for some milliseconds: meanwhile other threads write, but do not read.
+    def instant(self, kept: KeptInstant | None = None) -> Iterator[Instant]:
+        """All keys as they are now, or were, if kept, for some ms: meanwhile other threads write, but do not read.
 
         What is read key by key, and moves from one range to another meanwhile, may be found in both, or in neither.
         """
         try:
             with self._reading:
                 self._not_fenced()
-                snapshot = self._db.snapshot()
+                snapshot = self._db.snapshot() if kept is None else kept.of(self._db)
                 try:
                     yield Instant(snapshot)
                 finally:
-                    snapshot.close()
+                    if kept is None:
+                        snapshot.close()
         except (plyvel.Error, RuntimeError) as error:
             raise _named(error, self.folder) from None
 

@@ -20,7 +20,8 @@ from typing import NamedTuple
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.instant import Instant
 from zonemta_py.queue.admin.browse import ranges
-from zonemta_py.queue.admin.browse.of_index import IndexRows, InOrder
+from zonemta_py.queue.admin.browse.large_message import LargeMessage
+from zonemta_py.queue.admin.browse.of_index import AT_ONCE, IndexRows, InOrder
 from zonemta_py.queue.admin.browse.ranges import RangeWalk
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.state import FAMILY, State
@@ -30,6 +31,8 @@ from zonemta_py.zones import queues
 
 PREFIX = "recipient "
 """How a cursor begins."""
+_LAST = "\U0010ffff".encode()
+"""After all addresses."""
 _END = b"g"
 """After all ids."""
 
@@ -94,8 +97,11 @@ class IdWalk:
                 " in a minute"
             )
         self._core, self._where, self._pace = core, where, pace
-        self._passed = Passed.of(after) if after else NOBODY
+        self._passed = NOBODY
+        self._go_on(Passed.of(after) if after else NOBODY)
         self.after, self.walked, self.stopped = after.encode(), 0, False
+        self._large = b""
+        """A message that the next portion is of."""
 
     async def rows(self) -> AsyncIterator[tuple[bytes, bytes]]:
         for first, last in _spans(self._core, self._where):
@@ -105,28 +111,57 @@ class IdWalk:
                 if self._pace.over and self.walked >= ranges.AT_ONCE:
                     self.stopped = True
                     return
-                found, passed, more = self._portion(last)
+                found, passed, more = await self._of_large() if self._large else self._portion(last)
                 for one in found:
                     self.after = Passed(one.id, one.address).cursor.encode()
                     yield one.key, one.value
                 if more:
-                    self._passed, self.after = passed, passed.cursor.encode()
+                    self._go_on(passed)
+                    self.after = passed.cursor.encode() if passed.address else self.after
                 await self._pace.turn()
 
     def _portion(self, last: bytes) -> tuple[list[InOrder], Passed, bool]:
         """The next ones that the filter may mean, the last that was passed, and whether there may be more."""
         found, passed, walked, until = list[InOrder](), NOBODY, 0, perf_counter() + TURN_S
+        last_one: InOrder | None = None
         with self._core.store.instant() as instant:
             placed = IndexRows(self._core, instant, self._where, self._passed, last)
             for one in merge(placed, *_direct(self._core, instant, self._where, self._passed, last)):
-                walked += 1
+                if placed.large and one.id >= placed.large:
+                    break
+                walked, last_one = walked + 1, one
                 if one.key and self._where.is_to(one.address.decode()):
                     found.append(one if one.value else one._replace(value=instant.get(one.key) or b""))
                 if walked >= placed.at_once and (len(found) >= placed.at_once or perf_counter() >= until):
                     passed = Passed(one.id, one.address)
                     break
+            if passed is NOBODY and placed.large:
+                self._large, passed = placed.large, self._passed if last_one is None else Passed(*last_one[:2])
         self.walked += walked
-        return found, passed, passed is not NOBODY
+        return found, passed, passed is not NOBODY or bool(self._large)
+
+    async def _of_large(self) -> tuple[list[InOrder], Passed, bool]:
+        """As `_portion`, of one message, whose recipients are too many for it."""
+        found, end = list[InOrder](), self._large + b"!"
+        with LargeMessage(self._core, self._where, self._large, self._passed) as large:
+            await large.look(self._pace)
+            self.walked, self._large = self.walked + large.walked, b""
+            with large.instant() as instant:
+                direct = _direct(self._core, instant, self._where, Passed(large.id, large.behind), end)
+                passed = Passed(large.id, _LAST if large.whole else large.rows[-1].address)
+                for one in merge(large.rows, *direct):
+                    if (one.id, one.address) > passed:
+                        break
+                    if self._where.is_to(one.address.decode()):
+                        found.append(one if one.value else one._replace(value=instant.get(one.key) or b""))
+                        if len(found) >= AT_ONCE:
+                            passed = Passed(one.id, one.address)
+                            break
+        return found, passed, True
+
+    def _go_on(self, passed: Passed) -> None:
+        """Behind that one."""
+        self._passed = Passed(passed.id + b"!", b"") if passed.address == _LAST else passed
 
 
 def _spans(core: Core, where: Where) -> list[tuple[bytes, bytes]]:

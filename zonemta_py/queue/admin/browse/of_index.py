@@ -25,6 +25,8 @@ SHARE = 4
 """Of what was sorted, so much is used before that is done again."""
 AT_ONCE = 512
 """But no more than that."""
+LARGE = 4_000
+"""More of one message are not sorted here (`large_message`)."""
 _ID = slice(len(keys.INDEX), len(keys.INDEX) + 16)
 
 
@@ -45,12 +47,13 @@ class PlaceInOrder(Protocol):
 
 
 class IndexRows:
-    """Those behind `passed`, with ids before `last`. sorted: how many keys had to be read for those that come now."""
+    """Those behind `passed`, with ids before `last`. sorted: how many keys had to be read for those that come now.
+    large: a message that has too many; they end before it."""
 
     def __init__(self, core: Core, instant: Instant, where: Where, passed: PlaceInOrder, last: bytes) -> None:
         self._instant, self._where, self._passed, self._last = instant, where, passed, last
         self._few = _few(instant, ranges.placed(core, where)) if _are_few(core, where) else None
-        self.sorted = 0
+        self.sorted, self.large = 0, b""
 
     @property
     def at_once(self) -> int:
@@ -67,11 +70,14 @@ class IndexRows:
                 yield one
 
     def _by_id(self) -> Iterator[InOrder]:
-        meant, passed = _meant(self._where), self._passed
+        meant, passed = meant_by(self._where), self._passed
         found = self._instant.keys(keys.INDEX + passed.id, keys.INDEX + self._last)
         for id_, group in groupby(found, key=lambda key: key[_ID]):
-            parts = [index.split(b" ", 5) for index in group]
+            parts = [index.split(b" ", 5) for index in islice(group, LARGE + 1)]
             self.sorted = len(parts)
+            if len(parts) > LARGE:
+                self.large = id_
+                return
             if id_ == passed.id:
                 parts = [one for one in parts if one[5] > passed.address]
             if len(parts) > 1:
@@ -116,7 +122,7 @@ def _few(instant: Instant, narrow: list[Range]) -> list[InOrder] | None:
     return sorted(found)
 
 
-def _meant(where: Where) -> Callable[[bytes, bytes, bytes], bool]:
+def meant_by(where: Where) -> Callable[[bytes, bytes, bytes], bool]:
     """Whether a recipient may be meant, by family, zone and what is between zone and id in its key."""
     states, zones, wanted = where.values("state"), where.values("zone"), ranges.wanted(where)
     families = {family.encode() for family, state in FAMILY.items() if ranges.may_be(state, states)}
