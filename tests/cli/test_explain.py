@@ -174,6 +174,19 @@ def test_a_deadline_is_named(served: Callable[..., Served], told: Told) -> None:
         assert words in out
 
 
+def test_what_waits_for_its_time_is_not_nothing(served: Callable[..., Served], told: Told) -> None:
+    """A zone of which all is deferred, and the site that trace and queue list name: where it is shown."""
+    queue = served(zones=[{"name": "default", "host": "127.0.0.1", "port": 9}])
+    queue.do(put("a@x.org", "b@y.org"))
+    queue.do(settle(DEFERRED, Reply(450, "4.2.1", "later")))
+    told("queue", "hold", "--domain", "y.org", "--yes")
+    out = told("explain", "default").out
+    assert "in it are 1 deferred, 1 held: `zonemta queue list --zone default` shows until when each waits" in out
+    ran = told("explain", "127.0.0.1:9")
+    assert (ran.code, "`zonemta queue list --site 127.0.0.1:9` shows what is deferred" in ran.out) == (0, True)
+    assert told("queue", "list", "--site", "127.0.0.1:9", "--plain").out.count("\n") == 2
+
+
 def test_a_source_address(served: Callable[..., Served], told: Told) -> None:
     """A known one of which nothing waits, and one whose mail waits."""
     queue = served(

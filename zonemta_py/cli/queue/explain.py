@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -63,7 +64,7 @@ def explain(
         print_aside("Nothing is waiting for it")
         return None
     if not found["rows"]:
-        print(printable(_idle(found["kind"], found["about"])))
+        print(printable(_idle(found)))
         return _show_learned(found)
     now_ms = int(time.time() * 1000)
     if "recipient" in found["rows"][0]:
@@ -105,10 +106,23 @@ def _suppressed(entry: dict[str, Any]) -> str:
     )
 
 
-def _idle(kind: str, about: str) -> str:
+def _idle(found: dict[str, Any]) -> str:
+    kind, about, counts = found["kind"], found["about"], found.get("counts") or {}
+    later = [f"{counts[name]:,} {name}" for name in ("queued", "deferred", "held") if counts.get(name)]
+    if later:
+        listed = f"`zonemta queue list {_option(found)}` shows until when each waits"
+        return f"Nothing holds {kind} {about} itself; in it are {', '.join(later)}: {listed}"
+    if kind == "destination" and "counts" not in found:
+        return f"Nothing holds {about}; `zonemta queue list {_option(found)}` shows what is deferred for it"
     return (
         f"Nothing is waiting for {kind} {about}, and nothing holds it; `zonemta queue size` shows what waits elsewhere"
     )
+
+
+def _option(found: dict[str, Any]) -> str:
+    """By which `queue list` lists what it is about."""
+    name = "zone" if found["kind"] == "zone" else "domain" if "counts" in found else "site"
+    return f"--{name} {shlex.quote(found['about'])}"
 
 
 # -- recipients
@@ -184,7 +198,7 @@ def _show_lines(found: dict[str, Any], now_ms: int) -> None:
     print_table(f"Why {found['kind']} {found['about']} waits", columns, cells, footer, _ORDER_OF_LINES)
     _show_learned(found)
     if counts.get("deferred"):
-        print_aside(f"Deferred recipients: `zonemta queue list --domain {found['about']} --state deferred`")
+        print_aside(f"Deferred recipients: `zonemta queue list {_option(found)} --state deferred`")
 
 
 def _show_learned(found: dict[str, Any]) -> None:
@@ -232,7 +246,9 @@ def _waiting(row: dict[str, Any]) -> str:
 
 
 def _more(found: dict[str, Any]) -> str:
-    return f"{found['more']:,} more are not shown" if found["more"] else ""
+    if found["more"]:
+        return f"{found['more']:,} more are not shown"
+    return "There may be more, which are not shown" if found.get("next") else ""
 
 
 # -- all of them

@@ -1,14 +1,15 @@
 """Why something waits, and until when: read from the scheduler's own state.
 
 The answer: about, kind (message, recipient, zone, ip, campaign, tenant, destination), rows, and how many rows `more`
-there are; for a destination also `counts`, and what was `learned` about it; for a recipient also its entries on the
-suppression list (`suppressed`). A row is a recipient, a flow queue (`reasons.row_of`) or a stop ("stopped"), and has
-`reasons`, the first being what holds it now (`reasons.py`; for recipients also deferred, held, and finally deadline:
-what ends the wait at the latest). No reason: it goes when its turn comes; a recipient's `before` is the number of
-recipients ahead of it in its flow queue (`counted` False: at least that many), its `life` the time when it is given up.
+there are beside those of the first page; for a destination or zone also `counts`, and what was `learned` about the
+former; for a recipient also its entries on the suppression list (`suppressed`). A row is a recipient, a flow queue
+(`reasons.row_of`) or a stop ("stopped"), and has `reasons`, the first being what holds it now (`reasons.py`; for
+recipients also deferred, held, and finally deadline: what ends the wait at the latest). No reason: it goes when its
+turn comes; a recipient's `before` is the number of recipients ahead of it in its flow queue (`counted` False: at least
+that many), its `life` the time when it is given up.
 
-A walk over the store ends when the time of a `Pace` is over: `next` is the cursor with which the question goes on
-(`after`), `looked` how many keys were read.
+A walk over the store ends with ROWS_MAX rows, or when the time of a `Pace` is over: `next` is the cursor with which the
+question goes on (`after`), `looked` how many keys were read.
 """
 
 from __future__ import annotations
@@ -78,9 +79,7 @@ async def _message(queue: QueueContext, what: str, after: str, pace: Pace) -> di
     where = Where.of({"id": what, "state": list(STATES)})
     middle, found = f" {what} ".encode(), WaitingRows(queue, where, after, pace)
     rows = await found.find(lambda key, _: middle in key and keys.place(key).id == what, ROWS_MAX)
-    answer = _answer(what, "message", rows, looked=found.walk.walked)
-    if found.walk.stopped:
-        return answer | {"next": found.next}
+    answer = _answer(what, "message", rows, next=found.next, looked=found.walk.walked)
     if found.full and not after:
         with suppress(StoreError):
             answer["more"] = max(0, queue.core.messages.look(what).left - len(rows))
@@ -103,14 +102,24 @@ async def _named(queue: QueueContext, what: str, pace: Pace) -> dict[str, Any] |
     if what in schedule.zones:
         found = await lanes.of_flows(schedule, [schedule.zones[what]], pace, ROWS_MAX)
         rows, more = (found.rows, found.more) if found.rows else await _stops(queue, what, pace)
-        return _answer(what, "zone", rows, more=more)
+        counts = queue.core.sizes.zones.get(what) or ()
+        return _answer(what, "zone", rows, more=more, counts=dict(zip(sizes.NAMES, counts, strict=False)))
     answer = await _ip(queue, what, pace) or await _flow_queues(queue, what, pace)
     answer = answer or await _stopped(queue, what, pace) or await _waiting(queue, what, "", pace)
     zone = schedule.zones.get(queues.zone_of(queue.core.config, what)) if answer is None else None
     if zone is not None:
         found = await lanes.of_flows(schedule, [zone], pace, ROWS_MAX)
         answer = _answer(what, "queue", found.rows, more=found.more)
-    return answer
+    return answer or await _site(queue, what.lower(), pace)
+
+
+async def _site(queue: QueueContext, what: str, pace: Pace) -> dict[str, Any] | None:
+    """One that is known, of which nothing is in memory."""
+    schedule = queue.core.schedule
+    own = any(zone.flow_queues.own is not None and zone.flow_queues.own.key == what for zone in schedule.zones.values())
+    async for name in pace.each(() if own else list(schedule.sites.names())):
+        own = own or name == what
+    return _answer(what, "destination", []) if own else None
 
 
 # -- kinds of names
@@ -194,6 +203,5 @@ async def _waiting(queue: QueueContext, what: str, after: str, pace: Pace) -> di
 
     found = WaitingRows(queue, Where.of(where), after, pace)
     rows = await found.find(meant, ROWS_MAX)
-    more = max(0, sizes.waiting(counts) - len(rows)) if not after else 0
-    following = found.next if not found.full else None
-    return _answer(what, kind, rows, more=0 if following else more, next=following, looked=found.walk.walked)
+    more = max(0, sizes.waiting(counts) - len(rows)) if not after and (found.full or not found.next) else 0
+    return _answer(what, kind, rows, more=more, next=found.next, looked=found.walk.walked)

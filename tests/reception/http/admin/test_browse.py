@@ -67,6 +67,32 @@ def test_who_stays_is_listed_once(door: HttpDoor, seed: int, key: str) -> None:
         assert meant <= set(rows), query
 
 
+@pytest.mark.parametrize("key", ["", "acme"])
+def test_an_explanation_goes_on_to_its_end(door: HttpDoor, key: str) -> None:
+    """Of a message, a domain, a campaign and a tenant with more recipients than a page has; whom a key must not see is
+    neither named nor counted."""
+    client = door.client_with(key) if key else door.client
+    held = {"headers": {"x-deliver-after": "86400"}, "from": "x@y.test", "text": "x"}
+    people = [f"r{number:04}@long.test" for number in range(450)]
+    mail = {"to": people, "tenant": "acme", "campaign": "spring"} | held
+    id = door.client.post("/v1/inject", json=mail).raise_for_status().json()["id"]
+    other = {"to": [f"o{number:04}@long.test" for number in range(250)], "tenant": "other"} | held
+    door.client.post("/v1/inject", json=other).raise_for_status()
+    meant = {id: people, "spring": people, "acme": people} | ({} if key else {"long.test": people + other["to"]})
+    for what, everybody in meant.items():
+        found, after, pages = list[str](), "", 0
+        while after is not None:
+            page = client.get("/v1/explain", params={"what": what, "after": after}).raise_for_status().json()
+            found, after, pages = found + [row["recipient"] for row in page["rows"]], page["next"], pages + 1
+            assert "@" not in (after or "") or not key
+            assert page["looked"] == len(page["rows"]) or not key
+        assert (sorted(found), pages > 2) == (sorted(everybody), True), what
+    assert client.get("/v1/explain", params={"what": id, "after": "junk"}).status_code == 422
+    if key:
+        assert client.get("/v1/explain", params={"what": "long.test"}).status_code == 404
+        assert client.get("/v1/explain", params={"what": "other"}).status_code == 404
+
+
 def test_a_cursor_belongs_to_its_question(door: HttpDoor) -> None:
     """That of a list is a place in its order, whatever the filter; to any other question it is no cursor."""
     staying = sorted(one for number in range(3) for one in inject(door, number, "stay"))

@@ -275,6 +275,11 @@ class Explained(OpenRow):
     rows: list[dict[str, Any]]
     """Each with its `reasons`, the first being what holds it now; without any it goes when its turn comes."""
     more: int
+    """How many there are besides, if that is known."""
+    next: str | None
+    """To go on with; null: that is all."""
+    looked: int
+    """Recipients that were looked at for it."""
 
 
 class RuleRow(OpenRow):

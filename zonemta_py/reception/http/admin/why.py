@@ -22,13 +22,18 @@ _What = Annotated[
 
 
 @router.get("/explain", **operation("read", "Why something waits", rows.Explained, 404, whole=False))
-async def explain(request: Request, what: _What) -> Response:
-    """And until when. A key with a scope asks for its own messages, tenants and campaigns."""
+async def explain(
+    request: Request,
+    what: _What,
+    after: Annotated[models.Line, Query(description="The last page's `next`; default: the first page.")] = "",
+) -> Response:
+    """And until when. A page is there within 40 ms, so that it may have no rows although there are some further on; the
+    last has no `next`. A key with a scope asks for its own messages, tenants and campaigns."""
     here, who = asked(request)
     if not who.scope.bound:
-        return answer(await ask(here, "not-found", "explain", what=what))
+        return answer(await _page(here, what, after))
     try:
-        return answer(await _in_scope(here, who, what))
+        return answer(await _in_scope(here, who, what, here.cursors.opened(who.name, after)))
     except RequestProblem as problem:
         if problem.slug != "not-found":
             raise
@@ -36,15 +41,26 @@ async def explain(request: Request, what: _What) -> Response:
     raise RequestProblem("not-found", sentence)  # the same for what is another's, and for what is not there
 
 
-async def _in_scope(here: RequestContext, who: Holder, what: str) -> dict[str, Any]:
+async def _page(here: RequestContext, what: str, after: str) -> dict[str, Any]:
     """Raises RequestProblem."""
-    found: dict[str, Any] = await ask(here, "not-found", "explain", what=what)
+    found: dict[str, Any] = await ask(here, "invalid" if after else "not-found", "explain", what=what, after=after)
+    return found
+
+
+async def _in_scope(here: RequestContext, who: Holder, what: str, after: str) -> dict[str, Any]:
+    """Of what others have, nothing is said: neither who is next, nor how many were looked at. Raises RequestProblem."""
+    found = await _page(here, what, after)
     if found["kind"] == "message":
         await messages.found(here, who, found["about"])
-        return found
-    if not _own(who, found):
-        raise RequestProblem("not-found", "it is not in the scope")
-    return found | {"rows": [row for row in found["rows"] if _covers(who, row)], "more": 0}
+    elif not after:  # a cursor is only given to whom it belongs
+        while not _own(who, found):
+            if not found["next"]:
+                raise RequestProblem("not-found", "it is not in the scope")
+            found = await _page(here, what, found["next"])
+    if found["kind"] != "message":
+        found |= {"rows": [row for row in found["rows"] if _covers(who, row)], "more": 0}
+    following = here.cursors.sealed(who.name, found["next"]) if found["next"] else None
+    return found | {"next": following, "looked": len(found["rows"])}
 
 
 def _own(who: Holder, found: dict[str, Any]) -> bool:
