@@ -209,7 +209,8 @@ async def turns_during(work: Awaitable[Any]) -> int:
 
 async def test_many_deadlines_at_once_are_dealt_with_in_stretches(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many pass together, parked ones too: each stretch goes on where the last one ended."""
-    monkeypatch.setattr("zonemta_py.queue.maintenance.deadlines.WALKED_AT_ONCE", 5)
+    monkeypatch.setattr("zonemta_py.schedule.time.pace.TURN_S", 0.0)
+    monkeypatch.setattr("zonemta_py.queue.maintenance.deadlines.WALKED_AT_ONCE", 1)
     home = await setting(house, "stopped")
     for number in range(150):
         mode = "NR"[number % 2]

@@ -40,6 +40,24 @@ async def test_orders_that_the_journal_has_lost(house: Make, position: bool) -> 
     assert await stopped(home) == {("zone", "z")}
 
 
+async def test_an_order_while_a_position_record_waits_for_the_disk(
+    house: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its record comes before that of the position, which has it: what follows is all that the next start reads."""
+    home = await house(zones=[{"name": "z", "default": True}])
+    bodies = home.queue.core.bodies
+    settled = bodies.settled
+
+    async def later() -> None:
+        await settled()
+        await home.queue.ask("stop", kind="zone", name="z")
+
+    monkeypatch.setattr(bodies, "settled", later)
+    await home.queue.position()
+    await home.crash()
+    assert await stopped(home) == {("zone", "z")}
+
+
 def strike(home: Any) -> None:
     """Takes the orders, and every position after the first, out of the journal: as damage to their blocks does."""
     seen = False

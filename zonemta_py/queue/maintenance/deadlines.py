@@ -19,14 +19,15 @@ from zonemta_py.disk.notes import Note
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.lifecycle.context import QueueContext
-from zonemta_py.queue.maintenance.expiry import AT_ONCE, Expiry, past_deadline, waited_for
+from zonemta_py.queue.maintenance.expiry import Expiry, past_deadline, waited_for
 from zonemta_py.schedule.batch import NEVER_MS, Batch, Entry, FlowQueue
 from zonemta_py.schedule.flow import split_key
 from zonemta_py.schedule.time.pace import Pace
 from zonemta_py.schedule.zone import ZoneSchedule
 
-WALKED_AT_ONCE = 1_000
-PORTIONS = 5
+AT_ONCE, WALKED_AT_ONCE = 50, 250
+"""Recipients that are found late, or read, in one go."""
+PORTIONS = 20
 """Of a range, before others are looked at; the event loop runs in between."""
 
 
@@ -94,10 +95,11 @@ class Deadlines:
 
     async def _in_portions(self, look: Callable[[], bool]) -> bool:
         """True: there is more."""
+        pace = Pace(math.inf)
         for _ in range(PORTIONS):
             if not look():
                 return False
-            await asyncio.sleep(0)
+            await pace.turn()
             if self._core.store.fenced:
                 break
         return True

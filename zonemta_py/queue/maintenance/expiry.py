@@ -5,6 +5,9 @@ Failures: on a disk error nothing ends; the next sweep finds it again.
 
 from __future__ import annotations
 
+import math
+from itertools import islice
+
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import StoreError, StoreFenced
 from zonemta_py.disk.notes import Note
@@ -12,13 +15,15 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.schedule.batch import Batch, Entry, FlowQueue
+from zonemta_py.schedule.time.pace import Pace
 from zonemta_py.schedule.zone import ZoneSchedule
 from zonemta_py.zones import queues
 
-AT_ONCE = 1_000
-PUSHED_TO = f"@{queues.DOMAIN}"
-WALKED_AT_ONCE = 5_000
+AT_ONCE = 50
 """Recipients of one range that are read before the event loop runs."""
+WALKED_AT_ONCE, ENDED_AT_ONCE = 5_000, 1_000
+"""Of one range, in a sweep; the next one goes on from there."""
+PUSHED_TO = f"@{queues.DOMAIN}"
 
 
 class Expiry:
@@ -26,6 +31,7 @@ class Expiry:
 
     def __init__(self, queue: QueueContext) -> None:
         self._queue, self._core = queue, queue.core
+        self._walks: dict[FlowQueue, bytes] = {}
 
     def over(self, flow_queue: FlowQueue, now_ms: int, entry: Entry) -> bool:
         """Whether its lifetime is over."""
@@ -42,21 +48,41 @@ class Expiry:
             return True  # leasing deals with it
         return core.lifetime.over(flow_queue, message, entry.address, entry.note, now_ms)
 
-    def expire(self, zone: ZoneSchedule, flow_queue: FlowQueue, now_ms: int) -> bool:
-        """Ends parked recipients whose lifetime is over. True: there may be more."""
+    async def expire(self, zone: ZoneSchedule, flow_queue: FlowQueue, now_ms: int) -> bool:
+        """Ends parked recipients whose lifetime is over, in portions. True: there may be more. Raises StoreError."""
         prefix = keys.parked_range(zone.zone.name, flow_queue.key)
-        dead: list[Entry] = []
-        for count, (key, value) in enumerate(self._core.store.scan(prefix, keys.end(prefix))):
+        start, ended, pace = self._walks.pop(flow_queue, prefix), 0, Pace(math.inf)
+        for _ in range(WALKED_AT_ONCE // AT_ONCE):
+            rows = list(islice(self._core.store.scan(start, keys.end(prefix)), AT_ONCE))
+            dead, younger = self._over(flow_queue, rows, now_ms)
+            self.end(zone, flow_queue, dead)
+            ended += len(dead)
+            if younger or len(rows) < AT_ONCE:
+                return ended >= AT_ONCE  # others have come into the window meanwhile
+            start = rows[-1][0] + b"\0"
+            await pace.turn()
+            if self._core.store.fenced or zone.flow_queues.by_key.get(flow_queue.key) is not flow_queue:
+                return False
+            if ended >= ENDED_AT_ONCE:
+                return True
+        self._walks[flow_queue] = start  # at the next sweep
+        return False
+
+    def _over(self, flow_queue: FlowQueue, rows: list[tuple[bytes, bytes]], now_ms: int) -> tuple[list[Entry], bool]:
+        """Those whose lifetime is over. True: the last one is too young, and so are all behind it."""
+        dead = list[Entry]()
+        for key, value in rows:
             place = keys.place(key)
-            if len(dead) >= AT_ONCE or count >= WALKED_AT_ONCE:
-                break
             if not self._core.lifetime.perhaps_over(place.id, now_ms):
-                break  # ids grow with time: later ones are younger
+                return dead, True  # ids grow with time
             entry = Entry(key, place.id, place.recipient, Note.of(value))
             if key not in self._core.schedule.busy and self.over(flow_queue, now_ms, entry):
                 dead.append(entry)
-        self.end(zone, flow_queue, dead)
-        return len(dead) >= AT_ONCE
+        return dead, False
+
+    def forget(self) -> None:
+        """Drops walks of flow queues that no longer exist."""
+        self._walks = {one: key for one, key in self._walks.items() if one.zone.flow_queues.by_key.get(one.key) is one}
 
     def end(self, zone: ZoneSchedule, flow_queue: FlowQueue, dead: list[Entry], late: bool = False) -> None:
         """Bounces them; they are not leased otherwise. late: because of their deadline."""

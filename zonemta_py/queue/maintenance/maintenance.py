@@ -193,6 +193,7 @@ class Maintenance:
         more |= self._queue.acceptance.requests.tidy()
         more |= self._kept.end()
         self._deadlines.forget()
+        self._expiry.forget()
         days = core.config.queue.archive_days
         if days:  # recipients in doubt are listed for as long as the archive is kept
             oldest = keys.IN_DOUBTS + keys.id_at(core.clock.earlier_ms() - int(days * 86_400_000)).encode()
@@ -208,7 +209,7 @@ class Maintenance:
                 zone, flow_queue, zone.withdraw(flow_queue, partial(self._expiry.over, flow_queue, now_ms))
             )
         if (flow_queue.path.failures or flow_queue.held or unasked) and not flow_queue.parked.exhausted:
-            more |= self._expiry.expire(zone, flow_queue, now_ms)
+            more |= await self._expiry.expire(zone, flow_queue, now_ms)
         more |= await self._deadlines.late(zone, flow_queue, now_ms)
         zone.tidy(flow_queue)
         return more
