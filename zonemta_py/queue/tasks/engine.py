@@ -21,8 +21,20 @@ from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError
 from zonemta_py.disk.records import TaskRecord, Type
 from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.core.state import State
 from zonemta_py.queue.core.tasks import table
-from zonemta_py.queue.core.tasks.table import CANCELED, DONE, ENDING, RUNNING, UNDOABLE, UNDOING, UNDONE, WORK, Task
+from zonemta_py.queue.core.tasks.table import (
+    CANCELED,
+    DONE,
+    ENDING,
+    RUNNING,
+    UNDOABLE,
+    UNDOING,
+    UNDONE,
+    WORK,
+    Ordered,
+    Task,
+)
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.removal import remove_walked
 from zonemta_py.queue.tasks import apply
@@ -44,6 +56,7 @@ AHEAD_MAX = 2_000
 """Recipients whose changes are not in the store yet."""
 WAIT_S = 0.05
 LOOK_S = 0.5
+_ORDERED = {"delete": State.DELETED, "purge": State.DELETED, "hold": State.HELD}
 PROBED = 100
 """Recipients that are looked at to see whether a destination is meant."""
 KEPT_MS = 30 * 86_400_000
@@ -66,6 +79,7 @@ class Engine:
         self._worker: asyncio.Task[None] | None = None
         tasks = self._core.tasks
         tasks.divert, tasks.meant, tasks.moved = self.divert, self.meant, self.moved
+        tasks.ordered = self.ordered
         tasks.suppressed = queue.suppression.stops
 
     # -- orders
@@ -131,6 +145,14 @@ class Engine:
     def meant(self, entry: Entry) -> bool:
         """Whether a task is about to take it away."""
         return any(aim.task.verb in DIVERTING and aim.applies(entry.key, entry.note) for aim in self._aims.values())
+
+    def ordered(self, key: bytes, value: bytes) -> Ordered | None:
+        """What a task is about to make of it. Raises StoreError."""
+        for aim in self._aims.values():
+            state = _ORDERED.get(aim.task.verb)
+            if state is not None and aim.task.number not in self._stop and aim.applies(key, value):
+                return Ordered(state, aim.task.number)
+        return None
 
     def divert(self, zone: ZoneFace, entries: list[Entry]) -> list[Entry]:
         """Raises StoreError: nothing has been done."""

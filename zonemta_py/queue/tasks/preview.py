@@ -12,6 +12,7 @@ from time import perf_counter
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import StoreDamaged, StoreFenced
+from zonemta_py.queue.core.state import State
 from zonemta_py.queue.core.tasks.table import Task
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.tasks.aim import Aim
@@ -81,7 +82,8 @@ class Previews:
         task, leased = aim.task, self._leased()
         try:
             rows = list(islice(self._core.store.scan(start, stop), _WALKED_AT_ONCE))
-            found = [key for key, value in rows if key not in leased and aim.applies(key, value)]
+            meant = [row for row in rows if row[0] not in leased and aim.applies(*row)]
+            found = [key for key, value in meant if not self._deleted(key, value)]
         except StoreFenced:
             return start
         except StoreDamaged as error:
@@ -94,6 +96,11 @@ class Previews:
             if len(task.examples) < EXAMPLES_MAX:
                 task.examples.append({"id": place.id, "recipient": place.recipient, "zone": place.zone})
         return rows[-1][0] + b"\0" if rows else stop
+
+    def _deleted(self, key: bytes, value: bytes) -> bool:
+        """Whether an earlier task is about to delete it."""
+        ordered = self._core.tasks.ordered(key, value) if self._core.tasks.active else None
+        return ordered is not None and ordered.state == State.DELETED
 
     def _leased(self) -> set[bytes]:
         return {entry.key for lease in self._queue.leases.out.values() for entry in lease.open}

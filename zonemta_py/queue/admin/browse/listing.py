@@ -51,11 +51,12 @@ async def page(
     if not after:
         await core.settled(SETTLED_S)
     rows, limit = list[Row](), max(1, min(limit, LIST_MAX))
-    most = ranges.most(core, where) if not after else None
+    wide = _widened(core, where, given)
+    most = ranges.most(core, wide) if not after else None
     maker, shown = Rows(queue), where.values("state") is not None or where.values("id") is not None
     if where.values("state") == _LEASED and passed is not None:
         return await _leased(maker, where, limit, passed, pace)
-    walk = by_id.walk(core, where, after, pace, order)
+    walk = by_id.walk(core, wide, after, pace, order)
     stop, found = "", list[bytes]()
     async for key, value in walk.rows():
         one = maker.of(key, value)
@@ -65,11 +66,18 @@ async def page(
             if len(rows) >= limit:
                 stop = walk.after.decode()
                 break
-            if most is not None and len(rows) == ranges.most(core, where) and _alive(core, found):
+            if most is not None and len(rows) == ranges.most(core, wide) and _alive(core, found):
                 break  # the counters know of no others
         await pace.turn()
     following = stop or (walk.after.decode() if walk.stopped else None)
     return {"rows": rows, "next": following, "walked": walk.walked, "more": walk.stopped}
+
+
+def _widened(core: Core, where: Where, given: dict[str, Any]) -> Where:
+    """Where to look: what tasks are about to delete or to hold counts as deleted or held, but is still elsewhere."""
+    if not core.tasks.active or not {State.DELETED, State.HELD} & {*(where.values("state") or ())}:
+        return where
+    return Where.of({name: value for name, value in given.items() if name != "state"}, needed=False)
 
 
 def _alive(core: Core, found: list[bytes]) -> bool:

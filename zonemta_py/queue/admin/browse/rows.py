@@ -7,6 +7,7 @@ from typing import Any
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import StoreError
 from zonemta_py.queue.core.state import State
+from zonemta_py.queue.core.tasks.table import Ordered
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.lease import Lease
 from zonemta_py.queue.tasks.facts import Candidate, Sight
@@ -24,6 +25,8 @@ class Rows:
         self._queue, self._core = queue, queue.core
         self.sight = Sight(queue.core, queue.core.clock.steady_ms())
         self._leases: dict[bytes, Lease] | None = None
+        self._ordered: dict[bytes, Ordered] = {}
+        """What tasks are about to delete or to hold."""
         self._causes: dict[tuple[str, str], str] = {}
 
     @property
@@ -39,7 +42,13 @@ class Rows:
 
     def of(self, key: bytes, value: bytes) -> Candidate:
         """The recipient, as filters see it."""
-        return self.sight.of(key, value, State.LEASED if self.lease(key) is not None else "")
+        if self.lease(key) is not None:
+            return self.sight.of(key, value, State.LEASED)
+        ordered = self._core.tasks.ordered(key, value) if self._core.tasks.active else None
+        if ordered is None:
+            return self.sight.of(key, value)
+        self._ordered[key] = ordered
+        return self.sight.of(key, value, ordered.state)
 
     def row(self, one: Candidate, key: bytes) -> Row:
         """Raises StoreFenced."""
@@ -78,6 +87,8 @@ class Rows:
         place, note, core = one.place, one.note, self._core
         if (lease := self.lease(key)) is not None:
             return f"{lease.worker or 'a sender'} delivers it"
+        if (ordered := self._ordered.get(key)) is not None:
+            return ordered.cause
         if place.family == "held":
             return f"an operator: {note.last}" if note.last else "an operator"
         if place.family == "deleted":

@@ -84,6 +84,9 @@ async def _one(queue: QueueContext, key: bytes, value: bytes, lease: Lease | Non
         row |= {"state": str(State.LEASED), "since_ms": lease.since_ms, "worker": lease.worker}
         row |= {"source": path.source, "site": path.site}
         return row | _pulled(queue, lease) if lease.zone.pulled else row
+    if queue.core.tasks.active and (ordered := queue.core.tasks.ordered(key, value)) is not None:
+        reason = {"kind": str(ordered.state), "cause": ordered.cause, "since_ms": 0, "until_ms": 0}
+        return row | {"state": str(ordered.state), "reasons": [reason]}
     if place.family == "held":
         cause = f"held for an operator: {note.last}" if note.last else "held for an operator"
         return row | {"reasons": [{"kind": "held", "cause": cause, "since_ms": note.last_ms, "until_ms": 0}]}

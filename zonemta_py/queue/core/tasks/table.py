@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from zonemta_py.config import Zone
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.disk.records import TaskRecord
+from zonemta_py.queue.core.state import State
 from zonemta_py.schedule.batch import Entry, ZoneFace
 from zonemta_py.schedule.flow import FlowId
 
@@ -73,10 +74,23 @@ class Task:
         return cls(**{name: value for name, value in row.items() if name in known})
 
 
+class Ordered(NamedTuple):
+    """What a recipient is for all who ask, although it has not been done yet."""
+
+    state: State
+    task: int
+
+    @property
+    def cause(self) -> str:
+        """What it waits for, in a few words."""
+        return f"task {self.task} {'deletes' if self.state == State.DELETED else 'holds'} it"
+
+
 class Tasks:
     """By number. active: some have not been done to the end. moved: hears of new keys of recipients meanwhile.
 
     divert: takes those of some entries that an active task takes away; returns the others. meant: whether it does.
+    ordered: whether an active task is about to delete or hold the recipient of that key and value, and its number.
     suppressed: whether that recipient of a message is on the suppression list.
     """
 
@@ -89,6 +103,7 @@ class Tasks:
         """The shortest lifetime that one of them has set."""
         self.divert: Callable[[ZoneFace, list[Entry]], list[Entry]] = lambda _, entries: entries
         self.meant: Callable[[Entry], bool] = lambda _: False
+        self.ordered: Callable[[bytes, bytes], Ordered | None] = lambda *_: None
         self.moved: Callable[[list[Operation]], None] = lambda _: None
         self.suppressed: Callable[[str, str, Zone, FlowId], bool] = lambda *_: False
         for _, value in store.scan(keys.TASKS, keys.end(keys.TASKS)):
