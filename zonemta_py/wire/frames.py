@@ -6,6 +6,7 @@ may be open at once, and answers come in any order. Results and deliveries trave
 
 from __future__ import annotations
 
+from dataclasses import fields
 from enum import IntEnum
 from operator import attrgetter
 from typing import Any
@@ -53,10 +54,10 @@ _packer = msgpack.Packer(use_bin_type=True, autoreset=True)
 pack = _packer.pack
 
 
-def pack_chunks(fields: tuple[Any, ...], chunks: list[bytes], after: tuple[Any, ...] = ()) -> list[bytes]:
-    """A frame [*fields, chunks, *after] in pieces, the chunks as they are: large bodies are not copied to be packed."""
+def pack_chunks(before: tuple[Any, ...], chunks: list[bytes], after: tuple[Any, ...] = ()) -> list[bytes]:
+    """A frame [*before, chunks, *after] in pieces, the chunks as they are: large bodies are not copied to be packed."""
     array = _packer.pack_array_header
-    pieces = [array(len(fields) + 1 + len(after)) + b"".join(map(pack, fields)) + array(len(chunks))]
+    pieces = [array(len(before) + 1 + len(after)) + b"".join(map(pack, before)) + array(len(chunks))]
     for chunk in chunks:
         pieces += (b"\xc6" + len(chunk).to_bytes(4, "big"), chunk)
     pieces += map(pack, after)
@@ -67,23 +68,20 @@ def unpacker() -> msgpack.Unpacker:
     return msgpack.Unpacker(raw=False, strict_map_key=False, max_buffer_size=FRAME_BYTES_MAX)
 
 
-_SCALARS = (
-    "lease", "id", "zone", "destination", "sender", "size", "chunks", "body", "host", "port", "source", "ret", "envid",
-    "smtputf8", "eightbit", "attempts", "routing", "hosts", "secure", "site", "provider", "tenant", "campaign",
-    "priority", "may_connect", "require_tls", "tls_optional", "messages_per_connection", "idle_s", "hashes",
-    "unsubscribe", "columns", "values", "template", "received_ms", "stepwise", "counted",
-    "unsigned", "tables", "connection",
-)  # fmt: skip
-_scalars = attrgetter(*_SCALARS)
+_FIELDS = [field.name for field in fields(Delivery)]
+_RECIPIENTS = _FIELDS.index("recipients")
+_values = attrgetter(*_FIELDS)
 
 
 def delivery_row(delivery: Delivery) -> list[Any]:
-    return [*_scalars(delivery), [[r.address, r.notify, r.orcpt] for r in delivery.recipients]]
+    row = [*_values(delivery)]
+    row[_RECIPIENTS] = [[r.address, r.notify, r.orcpt] for r in delivery.recipients]
+    return row
 
 
 def delivery_of(row: list[Any]) -> Delivery:
-    fields = dict(zip(_SCALARS, row, strict=False))
-    return Delivery(recipients=[Recipient(*recipient) for recipient in row[-1]], **fields)
+    row[_RECIPIENTS] = [Recipient(*recipient) for recipient in row[_RECIPIENTS]]
+    return Delivery(*row)
 
 
 def result_row(result: Result) -> list[Any]:
