@@ -144,6 +144,17 @@ def test_commands_and_their_options_exist(paper: str, line: str) -> None:
     assert {word.partition("=")[0] for word in words if re.match(r"--\w", word)} <= options
 
 
+@pytest.mark.parametrize("line", sorted({line for paper, line in COMMANDS if paper == "docs/HABITS.md"}))
+def test_what_others_call_differently_is_called_so(line: str) -> None:
+    """Each command for a habit can be given as it stands, with placeholders as names: nothing in it is missing."""
+    words = shlex.split(line)[1:]
+    command = COMMAND
+    while words and hasattr(command, "commands") and not words[0].startswith("-"):
+        command = command.commands[words.pop(0)]
+    if command.name != "run":  # has a parser of its own
+        command.make_context(command.name, list(words))
+
+
 TESTS = [text for text in blocks("python") if "def test_" in text]
 PLUGINS = [text for text in blocks("python") if text not in TESTS]
 

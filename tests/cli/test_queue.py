@@ -3,7 +3,10 @@
 import asyncio
 import json
 import shutil
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +17,7 @@ from zonemta_py.cli.terminal.output import moment
 from zonemta_py.config import Config
 from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.queue.api import accept_whole
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.recovery.start import open_queue
 from zonemta_py.wire.frames import Operation, pack
@@ -151,6 +155,23 @@ def test_show_is_the_whole_message_but_its_body(ask: Callable[..., object], ids:
     assert "Subject: Hello [red]you[/red]" in text
     assert "Hi" not in text
     assert text.endswith(f"Its story, from acceptance on: zonemta trace {ids[0]}\n")
+
+
+def test_content_is_the_message_byte_for_byte(served: Callable[..., object], tmp_path: Path) -> None:
+    """As postcat has it, of many chunks too, and not through a terminal's encoding."""
+    body = b"Subject: x\r\n\r\n" + bytes(range(14, 256)) * 2_000 + b"\r\n"
+
+    async def put(queue: LocalQueue) -> str:
+        now_ms = time.time_ns() // 1_000_000
+        envelope = Envelope("ann@example.com", [Recipient("bob@x.org")], len(body), received_ms=now_ms)
+        return (await accept_whole(queue, envelope, body)).id
+
+    id = served().do(put)  # type: ignore[attr-defined]
+    command = [sys.executable, "-m", "zonemta_py", "queue", "show", "--content", "--folder", str(tmp_path)]
+    ran = subprocess.run([*command, id], capture_output=True, check=True)
+    assert (ran.stdout, ran.stderr) == (body, b"")
+    ran = subprocess.run([*command, "0" * 16], capture_output=True, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr.count(b"\n")) == (Exit.DATA, b"", 1)
 
 
 def test_show_of_a_message_that_is_not_there(ask: Callable[..., object]) -> None:

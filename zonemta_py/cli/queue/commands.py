@@ -209,11 +209,16 @@ def _row(row: dict[str, Any]) -> list[object]:
 @readable
 def show(
     id: Annotated[str, typer.Argument(metavar="ID", help="Message id, as `zonemta queue list` shows it.")],
+    content: Annotated[
+        bool, typer.Option("--content", help="Print the message itself, as it was accepted, byte for byte.")
+    ] = False,
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """Show one message: envelope, recipients, header section."""
+    """Show one message: envelope, recipients, header section; or its content."""
+    if content:
+        return _print_content(configuration(config, folder), id.rstrip("*!"))
     message = answer(configuration(config, folder), "show", id=id.rstrip("*!"))
     if json:
         return print_json(message)
@@ -231,6 +236,16 @@ def show(
     print("\nHeader section")
     print(printable(message["header"].replace("\r\n", "\n")).rstrip("\n"))
     return print_aside(f"\nIts story, from acceptance on: zonemta trace {message['id']}")
+
+
+def _print_content(config: Config, id: str) -> None:
+    """A message that ends meanwhile ends the command: half of it must not look whole. Raises CommandError."""
+    number, chunks = 1, 1
+    while number <= chunks:
+        part = answer(config, "content", id=id, first=number)
+        sys.stdout.buffer.write(part["data"])
+        number, chunks = number + part["count"], part["chunks"]
+    sys.stdout.buffer.flush()
 
 
 def _envelope(envelope: dict[str, Any]) -> list[tuple[str, str]]:

@@ -56,7 +56,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "zonemta queue list --order age --limit 20",
         "zonemta queue list --limit 10000 --csv > waiting.csv",
     ),
-    "queue show": ("zonemta queue show 19f3c2d8a0001f3a",),
+    "queue show": (
+        "zonemta queue show 19f3c2d8a0001f3a",
+        "zonemta queue show 19f3c2d8a0001f3a --content > message.eml",
+    ),
     "queue delete": (
         "zonemta queue delete 19f3c2d8a0001f3a",
         "zonemta queue delete --domain 'example.*' --older 2d --dry-run",

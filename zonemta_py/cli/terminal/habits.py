@@ -19,6 +19,13 @@ _TAKEN_OUT = (
 _END = "`zonemta drain` ends what is under way and then the MTA; SIGTERM (`kill PID`) is quicker, and loses nothing"
 _LOG = "`zonemta log` shows every acceptance and answer, `zonemta log --follow` those that come"
 
+_PAUSE = "`zonemta suspend KIND NAME` stops a destination, source, zone, tenant or campaign, `zonemta resume` ends that"
+_SHOW = (
+    "`zonemta status` shows how it is, `zonemta queue size --by domain` where most waits, `zonemta lanes` each queue"
+)
+_ROUTE = "`zonemta route --from ADDRESS --to ADDRESS` shows where mail goes, `zonemta tls check DOMAIN` connects there"
+_REPORT = "`zonemta report day yesterday` makes a report of all mail of a day"
+
 _TAIL = "`zonemta events tail` shows what happens to mail as it happens"
 
 HABITS: dict[tuple[str, ...], str] = {
@@ -30,12 +37,18 @@ HABITS: dict[tuple[str, ...], str] = {
     ("start",): "`zonemta run` runs the MTA in the foreground", ("serve",): "`zonemta run` runs the MTA",
     ("restart",): f"{_END}; then `zonemta run`",
     ("quit",): _END, ("shutdown",): _END,
-    ("pause",): "`zonemta suspend KIND NAME` lets mail wait, that of a campaign too",
+    ("pause",): "`zonemta suspend KIND NAME` lets mail wait, that of a campaign too", ("disable",): _PAUSE,
+    ("enable",): "`zonemta resume KIND NAME` ends a suspension", ("bounce",): _TAKEN_OUT, ("show",): _SHOW,
+    ("topqueues",): _SHOW, ("queue-summary",): _SHOW, ("provider-summary",): _SHOW, ("schedule",): _NOW,
+    ("rebind",): "`zonemta queue move --to ZONE` sends mail through another zone",
+    ("inspect-message",): "`zonemta queue show ID` shows a message", ("resolve",): _ROUTE,
+    ("postconf",): "`zonemta config show` prints the configuration", ("pflogsumm",): _REPORT,
+    ("trace-smtp-client",): _LOG, ("trace-smtp-server",): _LOG, ("abort",): _END,
     ("unstop",): "`zonemta resume KIND NAME` ends a suspension", ("unsuspend",): "`zonemta resume KIND NAME` does that",
     ("hold",): "`zonemta queue hold` keeps recipients, `zonemta suspend KIND NAME` lets mail wait",
     ("check",): "`zonemta config check FILE` checks a configuration, `zonemta fsck` the queue's files",
     ("newaliases",): "there are no aliases to rebuild; `zonemta route` shows where mail goes",
-    ("postcat",): "`zonemta queue show ID` shows a message",
+    ("postcat",): "`zonemta queue show ID` shows a message, `zonemta queue show ID --content` prints it",
     ("queue", "ls"): _LIST, ("queue", "count"): "`zonemta queue size` counts what waits",
     ("queue", "status"): _SIZE, ("queue", "stats"): _SIZE, ("queue", "find"): _LIST, ("queue", "search"): _LIST,
     ("queue", "retry"): _NOW, ("queue", "rm"): _TAKEN_OUT, ("queue", "remove"): _TAKEN_OUT,
