@@ -1,8 +1,8 @@
 """When the queue's process looks for garbage: objects that only refer to one another.
 
 Python's collector walks over all that is alive whenever a quarter has been added: with full windows that is half a
-second in which no mail is sent. Here it never looks at much: at what is new, and again when that has become older; as
-soon as this takes long, what was found in use is kept for good (`gc.freeze`). That is not looked at any more, but given
+second in which no mail is sent. Here it never looks at much: at what is new, and again when that has become older; but
+what a look that takes long has found in use is kept for good (`gc.freeze`). That is not looked at any more, but given
 back like all else as soon as nothing refers to it. So a circle is lost that was in use when it was kept; what serves
 mail and questions makes none (tests/wire/test_cycles.py).
 """
@@ -31,9 +31,9 @@ class Garbage:
         gc.set_threshold(YOUNG, OLDER, OLD)
         gc.enable()
 
-    def _note(self, phase: str, look: dict[str, Any]) -> None:
+    def _note(self, phase: str, _: dict[str, Any]) -> None:
         """Called before and after each look."""
         if phase == "start":
             self._begun = thread_time()
-        elif look["generation"] > 0 and thread_time() - self._begun > LOOK_S:
+        elif thread_time() - self._begun > LOOK_S:
             gc.freeze()

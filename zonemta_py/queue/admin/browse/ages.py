@@ -40,7 +40,7 @@ BEHIND = 59.0
 """A pass rests so long for each second of its work, while mail is sent."""
 AT_ONCE, AT_ONCE_READ = 500, 25
 """Keys that are counted before the event loop runs; and where messages have to be read."""
-NAMED_AT_ONCE, PART = 1_000, 20_000
+NAMED_AT_ONCE, PART = 500, 5_000
 """What is named before the event loop runs; and of a pass that goes on, in one answer."""
 PAGE_MAX = 1_000
 _SHAPES_MAX = 4
