@@ -9,14 +9,13 @@ import asyncio
 import contextlib
 import datetime
 import gc
-import math
-import os
 import socket
+import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -118,24 +117,28 @@ class MemoryIncoming:
 
 
 class Rounds:
-    """How long the rounds of a loop are, in seconds of its thread's CPU: what others of the machine do is not in it.
+    """How long the rounds of a loop are, in calls of functions: as many on any machine, however busy it is, and
+    whatever has run in the process before. A million are about a third of a second.
 
-    longest_s: since the loop was last held.
+    longest: since the loop was last held.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop, self._over, self.longest_s, self._last = loop, False, 0.0, math.inf
-
-    def within(self, seconds: float) -> bool:
-        """Whether none was longer; or five times as long in a process that has run hundreds of tests before, whose
-        memory is in pieces and whose log others listen to: there what takes 0.06 s took 0.31 s."""
-        return self.longest_s < seconds * (5 if "PYTEST_XDIST_WORKER" in os.environ else 1)
+        self._loop, self._over, self.longest, self._calls = loop, False, 0, 0
 
     def _tick(self) -> None:
-        now = time.thread_time()
-        self.longest_s, self._last = max(self.longest_s, now - self._last), now
-        if not self._over:
+        if sys.getprofile() is None:
+            sys.setprofile(self._count)
+        else:
+            self.longest = max(self.longest, self._calls)
+        self._calls = 0
+        if self._over:
+            sys.setprofile(None)
+        else:
             self._loop.call_soon(self._tick)
+
+    def _count(self, frame: FrameType, event: str, _: object) -> None:
+        self._calls += event in ("call", "c_call")
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -145,7 +148,7 @@ class Rounds:
         try:
             yield
         finally:
-            self.longest_s = 0.0
+            self.longest = 0
             go_on.set()
 
     @classmethod

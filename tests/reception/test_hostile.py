@@ -130,7 +130,7 @@ def test_packets_of_many_clients_make_no_long_round(open_door: Any) -> None:
                 connection.send(commands)
         for _ in range(20):
             served(door)
-    assert rounds.within(0.1), rounds.longest_s
+    assert rounds.longest < 300_000, "all of them cost six million"
 
 
 def test_nobodys_turn_is_long(door: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -218,7 +218,9 @@ def test_what_a_templates_header_says_is_done(open_http: Any) -> None:
 )
 def test_a_dear_template_stops_nobody(shared_door: Any, given: dict[str, Any]) -> None:
     """It is checked in another process, and refused; meanwhile other requests are answered."""
+    with shared_door.others_are_served():  # what is loaded with the first request is no matter of this one
+        assert put(shared_door, packed(text=Text("{{")), "cheap").status_code == 422
     with shared_door.rounds() as rounds, shared_door.others_are_served():
         answer = put(shared_door, packed(**given), "dear")
     assert answer.status_code == 422, answer.text
-    assert rounds.within(0.1), rounds.longest_s
+    assert rounds.longest < 50_000

@@ -122,7 +122,7 @@ def test_crumbs_take_turns(shared_door: Any, clients: int, head: str, rest: byte
     with shared_door.rounds() as rounds, shared_door.others_are_served(), ThreadPoolExecutor(clients) as hostile:
         said = list(hostile.map(lambda _: raw(shared_door, head, b"Connection: close\r\n" + rest), range(clients)))
     assert [one[9:12] for one in said] == [status] * clients
-    assert rounds.within(0.1), rounds.longest_s
+    assert rounds.longest < 300_000, "one of them all costs a million"
 
 
 @pytest.mark.parametrize(
