@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 import socket
 import socketserver
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -209,6 +211,15 @@ def test_a_table_for_people(zonemta: Zonemta, tmp_path: Path) -> None:
     ran = zonemta("doctor", "--config", file, "--no-dns")
     assert "disk of" in ran.out
     assert " × ok" in ran.out
+
+
+def test_a_disk_that_takes_no_byte_is_a_finding(tmp_path: Path) -> None:
+    """The rest is looked at all the same: it is on such a day that somebody asks."""
+    command = f"{sys.executable} -m zonemta_py doctor --no-dns --plain --folder {tmp_path}"
+    ran = subprocess.run(["bash", "-c", f"ulimit -f 0; exec {command}"], capture_output=True, text=True, check=False)
+    assert ran.stderr.count("\n") <= 1
+    assert f"disk of {tmp_path}\ta write fails (file too large)\tfree space, or repair the disk" in ran.stdout
+    assert "memory" in ran.stdout
 
 
 def test_a_remedy_is_shown_on_any_terminal(

@@ -56,3 +56,24 @@ async def test_a_compaction_that_finds_no_room_keeps_none(
             break
     assert settling.done()
     assert free_bytes(folder) > 1024 * 1024
+
+
+async def test_the_log_says_when_it_begins_and_when_it_is_over(
+    house: Callable[..., Any], folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once each, with how much has to be free."""
+    home = await house()
+    (folder / "ballast").write_bytes(bytes(free_bytes(folder) - 2 * 1024 * 1024))
+    for _ in range(2):
+        await home.move(10)
+        await home.queue.maintenance.cleanse()
+    (folder / "ballast").unlink()
+    for _ in range(2):
+        await home.move(10)
+        await home.queue.maintenance.cleanse()
+    said = [record.getMessage().removeprefix(f"{home.queue.core.config.folder}: ") for record in caplog.records]
+    least = home.queue.core.space.reserve >> 20
+    assert [line for line in said if "free" in line] == [
+        f"less than {least} MB are free (queue.reserve_bytes); mail is refused with 452 until they are",
+        "there is free space again, and mail is accepted",
+    ]

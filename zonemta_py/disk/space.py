@@ -25,6 +25,11 @@ class Space:
         """So much is kept free from now on."""
         self._reserve, self._looked = reserve_bytes, -1e9
 
+    @property
+    def reserve(self) -> int:
+        """Bytes that are kept free."""
+        return self._reserve
+
     def short(self, now: float) -> bool:
         """True while less than the reserve is free. `now`: monotonic seconds."""
         return self.room(now) < 0

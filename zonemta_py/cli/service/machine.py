@@ -18,6 +18,7 @@ from zonemta_py.children import FILES_BESIDES_LEASES
 from zonemta_py.cli.service.diagnosis import Diagnosis, note, ok, problem, warning
 from zonemta_py.config import Config, Listener, processes
 from zonemta_py.disk.space import LEAST_BYTES, free_bytes
+from zonemta_py.logs.causes import cause
 
 SYNCS = 9
 SLOW_SYNC_MS = 30.0
@@ -105,7 +106,11 @@ def _disk(config: Config) -> Iterator[Diagnosis]:
         yield problem(about, f"is a network file system ({kind}), where a synced write may be lost", "use a local disk")
     elif kind == "tmpfs":
         yield warning(about, "is memory (tmpfs): the queue is lost when the machine stops", "use a disk")
-    ms = _sync_ms(there)
+    try:
+        ms = _sync_ms(there)
+    except OSError as error:
+        yield problem(about, f"a write fails ({cause(error)})", "free space, or repair the disk")
+        return
     if ms > SLOW_SYNC_MS:
         yield warning(
             about, f"a synced write takes {ms:.1f} ms", "mail is acknowledged after one: use an SSD for much mail"
@@ -129,7 +134,7 @@ def _file_system(folder: Path) -> str:
 
 
 def _sync_ms(folder: Path) -> float:
-    """Median of some synced writes of a page."""
+    """Median of some synced writes of a page. Raises OSError."""
     times = []
     with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
         for _ in range(SYNCS):

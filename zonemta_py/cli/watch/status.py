@@ -73,7 +73,9 @@ def _described(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "sessions", _sessions(found["sessions"])
     yield "suspended", _standing(found["standing"])
     yield "in doubt", f"{found['in_doubt']:,}; `zonemta queue in-doubt` lists them" if found["in_doubt"] else "nobody"
-    yield "disk", f"{_bytes(disk['free'])} free" + ("" if disk["accepting"] else "; new mail is refused for now")
+    short = disk["free"] < disk["reserve"]
+    until = f"until {_bytes(disk['reserve'])} are" if short else "for now; the log says why"
+    yield "disk", f"{_bytes(disk['free'])} free" + ("" if disk["accepting"] else f"; new mail is refused {until}")
     for sink in found["sinks"]:
         behind = f", {sink['lag_records']:,} records behind" if sink["lag_records"] else ""
         yield f"sink {sink['name']}", f"{sink['state']}{behind}" + (f": {sink['why']}" if sink["why"] else "")

@@ -157,7 +157,10 @@ class Maintenance:
         core, now_s = self._core, self._core.clock.monotonic()
         short = core.space.short(now_s)
         if short and not self._short:
-            log.error("%s: too little free space; mail is refused with 452 until there is more", core.config.folder)
+            sentence = "%s: less than %d MB are free (queue.reserve_bytes); mail is refused with 452 until they are"
+            log.error(sentence, core.config.folder, core.space.reserve >> 20)
+        elif self._short and not short:
+            log.warning("%s: there is free space again, and mail is accepted", core.config.folder)
         self._short = short
         if short:
             self._kept.end()
