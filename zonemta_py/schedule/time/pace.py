@@ -61,7 +61,8 @@ class _Loop:
     """How much of this thread's time others have used lately, and until when questions owe them some."""
 
     def __init__(self) -> None:
-        self._at, self._used, self._own, self._share = perf_counter(), thread_time(), 0.0, 0.0
+        self._at, self._used, self._own = perf_counter(), thread_time(), 0.0
+        self._share = self._last = 0.0
         self._settled_at = 0.0
         self.asked = 0
         """Questions that are not answered yet."""
@@ -82,7 +83,8 @@ class _Loop:
         now = perf_counter()
         if now - self._at >= _SAMPLE_S:
             used = thread_time()
-            self._share = (used - self._used - self._own) / (now - self._at)
+            last, self._last = self._last, (used - self._used - self._own) / (now - self._at)
+            self._share = min(last, self._last)  # a position record now and then is no mail
             self._at, self._used, self._own = now, used, 0.0
         return self._share > BUSY
 
