@@ -24,6 +24,7 @@ from benchmark.load import smtp_source
 from benchmark.report import OURS, PEER, TITLES, judge, medians, number, show, show_variants
 from benchmark.scenarios import RELAY, Bench, Figures, ceiling, dead, relay, restart, syncs, unmeasurable_syncs
 from benchmark.variants import PREFIX, SECTIONS, Checkout, Variant
+from zonemta_py.cli.service.machine import interpreter
 
 console = Console(highlight=False)
 FOREIGN_SHARE = 0.1
@@ -133,6 +134,8 @@ class Session:
     def introduce(self) -> None:
         if self.bench.share != 1:
             self._to.print(f"[bold yellow]Only {self.bench.share:g} × the messages of each scenario are sent.[/]")
+        if (python := interpreter()).remedy:
+            self._to.print(f"[bold yellow]Python {python.words}; {python.remedy}.[/]", soft_wrap=True)
         kind = _file_system(self.bench.folder)
         self._to.print(f"load generator: {self.bench.generator}; queues on {kind} under {self.bench.folder}")
         if kind in ("tmpfs", "ramfs"):

@@ -8,6 +8,7 @@ import socket
 import socketserver
 import subprocess
 import sys
+import sysconfig
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ import dns.rrset
 import pytest
 
 from zonemta_py.cli.service import machine
-from zonemta_py.cli.service.diagnosis import note, ok, warning
+from zonemta_py.cli.service.diagnosis import Level, note, ok, warning
 from zonemta_py.cli.service.doctor import unanswered
 from zonemta_py.cli.terminal.errors import Exit
 
@@ -245,3 +246,22 @@ def test_no_name_server_at_all_is_a_problem() -> None:
     assert (found.level, found.about) == ("problem", "DNS")
     assert unanswered([failed, ok("host name mail.d.example", "is 192.0.2.1")]) == []
     assert unanswered([note("way out", "all mail goes to smart hosts")]) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "prefix", "level"),
+    [
+        ("'--prefix=/usr/local' '--enable-optimizations' '--with-lto'", "/usr/local", Level.OK),
+        ("'--enable-shared' '--prefix=/usr'", "/usr", Level.OK),
+        ("'--prefix=/root/.pyenv/versions/3.11.7' '--enable-shared'", "/root/.pyenv/versions/3.11.7", Level.NOTE),
+        (None, "/opt/python", Level.NOTE),
+    ],
+)
+def test_a_python_that_was_built_without_optimizations_is_named(
+    monkeypatch: pytest.MonkeyPatch, options: str | None, prefix: str, level: Level
+) -> None:
+    """Distributions optimize theirs without saying so; pyenv does not unless it is told to."""
+    monkeypatch.setattr(sysconfig, "get_config_var", lambda _: options)
+    monkeypatch.setattr(sys, "base_prefix", prefix)
+    found = machine.interpreter()
+    assert (found.level, bool(found.remedy)) == (level, level is Level.NOTE)
