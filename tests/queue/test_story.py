@@ -165,6 +165,21 @@ async def test_ages_by_domain_site_and_provider(house: Any, monkeypatch: pytest.
         await home.queue.ask("qshape", by="age")
 
 
+async def test_ages_are_the_time_that_has_passed(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the clock was set to since, forward or back, and by whichever the message's id was given out."""
+    monkeypatch.setattr(ages, "PAGE_S", 60.0)
+    home = await house()
+    await home.put("a@x.test")
+    for set_s in (3 * 365 * 86_400, -365 * 86_400, 3_600):
+        home.clock.set_s = set_s
+        await home.move(7 * 60)
+        await home.put("b@x.test")
+        await home.rest()
+    await home.move(60)
+    shape = await home.queue.ask("qshape")
+    assert shape["all"]["ages"] == [1, 1, 1, 1, 0, 0, 0, 0, 0, 0], "1, 8, 15 and 22 minutes"
+
+
 async def test_ages_of_states_senders_and_parents(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each recipient is in one state, what is delivered now is leased alone; other ages have a pass of their own."""
     monkeypatch.setattr(ages, "PAGE_S", 60.0)

@@ -61,10 +61,11 @@ def _check_reader() -> None:
         raise BrokenPipeError
 
 
-def stable(folder: Path, after: int, wait_s: float) -> int:
-    """The last record that may be read. Without a queue nothing is written, and all that is there may be."""
+def stable(folder: Path, after: int, wait_s: float, **more: bool) -> int:
+    """The last record that may be read. Without a queue nothing is written, and all that is there may be. more:
+    written=True: all that has been written until now is among them."""
     try:
-        return int(ask(folder, "stable", after=after, wait_s=wait_s))
+        return int(ask(folder, "stable", after=after, wait_s=wait_s, **more))
     except QueueGone:
         time.sleep(ALONE_S if wait_s else 0)
         return last_seq(folder)

@@ -46,7 +46,7 @@ def log(
     settings = configuration(config, folder)
     place = checked(settings.folder)
     since_ms = when.past(since, "--since", time.time_ns() // 1_000_000) if since else 0
-    until = stable(place, 0, 0)
+    until = stable(place, 0, 0, written=True)
     first = seq_at(place, since_ms) if since else max(1, until - BEFORE + 1)
     lines, people = RecordedLines(), setup.people(settings)
     shape = SHAPES["json" if json else settings.log.format]

@@ -101,7 +101,7 @@ def follow(
 ) -> None:
     """Print records as they are written, whether the MTA runs or not. Ends by Ctrl-C."""
     place, kind = checked(configuration(config, folder).folder), _kind(type)
-    until = stable(place, 0, 0)
+    until = stable(place, 0, 0, written=True)
     for record in records(place, max(1, until - before + 1), until, True):
         body = unpack(record.body)
         if (kind is None or record.type == kind) and (mentions is None or _mentions(body, mentions.lower())):

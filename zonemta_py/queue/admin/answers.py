@@ -13,7 +13,7 @@ Questions and answers (plain dicts and lists, ready for JSON):
     in-doubt                                recipients whose final reply may have been on its way at a crash
     release id, drop id                     orders about held recipients; how many there were
     positions                               current low-water marks and journal numbers
-    stable after wait_s                     number of the journal's last stable record; waits for one behind `after`
+    stable after wait_s …                   number of the journal's last stable record; waits for one behind `after`
     rotate                                  closes the journal's open segment; its name in the archive
     explain what                            why something waits, and until when (`explain.py`)
     trace what before                       the story of a message or an address, from the journal (`browse/story.py`)
@@ -195,10 +195,15 @@ async def _positions(queue: QueueContext) -> dict[str, Any]:
     }
 
 
-async def _stable(queue: QueueContext, after: int = 0, wait_s: float = 0) -> int:
+async def _stable(queue: QueueContext, after: int = 0, wait_s: float = 0, written: bool = False) -> int:
     """Waits at most so long. No mail waits for it: it looks, and asks for a sync only when there was none for a second,
-    since the end of a message, for one, is synced with whatever comes next."""
+    since the end of a message, for one, is synced with whatever comes next. written: what has been written until now is
+    synced at once."""
     journal, loop = queue.core.journal, asyncio.get_running_loop()
+    if written:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(journal.stable(), STABLE_WAIT_S_MAX)
+        return journal.stable_seq
     begin = loop.time()
     until, sync = begin + min(wait_s, STABLE_WAIT_S_MAX), begin + UNSYNCED_S
     while journal.stable_seq <= after and (now := loop.time()) < until:

@@ -104,16 +104,20 @@ class Shape:
 
     def _count(self, rows: list[bytes], before_id: int, state: State) -> None:
         """Keys are only cut, not taken apart: there may be millions. before_id: how many parts are before the id."""
-        now_ms, counts, last = self._core.clock.ms(), self.counts, len(self._bounds_ms)
-        bounds = [keys.id_at(now_ms - ms + 1).encode() for ms in self._bounds_ms]
+        clock, counts, last = self._core.clock, self.counts, len(self._bounds_ms)
+        now_ms, was_set = clock.steady_ms(), len(clock.steps) > 1
+        bounds = [keys.id_at(now_ms - clock.apart_ms() - ms + 1).encode() for ms in self._bounds_ms]
         busy, leased = self._core.schedule.busy, None
         for key in rows:
             parts, its = key.split(b" ", before_id + 1), state
             if key in busy:
                 leased = self._leased() if leased is None else leased
                 its = State.LEASED if key in leased else state
-            name = self._sender(parts[before_id]) if self._kind.sender else parts[-1].rpartition(b"@")[2]
-            where = parts[1], name, last - bisect_right(bounds, parts[before_id]), its
+            id = parts[before_id]
+            name = self._sender(id) if self._kind.sender else parts[-1].rpartition(b"@")[2]
+            if was_set:  # then ids do not say how old they are
+                id = keys.id_at(clock.born_ms(id.decode()) - clock.apart_ms()).encode()
+            where = parts[1], name, last - bisect_right(bounds, id), its
             counts[where] = counts.get(where, 0) + 1
         self.walked += len(rows)
 
