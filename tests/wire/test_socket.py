@@ -4,6 +4,7 @@ import asyncio
 import stat
 from functools import partial
 from random import Random
+from time import thread_time
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ from zonemta_py.disk.bodies import MAGIC
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import DELIVERED, Delivery, Outcome, QueueRefusal, Result
+from zonemta_py.schedule.time import pace
 from zonemta_py.wire import asking
+from zonemta_py.wire.asking import ask
 from zonemta_py.wire.client import RemoteQueue
 from zonemta_py.wire.frames import (
     CHUNKS_AT_ONCE,
@@ -27,6 +30,7 @@ from zonemta_py.wire.frames import (
     result_of,
     result_row,
 )
+from zonemta_py.wire.server import ClientConnection
 
 BODY = b"Subject: x\r\n\r\nHi\r\n"
 
@@ -320,6 +324,25 @@ async def test_a_long_answer(service: Any) -> None:
         answer = await loop.run_in_executor(None, ask)
         rows, after = rows + answer["rows"], answer["next"]
     assert len(rows) == 3000
+
+
+@pytest.mark.parametrize(("question", "counts"), [("size", True), ("stable", False)])
+async def test_packing_an_answer_is_the_questions_work(
+    service: Any, monkeypatch: pytest.MonkeyPatch, question: str, counts: bool
+) -> None:
+    """Of those that operators ask: a long answer takes its time from the others of them, not from mail."""
+    usual, accounted = ClientConnection._answer, list[float]()
+
+    def answer(self: ClientConnection, *about: Any) -> None:
+        end = thread_time() + 0.02
+        while thread_time() < end:
+            pass
+        usual(self, *about)
+
+    monkeypatch.setattr(ClientConnection, "_answer", answer)
+    monkeypatch.setattr(pace._loop, "own", lambda worked, behind=False: accounted.append(worked))
+    await asyncio.to_thread(ask, service.folder, question)
+    assert (sum(accounted) > 0.02) == counts
 
 
 async def test_an_order_is_carried_out_when_its_client_hangs_up(service: Any) -> None:
