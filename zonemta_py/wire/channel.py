@@ -21,6 +21,10 @@ class Lost(QueueRefusal):
     """The queue's process ended before it answered the request."""
 
 
+CLOSED_S = 0.002
+"""How long it may wait for company that a connection is closed: a write of its own costs both processes far more."""
+
+
 class Channel(asyncio.Protocol):
     """lost: called when it has ended."""
 
@@ -31,6 +35,8 @@ class Channel(asyncio.Protocol):
         self._open: dict[int, asyncio.Future[Any]] = {}
         self._number = 0
         self._out: list[bytes] = []
+        self._closed: list[int] = []
+        self._due = False
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -41,7 +47,22 @@ class Channel(asyncio.Protocol):
             self._loop.call_soon(self._flush)
         self._out.append(pack(frame))
 
+    def closed(self, connection: int) -> None:
+        """That one of this process's own is: said with the next frame, whatever that is, or in CLOSED_S."""
+        self._closed.append(connection)
+        if not self._due:
+            self._due = True
+            self._loop.call_later(CLOSED_S, self._say_closed)
+
+    def _say_closed(self) -> None:
+        self._due = False
+        if self._closed and not self._out:
+            self._flush()
+
     def _flush(self) -> None:
+        if self._closed:
+            self._out.append(pack((Operation.CLOSED, 0, self._closed)))
+            self._closed = []
         if self._transport is not None:
             self._transport.write(b"".join(self._out))
         self._out = []

@@ -233,7 +233,7 @@ class RemoteQueue(RemotePulls, RemoteSessions):
 
     def closed(self, connection: int) -> None:
         if self._protocol is not None:
-            self._protocol.send((Operation.CLOSED, 0, connection))
+            self._protocol.closed(connection)
 
     def left_open(self, connections: list[OpenConnection]) -> None:
         if self._protocol is not None:

@@ -25,8 +25,9 @@ class ConnectionRequests:
             Operation.PLACE: self._place,
         }
 
-    def _closed(self, _: int, connection: int) -> None:
-        self._queue.closed(connection)
+    def _closed(self, _: int, connections: list[int]) -> None:
+        for connection in connections:
+            self._queue.closed(connection)
 
     def _left_open(self, _: int, connections: list[OpenConnection]) -> None:
         self._queue.left_open(connections, self._name())

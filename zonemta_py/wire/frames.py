@@ -39,7 +39,7 @@ class Operation(IntEnum):
     PEEK = 17  # [queue, most] → deliveries, leased to nobody
     ENTER = 18  # [session, account, again] → nil; a client of that account is there. again: and was before
     LEFT = 19  # [session of an ENTER], no answer
-    CLOSED = 20  # [name of a connection], no answer: it is no longer open
+    CLOSED = 20  # [names of connections], no answer: they are no longer open
     LEFT_OPEN = 21  # [connections], no answer: of a sender that has retired
     PLACE = 22  # [lease, site, provider] → place
     KNOWN = 12  # [token of an envelope] → receipt, if the queue's process before this one has stored it; nil

@@ -126,13 +126,13 @@ class Limit:
     """One throttle for one combination of values. Kept from the first taking until it is idle (`Throttles.forget`).
 
     key: name of the throttle, then the values in the order of `per`. level: what a wait holds up: "zone" everything,
-    "flow" a tenant or campaign, "lane" a source, site or provider. connections: in use, counted by take and release.
-    blocking: which limit made the last wait, "" if none. counts_mail: it limits more than connections.
+    "flow" a tenant or campaign, "lane" a source, site or provider. connections: in use, counted by take and release;
+    most: so many at once. blocking: which limit made the last wait, "" if none. counts_mail: it limits more than those.
     """
 
     __slots__ = (
-        "__weakref__", "_kept", "_limits", "_most", "_round", "blocking", "bytes", "connections", "counts_mail", "key",
-        "label", "level", "messages", "new_connections", "recipients", "throttle",
+        "__weakref__", "_kept", "_limits", "_round", "blocking", "bytes", "connections", "counts_mail", "key",
+        "label", "level", "messages", "most", "new_connections", "recipients", "throttle",
     )  # fmt: skip
 
     def __init__(self, throttle: Throttle, key: tuple[str, ...], label: str, level: Level, kept: deque[Limit]) -> None:
@@ -143,7 +143,7 @@ class Limit:
         self.new_connections = _bucket(throttle.new_connections, throttle.burst)
         self.bytes = _bucket(throttle.bytes, throttle.burst)
         self.blocking = ""
-        self._most = throttle.connections or math.inf
+        self.most = throttle.connections or math.inf
         buckets = (self.messages, self.recipients, self.new_connections, self.bytes)
         self._limits = [(i, kind, b) for i, (kind, b) in enumerate(zip(_KINDS, buckets, strict=True)) if b]
         self.counts_mail = bool(self.messages or self.recipients or self.bytes)
@@ -162,7 +162,7 @@ class Limit:
                     wait = bucket.wait(now, costs[index])
                     if wait > longest:
                         longest, self.blocking = wait, kind
-        if self.connections >= self._most:
+        if self.connections >= self.most:
             self.blocking = "connections"
             return math.inf
         return longest

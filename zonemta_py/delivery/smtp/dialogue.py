@@ -177,6 +177,8 @@ class Dialogue(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self.broken is not None:
+            if self.counted and self.transport.get_extra_info("ssl_object") is None:
+                self.transport.close()  # that was the reply to QUIT
             return
         if self._idle:
             self._fail(ConnectionLost)

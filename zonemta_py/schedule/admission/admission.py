@@ -98,8 +98,7 @@ class Admission:
         return tuple(limit for limit in limits if limit.level != "zone")
 
     def zone_limits(self, zone: str) -> tuple[Limit, ...]:
-        scope = Scope(zone, "", "", "", "", "")
-        return tuple(limit for limit in self.throttles.of(scope) if limit.level == "zone")
+        return tuple(limit for limit in self.throttles.of(Scope(zone, *5 * ("",))) if limit.level == "zone")
 
     def most(self, flow_queue: FlowQueue) -> Most:
         """The strictest bounds on connections and transactions that throttles set."""
@@ -248,11 +247,12 @@ class Admission:
             return batch.idle_connection.name
         return 0 if _connections(batch.limits) else None
 
-    def _room(self, limits: tuple[Limit, ...]) -> None:
-        now = self._timers.now()
-        for limit in limits:
-            if limit in self._waiting:
-                self._wake(limit, now)
+    def _room(self, limits: tuple[Limit, ...]) -> bool:
+        """Whether somebody may have waited for it."""
+        waiting = [limit for limit in limits if limit in self._waiting]
+        for limit in waiting:
+            self._wake(limit, self._timers.now())
+        return bool(waiting) or any(one.level == "zone" and one.connections + 1 >= one.most for one in limits)
 
     def _charge(self, entries: list[Entry]) -> Charge:
         size = self._terms_of(entries[0].id).get("size", 0) if self._sized else 0

@@ -23,11 +23,12 @@ from zonemta_py.zones.throttle import Limit, Scope
 
 IDLE_S = 1.0
 TURN_S = 5.0
-Ended = Callable[[tuple[Limit, ...]], None]
+Ended = Callable[[tuple[Limit, ...]], bool]
 
 
 class IdleConnections:
-    """Those that are open without a lease. ended(limits): the limits that one of them counted at have room again."""
+    """Those that are open without a lease. ended(limits): the limits that one of them counted at have room again;
+    whether somebody has waited for that."""
 
     def __init__(self, ended: Ended) -> None:
         self._ended = ended
@@ -122,11 +123,9 @@ class IdleConnections:
     # -- senders
 
     def closed(self, name: int) -> bool:
-        """Its sender says so. Whether it was known."""
+        """Its sender says so. Whether somebody may go now who could not before."""
         connection = self._by_name.pop(name, None)
-        if connection is not None:
-            self._end(connection)
-        return connection is not None
+        return connection is not None and self._end(connection)
 
     def told_late(self, lease: int, name: int) -> None:
         """The result of a lost lease, whose sender runs after all. name: the connection that it leaves open, or 0."""
@@ -194,14 +193,13 @@ class IdleConnections:
             for connection in every:
                 self._at.update(connection.limits)
 
-    def _end(self, connection: IdleConnection) -> None:
+    def _end(self, connection: IdleConnection) -> bool:
         connection.ended = True
-        if connection.counts:
-            self._drop(connection)
+        return connection.counts and self._drop(connection)
 
-    def _drop(self, connection: IdleConnection) -> None:
+    def _drop(self, connection: IdleConnection) -> bool:
         self._release(connection)
-        self._ended(connection.limits)
+        return self._ended(connection.limits)
 
     def _release(self, connection: IdleConnection) -> None:
         connection.counts = False
