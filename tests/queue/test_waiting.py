@@ -184,7 +184,7 @@ async def test_a_deadline_ends_what_is_not_read_yet(house: Any, crash: str) -> N
 
 async def test_unread_deadlines_are_looked_for_in_stretches(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many are unread, each stretch goes on where the last one ended; later deadlines are found on the way."""
-    monkeypatch.setattr("zonemta_py.queue.maintenance.deadlines.WALKED_AT_ONCE", 50)
+    monkeypatch.setattr("zonemta_py.queue.maintenance.deadlines.WALKED_AT_ONCE", 12)
     home = await house(queue={"window": 100})
     await fill_unread(home, 70)
     later_ms = home.clock.ms() + 5_000_000
