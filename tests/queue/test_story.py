@@ -142,6 +142,42 @@ def test_an_empty_file_has_nothing(tmp_path: Path) -> None:
     assert search.first_of(tmp_path / "empty") is None
 
 
+async def test_ages_of_a_short_queue_are_those_of_now(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is little to count is counted again, so that what was just held is held there."""
+    monkeypatch.setattr(ages, "PAGE_S", 60.0)
+    home = await house()
+    await home.put(*(f"r{number}@x.test" for number in range(100)))
+    assert (await home.queue.ask("qshape", states=["held"]))["all"]["total"] == 0
+    for delivery in await home.leases():
+        await home.settle(delivery, HELD)
+    await home.rest()
+    await home.move(0.1)
+    assert (await home.queue.ask("qshape", states=["held"]))["all"]["total"] == 100
+
+
+async def test_ages_of_long_ago_are_no_answer(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a new pass is made, the last one is the answer, and says so; an old one is none, a part of the new is."""
+    monkeypatch.setattr(ages, "PAGE_S", 60.0)
+    home = await house()
+    await home.put("a@x.test")
+    assert (await home.queue.ask("qshape"))["counting"] is False
+    await home.put("b@x.test")
+    monkeypatch.setattr(ages, "PAGE_S", 0.0)
+    found = []
+    for after_s in (1, ages.OLD_S):
+        await home.move(after_s)
+        monkeypatch.setattr(ages.Shape, "run", _never)
+        found.append(await home.queue.ask("qshape"))
+    assert [(one["all"]["total"], one["complete"], one["counting"]) for one in found] == [
+        (1, True, True),
+        (0, False, True),
+    ]
+
+
+async def _never(_: ages.Shape) -> None:
+    await asyncio.Event().wait()
+
+
 async def test_ages_by_domain_site_and_provider(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each recipient in its age, the largest destination first; of one zone, too."""
     monkeypatch.setattr(ages, "PAGE_S", 60.0)

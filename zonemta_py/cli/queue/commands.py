@@ -95,11 +95,14 @@ def size(
 
 
 def whole(config: Config, question: str, **of: Any) -> dict[str, Any]:
-    """The first answers may be given before all recipients have been seen: the question is asked until they have."""
+    """The first answers may be given before all recipients have been seen, or be those of an earlier count: the
+    question is asked until they have, and that is new."""
     until = time.monotonic() + _WHOLE_S
-    while not (page := answer(config, question, **of))["complete"] and time.monotonic() < until:
+    while True:
+        page = answer(config, question, **of)
+        if (page["complete"] and not page.get("counting")) or time.monotonic() >= until:
+            return dict(page)
         time.sleep(0.1)
-    return dict(page)
 
 
 def _sizes_by(page: dict[str, Any], by: str, json: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Annotated, Literal
 
 import typer
@@ -10,11 +11,12 @@ import typer
 from zonemta_py.cli.queue.commands import ZoneName, known_zone, whole
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
-from zonemta_py.cli.terminal.output import print_aside, print_json, print_table
+from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table
 from zonemta_py.cli.terminal.queue_names import states_of
 
 _SUBDOMAINS = 5
 _AGES = 10
+_NEW_S = 2.0
 
 
 @tabled
@@ -81,4 +83,6 @@ def qshape(
     print_table("", (what, "T ", *names), rows)
     if not found["complete"]:
         print_aside(f"{found['walked']:,} of {found['of']:,} recipients were counted so far; ask again for the others")
+    elif time.time() - found["at_ms"] / 1000 >= _NEW_S:
+        print_aside(f"counted {moment(found['at_ms'])}; what came, went and was ordered since is not in it")
     return None

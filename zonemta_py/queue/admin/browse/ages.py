@@ -1,9 +1,10 @@
 """How old the queue's mail is, by destination: Postfix's qshape. Counted in passes over all recipients.
 
-A pass begins when somebody asks and the last one is older than KEPT_S. It goes in portions, at the pace of a question
-(`schedule/time/pace.py`), and goes on when the question has been answered; so the first answers may have a part only:
-`walked` says how many recipients were counted `of` how many, and `complete` whether these were all. The ages are those
-at the moment when each was counted.
+A pass begins when somebody asks and the last one is older than KEPT_S, or less where there was little to count. It goes
+in portions, at the pace of a question (`schedule/time/pace.py`), and goes on when the question has been answered; so
+the first answers may have a part only: `walked` says how many recipients were counted `of` how many, and `complete`
+whether these were all. Or they are those of the last pass: `at_ms` says when it began, and `counting` that a new one is
+being made. The ages are those at the moment when each was counted.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ BY = ("domain", "site", "provider", "sender")
 """sender: the domain of the envelope sender, which is read from each message."""
 STATES = (State.QUEUED, State.LEASED, State.DEFERRED, State.HELD)
 NO_SENDER = "MAILER-DAEMON"
-KEPT_S = 30.0
+KEPT_S, KEPT_OF, OLD_S = 30.0, 300_000, 60.0
+"""A pass of so many recipients is kept so long, of fewer so much shorter. An older one is no answer any more."""
 BEHIND = 59.0
 """A pass rests so long for each second of its work, while mail is sent."""
 AT_ONCE, AT_ONCE_READ = 500, 25
@@ -80,6 +82,7 @@ class Shape:
 
     def __init__(self, queue: QueueContext, kind: Kind) -> None:
         self._queue, self._core, self._kind = queue, queue.core, kind
+        self._at_once = AT_ONCE_READ if kind.sender else AT_ONCE
         self._bounds_ms = [minutes * 60_000 for minutes in reversed(kind.minutes)]
         self._senders = dict[bytes, bytes]()
         self.counts: dict[tuple[bytes, bytes, int, State], int] = {}
@@ -89,9 +92,14 @@ class Shape:
         self.walked, self.complete, self.ended = 0, False, asyncio.Event()
         self.begun_s, self.begun_ms = self._core.clock.monotonic(), self._core.clock.ms()
 
+    @property
+    def kept_s(self) -> float:
+        """How long nobody counts again, by what it costs."""
+        return KEPT_S * min(1.0, self.walked * (AT_ONCE / self._at_once) / KEPT_OF)
+
     async def run(self) -> None:
         """Raises StoreError."""
-        at_once = AT_ONCE_READ if self._kind.sender else AT_ONCE
+        at_once = self._at_once
         for family, state in sorted((family, state) for family, state in FAMILY.items() if state not in OVER):
             prefix = f"{family} ".encode()
             start, stop, pace = prefix, keys.end(prefix), Pace(math.inf)
@@ -222,11 +230,12 @@ async def qshape(
     pace = Pace()
     shape = await _shape(queue, kind)
     table = await shape.table(Wanted(by, zone, tuple(sorted(states or ())), subdomains), pace)
+    _, running = _shapes[queue.core].get(kind, (None, None))
     rows = [_row(name, ages) for name, ages in table.largest[max(0, after) :][: max(1, limit)]]
     return {
         "by": by, "minutes": list(kind.minutes), "rows": rows, "all": _row("all", table.all_of_it),
         "names": table.names, "walked": table.walked, "of": sizes.waiting(queue.core.sizes.total),
-        "complete": table.complete, "at_ms": shape.begun_ms,
+        "complete": table.complete, "counting": running is not None, "at_ms": shape.begun_ms,
     }  # fmt: skip
 
 
@@ -254,7 +263,7 @@ async def _shape(queue: QueueContext, kind: Kind) -> Shape:
     """The last one, if it is new enough; otherwise a new one begins, and there is a moment to wait for it."""
     core, shapes = queue.core, _shapes.setdefault(queue.core, {})
     last, running = shapes.get(kind, (None, None))
-    if last is not None and core.clock.monotonic() < last.begun_s + KEPT_S:
+    if last is not None and core.clock.monotonic() < last.begun_s + last.kept_s:
         return last
     if running is None:
         running = Shape(queue, kind)
@@ -265,7 +274,9 @@ async def _shape(queue: QueueContext, kind: Kind) -> Shape:
         core.keep(asyncio.ensure_future(_run(shapes, kind, running)))
     with suppress(TimeoutError):
         await asyncio.wait_for(running.ended.wait(), PAGE_S / 2)
-    return running if running.complete or last is None else last
+    if running.complete or last is None or core.clock.monotonic() >= last.begun_s + OLD_S:
+        return running
+    return last
 
 
 async def _run(shapes: dict[Kind, tuple[Shape | None, Shape | None]], kind: Kind, running: Shape) -> None:

@@ -251,6 +251,10 @@ class Ages(OpenRow):
     """Where each age ends; the last has no end."""
     complete: bool
     """Whether all recipients were counted."""
+    at_ms: int
+    """When the count began."""
+    counting: bool
+    """Whether a newer one is being made: ask again."""
 
 
 class InDoubt(OpenRow):
