@@ -1,7 +1,7 @@
 """The pace of questions: how long one may work at once, and how much all of them, so that mail is sent meanwhile.
 
 While mail is sent, questions rest OTHERS times as long as they have worked, before they are answered. All of them share
-one account, so that however many are asked, one after another or at once, they take about a twentieth of a processor;
+one account, so that however many are asked, one after another or at once, they take about a thirtieth of a processor;
 those that worked much wait for it to be settled, REST_S at most for each that is being asked. After BUSY_PAGE_S of work
 a question ends with what it has found, and says where to continue; one that has to be seen as a whole rests meanwhile.
 What goes on behind an answer, or is a sweep, has a pace of its own. While nothing is sent, a question only lets others
@@ -21,11 +21,11 @@ from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
-TURN_S = 0.002
+TURN_S = 0.001
 PAGE_S = 0.012
-BUSY_PAGE_S, WHOLE_S = 0.002, 0.004
+BUSY_PAGE_S, WHOLE_S = 0.001, 0.003
 """The same of a question's work, while mail is sent; and with more than that, it is one that rests meanwhile."""
-OTHERS = 19.0
+OTHERS = 29.0
 """How long a question rests for each second of its work."""
 AROUND_S = 0.0003
 """What a question costs besides: its way in, and that of its answer."""
