@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,9 +12,27 @@ from hypothesis import strategies as st
 
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
+from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.queue.queue import LocalQueue
 
 Told = Callable[..., Any]
+
+
+@pytest.mark.parametrize("of", ["zone default", "domain later.org"])
+def test_a_suspension_says_how_much_waits(served: Callable[..., Any], told: Told, of: str) -> None:
+    """All that is in the queue for it, deferred, too; what is deleted waits for nothing."""
+    body = b"Subject: hello\r\n\r\n"
+    addresses = [Recipient(f"{name}@later.org") for name in "abc"]
+
+    async def put(queue: LocalQueue) -> None:
+        envelope = Envelope("ann@example.com", addresses, len(body))
+        envelope.received_ms = time.time_ns() // 1_000_000
+        await queue.accept(envelope, body)
+
+    served().do(put)
+    told("queue", "set", "--set-at", "2h", "--all", "--yes")
+    told("queue", "delete", "--recipient", "c@later.org", "--yes")
+    assert "(2 recipients waiting); undo: " in told("suspend", *of.split()).out
 
 
 def test_stop_standing_lift(served: Callable[..., Any], told: Told) -> None:

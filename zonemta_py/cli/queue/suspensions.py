@@ -12,10 +12,11 @@ from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
-from zonemta_py.cli.terminal.output import as_records, print_json, print_table, printable
+from zonemta_py.cli.terminal.output import as_records, counted, print_json, print_table, printable
 from zonemta_py.config import Config
 from zonemta_py.schedule.flow import split_key
 
+_COUNTED = ("domain", "tenant", "campaign", "zone")
 _WHAT = {
     "rest": "source rests", "resting": "cannot be reached", "rate": "slowed down",
     "concurrency": "fewer connections", "no-tls": "TLS is switched off", "recipients": "fewer recipients per message",
@@ -59,8 +60,17 @@ def suspend(
     if json:
         return print_json(row | {"held": held, "undo": _undo(row)})
     end = when.until(row["until_ms"], now_ms, "it is resumed")
-    waiting = f"flow queues it holds: {held}" if held else "nothing is waiting now"
+    waiting = _waiting(chosen, row["kind"], name, held)
     return print(printable(f"{row['kind']} {name} is suspended until {end} ({waiting}); undo: {_undo(row)}"))
+
+
+def _waiting(chosen: Config, kind: str, name: str, held: int) -> str:
+    """What it stops; where recipients are not counted by it, what of it the scheduler has in memory."""
+    if kind not in _COUNTED:
+        return f"flow queues it holds: {held}" if held else "nothing of it is in memory now"
+    counts = answer(chosen, "size", **{kind: name})
+    waiting = sum(count for state, count in counts.items() if state not in ("deleted", "bounced"))
+    return f"{counted(waiting, 'recipient')} waiting" if waiting else "nothing is waiting now"
 
 
 def resume(
