@@ -28,6 +28,7 @@ from zonemta_py.metrics import report
 from zonemta_py.metrics.connections import CONNECTIONS, REQUESTS, STREAMS
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue_process import Given
+from zonemta_py.wire import PATH_BYTES_MAX, SOCKET
 
 if TYPE_CHECKING:
     from zonemta_py.delivery.tls_explain import TlsExplainer
@@ -108,6 +109,7 @@ def check(config: Config, host: Host) -> None:
 
 def check_others(config: Config) -> None:
     """The part of it that concerns the queue and senders. Raises ConfigError."""
+    _check_folder(config)
     if config.rules.file or config.rules.extra:
         load_rules(config)
     if config.dkim:
@@ -139,6 +141,14 @@ def _check_providers(config: Config) -> None:
         if fault := providers.unknown(name):
             more = "; a site that is no provider's is named by site (in destinations: sites)" if "." in name else ""
             raise ConfigError(f"{where}{fault}{more}")
+
+
+def _check_folder(config: Config) -> None:
+    if (more := len(os.fsencode(config.folder / SOCKET)) - PATH_BYTES_MAX) > 0:
+        sentence = (
+            f"{config.folder}: is too long by {more} bytes for the path of a socket; name a shorter server.folder"
+        )
+        raise ConfigError(sentence)
 
 
 def check_listeners(config: Config, host: Host) -> None:

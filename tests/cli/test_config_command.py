@@ -29,6 +29,18 @@ def test_check_says_what_a_good_file_means(zonemta: Callable[..., object], tmp_p
     assert ran == (Exit.OK, f"{path}: good; listens on 127.0.0.1:2626; zones: bulk; queue in /q\n", "")
 
 
+def test_a_folder_with_too_long_a_name(zonemta: Callable[..., object], tmp_path: Path) -> None:
+    """Its socket could not be made: that is said before, not in a traceback for each start of the queue."""
+    path = tmp_path / "c.toml"
+    for long, code in ((100, Exit.OK), (101, Exit.CONFIG)):
+        path.write_text(f"[server]\nfolder = '/{'q' * (long - 1)}'\nuser = 'root'\n")
+        ran = zonemta("config", "check", path)
+        assert ran.code == code, ran
+    assert "is too long by 1 bytes for the path of a socket; name a shorter server.folder" in ran.err
+    ran = zonemta("status", "--folder", f"/{'q' * 100}")
+    assert (ran.code, "the path is too long for a socket" in ran.err) == (Exit.UNAVAILABLE, True)
+
+
 @pytest.mark.parametrize("mode", [0o644, 0o640])
 def test_a_file_with_passwords_that_everybody_can_read(
     zonemta: Callable[..., object], tmp_path: Path, mode: int

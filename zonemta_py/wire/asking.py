@@ -51,7 +51,7 @@ def ask(folder: Path, question: str, **arguments: Any) -> Any:
 def _why(error: OSError) -> str:
     if error.errno in (errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR):
         return ""
-    return f" ({(error.strerror or str(error)).lower()})"
+    return f" ({error.strerror.lower() if error.strerror else 'the path is too long for a socket'})"
 
 
 def _answer(connection: socket.socket) -> Any:
