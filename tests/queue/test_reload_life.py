@@ -12,9 +12,14 @@ from zonemta_py.queue.reload import apply
 
 
 class Reloaded(Life):
-    """Its senders are others after each reload; those before end what they have."""
+    """Its senders are others after each reload; those before say sooner or later which connections they have, and end
+    what they have."""
 
     generation = 0
+
+    def __init__(self, house: Any, seed: int) -> None:
+        super().__init__(house, seed)
+        self.silent: list[str] = []
 
     async def lease(self, worker: str, most: int = 4) -> Any:
         return await super().lease(f"{worker}-{self.generation}", most)
@@ -25,7 +30,20 @@ class Reloaded(Life):
     async def step(self) -> None:
         if self.die.random() < 0.1:
             self.reload()
+        if self.silent and self.die.random() < 0.3:
+            self.say(self.silent.pop())
         await super().step()
+
+    def say(self, worker: str) -> None:
+        """Its connections end with their messages; those that were lost with it have ended too."""
+        self.house.queue.left_open([], worker)
+        self.house.queue.over(worker)
+
+    async def drain(self) -> None:
+        for generation in range(self.generation):  # also those that were lost after they had said it
+            for worker in ("one", "two"):
+                self.say(f"{worker}-{generation}")
+        await super().drain()
 
     def reload(self) -> None:
         house, queue = self.house, self.house.queue
@@ -39,6 +57,7 @@ class Reloaded(Life):
         assert apply.faults(queue, house.config) == []
         for worker in ("one", "two"):
             queue.leases.retire(f"{worker}-{self.generation}")
+            self.silent.append(f"{worker}-{self.generation}")
         self.generation += 1
         apply.take(queue, house.config, NoHooks(), house.resolver)
         if house.config.throttles != limits:
