@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.queue.tasks.test_tasks import done
 from zonemta_py.merge.compile import prepare
 from zonemta_py.merge.source import TemplateSource, Text
 from zonemta_py.queue.api import BOUNCED, DEFERRED
@@ -178,3 +179,28 @@ async def test_a_campaign_of_no_tenant_is_no_tenants(house: Make) -> None:
     await tick(home)
     assert (await home.sizes())["messages"] == 2, "those of the tenant"
     await home.sound()
+
+
+@pytest.mark.parametrize("registered", [False, True])
+async def test_what_a_task_has_deleted_is_deleted_in_all_figures(house: Make, registered: bool) -> None:
+    """It neither waits nor is it done, as long as it can be put back, in the row, its course and the metrics."""
+    home = await house()
+    if registered:
+        source = TemplateSource("t", Text("Hello"), Text("news@src.test"), text=Text("Hi\n"))
+        await home.queue.ask("campaign-put", name="june", sender="news@src.test", template=prepare(source).pack())
+    for number in range(3):
+        await home.put(f"r{number}@x.test", sender="", campaign="june")
+
+    async def told() -> tuple[int, ...]:
+        found = await row(home, "june")
+        gauges = (await home.queue.ask("metrics"))["gauges"]["zonemta_campaign_recipients"]
+        counts = {what: count for (_, what), count in gauges}
+        assert (counts["waiting"], counts["deleted"]) == (found["waiting"], found["deleted"])
+        assert (found["history"][-1][1], found["registered"]) == (found["waiting"], registered)
+        return found["accepted"], found["waiting"], found["deleted"], found["removed"]
+
+    gone = await done(home, "delete", where={"recipient": ["r0@x.test", "r1@x.test"]}, undo_s=60)
+    assert await told() == (3, 1, 2, 0)
+    await home.queue.ask("task-undo", id=gone["id"])
+    await home.rest()
+    assert await told() == (3, 3, 0, 0)

@@ -88,8 +88,8 @@ _ROWS = (
     _gauge("oldest_recipient_age_seconds", "How long ago the oldest mail was accepted that waits and is not held; 0: "
            "none waits.", "zone"),
     _gauge("campaign_recipients", "Recipients of the campaigns of which most wait, and of those tried last, by what "
-           "became of them: accepted, waiting, delivered, bounced, removed, suppressed, complaints.", "campaign",
-           "what"),
+           "became of them: accepted, waiting, delivered, bounced, deleted, removed, suppressed, complaints.",
+           "campaign", "what"),
     _gauge("campaign_attempts", "Attempts for these campaigns: delivered, deferred, bounced; and blocked, those that "
            "were refused because of us.", "campaign", "what"),
     _gauge("leases_out", "Deliveries that senders have now; each may hold a connection.", "zone"),

@@ -153,15 +153,15 @@ def described(row: dict[str, Any]) -> list[tuple[str, object]]:
     lines: list[tuple[str, object]] = [("state", state), ("handed in", handed_in)]
     if not row.get("registered", True):
         lines.insert(0, ("known", "only from its mail (X-Campaign)"))
-    lines += [(name, row[key]) for name, key in _COUNTS]
+    lines += [(name, row[key]) for name, key in _COUNTS if key in row]
     all_of_it = max(row["planned"], row["accepted"])
-    done = (row["accepted"] - row["waiting"]) / all_of_it if all_of_it else 0.0
+    done = (row["accepted"] - row["waiting"] - row.get("deleted", 0)) / all_of_it if all_of_it else 0.0
     return [*lines, ("done", f"{done:.1%}"), ("rate", f"{row['rate_per_s']:,}/s"), ("estimated end", _end(row))]
 
 
 _COUNTS = (
     ("waiting", "waiting"), ("delivered", "delivered"), ("failed", "bounced"), ("blocked", "blocked"),
-    ("complaints", "complaints"), ("removed", "removed"), ("suppressed", "suppressed"),
+    ("complaints", "complaints"), ("deleted", "deleted"), ("removed", "removed"), ("suppressed", "suppressed"),
     ("attempts deferred", "deferred"),
 )  # fmt: skip
 

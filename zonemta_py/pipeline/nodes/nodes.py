@@ -17,7 +17,7 @@ from zonemta_py.pipeline.nodes.client import NodeAccess, NodeClient, NodeRefused
 
 _SUMS = (
     "planned", "accepted", "delivered", "deferred", "bounced", "blocked", "complaints", "removed", "suppressed",
-    "waiting", "rate_per_s",
+    "waiting", "deleted", "rate_per_s",
 )  # fmt: skip
 _WORST = ("canceled", "paused", "running", "complete", "idle", "ended")
 _MINUTE_MS = 60_000
@@ -133,7 +133,7 @@ class Nodes:
 def joined(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Status rows of one campaign from several nodes → one."""
     worst = min(rows, key=lambda row: _WORST.index(row["state"]))
-    whole = worst | {name: sum(row[name] for row in rows) for name in _SUMS}
+    whole = worst | {name: sum(row.get(name, 0) for row in rows) for name in _SUMS}
     ends = [row["eta_ms"] for row in rows if row["eta_ms"]]
     history: dict[int, list[int]] = {}
     for row in rows:

@@ -10,6 +10,7 @@ import asyncio
 import heapq
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from typing import Any
 
 from zonemta_py.disk.space import free_bytes
@@ -17,7 +18,9 @@ from zonemta_py.metrics.processes import PROCESSES
 from zonemta_py.metrics.report import ALIVE_S
 from zonemta_py.metrics.table import METRICS
 from zonemta_py.queue.admin.browse import oldest
+from zonemta_py.queue.campaigns import unregistered
 from zonemta_py.queue.core import sizes
+from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.tasks.table import STATES
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.telling.tell import zone_label
@@ -26,7 +29,7 @@ from zonemta_py.schedule.time.pace import Pace
 _OF_ZONES = [one.name for one in METRICS.values() if one.kind == "counter" and one.labels == ("zone",)]
 _OF_CAMPAIGNS = {
     "zonemta_campaign_recipients": (
-        "accepted", "waiting", "delivered", "bounced", "removed", "suppressed", "complaints",
+        "accepted", "waiting", "delivered", "bounced", "deleted", "removed", "suppressed", "complaints",
     ),
     "zonemta_campaign_attempts": ("delivered", "deferred", "bounced", "blocked"),
 }  # fmt: skip
@@ -91,11 +94,16 @@ async def _of_campaigns(queue: QueueContext) -> dict[str, list[list[Any]]]:
             tally = core.campaigns.tally(name)
             row = tally.waiting, tally.last_ms, name
             (heapq.heappush if len(largest) < most else heapq.heappushpop)(largest, row)
-    named = [(name, core.campaigns.tally(name)) for _, _, name in largest if name in core.campaigns.by_name]
+    named = [(name, _figures(core, name)) for _, _, name in largest if name in core.campaigns.by_name]
     return {
-        metric: [[[name, what], getattr(tally, what)] for name, tally in named for what in of]
+        metric: [[[name, what], figures[what]] for name, figures in named for what in of]
         for metric, of in _OF_CAMPAIGNS.items()
     }
+
+
+def _figures(core: Core, name: str) -> dict[str, int]:
+    tally, deleted = core.campaigns.tally(name), unregistered.deleted(core, core.campaigns.by_name[name])
+    return asdict(tally) | {"waiting": max(0, tally.waiting - deleted), "deleted": deleted}
 
 
 def _recipients(queue: QueueContext) -> list[list[Any]]:

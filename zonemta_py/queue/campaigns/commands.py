@@ -153,7 +153,10 @@ class CampaignCommands:
         stop = stop_of(self._core, campaign)
         rate = 0.0 if campaign.ended_ms else self._monitor.rate_per_s(campaign, now_ms)
         state = self._state(campaign, stop)
-        waiting = unregistered.waiting(self._core, campaign.name, campaign) if campaign.named else tally.waiting
+        deleted = unregistered.deleted(self._core, campaign)
+        waiting = max(0, tally.waiting - deleted)
+        if campaign.named:
+            waiting = unregistered.waiting(self._core, campaign.name, campaign)
         eta_ms = now_ms + int(1000 * waiting / rate) if rate > 0 and waiting > 0 else None
         return {
             "name": campaign.name,
@@ -167,6 +170,7 @@ class CampaignCommands:
             "planned": campaign.planned,
             **asdict(tally),
             "waiting": waiting,
+            "deleted": deleted,
             "registered": not campaign.named,
             "rate_per_s": round(rate, 1),
             "eta_ms": eta_ms,
@@ -176,8 +180,9 @@ class CampaignCommands:
         if name not in self._core.campaigns.by_name and (row := await unregistered.row(self._core, name)):
             return row | {"history": [], "bounds": {}, "priority": 0, "life_h": 0, "notify": ""}
         campaign = self._core.campaigns.get(name)
-        now = [self._core.clock.ms(), (tally := self._core.campaigns.tally(name)).waiting, tally.delivered]
-        return self.row(campaign) | {
+        row = self.row(campaign)
+        now = [self._core.clock.ms(), row["waiting"], row["delivered"]]
+        return row | {
             "history": [*self._monitor.history(campaign).points, now],
             "bounds": self._monitor.bounds(campaign),
             "priority": campaign.priority,

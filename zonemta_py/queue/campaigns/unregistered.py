@@ -32,6 +32,7 @@ async def row(core: Core, name: str, removed: int = 0) -> dict[str, Any]:
     tally = CampaignCounts(accepted=count + removed, removed=removed)
     return about | asdict(tally) | {
         "state": "paused" if stop else "running", "cause": stop.cause if stop else "", "waiting": count,
+        "deleted": core.sizes.flows.campaigns.of(name)[sizes.DELETED],
         "rate_per_s": 0.0, "eta_ms": None,
     }  # fmt: skip
 
@@ -42,3 +43,10 @@ def waiting(core: Core, name: str, campaign: Campaign | None = None) -> int:
     flows = core.sizes.flows
     counts = flows.campaigns.of(name) if campaign is None else flows.pairs.of(pair(campaign.tenant, name))
     return sizes.waiting(counts)
+
+
+def deleted(core: Core, campaign: Campaign) -> int:
+    """What of it a task has deleted, and can still put back: it has not ended, and does not wait."""
+    flows = core.sizes.flows
+    pairs = [flows.pairs.of(pair(tenant, campaign.name)) for tenant in campaign.tenants]
+    return sum(counts[sizes.DELETED] for counts in pairs or [flows.campaigns.of(campaign.name)])

@@ -312,7 +312,9 @@ class CampaignRow(Model):
     removed: int
     suppressed: int
     waiting: int
-    """Accepted and not ended."""
+    """Accepted and not ended, nor deleted."""
+    deleted: int = 0
+    """Deleted by a task that can still be undone."""
     first_ms: int
     last_ms: int
     rate_per_s: float

@@ -11,7 +11,18 @@ from zonemta_py.reception.http.dashboard.desk import Desk, NoPage
 from zonemta_py.reception.http.dashboard.words import query
 
 ROWS = 50
-FIGURES = ("accepted", "waiting", "delivered", "deferred", "bounced", "held", "suppressed", "removed", "expired")
+FIGURES = (
+    "accepted",
+    "waiting",
+    "delivered",
+    "deferred",
+    "bounced",
+    "held",
+    "suppressed",
+    "deleted",
+    "removed",
+    "expired",
+)
 
 
 async def every(desk: Desk, request: Request) -> Response:
