@@ -9,6 +9,7 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import DEFERRED
 from zonemta_py.queue.core.state import FAMILY
 from zonemta_py.queue.tasks.facts import Sight
+from zonemta_py.queue.tasks.rows import words
 from zonemta_py.queue.tasks.where import Where
 
 ZONES = [{"name": "default"}, {"name": "bulk"}]
@@ -90,3 +91,10 @@ def test_it_says_itself_in_words() -> None:
     assert Where.of({"all": True}).words() == "everything"
     assert Where.of({"zone": ["a", "b*"]}).values("zone") is None
     assert Where.of({"zone": ["a", "b"]}).values("zone") == ("a", "b")
+
+
+def test_what_is_set_is_said_as_a_person_writes_it() -> None:
+    change = {"priority": 5, "life_h": 1 / 3600, "at_ms": 1_795_477_600_606}
+    said = "set priority 5, life 1 s, time 2026-11-23 23:46:40+00:00: everything"
+    assert words("set", {"all": True}, change) == said
+    assert words("set", {"all": True}, {"life_h": 36, "at_ms": (1 << 48) - 1}).startswith("set life 1.5 d, time 10889-")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from zonemta_py.queue.core.tasks import table
 from zonemta_py.queue.core.tasks.table import Task
-from zonemta_py.queue.tasks.where import Where
+from zonemta_py.queue.tasks.where import Where, duration
 
 Row = dict[str, Any]
 _SHOWN = {table.UNDOING: table.RUNNING, table.ENDING: table.DONE}
@@ -33,11 +34,19 @@ def words(verb: str, where: dict[str, Any], change: dict[str, Any]) -> str:
     if verb == "move":
         said = f"move to zone {change['zone']}"
     elif verb == "set":
-        said = "set " + ", ".join(f"{name} {value}" for name, value in change.items())
+        said = "set " + ", ".join(_set(name, value) for name, value in change.items())
     try:
         return f"{said}: {Where.of(where).words()}"
     except ValueError:  # of another version
         return f"{said}: {where}"
+
+
+def _set(name: str, value: Any) -> str:
+    if name == "life_h":
+        return f"life {duration(round(value * 3600, 3))}"
+    if name == "at_ms":
+        return time.strftime("time %Y-%m-%d %H:%M:%S+00:00", time.gmtime(value / 1000))
+    return f"{name} {value}"
 
 
 def _remarks(task: Task) -> list[str]:
