@@ -88,6 +88,25 @@ async def test_however_much_of_it_there_is_the_others_go_on(house: Any, behind: 
     await home.sound()
 
 
+async def test_what_is_parked_behind_it_goes_although_all_in_memory_was_stopped(house: Any) -> None:
+    """The window is full of other mail: one to the domain is in it, and what follows to its neighbour is parked."""
+    others = [f"o{number}.test" for number in range(40)]
+    sites = {name: site(name, "") for name in others}
+    home = await house(queue={"window": 100}, resolver=shared(**sites))
+    for name in ("x.test", "y.test"):
+        await put_all(home, 1, name)
+    assert domains(await drain(home)) == {"x.test": 1, "y.test": 1}, "it is known where they go"
+    for name in others:
+        await put_all(home, 10, name)
+    await put_all(home, 1, "x.test")
+    await put_all(home, 3, "y.test")
+    [row] = [row for row in (await home.queue.ask("lanes"))["rows"] if row["site"] == "big"]
+    assert (row["waiting"], row["parked"]) == (1, True)
+    await stop(home, "x.test")
+    assert domains(await drain(home)) == dict.fromkeys(others, 10) | {"y.test": 3}
+    await home.sound()
+
+
 async def test_a_message_to_several_domains_is_divided(house: Any) -> None:
     """Behind a smart host one batch has recipients of all domains; those of the stopped one are left out."""
     home = await house(zones=[RELAY])

@@ -58,7 +58,9 @@ class ZoneSchedule(ZoneWindow):
         if not self._open():
             return None
         while (flow_queue := self._turn()) is not None:
-            if flow_queue.may_go() and (batch := self._offer(flow_queue)) is not None:
+            if not flow_queue.may_go():
+                self.tidy(flow_queue)  # what it was listed for has gone another way; more may be parked
+            elif (batch := self._offer(flow_queue)) is not None:
                 return self._gone(batch)
         return None
 
