@@ -34,7 +34,7 @@ REST_S, HEAVY = 0.04, 2.0
 LITTLE_S = 0.0005
 """With less work than that a question settles only what it has used itself."""
 DEBT_S = 2.0
-BUSY = 0.05
+BUSY = 0.1
 """With so much of its time used by others, the event loop has mail to send."""
 _SAMPLE_S = 0.2
 AT_ONCE = 100
