@@ -33,6 +33,7 @@ async def _problems(config_file: Path) -> list[str]:
     config = load(config_file)
     queue = await open_queue(config)
     await queue.position()  # with it, all that recovery found out is in the store
+    await queue.core.lines.stable()
     queue.core.store.close()
     return [str(problem) for problem in (await check(config)).problems if problem.severity != "harmless"]
 

@@ -110,21 +110,31 @@ class Operator:
         self.dice, self.count = dice, count
         self.unknown: dict[str, Any] | None = None
         self.orders = 0
+        self.undoing: dict[int, str] = {}
+        """By group: the task whose undo was ordered. Another order meanwhile would take a part of what it puts back."""
 
     async def order(self, queue: RemoteQueue) -> None:
         """One more task, or the undo of the latest one of a group; its cause is its name."""
         group = self.dice.randrange(GROUPS)
+        if group in self.undoing:
+            await self.ended(queue, group)
         rows = [row for row in await queue.ask("tasks", limit=10_000) if row["where"]["domain"] == f"d{group}.test"]
         latest = rows[0] if rows else None
         if latest is not None and latest["undoable"] and self.dice.random() < 0.4:
+            self.undoing[group] = latest["id"]
             await queue.ask("task-undo", id=latest["id"])
-            while (await queue.ask("task-row", id=latest["id"]))["state"] != "undone":  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+            await self.ended(queue, group)
             return
         verb = self.dice.choice(VERBS)
         change = {"priority": self.dice.randrange(9)} if verb == "set" else None
         self.orders += 1
         await queue.ask("task", verb=verb, where={"domain": f"d{group}.test"}, set=change, cause=f"order {self.orders}")
+
+    async def ended(self, queue: RemoteQueue, group: int) -> None:
+        """The undo has ended, or has never arrived."""
+        while (await queue.ask("task-row", id=self.undoing[group]))["state"] not in ENDED:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        del self.undoing[group]
 
 
 async def settled(queue: RemoteQueue) -> list[dict[str, Any]]:
