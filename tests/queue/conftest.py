@@ -322,7 +322,7 @@ class House:
             assert self.check(repair=True).problems == []
         return await self.begin()
 
-    def check(self, repair: bool = False, folder: Path | None = None) -> check.Report:
+    def check(self, repair: bool = False, folder: Path | None = None) -> check.FsckReport:
         """`fsck` of what is there, or of an image; the queue must have been abandoned."""
         server = self.config.server.model_copy(update={"folder": folder or self.folder})
         config = self.config.model_copy(update={"server": server})

@@ -17,7 +17,7 @@ MEMORY_BYTES = 512 * 1024 * 1024
 CPU_S = 10
 
 
-class Found(NamedTuple):
+class TrialResult(NamedTuple):
     """problems: sentences with their places; if there are any, nothing else is known.
 
     wanted: name of a column that the template needs → where it stands. said: see `said.said`. author: who it is
@@ -33,11 +33,11 @@ class Found(NamedTuple):
         return bytes(msgpack.packb(tuple(self)))
 
     @classmethod
-    def unpack(cls, data: bytes) -> Found:
+    def unpack(cls, data: bytes) -> TrialResult:
         return cls(*msgpack.unpackb(data))
 
 
-def look(packed: bytes) -> Found:
+def look(packed: bytes) -> TrialResult:
     """The problems a sender would meet, and what the batches must supply."""
     from zonemta_py.merge.compile import compile, wanted
     from zonemta_py.merge.problems import TemplateRefused
@@ -50,15 +50,19 @@ def look(packed: bytes) -> Found:
             return _bad("it is not prepared; create it with `zonemta campaign`, which prepares and packs it")
         compile(source)
         found = [str(problem) for problem in unclear(source)]
-        return Found(found, {}, {}) if found else Found([], wanted(source), said(source), source.sender.content)
+        return (
+            TrialResult(found, {}, {})
+            if found
+            else TrialResult([], wanted(source), said(source), source.sender.content)
+        )
     except TemplateRefused as refused:
-        return Found([str(problem) for problem in refused.problems], {}, {})
+        return TrialResult([str(problem) for problem in refused.problems], {}, {})
     except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:  # not what `pack` writes
         return _bad(f"is not a packed template ({str(error)[:200]}); pack a prepared one")
 
 
-def _bad(sentence: str) -> Found:
-    return Found([sentence], {}, {})
+def _bad(sentence: str) -> TrialResult:
+    return TrialResult([sentence], {}, {})
 
 
 def _limit(what: int, most: int) -> None:

@@ -16,7 +16,7 @@ from zonemta_py.cli.terminal.output import print_json, print_table
 from zonemta_py.config import Config
 
 if TYPE_CHECKING:
-    from zonemta_py.queue.fsck.compare import Problem, Report
+    from zonemta_py.queue.fsck.compare import FsckReport, Problem
 
 
 @readable
@@ -47,7 +47,7 @@ def fsck(
         raise CommandError(Exit.PROBLEMS)
 
 
-def _print(report: Report) -> None:
+def _print(report: FsckReport) -> None:
     print_table("Counted", ("what", "how many "), report.counts.items())
     if report.problems:
         title = "Problems, repaired" if report.repaired else "Problems"

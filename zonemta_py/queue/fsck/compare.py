@@ -62,7 +62,7 @@ class Problem(NamedTuple):
 
 
 @dataclass
-class Report:
+class FsckReport:
     """What `compare` found; counts: messages, recipients by state, segments, records."""
 
     problems: list[Problem] = field(default_factory=list)
@@ -134,7 +134,7 @@ class Comparison:
     """What was found. operations: the corrections in the store, except for messages that are `broken` (and why)."""
 
     def __init__(self, config: Config, store: Store, truth: Truth, lossy: bool, lost: bool) -> None:
-        self.config, self.store, self.truth, self.report = config, store, truth, Report()
+        self.config, self.store, self.truth, self.report = config, store, truth, FsckReport()
         self.lossy, self.lost = lossy, lost
         self.whole: dict[str, tuple[Existence, int]] = {}
         self._merged: set[str] = set()

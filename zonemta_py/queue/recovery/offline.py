@@ -19,7 +19,7 @@ from zonemta_py.disk.frame import Record
 from zonemta_py.disk.leveldb.store import Store, StoreDamaged, is_empty
 from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.queue.core.commit import Inline
-from zonemta_py.queue.fsck.compare import Report, compare, state_of
+from zonemta_py.queue.fsck.compare import FsckReport, compare, state_of
 from zonemta_py.queue.hooks import NoHooks
 from zonemta_py.queue.recovery import restore, start
 from zonemta_py.queue.recovery.once import Once
@@ -39,13 +39,13 @@ def _silent(_: str) -> None:
 
 async def check(
     config: Config, repair: bool = False, progress: Progress = _silent, clock: Clock | None = None
-) -> Report:
+) -> FsckReport:
     """What was found (and repaired). Raises StoreLocked, StoreError, OSError."""
     clock = clock or Clock()
     if repair:
         return await _repaired(config, progress, clock)
     if is_empty(config.folder / "store") and restore.was_here(config.folder):
-        report = Report()
+        report = FsckReport()
         report.add(
             "damage", "the store is gone", "store", "put it back, or run zonemta fsck --repair to list what is lost"
         )
@@ -55,14 +55,14 @@ async def check(
     try:
         return await _judged(config, store, progress, clock)
     except StoreDamaged as error:
-        report = Report()
+        report = FsckReport()
         report.add("damage", f"the store cannot be read: {error}", "store", "zonemta fsck --repair")
         return report
     finally:
         store.close()
 
 
-async def _judged(config: Config, store: Store, progress: Progress, clock: Clock) -> Report:
+async def _judged(config: Config, store: Store, progress: Progress, clock: Clock) -> FsckReport:
     folder, archive, view = config.folder / "journal", config.folder / "archive", View(store)
     fresh, faults = Unwritten(folder), list[journal.Fault]()
     progress("checking what the next start would do")
@@ -114,7 +114,7 @@ def _records(folder: Path, archive: Path, stable: int, faults: list[journal.Faul
     faults += found
 
 
-async def _repaired(config: Config, progress: Progress, clock: Clock) -> Report:
+async def _repaired(config: Config, progress: Progress, clock: Clock) -> FsckReport:
     for _ in range(_REPAIRS_MAX - 1):
         try:
             return await _repaired_once(config, progress, clock)
@@ -123,10 +123,10 @@ async def _repaired(config: Config, progress: Progress, clock: Clock) -> Report:
     return await _repaired_once(config, progress, clock)
 
 
-async def _repaired_once(config: Config, progress: Progress, clock: Clock) -> Report:
+async def _repaired_once(config: Config, progress: Progress, clock: Clock) -> FsckReport:
     progress("recovering the queue")
     store, repaired = open_store(config, Once(config.folder / "quarantine"))
-    found: asyncio.Future[Report] = asyncio.get_running_loop().create_future()
+    found: asyncio.Future[FsckReport] = asyncio.get_running_loop().create_future()
     repairing = asyncio.create_task(_recovered(config, store, repaired, progress, clock, partial(_tell, found)))
     try:
         await asyncio.wait({found, repairing}, return_when=asyncio.FIRST_COMPLETED)
@@ -149,7 +149,7 @@ async def _recovered(
     progress: Progress,
     clock: Clock,
     damaged: Callable[[Exception], None],
-) -> Report:
+) -> FsckReport:
     rebuild = start.Rebuild(config, NoHooks(), clock, damaged, None, Inline)
     opening, report = await start.recover(rebuild, store, repaired, thorough=True, progress=progress)
     assert report is not None
@@ -160,7 +160,7 @@ async def _recovered(
     return report
 
 
-def _tell(found: asyncio.Future[Report], error: Exception) -> None:
+def _tell(found: asyncio.Future[FsckReport], error: Exception) -> None:
     if not found.done():
         found.set_exception(error)
 

@@ -187,7 +187,7 @@ async def begin(
 
 async def recover(
     rebuild: Rebuild, store: Store, repaired: bool, thorough: bool = False, progress: Progress = lambda _: None
-) -> tuple[Opening, compare.Report | None]:
+) -> tuple[Opening, compare.FsckReport | None]:
     """Builds a queue from the disk as it is; if something was damaged (or thorough), also what a check found and
     repaired.
 
@@ -237,7 +237,7 @@ async def recover(
     return opening, found.report
 
 
-async def _remember(core: Core, report: compare.Report) -> None:
+async def _remember(core: Core, report: compare.FsckReport) -> None:
     """Makes `zonemta standing` show which orders may be lost, until an operator has lifted it."""
     for problem in report.problems:
         if problem.id in _SHOWN:

@@ -14,7 +14,7 @@ from typing import Protocol
 from zonemta_py.mail.addresses.senders import ANYBODY, Senders
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.schedule_fields import InvalidValue, Terms, apply
-from zonemta_py.merge.trial import Found
+from zonemta_py.merge.trial import TrialResult
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.reception.http.documents.problem import ERRORS_MAX, FieldError, invalid
 from zonemta_py.reception.http.keys import NOT_AS, REMEDY
@@ -22,7 +22,7 @@ from zonemta_py.reception.http.keys import NOT_AS, REMEDY
 TRIAL_S = 20.0
 """How long checking one template may take."""
 _KNOWN_MAX = 1_000
-_TOO_MUCH = Found(["checking the template takes too long or too much memory; make it simpler"], {}, {})
+_TOO_MUCH = TrialResult(["checking the template takes too long or too much memory; make it simpler"], {}, {})
 
 
 class TemplateStore(Protocol):
@@ -37,7 +37,7 @@ class Columns:
 
     def __init__(self, templates: TemplateStore, terms: Terms) -> None:
         self._templates, self._terms = templates, terms
-        self._known: OrderedDict[str, Found] = OrderedDict()
+        self._known: OrderedDict[str, TrialResult] = OrderedDict()
         self._turn = asyncio.Semaphore(1)
 
     async def sound(self, packed: bytes, now_ms: int, senders: Senders = ANYBODY) -> None:
@@ -71,13 +71,13 @@ class Columns:
             raise invalid([_missing(name, found.wanted[name], envelope.columns) for name in lacking[:ERRORS_MAX]])
         self._apply(found, envelope, envelope.received_ms)
 
-    def _apply(self, found: Found, envelope: Envelope, now_ms: int) -> None:
+    def _apply(self, found: TrialResult, envelope: Envelope, now_ms: int) -> None:
         try:
             apply(envelope, found.said, self._terms, now_ms)
         except InvalidValue as wrong:
             raise invalid([FieldError("template", str(wrong))]) from None
 
-    async def _look(self, packed: bytes) -> Found:
+    async def _look(self, packed: bytes) -> TrialResult:
         async with self._turn:
             looking = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "zonemta_py.merge.trial",
@@ -90,7 +90,7 @@ class Columns:
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     looking.kill()
-            return Found.unpack(said) if said and looking.returncode == 0 else _TOO_MUCH
+            return TrialResult.unpack(said) if said and looking.returncode == 0 else _TOO_MUCH
 
 
 def _missing(name: str, place: str, columns: list[str]) -> FieldError:
