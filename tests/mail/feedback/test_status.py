@@ -1,0 +1,36 @@
+"""Reports as RFC 3464 and RFC 6533 have them."""
+
+from __future__ import annotations
+
+import pytest
+
+from zonemta_py.mail.dsn import Failed, Kind, build
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.mail.feedback.read import read
+from zonemta_py.mail.reply import Reply
+
+ORIGINAL = b"Message-ID: <1@example.com>\r\nFeedback-ID: 7:c\r\nSubject: =?utf-8?q?Gr=C3=BC=C3=9Fe?=\r\n\r\nHi\r\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [("failed", "bounce"), ("delayed", "delay"), ("relayed", "delivered"), ("delivered", "delivered")],
+)
+@pytest.mark.parametrize("address", ["ann@example.net", "änn@exämple.net"])
+def test_our_own_notifications_are_read(kind: Kind, expected: str, address: str) -> None:
+    code = {"failed": 550, "delayed": 451}.get(kind, 250)
+    failed = Failed(Recipient(address, 0), Reply(code, f"{code // 100}.1.1", "in these words"), "mx.example.net")
+    envelope = Envelope(sender="s@example.com", recipients=[failed.recipient])
+    made = build(kind, envelope, [failed], ORIGINAL, reporting_mta="me.example", now_ms=0, unique="u")
+    report = read(made)
+    (found,) = report.found
+    assert report.form == "rfc3464"
+    assert (found.kind, found.recipient, found.reporter) == (expected, address, "mx.example.net")
+    assert found.reply == failed.reply
+    assert (report.message_id, report.feedback_id) == ("<1@example.com>", "7:c")
+    assert report.original["subject"] == "Grüße"
+
+
+def test_what_nobody_understands_is_other() -> None:
+    report = read(b"Subject: hello\r\n\r\nHow are you?\r\n")
+    assert (report.form, [found.kind for found in report.found], report.subject) == ("", ["other"], "hello")

@@ -1,0 +1,1 @@
+"""What comes back for a message: bounces, complaints, auto-replies, unsubscribes; read, not believed."""

@@ -1,0 +1,197 @@
+"""A message taken apart, in bounded time and room: what its parts are, and their text.
+
+The email package's parser reads all of a message, and its cost can grow with the square of what an attacker sends; a
+report is understood by its first pages. So: MESSAGE_BYTES_MAX of a message are looked at, PARTS_MAX parts, DEPTH_MAX
+levels, and of each part as much as its kind needs. Line ends of any kind become LF. Broken MIME (a boundary that never
+comes, parts without an end) leaves what can be had. Never raises.
+"""
+
+from __future__ import annotations
+
+import binascii
+import html
+import quopri
+import re
+from dataclasses import dataclass, field
+
+from zonemta_py.mail.charsets import codec_of, text_of
+from zonemta_py.mail.headers import decode
+
+MESSAGE_BYTES_MAX = 262_144
+PART_BYTES_MAX = 65_536
+HEADER_BYTES_MAX = 32_768
+TEXT_CHARACTERS_MAX = 49_152
+"""Of all human-readable parts together."""
+PARTS_MAX = 40
+DEPTH_MAX = 5
+FIELDS_MAX = 400
+VALUE_CHARACTERS_MAX = 2_000
+
+_FIELD = re.compile(r"^([A-Za-z][\w-]{0,60})[ \t]{0,4}:[ \t]*([^\n]*(?:\n[ \t][^\n]*)*)", re.MULTILINE | re.ASCII)
+_FOLD = re.compile(r"\s*\n[ \t]+")
+_MEDIA_TYPE = re.compile(r"[\w.+-]{1,60}/[\w.+-]{1,60}", re.ASCII)
+_PARAMETER = r'\b{}\s*=\s*(?:"([^"\n]{{1,200}})"|([^\s;"]{{1,200}}))'
+_BOUNDARY = re.compile(_PARAMETER.format("boundary"), re.IGNORECASE)
+_CHARSET = re.compile(_PARAMETER.format("charset"), re.IGNORECASE)
+_ORIGINALS = frozenset(("message/rfc822", "text/rfc822-headers", "message/global", "message/global-headers"))
+_STATUSES = frozenset(("message/delivery-status", "message/global-delivery-status"))
+_DISPOSITIONS = frozenset(("message/disposition-notification", "message/global-disposition-notification"))
+
+_HIDDEN = re.compile(r"<(style|script|title)\b.{0,20000}?</\1>", re.IGNORECASE | re.DOTALL)
+_BREAK = re.compile(r"</?(?:br|p|div|tr|li|h\d|table|blockquote|pre)\b[^<>]{0,400}>", re.IGNORECASE)
+_TAG = re.compile(r"<[/!?A-Za-z][^<>]{0,2000}>")
+_ADDRESS_TAG = re.compile(r"<([^<>\s@]{1,64}@[^<>\s@]{1,255})>")
+
+
+@dataclass(slots=True)
+class Parts:
+    """fields: of the message, by lower-case name, unfolded, as they came. text: what people are told, plain. status,
+    feedback, disposition: the machine-readable parts. original: the enclosed message, its header at least."""
+
+    fields: dict[str, str]
+    kind: str = ""
+    text: str = ""
+    status: str = ""
+    feedback: str = ""
+    disposition: str = ""
+    original: str = ""
+    html: str = ""
+    count: int = field(default=0, repr=False)
+
+    def decoded(self, name: str) -> str:
+        """A field of the message, readable."""
+        return decode(self.fields.get(name, ""))
+
+
+def take_apart(message: bytes) -> Parts:
+    """The parts of a message with line ends of any kind."""
+    message = _line_feeds(message[:MESSAGE_BYTES_MAX])
+    if message.startswith(b"From "):  # as it stands in a mailbox file
+        message = message.partition(b"\n")[2]
+    head, body = _split(message)
+    parts = Parts(fields_of(head))
+    _walk(parts, parts.fields, body, 0)
+    if not parts.text and parts.html:
+        parts.text = plain(parts.html)
+    return parts
+
+
+def fields_of(text: str) -> dict[str, str]:
+    """The first field of each name, unfolded and trimmed; lines that belong to none are passed over."""
+    found: dict[str, str] = {}
+    for number, match in enumerate(_FIELD.finditer(text)):
+        if number >= FIELDS_MAX:
+            break
+        value = match[2][:VALUE_CHARACTERS_MAX]
+        found.setdefault(match[1].lower(), (_FOLD.sub(" ", value) if "\n" in value else value).strip())
+    return found
+
+
+def plain(text: str) -> str:
+    """HTML as text: its tags gone, a line for each block; <a@example.com> stays."""
+    text = _ADDRESS_TAG.sub(r"&lt;\1&gt;", text)
+    return html.unescape(_TAG.sub("", _BREAK.sub("\n", _HIDDEN.sub("", text))))
+
+
+def _walk(parts: Parts, fields: dict[str, str], body: bytes, depth: int) -> None:
+    declared = fields.get("content-type", "")
+    found = _MEDIA_TYPE.search(declared)
+    kind = found[0].lower() if found else "text/plain"
+    if not depth:
+        parts.kind = kind
+    if kind.startswith("multipart/") and depth < DEPTH_MAX:
+        sections = _sections(body, declared)
+        for section in sections:
+            head, inner = _split(section)
+            _walk(parts, fields_of(head), inner, depth + 1)
+        if sections:
+            return
+    parts.count += 1
+    if parts.count <= PARTS_MAX:
+        _leaf(parts, kind, fields, body)
+
+
+def _leaf(parts: Parts, kind: str, fields: dict[str, str], body: bytes) -> None:
+    content = _decoded(body[:PART_BYTES_MAX], fields.get("content-transfer-encoding", ""))
+    text = _text(content, fields.get("content-type", ""))
+    if kind in _ORIGINALS:
+        parts.original = parts.original or text
+    elif kind in _STATUSES:
+        parts.status += text + "\n\n"
+    elif kind == "message/feedback-report":
+        parts.feedback = parts.feedback or text
+    elif kind in _DISPOSITIONS:
+        parts.disposition = parts.disposition or text
+    elif kind == "text/html":
+        parts.html = parts.html or text
+    elif kind.startswith(("text/", "multipart/")) and len(parts.text) < TEXT_CHARACTERS_MAX:
+        parts.text = f"{parts.text}{text}\n"[:TEXT_CHARACTERS_MAX]
+
+
+def _sections(body: bytes, declared: str) -> list[bytes]:
+    """What stands between the boundaries (RFC 2046 5.1.1); the last one may have no end."""
+    found = _BOUNDARY.search(declared)
+    if not found:
+        return []
+    boundary = (found[1] or found[2]).rstrip().encode("utf-8", "replace")
+    line = re.compile(rb"(?:^|\n)--" + re.escape(boundary) + rb"(--)?[ \t]*(?=\n|\Z)")
+    sections, start = list[bytes](), -1
+    for match in line.finditer(body):
+        if start >= 0:
+            sections.append(body[start : match.start()])
+        start = -1 if match[1] else match.end() + 1
+        if len(sections) >= PARTS_MAX:
+            return sections
+    if start >= 0:
+        sections.append(body[start:])
+    return sections
+
+
+def _split(message: bytes) -> tuple[str, bytes]:
+    """Header section and body."""
+    if message.startswith(b"\n"):
+        return "", message[1:]
+    head, _, body = message.partition(b"\n\n")
+    return _utf8(head[:HEADER_BYTES_MAX]), body
+
+
+def _line_feeds(message: bytes) -> bytes:
+    return message.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in message else message
+
+
+def _decoded(content: bytes, coding: str) -> bytes:
+    coding = coding.strip().lower()
+    if coding == "base64":
+        return _line_feeds(_base64(content))
+    return _line_feeds(quopri.decodestring(content)) if coding == "quoted-printable" else content
+
+
+def _base64(content: bytes) -> bytes:
+    """What is not base64 behind it (a footer, a cut) is left out."""
+    letters = re.sub(rb"[^A-Za-z0-9+/]", b"", content.partition(b"=")[0] if b"=\n" in content else content)
+    try:
+        return binascii.a2b_base64(letters[: len(letters) // 4 * 4] + _padding(letters))
+    except binascii.Error:
+        return content
+
+
+def _padding(letters: bytes) -> bytes:
+    rest = letters[len(letters) // 4 * 4 :]
+    return rest + b"=" * (4 - len(rest)) if len(rest) > 1 else b""
+
+
+def _text(content: bytes, declared: str) -> str:
+    found = _CHARSET.search(declared)
+    charset = (found[1] or found[2]) if found else ""
+    if not charset or not codec_of(charset) or codec_of(charset) == "ascii":
+        if b"\x1b$" in content:  # ISO-2022-JP that does not say so
+            return text_of(content, "iso-2022-jp")
+        return _utf8(content)
+    return text_of(content, charset)
+
+
+def _utf8(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return content.decode("latin-1")
