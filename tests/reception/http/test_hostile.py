@@ -15,9 +15,9 @@ import h11
 import pytest
 
 from tests.reception.http.conftest import SHOP
-from zonemta_py.reception.http import server
-from zonemta_py.reception.http.pace import RequestPace
-from zonemta_py.reception.http.sharing import Parser
+from zonemta_py.reception.http.serving import connection
+from zonemta_py.reception.http.serving.pace import RequestPace
+from zonemta_py.reception.http.serving.sharing import Parser
 from zonemta_py.reception.turns import Turns
 
 JSON = {"content-type": "application/json"}
@@ -135,7 +135,7 @@ def test_crumbs_take_turns(shared_door: Any, clients: int, head: str, rest: byte
 def test_who_sends_drop_by_drop_is_cut_off(open_http: Any, monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
     """Never silent, and never done."""
     for name, value in (("HEAD_S", 0.5), ("WINDOW_S", 0.5), ("LEAST_BYTES_S", 100)):
-        monkeypatch.setattr(server, name, value)
+        monkeypatch.setattr(connection, name, value)
     door = open_http(limits={"timeout_s": 1})
     with socket.create_connection(("127.0.0.1", door.port), timeout=30) as wire:
         fields = f"Authorization: Bearer {door.token}\r\nContent-Type: application/json\r\n".encode()
@@ -161,7 +161,7 @@ def test_who_sends_drop_by_drop_is_cut_off(open_http: Any, monkeypatch: pytest.M
 def test_a_slow_upload_is_taken(open_http: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Slow is not too slow."""
     for name, value in (("HEAD_S", 0.5), ("WINDOW_S", 0.5), ("LEAST_BYTES_S", 10)):
-        monkeypatch.setattr(server, name, value)
+        monkeypatch.setattr(connection, name, value)
     door = open_http(limits={"timeout_s": 1})
 
     def drops() -> Iterator[bytes]:

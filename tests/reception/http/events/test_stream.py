@@ -253,8 +253,8 @@ def test_the_event_source_of_a_browser(door: Any) -> None:
 async def _transports(_: Any) -> list[Any]:
     import gc
 
-    from zonemta_py.reception.http.server import _Connection
+    from zonemta_py.reception.http.serving.connection import HttpConnection
 
     return [
-        one.transport for one in gc.get_objects() if isinstance(one, _Connection) and not one.transport.is_closing()
+        one.transport for one in gc.get_objects() if isinstance(one, HttpConnection) and not one.transport.is_closing()
     ]

@@ -1,0 +1,1 @@
+"""Connections that speak HTTP, for every listener that does."""
