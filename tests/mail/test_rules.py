@@ -142,6 +142,27 @@ def test_a_refusal_before_mail_is_judged_by_the_servers_words() -> None:
     assert SHIPPED.judge(softened, "banner", "").rule == SHIPPED.judge(said, "banner", "").rule == "gmx-blocked"
 
 
+@pytest.mark.parametrize(
+    ("line", "stage", "agreed"),
+    [
+        ("550 5.1.1 <ann@example.com>: user unknown", "rcpt", True),
+        ("550 5.1.1 <ann@example.com>: user unknown", "report", True),
+        ("450 4.1.1 <ann@example.com>: user unknown", "rcpt", False),
+        ("550 5.1.1 <ann@example.com>: user unknown", "mail", False),
+        ("550 5.2.2 <ann@example.com>: mailbox full", "rcpt", False),
+    ],
+)
+def test_one_reply_is_enough_where_code_text_and_stage_agree(line: str, stage: str, agreed: bool) -> None:
+    """`agreed` is what suppression after a single reply asks for."""
+    assert SHIPPED.judge(reply_of(line), stage, "").agreed is agreed
+
+
+def test_a_report_quotes_a_reply_to_rcpt_or_the_message() -> None:
+    """So rules for those stages hold for stage "report", and others do not."""
+    book = rules(rule("r", more="stage = 'rcpt'") + rule("c", more="stage = 'connect'"))
+    assert [r.name for r in book.matching(Reply(450, "", "x"), "report", "")] == ["r"]
+
+
 def test_qmails_status_behind_the_text_counts() -> None:
     """qmail writes (#5.1.1) where others write 5.1.1."""
     assert rules(rule(more="enhanced = '5.1.1'")).judge(Reply(550, "", "sorry (#5.1.1)"), "rcpt", "").rule == "r"

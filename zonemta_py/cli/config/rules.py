@@ -28,7 +28,7 @@ Files = Annotated[
 ]
 Class = Annotated[str, typer.Option("--class", metavar="NAME", help="Only rules of this class.")]
 Stage = Annotated[
-    str, typer.Option(help="Stage of the reply: connect, banner, ehlo, tls, auth, mail, rcpt, data, dot.")
+    str, typer.Option(help="Stage of the reply: connect, banner, ehlo, tls, auth, mail, rcpt, data, dot, report.")
 ]
 Provider = Annotated[str, typer.Option(help="Provider, by its name in providers.toml.")]
 

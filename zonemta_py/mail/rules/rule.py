@@ -20,8 +20,24 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules.classes import CLASSES
 from zonemta_py.mail.rules.pattern import FLAGS
 
-STAGES = ("connect", "banner", "ehlo", "tls", "tls-policy", "auth", "mail", "rcpt", "data", "body", "dot", "dns")
-"""Those at which a remote server has replied."""
+STAGES = (
+    "connect",
+    "banner",
+    "ehlo",
+    "tls",
+    "tls-policy",
+    "auth",
+    "mail",
+    "rcpt",
+    "data",
+    "body",
+    "dot",
+    "dns",
+    "report",
+)
+"""Those at which a remote server has replied; "report": a reply that somebody's bounce message quotes."""
+QUOTED = frozenset(("rcpt", "data", "body", "dot"))
+"""A reply in a report came at one of these: rules for one of them hold for it too."""
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _CODE = re.compile(r"[245](?:xx|[0-9](?:x|[0-9]))")
 _ENHANCED = re.compile(r"[245x]\.\d{1,3}(?:\.\d{1,3})?")
@@ -57,11 +73,13 @@ class Action:
 
 
 class Classified(NamedTuple):
-    """rule: its name, "" if none held. kind: one of CLASSES."""
+    """rule: its name, "" if none held. kind: one of CLASSES. agreed: code, text and stage agree that this recipient
+    does not exist or never takes mail, so that one reply is enough to write to them no more."""
 
     rule: str
     kind: str
     action: Action
+    agreed: bool = False
 
 
 class Example(NamedTuple):
@@ -92,7 +110,7 @@ class Rule:
         """All but the pattern."""
         return (
             (self.codes is None or code in self.codes)
-            and (self.stages is None or stage in self.stages)
+            and (self.stages is None or stage in self.stages or (stage == "report" and bool(self.stages & QUOTED)))
             and (self.providers is None or provider in self.providers)
             and (not self.enhanced or any(_begins(enhanced, wanted) for wanted in self.enhanced))
         )

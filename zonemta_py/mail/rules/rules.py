@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.rules.agreement import agreed
 from zonemta_py.mail.rules.classes import CLASSES
 from zonemta_py.mail.rules.pattern import FLAGS, needed
 from zonemta_py.mail.rules.rule import ACTION_KEYS, Action, Classified, Rule, RulesError, action_of, rule_of
@@ -100,7 +101,7 @@ class Rules:
                 else:
                     continue
             if search(text):
-                return classified
+                return classified._replace(agreed=agreed(classified.kind, reply, stage))
         return UNDEFINED
 
     def _tests_for(self, code: int, enhanced: str, stage: str, provider: str) -> tuple[_Test, ...]:

@@ -21,7 +21,9 @@ from zonemta_py.reception.http.documents.problem import FieldError, RequestProbl
 from zonemta_py.zones.site import Providers
 
 router = APIRouter(prefix="/v1/rules")
-Stage = Literal["connect", "banner", "ehlo", "tls", "tls-policy", "auth", "mail", "rcpt", "data", "body", "dot", "dns"]
+Stage = Literal[
+    "connect", "banner", "ehlo", "tls", "tls-policy", "auth", "mail", "rcpt", "data", "body", "dot", "dns", "report"
+]
 
 
 @router.get("", **operation("read", "The rules for replies", list[rows.RuleRow], tagged=True))
