@@ -9,6 +9,7 @@ import google_crc32c
 import pytest
 
 from zonemta_py.disk import body_file, keys, records
+from zonemta_py.disk.feedback import FeedbackRecord
 from zonemta_py.disk.frame import BLOCK_BYTES, VERSION, Record, frame, parse
 from zonemta_py.disk.notes import Note
 from zonemta_py.disk.records import (
@@ -91,6 +92,8 @@ def test_every_key_is_listed() -> None:
         keys.request_end(0, keys.request("<scope>", "<name>")).decode().replace("0" * 12, "<until>"),
         keys.suppressed("<address>").decode(),
         keys.suppressed("<address>", "<scope>").decode(),
+        keys.feedback(0).decode().replace("0" * 16, "<seq>"),
+        keys.feedback_of("<id>", "<name>").decode(),
         keys.standing(0).decode().replace("0" * 16, "<seq>"),
         keys.STANDING_STATE.decode(),
         keys.STATE.decode(),
@@ -212,6 +215,34 @@ WRITTEN: list[tuple[str, Any]] = [
     (
         "94a473746f7092a863616d706169676ea6737072696e679400cf0000018bcfe56800c3cf0000018bcfe56800a477616974",
         StandingRecord("stop", ["campaign", "spring"], [0, MS, True, MS], "wait"),
+    ),
+    (
+        "dc0015a6626f756e6365aa626f6240782e74657374b031386263666535363830303030303031aa3c6d40612e746573743ea6737072696e"
+        "67a0a764656661756c74cd0226a5352e312e31ac6e6f20737563682075736572a96d782e782e74657374a772666333343634a4736d7470"
+        "a5746f6b656ea0ac757365722d756e6b6e6f776eac756e6b6e6f776e2d75736572c3a5746f6b656e91d931313862636665353638303030"
+        "3030303120306130613061306130613061306130613061306130613061306130613061306100",
+        FeedbackRecord(
+            "bounce",
+            "bob@x.test",
+            ID,
+            "<m@a.test>",
+            "spring",
+            "",
+            "default",
+            550,
+            "5.1.1",
+            "no such user",
+            "mx.x.test",
+            "rfc3464",
+            "smtp",
+            "token",
+            "",
+            "user-unknown",
+            "unknown-user",
+            True,
+            "token",
+            [f"{ID} {'0a' * 16}"],
+        ),
     ),
     ("9291aa616e6e40782e74657374a0", UnsuppressRecord(["ann@x.test"], "")),
     ("9391aa626f6240782e74657374a091a963616d706169676e73", UnsuppressRecord(["bob@x.test"], "", ["campaigns"])),

@@ -12,6 +12,7 @@ class Named:
         self.accept, self.begin, self.settle, self.chunk, self.template, self.ask = (
             queue.accept, queue.begin, queue.settle, queue.chunk, queue.template, queue.ask,
         )  # fmt: skip
+        self.feedback = queue.feedback
         self.extend, self.ack, self.nack, self.abandon, self.peek = (
             queue.extend, queue.ack, queue.nack, queue.abandon, queue.peek,
         )  # fmt: skip

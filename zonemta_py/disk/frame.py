@@ -1,7 +1,7 @@
 """Framing of journal records: blocks of 32 KB, fragments with length, CRC32C and kind. Grammar: FORMAT.md.
 
-A reader can start at any block boundary; after damage it continues at the next whole record (`resync`). Nothing here
-touches a file.
+A reader can start at any block boundary; after damage it continues at the next whole record (`damage.resync`). Nothing
+here touches a file.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import google_crc32c
 
-from zonemta_py.disk.resync import HEADER as _HEADER
-from zonemta_py.disk.resync import next_record
+from zonemta_py.disk.damage.resync import HEADER as _HEADER
+from zonemta_py.disk.damage.resync import next_record
 
 BLOCK_BYTES = 32_768
 _RECORD = struct.Struct("<QQB")

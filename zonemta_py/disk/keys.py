@@ -23,6 +23,8 @@
     request-end <until> <scope> <name>               the same keys by expiry time
     suppressed <address>       no mail goes to this address, and why
     suppressed-in <scope> <address>                  no mail of that scope goes to this address, and why
+    feedback <seq>             what came back about a message, by its journal record
+    feedback-of <id> <name>    the record with that, by message ("-": unknown) and what makes it the same
     state                                            how far the journal has been applied
 
 Ids are 16 hexadecimal digits that grow with time (44 bits of milliseconds, 20 of sequence), so a slice of time is a
@@ -50,6 +52,8 @@ REQUESTS = b"request "
 REQUEST_ENDS = b"request-end "
 SUPPRESSED = b"suppressed "
 SUPPRESSED_IN = b"suppressed-in "
+FEEDBACK = b"feedback "
+FEEDBACK_OF = b"feedback-of "
 STANDING = b"standing "
 STANDING_STATE = STANDING + b"*"
 
@@ -162,6 +166,15 @@ def suppressed_place(key: bytes) -> tuple[str, str]:
         return key.removeprefix(SUPPRESSED).decode(), "all"
     _, scope, address = key.decode().split(" ", 2)
     return address, scope
+
+
+def feedback(seq: int) -> bytes:
+    return FEEDBACK + b"%016d" % seq
+
+
+def feedback_of(message_id: str, name: str) -> bytes:
+    """name: hexadecimal digits (`queue.feedback.names`)."""
+    return f"feedback-of {message_id or '-'} {name}".encode()
 
 
 def fresh_range(zone: str) -> bytes:

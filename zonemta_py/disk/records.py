@@ -37,6 +37,7 @@ class Type(IntEnum):
     SUPPRESS = 13  # gets no mail
     UNSUPPRESS = 14  # taken off that list
     TASK = 15  # an operator's order about many recipients, and what was done for it
+    FEEDBACK = 16  # what came back about a message later: a bounce, a complaint (`disk.feedback`)
     LOST = 11  # records lost to damage, replaced by this one, which has the number of the last
 
 
@@ -44,7 +45,6 @@ DELIVERED, DEFERRED, BOUNCED, HELD, RELEASED, POSTPONED = 1, 2, 3, 4, 5, 6
 """Verdicts of an outcome. HELD: a plugin held it. RELEASED: not tried, back to the queue, no attempt counted.
 POSTPONED: not tried, deferred by our own choice (`delay_s`), no attempt counted.
 """
-
 
 pack: Callable[[Any], bytes] = msgpack.Packer(use_bin_type=True, autoreset=True).pack
 """(value) → bytes. One packer for all: a new one for each value, as `packb` makes, costs more than the packing. It is

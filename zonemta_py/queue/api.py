@@ -93,8 +93,49 @@ class Submission(Protocol):
         """Starts a message of several chunks. client: the submitting IP address, whose share is limited."""
 
 
+@dataclass(slots=True)
+class Feedback:
+    """What came back about a message, later and by another way than its delivery.
+
+    kind: one of `disk.feedback.KINDS`. recipient: "" unknown. message: our id of the message, 16 hex digits, "" if that
+    is unknown; message_id, feedback_id: those fields of the original, as quoted. campaign, tenant, zone: of the
+    message, if the reporter knows them; the queue fills in what it knows. code: 0 unknown; enhanced, text: of the reply
+    that a bounce quotes. reporter: the host that says so. form: of the report. via: "smtp", "http", "link", "mailto".
+    genuine: what proves it: "token", "dkim", "spf", "key"; "" nothing, so it is shown, but neither counts nor
+    suppresses. scope: of an unsubscribe, "" the usual one. name: what makes it the same when it comes twice; "": made
+    of the rest. raw: what nobody understood, kept for an operator. mark: the hash that a VERP path has in the
+    recipient's place. original: a few header fields of the original, lower-case names.
+    """
+
+    kind: str
+    recipient: str = ""
+    message: str = ""
+    message_id: str = ""
+    campaign: str = ""
+    tenant: str = ""
+    zone: str = ""
+    code: int = 0
+    enhanced: str = ""
+    text: str = ""
+    reporter: str = ""
+    form: str = ""
+    via: str = ""
+    genuine: str = ""
+    scope: str = ""
+    name: str = ""
+    raw: bytes = b""
+    mark: str = ""
+    feedback_id: str = ""
+    original: dict[str, str] = field(default_factory=dict)
+
+
 class Reception(Submission, Protocol):
-    """The same, with the sessions over which mail comes."""
+    """The same, with the sessions over which mail comes, and what comes back about mail that was sent."""
+
+    async def feedback(self, rows: list[Feedback]) -> list[bool]:
+        """Returns once all of it is on stable storage; for each row, False: it was known already, and is not counted
+        again. Asking twice is harmless. Raises QueueRefusal, ValueError (no such kind, or nothing that says what it is
+        about)."""
 
     async def enter(self, session: str, account: str) -> None:
         """A session of an account that has a quota of them begins, or gets that account. Raises QueueRefusal."""

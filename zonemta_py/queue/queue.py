@@ -17,7 +17,7 @@ from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.admin import answers
-from zonemta_py.queue.api import Delivery, OpenConnection, QueueRefusal, Receipt, Result, accept_whole
+from zonemta_py.queue.api import Delivery, Feedback, OpenConnection, QueueRefusal, Receipt, Result, accept_whole
 from zonemta_py.queue.campaigns.commands import CampaignCommands
 from zonemta_py.queue.core.campaigns import NO_TEMPLATE, whole
 from zonemta_py.queue.core.core import Core
@@ -74,6 +74,9 @@ class LocalQueue(QueueContext):
 
     def begin(self, client: str = "") -> LocalIncoming:
         return LocalIncoming(self.acceptance, self.core, client)
+
+    async def feedback(self, rows: list[Feedback]) -> list[bool]:
+        return await self.heard.take(rows)
 
     # -- Dispatch
 

@@ -16,7 +16,7 @@ import msgpack
 from zonemta_py.mail.envelope import Recipient
 from zonemta_py.mail.limits import FRAME_BYTES_MAX
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue.api import Delivery, Outcome, Result
+from zonemta_py.queue.api import Delivery, Feedback, Outcome, Result
 
 
 class Operation(IntEnum):
@@ -42,6 +42,7 @@ class Operation(IntEnum):
     CLOSED = 20  # [names of connections], no answer: they are no longer open
     LEFT_OPEN = 21  # [connections], no answer: of a sender that has retired
     PLACE = 22  # [lease, site, provider] → place
+    FEEDBACK = 23  # [rows] → whether each is new
     KNOWN = 12  # [token of an envelope] → receipt, if the queue's process before this one has stored it; nil
 
 
@@ -82,6 +83,13 @@ def delivery_row(delivery: Delivery) -> list[Any]:
 def delivery_of(row: list[Any]) -> Delivery:
     row[_RECIPIENTS] = [Recipient(*recipient) for recipient in row[_RECIPIENTS]]
     return Delivery(*row)
+
+
+_feedback_values = attrgetter(*(field.name for field in fields(Feedback)))
+
+
+def feedback_row(feedback: Feedback) -> list[Any]:
+    return [*_feedback_values(feedback)]
 
 
 def result_row(result: Result) -> list[Any]:

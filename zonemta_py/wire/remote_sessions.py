@@ -1,15 +1,17 @@
-"""A receiver's end of the socket, as far as open sessions of accounts are concerned (`wire.session_requests`)."""
+"""A receiver's end of the socket, as far as open sessions of accounts and feedback are concerned
+(`wire.session_requests`)."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from zonemta_py.queue.api import Feedback
 from zonemta_py.wire.channel import Channel, Lost, ignore
-from zonemta_py.wire.frames import Operation
+from zonemta_py.wire.frames import Operation, feedback_row
 
 
 class RemoteSessions(ABC):
-    """The part of a `RemoteQueue` that counts sessions."""
+    """The part of a `RemoteQueue` that counts sessions, and hands in what came back."""
 
     _protocol: Channel | None
     _sessions: dict[str, str]
@@ -28,6 +30,16 @@ class RemoteSessions(ABC):
                 continue
             self._sessions[session] = account
             return
+
+    async def feedback(self, rows: list[Feedback]) -> list[bool]:
+        """As of `Reception`."""
+        packed = list(map(feedback_row, rows))
+        while True:
+            try:
+                found = await (self._protocol or await self._there()).request(Operation.FEEDBACK, (packed,))
+            except Lost:  # asking twice is harmless: what was recorded is known
+                continue
+            return list(found)
 
     def leave(self, session: str) -> None:
         """As of `Reception`."""

@@ -121,7 +121,7 @@ class ClientConnection(asyncio.Protocol):
             Operation.BEAT: self._beat,
         }
         self._pulls = PullRequests(queue, lambda: self._name, self._answer, self._run)
-        self._sessions = SessionRequests(queue, self._answer)
+        self._sessions = SessionRequests(queue, self._answer, self._run)
         own = ConnectionRequests(queue, lambda: self._name, self._run)
         self._handlers |= self._pulls.handlers() | self._sessions.handlers() | own.handlers()
 

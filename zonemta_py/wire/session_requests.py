@@ -1,4 +1,5 @@
-"""The queue's end of the socket, as far as open sessions of accounts are concerned (`queue.core.sums.sessions`).
+"""The queue's end of the socket, as far as open sessions of accounts (`queue.core.sums.sessions`) and feedback
+(`queue.feedback.register`) are concerned.
 
 What a receiver has open counts as long as its connection: however it dies, its sessions end with it. When this process
 is new, receivers that were there before come back within milliseconds and say what they have; whoever asks for a new
@@ -8,9 +9,10 @@ session in the first SETTLE_S waits for them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
+from zonemta_py.queue.api import Feedback
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.wire.frames import OK, REFUSED, Operation
 
@@ -20,15 +22,20 @@ SETTLE_S = 0.25
 class SessionRequests:
     """Of one connection."""
 
-    def __init__(self, queue: LocalQueue, answer: Callable[[int, int, Any], None]) -> None:
-        self._sessions, self._answer = queue.core.sessions, answer
+    def __init__(
+        self,
+        queue: LocalQueue,
+        answer: Callable[[int, int, Any], None],
+        run: Callable[[int, Coroutine[Any, Any, Any]], object],
+    ) -> None:
+        self._queue, self._sessions, self._answer, self._run = queue, queue.core.sessions, answer, run
         self._loop = asyncio.get_running_loop()
         self._of: dict[str, str] = {}
         """Accounts of the open ones, by the session's id."""
         self._waiting: dict[str, asyncio.TimerHandle] = {}
 
     def handlers(self) -> dict[int, Callable[..., None]]:
-        return {Operation.ENTER: self._enter, Operation.LEFT: self._left}
+        return {Operation.ENTER: self._enter, Operation.LEFT: self._left, Operation.FEEDBACK: self._feedback}
 
     def end(self) -> None:
         """The connection has ended, and its sessions with it."""
@@ -56,6 +63,9 @@ class SessionRequests:
             self._of[session] = account
             self._sessions.count(account, 1)
         self._answer(number, OK, None)
+
+    def _feedback(self, number: int, rows: list[list[Any]]) -> None:
+        self._run(number, self._queue.feedback([Feedback(*row) for row in rows]))
 
     def _left(self, _: int, session: str) -> None:
         waiting = self._waiting.pop(session, None)

@@ -18,6 +18,7 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration
 from zonemta_py.cli.terminal.output import moment, print_json, printable
 from zonemta_py.disk import journal
+from zonemta_py.disk.feedback import FeedbackRecord
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.records import (
     DeliveryRecord,
@@ -44,6 +45,7 @@ _FIELDS: dict[int, tuple[str, ...]] = {
     Type.REMOVED: RemovedRecord._fields[:4],
     Type.MOVED: ("id", "zone", "recipients", "state"),
     Type.TASK: TaskRecord._fields,
+    Type.FEEDBACK: FeedbackRecord._fields,
     Type.STANDING: ("change", "about", "value", "cause"),
 }
 """As they have been printed ever since; others are printed as they are written."""

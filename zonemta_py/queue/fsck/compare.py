@@ -109,6 +109,7 @@ def compare(
     progress("reading the journal")
     for record in older or ():
         truth.listed.take(record)
+        truth.heard.take(record)
     for record in rows:
         truth.take(record)
     comparison = Comparison(config, store, truth, bool(faults) or truth.lost, older is not None)
@@ -337,7 +338,10 @@ class Comparison:
 
     def people(self) -> None:
         """The suppression list, and the keys of requests."""
-        for found in suppressions.findings(self.store, self.truth.listed, self.lossy, self.lost):
+        for found in (
+            *suppressions.findings(self.store, self.truth.listed, self.lossy, self.lost),
+            *self.truth.heard.findings(self.store, self.config.return_path.srs_days),
+        ):
             self.report.add(*found[:4])
             self.operations += found.operations
 

@@ -16,7 +16,7 @@ from zonemta_py.disk.records import (
     Type,
     Who,
 )
-from zonemta_py.queue.fsck import suppressions
+from zonemta_py.queue.fsck import feedback, suppressions
 
 
 class Truth:
@@ -30,7 +30,7 @@ class Truth:
         self.lost = False
         self.lost_before: set[str] = set()
         """Messages lost to damage that an earlier repair has ended."""
-        self.listed = suppressions.Listed()
+        self.listed, self.heard = suppressions.Listed(), feedback.Heard()
         self.deleted: dict[tuple[str, str], int] = {}
         """By message and recipient: the task that has deleted it, unless that was undone."""
         self.bounced: dict[tuple[str, str], int] = {}
@@ -44,6 +44,7 @@ class Truth:
         self.gaps |= 0 < self._next < record.seq and record.type != Type.LOST
         self._next = record.seq + 1
         self.listed.take(record)
+        self.heard.take(record)
         if record.type == Type.ENVELOPE:
             envelope = EnvelopeRecord.of(records.unpack(record.body))
             self.senders[envelope.id] = str(envelope.metadata.get("sender") or "")

@@ -34,6 +34,8 @@ UNTRIED = OURS | {TLS_POLICY}
 """Stages that say nothing about what the destination can take."""
 NO_TLS_S = 86_400.0
 MAIL_STAGES = frozenset(("mail", "rcpt", "data", "body", "dot"))
+REPORT = "report"
+"""The stage of a reply that came later, quoted by somebody else."""
 GREYLISTING = "greylisting"
 SAID_TIMES = 4
 """How many times a server's requested delay is used; then the retry schedule counts."""
@@ -85,6 +87,10 @@ class Classification:
             classifieds.append(classified)
             result.outcomes[place] = self._waits(lease, _turned(outcome, classified), classified)
         return classifieds
+
+    def quoted(self, reply: Reply) -> Classified:
+        """Of a reply that a report quotes."""
+        return self._rules.judge(reply, REPORT, "")
 
     def _waits(self, lease: Lease, outcome: Outcome, classified: Classified) -> Outcome:
         """The delay that the server has asked for, in the first few attempts only: it may ask for ever."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from zonemta_py.queue.api import Result, Supervising
 from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.feedback.register import FeedbackRegister
 from zonemta_py.queue.lifecycle.accept import Acceptance
 from zonemta_py.queue.lifecycle.leasing import Leases
 from zonemta_py.queue.lifecycle.lost import DamagedMessages
@@ -24,6 +25,7 @@ class QueueContext:
         self.acceptance = Acceptance(core, self.suppression)
         self.leases = Leases(core, first_lease, self.suppression, self.damaged, self._settle)
         self.settling = Settling(core, self.leases, self.acceptance)
+        self.heard = FeedbackRegister(core, self.settling.classification.quoted)
         self.poison = PoisonMessages(core.config.folder)
         self.generation = 0
         """Of the configuration; each reload begins one."""

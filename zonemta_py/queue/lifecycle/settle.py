@@ -68,12 +68,12 @@ class Settling:
     def __init__(self, core: Core, leases: Leases, acceptance: Acceptance) -> None:
         self._core, self._leases, self._acceptance = core, leases, acceptance
         self._notices = Notices(core.messages, core.config.server.name)
-        self._classification = Classification(core)  # reads its rules when they are first needed
+        self.classification = Classification(core)  # reads its rules when they are first needed
 
     def configure(self) -> None:
         """The configuration is another one."""
         self._notices.hostname = self._core.config.server.name
-        self._classification.configure()
+        self.classification.configure()
 
     # -- from a result to a record
 
@@ -86,7 +86,7 @@ class Settling:
         if lease.answered:
             leave_out(lease, result)
         check(lease, result)
-        classifieds = self._classification.judge(lease, result)
+        classifieds = self.classification.judge(lease, result)
         settlement = self._settlement(lease, result, classifieds)
         if result.more:
             lease.answer(index for outcome in result.outcomes for index in outcome.recipients)
@@ -136,7 +136,7 @@ class Settling:
                 batch.zone.took(batch.path, result.took_ms, settlement.message.metadata["size"])
         else:  # an earlier part had all of them
             self._core.journal.when_stable(done)
-        self._classification.learn(lease, result, settlement.classifieds)
+        self.classification.learn(lease, result, settlement.classifieds)
         if result.more:
             lease.recorded = lease.recorded.union(index for o in result.outcomes for index in o.recipients)
             return

@@ -10,7 +10,7 @@ import asyncio
 import logging
 
 from zonemta_py.disk import journal
-from zonemta_py.disk.journal_repair import repair_segments
+from zonemta_py.disk.damage.journal_repair import repair_segments
 from zonemta_py.queue.core import segments
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.suppression.register import SuppressionList

@@ -194,6 +194,7 @@ class Maintenance:
             return True
         core.forget_queues()
         more |= self._queue.acceptance.requests.tidy()
+        more |= self._queue.heard.tidy()
         more |= self._kept.end()
         self._deadlines.forget()
         self._expiry.forget()

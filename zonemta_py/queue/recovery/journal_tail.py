@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from zonemta_py.disk import journal, records
+from zonemta_py.disk.damage.resync import holed
 from zonemta_py.disk.frame import BLOCK_BYTES, Damage, Record, fragments, record_at
 from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.disk.records import Type
-from zonemta_py.disk.resync import holed
 from zonemta_py.queue.recovery.open_store import say
 
 _REMEDY = (
@@ -61,6 +61,8 @@ def _about(record: Record) -> str:
             return f" of message {message}"
         case ((Type.ENVELOPE | Type.FINISH | Type.REMOVED | Type.MOVED | Type.OPEN), [message, *_]):
             return f" of message {message}"
+        case Type.FEEDBACK, [kind, recipient, message, *_]:
+            return f" ({kind} of {recipient or 'nobody'}, message {message or 'unknown'})"
         case Type.TASK, [what, number, *_]:
             return f" ({what} of task {number or record.seq})"
         case ((Type.SUPPRESS | Type.UNSUPPRESS), [rows, *_]):

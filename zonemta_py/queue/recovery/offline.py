@@ -14,7 +14,8 @@ from itertools import chain
 from pathlib import Path
 
 from zonemta_py.config import Config
-from zonemta_py.disk import journal, journal_repair, receipts
+from zonemta_py.disk import journal, receipts
+from zonemta_py.disk.damage import journal_repair
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.leveldb.store import Store, StoreDamaged, is_empty
 from zonemta_py.disk.quarantine import Quarantine

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from zonemta_py.disk import keys, records
+from zonemta_py.disk.feedback import FeedbackRecord
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.leveldb.store import StoreDamaged
 from zonemta_py.disk.notes import Note
@@ -68,6 +69,8 @@ class Replay:
             self._core.ledger.expect(record.seq)
             if record.type in (Type.SUPPRESS, Type.UNSUPPRESS) and record.seq > self._applied:
                 self._queue.suppression.foresee(Type(record.type), records.unpack(record.body))
+            elif record.type == Type.FEEDBACK and record.seq > self._applied:
+                self._queue.heard.foresee(FeedbackRecord.of(records.unpack(record.body)))
             elif record.type == Type.STANDING:
                 self._core.campaigns.again(StandingRecord.of(records.unpack(record.body)))
 
@@ -94,6 +97,9 @@ class Replay:
                 self._task(record, TaskRecord.of(body))
             elif record.type in (Type.SUPPRESS, Type.UNSUPPRESS) and record.seq > self._applied:
                 self._queue.suppression.again(Type(record.type), body)
+            elif record.type == Type.FEEDBACK and record.seq > self._applied:
+                self._queue.heard.again(record.seq, record.ms, FeedbackRecord.of(body))
+                continue  # it is applied when all that follows from it is
             elif record.type == Type.STANDING:
                 operations = self._core.campaigns.again(StandingRecord.of(body))
                 self._core.lines.submit(operations, immediately, sync=False, keep=True)

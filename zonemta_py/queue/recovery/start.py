@@ -21,7 +21,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from zonemta_py.config import Config
-from zonemta_py.disk import journal, journal_repair, keys, records
+from zonemta_py.disk import journal, keys, records
+from zonemta_py.disk.damage import journal_repair
 from zonemta_py.disk.journal import Writer
 from zonemta_py.disk.leveldb.store import Store, StoreDamaged
 from zonemta_py.disk.quarantine import Quarantine
@@ -153,6 +154,7 @@ class Opening:
         core.receipts.forget()
         Once(core.config.folder / "quarantine").done()
         self.queue.tasks.engine.begin()
+        self.queue.heard.begin()
         core.recovered()
 
 

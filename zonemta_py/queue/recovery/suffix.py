@@ -29,7 +29,9 @@ from zonemta_py.disk.records import (
 from zonemta_py.queue.core.campaigns import BEGIN, ORDERS
 from zonemta_py.queue.core.segments import Segments
 
-RESULTS = (Type.DELIVERY, Type.IN_DOUBT, Type.REMOVED, Type.MOVED, Type.SUPPRESS, Type.UNSUPPRESS, Type.TASK)
+RESULTS = (
+    Type.DELIVERY, Type.IN_DOUBT, Type.REMOVED, Type.MOVED, Type.SUPPRESS, Type.UNSUPPRESS, Type.TASK, Type.FEEDBACK,
+)  # fmt: skip
 
 
 class Suffix:

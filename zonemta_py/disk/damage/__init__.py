@@ -1,0 +1,1 @@
+"""Reading on after damage, and repairing the journal."""

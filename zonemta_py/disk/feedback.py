@@ -1,0 +1,58 @@
+"""The body of a FEEDBACK record: what came back about a message, later and by another way than its delivery.
+
+One record is one finding: a bounce report about three recipients is three records. All that follows from it is derived
+from the record alone: figures, events, suppressions (whose evidence names it, `journal:SEQ`), rows of the lake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from zonemta_py.disk.records import pack
+
+KINDS = (
+    "bounce", "delay", "delivered", "complaint", "unsubscribe", "auto-reply", "challenge", "other", "open", "click",
+)  # fmt: skip
+"""bounce, delay, delivered: what another server's report says. other: mail at one of our addresses that nobody
+understood. open, click: a person has fetched the picture, or followed a link, of a message that was tracked."""
+
+
+class FeedbackRecord(NamedTuple):
+    """Fields as of `queue.api.Feedback`. reply_class, rule: of the reply that a bounce quotes, by our rules. agreed:
+    code, text and stage agree that the recipient takes no mail. tied: how the message was found: "token", "message-id",
+    "feedback-id", "headers"; "": it was not. names: what makes it the same when it comes twice. raw_bytes: size of the
+    file in `feedback/`, 0: none."""
+
+    kind: str
+    recipient: str
+    message: str = ""
+    message_id: str = ""
+    campaign: str = ""
+    tenant: str = ""
+    zone: str = ""
+    code: int = 0
+    enhanced: str = ""
+    text: str = ""
+    reporter: str = ""
+    form: str = ""
+    via: str = ""
+    genuine: str = ""
+    scope: str = ""
+    reply_class: str = ""
+    rule: str = ""
+    agreed: bool = False
+    tied: str = ""
+    names: Sequence[str] = ()
+    raw_bytes: int = 0
+
+    def pack(self) -> bytes:
+        return pack(self)
+
+    @classmethod
+    def of(cls, fields: list[Any]) -> FeedbackRecord:
+        """Raises ValueError: they are not a record's."""
+        try:
+            return cls(*fields[:21])
+        except TypeError as error:
+            raise ValueError(f"not feedback: {error}") from None

@@ -1,0 +1,1 @@
+"""What came back about mail that was sent."""

@@ -1,0 +1,207 @@
+"""Takes what came back, once: a FEEDBACK record, stable before it is answered; then what follows from it.
+
+The store follows the journal: the record's body and its names (`names`), by which it is known when it comes again, are
+in one batch with the figures that count it; so a crash leaves both or neither, and replay does what is missing. What
+follows (`consequences`) is decided after that, from the record alone; until it is done the record counts as not
+applied, so that a start decides again. Rows and names are forgotten after `return_path.srs_days`.
+
+Failures: while the disk has errors everything is refused (451), and nothing of it is recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from zonemta_py.disk import keys, records
+from zonemta_py.disk.feedback import KINDS, FeedbackRecord
+from zonemta_py.disk.leveldb.store import Operation, StoreError
+from zonemta_py.disk.records import Type
+from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.api import Feedback, QueueRefusal
+from zonemta_py.queue.core.commit import DISK_ERROR
+from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.feedback.names import names
+
+if TYPE_CHECKING:
+    from zonemta_py.mail.rules.rules import Classified
+
+AT_ONCE = 1_000
+"""Rows that are taken, or deleted, before the event loop runs."""
+FIELD_CHARACTERS_MAX = 320
+JUDGED = ("bounce", "delay")
+"""Kinds that quote a reply."""
+GENUINE = ("", "token", "dkim", "spf", "key")
+VIAS = ("", "smtp", "http", "link", "mailto")
+_DAY_MS = 86_400_000
+
+
+class FeedbackRegister:
+    """All feedback of the last `srs_days` days."""
+
+    def __init__(self, core: Core, judge: Callable[[Reply], Classified]) -> None:
+        """judge: what a reply that a report quotes means, by our rules."""
+        self._core, self._judge = core, judge
+        self._under_way: dict[str, asyncio.Future[None]] = {}
+        """By name, what the store does not have yet; done when the record is stable."""
+        self._owed: list[tuple[int, FeedbackRecord]] = []
+        """Records of an earlier process of which what follows may be missing."""
+
+    # -- what comes
+
+    async def take(self, rows: list[Feedback]) -> list[bool]:
+        """As `Reception.feedback`."""
+        for row in rows:
+            _check(row)
+        answers: list[bool] = []
+        for at in range(0, len(rows), AT_ONCE):
+            answers += await self._portion(rows[at : at + AT_ONCE])
+        return answers
+
+    async def _portion(self, rows: list[Feedback]) -> list[bool]:
+        core = self._core
+        trouble = core.lines.trouble or core.journal.trouble
+        if trouble is not None:
+            raise QueueRefusal(trouble)
+        try:
+            taken = [self._one(row) for row in rows]
+        except StoreError as error:
+            core.read_failed(error)
+            raise QueueRefusal(DISK_ERROR) from None
+        waits = [stable for _, stable in taken if stable is not None and not stable.done()]
+        if waits:
+            await asyncio.wait(waits)
+        return [new for new, _ in taken]
+
+    def _one(self, row: Feedback) -> tuple[bool, asyncio.Future[None] | None]:
+        """Whether it is new, and what to wait for. Raises StoreError."""
+        record = self._record(row)
+        for name in record.names:
+            if (stable := self._under_way.get(name)) is not None:
+                return False, stable
+            if self._core.store.get(keys.feedback_of(*name.split())) is not None:
+                return False, None
+        return True, self._write(record)
+
+    def _record(self, row: Feedback) -> FeedbackRecord:
+        reply = Reply(row.code, row.enhanced, _cut(row.text, REPLY_TEXT_STORED_MAX))
+        judged = self._judge(reply) if row.kind in JUDGED else None
+        return FeedbackRecord(
+            row.kind, row.recipient, row.message, row.message_id, row.campaign, row.tenant, row.zone, reply.code,
+            reply.enhanced, reply.text, row.reporter, row.form, row.via, row.genuine, row.scope,
+            judged.kind if judged else "", judged.rule if judged else "", bool(judged and judged.agreed),
+            "token" if row.message else "", names(row), len(row.raw),
+        )  # fmt: skip
+
+    def _write(self, record: FeedbackRecord) -> asyncio.Future[None]:
+        core, ms = self._core, self._core.clock.ms()
+        stable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        seq = core.ledger.open(Type.FEEDBACK, record.pack(), ms)
+        self._under_way |= dict.fromkeys(record.names, stable)
+        core.journal.when_stable(partial(core.ledger.attempt, partial(self._stable, seq, ms, record)))
+        return stable
+
+    def _stable(self, seq: int, ms: int, record: FeedbackRecord) -> None:
+        self._under_way[record.names[0]].set_result(None)
+        self._submit(seq, ms, record)
+        self._core.lines.flush()
+        self._follow(seq, record)
+
+    def _submit(self, seq: int, ms: int, record: FeedbackRecord) -> None:
+        self._core.lines.submit(operations(seq, ms, record), partial(self._written, record), sync=False, keep=True)
+
+    def _written(self, record: FeedbackRecord, _: Reply | None) -> None:
+        for name in record.names:
+            self._under_way.pop(name, None)
+
+    def _follow(self, seq: int, record: FeedbackRecord) -> None:
+        """What follows from it; then it is applied."""
+        self._core.ledger.close(seq)
+
+    # -- recovery
+
+    def foresee(self, record: FeedbackRecord) -> None:
+        """It is known from now on: `again` will apply it."""
+        stable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        stable.set_result(None)
+        self._under_way |= dict.fromkeys(record.names, stable)
+
+    def again(self, seq: int, ms: int, record: FeedbackRecord) -> None:
+        """Applies a record that a crash may have kept from the store. What follows waits for `begin`."""
+        if self._core.store.get(keys.feedback(seq)) is None:
+            self._submit(seq, ms, record)
+        else:
+            self._written(record, None)
+        self._owed.append((seq, record))
+
+    def begin(self) -> None:
+        """Recovery is done."""
+        owed, self._owed = self._owed, []
+        for seq, record in owed:
+            self._follow(seq, record)
+
+    # -- what there is
+
+    def of(self, message_id: str) -> list[dict[str, Any]]:
+        """All that came back about a message, in the order of time. Raises StoreError."""
+        prefix = keys.FEEDBACK_OF + message_id.encode() + b" "
+        found = sorted({int(records.unpack(value)) for _, value in self._core.store.scan(prefix, keys.end(prefix))})
+        rows = ((seq, self._core.store.get(keys.feedback(seq))) for seq in found)
+        return [shown(seq, value) for seq, value in rows if value is not None]
+
+    # -- expired rows
+
+    def tidy(self) -> bool:
+        """Forgets a portion of what is too old; True: there may be more. Raises StoreError."""
+        core, gone = self._core, list[Operation]()
+        over_ms = core.clock.ms() - core.config.return_path.srs_days * _DAY_MS
+        rows = list(islice(core.store.scan(keys.FEEDBACK, keys.end(keys.FEEDBACK)), AT_ONCE))
+        for key, value in rows:
+            ms, fields = records.unpack(value)
+            if ms >= over_ms:
+                break
+            gone.append((key, None))
+            gone += [(keys.feedback_of(*name.split()), None) for name in FeedbackRecord.of(fields).names]
+        if gone:
+            core.lines.submit(gone, lambda _: None, sync=False, keep=True)
+        return bool(gone) and len(rows) == AT_ONCE
+
+
+def operations(seq: int, ms: int, record: FeedbackRecord) -> list[Operation]:
+    """What a record puts into the store."""
+    number = records.pack(seq)
+    found: list[Operation] = [(keys.feedback(seq), records.pack([ms, list(record)]))]
+    return found + [(keys.feedback_of(*name.split()), number) for name in record.names]
+
+
+def shown(seq: int, value: bytes) -> dict[str, Any]:
+    """As shown in answers. value: of the store."""
+    ms, fields = records.unpack(value)
+    row = FeedbackRecord.of(fields)._asdict()
+    del row["names"]
+    return {"seq": seq, "ms": ms} | row
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _check(row: Feedback) -> None:
+    """Cuts what is too long. Raises ValueError."""
+    if row.kind not in KINDS:
+        raise ValueError(f"there is no kind of feedback {row.kind!r}; use {', '.join(KINDS)}")
+    if row.genuine not in GENUINE or row.via not in VIAS:
+        raise ValueError(f"feedback cannot be genuine by {row.genuine!r}, or come via {row.via!r}")
+    if row.message:
+        row.message = row.message.lower()
+        if len(row.message) != 16 or not set(row.message) <= set("0123456789abcdef"):
+            raise ValueError(f"{row.message!r} is not a message's id: 16 hexadecimal digits")
+    for name in ("recipient", "message_id", "campaign", "tenant", "zone", "enhanced", "reporter", "form", "scope"):
+        value = getattr(row, name)
+        if not isinstance(value, str):
+            raise ValueError(f"{name} of feedback is {value!r}; give a text")
+        setattr(row, name, _cut(value.encode("utf-8", "replace").decode(), FIELD_CHARACTERS_MAX))
