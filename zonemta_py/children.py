@@ -91,10 +91,10 @@ def load_services(config: Config) -> None:
 
 
 def load_rules(config: Config) -> None:
-    """The same for the rules that classify replies. Raises ConfigError."""
-    from zonemta_py.queue.lifecycle import classification
+    """The same for the rules that classify replies, and for the texts of notices. Raises ConfigError."""
+    from zonemta_py.queue.lifecycle import files
 
-    classification.load(config)
+    files.load(config)
 
 
 def _loaded(*_: object) -> None:
@@ -112,6 +112,10 @@ def check_others(config: Config) -> None:
     _check_folder(config)
     if config.rules.file or config.rules.extra:
         load_rules(config)
+    if "notices" in config.model_fields_set:
+        from zonemta_py.queue.lifecycle.telling import notices
+
+        notices.load(config)
     if config.dkim:
         from zonemta_py.delivery.message import dkim_keys
 

@@ -122,7 +122,7 @@ class Supervision:
 
 async def _taken(queue: LocalQueue, plugged: Plugged, given: Given, check: bool) -> list[str]:
     """Raises ConfigError, TimeoutError."""
-    from zonemta_py.queue.lifecycle import classification
+    from zonemta_py.queue.lifecycle import files
     from zonemta_py.queue.reload import apply
 
     await asyncio.wait_for(queue.core.when_ready.wait(), READY_S)
@@ -130,7 +130,7 @@ async def _taken(queue: LocalQueue, plugged: Plugged, given: Given, check: bool)
         return refused
     config = given.config
     host = await _loaded(config)
-    await asyncio.to_thread(classification.load, config)
+    await asyncio.to_thread(files.load, config)
     mail_log = mail.of(config, host.entries)
     if refused := apply.faults(queue, config):  # mail may have come meanwhile
         return refused
@@ -242,10 +242,10 @@ async def run(given: Given, host: Host, pipe: Pipe, senders: Collection[int]) ->
 
 async def _rules_soon(config: Config) -> None:
     """Loads the rules once mail is being accepted; a reply that comes earlier loads them at once."""
-    from zonemta_py.queue.lifecycle import classification
+    from zonemta_py.queue.lifecycle import files
 
     await asyncio.sleep(RULES_AFTER_S)
-    await asyncio.to_thread(classification.load, config)
+    await asyncio.to_thread(files.load, config)
 
 
 async def note(queue: LocalQueue, given: Given, why: str) -> None:

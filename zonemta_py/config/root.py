@@ -15,6 +15,7 @@ from zonemta_py.config.security import DkimKey, ReturnPath, Signing, Tls
 from zonemta_py.config.server import Dns, LogSection, Plugins, Queue, RulesSection, ServerSection
 from zonemta_py.config.services.events import EventSink
 from zonemta_py.config.services.http import OF_ALL, Http
+from zonemta_py.config.services.notices import NoticesSection
 from zonemta_py.config.services.pull import PullSection
 from zonemta_py.config.sources import Pool, Source, Warmup
 from zonemta_py.config.zone import DestinationTable, Retry, Zone
@@ -54,6 +55,7 @@ class Config(Section):
     dkim: list[DkimKey] = []
     signing: Signing = Signing.model_construct()
     return_path: ReturnPath = ReturnPath.model_construct()
+    notices: NoticesSection = NoticesSection.model_construct()
     event_sinks: list[EventSink] = []
     plugins: Plugins = Plugins.model_construct()
 
@@ -119,6 +121,7 @@ class Config(Section):
         for kind, where, name in named:
             if name and name not in known[kind]:
                 raise ValueError(f"{where} names {name!r}, but there is no such table in [[{kind}]]; add it")
+        self._check_notices()
         if self.tls.dane and not self.dns.dnssec:
             raise ValueError(
                 "tls.dane needs dns.dnssec = true and a validating resolver, otherwise anybody could forge TLSA records"
@@ -126,6 +129,15 @@ class Config(Section):
         self._check_accounts()
         self._check_signing()
         self._check_return_path()
+
+    def _check_notices(self) -> None:
+        sending = {zone.name for zone in self.zones if not zone.pulled}
+        for where, zone in [
+            ("[notices]", self.notices.zone),
+            *((one.tenant, one.zone) for one in self.notices.tenants),
+        ]:
+            if zone and zone not in sending:
+                raise ValueError(f"notices: {where} names zone {zone!r}, but no zone that sends has that name; add it")
 
     def _check_accounts(self) -> None:
         """What they name exists, and is of one account."""

@@ -1,6 +1,6 @@
 """Delivery status notifications: what a sender is told of failures, delays, success (RFC 3461, 3462, 3464, 6533).
 
-`build` makes the whole message as bytes with CRLF lines: one plain sentence per recipient, the machine-readable
+`build` makes the whole message as bytes with CRLF lines: what people read (`notices.wording`), the machine-readable
 status, and the original's header section (or all of it: failures with RET=FULL). `wanted` says who gets one. `enclose`
 makes the envelope it travels in: null return path, so that a notification never causes another.
 
@@ -14,13 +14,11 @@ from __future__ import annotations
 import quopri
 import re
 import textwrap
-from dataclasses import dataclass
 from typing import Literal
 
-from zonemta_py.mail import limits
 from zonemta_py.mail.envelope import Envelope, Notify, Recipient
 from zonemta_py.mail.fields import date, one_line
-from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.notices.wording import Failed, Wording
 
 Kind = Literal["failed", "delayed", "relayed", "delivered"]
 """relayed: to a server that will not tell more. delivered: into the mailbox, which LMTP servers look after."""
@@ -28,34 +26,6 @@ Kind = Literal["failed", "delayed", "relayed", "delivered"]
 _MESSAGE_ID = re.compile(r"<[!-;=?-~]{1,200}@[!-;=?-~]{1,200}>")
 _ORCPT = re.compile(r"[A-Za-z0-9-]{1,40};\s*\S.*")
 _FOLD_CHARACTERS = 76
-_SUBJECTS: dict[Kind, str] = {
-    "failed": "Your message could not be delivered",
-    "delayed": "Your message is delayed",
-    "relayed": "Your message was relayed",
-    "delivered": "Your message was delivered",
-}
-_CLOSINGS: dict[Kind, str] = {
-    "failed": "It will not be tried again. Details for your mail administrator, and your message's header, follow.",
-    "delayed": "You need not do anything: delivery will be tried again. Details for your mail administrator follow.",
-    "relayed": "That server does not report deliveries, so you will hear no more unless delivery fails there.",
-    "delivered": "You asked for this notification. Details for your mail administrator follow.",
-}
-
-
-@dataclass(slots=True, frozen=True)
-class Failed:
-    """What became of one recipient.
-
-    reply: the last one, remote or our own. remote: "name[ip]:port", "" if no server said it. attempts: how many were
-    made. last_ms: UNIX ms of the last one, 0 if none. until_ms: UNIX ms until when it is tried (delayed only).
-    """
-
-    recipient: Recipient
-    reply: Reply
-    remote: str = ""
-    attempts: int = 1
-    last_ms: int = 0
-    until_ms: int | None = None
 
 
 def wanted(kind: Kind, notify: int) -> bool:
@@ -91,7 +61,7 @@ def build(
     failures: list[Failed],
     original: bytes,
     *,
-    reporting_mta: str,
+    wording: Wording,
     now_ms: int,
     unique: str,
     whole: bool = False,
@@ -99,20 +69,20 @@ def build(
     """The notification, ready to be queued.
 
     original: header section of the message as stored, or with `whole` all of it; `whole` counts for failures only (RFC
-    3461 4.3), and not under REQUIRETLS (RFC 8689 5). reporting_mta: our host name. unique: unguessable letters
-    and digits, for Message-ID and boundary.
+    3461 4.3), and not under REQUIRETLS (RFC 8689 5). wording: in whose name it is, and what it says to people. unique:
+    unguessable letters and digits, for Message-ID and boundary.
     Raises ValueError for a null sender or no failures: such a notification must not exist (RFC 5321 4.5.5).
     """
     if not envelope.sender or not failures:
         raise ValueError("a notification needs a sender to go to and a recipient to be about")
     wide = _international(envelope, failures)
     parts = (
-        _explanation(kind, envelope, failures, reporting_mta, now_ms),
-        _status(kind, envelope, failures, reporting_mta, wide),
+        _explanation(wording.text(kind, envelope, failures, now_ms)),
+        _status(kind, envelope, failures, wording.host, wide),
         _returned(original, whole and kind == "failed" and not envelope.require_tls),
     )
     boundary = f"=_{unique}"
-    lines = [_header(kind, envelope, reporting_mta, now_ms, unique, boundary)]
+    lines = [_header(kind, envelope, wording, now_ms, unique, boundary)]
     for part in parts:
         lines += [f"--{boundary}\r\n".encode(), part, b"\r\n"]
     lines.append(f"--{boundary}--\r\n".encode())
@@ -124,13 +94,15 @@ def _international(envelope: Envelope, failures: list[Failed]) -> bool:
     return not all(address.isascii() for address in addresses)
 
 
-def _header(kind: Kind, envelope: Envelope, mta: str, now_ms: int, unique: str, boundary: str) -> bytes:
+def _header(kind: Kind, envelope: Envelope, wording: Wording, now_ms: int, unique: str, boundary: str) -> bytes:
+    from email.utils import formataddr  # only a notice needs it, and a start has none
+
     fields = [
-        ("From", f"Mail Delivery System <mailer-daemon@{mta}>"),
+        ("From", formataddr((one_line(wording.shown_name), wording.address))),
         ("To", f"<{envelope.sender}>"),
-        ("Subject", _SUBJECTS[kind]),
+        ("Subject", _encoded(wording.subject(kind, envelope))),
         ("Date", _date(now_ms)),
-        ("Message-ID", f"<{unique}@{mta}>"),
+        ("Message-ID", f"<{unique}@{wording.host}>"),
         ("Auto-Submitted", "auto-replied"),
     ]
     about = _MESSAGE_ID.fullmatch(envelope.headers.get("message-id", "").strip())
@@ -141,12 +113,8 @@ def _header(kind: Kind, envelope: Envelope, mta: str, now_ms: int, unique: str, 
     return _fields(fields, wide=not envelope.sender.isascii()) + b"\r\n"
 
 
-def _explanation(kind: Kind, envelope: Envelope, failures: list[Failed], mta: str, now_ms: int) -> bytes:
-    """The human-readable part (RFC 3462 1): one sentence per recipient, with the reply that decided it."""
-    paragraphs = [f"This is the mail server {mta}, about a message you sent on {_date(envelope.received_ms)}."]
-    paragraphs += [_sentence(kind, failed, max(0, now_ms - envelope.received_ms)) for failed in failures]
-    paragraphs.append(_CLOSINGS[kind])
-    text = "\n\n".join(_wrapped(one_line(paragraph), 72, "") for paragraph in paragraphs) + "\n"
+def _explanation(text: str) -> bytes:
+    """The human-readable part (RFC 3462 1)."""
     if text.isascii():
         form, coding = text.encode(), "us-ascii\r\nContent-Transfer-Encoding: 7bit"
     else:
@@ -156,19 +124,13 @@ def _explanation(kind: Kind, envelope: Envelope, failures: list[Failed], mta: st
     return head.encode() + form.replace(b"\n", b"\r\n")
 
 
-def _sentence(kind: Kind, failed: Failed, age_ms: int) -> str:
-    who, said = f"<{failed.recipient.address}>", _said(failed)
-    if kind == "relayed":
-        return f"It was relayed for {who} to {failed.remote or 'the next server'}, which said: {said}"
-    if kind == "delivered":
-        return f"It was delivered to {who} by {failed.remote or 'the mail store'}, which said: {said}"
-    source = f"{failed.remote} said" if failed.remote else "the reason is"
-    if kind == "delayed":
-        until = f" and will be tried until {_date(failed.until_ms)}" if failed.until_ms else ""
-        return f"It has not reached {who} yet after {_span(age_ms)}{until}; {source}: {said}"
-    if _expired(failed):
-        return f"It could not be delivered to {who} within {_span(age_ms)}; at the last attempt {source}: {said}"
-    return f"It could not be delivered to {who}; {source}: {said}"
+def _encoded(text: str) -> str:
+    """In encoded words if it is not ASCII (RFC 2047); `_fields` folds between them."""
+    if text.isascii():
+        return text
+    from email.header import Header
+
+    return Header(text.encode("utf-8", "replace"), "utf-8", header_name="Subject").encode()
 
 
 def _status(kind: Kind, envelope: Envelope, failures: list[Failed], mta: str, wide: bool) -> bytes:
@@ -197,7 +159,7 @@ def _recipient_fields(kind: Kind, failed: Failed) -> list[tuple[str, str]]:
     ]
     if failed.remote:
         fields.append(("Remote-MTA", f"dns; {_remote_name(failed.remote)}"))
-    fields.append(("Diagnostic-Code", f"{'smtp' if failed.remote else 'x-zonemta'}; {_said(failed)}"))
+    fields.append(("Diagnostic-Code", f"{'smtp' if failed.remote else 'x-zonemta'}; {failed.said}"))
     if failed.last_ms:
         fields.append(("Last-Attempt-Date", _date(failed.last_ms)))
     if kind == "delayed" and failed.until_ms:
@@ -219,34 +181,17 @@ def _returned(original: bytes, whole: bool) -> bytes:
     return text.encode() + original
 
 
-def _expired(failed: Failed) -> bool:
-    return not failed.reply.permanent
-
-
 def _code(kind: Kind, failed: Failed) -> str:
     """Status (RFC 3463): a temporary failure that became final is 5.4.7, delivery time expired."""
-    if kind == "failed" and _expired(failed):
+    if kind == "failed" and failed.expired:
         return "5.4.7"
     digit = {"failed": "5", "delayed": "4"}.get(kind, "2")
     return failed.reply.enhanced if failed.reply.enhanced[:1] == digit else f"{digit}.0.0"
 
 
-def _said(failed: Failed) -> str:
-    return str(failed.reply)[: limits.REPLY_TEXT_STORED_MAX]
-
-
 def _remote_name(remote: str) -> str:
     name, _, rest = remote.partition("[")
     return name or f"[{rest.partition(']')[0]}]"
-
-
-def _span(ms: int) -> str:
-    """A length of time in words, in its largest fitting unit."""
-    for unit, size in (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000)):
-        count = ms // size
-        if count >= 2 or (count and unit == "minute"):
-            return f"{count} {unit}{'s' if count > 1 else ''}"
-    return "a minute"
 
 
 def _date(ms: int | None) -> str:

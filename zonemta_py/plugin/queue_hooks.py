@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import logging
 
-from zonemta_py.mail.dsn import Failed
 from zonemta_py.mail.envelope import Envelope
+from zonemta_py.mail.notices.wording import Failed
 from zonemta_py.plugin.host import Host
 from zonemta_py.plugin.spec import Attempts, Bounce, Routing
 from zonemta_py.plugin.verdicts import Defer, Drop, Reject, Verdict

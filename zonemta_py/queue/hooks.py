@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from zonemta_py.mail.dsn import Failed
 from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.mail.notices.wording import Failed
 from zonemta_py.mail.reply import Reply
 
 

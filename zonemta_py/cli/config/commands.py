@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from zonemta_py import privileges
-from zonemta_py.cli.config import certificates, history, pull_zones
+from zonemta_py.cli.config import certificates, history, notice, pull_zones
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration
 from zonemta_py.cli.terminal.output import Telling, print_json
@@ -27,6 +27,7 @@ app = typer.Typer(help="Check and show the configuration, and those there were."
 app.command()(history.history)
 app.command()(history.diff)
 app.command()(history.back)
+app.command()(notice.notice)
 
 
 @app.command()

@@ -22,9 +22,10 @@ from zonemta_py.disk.bodies import shrink
 from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.disk.notes import Note
 from zonemta_py.disk.records import DeliveryRecord, Type
-from zonemta_py.mail.dsn import Failed, Kind
+from zonemta_py.mail.dsn import Kind
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES
+from zonemta_py.mail.notices.wording import Failed
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, POSTPONED, RELEASED, Outcome, Result
 from zonemta_py.queue.core.core import Core
@@ -35,7 +36,6 @@ from zonemta_py.queue.lifecycle.accept import Acceptance
 from zonemta_py.queue.lifecycle.classification import Classification
 from zonemta_py.queue.lifecycle.lease import Lease
 from zonemta_py.queue.lifecycle.leasing import Leases
-from zonemta_py.queue.lifecycle.notices import Notices, due, wanted
 from zonemta_py.queue.lifecycle.settlement import (
     Row,
     Settlement,
@@ -44,10 +44,11 @@ from zonemta_py.queue.lifecycle.settlement import (
     deferred_key,
     kept_until,
     leave_out,
-    mark_blocked,
+    mark_kinds,
     record_rows,
 )
 from zonemta_py.queue.lifecycle.telling import tries
+from zonemta_py.queue.lifecycle.telling.notices import Notices, due
 from zonemta_py.schedule.batch import NEVER_MS, Batch, Entry, FlowQueue
 from zonemta_py.schedule.time import hours
 from zonemta_py.zones.retry import delay_s
@@ -67,12 +68,12 @@ class Settling:
 
     def __init__(self, core: Core, leases: Leases, acceptance: Acceptance) -> None:
         self._core, self._leases, self._acceptance = core, leases, acceptance
-        self._notices = Notices(core.messages, core.config.server.name)
+        self._notices = Notices(core.messages, core.config)
         self.classification = Classification(core)  # reads its rules when they are first needed
 
     def configure(self) -> None:
         """The configuration is another one."""
-        self._notices.hostname = self._core.config.server.name
+        self._notices.configure(self._core.config)
         self.classification.configure()
 
     # -- from a result to a record
@@ -163,7 +164,7 @@ class Settling:
         settlement = Settlement(
             lease.message, zone.name, rows, result.remote, now_ms, lease=lease, classifieds=classifieds
         )
-        mark_blocked(rows, result.outcomes, classifieds)
+        mark_kinds(rows, result.outcomes, classifieds)
         settlement.notices = due(self._core.config, settlement)
         return settlement
 
@@ -193,7 +194,7 @@ class Settling:
             elif hours.too_late(terms, steady_ms):
                 verdict, reply = BOUNCED, Reply(554, "5.4.7", f"its delivery deadline has passed ({reply})")
             else:
-                wait = outcome.delay_s if outcome.delay_s is not None else delay_s(note.attempts, retry, self._random())
+                wait = delay_s(note.attempts, retry, clock.random()) if outcome.delay_s is None else outcome.delay_s
                 due_ms = hours.again_ms(config, zone, terms, steady_ms + int(wait * 1000), apart_ms)
                 due_ms = min(due_ms, max(ends_ms, steady_ms + 1000))
                 delayed = self._is_late(message, note, steady_ms, retry.delay_notice_h)
@@ -206,9 +207,6 @@ class Settling:
             row.life_h = self._core.lifetime.life_h(flow_queue, message, entry.address, note)
         return row
 
-    def _random(self) -> float:
-        return self._core.clock.random()
-
     def late(self, message: Message, row: Row, now_ms: int, tried: DeliveryRecord) -> bool:
         """Whether this deferral calls for a delay notice, which the note then records as sent. now_ms: steady time."""
         notice_h = self._core.lifetime.notice_h(row.key, tried)
@@ -220,7 +218,9 @@ class Settling:
         waited_ms = now_ms - message.created_ms - self._core.clock.apart_of(message.id)
         late = bool(notice_h) and waited_ms >= notice_h * 3_600_000
         late = late or hours.to_be_told(message.metadata, now_ms)
-        return bool(late and not note.noticed and wanted("delayed", note.notify, message.metadata, now_ms))
+        return bool(
+            late and not note.noticed and self._notices.wanted("delayed", note.notify, message.metadata, now_ms)
+        )
 
     def _record(self, settlement: Settlement, result: Result, done: Callable[[], None]) -> None:
         # A `DeliveryRecord`, by hand: the class would double the cost of packing, for every result.

@@ -10,8 +10,9 @@ from zonemta_py.config import Config
 from zonemta_py.disk import keys
 from zonemta_py.disk.notes import Note
 from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED, HELD, POSTPONED
-from zonemta_py.mail.dsn import Failed, Kind
+from zonemta_py.mail.dsn import Kind
 from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
+from zonemta_py.mail.notices.wording import Failed
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules.classes import BLOCKED_CLASSES
 from zonemta_py.queue.api import Outcome, Result
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 @dataclass(slots=True)
 class Row:
     """One recipient of a settlement: where its key is, and its verdict. due_ms: of one that waits; until when one that
-    has bounced is kept, 0: not at all. life_h: of one that is delayed, if known."""
+    has bounced is kept, 0: not at all. life_h: of one that is delayed, if known. kind: the reply's class, if known."""
 
     key: bytes
     address: str
@@ -42,6 +43,7 @@ class Row:
     state: int = sizes.QUEUED
     blocked: bool = False
     life_h: float = 0.0
+    kind: str = ""
 
 
 @dataclass(slots=True)
@@ -59,15 +61,15 @@ class Settlement:
     classifieds: list[Classified | None] = field(default_factory=list)
 
 
-def mark_blocked(rows: list[Row], outcomes: list[Outcome], classifieds: list[Classified | None]) -> None:
+def mark_kinds(rows: list[Row], outcomes: list[Outcome], classifieds: list[Classified | None]) -> None:
     """rows: those of the first outcome's recipients, then of the second's …"""
     if not any(classifieds):
         return
     following = iter(rows)
     for outcome, classified in zip(outcomes, classifieds, strict=True):
-        blocked = classified is not None and classified.kind in BLOCKED_CLASSES
+        kind = classified.kind if classified is not None else ""
         for row in islice(following, len(outcome.recipients)):
-            row.blocked = blocked
+            row.blocked, row.kind = kind in BLOCKED_CLASSES, kind
 
 
 def deferred_key(settlement: Settlement, row: Row) -> bytes:

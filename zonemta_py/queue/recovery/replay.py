@@ -36,9 +36,9 @@ from zonemta_py.queue.core.tasks.table import DID, UNDID
 from zonemta_py.queue.fsck.compare import state_of
 from zonemta_py.queue.lifecycle import in_doubt, lost
 from zonemta_py.queue.lifecycle.context import QueueContext
-from zonemta_py.queue.lifecycle.notices import due
 from zonemta_py.queue.lifecycle.settle import AWAY
 from zonemta_py.queue.lifecycle.settlement import Row, Settlement
+from zonemta_py.queue.lifecycle.telling.notices import due
 from zonemta_py.queue.tasks import apply as tasks
 
 _ORDERS = (Type.IN_DOUBT, Type.REMOVED, Type.MOVED, Type.TASK)
@@ -172,10 +172,11 @@ class Replay:
             return None  # applied: deferred by this result, then due, then parked
         note = note._replace(put_off_ms=record.ms) if verdict == POSTPONED else note.tried(record.ms, str(reply))
         note = note._replace(away=verdict == DEFERRED and outcome.stage in AWAY)
-        blocked = outcome.kind in BLOCKED_CLASSES
+        blocked, state = outcome.kind in BLOCKED_CLASSES, counted_as(key)
         return Row(
-            key, who.address, note, verdict, reply, who.due_ms, outcome.relayed, state=counted_as(key), blocked=blocked
-        )
+            key, who.address, note, verdict, reply, who.due_ms, outcome.relayed, state=state, blocked=blocked,
+            kind=outcome.kind,
+        )  # fmt: skip
 
     def _ended_already(self, message_id: str, zone: str) -> None:
         """The store had applied it; the FINISH record may not have reached the disk."""

@@ -36,7 +36,7 @@ from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.fsck import compare, stray_bodies
 from zonemta_py.queue.fsck.repair import repair
 from zonemta_py.queue.hooks import Hooks, NoHooks
-from zonemta_py.queue.lifecycle import classification, in_doubt
+from zonemta_py.queue.lifecycle import files, in_doubt
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.recovery import journal_tail, restore, unrecorded
 from zonemta_py.queue.recovery.once import Once
@@ -110,7 +110,7 @@ async def open_queue(
 
     Raises ConfigError (rules that cannot be read), StoreError, OSError.
     """
-    classification.load(config)
+    files.load(config)
     opening = await begin(config, hooks, clock, damaged, resolver, hire)
     await opening.finish()
     return opening.queue

@@ -1,1 +1,1 @@
-"""What the queue tells of mail besides its records: numbers (`metrics`)."""
+"""What the queue tells of mail besides its records: numbers (`metrics`), log lines, notices to senders."""

@@ -1,0 +1,165 @@
+"""Notifications to senders (RFC 3464, RFC 3461): who gets one, and the message itself, ready to be queued.
+
+None for a null return path, at most one of each kind per recipient; recipients that end together share one. With
+RET=FULL a message of one chunk is returned whole, a larger one only by its header section (RFC 3461 4.3 leaves that to
+us).
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zonemta_py.config import Config, ConfigError
+from zonemta_py.config.section import shipped
+from zonemta_py.config.services.notices import NoticeTerms
+from zonemta_py.disk.files import changed
+from zonemta_py.disk.leveldb.store import StoreError
+from zonemta_py.mail import dsn
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.mail.notices.wording import Failed, Wording
+from zonemta_py.queue.api import BOUNCED, DELIVERED
+from zonemta_py.queue.core.messages import Message, Messages
+from zonemta_py.queue.lifecycle.settlement import Settlement
+from zonemta_py.schedule.time import hours
+
+if TYPE_CHECKING:
+    from zonemta_py.mail.notices.phrases import Phrases
+
+
+def load(config: Config) -> None:
+    """Reads and checks the texts of all languages that are used. Raises ConfigError."""
+    for tenant in ("", *(one.tenant for one in config.notices.tenants)):
+        wording(config, config.notices.terms(tenant))
+
+
+def wording(config: Config, terms: NoticeTerms) -> Wording:
+    """In whose name, and how, a notice is written. Raises ConfigError."""
+    host, folder = config.server.name, shipped("notices")
+    files = [base / f"{one}.toml" for one in terms.languages for base in (folder, terms.texts) if base is not None]
+    phrases = _phrases(terms.languages, folder, terms.texts, tuple(changed(file) for file in files if file.is_file()))
+    return Wording(host, terms.address or f"mailer-daemon@{host}", phrases, terms.name)
+
+
+@lru_cache(64)
+def _phrases(
+    languages: tuple[str, ...], folder: Path, own: Path | None, _: tuple[tuple[int, ...], ...]
+) -> tuple[Phrases, ...]:
+    from zonemta_py.mail.notices import phrases  # only notices need it, and a start has none
+
+    try:
+        return tuple(phrases.load(language, folder, own) for language in languages)
+    except phrases.PhrasesError as error:
+        raise ConfigError(str(error)) from None
+
+
+class Notices:
+    """Makes notifications as the configuration says."""
+
+    def __init__(self, messages: Messages, config: Config) -> None:
+        self._messages, self._config = messages, config
+        self._wordings: dict[NoticeTerms, Wording] = {}
+
+    def configure(self, config: Config) -> None:
+        """The configuration is another one."""
+        self._config = config
+        self._wordings.clear()
+
+    def make(
+        self, kind: dsn.Kind, message: Message, failures: list[Failed], now_ms: int
+    ) -> tuple[Envelope, bytes] | None:
+        """The envelope and bytes of a notification, or None if none is to be sent."""
+        metadata = message.metadata
+        sender = str(metadata.get("sender") or "")
+        failures = [one for one in failures if self.wanted(kind, one.recipient.notify, metadata, now_ms)]
+        if not sender or not failures:
+            return None
+        envelope = Envelope.from_metadata(metadata, [failed.recipient for failed in failures])
+        whole = envelope.ret == "FULL" and message.chunks == 1
+        terms = self._terms(metadata)
+        data = dsn.build(
+            kind,
+            envelope,
+            failures,
+            self._original(message, whole),
+            wording=self._wording(terms),
+            now_ms=now_ms,
+            unique=secrets.token_hex(12),
+            whole=whole,
+        )
+        return replace(dsn.enclose(envelope, data, now_ms), sending_zone=terms.zone or None), data
+
+    def wanted(self, kind: dsn.Kind, notify: int, metadata: dict[str, Any], now_ms: int) -> bool:
+        """As `dsn.wanted`; if NOTIFY is unset, BY=…;N also asks for a notification after its deadline (RFC 2852), and
+        the configuration may: `NoticesSection.delays`. metadata: the message's."""
+        if kind == "delayed":
+            if not notify and hours.to_be_told(metadata, now_ms):
+                return True
+            delays = self._terms(metadata).delays
+            if delays == "never":
+                return False
+            if delays == "always" and not notify:  # a campaign's sender would get one for every slow subscriber
+                return not metadata.get("campaign")
+        return dsn.wanted(kind, notify)
+
+    def _terms(self, metadata: dict[str, Any]) -> NoticeTerms:
+        return self._config.notices.terms(str(metadata.get("tenant") or ""))
+
+    def _wording(self, terms: NoticeTerms) -> Wording:
+        """As it was when this configuration came. Its files were checked then: if they are gone, the shipped ones."""
+        known = self._wordings.get(terms)
+        if known is None:
+            try:
+                known = wording(self._config, terms)
+            except ConfigError:
+                known = wording(self._config, terms._replace(texts=None, languages=("en",)))
+            self._wordings[terms] = known
+        return known
+
+    def _original(self, message: Message, whole: bool) -> bytes:
+        try:
+            data = self._messages.text(message)
+        except StoreError:
+            return b""
+        header = data.partition(b"\r\n\r\n")[0] + b"\r\n"
+        return data if whole else header
+
+
+def failed(
+    address: str, notify: int, orcpt: str | None, reply_line: str, remote: str, attempts: int, last_ms: int
+) -> Failed:
+    """One recipient's row, its reply parsed back from "code enhanced text"."""
+    from zonemta_py.mail.reply import Reply
+
+    code, _, rest = reply_line.partition(" ")
+    reply = Reply.from_lines(int(code) if code.isdigit() else 550, [rest])
+    return Failed(Recipient(address, notify, orcpt), reply, remote, attempts, last_ms)
+
+
+def due(config: Config, settlement: Settlement) -> list[tuple[dsn.Kind, list[Failed]]]:
+    """The notifications that a settlement causes, by kind."""
+    rows = [row for row in settlement.rows if row.verdict == BOUNCED or row.relayed or row.delayed]
+    if not rows:
+        return []
+    kinds: dict[dsn.Kind, list[Failed]] = {}
+    life_h = settlement.message.metadata.get("life_h") or config.retry.life_h
+    zone = config.zone(settlement.zone)
+    lmtp = zone is not None and zone.protocol == "lmtp"  # LMTP delivers to the mail store itself
+    for row in rows:
+        if row.verdict == BOUNCED:
+            kind: dsn.Kind = "failed"
+        elif row.verdict == DELIVERED and row.relayed:
+            kind = "delivered" if lmtp else "relayed"
+        elif row.delayed:
+            kind = "delayed"
+        else:
+            continue
+        until_ms = settlement.message.created_ms + int((row.life_h or life_h) * 3_600_000)
+        recipient = Recipient(row.address, row.note.notify, row.note.orcpt)
+        kinds.setdefault(kind, []).append(
+            Failed(recipient, row.reply, settlement.remote, row.note.attempts, row.note.last_ms, until_ms, row.kind)
+        )
+    return list(kinds.items())
