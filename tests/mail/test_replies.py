@@ -1,0 +1,46 @@
+"""Replies are understood at least as well as they once were, also those the rules were not written from."""
+
+import importlib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+TOP = Path(__file__).parents[2]
+FLOORS = {"seen": (81.0, 95.0, 5.0, 5)}
+"""Collection → least % of classes right, least % of hard or soft right, most % undefined, most false suppressions. They
+only get better: what rules reach becomes the floor."""
+
+
+@pytest.fixture
+def replies(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(TOP / "scripts"))
+    return importlib.import_module("understood.replies")
+
+
+@pytest.mark.parametrize("name", FLOORS)
+def test_a_collection_is_understood(replies: ModuleType, name: str) -> None:
+    """What is said without the words of the replies: a look at those spoils a collection (see scripts/replies)."""
+    class_right, hard_right, undefined, false_suppressions = FLOORS[name]
+    entries = replies.read(replies.FOLDER / f"{name}.jsonl")
+    assert entries
+    figures = replies.figures(replies.measured(replies.shipped(), entries))
+    assert figures.class_right >= class_right, figures
+    assert figures.hard_right >= hard_right, figures
+    assert figures.undefined <= undefined, figures
+    assert figures.false_suppressions <= false_suppressions, figures
+
+
+def test_collections_have_nothing_in_common(replies: ModuleType) -> None:
+    """A reply in two collections would be measured where it was learned."""
+    known: dict[tuple[str, str], str] = {}
+    for path in sorted(replies.FOLDER.glob("*.jsonl")):
+        for entry in replies.read(path):
+            where = known.setdefault((entry.text, entry.stage), path.name)
+            assert where == path.name, entry.text
+
+
+def test_a_line_that_is_wrong_is_named(replies: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text('{"reply": "550 no", "stage": "rcpt"}\n')
+    with pytest.raises(ValueError, match=r"x\.jsonl:1: KeyError\('class'\)"):
+        replies.read(tmp_path / "x.jsonl")
