@@ -14,7 +14,7 @@ from zonemta_py.cli.terminal.errors import Exit
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.journal import Writer
 from zonemta_py.disk.records import Type, pack
-from zonemta_py.mail.addresses import srs, verp
+from zonemta_py.mail.addresses import leaving, srs, verp
 
 SECRET = "0123456789abcdef"
 TODAY = int(time.time()) // 86_400
@@ -75,3 +75,29 @@ def test_refused(command: str, zonemta: Callable[..., Any], file: Path) -> None:
     ran = zonemta(command, "decode", "ann@d.example", "--config", file)
     assert (ran.code, ran.out, ran.err.count("\n")) == (Exit.DATA, "", 1)
     assert zonemta(command, "decode", "ann@d.example").code == Exit.CONFIG
+
+
+def test_address(zonemta: Callable[..., Any], tmp_path: Path) -> None:
+    """What comes of mail there; what is refused is said in one sentence, with the reply's code."""
+    file = tmp_path / "zonemta.toml"
+    file.write_text(
+        f'[[listeners]]\nname = "mx"\nfeedback = true\n[return_path]\nsecret = "{SECRET}"\nverp = "b.example"\n'
+        'srs = "s.example"\nunsubscribe_domain = "u.example"\ncomplaints = ["fbl@c.example"]\n'
+    )
+
+    def said(address: str, *more: str) -> Any:
+        return zonemta("address", address, "--config", file, "--folder", tmp_path, *more)
+
+    path = verp.encode("0199aabbccddeeff", "ann@d.example", "b.example", SECRET, TODAY)
+    assert "a report here is about message 0199aabbccddeeff to ann@d.example" in said(f"<{path}>").out
+    assert (
+        "go on to ann@there.example; taken at mx"
+        in said(srs.rewrite("ann@there.example", "s.example", SECRET, TODAY)).out
+    )
+    left = leaving.encode("0199aabbccddeeff", "ann@d.example", "campaigns", "u.example", SECRET, TODAY - 3)
+    row = json.loads(said(left, "--json").out)
+    expected = {"purpose": "unsubscribe", "scope": "campaigns", "recipient": "ann@d.example", "days": 3}
+    assert expected.items() <= row.items()
+    assert "(complaint)" in said("fbl@c.example").out
+    assert "refused with 550 5.1.1: its tag is not ours" in said(path.replace("ann=", "eve=")).err
+    assert (said("x@y.example").code, said("x@b.example").code) == (Exit.DATA, Exit.DATA)

@@ -33,7 +33,7 @@ def _config() -> Commands:
 
     return {
         "config": commands.app, "dkim": dkim.app, "rules": rules.app, "verp": address.verp, "srs": address.srs,
-        "tls": tls.app, "api-key": api_key.app, "route": route.route,
+        "address": address.address_, "tls": tls.app, "api-key": api_key.app, "route": route.route,
     }  # fmt: skip
 
 
@@ -122,7 +122,7 @@ _FOLDERS: dict[Callable[[], Commands], tuple[str, ...]] = {
     _service: ("init", "doctor"),
     _campaign: ("campaign",),
     _events: ("events", "log"),
-    _config: ("config", "dkim", "rules", "verp", "srs", "tls", "api-key", "route"),
+    _config: ("config", "dkim", "rules", "verp", "srs", "address", "tls", "api-key", "route"),
     _files: ("ring", "sink"),
     _lake: ("lake", "report", "whatif"),
 }  # fmt: skip

@@ -15,11 +15,12 @@ from zonemta_py.config.limits import Learning, Rate, SharesSection, Throttle, Wi
 from zonemta_py.config.reception import Limits, Listener
 from zonemta_py.config.root import Config
 from zonemta_py.config.section import NAME, ConfigError
-from zonemta_py.config.security import DkimKey, ReturnPath, Signing, Tls
+from zonemta_py.config.security import DkimKey, Signing, Tls
 from zonemta_py.config.server import Dns, Plugins, Queue, RulesSection, ServerSection
 from zonemta_py.config.services.events import EventSink
 from zonemta_py.config.services.http import Http, HttpKey, Right, Role
 from zonemta_py.config.services.pull import QUEUE_NAME, PullSection
+from zonemta_py.config.services.return_path import ReturnPath
 from zonemta_py.config.sources import Pool, Source, Warmup
 from zonemta_py.config.zone import DestinationTable, Retry, SmartHost, Zone
 

@@ -31,6 +31,9 @@ class Listener(Section):
     """Refuse MAIL before STARTTLS."""
     auth: bool = False
     """Offer AUTH PLAIN and LOGIN (only under TLS) against [users]."""
+    feedback: bool = False
+    """Take mail from everybody at the addresses of [return_path]: bounces, complaints, unsubscribes. Nobody can relay
+    by that."""
     relay_networks: list[Network] = ["127.0.0.0/8", "::1/128"]
     """Clients in these networks may relay; everyone else must authenticate."""
     relay_senders: dict[Network, list[str]] = {}

@@ -11,12 +11,13 @@ from zonemta_py.config.accounts import Account
 from zonemta_py.config.limits import Learning, SharesSection, Throttle, Window
 from zonemta_py.config.reception import Limits, Listener
 from zonemta_py.config.section import ConfigError, Section, sender_patterns
-from zonemta_py.config.security import DkimKey, ReturnPath, Signing, Tls
+from zonemta_py.config.security import DkimKey, Signing, Tls
 from zonemta_py.config.server import Dns, LogSection, Plugins, Queue, RulesSection, ServerSection
 from zonemta_py.config.services.events import EventSink
 from zonemta_py.config.services.http import OF_ALL, Http
 from zonemta_py.config.services.notices import NoticesSection
 from zonemta_py.config.services.pull import PullSection
+from zonemta_py.config.services.return_path import ReturnPath
 from zonemta_py.config.sources import Pool, Source, Warmup
 from zonemta_py.config.zone import DestinationTable, Retry, Zone
 from zonemta_py.mail.addresses.domain import canonical
@@ -190,8 +191,25 @@ class Config(Section):
         signed = {name.lower() for name in self.signing.headers}
         if path.list_unsubscribe and self.dkim and not {"list-unsubscribe", "list-unsubscribe-post"} <= signed:
             raise ValueError("signing.headers lacks List-Unsubscribe or List-Unsubscribe-Post; add both (RFC 8058)")
-        if (path.verp or path.srs or path.list_unsubscribe) and not path.secret:
+        self._check_returns(path)
+        if (path.verp or path.srs or path.unsubscribe_domain or path.list_unsubscribe) and not path.secret:
             raise ValueError("return_path needs a secret for its signatures; `zonemta config secret` makes one")
+
+    def _check_returns(self, path: ReturnPath) -> None:
+        """What comes back finds somebody who takes it, and can go on."""
+        if path.forward_zone and path.forward_zone not in {zone.name for zone in self.zones if not zone.pulled}:
+            raise ValueError(f"return_path.forward_zone: no zone that sends is named {path.forward_zone!r}; add it")
+        taking = [one.name for one in self.listeners if one.feedback]
+        if taking and not path.takes:
+            raise ValueError(
+                f"listener {taking[0]!r} has feedback = true, but [return_path] has no address that anything can come"
+                " back to; set verp, srs, bounces, complaints or unsubscribe_domain there"
+            )
+        if (path.bounces or path.complaints) and not taking:
+            raise ValueError(
+                "return_path has addresses for bounces or complaints, but no listener takes mail there; set"
+                " feedback = true in one of [[listeners]]"
+            )
 
     @field_validator("senders")
     @classmethod

@@ -107,8 +107,8 @@ class Signing(Section):
         return dns_name(value) if value else value
 
 
-class ReturnPath(Section):
-    """Return paths and fields that tie bounces and complaints to message and recipient."""
+class OutgoingPath(Section):
+    """What goes out: return paths and fields that tie bounces and complaints to message and recipient."""
 
     verp: str = ""
     """Domain of VERP return paths that carry message and recipient, signed; empty: return paths stay as they are."""

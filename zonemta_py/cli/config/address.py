@@ -1,4 +1,4 @@
-"""`zonemta verp …` and `zonemta srs …`: decodes our return paths."""
+"""`zonemta verp …`, `zonemta srs …`, `zonemta address`: decodes our return paths, and says what comes of mail there."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration
 from zonemta_py.cli.terminal.output import print_json
 from zonemta_py.config import Config
-from zonemta_py.config.security import ReturnPath
+from zonemta_py.config.services.return_path import ReturnPath
 from zonemta_py.disk import journal
 from zonemta_py.disk.records import EnvelopeRecord, Type, unpack
 from zonemta_py.mail.addresses import srs as srs_paths
 from zonemta_py.mail.addresses import verp as verp_paths
 from zonemta_py.mail.addresses.domain import canonical
+from zonemta_py.mail.addresses.ours import NotOurs, Ours
 
 verp = typer.Typer(help="Return paths that carry message and recipient.", no_args_is_help=True)
 srs = typer.Typer(help="Return paths of other domains, rewritten.", no_args_is_help=True)
@@ -44,7 +45,7 @@ def decode_verp(address: Address, config: ConfigFile = None, folder: Folder = No
     settings = configuration(config, folder)
     path = _settings(settings)
     try:
-        found = verp_paths.decode(_bare(address), path.secret, _today(), path.srs_days)
+        found = verp_paths.decode(_bare(address), path.secrets, _today(), path.srs_days)
     except verp_paths.VerpRefused as refused:
         raise CommandError(Exit.DATA, f"{address}: {refused}") from None
     _check_ours(address, path.verp, "return_path.verp")
@@ -68,11 +69,49 @@ def decode_srs(address: Address, config: ConfigFile = None, json: AsJson = False
     """Print the address that a rewritten return path stands for, if it is genuine."""
     path = _settings(configuration(config))
     try:
-        stands_for = srs_paths.reverse(_bare(address), path.secret, _today(), path.srs_days)
+        stands_for = srs_paths.reverse(_bare(address), path.secrets, _today(), path.srs_days)
     except srs_paths.SrsRefused as refused:
         raise CommandError(Exit.DATA, f"{address}: {refused}") from None
     _check_ours(address, path.srs, "return_path.srs")
     print_json({"address": stands_for}) if json else print(stands_for)
+
+
+def address_(address: Address, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
+    """Say what an address is for, and what becomes of mail to it from anybody.
+
+    Decodes VERP, SRS and unsubscribe addresses. Exit status 65: such mail is refused.
+    """
+    settings = configuration(config, folder)
+    taking = [one.name for one in settings.listeners if one.feedback]
+    try:
+        found = settings.return_path.domains.find(_bare(address), _today())
+    except NotOurs as refused:
+        raise CommandError(Exit.DATA, f"{address}: refused with 550 5.1.1: {refused}") from None
+    if found is None:
+        at_ours = settings.return_path.domains.holds(_bare(address))
+        why = "no address of ours at that domain" if at_ours else "not an address of [return_path]; only who may relay"
+        raise CommandError(Exit.DATA, f"{address}: {why}{'' if at_ours else ' can send to it'}")
+    row = _row(found, settings)
+    if json:
+        print_json(row | {"listeners": taking})
+        return
+    where = f"at {', '.join(taking)}" if taking else "by no listener here: none has feedback = true"
+    print(f"{row['what']}; taken {where}")
+
+
+def _row(found: Ours, settings: Config) -> dict[str, object]:
+    row: dict[str, object] = {"purpose": found.purpose}
+    if found.forward:
+        return row | {"forward": found.forward, "what": f"bounces (null sender only) go on to {found.forward}"}
+    if found.returned is None:
+        return row | {"what": f"a configured address ({found.purpose}): suppresses only what proves to be genuine"}
+    returned = found.returned
+    recipient = returned.recipient or _looked_up(returned, settings)
+    row |= {"id": returned.id, "recipient": recipient, "days": returned.days}
+    whose = f"message {returned.id} to {recipient or 'an unknown recipient'}, made {returned.days} days ago"
+    if found.purpose == "unsubscribe":
+        return row | {"scope": found.scope, "what": f"any mail here unsubscribes ({found.scope}): {whose}"}
+    return row | {"what": f"a report here is about {whose}"}
 
 
 def _settings(settings: Config) -> ReturnPath:

@@ -167,6 +167,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "rules list": ("zonemta rules list --class greylisting",),
     "verp decode": ("zonemta verp decode bounce+ann=example.com@news.example.org",),
+    "address": (
+        "zonemta address bounce@example.com",
+        "zonemta address SRS0=abcd=XY=example.com=ann@news.example.org --json",
+    ),
     "srs decode": ("zonemta srs decode SRS0=abcd=XY=example.com=ann@news.example.org",),
     "tls report": ("zonemta tls report --day 2026-11-22",),
     "api-key new": ("zonemta api-key new shop",),

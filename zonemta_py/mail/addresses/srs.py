@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 
 from zonemta_py.mail.addresses import token
+from zonemta_py.mail.addresses.token import Secrets
 
 ADDRESS_MAX = 254
 """Longest address that fits a path of 256 octets (RFC 5321 4.5.3.1.3)."""
@@ -54,7 +55,7 @@ def rewrite(sender: str, domain: str, secret: str, today: int) -> str:
     return address if fits else sender
 
 
-def reverse(address: str, secret: str, today: int, days: int) -> str:
+def reverse(address: str, secret: Secrets, today: int, days: int) -> str:
     """The address that `rewrite` was given (or, for SRS1, the first server's). Raises SrsRefused."""
     local, at, _ = address.rpartition("@")
     found = _SRS.fullmatch(unquoted(local if at else address))
@@ -63,7 +64,12 @@ def reverse(address: str, secret: str, today: int, days: int) -> str:
     return _first(found[3], secret, today, days) if found[1] == "0" else _second(found[3], secret)
 
 
-def _first(rest: str, secret: str, today: int, days: int) -> str:
+def looks(local: str) -> bool:
+    """Whether it may be one, genuine or not."""
+    return _SRS.fullmatch(local) is not None
+
+
+def _first(rest: str, secret: Secrets, today: int, days: int) -> str:
     parts = rest.split("=", 3)
     if len(parts) < 4:
         raise SrsRefused("it is not a complete SRS0 address")
@@ -75,7 +81,7 @@ def _first(rest: str, secret: str, today: int, days: int) -> str:
     return f"{requoted(local)}@{host}"
 
 
-def _second(rest: str, secret: str) -> str:
+def _second(rest: str, secret: Secrets) -> str:
     parts = rest.split("=", 2)
     if len(parts) < 3:
         raise SrsRefused("it is not a complete SRS1 address")

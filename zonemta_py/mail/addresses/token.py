@@ -9,6 +9,8 @@ from __future__ import annotations
 import base64
 import hmac
 
+Secrets = str | tuple[str, ...]
+"""One, or several of which any may have made a tag: that in force, and those before it."""
 TAG_CHARACTERS = 8
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 _STAMPS = 1024
@@ -22,10 +24,13 @@ def tag(secret: str, purpose: str, *parts: str, characters: int = TAG_CHARACTERS
     return base64.b32encode(digest)[:characters].decode().lower()
 
 
-def genuine(given: str, secret: str, purpose: str, *parts: str, characters: int = TAG_CHARACTERS) -> bool:
+def genuine(given: str, secrets: Secrets, purpose: str, *parts: str, characters: int = TAG_CHARACTERS) -> bool:
     """Whether `given` is that tag, compared in constant time."""
-    expected = tag(secret, purpose, *parts, characters=characters)
-    return hmac.compare_digest(given.lower().encode(), expected.encode())
+    octets = given.lower().encode("utf-8", "surrogateescape")
+    return any(
+        hmac.compare_digest(octets, tag(secret, purpose, *parts, characters=characters).encode())
+        for secret in ((secrets,) if isinstance(secrets, str) else secrets)
+    )
 
 
 def stamp(day: int) -> str:

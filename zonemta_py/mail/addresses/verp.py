@@ -16,10 +16,13 @@ import re
 from typing import NamedTuple
 
 from zonemta_py.mail.addresses import token
-from zonemta_py.mail.addresses.srs import ADDRESS_MAX, LOCAL_MAX
+from zonemta_py.mail.addresses.srs import ADDRESS_MAX, LOCAL_MAX, unquoted
+from zonemta_py.mail.addresses.token import Secrets
 
 _UNUSUAL = re.compile(rb"[^A-Za-z0-9_.+-]")
-_PATH = re.compile(r"b(?P<day>[a-z2-7]{2})(?P<tag>[a-z2-7]{8})(?P<id>[a-z2-7]{13})(?P<to>[-.].+)", re.IGNORECASE)
+_PATH = re.compile(
+    r"b(?P<day>[a-z2-7]{2})(?P<tag>[a-z2-7]{8})(?P<id>[a-z2-7]{13})(?P<to>[-.].+)", re.IGNORECASE | re.ASCII
+)
 _HEX = re.compile(rb"~([0-9A-Fa-f]{2})")
 _ID_BITS = 64
 _MARK_CHARACTERS = 22
@@ -47,32 +50,48 @@ class Return(NamedTuple):
 
 def encode(message_id: str, recipient: str, domain: str, secret: str, today: int) -> str:
     """message_id: 16 hex digits. today: days since 1970. "" if the path would be too long."""
-    local, _, host = recipient.rpartition("@")
     day, number = token.stamp(today), token.packed(int(message_id, 16), 13)
-    to = f"-{_escaped(local)}={_escaped(host)}"
-    if len(to) > LOCAL_MAX - 1 - len(day) - token.TAG_CHARACTERS - len(number):
-        to = f".{_mark(recipient)}"
+    to = put(recipient, LOCAL_MAX - 1 - len(day) - token.TAG_CHARACTERS - len(number))
     path = f"b{day}{token.tag(secret, 'verp', day, number, to)}{number}{to}@{domain}"
     return path if len(path) <= ADDRESS_MAX else ""
 
 
-def decode(address: str, secret: str, today: int, days: int) -> Return:
+def decode(address: str, secret: Secrets, today: int, days: int) -> Return:
     """days: how old it may be. Raises VerpRefused."""
-    found = _PATH.fullmatch(address.rpartition("@")[0] or address)
-    if found is None or token.unpacked(found["id"]) >> _ID_BITS:
-        raise VerpRefused("it is not a VERP address")
-    kind, to = found["to"][0], found["to"][1:]
-    if kind == "-" and "=" not in to:
+    found = _PATH.fullmatch(unquoted(address.rpartition("@")[0] or address))
+    if found is None or token.unpacked(found["id"]) >> _ID_BITS or not is_put(found["to"]):
         raise VerpRefused("it is not a VERP address")
     if not token.genuine(found["tag"], secret, "verp", found["day"], found["id"], found["to"]):
         raise VerpRefused("its tag is not ours, or the secret has changed")
     age = token.age(found["day"], today)
     if age > days:
         raise VerpRefused(f"it is {age} days old")
-    message_id = f"{token.unpacked(found['id']):016x}"
-    if kind == ".":
-        return Return(message_id, "", age, to.lower())
-    local, _, host = to.rpartition("=")
+    return taken(found["id"], found["to"], age)
+
+
+def looks(local: str) -> bool:
+    """Whether it may be one, genuine or not."""
+    return _PATH.fullmatch(local) is not None
+
+
+def put(recipient: str, characters: int) -> str:
+    """How an address of ours names a recipient: -local=domain, or a dot and a hash if that needs more characters."""
+    local, _, host = recipient.rpartition("@")
+    to = f"-{_escaped(local)}={_escaped(host)}"
+    return to if len(to) <= characters else f".{_mark(recipient)}"
+
+
+def is_put(to: str) -> bool:
+    """Whether a recipient may be named so."""
+    return to[0] == "." or (to[0] == "-" and "=" in to)
+
+
+def taken(number: str, to: str, age: int) -> Return:
+    """number: the message's id in base32. to: of `put`, which a tag has proven."""
+    message_id = f"{token.unpacked(number):016x}"
+    if to[0] == ".":
+        return Return(message_id, "", age, to[1:].lower())
+    local, _, host = to[1:].rpartition("=")
     return Return(message_id, f"{_unescaped(local)}@{_unescaped(host)}" if local else _unescaped(host), age)
 
 

@@ -1,0 +1,82 @@
+"""Whether an address takes what comes back: decided from the address alone, so that RCPT can be answered at once.
+
+VERP, SRS and unsubscribe addresses are ours if their tag is genuine and young enough; bounce and complaint addresses if
+they are configured; postmaster and abuse at these domains always (RFC 5321 4.5.1, RFC 2142). Everything else is not:
+`find` returns None for what does not look like ours at all, and raises NotOurs with one sentence for what does, but was
+forged, changed on its way, or is too old.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from zonemta_py.mail.addresses import leaving, srs, verp
+from zonemta_py.mail.addresses.domain import canonical
+from zonemta_py.mail.addresses.srs import unquoted
+
+Purpose = Literal["verp", "srs", "unsubscribe", "bounce", "complaint", "postmaster"]
+_OFFICES: dict[str, Purpose] = {"postmaster": "postmaster", "abuse": "complaint"}
+
+
+class NotOurs(ValueError):
+    """One sentence: why an address that looks like ours is refused."""
+
+
+class Ours(NamedTuple):
+    """purpose: what comes to it. address: as it was given. returned: message, recipient and age, where a tag proves
+    them. forward: to whom an SRS address leads. scope: what leaving stops: "campaign", "campaigns", "all"."""
+
+    purpose: Purpose
+    address: str
+    returned: verp.Return | None = None
+    forward: str = ""
+    scope: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnDomains:
+    """Which addresses are ours: domains of VERP, SRS and unsubscribe addresses ("" none), whole addresses that bounces
+    and complaints come to; secrets of which any may have signed, and how old what they signed may be, in days."""
+
+    verp: str = ""
+    srs: str = ""
+    unsubscribe: str = ""
+    bounces: frozenset[str] = frozenset()
+    complaints: frozenset[str] = frozenset()
+    secrets: tuple[str, ...] = ()
+    days: int = 21
+    unsubscribe_days: int = 365
+
+    def holds(self, address: str) -> bool:
+        """Whether it is at a domain that only takes what comes back."""
+        domain = canonical(address.rpartition("@")[2])
+        return bool(domain) and domain in (self.verp, self.srs, self.unsubscribe)
+
+    def find(self, address: str, today: int) -> Ours | None:
+        """today: days since 1970. Raises NotOurs."""
+        local, _, domain = address.rpartition("@")
+        domain, local = canonical(domain), unquoted(local)
+        whole = f"{local}@{domain}".lower()
+        if whole in self.bounces:
+            return Ours("bounce", address)
+        if whole in self.complaints:
+            return Ours("complaint", address)
+        if not self.holds(address):
+            return None
+        if (office := _OFFICES.get(local.lower())) is not None:
+            return Ours(office, address)
+        return self._signed(address, local, domain, today)
+
+    def _signed(self, address: str, local: str, domain: str, today: int) -> Ours | None:
+        try:
+            if domain == self.verp and verp.looks(local):
+                return Ours("verp", address, verp.decode(f"{local}@", self.secrets, today, self.days))
+            if domain == self.unsubscribe and leaving.looks(local):
+                left = leaving.decode(f"{local}@", self.secrets, today, self.unsubscribe_days)
+                return Ours("unsubscribe", address, left.returned, scope=left.scope)
+            if domain == self.srs and srs.looks(local):
+                return Ours("srs", address, forward=srs.reverse(f"{local}@", self.secrets, today, self.days))
+        except ValueError as error:  # what stands where a tag or a day should be may be anything
+            raise NotOurs(str(error)) from None
+        return None
