@@ -4,8 +4,8 @@ A window is open exactly while the local clock shows a time within its hours, on
 midnight belong to the day they begin on. So where clocks go forward, a window that would begin in the hour left out
 begins after it; where they go back, the hour that comes twice counts twice.
 
-Promise: `opens` and `is_open` are exact. An unknown time zone is UTC. Answers are kept for each window and time zone
-until the next change, so asking again costs less than a microsecond; what is kept is bounded.
+Promise: `opens`, `is_open`, `closed` and `local_ms` are exact. An unknown time zone is UTC. Answers are kept for each
+window and time zone until the next change, so asking again costs less than a microsecond; what is kept is bounded.
 
 Times are UNIX milliseconds. Time zones come from the system, or else from the package tzdata.
 """
@@ -20,6 +20,7 @@ from zonemta_py.config.limits import DAYS, Day, Window
 
 NEVER_MS = 1 << 62
 """When a window that is always open closes."""
+WEEK_MS = 7 * 86_400_000
 _HORIZON_DAYS = 21  # a weekly window that clocks going forward leave out, twice
 _ZONES_MAX = 1024
 _DAY = datetime.timedelta(days=1)
@@ -33,6 +34,29 @@ def opens(window: Window, time_zone: str, now_ms: int) -> int:
 
 def is_open(window: Window, time_zone: str, now_ms: int) -> bool:
     return _span(window, time_zone, now_ms).is_open
+
+
+def closed(window: Window, time_zone: str, since_ms: int, until_ms: int) -> list[tuple[int, int]]:
+    """When it is closed between these: (from, until), in their order."""
+    name = time_zone if window.time_zone == "recipient" else window.time_zone
+    found = list[tuple[int, int]]()
+    for week in range(since_ms // WEEK_MS, -(-until_ms // WEEK_MS)):
+        for begin, end in _closed_in(window.hours, tuple(window.days), name, week):
+            if end > since_ms and begin < until_ms:
+                found.append((max(begin, since_ms), min(end, until_ms)))
+    return found
+
+
+def local_ms(time_zone: str, local: datetime.datetime) -> int:
+    """When the clocks there show that time (without a zone of its own): the first time, where they go back past it;
+    where they go forward past it, when they do so."""
+    first, *others = _times(_zone(time_zone), local)
+    return others[1] if others and others[0] < first else first
+
+
+def local(time_zone: str, ms: int) -> datetime.datetime:
+    """What the clocks there show then."""
+    return _local(_zone(time_zone), ms)
 
 
 class _Span:
@@ -53,6 +77,19 @@ def _span(window: Window, time_zone: str, now_ms: int) -> _Span:
             hours.spans.clear()
         span = hours.spans[name] = hours.span(_zone(name), now_ms)
     return span
+
+
+@lru_cache(4 * _ZONES_MAX)
+def _closed_in(hours: str, days: tuple[Day, ...], name: str, week: int) -> tuple[tuple[int, int], ...]:
+    """When it is closed in a week of UNIX time."""
+    window, zone, at_ms, found = _hours(hours, days), _zone(name), week * WEEK_MS, list[tuple[int, int]]()
+    while at_ms < (week + 1) * WEEK_MS:
+        span = window.span(zone, at_ms)
+        until_ms = min(span.until_ms, (week + 1) * WEEK_MS)
+        if not span.is_open:
+            found.append((at_ms, until_ms))
+        at_ms = until_ms
+    return tuple(found)
 
 
 @lru_cache(_ZONES_MAX)

@@ -60,6 +60,28 @@ def test_a_batch_without_a_field_of_the_template_is_refused(open_http: Any, temp
     assert send(door, ROWS).status_code == 200
 
 
+def test_a_campaign_with_hours(open_http: Any, template: bytes) -> None:
+    """Put by its fields, shown with it; each recipient waits for their own time; what makes no sense says what does."""
+    door = open_http()
+    hours = {"at": "2035-01-01 09:00", "time_zone": "DE", "time_zone_column": "zone"}
+    for wrong, said in (
+        ({"window": "9-17"}, "there is no window '9-17'; write hours such as 09:00-17:00"),
+        ({"until": "18:00"}, "names no day"),
+    ):
+        answer = put(door, template, **wrong)
+        assert (answer.status_code, said in answer.json()["detail"]) == (422, True)
+    answer = put(door, template, **hours)
+    assert (answer.status_code, "held for 30 days at most" in answer.json()["detail"]) == (409, True)
+    hours["at"] = "00:00"
+    assert put(door, template, **hours).json() == {"created": True}
+    answer = send(door, ROWS)
+    assert "goes by the column 'zone', which this batch lacks" in answer.text
+    assert send(door, [[*ROWS[0], "US"]], columns=["name", "zone"]).json()["accepted"] == 1
+    row = door.client.get("/v1/campaigns/spring").json()
+    assert row["hours"] == hours | {"window": "", "until": "", "at_column": ""}
+    assert row["waiting"] == 1
+
+
 def test_orders_to_a_campaign(open_http: Any, template: bytes) -> None:
     """They are obeyed before they are answered; one that makes no sense any more is a conflict."""
     door = open_http()

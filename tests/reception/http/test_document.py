@@ -26,7 +26,7 @@ from zonemta_py.reception.http.documents.values import COLUMNS_MAX, VALUE_CHARAC
 DOCUMENT = json.loads((Path(__file__).parents[3] / "config" / "openapi.json").read_text())
 schema = schemathesis.pytest.from_fixture("document")
 BEYOND = (
-    "template: ", "there is no zone", "values for", "is the same address", "is not an email address",
+    "template: ", "hours: ", "there is no zone", "values for", "is the same address", "is not an email address",
     "is not a domain such as", "a batch needs the header", "names 0 recipients", "(limits.hold_days)",
     "(pull.reserve_max_s)",
     "there is no provider", "begin again", "is not Name: part", "sizes are counted by domain", "nothing is counted by",

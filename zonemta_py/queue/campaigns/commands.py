@@ -11,19 +11,19 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from zonemta_py.disk import keys
-from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.disk.records import StandingRecord, Type
 from zonemta_py.mail.schedule_fields import InvalidValue
 from zonemta_py.mail.schedule_fields import name as checked_name
 from zonemta_py.queue.campaigns import thresholds as bounds
 from zonemta_py.queue.campaigns import unregistered
-from zonemta_py.queue.campaigns.monitor import CampaignMonitor, stop_of
+from zonemta_py.queue.campaigns.monitor import CampaignMonitor, order, stop_of
 from zonemta_py.queue.core.campaigns import BEGIN, CANCEL, COMPLETE, NOTIFY, REMOTE, Campaign, name_of
-from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
 from zonemta_py.schedule.policy.state import Suspension
+from zonemta_py.zones.calendar import campaign_hours
+from zonemta_py.zones.calendar.campaign_hours import LAST_ZONE, CampaignHours
 
+DAY_MS = 86_400_000
 TEMPLATE_BYTES_MAX = 16 * 1024 * 1024
 
 
@@ -40,14 +40,14 @@ class CampaignCommands:
     async def put(
         self, name: str, sender: str, template: bytes, *, tenant: str = "", zone: str = "", priority: int = 0,
         planned: int = 0, bounds: dict[str, Any] | None = None, life_h: float = 168, notify: str = REMOTE,
-        alone: bool = False,
+        alone: bool = False, hours: dict[str, Any] | None = None,
     ) -> dict[str, bool]:  # fmt: skip
-        """alone: as of `Campaign`. Raises ValueError for invalid values, or an existing campaign with other content;
-        QueueRefusal."""
+        """alone: as of `Campaign`; hours: the fields of `CampaignHours`. Raises ValueError for invalid values, or an
+        existing campaign with other content; QueueRefusal."""
         campaign = Campaign(
             _name(name), sender, _name(tenant) if tenant else "", zone, int(priority), int(planned), _bounds(bounds),
             float(life_h), self._core.clock.ms(), name_of(_template(template)), 0, len(template), notify,
-            alone=bool(alone),
+            alone=bool(alone), hours=self._hours(name, hours or {}),
         )  # fmt: skip
         if not -9 <= campaign.priority <= 9:
             raise ValueError(f"the priority is {priority}; use -9 to 9")
@@ -65,6 +65,22 @@ class CampaignCommands:
             begun(self._core, campaign)
             await self._core.journal.stable()
         return {"created": created}
+
+    def _hours(self, name: str, given: dict[str, Any]) -> CampaignHours | None:
+        """Raises ValueError."""
+        core = self._core
+        if (known := core.campaigns.registered(name)) is not None and known.hours == campaign_hours.said(given):
+            return known.hours  # it is put again, however late that is
+        config, now_ms = core.config, core.clock.ms()
+        hours = campaign_hours.checked(given, frozenset(one.name for one in config.windows), now_ms)
+        if (
+            hours
+            and hours.at
+            and campaign_hours.moment_ms(hours.at, LAST_ZONE, now_ms)
+            > now_ms + (most_ms := int(config.limits.hold_days * DAY_MS))
+        ):
+            raise ValueError(f"mail is held for {most_ms / DAY_MS:g} days at most (limits.hold_days); send it later")
+        return hours
 
     async def pause(self, name: str, cause: str) -> dict[str, Any]:
         campaign = await self._going(name)
@@ -89,7 +105,7 @@ class CampaignCommands:
         if not campaign.canceled_ms:
             if self._core.campaigns.over(campaign):
                 raise ValueError(f"campaign {name!r} has ended; nothing of it is waiting")
-            self._order(campaign, CANCEL, cause or "by an operator")
+            order(self._core, campaign, CANCEL, cause or "by an operator")
             self._monitor.sweep_soon()
         return await self._answer(name, campaign)
 
@@ -114,20 +130,8 @@ class CampaignCommands:
         if campaign.canceled_ms:
             raise ValueError(f"campaign {name!r} was canceled")
         if not campaign.complete_ms:
-            self._order(campaign, COMPLETE, "all batches are in")
+            order(self._core, campaign, COMPLETE, "all batches are in")
         return await self._answer(name, campaign)
-
-    def _order(self, campaign: Campaign, what: str, cause: str) -> None:
-        """In effect at once, permanent once it is in the journal; then the store is updated."""
-        core, now_ms = self._core, self._core.clock.ms()
-        core.campaigns.apply(campaign, what, now_ms, cause)
-        order = StandingRecord(what, ["campaign", campaign.name], [campaign.created_ms, now_ms], cause)
-
-        def apply() -> None:
-            operations: list[Operation] = [(keys.campaign(campaign.name), campaign.record())]
-            core.lines.submit(operations, immediately, sync=False, keep=True)
-
-        core.ledger.write(Type.STANDING, order.pack(), apply)
 
     async def _going(self, name: str) -> Campaign | None:
         """A campaign that can be paused and resumed; None: not registered, but mail with its name is waiting."""
@@ -166,6 +170,7 @@ class CampaignCommands:
             "tenant": campaign.tenant,
             "of_all": campaign.of_all,
             "zone": campaign.zone,
+            "hours": campaign.hours._asdict() if campaign.hours else None,
             "created_ms": campaign.created_ms,
             "planned": campaign.planned,
             **asdict(tally),

@@ -1,5 +1,6 @@
 """Periodic work on campaigns: `tick`, called about every second, records each campaign's history, pauses those beyond a
-threshold, removes what waits of canceled ones, ends those with nothing left, and forgets ended ones.
+threshold, cancels those whose time is over (`until`), removes what waits of canceled ones, ends those with nothing
+left, and forgets ended ones.
 
 Failures: StoreError on a disk error; the next tick does the rest.
 """
@@ -10,13 +11,15 @@ import math
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, StoreError
+from zonemta_py.disk.records import StandingRecord, Type
 from zonemta_py.queue.campaigns import named, thresholds
 from zonemta_py.queue.campaigns.history import RATE_MS, CampaignHistory
 from zonemta_py.queue.campaigns.purge import Sweep
-from zonemta_py.queue.core.campaigns import Campaign
+from zonemta_py.queue.core.campaigns import CANCEL, Campaign
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
 from zonemta_py.schedule.policy.state import Suspension
+from zonemta_py.zones.calendar import campaign_hours
 
 SAVE_MS = 30_000
 """How often a history is saved, at most."""
@@ -68,6 +71,9 @@ class CampaignMonitor:
         if campaign.ended_ms:
             old = now_ms > campaign.ended_ms + self._kept_ms()
             return self._forget(campaign) if old and not named.keeps_bounces(core, campaign) else []
+        if campaign.hours and 0 < campaign_hours.ends_ms(campaign.hours) <= now_ms and not campaign.canceled_ms:
+            order(core, campaign, CANCEL, f"it was to go until {campaign.hours.until}")
+            self.sweep_soon()
         history = self.history(campaign)
         history.look(now_ms, tally)
         if core.campaigns.over(campaign):
@@ -148,6 +154,19 @@ class CampaignMonitor:
         """Whether it is a named one that is not followed."""
         tally = self._core.campaigns.tally(campaign.name)
         return campaign.named and tally.waiting <= 0 and self._core.clock.ms() - tally.last_ms >= RATE_MS
+
+
+def order(core: Core, campaign: Campaign, what: str, cause: str) -> None:
+    """CANCEL or COMPLETE: in effect at once, permanent once it is in the journal; then the store is updated."""
+    now_ms = core.clock.ms()
+    core.campaigns.apply(campaign, what, now_ms, cause)
+    said = StandingRecord(what, ["campaign", campaign.name], [campaign.created_ms, now_ms], cause)
+
+    def apply() -> None:
+        operations: list[Operation] = [(keys.campaign(campaign.name), campaign.record())]
+        core.lines.submit(operations, immediately, sync=False, keep=True)
+
+    core.ledger.write(Type.STANDING, said.pack(), apply)
 
 
 def stop_of(core: Core, campaign: Campaign) -> Suspension | None:

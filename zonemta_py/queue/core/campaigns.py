@@ -30,6 +30,8 @@ from zonemta_py.mail.schedule_fields import name as checked_name
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.core.commit import StoreLine
 from zonemta_py.queue.core.counters import CampaignCounters, CampaignCounts
+from zonemta_py.zones.calendar import campaign_hours
+from zonemta_py.zones.calendar.campaign_hours import CampaignHours
 
 REMOTE, NEVER, FAILURE = "remote", "never", "failure"
 NOTIFY = (REMOTE, NEVER, FAILURE)
@@ -51,7 +53,8 @@ class Campaign:
     notifies the return path of a bounce, see NOTIFY. cause: of the latest order. canceled_ms, complete_ms, ended_ms:
     UNIX ms, 0: not yet. base: [delivered, deferred, bounced, blocked, complaints] when it was last resumed; thresholds
     count from there. seq: the number of the journal's next record when it began. named: nobody has put it. alone:
-    it was put by somebody who is for mail of some tenants only ("": of none).
+    it was put by somebody who is for mail of some tenants only ("": of none). hours: when its mail may go, None: at any
+    time.
     """
 
     name: str
@@ -75,12 +78,13 @@ class Campaign:
     seq: int = 0
     named: bool = False
     alone: bool = False
+    hours: CampaignHours | None = None
 
     def settings(self) -> tuple[Any, ...]:
         """What must be equal if it is put again."""
         return (
             self.sender, self.tenant, self.zone, self.priority, self.planned, self.bounds, self.life_h, self.template,
-            self.notify,
+            self.notify, self.hours,
         )  # fmt: skip
 
     @property
@@ -110,6 +114,8 @@ class Campaigns:
         self.by_name: dict[str, Campaign] = {}
         self.counters = CampaignCounters(store)
         self.canceled: set[str] = set()
+        self.timed: set[str] = set()
+        """Those with hours of their own."""
         self.shortest_life_h = math.inf
         self._store = store
         self._arriving: dict[str, asyncio.Future[None]] = {}
@@ -134,6 +140,8 @@ class Campaigns:
         self.shortest_life_h = min(self.shortest_life_h, campaign.life_h)
         if campaign.canceled_ms:
             self.canceled.add(campaign.name)
+        if campaign.hours is not None:
+            self.timed.add(campaign.name)
 
     def get(self, name: str) -> Campaign:
         """Raises ValueError."""
@@ -186,6 +194,30 @@ class Campaigns:
         """The batch with the last changes did not reach the disk: writes them with the next one."""
         self._fresh |= self._written
         self.counters.again()
+
+    def terms(self, metadata: dict[str, Any], values: list[str] | None, early: bool = False) -> dict[str, Any]:
+        """A message's metadata, with what its campaign says of one recipient, as `schedule.time.hours` takes them:
+        window, time_zone, hold_until_ms, until_ms, ends_ms.
+
+        Nothing of it is stored with the recipient: it follows from the campaign's hours and the recipient's `values`
+        (None: nothing is merged). early: a task has said when it goes, so no hold counts.
+        """
+        if early and metadata.get("hold_until_ms"):
+            metadata = metadata | {"hold_until_ms": 0}
+        if values is None or metadata.get("campaign") not in self.timed:
+            return metadata
+        campaign = self.by_name[metadata["campaign"]]
+        hours = campaign.hours
+        assert hours is not None
+        times = campaign_hours.of(hours, campaign.created_ms, metadata.get("columns", []), values)
+        more: dict[str, Any] = {"time_zone": times.time_zone}
+        if hours.window:
+            more["window"] = hours.window
+        if times.from_ms > metadata.get("hold_until_ms", 0) and not early:
+            more |= {"hold_until_ms": times.from_ms, "hold_for": False}
+        if times.until_ms:
+            more |= {"until_ms": times.until_ms, "ends_ms": campaign_hours.ends_ms(hours)}
+        return metadata | more
 
     def over(self, campaign: Campaign) -> bool:
         """Whether it accepts no more mail."""
@@ -260,6 +292,7 @@ class Campaigns:
             return [(key(campaign.name), None) for key in (keys.campaign, keys.tally, keys.course)]
         self.shortest_life_h = min((other.life_h for other in self.by_name.values()), default=math.inf)
         self.canceled.discard(campaign.name)
+        self.timed.discard(campaign.name)
         self.counters.forget(campaign.name)
         name = campaign.name
         operations: list[Operation] = [(keys.template(name, number), None) for number in range(1, campaign.chunks + 1)]
@@ -299,6 +332,8 @@ def name_of(template: bytes) -> str:
 
 def _of(name: str, value: bytes) -> Campaign:
     row = records.unpack(value)
+    if row.get("hours"):
+        row["hours"] = CampaignHours(*row["hours"])
     known = Campaign.__dataclass_fields__
     return Campaign(**{key: value for key, value in row.items() if key in known} | {"name": name})
 

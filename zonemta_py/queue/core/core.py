@@ -14,6 +14,7 @@ from typing import Any
 from zonemta_py.config import Config
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, Store, StoreDamaged, StoreError
+from zonemta_py.disk.notes import Note
 from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.disk.receipts import Receipts
 from zonemta_py.disk.records import StandingRecord, Type
@@ -141,6 +142,10 @@ class Core:
             if name not in self.schedule.zones:
                 del self.sizes.zones[name]
         self.changed()
+
+    def terms(self, message: Message, note: Note) -> dict[str, Any]:
+        """When a recipient of that message may go, for `schedule.time.hours`."""
+        return self.campaigns.terms(message.metadata, note.values, note.early)
 
     async def settled(self, most_s: float = SETTLED_S) -> None:
         """Waits a moment for the store, which lags behind: what somebody has done is seen by what they ask next."""

@@ -3,15 +3,19 @@
 A recipient lives `life_h` hours: the campaign's if it is merged, those of [pull] if it was pushed into a pull zone
 (without end, if none are set), else those of its destination, else those of [retry]. They are counted in steady time
 (`schedule.steady`: setting the clock makes no mail older), from when it may first be sent: its message was accepted,
-its hold is over (X-Deliver-After), its sending hours are open. Not counted is waiting by choice: while its zone,
-destination, domain, tenant, campaign or source is stopped by an order or a campaign's threshold, and while it is held.
-All other waiting counts, including limits, a rule's rest, an unreachable destination, and time when the machine was
-off; but after more than an hour of that, nothing expires before it could be tried for an hour.
+its hold is over (X-Deliver-After, a campaign's `at`), its sending hours are open. Not counted is waiting by choice:
+while its zone, destination, domain, tenant, campaign or source is stopped by an order or a campaign's threshold, while
+it is held, and while its sending hours are closed. All of it is derived from what was stopped since when
+(`schedule/policy/pauses.py`) and from the hours: nothing is written for a recipient. All other waiting counts,
+including limits, a rule's rest, an unreachable destination, and time when the machine was off; but after more than an
+hour of that, nothing expires before it could be tried for an hour.
 
 It expires at the first failed attempt after its end or, if it cannot be tried, by the sweep (`expiry`).
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from zonemta_py.config import Config
 from zonemta_py.disk import keys
@@ -58,22 +62,28 @@ class Lifetime:
 
     def over(self, flow_queue: FlowQueue, message: Message, address: str, note: Note, now_ms: int) -> bool:
         """Whether its lifetime is over."""
-        begins_ms = self._begins_ms(flow_queue, message, note)
+        terms = self._terms(message, note)
+        begins_ms = self._begins_ms(flow_queue, message, note, terms)
         life_ms = int(self.life_h(flow_queue, message, address, note) * HOUR_MS)
         if now_ms - begins_ms < life_ms or now_ms < self._clock.grace_until_ms:
             return False
-        return now_ms - begins_ms - self._chosen_ms(flow_queue, address, note, begins_ms, now_ms) >= life_ms
+        return now_ms - begins_ms - self._chosen_ms(flow_queue, address, note, terms, begins_ms, now_ms) >= life_ms
 
     def ends_ms(self, flow_queue: FlowQueue, message: Message, address: str, note: Note, now_ms: int) -> int:
         """When its lifetime ends, if nothing is stopped or held from now on."""
-        begins_ms = self._begins_ms(flow_queue, message, note)
-        chosen_ms = self._chosen_ms(flow_queue, address, note, begins_ms, now_ms)
+        terms = self._terms(message, note)
+        begins_ms = self._begins_ms(flow_queue, message, note, terms)
+        chosen_ms = self._chosen_ms(flow_queue, address, note, terms, begins_ms, now_ms)
         ends_ms = begins_ms + int(self.life_h(flow_queue, message, address, note) * HOUR_MS) + chosen_ms
+        at_ms, zone = max(now_ms, begins_ms), flow_queue.zone.zone
+        ends_ms = hours.later_ms(self._config, zone, terms, at_ms, ends_ms - at_ms, self._clock.apart_ms())
         return max(ends_ms, self._clock.grace_until_ms)
 
     def chosen_ms(self, flow_queue: FlowQueue, message: Message, address: str, note: Note, now_ms: int) -> int:
-        """How much of its waiting does not count, because it was stopped or held."""
-        return self._chosen_ms(flow_queue, address, note, self._begins_ms(flow_queue, message, note), now_ms)
+        """How much of its waiting does not count, because it was stopped or held, or its hours were closed."""
+        terms = self._terms(message, note)
+        begins_ms = self._begins_ms(flow_queue, message, note, terms)
+        return self._chosen_ms(flow_queue, address, note, terms, begins_ms, now_ms)
 
     def life_h(self, flow_queue: FlowQueue, message: Message, address: str, note: Note) -> float:
         """How long it may be tried, in hours."""
@@ -100,8 +110,11 @@ class Lifetime:
         terms = destinations.for_domain(terms, zone, domain_of(place.recipient))
         return terms.retry.delay_notice_h
 
-    def _begins_ms(self, flow_queue: FlowQueue, message: Message, note: Note) -> int:
-        zone, terms = flow_queue.zone.zone, message.metadata
+    def _terms(self, message: Message, note: Note) -> dict[str, Any]:
+        return self._campaigns.terms(message.metadata, note.values)
+
+    def _begins_ms(self, flow_queue: FlowQueue, message: Message, note: Note, terms: dict[str, Any]) -> int:
+        zone = flow_queue.zone.zone
         apart_ms = self._clock.apart_ms()
         begins_ms = message.created_ms + self._clock.apart_of(message.id)
         begins_ms = hours.first_ms(self._config, zone, terms, begins_ms, apart_ms)
@@ -109,9 +122,12 @@ class Lifetime:
             begins_ms = max(begins_ms, note.first_ms + apart_ms)
         return begins_ms
 
-    def _chosen_ms(self, flow_queue: FlowQueue, address: str, note: Note, since_ms: int, now_ms: int) -> int:
-        """How long it was stopped or held by choice."""
-        policy, zone = self._schedule.policy, flow_queue.zone.zone.name
+    def _chosen_ms(
+        self, flow_queue: FlowQueue, address: str, note: Note, terms: dict[str, Any], since_ms: int, now_ms: int
+    ) -> int:  # fmt: skip
+        """How long it was stopped or held by choice, or its hours were closed."""
+        policy, zone = self._schedule.policy, flow_queue.zone.zone
         path, flow_id = flow_queue.path, flow_queue.flow_id
-        paused_ms = policy.paused_ms(path, flow_id, zone, domain_of(address), since_ms, now_ms)
+        closed = hours.closed(self._config, zone, terms, since_ms, now_ms, self._clock.apart_ms())
+        paused_ms = policy.paused_ms(path, flow_id, zone.name, domain_of(address), since_ms, now_ms, closed)
         return max(0, note.kept_ms) + paused_ms

@@ -28,12 +28,12 @@ from zonemta_py.queue.core.counters import SUPPRESSED, campaign_of
 from zonemta_py.queue.core.messages import Message
 from zonemta_py.queue.hooks import Routed
 from zonemta_py.queue.lifecycle import admission, suppressed
+from zonemta_py.queue.lifecycle.lease import first_wait_s
 from zonemta_py.queue.lifecycle.requests import Requests
 from zonemta_py.queue.lifecycle.telling import tell
 from zonemta_py.queue.suppression.register import SuppressionList
 from zonemta_py.schedule.batch import Entry, FlowQueue
 from zonemta_py.schedule.flow import flow_text
-from zonemta_py.schedule.time import hours
 from zonemta_py.schedule.time.steady import STEP_MS
 from zonemta_py.schedule.zone import ZoneSchedule
 from zonemta_py.zones.queues import PUSHED
@@ -319,9 +319,7 @@ class Acceptance:
             recipient.notify, recipient.orcpt, routing=routed.routing, flow=flow, deadline_ms=deadline_ms,
             values=recipient.values, counted=counted,
         )  # fmt: skip
-        wait_s = max(routed.delay_s, hours.wait_s(self._core.config, zone.zone, envelope, now_ms))
-        if envelope.deadline_mode == "R":
-            wait_s = min(wait_s, (envelope.deadline_ms - now_ms) / 1000)
+        wait_s = first_wait_s(self._core, zone.zone, envelope, recipient, routed.delay_s, now_ms)
         if wait_s > 0:
             due_ms = now_ms + apart_ms + int(wait_s * 1000)
             key = keys.deferred(routed.zone, due_ms, message_id, recipient.address)

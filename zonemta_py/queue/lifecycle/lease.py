@@ -9,7 +9,7 @@ from typing import Any
 
 from zonemta_py.config import Zone
 from zonemta_py.disk import keys
-from zonemta_py.mail.envelope import Notify, Recipient
+from zonemta_py.mail.envelope import Envelope, Notify, Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import Delivery
 from zonemta_py.queue.core.campaigns import REMOTE
@@ -82,17 +82,38 @@ class Taker:
         self.gone = False
 
 
-def wait_s(core: Core, lease: Lease) -> float:
-    """Seconds until a leased message may be sent (sending hours, hold time); 0: now."""
+def wait_s(core: Core, lease: Lease) -> float | None:
+    """Seconds until the first of its recipients may be sent (sending hours, hold time); None: all may now.
+
+    0: some may now, and others may not; when they are put off, each gets its own time.
+    """
     terms, zone = lease.message.metadata, lease.zone
-    if terms.get("hold_until_ms") and all(entry.note.early for entry in lease.batch.entries):
-        terms = terms | {"hold_until_ms": 0}
-    if not (terms.get("window") or zone.window or terms.get("hold_until_ms")):
-        return 0.0
+    timed = lease.batch.flow_queue.flow_id.campaign in core.campaigns.timed
+    if not (timed or terms.get("window") or zone.window or terms.get("hold_until_ms")):
+        return None
     now_ms = core.clock.ms()  # it was deferred in steady time, and the clock may have been set since
     apart_ms = core.clock.apart_ms()
     now_ms += apart_ms
-    return max(0, hours.first_ms(core.config, zone, terms, now_ms, apart_ms) - now_ms) / 1000
+    waits = {
+        hours.first_ms(core.config, zone, core.terms(lease.message, entry.note), now_ms, apart_ms) - now_ms
+        for entry in lease.batch.entries
+    }
+    return min(waits) / 1000 if max(waits) > 0 else None
+
+
+def first_wait_s(
+    core: Core, zone: Zone, envelope: Envelope, recipient: Recipient, least_s: float, now_ms: int
+) -> float:  # fmt: skip
+    """Seconds until a recipient that has just come may first be sent, 0: now; not later than its deadline."""
+    if recipient.values is None or envelope.campaign not in core.campaigns.timed:
+        wait_s = hours.wait_s(core.config, zone, envelope, now_ms)
+    else:
+        said: dict[str, Any] = {"campaign": envelope.campaign, "columns": envelope.columns, "window": envelope.window}
+        said["hold_until_ms"] = envelope.hold_until_ms
+        own = core.campaigns.terms(said, recipient.values)
+        wait_s = (hours.first_ms(core.config, zone, own, now_ms, 0) - now_ms) / 1000
+    wait_s = max(least_s, wait_s)
+    return min(wait_s, (envelope.deadline_ms - now_ms) / 1000) if envelope.deadline_mode == "R" else wait_s
 
 
 def _but(entries: list[Entry], indices: set[int]) -> list[Entry]:

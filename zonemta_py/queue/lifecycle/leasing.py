@@ -302,7 +302,7 @@ class Leases:
             self.end(lease, BOUNCED, OUTLIVED)
             return False
         seconds = wait_s(self._core, lease)
-        if seconds:  # outside its sending hours: it waits, without an attempt
+        if seconds is not None:  # outside its sending hours: it waits, without an attempt
             self.end(lease, POSTPONED, OUT_OF_HOURS, seconds)
             return False
         try:

@@ -176,7 +176,7 @@ class Settling:
         state = counted_as(entry.key)
         if verdict == RELEASED:
             return Row(entry.key, entry.address, note, verdict, reply, entry=entry, state=state)
-        config, terms, delayed = self._core.config, message.metadata, False
+        config, terms, delayed = self._core.config, self._core.terms(message, note), False
         zone, clock = flow_queue.zone.zone, self._core.clock
         steady_ms, apart_ms = clock.steady_ms(), clock.apart_ms()
         if verdict == POSTPONED:

@@ -10,6 +10,8 @@ from zonemta_py.reception.http.authentication import answer, described, needs, r
 from zonemta_py.reception.http.documents import models, reading
 from zonemta_py.reception.http.documents.problem import FieldError, RequestProblem, invalid
 from zonemta_py.reception.suppression_scopes import own_campaigns
+from zonemta_py.zones.calendar import campaign_hours
+from zonemta_py.zones.calendar.campaign_hours import CampaignHours
 
 router = APIRouter(prefix="/v1/campaigns", dependencies=[Depends(reading.known_query)])
 _Name = Annotated[models.Name, Path(description="The campaign's name.")]
@@ -45,7 +47,12 @@ async def put(request: Request, name: _Name) -> Response:
     await here.columns.sound(template, here.site.clock_ms(), who.senders)
     if content.zone and here.config.zone(content.zone) is None:
         raise invalid([FieldError("zone", f"there is no zone {content.zone[:80]!a}; name one from the configuration")])
-    settings = content.model_dump(exclude={"template", "bounds"}) | {"tenant": tenant}
+    hours = content.model_dump(include={*CampaignHours._fields})
+    try:
+        campaign_hours.checked(hours, frozenset(window.name for window in here.config.windows), now_ms=0)
+    except ValueError as wrong:
+        raise invalid([FieldError("hours", str(wrong))]) from None
+    settings = content.model_dump(exclude={"template", "bounds", *hours}) | {"tenant": tenant, "hours": hours}
     bounds = content.bounds.model_dump(exclude_none=True) if content.bounds else {}
     alone = bool(who.scope.tenants)
     return answer(await here.ask("campaign-put", name=name, template=template, bounds=bounds, alone=alone, **settings))

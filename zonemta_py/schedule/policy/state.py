@@ -27,7 +27,7 @@ from zonemta_py.schedule.policy.learned_concurrency import LearnedConcurrency
 from zonemta_py.schedule.policy.learned_rates import LearnedRates
 from zonemta_py.schedule.policy.manners import KINDS as MANNERS
 from zonemta_py.schedule.policy.manners import Manners
-from zonemta_py.schedule.policy.pauses import Pauses
+from zonemta_py.schedule.policy.pauses import Pauses, Span
 from zonemta_py.schedule.policy.standing import ByWord, Portions, Row, portions
 from zonemta_py.schedule.time.pace import Pace
 from zonemta_py.zones import window
@@ -179,16 +179,17 @@ class PolicyState:
         return round(self._now() * 1000)
 
     def paused_ms(
-        self, path: EgressPath, flow_id: FlowId, zone: str, domain: str, since_ms: int, until_ms: int
+        self, path: EgressPath, flow_id: FlowId, zone: str, domain: str, since_ms: int, until_ms: int, more: list[Span]
     ) -> int:  # fmt: skip
-        """For how long of that (steady) time somebody had chosen to stop what goes this way to that domain."""
-        if not (self.stops or self.pauses):
+        """For how long of that (steady) time somebody had chosen to stop what goes this way to that domain, or one of
+        the stretches `more` was."""
+        if not (self.stops or self.pauses or more):
             return 0
         names = (
             ("zone", zone), ("domain", domain), ("destination", path.site), ("destination", path.provider),
             ("tenant", flow_id.tenant), ("campaign", flow_id.campaign), ("source", path.source),
         )  # fmt: skip
-        under_way = [
+        under_way = more + [
             (stop.begun_ms, until_ms)
             for of in names
             if (stop := self.stops.get(of)) is not None and stop.chosen and stop.is_about(flow_id.tenant)

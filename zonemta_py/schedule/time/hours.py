@@ -1,8 +1,9 @@
 """When a recipient may be tried, limits aside: held until a time, sending hours, deadline (life: `core.lifetime`).
 
-Waiting that the sender or we chose does not count as an attempt. `terms` are a message's metadata, whose times are by
-the machine's clock, as sending hours are; all other times are steady (`steady.py`), and apart_ms is how far these are
-ahead of it. What its sender gave as an interval is by the clock as it was when the mail came, `apart_ms` in the terms.
+Waiting that the sender or we chose does not count as an attempt. `terms` are a message's metadata, with what its
+campaign says of the recipient (`queue.core.campaigns`); their times are by the machine's clock, as sending hours
+are; all other times are steady (`steady.py`), and apart_ms is how far these are ahead of it. What its sender gave as an
+interval is by the clock as it was when the mail came, `apart_ms` in the terms.
 """
 
 from __future__ import annotations
@@ -12,6 +13,11 @@ from typing import Any
 from zonemta_py.config import Config, Window, Zone
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.zones import window
+from zonemta_py.zones.calendar import campaign_hours
+
+WEEKS_MAX = 520
+"""How far `later_ms` looks."""
+_NOT_AGAIN_MS = 60_000
 
 
 def wait_s(config: Config, zone: Zone, envelope: Envelope, now_ms: int) -> float:
@@ -34,6 +40,41 @@ def first_ms(config: Config, zone: Zone, terms: dict[str, Any], at_ms: int, apar
     name = terms.get("window", "")
     if name or zone.window:
         at_ms = opens(config, zone, name, terms.get("time_zone", ""), at_ms - apart_ms) + apart_ms
+    until_ms = terms.get("until_ms", 0)
+    if until_ms and at_ms - apart_ms >= until_ms:  # too late there: the campaign's end takes it away
+        at_ms = max(at_ms + _NOT_AGAIN_MS, int(terms["ends_ms"]) + apart_ms)
+    return at_ms
+
+
+def closed(
+    config: Config, zone: Zone, terms: dict[str, Any], since_ms: int, until_ms: int, apart_ms: int
+) -> list[tuple[int, int]]:  # fmt: skip
+    """When its hours are closed between these: (from, until); of two windows together, so that some may overlap."""
+    if not (terms.get("window") or zone.window) or until_ms <= since_ms:
+        return []
+    found = [one for one in (_window(config, terms.get("window", "")), _window(config, zone.window)) if one is not None]
+    return [
+        (begin + apart_ms, end + apart_ms)
+        for one in found
+        for begin, end in window.closed(one, terms.get("time_zone", ""), since_ms - apart_ms, until_ms - apart_ms)
+    ]
+
+
+def later_ms(config: Config, zone: Zone, terms: dict[str, Any], at_ms: int, open_ms: int, apart_ms: int) -> int:
+    """When its hours have been open for so long since then."""
+    if open_ms <= 0 or not (terms.get("window") or zone.window):
+        return at_ms + open_ms
+    for _ in range(WEEKS_MAX):
+        end_ms = at_ms + window.WEEK_MS
+        for begin, end in sorted(closed(config, zone, terms, at_ms, end_ms, apart_ms)):
+            if begin - at_ms >= open_ms:
+                return at_ms + open_ms
+            open_ms -= max(0, begin - at_ms)
+            at_ms = max(at_ms, end)
+        if end_ms - at_ms >= open_ms:
+            return at_ms + open_ms
+        open_ms -= end_ms - at_ms
+        at_ms = end_ms
     return at_ms
 
 
@@ -61,6 +102,8 @@ def opens(config: Config, zone: Zone, name: str, time_zone: str, at_ms: int) -> 
 
 
 def _window(config: Config, name: str) -> Window | None:
+    if ":" in name:
+        return campaign_hours.window(name)
     return next((found for found in config.windows if found.name == name), None) if name else None
 
 

@@ -102,7 +102,7 @@ async def _one(queue: QueueContext, key: bytes, value: bytes, lease: Lease | Non
         cause = f"there is no zone {place.zone!r} any more, give it back to the configuration"
         return row | {"reasons": [{"kind": "held", "cause": cause, "since_ms": 0, "until_ms": 0}]}
     try:
-        terms = queue.core.messages.peek(place.id)
+        terms = queue.core.campaigns.terms(queue.core.messages.peek(place.id), note.values, note.early)
     except StoreError:
         terms = {}
     flow_queue, known = _flow_queue(zone, place, note)

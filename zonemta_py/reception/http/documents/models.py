@@ -276,6 +276,22 @@ class CampaignDocument(Model):
     """Who notifies the return path of an undeliverable recipient. remote: other servers, about what they accepted;
     failures found by this server are in the campaign's figures and the journal. never: no server; others are asked for
     silence too (RFC 3461). failure: this server too, with a notification for each."""
+    at: Line = ""
+    """From when on it goes: 09:00 (the next nine o'clock of each recipient), 2026-11-24 or 2026-11-24 09:00 as each
+    recipient's clocks show it, or with an offset or Z."""
+    window: Line = ""
+    """Hours in which it goes, by each recipient's clocks: 09:00-17:00, mon-fri 09:00-17:00; or the name of a window of
+    the configuration."""
+    until: Line = ""
+    """Until when it goes, as `at`; a day alone with all its hours. What has not gone when that is over everywhere is
+    removed, and nobody is told."""
+    time_zone: Line = ""
+    """Of recipients whose own is not known (an IANA name, or a country); default: UTC."""
+    time_zone_column: Name | Literal[""] = ""
+    """The column of batches with each recipient's time zone: an IANA name, a country (ISO 3166-1) or a locale such as
+    de_AT; of a country with several, the most populous."""
+    at_column: Name | Literal[""] = ""
+    """The column of batches with each recipient's own time of day, HH:MM; empty values: `at`."""
 
 
 class Created(Model):
@@ -299,6 +315,8 @@ class CampaignRow(Model):
     created_ms: int
     of_all: bool = False
     """It is an operator's, for mail of whatever tenant."""
+    hours: dict[str, str] | None = None
+    """When its mail may go: at, window, until, time_zone, time_zone_column, at_column; null: at any time."""
     registered: bool = True
     """False: nobody has created it; its mail has named it (X-Campaign), since created_ms."""
     planned: int
