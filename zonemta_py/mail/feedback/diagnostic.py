@@ -4,44 +4,109 @@ from __future__ import annotations
 
 import re
 
+from zonemta_py.mail.feedback.vocabulary import phrases
 from zonemta_py.mail.fields import one_line
 from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.reply import Reply
 
-SENTENCE_CHARACTERS_MAX = 2_000
-_START = re.compile(r"\s*(?:[\w.-]{1,30};\s*)?([245]\d\d)(?:[- ]+|$)(?:#?([245]\.\d{1,3}\.\d{1,3})[:\s]*)?")
-_CODE = re.compile(r"(?<![\d.:/-])([45]\d\d)[- ]+(?:#?([45]\.\d{1,3}\.\d{1,3})\b[:\s]*)?")
-ENHANCED = re.compile(r"(?<![\d.])([245]\.\d{1,2}\.\d{1,3})(?![\d.]*\.\d|\d)")
-_TYPE = re.compile(r"\s*(?:smtp|x-[\w-]{1,40}|dns|rfc822|unknown)\s*;\s*", re.IGNORECASE)
-GENERIC = frozenset(("5.0.0", "4.0.0", "5.0", "4.0", "", "5.3.0", "4.3.0"))
-"""They say no more than the class; a better one in the text has precedence."""
+SENTENCE_CHARACTERS_MAX = 3_000
+GENERIC = frozenset(("5.0.0", "4.0.0", "2.0.0", "5.3.0", "4.3.0", "5.5.0", "4.5.0", "5.4.0", "4.4.0", ""))
+"""They say no more than the class, or what the reporter thought of the conversation; one in the text is better."""
+
+ENHANCED = re.compile(r"(?<![\w.])([245]\.\d{1,2}\.\d{1,3})(?![\d.]*\.\d|\d)")
+_CODES = r"([45][0-7]\d)"
+_TO_ENHANCED = r"(?:[ :#(<-]{0,3}|[ ,]{1,2}ERROR_CODE ?: ?)([245]\.\d{1,2}\.\d{1,3})\b(?!\.\d)[:)> -]*"
+_WITH_ENHANCED = re.compile(rf"(?<![\w./@-]){_CODES}(?:[ :#-]+{_CODES})?{_TO_ENHANCED}", re.IGNORECASE)
+_ALONE = re.compile(
+    rf"(?<![\w./@-]){_CODES}(?:[- :]+\1)?(?=[\s:,;-]|$)"
+    r"(?!:\d| ?(?:sec|min|hour|day|kb|mb|byte|attempt|recip|messages))[- :,]*",
+    re.IGNORECASE,
+)
+_BACKWARDS = re.compile(rf"\(?#?([245]\.\d{{1,2}}\.\d{{1,3}})\)?[ :]+(?:smtp;? ?)?{_CODES}(?=[ :-])[ :-]*")
+_SUCCESS = re.compile(r"(?:[a-z][\w-]{0,30};)?\s*(2\d\d)[ -]+(?:(2\.\d{1,2}\.\d{1,3})[ :]+)?", re.IGNORECASE)
+_TYPE = re.compile(r"^(?:(?:smtp|dns|rfc822|unknown|x-[\w-]{1,40}|[a-z][\w-]{1,20})\s*;\s*)+", re.IGNORECASE)
+_CODE_ONLY = re.compile(r"(?:x-[\w-]{1,40}|[a-z-]{2,20});\s*\d*\s*", re.IGNORECASE)
+_TAIL = re.compile(
+    r"\s*(?:Giving up on\b|I'm not going to try again|\(Other MXes tried|--- ?(?:Below|Enclosed)"
+    r"|\[(?:RCPT_TO|MAIL_FROM|DATA)\]|Connection closed).*",
+    re.IGNORECASE,
+)
+
+_SOFT = phrases(
+    """
+    full; quota; exceeded storage; out of storage; storage; exceeds allowed size; local limit; time out; timeout;
+    timed out; expired; too long; temporar; deferred; try again; retry; giving up; for the last; seconds; hours;
+    attempts; not reachable; unreachable; could not connect; unable to connect; to connect; connection;
+    failing for a long time; socket error; lookup failure; later; delayed; no answer; no response; not responding;
+    busy; loop; voll; überschritten; pleine; saturée; llen; cheia; lotada; piena; vol.; переполн; квот; pełna; plná;
+    dolu; 一杯; 容量; 已满; 已滿; 超过; 超過; 초과; ممتلئ; مלאה; мест; zeitüberschreitung; délai; tiempo; prazo;
+    scaduto; тайм; истек; 期限; 时间; 到期;
+    """
+)
+"""Words of what may pass: then a bounce without a code is a temporary failure that lasted too long."""
 
 
 def reply_of(sentence: str, status: str = "") -> Reply:
     """From a diagnostic ("smtp; 550-5.1.1 No such user") and the status that stands beside it ("5.1.1", "5.0.0").
 
-    Where no code is told, 550 or 450 stands for the status' class; 0 if there is none either.
+    Where no code is told, 550 or 450 stands for the class of the status; 0 if there is none either. An expiry that is
+    told with a 5xx and a status of class 4 (Exchange: "550 4.4.7 QUEUE.Expired") is 450: what passes is temporary.
     """
     sentence = one_line(sentence[:SENTENCE_CHARACTERS_MAX])
-    sentence = _TYPE.sub("", sentence, count=1)
-    found = _START.match(sentence) or _CODE.search(sentence)
-    code, enhanced, text = 0, "", sentence
-    if found:
-        code, enhanced = int(found[1]), found[2] or ""
-        text = sentence[found.end() :].strip()
-        text = re.sub(
-            rf"\s*\b{found[1]}[- ](?:{re.escape(enhanced)}[ ]+)?" if enhanced else rf"\s*\b{found[1]}-", " ", text
-        )
-    enhanced = _better(enhanced, status, sentence)
-    if not code and enhanced:
+    code, enhanced, text = _split(sentence)
+    enhanced = _better(enhanced, status, sentence, code)
+    if enhanced and not code:
         code = {"2": 250, "4": 450, "5": 550}[enhanced[0]]
-    return Reply(code, enhanced, text.strip()[:REPLY_TEXT_STORED_MAX])
+    elif enhanced[:1] == "4" and code >= 500:
+        code = 450
+    return Reply(code, enhanced, _trimmed(text)[:REPLY_TEXT_STORED_MAX])
 
 
-def _better(enhanced: str, status: str, sentence: str) -> str:
-    """The most telling of the codes: the reply's own, the status beside it, one in the text."""
+def _trimmed(text: str) -> str:
+    """Without what the reporter says behind it, and without the quote that ends it."""
+    text = _TAIL.sub("", text).strip() or text.strip()
+    return text[:-1] if text[-1:] in ("'", '"') and text.count(text[-1]) % 2 else text
+
+
+def implied(reply: Reply, context: str = "") -> Reply:
+    """The reply of a bounce that tells neither code nor status: 450 if the words speak of what passes, else 550."""
+    if reply.code:
+        return reply
+    words = f"{reply.text} {context}".lower()
+    return Reply(450 if any(word in words for word in _SOFT) else 550, reply.enhanced, reply.text)
+
+
+def has_code(sentence: str) -> bool:
+    """Whether a server's reply is quoted in it."""
+    return bool(_WITH_ENHANCED.search(sentence) or _ALONE.search(sentence) or _BACKWARDS.search(sentence))
+
+
+def _split(sentence: str) -> tuple[int, str, str]:
+    """Code, enhanced code, the words behind them."""
+    if found := _SUCCESS.match(sentence):
+        return int(found[1]), found[2] or "", sentence[found.end() :]
+    found = _WITH_ENHANCED.search(sentence)
+    if found:
+        code, enhanced = found[2] or found[1], found[3]
+        text = re.sub(rf"\s*\b{found[1]}[- ]#?{re.escape(enhanced)}\b:?", "", sentence[found.end() :])
+        return int(code), enhanced, text
+    found = _BACKWARDS.search(sentence)
+    if found:
+        return int(found[2]), found[1], sentence[found.end() :]
+    found = _ALONE.search(sentence)
+    if found:
+        text = re.sub(rf"\s*\b{found[1]}-(?=\S)", " ", sentence[found.end() :])
+        return int(found[1]), "", text if len(text) > 2 else sentence
+    return 0, "", _TYPE.sub("", _CODE_ONLY.sub("", sentence, count=1) if _CODE_ONLY.match(sentence) else sentence)
+
+
+def _better(enhanced: str, status: str, sentence: str, code: int) -> str:
+    """The most telling of the codes: the reply's own, the status beside it, one in the text.
+
+    A status of another class than the code says what the reporter made of it, and counts for less."""
     told = [one[1] for one in ENHANCED.finditer(sentence)]
-    for one in (enhanced, status, *told):
+    agreeing = [one for one in (status, *told) if not code or one[:1] == str(code)[0]]
+    for one in (enhanced, *agreeing):
         if one not in GENERIC:
             return one
-    return enhanced or status
+    return enhanced or (agreeing[0] if agreeing else "" if code else status)

@@ -15,6 +15,7 @@ import re
 from dataclasses import dataclass, field
 
 from zonemta_py.mail.charsets import codec_of, text_of
+from zonemta_py.mail.feedback.addresses import address_of
 from zonemta_py.mail.headers import decode
 
 MESSAGE_BYTES_MAX = 262_144
@@ -37,7 +38,7 @@ _ORIGINALS = frozenset(("message/rfc822", "text/rfc822-headers", "message/global
 _STATUSES = frozenset(("message/delivery-status", "message/global-delivery-status"))
 _DISPOSITIONS = frozenset(("message/disposition-notification", "message/global-disposition-notification"))
 
-_HIDDEN = re.compile(r"<(style|script|title)\b.{0,20000}?</\1>", re.IGNORECASE | re.DOTALL)
+_HIDDEN = re.compile(r"<(/?)(?:style|script|title)\b", re.IGNORECASE)
 _BREAK = re.compile(r"</?(?:br|p|div|tr|li|h\d|table|blockquote|pre)\b[^<>]{0,400}>", re.IGNORECASE)
 _TAG = re.compile(r"<[/!?A-Za-z][^<>]{0,2000}>")
 _ADDRESS_TAG = re.compile(r"<([^<>\s@]{1,64}@[^<>\s@]{1,255})>")
@@ -61,6 +62,10 @@ class Parts:
     def decoded(self, name: str) -> str:
         """A field of the message, readable."""
         return decode(self.fields.get(name, ""))
+
+    def sender_host(self) -> str:
+        """The domain of its From, "" if it has none."""
+        return address_of(self.decoded("from")).partition("@")[2].lower()
 
 
 def take_apart(message: bytes) -> Parts:
@@ -89,8 +94,20 @@ def fields_of(text: str) -> dict[str, str]:
 
 def plain(text: str) -> str:
     """HTML as text: its tags gone, a line for each block; <a@example.com> stays."""
-    text = _ADDRESS_TAG.sub(r"&lt;\1&gt;", text)
-    return html.unescape(_TAG.sub("", _BREAK.sub("\n", _HIDDEN.sub("", text))))
+    text = _ADDRESS_TAG.sub(r"&lt;\1&gt;", _shown(text))
+    return html.unescape(_TAG.sub("", _BREAK.sub("\n", text)))
+
+
+def _shown(text: str) -> str:
+    """Without style sheets, scripts and the title."""
+    kept, start, hidden = list[str](), 0, False
+    for match in _HIDDEN.finditer(text):
+        if match[1] and hidden:
+            start, hidden = match.start(), False
+        elif not match[1] and not hidden:
+            kept.append(text[start : match.start()])
+            hidden = True
+    return "".join(kept) + ("" if hidden else text[start:])
 
 
 def _walk(parts: Parts, fields: dict[str, str], body: bytes, depth: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from zonemta_py.mail.feedback.addresses import address_of
 from zonemta_py.mail.feedback.diagnostic import ENHANCED, reply_of
 from zonemta_py.mail.feedback.parts import fields_of
 from zonemta_py.mail.feedback.report import Found
@@ -22,7 +23,6 @@ _ACTIONS = {
     "expanded": "delivered",
     "deliverable": "delivered",
 }
-_ADDRESS = re.compile(r"[^\s<>()\[\]\",;:@]{1,128}@[^\s<>()\",;:@]{1,255}|\"[^\"\s]{1,128}\"@[^\s<>()\",;:@]{1,255}")
 
 
 def read_status(status: str) -> list[Found]:
@@ -36,12 +36,6 @@ def read_status(status: str) -> list[Found]:
         elif len(found) < RECIPIENTS_MAX:
             found.append(_found(group, whole))
     return found
-
-
-def address_of(value: str) -> str:
-    """The address in "rfc822; <a@b>", "utf-8; ä@b", "rfc822;a@b (alias)"; "" if there is none."""
-    match = _ADDRESS.search(value.partition(";")[2] or value)
-    return match[0].rstrip(".") if match else ""
 
 
 def _groups(status: str) -> list[dict[str, str]]:
@@ -62,6 +56,9 @@ def _found(group: dict[str, str], whole: dict[str, str]) -> Found:
     status = named[1] if named else ""
     recipient = address_of(group.get("original-recipient", "")) or address_of(group.get("final-recipient", ""))
     reply = reply_of(group.get("diagnostic-code", ""), status)
+    comment = group.get("status", "").partition("(")[2].rstrip(") ")
+    if not reply.text and comment:
+        reply = reply_of(comment, status)
     words = group.get("action", "").lower().split()
     kind = _ACTIONS.get(words[0].strip("();,") if words else "", "") or _kind_of(status)
     return Found(kind, recipient, reply, _host(group.get("remote-mta", "")) or _host(whole.get("reporting-mta", "")))

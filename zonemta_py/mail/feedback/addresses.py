@@ -1,0 +1,43 @@
+"""Addresses in running text, found in time that grows with its length alone."""
+
+from __future__ import annotations
+
+import re
+
+_APART = re.compile(r"[\s<>()\[\]{},;|\"«»“”„、，。：；（）＜＞「」]+")
+_EDGES = ".:'`*!?=-_…’‘"
+_LOCAL_CHARACTERS_MAX = 128
+_DOMAIN = re.compile(r"[^\W_](?:[\w.-]{0,253}[^\W_])?")
+_QUOTED = re.compile(r"\"[^\"\n@]{1,64}\"@[\w.-]{1,253}")
+
+
+def addresses(text: str) -> list[str]:
+    """Those of the text in their order, each as often as it is there."""
+    if "@" not in text:
+        return []
+    if '"@' in text and (quoted := _QUOTED.findall(text)):
+        return [one.rstrip(".") for one in quoted]
+    found = (_address(word) for word in _APART.split(text) if "@" in word)
+    return [address for address in found if address]
+
+
+def address_of(value: str) -> str:
+    """The first address in "rfc822; <a@b>", "utf-8; ä@b", "rfc822;a@b (alias)"; "" if there is none."""
+    return next(iter(addresses(value)), "")
+
+
+def _address(word: str) -> str:
+    local, _, domain = word.rpartition("@")
+    local, domain = (
+        local.rpartition(":")[2].lstrip(_EDGES.replace("=", "").replace("_", "").replace("*", "")),
+        domain.partition(":")[0].strip(_EDGES),
+    )
+    if (
+        not local
+        or len(local) > _LOCAL_CHARACTERS_MAX
+        or "@" in local
+        or "/" in domain
+        or not _DOMAIN.fullmatch(domain)
+    ):
+        return ""
+    return f"{local}@{domain}"

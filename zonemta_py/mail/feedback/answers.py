@@ -1,0 +1,145 @@
+"""Answers that are no bounces: absences, help desks, list servers, challenges, read receipts, unsubscribes."""
+
+from __future__ import annotations
+
+import re
+
+from zonemta_py.mail.feedback.addresses import address_of
+from zonemta_py.mail.feedback.parts import Parts, fields_of
+from zonemta_py.mail.feedback.report import Found
+from zonemta_py.mail.feedback.vocabulary import (
+    AWAY_SUBJECTS,
+    AWAY_TEXTS,
+    CHALLENGES,
+    LISTS,
+    UNSUBSCRIBES,
+    says,
+)
+from zonemta_py.mail.fields import one_line
+from zonemta_py.mail.reply import Reply
+
+_TEXT_CHARACTERS = 300
+_REPLY_FIELDS = (
+    "x-autoreply",
+    "x-autorespond",
+    "x-auto-reply",
+    "x-vacation",
+    "x-autoresponder",
+    "x-autoreply-from",
+    "x-mail-autoreply",
+    "x-autoresponse",
+    "x-zendesk-from-account-id",
+    "x-fc-machinegenerated",
+    "x-rt-loop-prevention",
+    "x-otrs-followup",
+)
+"""Fields that only those who answer by themselves write."""
+_CHALLENGE_FIELDS = ("x-tmda-fingerprint", "x-challenge", "x-boxbe-challenge", "x-spamarrest", "x-asvp-challenge")
+_REPLY_PRECEDENCE = ("auto_reply", "auto-reply", "autoreply")
+_UNSUBSCRIBE_LETTERS_MAX = 80
+"""Longer subjects and first lines are letters in which somebody speaks of it."""
+
+
+def read_receipt(parts: Parts) -> list[Found]:
+    """A disposition notification (RFC 8098): opened or deleted, hence no bounce; [] if it has no such part."""
+    fields = fields_of(parts.disposition)
+    if not fields:
+        return []
+    recipient = address_of(fields.get("original-recipient", "")) or address_of(fields.get("final-recipient", ""))
+    return [
+        Found("other", recipient, Reply(0, "", fields.get("disposition", "")[:_TEXT_CHARACTERS]), parts.sender_host())
+    ]
+
+
+def read_answer(parts: Parts, daemon: bool, failure: bool) -> tuple[str, list[Found]]:
+    """("rfc3834", "challenge", "list" or "", what is found).
+
+    daemon: it comes from a mail system; failure: its subject speaks of a failure. Where both are true it is no
+    answer, unless it is one in as many words.
+    """
+    subject, text = parts.decoded("subject").lower(), " ".join(parts.text[:6_000].lower().split())
+    if _challenging(parts, subject, text, daemon):
+        return "challenge", [_found(parts, "challenge")]
+    if says(subject, LISTS) and not (daemon and failure):
+        return "list", [_found(parts, "auto-reply")]
+    if (daemon and failure) or parts.fields.get("x-failed-recipients"):
+        return "", []
+    if _answering(parts, subject, text, daemon):
+        return "rfc3834", [_found(parts, "auto-reply")]
+    return "", []
+
+
+def read_unsubscribe(parts: Parts) -> list[Found]:
+    """A mail to the address of List-Unsubscribe (RFC 2369), by subject, first line or address; [] if it is none."""
+    subject = parts.decoded("subject").lower().strip()
+    first = next((line.strip().lower() for line in parts.text[:4_000].split("\n") if line.strip()), "")
+    to = address_of(parts.fields.get("to", "")).lower().partition("@")[0]
+    asked = (
+        "x-apple-unsubscribe" in parts.fields
+        or _asks(subject)
+        or (_asks(first) and len(subject) <= _UNSUBSCRIBE_LETTERS_MAX and not subject.startswith(("re:", "aw:", "sv:")))
+        or to.startswith(("unsubscribe", "unsub-", "unsub+", "optout", "opt-out", "leave-"))
+    )
+    return (
+        [
+            Found(
+                "unsubscribe", address_of(parts.decoded("from")), Reply(0, "", one_line(subject)[:_TEXT_CHARACTERS]), ""
+            )
+        ]
+        if asked
+        else []
+    )
+
+
+def _asks(words: str) -> bool:
+    return len(words) <= _UNSUBSCRIBE_LETTERS_MAX and any(
+        words.startswith(one) or words.endswith(one) for one in UNSUBSCRIBES
+    )
+
+
+def _challenging(parts: Parts, subject: str, text: str, daemon: bool) -> bool:
+    if any(name in parts.fields for name in _CHALLENGE_FIELDS):
+        return True
+    return says(subject, CHALLENGES) or (not daemon and says(text, CHALLENGES)) or (says(text, CHALLENGES[:6]))
+
+
+def _answering(parts: Parts, subject: str, text: str, daemon: bool) -> bool:
+    fields = parts.fields
+    submitted = fields.get("auto-submitted", "").lower()
+    if submitted.startswith("auto-replied") and not daemon:
+        return True
+    if any(name in fields for name in _REPLY_FIELDS) or fields.get("precedence", "").lower() in _REPLY_PRECEDENCE:
+        return True
+    if says(subject, AWAY_SUBJECTS):
+        return True
+    automatic = (
+        bool(submitted and submitted != "no") or "x-auto-response-suppress" in fields or subject.startswith("auto")
+    )
+    return not daemon and (automatic or subject.startswith(_REPLY_SUBJECTS)) and says(text, AWAY_TEXTS)
+
+
+_REPLY_SUBJECTS = (
+    "re:",
+    "aw:",
+    "sv:",
+    "vs:",
+    "antw:",
+    "odp:",
+    "rv:",
+    "res:",
+    "rif:",
+    "ynt:",
+    "回复",
+    "回覆",
+    "答复",
+    "回信",
+    "re：",
+    "отв:",
+    "ha:",
+    "на:",
+)
+
+
+def _found(parts: Parts, kind: str) -> Found:
+    text = re.sub(r"\s+", " ", parts.text[: 2 * _TEXT_CHARACTERS]).strip()[:_TEXT_CHARACTERS]
+    return Found(kind, address_of(parts.decoded("from")), Reply(0, "", text), parts.sender_host())

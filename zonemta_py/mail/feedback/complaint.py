@@ -1,0 +1,96 @@
+"""Complaints: RFC 5965 reports, and the forms of those providers who have their own.
+
+Only what says abuse, fraud, virus, opt-out or nothing at all is a complaint; "not-spam" and reports on authentication
+(RFC 6591) are other news. A redacted recipient is "": the message is then known by the original's fields.
+"""
+
+from __future__ import annotations
+
+import re
+
+from zonemta_py.mail.feedback.addresses import address_of
+from zonemta_py.mail.feedback.enclosed import parted
+from zonemta_py.mail.feedback.parts import Parts, fields_of
+from zonemta_py.mail.feedback.report import Found
+from zonemta_py.mail.feedback.vocabulary import COMPLAINTS, says
+from zonemta_py.mail.fields import one_line
+from zonemta_py.mail.reply import Reply
+
+RECIPIENTS_MAX = 100
+_NO_COMPLAINTS = frozenset(("not-spam", "notspam", "not_spam", "auth-failure", "dmarc", "other", "virus-scan"))
+_RECIPIENTS = re.compile(
+    r"^(?:Original-Rcpt-To|Removal-Recipient|Original-Recipient|X-HmXmrOriginalRecipient|X-Original-Rcpt-To"
+    r"|Final-Recipient)[ \t]*:[ \t]*([^\n]+)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_REDACTED = re.compile(r"redacted|hidden|hashed|removed|xxxx|undisclosed|anonym", re.IGNORECASE)
+_REPORTERS = (
+    "staff@hotmail.com",
+    "scomp@aol.net",
+    "feedbackloop@",
+    "fbl@",
+    "fbl-",
+    "abuse@",
+    "complaints@",
+    "feedback@arf",
+    "spamreport",
+    "junkreport",
+    "antispam",
+    "spam-report",
+)
+_RECEIVED_FOR = re.compile(r"\bfor <([^<>\s@]{1,128}@[^<>\s]{1,255})>")
+
+
+def read_arf(parts: Parts) -> list[Found]:
+    """From a message/feedback-report part; [] if it has none."""
+    fields = fields_of(parts.feedback)
+    if not fields:
+        return []
+    kind = "other" if fields.get("feedback-type", "abuse").strip().lower() in _NO_COMPLAINTS else "complaint"
+    named = _named(parts.feedback) or _named(parts.original.partition("\n\n")[0])
+    text = one_line(fields.get("feedback-type", "abuse"))[:100]
+    reporter = _host(fields.get("reporting-mta", "")) or parts.sender_host()
+    return [
+        Found(kind, recipient, Reply(0, "", text), reporter) for recipient in named or [_delivered_to(parts.original)]
+    ]
+
+
+def read_forwarded(parts: Parts) -> list[Found]:
+    """A complaint without such a part: Microsoft's, and what people and gateways forward as text; [] if it is none."""
+    subject, sender = parts.decoded("subject").lower(), parts.fields.get("from", "").lower()
+    head, original = parts.text, parts.original
+    if not original:
+        head, original = parted(parts.text)
+    marked = "x-hmxmroriginalrecipient" in original[:8_000].lower()
+    told = says(subject, COMPLAINTS) or (
+        says(" ".join(head[:2_000].lower().split()), COMPLAINTS) and says(sender, _REPORTERS)
+    )
+    if not marked and not (told and original):
+        return []
+    parts.original = parts.original or original
+    named = _named(original.partition("\n\n")[0]) or _named(head) or [_delivered_to(original)]
+    return [Found("complaint", one, Reply(0, "", one_line(subject)[:300]), parts.sender_host()) for one in named]
+
+
+def _named(text: str) -> list[str]:
+    found = dict[str, None]()
+    for match in _RECIPIENTS.finditer(text[:16_000]):
+        address = address_of(match[1][:400])
+        if address and not _REDACTED.search(address.partition("@")[0]):
+            found[address] = None
+    return list(found)[:RECIPIENTS_MAX]
+
+
+def _delivered_to(original: str) -> str:
+    """Whom the original went to, of fields that a mailbox's server writes; To may name a list, or anybody."""
+    fields = fields_of(original.partition("\n\n")[0])
+    for name in ("x-apparently-to", "delivered-to", "x-original-to", "envelope-to", "x-rcpt-to", "to"):
+        address = address_of(fields.get(name, ""))
+        if address and not _REDACTED.search(address):
+            return address
+    found = _RECEIVED_FOR.search(original[:8_000])
+    return found[1] if found and not _REDACTED.search(found[1]) else ""
+
+
+def _host(value: str) -> str:
+    return (value.partition(";")[2] or value).strip()[:255]

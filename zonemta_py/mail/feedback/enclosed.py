@@ -1,0 +1,66 @@
+"""The original within a text: where the report ends and the message it is about begins."""
+
+from __future__ import annotations
+
+import re
+
+from zonemta_py.mail.feedback.vocabulary import phrases
+
+_MARKS = phrases(
+    """
+    below this line is a copy; enclosed is a copy; below is a copy of; this is a copy of; original message;
+    the header of the original; unsent message; message headers follow; message header follow; included is a copy;
+    returned message; message text follows; original mail; your original message; headers of the original;
+    returned mail follows; text of the message; start of returned; the following is a copy; copy of your message;
+    a copy of the original; a copy of your; undelivered message follows; non-delivered message; body of the message;
+    copy of the message; returned text follows; forwarded message; ursprüngliche nachricht; originalnachricht;
+    original-nachricht; nachricht folgt; kopie ihrer nachricht; kopie der nachricht; message d'origine;
+    message original; copie du message; copie de votre message; mensaje original; copia del mensaje;
+    copia de su mensaje; mensagem original; cópia da mensagem; messaggio originale; copia del messaggio;
+    oorspronkelijk bericht; oorspronkelijke bericht; kopie van; oryginalna wiadomo; oryginalnej wiadomo;
+    kopia wiadomo; kopia twojej; исходное сообщение; исходного сообщения; копия сообщения; копия вашего;
+    оригинал письма; текст письма; původní zpráv; orijinal ileti; özgün ileti; 原始邮件; 原邮件; 原始郵件; 原信;
+    元のメール; オリジナルメッセージ; 原文; 以下は送信; 원본 메시지; 원본 메일; 원문; الرسالة الأصلية;
+    ההודעה המקורית;
+    """
+)
+_MARK = re.compile(
+    rf"^[^\w\n]{{0,60}}+(?:\w{{1,9}}+ ){{0,3}}(?:{'|'.join(map(re.escape, _MARKS))})"
+    r"(?! (?:was|has|you|sent))[^\n]{0,80}+$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_HEADER = re.compile(
+    r"^(?:Received|Return-Path|X-Received|DKIM-Signature|ARC-Seal|Delivered-To|X-Originating-IP"
+    r"|X-Apparently-To|X-Google-Smtp-Source)[ \t]?:",
+    re.IGNORECASE | re.MULTILINE,
+)
+_FIELD = re.compile(
+    r"^[ \t>]{0,8}(?:From|To|Subject|Date|Message-ID|Received|Return-Path)[ \t]?:", re.IGNORECASE | re.MULTILINE
+)
+_QUOTES = re.compile(r"^(?:> ?)+", re.MULTILINE)
+_INDENT = re.compile(r"^[ \t]{1,8}", re.MULTILINE)
+
+
+def parted(text: str) -> tuple[str, str]:
+    """(what the report says, the original's header and what follows, "" if it is not in the text)."""
+    if text.count("\n>") > 3:
+        text = _QUOTES.sub("", text)
+    mark, header = _MARK.search(text), _HEADER.search(text)
+    if (
+        mark
+        and text[: mark.start()].strip()
+        and (not header or mark.start() < header.start())
+        and _FIELD.search(text, mark.end(), mark.end() + 4_000)
+    ):
+        return text[: mark.start()], _unindented(text[mark.end() :])
+    if header and text[: header.start()].strip():
+        return text[: header.start()], _unindented(text[header.start() :])
+    if mark and text[: mark.start()].strip():
+        return text[: mark.start()], ""
+    return text, ""
+
+
+def _unindented(original: str) -> str:
+    original = original.lstrip("\n -=_|*")
+    first = original[: len(original) - len(original.lstrip())]
+    return _INDENT.sub("", original) if first else original
