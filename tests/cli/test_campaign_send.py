@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from zonemta_py.cli.campaign import hours
 from zonemta_py.cli.campaign import settings as words
 from zonemta_py.cli.campaign.orders import sparkline
 from zonemta_py.cli.terminal.errors import CommandError, Exit
@@ -35,6 +36,41 @@ def test_maps_caps_and_bounds() -> None:
     assert words.bounds("none") == {}
     assert words.bounds("blocked=1%, least=20") == {**words.DEFAULT_BOUNDS, "blocked": 0.01, "least": 20}
     assert (words.share("--canary", "2%"), words.share("--canary", "0.02")) == (0.02, 0.02)
+
+
+def test_by_whose_clocks_a_campaign_goes() -> None:
+    """By a column of the list that is named, or is called so; else by one time zone for all; never by a guess."""
+    nine = hours.given("09:00", "", "", "")
+    assert hours.asked(nine, "", ["email", "Time_Zone"]) == (
+        {"at": "09:00", "time_zone_column": "time_zone"},
+        "Time_Zone",
+    )
+    assert hours.asked(nine, "land", ["email", "land"]).column == "land"
+    assert hours.asked(hours.given("09:00", "", "", "DE"), "", ["email"]).hours == {"at": "09:00", "time_zone": "DE"}
+    moment = {"at": "2099-01-01T09:00+01:00"}
+    assert hours.asked(hours.given(**moment, window="", until="", time_zone=""), "", ["email"]) == (moment, "")
+    assert hours.asked({}, "", ["time_zone"]) == ({}, "")
+    assert hours.asked(nine, "", ["tz"]).fields({"name": "first"}) == {"name": "first", "time_zone": "tz"}
+    for said, column, sentence in (
+        (nine, "", "by whose clocks? name the list's column"),
+        (nine, "zone", "--time-zone-column 'zone': the list has 'email'; name one of them"),
+        ({}, "email", "--time-zone-column: there is no time to go by; add --at, --window or --until"),
+        ({"time_zone": "DE"}, "", "--time-zone: there is no time to go by"),
+    ):
+        with pytest.raises(CommandError) as caught:
+            hours.asked(said, column, ["email"])
+        assert sentence in caught.value.sentence
+    with pytest.raises(CommandError, match="give the template's field another name"):
+        hours.asked(nine, "land", ["land", "zone"]).fields({"time_zone": "zone"})
+
+
+def test_which_time_zones_a_list_has() -> None:
+    """Countries and locales count for their zone; what is unknown is said, with what it goes by."""
+    counts = {"DE": 3, "Europe/Berlin": 2, "en_US": 4, "Mars": 1, "": 2}
+    assert hours.told(counts, "land", "FR") == [
+        "time zones in 'land': Europe/Berlin 5, America/New_York 4",
+        "3 rows have no time zone or country in 'land' ('', 'Mars'): they go by FR, which --time-zone sets",
+    ]
 
 
 def test_a_small_canary_is_judged_all_the_same() -> None:
@@ -68,6 +104,10 @@ def test_wrong_words(wrong: Callable[[], object], said: str) -> None:
     [
         (("list.csv", "--template", "t", "--name", "a b"), Exit.USAGE, "--name 'a b': name it with up to 63 letters"),
         (("--name", "may", "--plan-only"), Exit.USAGE, "a list and a template are needed"),
+        (("--name", "may", "--at", "noon"), Exit.USAGE, "at 'noon' is not a time; write 09:00, 2026-11-24"),
+        (("--name", "may", "--window", "9:00-17:00"), Exit.USAGE, "are no hours; write 09:00-17:00 or 'mon-fri"),
+        (("--name", "may", "--until", "2020-01-01"), Exit.USAGE, "until '2020-01-01' is in the past"),
+        (("--name", "may", "--at", "9:00", "--canary", "2%"), Exit.USAGE, "a canary has no result while --at lets"),
         (("--name", "may", "--nodes", "http://127.0.0.1:1"), Exit.USAGE, "there is no API key for the nodes"),
         (("no.csv", "-t", "t", "--name", "may"), Exit.NO_INPUT, "no.csv: there is no such list; name one that exists"),
         (("no/list", "-t", "t", "--name", "may"), Exit.NO_INPUT, "no/list: there is no such list; name one that"),

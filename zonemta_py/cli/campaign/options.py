@@ -47,11 +47,25 @@ CanaryPatience = Annotated[float, typer.Option(metavar="S", help="How long to wa
 Bounds = Annotated[str, typer.Option(help="Pause automatically above these: deferred=30%,blocked=2%, or none.")]
 Lake = Annotated[Path | None, typer.Option(help="Take the bounds from earlier campaigns in this lake.")]
 
+# -- when it goes
+
+At = Annotated[
+    str, typer.Option(metavar="TIME", help="From when on: 09:00, 2026-11-24, '2026-11-24 09:00'; by their clocks.")
+]
+Window = Annotated[
+    str, typer.Option(metavar="HOURS", help="Only then: 09:00-17:00, 'mon-fri 09:00-17:00', or a [[windows]] name.")
+]
+Until = Annotated[str, typer.Option(metavar="DATE", help="What has not gone by then is removed; nobody is told.")]
+TimeZone = Annotated[str, typer.Option(metavar="ZONE", help="Time zone of those whose own is not known.")]
+TimeZoneColumn = Annotated[
+    str, typer.Option(metavar="COLUMN", help="Their time zones, countries or locales; default: time_zone, if there.")
+]
+
 # -- how the nodes treat it
 
 Tenant = Annotated[str, typer.Option(help="Tenant it belongs to.")]
 Priority = Annotated[int, typer.Option(min=-9, max=9, help="Priority (MT-PRIORITY).")]
-Life = Annotated[float, typer.Option(metavar="H", min=1, help="Hours after which waiting recipients expire.")]
+Life = Annotated[float, typer.Option(metavar="H", min=1, help="Hours of trying after which they expire.")]
 Chunk = Annotated[int, typer.Option(min=1, max=500, help="Recipients per request.")]
 
 # -- how it is done

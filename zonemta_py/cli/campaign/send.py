@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
+from zonemta_py.cli.campaign import hours
 from zonemta_py.cli.campaign import options as option
 from zonemta_py.cli.campaign import settings as campaign_settings
 from zonemta_py.cli.campaign.nodes import Ca, KeyFile, Nodes, Patience, target
@@ -41,6 +42,8 @@ def send(
     roles: option.Roles = "keep", reserved: option.Reserved = "drop", suppressions: option.Suppressions = "",
     engagement: option.Engagement = "", recent: option.Recent = 0, only_recent: option.OnlyRecent = False,
     canary: option.Canary = "0", canary_patience: option.CanaryPatience = 1800,
+    at: option.At = "", window: option.Window = "", until: option.Until = "", time_zone: option.TimeZone = "",
+    time_zone_column: option.TimeZoneColumn = "",
     bounds: option.Bounds = "", lake: option.Lake = None,
     tenant: option.Tenant = "", priority: option.Priority = 0, life: option.Life = 168, chunk: option.Chunk = 500,
     multiline: option.Multiline = False, plans: option.Plans = Path(), plan_only: option.PlanOnly = False,
@@ -55,6 +58,9 @@ def send(
             Exit.USAGE, f"--name {name!r}: name it with up to 63 letters, digits, dots, underscores and hyphens"
         )
     plan_folder = plans / f"{name}.plan"
+    times = hours.given(at, window, until, time_zone)
+    if at and campaign_settings.share("--canary", canary):
+        raise CommandError(Exit.USAGE, "a canary has no result while --at lets it wait; leave out one of them")
     if list_ and not resume:
         look(list_, multiline, master)
     to = None if plan_only else target(nodes, key_file, config, folder, patience, ca)
@@ -69,8 +75,10 @@ def send(
     work = Work(to, master, memory, config, long=_bytes(list_) > _LONG_BYTES)
     with readable(list_, plan_folder) as (copy, name_of):
         mail = _matched(work, list_, copy, multiline, map_ or [], template)
+        when = hours.asked(times, time_zone_column, mail.columns)
+        _tell_zones(work, copy, when, multiline)
         settings = _settings(
-            campaign=name, email=mail.email, fields=mail.fields, where=where, multiline=multiline,
+            campaign=name, email=mail.email, fields=when.fields(mail.fields), where=where, multiline=multiline,
             lanes=campaign_settings.lanes(zone or [], source or []), caps=campaign_settings.caps(cap or []), days=days,
             drop_roles=roles == "drop", keep_reserved=reserved == "keep", recent_days=recent, engaged_only=only_recent,
             as_of=f"{datetime.now(UTC):%Y-%m-%d}", canary=campaign_settings.share("--canary", canary), chunk=chunk,
@@ -79,7 +87,7 @@ def send(
         announcement = _announced(
             name=name, sender=sender or mail.sender, template=mail.template, tenant=tenant, priority=priority,
             zone=settings.lanes[0].zone if len(settings.lanes) == 1 else "", life_h=life,
-            bounds=work.bounds(campaign_settings.bounds(bounds), lake),
+            bounds=work.bounds(campaign_settings.bounds(bounds), lake), hours=when.hours,
         )  # fmt: skip
         plan = work.plan(settings, copy, plan_folder, suppressions, engagement, name_of)
     announcement = _stored(announcement, plan)
@@ -98,12 +106,13 @@ def send(
 
 class _Mail(NamedTuple):
     """email: the list's column with the address. fields: those the template uses. template: prepared. sender: its
-    From, "" where that is made from fields."""
+    From, "" where that is made from fields. columns: of the list."""
 
     email: str
     fields: dict[str, str]
     template: bytes
     sender: str
+    columns: list[str]
 
 
 def _matched(work: Work, list_: str, copy: str, multiline: bool, maps: list[str], template: Path) -> _Mail:
@@ -113,7 +122,14 @@ def _matched(work: Work, list_: str, copy: str, multiline: bool, maps: list[str]
     email = next(fields[one] for one in ADDRESS_COLUMNS if one in fields)
     print(describe(list_, names, email), file=sys.stderr)
     packed, used, sender = sound(template, fields)
-    return _Mail(email, {one: fields[one] for one in sorted(used & fields.keys())}, packed, sender)
+    return _Mail(email, {one: fields[one] for one in sorted(used & fields.keys())}, packed, sender, names)
+
+
+def _tell_zones(work: Work, copy: str, when: hours.SendingTimes, multiline: bool) -> None:
+    """Which time zones the list has. copy: the list as Spark can read it."""
+    if when.column:
+        counts = work.counts(copy, when.column, multiline)
+        print(*hours.told(counts, when.column, when.hours.get("time_zone", "")), sep="\n", file=sys.stderr)
 
 
 def _announced(**values: Any) -> Announcement:

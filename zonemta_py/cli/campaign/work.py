@@ -111,6 +111,13 @@ class Work:
             frame = rows(self.spark, plan.folder)
             return send(frame, announcement, self._to, day, canary_patience_s, say, move)
 
+    def counts(self, list_: str, column: str, multiline: bool) -> dict[str, int]:
+        """Values of a column, and how many rows have each. Raises CommandError."""
+        from zonemta_py.pipeline.prepare.source.read import values
+
+        with _sentences(), bar(f"count {column}"):
+            return values(self.spark, list_, column, multiline)
+
     def _suppressed(self, spark: Any, file: str, folder: Path) -> Any:
         from zonemta_py.pipeline.prepare.suppressed import from_node, read
 

@@ -135,6 +135,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "journal rotate": ("zonemta journal rotate",),
     "campaign send": (
         "zonemta campaign send people.csv --template letter.toml --name spring --sender news@example.com",
+        "zonemta campaign send people.csv -t letter.toml -n spring --at 09:00 --window 09:00-17:00 --time-zone DE",
     ),
     "campaign resume": ("zonemta campaign resume spring --because 'the link is right now'",),
     "campaign cancel": ("zonemta campaign cancel spring --because 'wrong list'",),

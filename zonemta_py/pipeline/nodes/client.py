@@ -113,7 +113,7 @@ class NodeClient:
         return NodeReceipt(int(row["accepted"]), int(row["suppressed"]), bool(row["repeated"]))
 
     def put_campaign(self, name: str, template: bytes, **fields: Any) -> None:
-        """fields: sender, tenant, zone, priority, planned, bounds, life_h. The same again is a success."""
+        """fields: sender, tenant, zone, priority, planned, bounds, life_h, at … The same again succeeds."""
         body = {"template": base64.b64encode(template).decode(), **fields}
         self._json("PUT", f"/v1/campaigns/{quote(name, safe='')}", f"campaign {name}", json=body)
 

@@ -31,7 +31,8 @@ class OtherNodes(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """template: bytes of a prepared one. bounds: as the node takes them. planned: recipients, on all nodes together."""
+    """template: bytes of a prepared one. bounds: as the node takes them. planned: recipients, on all nodes together.
+    hours: as the node takes them, only those that are set."""
 
     name: str
     sender: str
@@ -42,6 +43,7 @@ class Announcement:
     priority: int = 0
     life_h: float = 168
     bounds: dict[str, float] = field(default_factory=dict)
+    hours: dict[str, str] = field(default_factory=dict)
 
 
 def store(campaign: Announcement, folder: Path) -> None:
@@ -102,6 +104,7 @@ class Nodes:
             node.put_campaign(
                 campaign.name, campaign.template, sender=campaign.sender, tenant=campaign.tenant, zone=campaign.zone,
                 priority=campaign.priority, life_h=campaign.life_h, planned=share, bounds=campaign.bounds or None,
+                **campaign.hours,
             )  # fmt: skip
 
     def status(self, name: str) -> dict[str, Any]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 BROKEN = "_broken"
 CLEANED = FIELDS_MAX
+VALUES_MAX = 1_000
 _GLOB = re.compile(r"[\[\]{}*?\\]")
 _SCHEME = re.compile("^file:/+")
 """Spark writes the same file in two ways: with one slash and with three."""
@@ -44,6 +45,16 @@ def columns(spark: SparkSession, list_: str, multiline: bool = False) -> list[st
     """Names of the list's columns. Raises PlanRefused."""
     frame, _ = _load(spark, list_, multiline)
     return [name for name in frame.columns if name != BROKEN]
+
+
+def values(spark: SparkSession, list_: str, column: str, multiline: bool = False) -> dict[str, int]:
+    """Values of a column → rows that have it, the most frequent first; of very many only these. Raises PlanRefused."""
+    from pyspark.sql import functions as F
+
+    frame, _ = _load(spark, list_, multiline)
+    value = F.trim(F.coalesce(_column(column).cast("string"), F.lit(""))).alias("value")
+    found = frame.select(value).groupBy("value").count().orderBy(F.desc("count"), "value").limit(VALUES_MAX)
+    return {row["value"]: row["count"] for row in found.collect()}
 
 
 def look(list_: str, multiline: bool = False, local: bool = True) -> None:
