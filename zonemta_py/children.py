@@ -1,5 +1,5 @@
-"""What each child process does: queue, receiver, HTTP process, sender, events, reporter. Called in a fresh fork; none
-returns by plan, except the reporter, which ends when it has reported, and events at SIGTERM."""
+"""What each child process does: queue, receiver, HTTP process, links, sender, events, reporter. Called in a fresh fork;
+none returns by plan, except the reporter, which ends when it has reported, and events at SIGTERM."""
 
 from __future__ import annotations
 
@@ -88,6 +88,10 @@ def load_services(config: Config) -> None:
         from zonemta_py.pull import server as pull_server
 
         _loaded(pull_server)
+    if config.links.enabled:
+        from zonemta_py.reception.http.links import server as links_server
+
+        _loaded(links_server)
 
 
 def load_rules(config: Config) -> None:
@@ -166,6 +170,11 @@ def check_listeners(config: Config, host: Host) -> None:
 
         for listener in config.all_listeners:
             tls.context(listener, host)
+
+    if config.links.enabled and config.links.pages is not None:
+        from zonemta_py.reception.http.links import pages
+
+        pages.check(config)
 
 
 def listen_to_log(config: Config, host: Host) -> None:
@@ -254,7 +263,25 @@ async def _pull(config: Config, host: Host, bound: socket.socket) -> None:
     await report.end()
 
 
-SERVICES = {"http": http, "pull": pull}
+def links(config: Config, host: Host, bound: socket.socket) -> None:
+    """A process that answers links in mail. It survives the queue process: requests wait, then get a 503."""
+    listen_to_log(config, host)
+    _open_files(config.limits.connections + FILES_BESIDES_LEASES)
+    uvloop.run(_links(config, host, bound))
+
+
+async def _links(config: Config, host: Host, bound: socket.socket) -> None:
+    from zonemta_py.reception.http.links.server import serve
+    from zonemta_py.wire import reporting
+    from zonemta_py.wire.client import RemoteQueue
+
+    queue = RemoteQueue.lasting(config.folder, "links")
+    reporting.begin("links", queue, host.totals)
+    await serve(config, bound, queue, host, CONNECTIONS.mine())
+    await report.end()
+
+
+SERVICES = {"http": http, "pull": pull, "links": links}
 """What the listeners do that have a process of their own (`Config.services`)."""
 
 

@@ -157,4 +157,4 @@ def _still_there() -> None:
 
 def _ends_by_itself(role: str) -> bool:
     """Whether a child heeds SIGTERM by ending what it has begun, and then itself."""
-    return role in ("queue", "events", "pull", "http") or role.startswith("receiver")
+    return role in ("queue", "events", "pull", "http", "links") or role.startswith("receiver")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from zonemta_py.config import Config, DkimKey, ReturnPath
+from zonemta_py.config import Config, DkimKey
 
 KEY = {"domain": "d.example", "selector": "s", "key": "/k"}
 SECRET = "0123456789abcdef"
@@ -71,7 +71,8 @@ def test_names_are_as_dns_has_them() -> None:
 )
 def test_who_needs_a_delivery_of_his_own(path: dict[str, Any], zone: str, asked: bool, alone: bool) -> None:
     """Where return path or link name the recipient."""
-    assert ReturnPath.model_validate(path | {"secret": SECRET}).alone(zone, asked) is alone
+    config = Config.model_validate({"return_path": path | {"secret": SECRET}, "zones": [{"name": "z"}]})
+    assert config.unsubscribing.alone(zone, asked) is alone
 
 
 @pytest.mark.parametrize(("state", "form"), [("active", "simple"), ("published", None), ("retired", None)])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zonemta_py.mail.headers import Headers
-from zonemta_py.mail.list_fields import feedback_id, list_unsubscribe, unsubscribe_token
+from zonemta_py.mail.list_fields import feedback_id, list_unsubscribe, unsubscribe_token, unsubscribe_url
 
 SECRET = "0123456789abcdef"
 URL = "https://u.example/leave?m={id}&r={recipient}&c={campaign}&t={token}"
@@ -28,7 +28,7 @@ def test_feedback_id_is_one_line_of_four_parts(campaign: str, tenant: str) -> No
 @given(st.text(max_size=30), st.text(max_size=30))
 def test_unsubscribe_carries_what_it_was_given(recipient: str, campaign: str) -> None:
     """Percent-encoded, so that it comes back whole and cannot leave its angle brackets."""
-    headers = Headers.parse(list_unsubscribe(URL, SECRET, "0199", recipient, campaign))
+    headers = Headers.parse(list_unsubscribe(unsubscribe_url(URL, SECRET, "0199", recipient, campaign)))
     assert [name for name, _ in headers] == ["List-Unsubscribe", "List-Unsubscribe-Post"]
     assert headers.get("list-unsubscribe-post") == "List-Unsubscribe=One-Click"
     link = headers.get("list-unsubscribe")

@@ -201,7 +201,7 @@ def test_numbers_come_back(level: int, seconds: int, mode: str, hold: int) -> No
 NEARLY = st.text(st.sampled_from("0123456789-+:;.TtZz NRSat,ov\r\n()\x00é²"), max_size=40) | st.text(max_size=40)
 PARSERS: list[Callable[[str], object]] = [
     schedule_fields.priority, schedule_fields.hold_for, schedule_fields.deliver_by, schedule_fields.date_time,
-    schedule_fields.mail_date, schedule_fields.name, schedule_fields.yes_or_no,
+    schedule_fields.mail_date, schedule_fields.name,
     lambda text: schedule_fields.moment(text, NOW),
 ]  # fmt: skip
 

@@ -19,6 +19,7 @@ from zonemta_py.config.security import DkimKey, Signing, Tls
 from zonemta_py.config.server import Dns, Plugins, Queue, RulesSection, ServerSection
 from zonemta_py.config.services.events import EventSink
 from zonemta_py.config.services.http import Http, HttpKey, Right, Role
+from zonemta_py.config.services.links import Links, Unsubscribing
 from zonemta_py.config.services.pull import QUEUE_NAME, PullSection
 from zonemta_py.config.services.return_path import ReturnPath
 from zonemta_py.config.sources import Pool, Source, Warmup
@@ -39,6 +40,7 @@ __all__ = [
     "HttpKey",
     "Learning",
     "Limits",
+    "Links",
     "Listener",
     "Plugins",
     "Pool",
@@ -57,6 +59,7 @@ __all__ = [
     "Source",
     "Throttle",
     "Tls",
+    "Unsubscribing",
     "Warmup",
     "Window",
     "Zone",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -15,6 +16,7 @@ from zonemta_py.config.security import DkimKey, Signing, Tls
 from zonemta_py.config.server import Dns, LogSection, Plugins, Queue, RulesSection, ServerSection
 from zonemta_py.config.services.events import EventSink
 from zonemta_py.config.services.http import OF_ALL, Http
+from zonemta_py.config.services.links import Links, Unsubscribing
 from zonemta_py.config.services.notices import NoticesSection
 from zonemta_py.config.services.pull import PullSection
 from zonemta_py.config.services.return_path import ReturnPath
@@ -39,6 +41,7 @@ class Config(Section):
     accounts: list[Account] = []
     http: Http = Http.model_construct()
     pull: PullSection = PullSection.model_construct()
+    links: Links = Links.model_construct()
     limits: Limits = Limits.model_construct()
     retry: Retry = Retry.model_construct()
     queue: Queue = Queue.model_construct()
@@ -189,7 +192,7 @@ class Config(Section):
             if zone not in {each.name for each in self.zones}:
                 raise ValueError(f"return_path.list_unsubscribe_zones: there is no zone {zone!r}; remove it")
         signed = {name.lower() for name in self.signing.headers}
-        if path.list_unsubscribe and self.dkim and not {"list-unsubscribe", "list-unsubscribe-post"} <= signed:
+        if self.unsubscribing.wanted and self.dkim and not {"list-unsubscribe", "list-unsubscribe-post"} <= signed:
             raise ValueError("signing.headers lacks List-Unsubscribe or List-Unsubscribe-Post; add both (RFC 8058)")
         self._check_returns(path)
         if (path.verp or path.srs or path.unsubscribe_domain or path.list_unsubscribe) and not path.secret:
@@ -248,8 +251,13 @@ class Config(Section):
 
     @property
     def services(self) -> list[Listener]:
-        """The listeners that have a section and a process of their own, if they are enabled: "http", "pull"."""
-        return [section.listener for section in (self.http, self.pull) if section.enabled]
+        """The listeners that have a section and a process of their own, if they are enabled: http, pull, links."""
+        return [section.listener for section in (self.http, self.pull, self.links) if section.enabled]
+
+    @cached_property
+    def unsubscribing(self) -> Unsubscribing:
+        """Which mail gets List-Unsubscribe."""
+        return Unsubscribing(self.return_path, self.links, self.zones)
 
     def sources(self, zone: Zone) -> list[Source]:
         """The zone's source addresses; empty: the system's choice."""

@@ -125,8 +125,8 @@ class OutgoingPath(Section):
     """Feedback-ID field that is added: a text with {campaign}, {tenant}, {zone}, {id}, {sender} (the return path's
     domain); empty: none."""
     list_unsubscribe: str = ""
-    """List-Unsubscribe URL (https) that is added where asked for, with {id}, {recipient}, {campaign}, {token}; empty:
-    none."""
+    """List-Unsubscribe URL (https) of a page of your own that is added where asked for, with {id}, {recipient},
+    {campaign}, {token}; empty: that of [links], if it is enabled."""
     list_unsubscribe_zones: list[str] = []
     """Zones in which all mail gets it, asked for or not."""
 
@@ -155,18 +155,6 @@ class OutgoingPath(Section):
         if re.search(r"[\s<>]", value):
             raise ValueError(f"{value!r} is not a URL: it contains blanks or angle brackets")
         return value
-
-    def unsubscribe(self, zone: str, asked: bool) -> bool:
-        """Whether a message in that zone gets List-Unsubscribe."""
-        return bool(self.list_unsubscribe) and (asked or zone in self.list_unsubscribe_zones)
-
-    def alone(self, zone: str, asked: bool) -> bool:
-        """Whether each recipient of a message needs a delivery of its own, since its return path or header will name
-        it."""
-        if self.verp:
-            return True
-        named = "{recipient}" in self.list_unsubscribe or "{token}" in self.list_unsubscribe
-        return named and self.unsubscribe(zone, asked)
 
     @field_validator("secret")
     @classmethod

@@ -24,14 +24,22 @@ def feedback_id(template: str, **values: str) -> bytes:
     return f"Feedback-ID: {template.format(**plain)}\r\n".encode()
 
 
-def list_unsubscribe(template: str, secret: str, message_id: str, recipient: str, campaign: str) -> bytes:
-    """Both fields, each with its CRLF. The token proves that the link was made for that message and recipient."""
+def unsubscribe_url(template: str, secret: str, message_id: str, recipient: str, campaign: str) -> str:
+    """Of a page that is not ours. The token proves that the link was made for that message and recipient."""
     values = {"id": message_id, "recipient": recipient, "campaign": campaign}
     values["token"] = unsubscribe_token(secret, message_id, recipient) if "{token}" in template else ""
     encoded = {name: quote(value, safe="", errors="surrogateescape") for name, value in values.items()}
-    return (
-        f"List-Unsubscribe: <{template.format(**encoded)}>\r\nList-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n"
-    ).encode()
+    return template.format(**encoded)
+
+
+def list_unsubscribe(*urls: str, mailto: str = "") -> bytes:
+    """List-Unsubscribe with its CRLF, and for URLs (https) that take the one-click POST, List-Unsubscribe-Post. mailto:
+    an address that takes mail instead. Empty if there is neither."""
+    links = [f"<{url}>" for url in urls]
+    if mailto:
+        links.append(f"<mailto:{quote(mailto, safe='@')}?subject=unsubscribe>")
+    field = "List-Unsubscribe: " + ",\r\n ".join(links) + "\r\n" if links else ""
+    return (field + "List-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n" * bool(urls)).encode()
 
 
 def unsubscribe_token(secret: str, message_id: str, recipient: str) -> str:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from typing import NamedTuple
 
+from zonemta_py.mail.addresses.link import SCOPES
 from zonemta_py.mail.envelope import Envelope
 
 PARAMETERS = frozenset(("MT-PRIORITY", "HOLDFOR", "HOLDUNTIL", "BY", "REQUIRETLS"))
@@ -128,12 +129,6 @@ def name(text: str) -> str:
     if not _NAME.fullmatch(text):
         raise _invalid(text, "not a valid name; use up to 63 letters, digits, dots, underscores and hyphens")
     return text
-
-
-def yes_or_no(text: str) -> bool:
-    if text.lower() not in _YES:
-        raise _invalid(text, "neither yes nor no; give one of them")
-    return _YES[text.lower()]
 
 
 def _invalid(text: str, what: str) -> InvalidValue:
@@ -268,7 +263,11 @@ def _time_zone(envelope: Envelope, value: str, terms: Terms, now_ms: int) -> Non
 
 
 def _unsubscribe(envelope: Envelope, value: str, terms: Terms, now_ms: int) -> None:
-    envelope.unsubscribe = yes_or_no(value)
+    """yes, no, or what the link stops, which means yes."""
+    word = value.lower()
+    if word not in _YES and word not in SCOPES:
+        raise _invalid(value, f"neither yes nor no, and not what an unsubscribe stops ({', '.join(SCOPES)}); give one")
+    envelope.unsubscribe, envelope.unsubscribe_scope = _YES.get(word, True), word if word in SCOPES else ""
 
 
 FIELDS: dict[str, Callable[[Envelope, str, Terms, int], None]] = {

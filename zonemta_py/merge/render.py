@@ -71,6 +71,10 @@ class Part:
         """As the recipient will see it, before it is encoded. Raises RenderRefused."""
         return "".join(_pieces(self._name, self._template, values))
 
+    def whole(self, values: Mapping[str, Any]) -> str:
+        """The same, outside of any message: with a budget of work of its own. Raises RenderRefused."""
+        return self.text({**values, **FUNCTIONS, _LEFT: WORK_MAX})
+
     def entity(self, values: _Values) -> bytes:
         """Header and body, without the CRLF that ends it. Raises RenderRefused."""
         pieces = _pieces(self._name, self._template, values)

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from threading import Lock
 from typing import NamedTuple
 
-SERVICES = ("receiver", "http", "pull")
+SERVICES = ("receiver", "http", "pull", "links")
 """Roles that have clients, without their number."""
 ROWS = 512
 """As many as 64 receivers and those before them have."""

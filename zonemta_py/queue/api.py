@@ -218,6 +218,7 @@ class Delivery:
     idle_s: float | None = None
     hashes: dict[str, bytes] = field(default_factory=dict)
     unsubscribe: bool = False
+    unsubscribe_scope: str = ""
     columns: list[str] = field(default_factory=list)
     values: list[list[str]] | None = None
     template: str = ""

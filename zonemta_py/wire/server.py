@@ -36,7 +36,7 @@ from zonemta_py.wire.session_requests import SETTLE_S, SessionRequests
 
 log = logging.getLogger(__name__)
 
-RECEIVER, PULL, HTTP = "receiver", "pull", "http"
+RECEIVERS = ("receiver", "pull", "http", "links")
 """Names of processes that may be in the middle of a message when the queue is to end."""
 """Name of the socket in the queue's folder."""
 
@@ -198,7 +198,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _hello(self, _: int, name: str, pulse: str = "", generation: int = 0) -> None:
         self._name, self._generation = f"{name}-{self._number}", int(generation)
-        if name in (RECEIVER, PULL, HTTP):
+        if name in RECEIVERS:
             self.receivers.add(self)
         if pulse:
             self._pulse, self.heard_at = pulse, self._loop.time()

@@ -15,9 +15,10 @@ from dataclasses import replace
 
 from zonemta_py.config import Config
 from zonemta_py.delivery.message.body import Body
+from zonemta_py.delivery.message.links import LinkMaker
 from zonemta_py.delivery.message.signing import Signer
 from zonemta_py.mail import list_fields
-from zonemta_py.mail.addresses import srs, verp
+from zonemta_py.mail.addresses import leaving, srs, verp
 from zonemta_py.mail.addresses.domain import canonical
 from zonemta_py.queue.api import Delivery
 
@@ -31,12 +32,13 @@ class Outgoing:
 
     def __init__(self, config: Config) -> None:
         self._path = config.return_path
+        self._unsubscribing, self._links = config.unsubscribing, LinkMaker(config)
         self._signer = Signer(config)
         self._rewrites = bool(self._path.verp or self._path.srs)
         own = {canonical(rule) for rule in self._path.own_domains} | {self._path.srs}
         self._own = frozenset(rule for rule in own if rule[:2] != "*.")
         self._own_parents = tuple(rule[1:] for rule in own if rule[:2] == "*.")
-        self.active = bool(self._signer or self._path.feedback_id or self._path.list_unsubscribe)
+        self.active = bool(self._signer or self._path.feedback_id or self._unsubscribing.wanted)
 
     def addressed(self, delivery: Delivery, unix_s: float | None = None) -> Delivery:
         """The delivery with the return path for MAIL."""
@@ -85,15 +87,37 @@ class Outgoing:
                 path.feedback_id, campaign=delivery.campaign, tenant=delivery.tenant, zone=delivery.zone,
                 id=delivery.id, sender=delivery.sender.rpartition("@")[2],
             )  # fmt: skip
-        if path.unsubscribe(delivery.zone, delivery.unsubscribe) and not _UNSUBSCRIBE.search(section):
+        if self._leaves(delivery) and not _UNSUBSCRIBE.search(section):
             fields += self._unsubscribe(delivery)
         return fields
 
+    def _leaves(self, delivery: Delivery) -> bool:
+        """Whether the recipient may leave by a field: a merged message is a campaign's, so that our own link is there
+        by itself."""
+        asked = delivery.unsubscribe or (self._unsubscribing.own and delivery.values is not None)
+        return self._unsubscribing.covers(delivery.zone, asked)
+
     def _unsubscribe(self, delivery: Delivery) -> bytes:
         """Empty where one link would have to serve several people."""
-        path, recipients = self._path, delivery.recipients
-        if len(recipients) > 1 and path.alone(delivery.zone, delivery.unsubscribe):
+        if len(delivery.recipients) > 1 and self._unsubscribing.alone(delivery.zone, delivery.unsubscribe):
             return b""
-        return list_fields.list_unsubscribe(
-            path.list_unsubscribe, path.secret, delivery.id, recipients[0].address, delivery.campaign
-        )
+        return list_fields.list_unsubscribe(*self._page(delivery), mailto=self._address(delivery))
+
+    def _page(self, delivery: Delivery) -> list[str]:
+        """The URL that takes the POST, if there is one."""
+        if self._unsubscribing.linked:
+            return [self._links.url("unsubscribe", delivery)]
+        path, address = self._path, delivery.recipients[0].address
+        if not path.list_unsubscribe:
+            return []
+        return [
+            list_fields.unsubscribe_url(path.list_unsubscribe, path.secret, delivery.id, address, delivery.campaign)
+        ]
+
+    def _address(self, delivery: Delivery) -> str:
+        """That takes a mail instead; "" if there is none."""
+        domain, scope = self._path.unsubscribe_domain, delivery.unsubscribe_scope or self._links.scope
+        if not domain:
+            return ""
+        today = int(time.time()) // _DAY_S
+        return leaving.encode(delivery.id, delivery.recipients[0].address, scope, domain, self._path.secret, today)

@@ -167,6 +167,7 @@ def delivery_of(core: Core, lease: Lease, body: bytes | None) -> Delivery:
         idle_s=core.schedule.admission.idle_s(batch, most.idle_s),
         hashes=metadata.get("hashes") or {},
         unsubscribe=metadata.get("unsubscribe", False),
+        unsubscribe_scope=metadata.get("unsubscribe_scope", ""),
         columns=metadata.get("columns") or [],
         values=[entry.note.values or [] for entry in batch.entries] if merged else None,
         template=metadata.get("template", ""),

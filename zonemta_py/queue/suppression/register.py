@@ -172,7 +172,7 @@ class SuppressionList:
             return [ALL]
         if len(self._filled) > SCOPES_MAX:
             self._filled = {scope: True for scope, filled in self._filled.items() if filled}
-        bulk = self._core.config.return_path.unsubscribe(zone.name, link)
+        bulk = self._core.config.unsubscribing.covers(zone.name, link)
         return [scope for scope in scopes_of(zone, tenant, campaign, bulk) if self._has(scope)]
 
     def _has(self, scope: str) -> bool:

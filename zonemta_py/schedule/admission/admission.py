@@ -57,8 +57,8 @@ class Admission:
         self._sized = any(throttle.bytes for throttle in config.throttles)
         self._counting = any(throttle.connections for throttle in config.throttles)
         self._connects = any(throttle.new_connections for throttle in config.throttles)
-        returned = config.return_path
-        self._may_be_alone = returned if returned.verp or returned.list_unsubscribe else None
+        named = config.return_path.verp or config.unsubscribing.wanted
+        self._may_be_alone = config.unsubscribing if named else None
 
     def configure(self, config: Config) -> None:
         """Other settings from now on: what is used of a limit stays used. `count_out` must follow."""

@@ -1,0 +1,111 @@
+"""Links in mail that say by themselves what they are for: which message, to whom, of which campaign and tenant.
+
+A token is URL-safe base64 of a head of 13 octets (what it is for and the format's version, which secret signed it, the
+day it was made, the message's id), the texts with a NUL between them, and 16 octets of HMAC-SHA256 over all of it.
+What it says can be read by whoever has the link; nobody can make one. The first secret signs, all of them verify, so
+that secrets can be changed while links are out. Failures: `decode` raises LinkRefused with one sentence.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import struct
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+Purpose = Literal["unsubscribe", "preferences", "open", "click"]
+Scope = Literal["campaign", "campaigns", "all"]
+PURPOSES: tuple[Purpose, ...] = ("unsubscribe", "preferences", "open", "click")
+SCOPES: tuple[Scope, ...] = ("campaign", "campaigns", "all")
+TOKEN_CHARACTERS_MAX = 8_192
+"""No link that is longer is looked at; the longest that we make has 3,000 characters."""
+_VERSION = 1
+_HEAD = struct.Struct(">BBBHQ")
+_TAG_BYTES = 16
+_TEXTS = 4
+_DAYS = 1 << 16
+
+
+class LinkRefused(ValueError):
+    """It is not ours, or was changed on its way; says which."""
+
+
+class Link(NamedTuple):
+    """id: the message's, 16 hexadecimal digits. day: since 1970, when it was made. target: where a click leads."""
+
+    purpose: Purpose
+    id: str
+    recipient: str
+    campaign: str = ""
+    tenant: str = ""
+    scope: Scope = "campaigns"
+    day: int = 0
+    target: str = ""
+
+    @property
+    def entry_scope(self) -> str:
+        """The scope of the entry in the suppression list that leaving by this link makes. It never reaches beyond the
+        tenant whose mail it was."""
+        return scope_for(self.scope, self.campaign, self.tenant)
+
+
+def scope_for(scope: Scope, campaign: str, tenant: str) -> str:
+    """As the suppression list writes it: campaign:NAME, campaigns:TENANT, campaigns, tenant:NAME or all."""
+    if scope == "campaign" and campaign:
+        return f"campaign:{campaign}"
+    if scope == "all":
+        return f"tenant:{tenant}" if tenant else "all"
+    return f"campaigns:{tenant}" if tenant else "campaigns"
+
+
+def encode(link: Link, secrets: Sequence[str]) -> str:
+    """The token. secrets: the first one signs."""
+    texts = (link.recipient, link.campaign, link.tenant, link.target)
+    kind = _VERSION << 4 | PURPOSES.index(link.purpose)
+    head = _HEAD.pack(kind, _number(secrets[0]), SCOPES.index(link.scope), link.day % _DAYS, int(link.id, 16))
+    said = head + "\0".join(texts).rstrip("\0").encode("utf-8", "surrogateescape")
+    return base64.urlsafe_b64encode(said + _tag(secrets[0], said)).rstrip(b"=").decode()
+
+
+def decode(token: str, secrets: Sequence[str]) -> Link:
+    """How old it is, is for who asks to judge (`age`). Raises LinkRefused."""
+    try:
+        whole = base64.b64decode(token + "=" * (-len(token) % 4), b"-_", validate=True)
+    except (ValueError, binascii.Error):
+        raise LinkRefused("it is not a link of ours, or part of it is missing") from None
+    said, given = whole[:-_TAG_BYTES], whole[-_TAG_BYTES:]
+    if len(token) > TOKEN_CHARACTERS_MAX or len(said) <= _HEAD.size or said[0] >> 4 != _VERSION:
+        raise LinkRefused("it is not a link of ours, or part of it is missing")
+    if base64.urlsafe_b64encode(whole).rstrip(b"=").decode() != token:
+        raise LinkRefused("it is not spelt as we spell it")  # one link has one spelling
+    candidates = [secret for secret in secrets if _number(secret) == said[1]]
+    if not any(hmac.compare_digest(given, _tag(secret, said)) for secret in candidates):
+        raise LinkRefused("its signature is not ours, or its secret is no longer in force")
+    return _read(said)
+
+
+def _read(said: bytes) -> Link:
+    kind, _, scope, day, number = _HEAD.unpack_from(said)
+    texts = said[_HEAD.size :].decode("utf-8", "surrogateescape").split("\0")
+    recipient, campaign, tenant, target = texts + [""] * (_TEXTS - len(texts))
+    return Link(PURPOSES[kind & 15], f"{number:016x}", recipient, campaign, tenant, SCOPES[scope], day, target)
+
+
+def age(link: Link, today: int) -> int:
+    """Days since it was made; one made tomorrow (clocks differ) is of today."""
+    days = (today - link.day) % _DAYS
+    return 0 if days == _DAYS - 1 else days
+
+
+@lru_cache(64)
+def _number(secret: str) -> int:
+    """Of a secret, so that the right one is found among several; tells nothing of it."""
+    return hashlib.sha256(b"link key\0" + secret.encode()).digest()[0]
+
+
+def _tag(secret: str, said: bytes) -> bytes:
+    return hmac.digest(secret.encode(), b"link\0" + said, "sha256")[:_TAG_BYTES]

@@ -1,0 +1,63 @@
+"""What the queue is told when somebody leaves or comes back, and what it says of an address.
+
+Promise: what `leave` returns for is on stable storage, and effective for mail that is queued already; twice is the same
+as once. `rejoin` takes back only what the person did: an entry with another cause (a complaint, a hard bounce, an
+operator's) stays. Failures: QueueRefusal, if the queue is away or its disk has errors.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Protocol
+
+from zonemta_py.mail.addresses.link import Link, Scope, scope_for
+from zonemta_py.queue.api import Admin
+
+UNSUBSCRIBE = "unsubscribe"
+State = Literal["in", "out", "covered", "blocked"]
+"""Of one choice: gets the mail; has left; has left something wider; is stopped for another reason."""
+
+
+class LinksQueue(Admin, Protocol):
+    """The queue's interface that this needs."""
+
+
+async def leave(queue: LinksQueue, link: Link, scope: str) -> None:
+    """scope: as in the suppression list."""
+    evidence = f"message {link.id}"
+    row = [link.recipient, UNSUBSCRIBE, "by a link", evidence, "link", link.campaign, 0, scope]
+    await queue.ask("suppress", rows=[row])
+
+
+async def rejoin(queue: LinksQueue, link: Link, scope: str) -> None:
+    """Does nothing where there is nothing to take back."""
+    own = [entry for entry in await entries(queue, link.recipient) if entry["scope"] == scope]
+    if own and all(map(_is_own, own)):
+        await queue.ask("unsuppress", addresses=[link.recipient], by="link", scope=scope)
+
+
+async def entries(queue: LinksQueue, address: str) -> list[dict[str, Any]]:
+    """All of an address."""
+    row = await queue.ask("suppression", address=address)
+    return [] if row is None else [{name: row[name] for name in row if name != "others"}, *row["others"]]
+
+
+def state(found: list[dict[str, Any]], choice: Scope, link: Link) -> State:
+    """found: the address's entries."""
+    own = scope_for(choice, link.campaign, link.tenant)
+    covering = [entry for entry in found if entry["scope"] in _wider(link, own)]
+    if not covering:
+        return "in"
+    if not all(map(_is_own, covering)):
+        return "blocked"
+    return "out" if all(entry["scope"] == own for entry in covering) else "covered"
+
+
+def _wider(link: Link, scope: str) -> list[str]:
+    """That scope, and those that contain it."""
+    every = [f"campaign:{link.campaign}", f"campaigns:{link.tenant}", "campaigns", f"tenant:{link.tenant}", "all"]
+    return every[every.index(scope) :]
+
+
+def _is_own(entry: dict[str, Any]) -> bool:
+    """Whether it is the person's own doing, and nothing else."""
+    return entry["kind"] == UNSUBSCRIBE and not entry["also"]
