@@ -1,5 +1,5 @@
-"""What each child process does: queue, receiver, HTTP process, links, sender, events, reporter. Called in a fresh fork;
-none returns by plan, except the reporter, which ends when it has reported, and events at SIGTERM."""
+"""What each child process does: queue, receiver, sender, events, reporter; `services.py` has the others. Called in a
+fresh fork; none returns by plan, except the reporter, which ends when it has reported, and events at SIGTERM."""
 
 from __future__ import annotations
 
@@ -9,37 +9,32 @@ import ctypes
 import gc
 import logging
 import os
-import resource
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Collection
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 import uvloop
 
 from zonemta_py import queue_process
-from zonemta_py.config import Config, ConfigError, Listener, Zone, processes
+from zonemta_py.config import Config, ConfigError, Listener, processes
 from zonemta_py.config.section import shipped
-from zonemta_py.logs import setup
 from zonemta_py.logs.causes import cause
 from zonemta_py.metrics import report
-from zonemta_py.metrics.connections import CONNECTIONS, REQUESTS, STREAMS
+from zonemta_py.metrics.connections import CONNECTIONS
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue_process import Given
+from zonemta_py.services import FILES_BESIDES_LEASES, listen_to_log, open_files
 from zonemta_py.wire import PATH_BYTES_MAX, SOCKET
 
 if TYPE_CHECKING:
-    from zonemta_py.delivery.tls_explain import TlsExplainer
     from zonemta_py.pipe import Pipe
 
 log = logging.getLogger(__name__)
 
 SWITCH_S = 0.0005
 """How long a thread that comes back from the disk may wait for the interpreter."""
-FILES_BESIDES_LEASES = 600
-"""Descriptors of a sender that are not a delivery under way: idle connections, DNS queries, the queue's socket."""
 EVENTS_NICE = 10
 """How far the event feed stands back behind processes that move mail."""
 _M_ARENA_MAX = -8
@@ -70,28 +65,6 @@ def load_sender() -> None:
     from zonemta_py.delivery import worker
 
     _loaded(worker)
-
-
-def load_services(config: Config) -> None:
-    """The same for the processes of services, which are to be there at once when they follow others, and cost a reload
-    nothing then."""
-    if config.http.enabled:
-        from zonemta_py.reception.http import app, server
-
-        _loaded(server)
-        app.warm()
-        if config.http.dashboard:
-            from zonemta_py.reception.http.dashboard import app as pages
-
-            _loaded(pages)
-    if config.pull.enabled:
-        from zonemta_py.pull import server as pull_server
-
-        _loaded(pull_server)
-    if config.links.enabled:
-        from zonemta_py.reception.http.links import server as links_server
-
-        _loaded(links_server)
 
 
 def load_rules(config: Config) -> None:
@@ -177,11 +150,6 @@ def check_listeners(config: Config, host: Host) -> None:
         pages.check(config)
 
 
-def listen_to_log(config: Config, host: Host) -> None:
-    """Logs to standard error, from `server.log_level` on, through plugins that listen to `log_entry`."""
-    setup.begin(config, host.entries)
-
-
 def queue(given: Given, host: Host, pipe: Pipe, senders: Collection[int] = ()) -> None:
     """The process that owns the disk. pipe: to the supervisor. senders: the processes of those that run."""
     gc.disable()  # until it accepts mail: among imports and recovery's rows there is nothing to collect
@@ -195,7 +163,7 @@ def queue(given: Given, host: Host, pipe: Pipe, senders: Collection[int] = ()) -
 def receiver(config: Config, host: Host, sockets: list[tuple[Listener, socket.socket]]) -> None:
     """A process that accepts mail. It survives the queue process: clients wait until that is back."""
     listen_to_log(config, host)
-    _open_files(config.limits.connections + FILES_BESIDES_LEASES)
+    open_files(config.limits.connections + FILES_BESIDES_LEASES)
     uvloop.run(_receiver(config, host, sockets))
 
 
@@ -209,80 +177,6 @@ async def _receiver(config: Config, host: Host, sockets: list[tuple[Listener, so
     reporting.begin("receiver", queue, host.totals)
     await serve(config, sockets, queue, host, CONNECTIONS.mine(), SHARED, queue.ask)
     await report.end()
-
-
-def http(config: Config, host: Host, bound: socket.socket) -> None:
-    """A process that takes requests over HTTP. It survives the queue process: requests wait, then get a 503."""
-    listen_to_log(config, host)
-    uvloop.run(_http(config, host, bound))
-
-
-async def _http(config: Config, host: Host, bound: socket.socket) -> None:
-    from zonemta_py.reception.http.server import serve
-    from zonemta_py.reception.http.shares import HttpCounts
-    from zonemta_py.wire import reporting
-    from zonemta_py.wire.client import RemoteQueue
-
-    queue = RemoteQueue.lasting(config.folder, "http")
-    reporting.begin("http", queue, host.totals)
-    opened = HttpCounts(CONNECTIONS.mine(), REQUESTS.mine(), STREAMS.mine())
-    await serve(config, bound, queue, host, tls_terms(config), opened)
-    await report.end()
-
-
-def tls_terms(config: Config) -> Callable[[Zone, str], Awaitable[dict[str, Any]]]:
-    """Which TLS mail of a zone for a domain gets. What senders need for that is loaded when somebody asks."""
-
-    @cache
-    def explainer() -> TlsExplainer:
-        from zonemta_py.delivery.tls_explain import TlsExplainer
-
-        return TlsExplainer(config)
-
-    async def asked(zone: Zone, domain: str) -> dict[str, Any]:
-        return (await explainer().of(zone, domain)).row()
-
-    return asked
-
-
-def pull(config: Config, host: Host, bound: socket.socket) -> None:
-    """A process that serves named queues. It survives the queue process: clients wait until that is back."""
-    listen_to_log(config, host)
-    _open_files(config.pull.connections + FILES_BESIDES_LEASES)
-    uvloop.run(_pull(config, host, bound))
-
-
-async def _pull(config: Config, host: Host, bound: socket.socket) -> None:
-    from zonemta_py.pull.server import serve
-    from zonemta_py.wire import reporting
-    from zonemta_py.wire.client import RemoteQueue
-
-    queue = RemoteQueue.lasting(config.folder, "pull", config.queue.lease_s)
-    reporting.begin("pull", queue, host.totals)
-    await serve(config, bound, queue, host, CONNECTIONS.mine())
-    await report.end()
-
-
-def links(config: Config, host: Host, bound: socket.socket) -> None:
-    """A process that answers links in mail. It survives the queue process: requests wait, then get a 503."""
-    listen_to_log(config, host)
-    _open_files(config.limits.connections + FILES_BESIDES_LEASES)
-    uvloop.run(_links(config, host, bound))
-
-
-async def _links(config: Config, host: Host, bound: socket.socket) -> None:
-    from zonemta_py.reception.http.links.server import serve
-    from zonemta_py.wire import reporting
-    from zonemta_py.wire.client import RemoteQueue
-
-    queue = RemoteQueue.lasting(config.folder, "links")
-    reporting.begin("links", queue, host.totals)
-    await serve(config, bound, queue, host, CONNECTIONS.mine())
-    await report.end()
-
-
-SERVICES = {"http": http, "pull": pull, "links": links}
-"""What the listeners do that have a process of their own (`Config.services`)."""
 
 
 def sender(config: Config, host: Host, name: str, generation: int) -> None:
@@ -385,19 +279,10 @@ def places(config: Config) -> int:
     """
     share = sum(zone.connections for zone in config.zones if not zone.pulled) // processes(config.server.senders) + 1
     wanted = share + FILES_BESIDES_LEASES
-    soft = _open_files(wanted)
+    soft = open_files(wanted)
     if soft < wanted:
         log.warning(
             "%d connections are configured for a sender process, but it may open only %d files: a busy zone can hold "
             "up others; raise the limit (LimitNOFILE=, ulimit -n) or server.senders", share, soft,
         )  # fmt: skip
     return min(share, max(100, soft - FILES_BESIDES_LEASES))
-
-
-def _open_files(wanted: int) -> int:
-    """Raises the process's limit of open files as far as possible; returns the new limit."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return soft

@@ -22,7 +22,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from zonemta_py import children, probe
+from zonemta_py import children, probe, services
 from zonemta_py.config import Config, ConfigError, processes
 from zonemta_py.config.difference import LATER, difference, leaves
 from zonemta_py.config.file import SourceFile
@@ -113,10 +113,10 @@ class Generations:
             if resumed and self._processes.pid(name):
                 continue
             self._processes.start(name, partial(children.sender, config, host, name, given.generation))
-        children.load_services(config)  # once, for all that will follow: a reload finds it here
+        services.load_services(config)  # once, for all that will follow: a reload finds it here
         for service in config.services:
             bound = self._ports.of(service)
-            work = partial(children.SERVICES[service.name], config, host, bound)
+            work = partial(services.SERVICES[service.name], config, host, bound)
             self._processes.start(service.name, work, [bound])
         if config.event_sinks:
             self._processes.start("events", partial(children.events, config, host), alone=True)
@@ -265,7 +265,7 @@ class Generations:
         try:
             host = self._host if check else _plugins(given.config)
             if not check:
-                children.load_services(given.config)
+                services.load_services(given.config)
             self._ports.listen([] if check else added)
             if refused := self._offer(given, check):
                 raise Refused(refused)

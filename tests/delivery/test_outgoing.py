@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from zonemta_py.delivery import worker
 from zonemta_py.delivery.message.body import Body
 from zonemta_py.delivery.message.outgoing import Outgoing
 from zonemta_py.delivery.message.signing import AGAIN_S, Signer
-from zonemta_py.mail.addresses import srs, verp
+from zonemta_py.mail.addresses import leaving, srs, verp
+from zonemta_py.mail.addresses.link import decode
 from zonemta_py.mail.dkim.signature import Key
 from zonemta_py.mail.envelope import Recipient
 from zonemta_py.mail.headers import Headers
@@ -283,3 +285,33 @@ async def test_what_mail_says(configure: Configure, send: Send, scripted: Any) -
     assert mail.startswith("MAIL FROM:<b")
     assert "-r=x.example@b.example>" in mail
     assert delivery.sender == "a@b.example"
+
+
+LINKS = {"enabled": True, "url": "https://mail.example.com", "secrets": [SECRET]}
+
+
+async def test_links_to_our_own_listener(configure: Configure) -> None:
+    """Campaign mail, mail of zones for campaigns, and what asks: a link and an address, each signed for the recipient
+    and the scope that the message names."""
+    own = {"links": LINKS, "return_path": {"secret": SECRET, "unsubscribe_domain": "u.example"}}
+    config = configure("e", **own, zones=[{"name": "default"}, {"name": "bulk", "campaigns": True}])
+
+    async def fields(zone: str = "default", **more: Any) -> Headers:
+        delivery = Delivery(1, ID, zone, "x", "ann@d.example", [Recipient("r@x.example")], 1, 1, MESSAGE, **more)
+        outgoing = Body(delivery, None)  # type: ignore[arg-type]
+        await Outgoing(config).finish(delivery, outgoing)
+        assert outgoing.whole is not None
+        return Headers.parse(outgoing.whole)
+
+    assert "list-unsubscribe" not in await fields()
+    for more in ({"zone": "bulk"}, {"values": [[]]}, {"unsubscribe": True}):
+        assert "list-unsubscribe" in await fields(**more)  # type: ignore[arg-type]
+    headers = await fields(unsubscribe=True, unsubscribe_scope="all", campaign="spring", tenant="acme")
+    assert headers.get("list-unsubscribe-post") == "List-Unsubscribe=One-Click"
+    url, address = headers.get("list-unsubscribe").split()
+    token = url.removeprefix("<https://mail.example.com/u/").removesuffix(">,")
+    link = decode(token, [SECRET])
+    assert link[:6] == ("unsubscribe", ID, "r@x.example", "spring", "acme", "all")
+    written = address.removeprefix("<mailto:").partition("?")[0]
+    left = leaving.decode(written, SECRET, int(time.time()) // 86_400, 365)
+    assert (left.returned.id, left.returned.recipient, left.scope) == (ID, "r@x.example", "all")

@@ -37,7 +37,7 @@ def list_unsubscribe(*urls: str, mailto: str = "") -> bytes:
     an address that takes mail instead. Empty if there is neither."""
     links = [f"<{url}>" for url in urls]
     if mailto:
-        links.append(f"<mailto:{quote(mailto, safe='@')}?subject=unsubscribe>")
+        links.append(f"<mailto:{quote(mailto, safe='@=~+')}?subject=unsubscribe>")
     field = "List-Unsubscribe: " + ",\r\n ".join(links) + "\r\n" if links else ""
     return (field + "List-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n" * bool(urls)).encode()
 

@@ -20,7 +20,6 @@ import pytest
 import uvloop
 
 from tests.reception.conftest import Rounds
-from zonemta_py.children import tls_terms
 from zonemta_py.config import Config
 from zonemta_py.merge.source import TemplateSource, Text
 from zonemta_py.plugin.host import Host
@@ -29,6 +28,7 @@ from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.recovery.start import open_queue
 from zonemta_py.reception.http.keys import hashed
 from zonemta_py.reception.http.server import serve as serve_door
+from zonemta_py.services import tls_terms
 from zonemta_py.wire.client import RemoteQueue
 from zonemta_py.wire.server import serve as serve_queue
 

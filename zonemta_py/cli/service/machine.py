@@ -17,11 +17,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from zonemta_py.children import FILES_BESIDES_LEASES
 from zonemta_py.cli.service.diagnosis import Diagnosis, note, ok, problem, warning
 from zonemta_py.config import Config, Listener, processes
 from zonemta_py.disk.space import LEAST_BYTES, free_bytes
 from zonemta_py.logs.causes import cause
+from zonemta_py.services import FILES_BESIDES_LEASES
 
 SYNCS = 9
 SLOW_SYNC_MS = 30.0
