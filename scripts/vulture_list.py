@@ -105,4 +105,3 @@ _.get_usage_pieces
 # Fields of a FEEDBACK record, which answers show by their names (`queue.feedback.register.shown`).
 _.raw_bytes
 _.reply_class
-_.tied

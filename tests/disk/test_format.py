@@ -92,6 +92,8 @@ def test_every_key_is_listed() -> None:
         keys.request_end(0, keys.request("<scope>", "<name>")).decode().replace("0" * 12, "<until>"),
         keys.suppressed("<address>").decode(),
         keys.suppressed("<address>", "<scope>").decode(),
+        keys.sent("<id>").decode(),
+        keys.sent_as(b"\0").decode().replace("00", "<name>"),
         keys.feedback(0).decode().replace("0" * 16, "<seq>"),
         keys.feedback_of("<id>", "<name>").decode(),
         keys.standing(0).decode().replace("0" * 16, "<seq>"),

@@ -20,9 +20,9 @@ understood. open, click: a person has fetched the picture, or followed a link, o
 
 class FeedbackRecord(NamedTuple):
     """Fields as of `queue.api.Feedback`. reply_class, rule: of the reply that a bounce quotes, by our rules. agreed:
-    code, text and stage agree that the recipient takes no mail. tied: how the message was found: "token", "message-id",
-    "feedback-id", "headers"; "": it was not. names: what makes it the same when it comes twice. raw_bytes: size of the
-    file in `feedback/`, 0: none."""
+    code, text and stage agree that the recipient takes no mail. tied: how the message was found: "token", "given",
+    "message-id", "feedback-id", "headers"; "": it was not (`queue.feedback.ties`). names: what makes it the same when
+    it comes twice. raw_bytes: size of the file in `feedback/`, 0: none."""
 
     kind: str
     recipient: str

@@ -23,6 +23,8 @@
     request-end <until> <scope> <name>               the same keys by expiry time
     suppressed <address>       no mail goes to this address, and why
     suppressed-in <scope> <address>                  no mail of that scope goes to this address, and why
+    sent <id>                  what is remembered of messages up to that one after their end
+    sent-as <name>             its id, by its Message-ID
     feedback <seq>             what came back about a message, by its journal record
     feedback-of <id> <name>    the record with that, by message ("-": unknown) and what makes it the same
     state                                            how far the journal has been applied
@@ -52,6 +54,7 @@ REQUESTS = b"request "
 REQUEST_ENDS = b"request-end "
 SUPPRESSED = b"suppressed "
 SUPPRESSED_IN = b"suppressed-in "
+SENT = b"sent "
 FEEDBACK = b"feedback "
 FEEDBACK_OF = b"feedback-of "
 STANDING = b"standing "
@@ -166,6 +169,15 @@ def suppressed_place(key: bytes) -> tuple[str, str]:
         return key.removeprefix(SUPPRESSED).decode(), "all"
     _, scope, address = key.decode().split(" ", 2)
     return address, scope
+
+
+def sent(message_id: str) -> bytes:
+    return SENT + message_id.encode()
+
+
+def sent_as(name: bytes) -> bytes:
+    """name: of a Message-ID (`queue.core.ended.sent`)."""
+    return b"sent-as " + name.hex().encode()
 
 
 def feedback(seq: int) -> bytes:

@@ -28,6 +28,7 @@ from zonemta_py.queue.core.bodies import Bodies, Uncommitted
 from zonemta_py.queue.core.campaigns import Campaigns
 from zonemta_py.queue.core.commit import Hire, JournalLine, StoreLine, Thread
 from zonemta_py.queue.core.compaction import Compaction
+from zonemta_py.queue.core.ended.sent import Sent
 from zonemta_py.queue.core.ledger import Ledger
 from zonemta_py.queue.core.lifetime import Lifetime
 from zonemta_py.queue.core.locator import Places
@@ -74,6 +75,7 @@ class Core:
         self.sizes = Sizes(store)
         self.places = Places(store)
         self.campaigns = Campaigns(store)
+        self.sent = Sent(store, config)
         self.quotas = Quotas(store, config, clock)
         self.sessions = SessionQuotas(config)
         self.tasks = Tasks(store)
@@ -134,6 +136,7 @@ class Core:
         self.bodies.uncommitted.configure(config.queue)
         self.ledger.configure(config.queue)
         self.lifetime.configure(config)
+        self.sent.configure(config)
         self.quotas.configure(config)
         self.sessions.configure(config)
         self.pull_doubts.configure(config)
@@ -176,7 +179,7 @@ class Core:
 
     def changes(self) -> list[Operation]:
         operations = self.sizes.changes() + self.campaigns.changes() + self.messages.changes()
-        operations += self.tasks.changes() + self.quotas.changes()
+        operations += self.tasks.changes() + self.quotas.changes() + self.sent.changes()
         self.batches += 1
         operations.append((keys.TRACKED, records.pack([self.batches, self.places.complete])))
         self.receipts.turn(self.journal.next_seq - 1, self.journal.stable_seq)
@@ -187,6 +190,7 @@ class Core:
     def again(self) -> None:
         self.sizes.again()
         self.quotas.again()
+        self.sent.again()
         self.campaigns.not_written()
         self.tasks.again()
         self.messages.again()

@@ -22,6 +22,8 @@ def names(row: Feedback) -> list[str]:
     if row.message and row.recipient:
         more = row.scope if row.kind == "unsubscribe" else row.text if row.kind in _BY_TEXT else ""
         found.append(f"{row.message} {_hash(row.kind, person(row.recipient), more)}")
+    elif row.message_id and row.recipient:
+        found.append(f"- {_hash(row.kind, person(row.recipient), row.message_id, row.scope)}")
     if row.name:
         found.append(f"- {_hash('name', row.name)}")
     return found or [f"- {_hash(*_whole(row))}"]

@@ -26,6 +26,7 @@ from zonemta_py.queue.api import Feedback, QueueRefusal
 from zonemta_py.queue.core.commit import DISK_ERROR
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.feedback.names import names
+from zonemta_py.queue.feedback.ties import Ties
 
 if TYPE_CHECKING:
     from zonemta_py.mail.rules.rules import Classified
@@ -45,7 +46,7 @@ class FeedbackRegister:
 
     def __init__(self, core: Core, judge: Callable[[Reply], Classified]) -> None:
         """judge: what a reply that a report quotes means, by our rules."""
-        self._core, self._judge = core, judge
+        self._core, self._judge, self._ties = core, judge, Ties(core)
         self._under_way: dict[str, asyncio.Future[None]] = {}
         """By name, what the store does not have yet; done when the record is stable."""
         self._owed: list[tuple[int, FeedbackRecord]] = []
@@ -88,13 +89,14 @@ class FeedbackRegister:
         return True, self._write(record)
 
     def _record(self, row: Feedback) -> FeedbackRecord:
+        tied = self._ties.tie(row)
         reply = Reply(row.code, row.enhanced, _cut(row.text, REPLY_TEXT_STORED_MAX))
         judged = self._judge(reply) if row.kind in JUDGED else None
         return FeedbackRecord(
             row.kind, row.recipient, row.message, row.message_id, row.campaign, row.tenant, row.zone, reply.code,
             reply.enhanced, reply.text, row.reporter, row.form, row.via, row.genuine, row.scope,
             judged.kind if judged else "", judged.rule if judged else "", bool(judged and judged.agreed),
-            "token" if row.message else "", names(row), len(row.raw),
+            tied, names(row), len(row.raw),
         )  # fmt: skip
 
     def _write(self, record: FeedbackRecord) -> asyncio.Future[None]:

@@ -231,6 +231,7 @@ class Acceptance:
         receipt = Receipt(message_id, len(placed), count)
         if envelope.request:
             operations += self.requests.operations(envelope, receipt)
+        operations += core.sent.note(message_id, envelope, placed[0].zone.zone.name)
         core.arriving.add(message_id)
         core.schedule.busy.update([row.key for row in placed])
         campaign = campaign_of(metadata)

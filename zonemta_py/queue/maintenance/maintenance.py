@@ -194,7 +194,7 @@ class Maintenance:
             return True
         core.forget_queues()
         more |= self._queue.acceptance.requests.tidy()
-        more |= self._queue.heard.tidy()
+        more |= self._queue.heard.tidy() | self._forget_sent()
         more |= self._kept.end()
         self._deadlines.forget()
         self._expiry.forget()
@@ -204,6 +204,12 @@ class Maintenance:
             old: list[Operation] = [(key, None) for key in core.store.keys(keys.IN_DOUBTS, oldest)]
             core.lines.submit(old, immediately, sync=False, keep=True)
         return more
+
+    def _forget_sent(self) -> bool:
+        """What is remembered of messages for too long; True: there may be more."""
+        over = self._core.sent.expired(self._core.clock.ms())
+        self._core.lines.submit(over, immediately, sync=False, keep=True)
+        return bool(over)
 
     async def _sweep(self, zone: ZoneSchedule, flow_queue: FlowQueue, now_ms: int) -> bool:
         """Checks one flow queue; True: there is more to end on it."""
