@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from zonemta_py.mail.dsn import Failed, Kind, build
+from zonemta_py.config.section import shipped
+from zonemta_py.mail.dsn import Kind, build
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.feedback.read import read
+from zonemta_py.mail.notices.phrases import load
+from zonemta_py.mail.notices.wording import Failed, Wording
 from zonemta_py.mail.reply import Reply
 
+LANGUAGES = tuple(load(file.stem, shipped("notices")) for file in sorted(shipped("notices").iterdir()))
 ORIGINAL = b"Message-ID: <1@example.com>\r\nFeedback-ID: 7:c\r\nSubject: =?utf-8?q?Gr=C3=BC=C3=9Fe?=\r\n\r\nHi\r\n"
 
 
@@ -21,7 +25,8 @@ def test_our_own_notifications_are_read(kind: Kind, expected: str, address: str)
     code = {"failed": 550, "delayed": 451}.get(kind, 250)
     failed = Failed(Recipient(address, 0), Reply(code, f"{code // 100}.1.1", "in these words"), "mx.example.net")
     envelope = Envelope(sender="s@example.com", recipients=[failed.recipient])
-    made = build(kind, envelope, [failed], ORIGINAL, reporting_mta="me.example", now_ms=0, unique="u")
+    wording = Wording("me.example", "mailer-daemon@me.example", LANGUAGES)
+    made = build(kind, envelope, [failed], ORIGINAL, wording=wording, now_ms=0, unique="u")
     report = read(made)
     (found,) = report.found
     assert report.form == "rfc3464"

@@ -23,6 +23,7 @@ from zonemta_py.mail.feedback.status import read_status
 from zonemta_py.mail.feedback.texts import Clues, read_text
 from zonemta_py.mail.feedback.vocabulary import DAEMONS, DELAYS, DELIVERED, FAILURES, FINAL, says
 from zonemta_py.mail.headers import decode
+from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.reply import Reply
 
 _KEPT = frozenset(("from", "to", "subject", "date", "message-id", "list-id", "list-unsubscribe", "feedback-id"))
@@ -117,8 +118,16 @@ def _speaks_of_delivery(parts: Parts, daemon: bool, failure: bool, words: str) -
 def _told(text: str, subject: str, words: str, parts: Parts) -> list[Found]:
     delayed = says(f"{subject} {words}", DELAYS) and not says(words, FINAL)
     kind = "delay" if delayed else "delivered" if says(subject, DELIVERED) else "bounce"
-    found = [Found(kind, *one) for one in read_text(text, _clues(parts))]
+    found = [_of_group(Found(kind, *one)) for one in read_text(text, _clues(parts))]
     return [_passing(one) if kind == "delay" else one for one in found]
+
+
+def _of_group(one: Found) -> Found:
+    """Google Groups say the same of each group, in the sender's language; said so that a rule for it understands it."""
+    if one.kind != "bounce" or one.reply.enhanced or not one.recipient.lower().endswith("@googlegroups.com"):
+        return one
+    words = f"group may not exist, or posting to it is not allowed: {one.reply.text}"
+    return one._replace(reply=Reply(one.reply.code, "", words[:REPLY_TEXT_STORED_MAX]))
 
 
 def _passing(one: Found) -> Found:

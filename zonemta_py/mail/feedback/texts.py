@@ -34,6 +34,14 @@ _SENDERS = re.compile(
     r"(?:mail from|original sender|sender address|envelope-from|your message from|from address)\W", re.IGNORECASE
 )
 _DIALOGUE = re.compile(r"^[\s>]*(?:<<<|>>>|[245]\d\d[- ]|while talking|\.\.\. while)", re.IGNORECASE)
+_OF_SENDER = re.compile(
+    r"(?:after |\[|our |>>> ?)(mail[_ ]from|ehlo|helo)\b|(sender) was rejected|(my name) was rejected", re.IGNORECASE
+)
+"""Before a reply: it was said of the sender, or of our name, and not of the recipient."""
+_EMPTY_WORDS = re.compile(
+    r"\.\.\. (?:service unavailable|remote protocol error|unknown mailer error \d*)\s*$", re.IGNORECASE
+)
+"""With these a mail system passes on what the line before says."""
 _PARENT = re.compile(
     r"\((?:ultimately )?(?:generated|expanded) from:? <?([^\s<>()]{1,64}@[^\s<>()]{1,255}?)>?\)", re.IGNORECASE
 )
@@ -121,6 +129,9 @@ def _told(recipient: str, count: int, places: list[_Place], lines: list[str], cl
     reply = implied(reply_of(said), clues.subject if len(words) < 2 else "")
     if len(words) < 2 and not reply.text.strip(" -<>:"):
         reply = Reply(reply.code, reply.enhanced, clues.subject)
+    if (of := _OF_SENDER.search(f"{said}\n{segment}")) and "in reply to" not in reply.text:
+        command = "HELO" if of[3] or (of[1] or "")[1:].lower() in ("elo", "hlo") else "MAIL FROM"
+        reply = Reply(reply.code, reply.enhanced, f"{reply.text} (in reply to {command} command)")
     parent, host = _PARENT.search(segment), _REPORTER.search(said)
     if parent and (not clues.sent_to or parent[1].lower() in {address.lower() for address in clues.sent_to}):
         recipient = parent[1]
@@ -130,7 +141,10 @@ def _told(recipient: str, count: int, places: list[_Place], lines: list[str], cl
 def _said(own: list[int], count: int, segment: str, whole: str, others: set[int], lines: list[str]) -> str:
     """The words about a recipient: a line of the dialogue that names it, what follows its name, or all there is."""
     quoted = next((number for number in own if has_code(lines[number])), None)
-    if quoted is not None and _DIALOGUE.match(lines[quoted]):
+    if quoted is not None and (dialogue := _DIALOGUE.match(lines[quoted])):
+        before = lines[quoted - 1] if quoted else ""
+        if _EMPTY_WORDS.search(lines[quoted]) and len(_words(before, "")) > 1:
+            return before if has_code(before) else f"{dialogue[0]} {before}"
         return _paragraph(lines, quoted, others)
     if has_code(segment) or (count > 1 and len(_words(segment, "")) > 1):
         return segment
