@@ -152,6 +152,8 @@ def _key(key: str) -> str:
 
 def _toml(value: Any) -> str:
     """Strings, numbers, arrays: JSON's forms are TOML's too; tables inside values become inline ones."""
+    if isinstance(value, BaseModel):
+        value = value.model_dump()
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{_key(str(k))} = {_toml(v)}" for k, v in value.items()) + " }" if value else "{}"
     if isinstance(value, list | tuple):

@@ -94,6 +94,8 @@ def test_every_key_is_listed() -> None:
         keys.suppressed("<address>", "<scope>").decode(),
         keys.sent("<id>").decode(),
         keys.sent_as(b"\0").decode().replace("00", "<name>"),
+        keys.evidence("<address>").decode(),
+        keys.guard("<provider> <source>").decode(),
         keys.feedback(0).decode().replace("0" * 16, "<seq>"),
         keys.feedback_of("<id>", "<name>").decode(),
         keys.standing(0).decode().replace("0" * 16, "<seq>"),
@@ -341,7 +343,10 @@ def test_the_rows_of_an_envelope() -> None:
 
 def test_rows_of_a_newer_queue_are_read() -> None:
     """What is added at the end of an outcome, a trace or a recipient in doubt is passed over."""
-    outcome, trace = [1, 250, "2.0.0", "ok", "dot", ["a@b.c"], False, "", ""], ["mx", "", "", 0, 0, "", "", "", []]
+    outcome, trace = (
+        [1, 250, "2.0.0", "ok", "dot", ["a@b.c"], False, "", "", True],
+        ["mx", "", "", 0, 0, "", "", "", []],
+    )
     body = [1, ID, "z", "b.c", [[*outcome, "new"]], [*trace, "new"]]
     assert DeliveryRecord.of(body) == (1, ID, "z", "b.c", [tuple(outcome)], tuple(trace))
     row = [ID, "z", "a@b.c", MS, "retry", "b.c"]

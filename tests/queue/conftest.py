@@ -82,6 +82,7 @@ class House:
         sections = {"server": {"folder": self.folder, "hostname": "mta.test"}, **self.options}
         sections["queue"] = {"reserve_bytes": 0, **self.options.get("queue", {})}
         sections.setdefault("learning", {"initial": 100})  # as many connections as configured, from the start
+        sections.setdefault("suppression", {"automatic": False})  # a bounce of one test is not in the way of the next
         return Config.model_validate(sections)
 
     async def open(self) -> LocalQueue:

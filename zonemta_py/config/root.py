@@ -10,6 +10,7 @@ from pydantic import field_validator, model_validator
 
 from zonemta_py.config.accounts import Account
 from zonemta_py.config.limits import Learning, SharesSection, Throttle, Window
+from zonemta_py.config.people.suppression import SuppressionSection
 from zonemta_py.config.reception import Limits, Listener
 from zonemta_py.config.section import ConfigError, Section, sender_patterns
 from zonemta_py.config.security import DkimKey, Signing, Tls
@@ -55,6 +56,7 @@ class Config(Section):
     shares: SharesSection = SharesSection.model_construct()
     windows: list[Window] = []
     rules: RulesSection = RulesSection.model_construct()
+    suppression: SuppressionSection = SuppressionSection.model_construct()
     tls: Tls = Tls.model_construct()
     dkim: list[DkimKey] = []
     signing: Signing = Signing.model_construct()

@@ -27,6 +27,8 @@
     sent-as <name>             its id, by its Message-ID
     feedback <seq>             what came back about a message, by its journal record
     feedback-of <id> <name>    the record with that, by message ("-": unknown) and what makes it the same
+    evidence <address>         what speaks against writing to that person again
+    guard <provider> [<source>]                      how many people got mail there while others were refused
     state                                            how far the journal has been applied
 
 Ids are 16 hexadecimal digits that grow with time (44 bits of milliseconds, 20 of sequence), so a slice of time is a
@@ -57,6 +59,8 @@ SUPPRESSED_IN = b"suppressed-in "
 SENT = b"sent "
 FEEDBACK = b"feedback "
 FEEDBACK_OF = b"feedback-of "
+EVIDENCE = b"evidence "
+GUARDS = b"guard "
 STANDING = b"standing "
 STANDING_STATE = STANDING + b"*"
 
@@ -187,6 +191,19 @@ def feedback(seq: int) -> bytes:
 def feedback_of(message_id: str, name: str) -> bytes:
     """name: hexadecimal digits (`queue.feedback.names`)."""
     return f"feedback-of {message_id or '-'} {name}".encode()
+
+
+def evidence(person: str) -> bytes:
+    return EVIDENCE + person.encode()
+
+
+def evidence_of(key: bytes) -> str:
+    """The person's address. Raises ValueError."""
+    return key.removeprefix(EVIDENCE).decode()
+
+
+def guard(name: str) -> bytes:
+    return GUARDS + name.encode()
 
 
 def fresh_range(zone: str) -> bytes:

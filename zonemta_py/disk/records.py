@@ -158,8 +158,7 @@ class OpenRecord(NamedTuple):
 
 
 class StartRecord(NamedTuple):
-    """Handed to a sender. recipients: values of `Who`. since_ms: UNIX time. provider, size: what limits count by, which
-    older queues did not write."""
+    """Handed to a sender. recipients: values of `Who`. since_ms: UNIX time. provider, size: older ones have none."""
 
     lease: int
     id: str
@@ -179,7 +178,7 @@ class StartRecord(NamedTuple):
 
 
 class OutcomeRow(NamedTuple):
-    """Recipients with the same outcome. recipients: values of `Who`. kind: the class of the reply, by that rule."""
+    """Recipients with the same outcome. recipients: values of `Who`. kind, rule, agreed: as of `Classified`."""
 
     verdict: int
     code: int
@@ -190,10 +189,11 @@ class OutcomeRow(NamedTuple):
     relayed: bool = False
     kind: str = ""
     rule: str = ""
+    agreed: bool = False
 
     @classmethod
     def of(cls, fields: list[Any]) -> OutcomeRow:
-        return cls(*fields[:9])
+        return cls(*fields[:10])
 
     def addresses(self) -> list[str]:
         return [address_of(who) for who in self.recipients]
@@ -228,7 +228,8 @@ class DeliveryRecord(NamedTuple):
     trace: DeliveryTrace
 
     def pack(self) -> bytes:
-        return pack(self)
+        rows = [row if row.agreed else row[:9] for row in self.outcomes]
+        return pack([*self[:4], rows, self.trace])
 
     @classmethod
     def of(cls, fields: list[Any]) -> DeliveryRecord:
@@ -286,9 +287,8 @@ class RemovedRecord(NamedTuple):
     """Taken out, or left out when it came, without a delivery.
 
     where: {destination, due} the keys' places, where they are known (due is [] where none was deferred); `campaign`,
-    `tenant`: of the message; `envelope`:
-    the metadata of a message that no recipient was left of; `lost`: it was lost to damage, and that case in quarantine/
-    has what is left. None: where they were is unknown.
+    `tenant`: of the message; `envelope`: the metadata of a message that no recipient was left of; `lost`: it was lost
+    to damage, and that case in quarantine/ has what is left. None: where they were is unknown.
     """
 
     id: str

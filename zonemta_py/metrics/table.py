@@ -80,6 +80,10 @@ _ROWS = (
     _histogram("delivery_delay", "From acceptance until the recipient's server has taken it.", _AGE_S, "zone"),
     _histogram("attempt_duration", "How long attempts took, from the first lookup to the last answer.", _DIALOGUE_S,
                "zone"),
+    _counter("people_suppressed", "People put on the suppression list because of replies, bounces and complaints.",
+             "kind"),
+    _counter("suppression_guards", "How often very many people were said not to exist at once, and nobody was "
+             "suppressed for that."),
     # what waits
     _gauge("queue_recipients", "Recipients in the queue, by state: queued, deferred, held, deleted, bounced, leased.",
            "zone", "state"),

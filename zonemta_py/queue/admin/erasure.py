@@ -53,6 +53,7 @@ async def forget(queue: QueueContext, who: str) -> dict[str, int]:
                 break
         await _forget_doubts(core, who)
         erasing.forget(core.tasks, who)
+        core.lines.submit(queue.suppression.evidence.cleared([who]), immediately, sync=False, keep=True)
     finally:
         queue.suppression.leaving.discard(who)
     leased = (entry for lease in queue.leases.out.values() for entry in lease.open)

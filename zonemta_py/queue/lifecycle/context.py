@@ -12,6 +12,7 @@ from zonemta_py.queue.lifecycle.leasing import Leases
 from zonemta_py.queue.lifecycle.lost import DamagedMessages
 from zonemta_py.queue.lifecycle.settle import Settling
 from zonemta_py.queue.poison import PoisonMessages
+from zonemta_py.queue.suppression.policy import SuppressionPolicy
 from zonemta_py.queue.suppression.register import SuppressionList
 
 
@@ -21,10 +22,11 @@ class QueueContext:
     def __init__(self, core: Core, first_lease: int) -> None:
         self.core = core
         self.suppression = SuppressionList(core)
+        self.policy = SuppressionPolicy(core, self.suppression)
         self.damaged = DamagedMessages(core)
         self.acceptance = Acceptance(core, self.suppression)
         self.leases = Leases(core, first_lease, self.suppression, self.damaged, self._settle)
-        self.settling = Settling(core, self.leases, self.acceptance)
+        self.settling = Settling(core, self.leases, self.acceptance, self.policy)
         self.heard = FeedbackRegister(core, self.settling.classification.quoted)
         self.poison = PoisonMessages(core.config.folder)
         self.generation = 0

@@ -49,6 +49,8 @@ from zonemta_py.queue.lifecycle.settlement import (
 )
 from zonemta_py.queue.lifecycle.telling import tries
 from zonemta_py.queue.lifecycle.telling.notices import Notices, due
+from zonemta_py.queue.lifecycle.telling.said import said
+from zonemta_py.queue.suppression.policy import SuppressionPolicy
 from zonemta_py.schedule.batch import NEVER_MS, Batch, Entry, FlowQueue
 from zonemta_py.schedule.time import hours
 from zonemta_py.zones.retry import delay_s
@@ -66,8 +68,8 @@ AWAY = frozenset(("connect", "banner", "ehlo"))
 class Settling:
     """Records results and applies them."""
 
-    def __init__(self, core: Core, leases: Leases, acceptance: Acceptance) -> None:
-        self._core, self._leases, self._acceptance = core, leases, acceptance
+    def __init__(self, core: Core, leases: Leases, acceptance: Acceptance, policy: SuppressionPolicy) -> None:
+        self._core, self._leases, self._acceptance, self._policy = core, leases, acceptance, policy
         self._notices = Notices(core.messages, core.config)
         self.classification = Classification(core)  # reads its rules when they are first needed
 
@@ -313,6 +315,7 @@ class Settling:
             ended += self._apply_row(settlement, row, operations)
             if campaign:
                 core.campaigns.counters.result(campaign, row.verdict, settlement.ms, row.blocked)
+        operations += said(self._policy, settlement, core.clock.apart_ms())
         due = [deferred_key(settlement, row) for row in settlement.rows if row.verdict in WAITING]
         place = core.schedule.zones.get(settlement.zone) if due else None
         if place is not None:  # it may have been removed from the configuration
@@ -365,11 +368,8 @@ class Settling:
         return 0
 
     def _notifications(self, settlement: Settlement) -> list[tuple[Envelope, bytes]]:
-        made = (
-            self._notices.make(kind, settlement.message, failures, settlement.ms)
-            for kind, failures in settlement.notices
-            if failures
-        )
+        make, message = self._notices.make, settlement.message
+        made = (make(kind, message, failures, settlement.ms) for kind, failures in settlement.notices if failures)
         return [notice for notice in made if notice is not None]
 
     def _written(self, settlement: Settlement, due: list[bytes]) -> None:

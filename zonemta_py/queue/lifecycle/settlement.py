@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 @dataclass(slots=True)
 class Row:
     """One recipient of a settlement: where its key is, and its verdict. due_ms: of one that waits; until when one that
-    has bounced is kept, 0: not at all. life_h: of one that is delayed, if known. kind: the reply's class, if known."""
+    has bounced is kept, 0: not at all. life_h: of one that is delayed, if known. kind, agreed, stage: of the reply, as
+    in the record."""
 
     key: bytes
     address: str
@@ -44,11 +45,14 @@ class Row:
     blocked: bool = False
     life_h: float = 0.0
     kind: str = ""
+    agreed: bool = False
+    stage: str = ""
 
 
 @dataclass(slots=True)
 class Settlement:
-    """A delivery record's content. seq: the record's number."""
+    """A delivery record's content. seq: the record's number. pair: our source, and the provider or site, where it is
+    known without a lease."""
 
     message: Message
     zone: str
@@ -59,6 +63,7 @@ class Settlement:
     lease: Lease | None = None
     notices: list[tuple[Kind, list[Failed]]] = field(default_factory=list)
     classifieds: list[Classified | None] = field(default_factory=list)
+    pair: tuple[str, str] = ("", "")
 
 
 def mark_kinds(rows: list[Row], outcomes: list[Outcome], classifieds: list[Classified | None]) -> None:
@@ -67,9 +72,10 @@ def mark_kinds(rows: list[Row], outcomes: list[Outcome], classifieds: list[Class
         return
     following = iter(rows)
     for outcome, classified in zip(outcomes, classifieds, strict=True):
-        kind = classified.kind if classified is not None else ""
         for row in islice(following, len(outcome.recipients)):
-            row.blocked, row.kind = kind in BLOCKED_CLASSES, kind
+            if classified is not None:
+                row.kind, row.agreed, row.stage = classified.kind, classified.agreed, outcome.stage
+                row.blocked = row.kind in BLOCKED_CLASSES
 
 
 def deferred_key(settlement: Settlement, row: Row) -> bytes:
@@ -111,6 +117,9 @@ def check(lease: Lease, result: Result) -> None:
         raise ValueError(f"lease {lease.number}: {count} recipients, but outcomes for {indices}")
 
 
+_UNJUDGED: tuple[str | bool, ...] = ("", "")
+
+
 def record_rows(rows: list[Row], outcomes: list[Outcome], classifieds: list[Classified | None]) -> list[list[Any]]:
     """The fields of an `OutcomeRow` for each group of recipients with equal fields; by hand, as it runs for every
     result.
@@ -120,7 +129,9 @@ def record_rows(rows: list[Row], outcomes: list[Outcome], classifieds: list[Clas
     grouped: dict[tuple[Any, ...], list[Any]] = {}
     following = iter(rows)
     for outcome, classified in zip(outcomes, classifieds, strict=True):
-        known = (classified.kind, classified.rule) if classified else ("", "")
+        known = _UNJUDGED
+        if classified is not None:
+            known = (classified.kind, classified.rule, True)[: 3 if classified.agreed else 2]
         for row in islice(following, len(outcome.recipients)):
             reply = row.reply
             text = reply.text[:REPLY_TEXT_STORED_MAX]

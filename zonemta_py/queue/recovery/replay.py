@@ -152,7 +152,9 @@ class Replay:
         except StoreDamaged:
             return  # fsck reports it; there is nothing to send any more
         self._core.messages.pin(message, len(rows))
-        settlement = Settlement(message, zone, rows, delivery.trace.remote, record.ms, record.seq)
+        trace = delivery.trace
+        settlement = Settlement(message, zone, rows, trace.remote, record.ms, record.seq)
+        settlement.pair = (trace.source, trace.provider or trace.site)
         for row in rows:
             row.delayed = self._queue.settling.late(message, row, record.ms + self._core.clock.apart_ms(), delivery)
         settlement.notices = due(self._core.config, settlement)
@@ -175,7 +177,7 @@ class Replay:
         blocked, state = outcome.kind in BLOCKED_CLASSES, counted_as(key)
         return Row(
             key, who.address, note, verdict, reply, who.due_ms, outcome.relayed, state=state, blocked=blocked,
-            kind=outcome.kind,
+            kind=outcome.kind, agreed=outcome.agreed, stage=outcome.stage,
         )  # fmt: skip
 
     def _ended_already(self, message_id: str, zone: str) -> None:

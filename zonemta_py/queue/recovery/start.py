@@ -156,6 +156,7 @@ class Opening:
         self.queue.tasks.engine.begin()
         self.queue.heard.begin()
         core.recovered()
+        self.queue.policy.begin()
 
 
 async def begin(

@@ -43,6 +43,8 @@ from zonemta_py.queue.suppression.entry import (
     scopes_of,
     taken_off,
 )
+from zonemta_py.queue.suppression.evidence_store import EvidenceStore
+from zonemta_py.queue.suppression.found import BY, GUARD_BY
 from zonemta_py.schedule.batch import Batch, Entry
 from zonemta_py.schedule.flow import FlowId
 
@@ -58,6 +60,7 @@ class SuppressionList:
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self.evidence = EvidenceStore(core)
         self._look()
         self._mark = core.ids.last
         """No message with a later id can have a recipient who was listed after it came."""
@@ -290,7 +293,7 @@ class SuppressionList:
     def _settle(self, kind: Type, body: Sequence[Any], done: Callable[[], None]) -> None:
         if kind == Type.SUPPRESS:
             self._count_complaints(map(Suppressed.from_row, body))
-        self._write(operations(kind, body), done)
+        self._write([*operations(kind, body), *self._forgiven(kind, body)], done)
         self._core.lines.flush()
 
     def foresee(self, kind: Type, body: list[Any]) -> None:
@@ -307,7 +310,13 @@ class SuppressionList:
             self._count_complaints(map(Suppressed.from_row, body))
         self._grown(_places(kind, body))
         self._pending += 1
-        self._write(operations(kind, body), immediately)
+        self._write([*operations(kind, body), *self._forgiven(kind, body)], immediately)
+
+    def _forgiven(self, kind: Type, body: Sequence[Any]) -> list[Operation]:
+        """An operator who takes somebody off clears what led to it."""
+        if kind == Type.SUPPRESS or UnsuppressRecord.of(body).by == GUARD_BY:
+            return []
+        return self.evidence.cleared(UnsuppressRecord.of(body).addresses)
 
     def _write(self, changes: list[Operation], done: Callable[[], None]) -> None:
         def written(_: Reply | None) -> None:
@@ -319,9 +328,9 @@ class SuppressionList:
         self._core.lines.submit(changes, written, sync=False, keep=True)
 
     def _count_complaints(self, rows: Iterable[Suppressed]) -> None:
-        """In the same batch as the entries."""
+        """In the same batch as the entries. What the policy has heard was counted when it came (`queue.feedback`)."""
         for row in rows:
-            if row.kind == COMPLAINT and row.campaign and not row.again:
+            if row.kind == COMPLAINT and row.campaign and not row.again and row.by != BY:
                 self._core.campaigns.counters.add(row.campaign, "complaints")
 
 

@@ -1,0 +1,173 @@
+"""What speaks against writing to a person again: refusals, complaints; and when it is enough. Pure.
+
+Items are of another message and another day for each group of classes and tenant, so that they are few; a refusal that
+is agreed (`mail.rules.rule.Classified`) takes the place of one that is not. What a delivery clears: refusals that came
+in the dialogue before it, at once. A message that bounced later was "delivered" before: so refusals that were reported
+are cleared by a message that no report has followed for ACCEPTED_MS.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from zonemta_py.config.people.suppression import GROUPS, Tolerance, Tolerances
+from zonemta_py.disk import records
+from zonemta_py.disk.records import BOUNCED, DEFERRED
+
+OF_CLASS = {
+    "user-unknown": "unknown", "moved": "unknown", "inactive": "inactive", "suspended": "inactive",
+    "mailbox-full": "full", "host-unknown": "domain",
+}  # fmt: skip
+"""The group of a class of replies that is about the recipient; others never count."""
+COUNTED = {"unknown": (BOUNCED,), "inactive": (BOUNCED, DEFERRED), "full": (BOUNCED, DEFERRED),
+           "domain": (BOUNCED, DEFERRED)}  # fmt: skip
+COMPLAINT, UNSUBSCRIBE = "complaint", "unsubscribe"
+AT_ONCE = (UNSUBSCRIBE, COMPLAINT)
+"""Groups of which one is enough, whatever the configuration says: the person has said so."""
+WHY = {
+    "unknown": "the address does not exist", "inactive": "the mailbox is not used any more",
+    "full": "the mailbox has been full for a long time", "domain": "the domain no longer accepts mail",
+    COMPLAINT: "a complaint", UNSUBSCRIBE: "an unsubscribe",
+}  # fmt: skip
+REPORT = "report"
+"""Stage of a reply that a bounce message quotes."""
+ITEMS_MAX = 12
+"""Of one group and tenant: the first one and the latest."""
+DAY_MS = 86_400_000
+KEPT_MS = 90 * DAY_MS
+ACCEPTED_MS = 2 * DAY_MS
+
+
+class Item(NamedTuple):
+    """One refusal, complaint or unsubscribe. ms: steady time. message: what tells it from others: our id of the
+    message, or whatever names it. at: which provider told which source (`guard.name_of`). held: the guard holds it
+    back, or did. said: the reply. scope: of an unsubscribe."""
+
+    group: str
+    ms: int
+    message: str
+    tenant: str = ""
+    agreed: bool = False
+    held: bool = False
+    at: str = ""
+    kind: str = ""
+    said: str = ""
+    stage: str = ""
+    campaign: str = ""
+    scope: str = ""
+
+    @property
+    def day(self) -> int:
+        """The day by UTC."""
+        return self.ms // DAY_MS
+
+
+@dataclass(slots=True)
+class Evidence:
+    """Of one person. accepted: the last message that the person's server took, and when (steady ms); only noted
+    where a report may follow. listed: scopes of the entries that it has led to."""
+
+    who: str
+    items: list[Item] = field(default_factory=list)
+    accepted: tuple[str, int] | None = None
+    listed: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, who: str, value: bytes) -> Evidence:
+        """Raises ValueError, TypeError."""
+        items, accepted, listed = records.unpack(value)[:3]
+        return cls(who, [Item(*row[:12]) for row in items], tuple(accepted) if accepted else None, list(listed))
+
+    def value(self) -> bytes:
+        return records.pack([self.items, self.accepted, self.listed])
+
+    def copy(self) -> Evidence:
+        return Evidence(self.who, list(self.items), self.accepted, list(self.listed))
+
+    def add(self, item: Item) -> bool:
+        """False: nothing new."""
+        of = item.group, item.tenant, item.scope
+        alike = [one for one in self.items if (one.group, one.tenant, one.scope) == of]
+        if item.stage == REPORT and self.accepted is not None:
+            self.accepted = None
+        same = [one for one in alike if one.message == item.message or one.day == item.day]
+        if same and (any(one.agreed and not one.held for one in same) or not item.agreed or item.held):
+            return False
+        for one in same:
+            self.items.remove(one)
+        alike = [one for one in alike if one not in same]
+        if len(alike) >= ITEMS_MAX:
+            self.items.remove(alike[1])
+        self.items.append(item)
+        return True
+
+    def delivered(self, message: str, ms: int) -> bool:
+        """The person's server took a message. False: nothing is cleared by that."""
+        before = len(self.items), self.accepted
+        refusals = [one for one in self.items if one.group not in AT_ONCE]
+        late = self.accepted is not None and ms - self.accepted[1] >= ACCEPTED_MS
+        gone = [one for one in refusals if late or one.stage != REPORT]
+        if gone:
+            self.items = [one for one in self.items if one not in gone]
+        if self.accepted is None or late:
+            self.accepted = (message, ms)
+        return before != (len(self.items), self.accepted)
+
+    def forget_old(self, ms: int) -> None:
+        self.items = [one for one in self.items if ms - one.ms < KEPT_MS]
+
+    @property
+    def empty(self) -> bool:
+        return not self.items and not self.listed
+
+
+class Enough(NamedTuple):
+    """Enough of it. group: of which; items: those that count."""
+
+    group: str
+    items: list[Item]
+
+
+def enough(evidence: Evidence, terms: Tolerances, tenant: str, ms: int) -> Enough | None:
+    """What is enough to write to the person no more, by the terms of that tenant; None: nothing is. ms: steady time."""
+    if not terms.automatic:
+        return None
+    for group in GROUPS:
+        items = counted(evidence, terms, group, tenant, ms)
+        if is_enough(items, terms.tolerance(group)):
+            return Enough(group, items)
+    return None
+
+
+def counted(evidence: Evidence, terms: Tolerances, group: str, tenant: str, ms: int) -> list[Item]:
+    """The refusals of a group that count: one for each message and day."""
+    since = ms - int(terms.tolerance(group).within_days * DAY_MS)
+    items, messages, days = list[Item](), set[str](), set[int]()
+    for item in sorted(evidence.items, key=lambda one: (not _sure(one), one.ms)):
+        theirs = item.group == group and (terms.scope == "all" or item.tenant == tenant)
+        if theirs and item.ms >= since and item.message not in messages and item.day not in days:
+            items.append(item)
+            messages.add(item.message)
+            days.add(item.day)
+    return sorted(items, key=lambda one: one.ms)
+
+
+def is_enough(items: list[Item], tolerance: Tolerance) -> bool:
+    if not items:
+        return False
+    if tolerance.agreed and sum(map(_sure, items)) >= tolerance.agreed:
+        return True
+    lasted_ms = items[-1].ms - items[0].ms
+    return 0 < tolerance.after <= len(items) and lasted_ms >= tolerance.over_days * DAY_MS
+
+
+def _sure(item: Item) -> bool:
+    return item.agreed and not item.held
+
+
+def shown(item: Item, apart_ms: int) -> dict[str, Any]:
+    """For answers. apart_ms: how far steady time is ahead of the clock."""
+    row = item._asdict()
+    row["at_ms"] = row.pop("ms") - apart_ms
+    return {name: value for name, value in row.items() if value not in ("", False)}

@@ -1,0 +1,313 @@
+"""What follows from replies, bounces and complaints: who gets on the suppression list by itself, and when.
+
+`settled` and `heard` are called where a record is applied to the store, live and in a replay, and give back what is to
+be written in the same batch: so after a crash evidence is there exactly once. Whom it is enough for is put on the list
+a moment later, by a record of its own (SUPPRESS, by "policy"); what a crash leaves undone of that is found again at the
+next start (`begin`), since the evidence says on which lists it has put the person.
+
+Cost: a delivery to somebody against whom nothing was heard reads nothing. Failures: a disk with errors is tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Container
+from itertools import islice
+from typing import NamedTuple
+
+from zonemta_py.config.people.suppression import GROUPS
+from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError
+from zonemta_py.logs.causes import cause
+from zonemta_py.mail.addresses.person import person
+from zonemta_py.queue.api import QueueRefusal
+from zonemta_py.queue.core.commit import immediately
+from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.suppression import evidence as proof
+from zonemta_py.queue.suppression.entry import ALL, Suppressed
+from zonemta_py.queue.suppression.evidence import Evidence, Item
+from zonemta_py.queue.suppression.found import BY, GUARD_BY, HARD_BOUNCE, scope_of, wanted
+from zonemta_py.queue.suppression.guard import GUARD, Guard, Pair, name_of
+from zonemta_py.queue.suppression.register import SuppressionList
+
+log = logging.getLogger(__name__)
+
+SAID_MAX = 160
+AGAIN_S = 1.0
+AT_ONCE = 500
+PEOPLE_MAX = 1_000_000
+"""With evidence that is not enough yet; of others, a reply that is not agreed is not noted."""
+TAKEN_BACK_MS = 3_600_000
+"""A start looks for entries that had to be taken back in so long before it."""
+
+
+class Statement(NamedTuple):
+    """Something that was said of a recipient. what: the class of a reply (`mail.rules.classes`), "complaint" or
+    "unsubscribe". agreed: as of `Classified`. message: our id of the message; if that is unknown, whatever tells it
+    from others. ms: when, steady time. pair: which source of ours, and which provider or site, "" if unknown. said:
+    the reply. stage: as of an outcome, or "report". scope: of an unsubscribe."""
+
+    address: str
+    what: str
+    message: str
+    ms: int
+    agreed: bool = False
+    tenant: str = ""
+    campaign: str = ""
+    pair: Pair = ("", "")
+    said: str = ""
+    stage: str = proof.REPORT
+    scope: str = ""
+
+
+class SuppressionPolicy:
+    """Decides for all people. listed: the list that it adds to."""
+
+    def __init__(self, core: Core, listed: SuppressionList) -> None:
+        self._core, self._list, self.store = core, listed, listed.evidence
+        self.guard = Guard(core)
+        self._due: dict[str, None] = {}
+        self._back: dict[str, None] = {}
+        """Whose entry is taken back, as it is held back now."""
+        self._at_work = False
+        self._tidied = b""
+
+    # -- what is heard
+
+    def took(self, address: str, message: str, ms: int) -> list[Operation]:
+        """The person's server took a message. ms: steady time. Only to be called if `store.any`."""
+        who = person(address)
+        if not self.store.maybe(who):
+            return []
+        found = self.store.get(who)
+        if found is None:
+            return []
+        found = found.copy()
+        return self.store.put(who, found) if found.delivered(message, ms) else []
+
+    def heard(self, heard: Statement) -> list[Operation]:
+        """For whoever applies the record that says so, in its turn; what it gives back goes into the same batch. What
+        nothing proves to be genuine must not be given here."""
+        who, group = person(heard.address), proof.OF_CLASS.get(heard.what, heard.what)
+        if not heard.address or who in self._list.leaving or not self._counts(group, heard.tenant):
+            return []
+        before = self.store.get(who)
+        if before is None and self.store.pending >= PEOPLE_MAX and not heard.agreed and group in GROUPS:
+            return []
+        found, name = before.copy() if before is not None else Evidence(who), name_of(heard.pair)
+        held_too, written = list[str](), list[Operation]()
+        if group == "unknown" and not any(one.group == group for one in found.items):
+            held_too, written = self.guard.refused(heard.pair, who, heard.ms), self.guard.state(name)
+        item = Item(
+            group, heard.ms, heard.message, heard.tenant, heard.agreed, group == "unknown" and self.guard.up(name),
+            name, heard.what, heard.said[:SAID_MAX], heard.stage, heard.campaign, heard.scope,
+        )  # fmt: skip
+        found.forget_old(heard.ms)
+        if not found.add(item):
+            return []
+        written += self.store.put(who, found)
+        for other in held_too:
+            if other != who:
+                written += self._hold(other, name, heard.ms)
+        self._look(who)
+        return written
+
+    def _counts(self, group: str, tenant: str) -> bool:
+        return group in proof.AT_ONCE or (group in GROUPS and self._core.config.suppression.of(tenant).automatic)
+
+    def _hold(self, who: str, name: str, ms: int) -> list[Operation]:
+        """What that provider has just said of the person is held back, and an entry that it led to is taken back."""
+        since_ms = ms - self._core.config.suppression.guard_within_s * 1000
+        found = self.store.get(who)
+        if found is None:
+            return []
+        found = found.copy()
+        found.items = [
+            one._replace(held=True) if (one.group, one.at) == ("unknown", name) and one.ms > since_ms else one
+            for one in found.items
+        ]
+        self._due.pop(who, None)
+        self._back[who] = None
+        self._wake()
+        return self.store.put(who, found)
+
+    # -- what follows
+
+    def _look(self, who: str) -> None:
+        """It may be enough now."""
+        self._due[who] = None
+        self._wake()
+
+    def _wake(self) -> None:
+        if not self._at_work and self._core.ready:
+            self._at_work = True
+            self._core.keep(asyncio.ensure_future(self._work()))
+
+    async def _work(self) -> None:
+        """Until nothing is due."""
+        try:
+            while (self._due or self._back) and not self._core.closed:
+                due, back = _some(self._due), _some(self._back)
+                try:
+                    await self._add(due)
+                    await self._take_back(back)
+                except (StoreError, QueueRefusal) as error:
+                    self._due |= dict.fromkeys(due)
+                    self._back |= dict.fromkeys(back)
+                    if isinstance(error, StoreDamaged):
+                        self._core.read_failed(error)
+                        return
+                    log.warning("%s; people are put on the suppression list later", cause(error))
+                    await asyncio.sleep(AGAIN_S)
+        finally:
+            self._at_work = False
+
+    async def _add(self, people: list[str]) -> None:
+        missing = [row for who in people for row in self._missing(self.store.get(who))]
+        if missing:
+            await self._list.add(missing)
+            for kind in {row.kind for row in missing}:
+                self._core.meter.add(
+                    "zonemta_people_suppressed_total", (kind,), sum(row.kind == kind for row in missing)
+                )
+        scopes: dict[str, list[str]] = {}
+        for row in missing:
+            scopes.setdefault(row.address, []).append(place_of(row))
+        for who, places in scopes.items():
+            self._note(who, lambda listed, places=places: [*listed, *places])  # type: ignore[misc]
+
+    def _missing(self, found: Evidence | None) -> list[Suppressed]:
+        """Entries that the evidence asks for, and has not led to."""
+        if found is None:
+            return []
+        clock, terms = self._core.clock, self._core.config.suppression
+        made = wanted(found, terms, clock.steady_ms(), clock.apart_ms())
+        return [row for row in made.values() if place_of(row) not in found.listed]
+
+    def _note(self, who: str, change: Callable[[list[str]], list[str]]) -> None:
+        """What it has led to. Meanwhile it may have been held back, or cleared."""
+        found = self.store.get(who)
+        if found is not None:
+            found = found.copy()
+            found.listed = list(dict.fromkeys(change(found.listed)))
+            self._core.lines.submit(self.store.put(who, found), immediately, sync=False, keep=True)
+
+    async def _take_back(self, people: list[str]) -> None:
+        """Their entries that this policy has made, unless there is other evidence."""
+        scopes: dict[str, list[str]] = {}
+        clock, terms = self._core.clock, self._core.config.suppression
+        for who in people:
+            found = self.store.get(who)
+            asked = wanted(found, terms, clock.steady_ms()) if found is not None else {}
+            tenants = {scope_of("tenant", item.tenant) for item in found.items} if found is not None else set()
+            for scope in {ALL, *tenants}:
+                entry = self._list.of(who, scope)
+                ours = entry is not None and entry.by == BY and entry.kind == HARD_BOUNCE
+                if ours and (scope, HARD_BOUNCE) not in asked:
+                    scopes.setdefault(scope, []).append(who)
+        for scope, those in scopes.items():
+            await self._list.remove(those, GUARD_BY, scope)
+            for who in those:
+                self._note(who, lambda listed, scope=scope: [one for one in listed if one != f"{HARD_BOUNCE} {scope}"])  # type: ignore[misc]
+
+    # -- a start, and the time
+
+    def begin(self) -> None:
+        """After recovery: finds what a crash has left undone."""
+        self._core.keep(asyncio.ensure_future(self._begin()))
+
+    async def _begin(self) -> None:
+        now_ms, recent = self._core.clock.steady_ms(), list[tuple[int, str, str]]()
+        since_ms = now_ms - self._core.config.suppression.guard_within_s * 1000
+
+        def seen(found: Evidence) -> None:
+            if self._missing(found):
+                self._due[found.who] = None
+            first = next((item for item in found.items if item.group == "unknown"), None)
+            if first is not None and first.ms > since_ms and first.at:
+                recent.append((first.ms, found.who, first.at))
+            if any(item.held and now_ms - item.ms < TAKEN_BACK_MS for item in found.items):
+                self._back[found.who] = None
+
+        try:
+            await self.store.fill(seen)
+            self.guard.restore(recent)
+        except StoreError as error:
+            if isinstance(error, StoreDamaged):
+                self._core.read_failed(error)
+            return
+        self._wake()
+
+    def tick(self) -> None:
+        """About once a second."""
+        self.guard.tick(self._core.clock.steady_ms())
+
+    def tidy(self) -> bool:
+        """Forgets what is old, a portion at a time; True: there is more. Raises StoreError."""
+        now_ms, changes = self._core.clock.steady_ms(), list[Operation]()
+        rows, self._tidied = self.store.portion(self._tidied)
+        for found in rows:
+            kept = found.copy()
+            kept.forget_old(now_ms)
+            if len(kept.items) != len(found.items):
+                changes += self.store.put(found.who, kept if kept.items else None)
+        if changes:
+            self._core.lines.submit(changes, immediately, sync=False, keep=True)
+        return bool(self._tidied)
+
+    # -- operators
+
+    async def release(self, name: str, drop: bool = False) -> int:
+        """Ends a guard: what it holds back counts from now on, or is dropped. Returns how many people that is about.
+        Raises ValueError."""
+        names = self._called(name)
+        count, after = 0, b""
+        while True:
+            rows, after = self.store.portion(after)
+            changes = list[Operation]()
+            for found in rows:
+                if any(item.held and item.at in names for item in found.items):
+                    changes += self._released(found, names, drop)
+                    count += 1
+            if changes:
+                self._core.lines.submit(changes, immediately, sync=False, keep=True)
+            if not after:
+                break
+            await asyncio.sleep(0)
+        for one in names:
+            self.guard.lift(one, "dropped by an operator" if drop else "released by an operator")
+        self._wake()
+        await self._core.journal.stable()
+        await self._core.lines.stable()
+        return count
+
+    def _released(self, found: Evidence, names: Container[str], drop: bool) -> list[Operation]:
+        kept = found.copy()
+        theirs = [item for item in found.items if item.held and item.at in names]
+        kept.items = [item for item in found.items if item not in theirs]
+        if not drop:
+            kept.items += [item._replace(held=False) for item in theirs]
+            self._due[found.who] = None
+        return self.store.put(found.who, kept)
+
+    def _called(self, name: str) -> list[str]:
+        """The guards that are meant: by the whole name, or by provider or source. Those that have ended hold nothing
+        back, but what they held back may still be released."""
+        up = [one for kind, one in self._core.schedule.policy.stops if kind == GUARD]
+        found = [one for one in up if name == one or name in one.split()]
+        if not found and not name:
+            raise ValueError("which provider? `zonemta suppression guards` shows them")
+        return found or [name]
+
+
+def place_of(entry: Suppressed) -> str:
+    """As `Evidence.listed` has it."""
+    return f"{entry.kind} {entry.scope}"
+
+
+def _some(people: dict[str, None]) -> list[str]:
+    """They are not among them any more."""
+    some = list(islice(people, AT_ONCE))
+    for who in some:
+        del people[who]
+    return some
