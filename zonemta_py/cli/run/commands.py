@@ -75,6 +75,8 @@ def opening(config: Config, path: Path | None) -> Iterator[str]:
         yield f"zonemta: mail by HTTP at {config.http.listener.address} port {config.http.listener.port}"
     if config.pull.enabled:
         yield f"zonemta: named queues at {config.pull.address} port {config.pull.port}"
+    if config.links.enabled:
+        yield f"zonemta: links in mail at {config.links.address} port {config.links.port}, as {config.links.url}"
     for zone in config.zones:
         where = (
             f"sends to {', else to '.join(_way(*place) for place in zone.places)}"

@@ -15,6 +15,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 from urllib.parse import urlsplit
 
@@ -34,12 +35,14 @@ from zonemta_py.reception.http.links.leaving import LinksQueue
 from zonemta_py.reception.http.links.pages import LinkPage, PageChoice, Pages, shown
 from zonemta_py.reception.http.links.words import PageTexts
 from zonemta_py.reception.log_throttle import LogThrottle
+from zonemta_py.wire.channel import Lost
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 ANSWER_S = 20.0
 """How long the queue may take."""
+AGAIN_S = 0.1
 BODY_S = 10.0
 KNOWN_MAX = 50_000
 KNOWN_S = 10.0
@@ -167,7 +170,7 @@ class LinksApp:
             return self._page(request, page._replace(name="nothing"), 400)
         known = self._knows(link.recipient, token)
         if not known:
-            await self._in_time(request, leaving.leave(self._queue, link, link.entry_scope))
+            await self._in_time(request, partial(leaving.leave, self._queue, link, link.entry_scope))
             self._know(link.recipient, token)
         count("zonemta_links_requests_total", ("repeated" if known else "unsubscribed",))
         if "page" in said:
@@ -179,7 +182,7 @@ class LinksApp:
         page, done = self._about(request, "settings", link), False
         if request.method == "POST":
             done = await self._change(request, link, await self._said(request))
-        found = await self._in_time(request, leaving.entries(self._queue, link.recipient))
+        found = await self._in_time(request, partial(leaving.entries, self._queue, link.recipient))
         choices = tuple(
             PageChoice(one, _label(page, one), leaving.state(found, one, link)) for one in self._offered(link)
         )  # fmt: skip
@@ -195,7 +198,7 @@ class LinksApp:
         for verb, act in (("leave", leaving.leave), ("rejoin", leaving.rejoin)):
             if (choice := said.get(verb, "")) in self._offered(link):
                 scope = links.scope_for(choice, link.campaign, link.tenant)
-                await self._in_time(request, act(self._queue, link, scope))
+                await self._in_time(request, partial(act, self._queue, link, scope))
                 self._known.pop(link.recipient.lower(), None)
                 count("zonemta_links_requests_total", ("unsubscribed" if verb == "leave" else "rejoined",))
                 return True
@@ -225,10 +228,16 @@ class LinksApp:
             raise Answered(self._page(request, LinkPage("busy", self._words(request)), 408)) from None
         return forms.fields(request.headers.get("content-type", ""), body)
 
-    async def _in_time(self, request: Request, asked: Awaitable[T]) -> T:
-        """What the queue says. Raises Answered if it does not."""
+    async def _in_time(self, request: Request, ask: Callable[[], Awaitable[T]]) -> T:
+        """What the queue says, also one that had to be started again meanwhile: providers do not come twice. ask:
+        harmless twice. Raises Answered if it says nothing."""
         try:
-            return await asyncio.wait_for(asked, ANSWER_S)
+            async with asyncio.timeout(ANSWER_S):
+                while True:
+                    try:
+                        return await ask()
+                    except Lost:
+                        await asyncio.sleep(AGAIN_S)
         except (QueueRefusal, TimeoutError) as error:
             count("zonemta_links_requests_total", ("unavailable",))
             self._notes.line(logging.WARNING, "queue", "", "a link cannot be answered now: %s", cause(error))

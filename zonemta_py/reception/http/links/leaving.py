@@ -10,22 +10,31 @@ from __future__ import annotations
 from typing import Any, Literal, Protocol
 
 from zonemta_py.mail.addresses.link import Link, Scope, scope_for
-from zonemta_py.queue.api import Admin
+from zonemta_py.queue.api import Admin, Feedback, Reception
 
 UNSUBSCRIBE = "unsubscribe"
 State = Literal["in", "out", "covered", "blocked"]
 """Of one choice: gets the mail; has left; has left something wider; is stopped for another reason."""
 
 
-class LinksQueue(Admin, Protocol):
-    """The queue's interface that this needs."""
+class LinksQueue(Reception, Admin, Protocol):
+    """The queue's interfaces that this needs."""
 
 
 async def leave(queue: LinksQueue, link: Link, scope: str) -> None:
-    """scope: as in the suppression list."""
-    evidence = f"message {link.id}"
-    row = [link.recipient, UNSUBSCRIBE, "by a link", evidence, "link", link.campaign, 0, scope]
-    await queue.ask("suppress", rows=[row])
+    """scope: as in the suppression list.
+
+    The entry follows from the feedback by itself, once; who comes back, and leaves by the same link again, has to be
+    entered again.
+    """
+    row = Feedback(
+        UNSUBSCRIBE, link.recipient, link.id, campaign=link.campaign, tenant=link.tenant, via="link", genuine="token",
+        scope=scope,
+    )  # fmt: skip
+    await queue.feedback([row])
+    if not any(entry["scope"] == scope and _has_left(entry) for entry in await entries(queue, link.recipient)):
+        entry = [link.recipient, UNSUBSCRIBE, "by a link", f"message {link.id}", "link", link.campaign, 0, scope]
+        await queue.ask("suppress", rows=[entry])
 
 
 async def rejoin(queue: LinksQueue, link: Link, scope: str) -> None:
@@ -56,6 +65,11 @@ def _wider(link: Link, scope: str) -> list[str]:
     """That scope, and those that contain it."""
     every = [f"campaign:{link.campaign}", f"campaigns:{link.tenant}", "campaigns", f"tenant:{link.tenant}", "all"]
     return every[every.index(scope) :]
+
+
+def _has_left(entry: dict[str, Any]) -> bool:
+    """Whether the person has left, whatever else there is."""
+    return UNSUBSCRIBE in (entry["kind"], *entry["also"])
 
 
 def _is_own(entry: dict[str, Any]) -> bool:
