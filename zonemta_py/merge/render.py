@@ -123,21 +123,25 @@ class Compiled:
         changes = any(one is not None and one.template is not None for one in self.sender)
         self._from = None if changes else self._sender({})
 
-    def render(self, fields: Mapping[str, str], recipient: str, campaign: str, date: str) -> bytes:
+    def render(self, fields: Mapping[str, str], recipient: str, campaign: str, date: str, identity: str = "") -> bytes:
         """A whole message, its lines ending in CRLF.
 
         recipient: address, also {{ recipient }}; campaign: also {{ campaign }}. The two name the message: Message-ID
-        and boundaries are a hash of them. date: of the Date field (RFC 5322 3.3). Raises RenderRefused.
+        and boundaries are a hash of them, or of `identity` instead of the campaign. date: of the Date field (RFC 5322
+        3.3). Raises RenderRefused.
         """
-        return b"".join(self.pieces(fields, recipient, campaign, date))
+        return b"".join(self.pieces(fields, recipient, campaign, date, identity))
 
-    def pieces(self, fields: Mapping[str, str], recipient: str, campaign: str, date: str) -> list[bytes]:
+    def pieces(
+        self, fields: Mapping[str, str], recipient: str, campaign: str, date: str, identity: str = ""
+    ) -> list[bytes]:
         """The message of `render` in pieces, cut anywhere.
 
         Attachments and images are the same objects for all recipients: streaming copies none of them.
         """
         values = _values(fields, recipient, campaign)
-        unique = hashlib.sha256(f"{campaign}\0{recipient}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        named = f"{identity or campaign}\0{recipient}".encode("utf-8", "surrogatepass")
+        unique = hashlib.sha256(named).hexdigest()[:32]
         try:
             return [b"".join(self._header(values, recipient, date, unique)), *self._body(values, unique), b"\r\n"]
         except UnicodeEncodeError:

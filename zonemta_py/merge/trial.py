@@ -1,7 +1,8 @@
-"""Checks an untrusted template in a process of its own with limited resources: `python -m zonemta_py.merge.trial`.
+"""Works on an untrusted template in a process of its own with limited resources: `python -m zonemta_py.merge.trial`
+looks at it, `… prepare` makes it ready first, `… render` fills it in for some people.
 
-A packed template comes by standard input; what is found goes to standard output. So a template that is expensive to
-check costs only this process, and no one waits for it.
+A packed template (`render`: a RenderOrder) comes by standard input; a TrialResult (Rendered) goes to standard output.
+So a template that is expensive costs only this process, and no one waits for it.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ class TrialResult(NamedTuple):
     wanted: dict[str, str]
     said: dict[str, str]
     author: str = ""
+    prepared: bytes = b""
+    """The template as it is stored, if it was to be prepared."""
 
     def pack(self) -> bytes:
         return bytes(msgpack.packb(tuple(self)))
@@ -35,6 +38,84 @@ class TrialResult(NamedTuple):
     @classmethod
     def unpack(cls, data: bytes) -> TrialResult:
         return cls(*msgpack.unpackb(data))
+
+
+class Person(NamedTuple):
+    """Whom one message is for. fields: its values. files: [name, media type, content] beside the template's.
+    identity: what no other message has; Message-ID and boundaries are made from it."""
+
+    address: str
+    fields: dict[str, str]
+    files: list[tuple[str, str, bytes]]
+    identity: str
+
+
+class RenderOrder(NamedTuple):
+    """template: packed and prepared. date: of the field Date. people: fields of `Person`."""
+
+    template: bytes
+    campaign: str
+    date: str
+    people: list[Person]
+
+    def pack(self) -> bytes:
+        return bytes(msgpack.packb(tuple(self)))
+
+    @classmethod
+    def unpack(cls, data: bytes) -> RenderOrder:
+        template, campaign, date, people = msgpack.unpackb(data)
+        return cls(template, campaign, date, [Person(*person) for person in people])
+
+
+class Rendered(NamedTuple):
+    """messages: one for each person, in their order. problems: index of a person → why there is none."""
+
+    messages: list[bytes]
+    problems: dict[int, str]
+
+    def pack(self) -> bytes:
+        return bytes(msgpack.packb(tuple(self)))
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Rendered:
+        return cls(*msgpack.unpackb(data, strict_map_key=False))
+
+
+def prepare(packed: bytes) -> TrialResult:
+    """As `look`, of a template that is not prepared; with the prepared one."""
+    from zonemta_py.merge import compile
+    from zonemta_py.merge.problems import TemplateRefused, ToolMissing
+    from zonemta_py.merge.source import TemplateSource
+
+    try:
+        made = compile.prepare(TemplateSource.unpack(packed)).pack()
+    except TemplateRefused as refused:
+        return TrialResult([str(problem) for problem in refused.problems], {}, {})
+    except ToolMissing as missing:
+        return _bad(str(missing))
+    return look(made)._replace(prepared=made)
+
+
+def render(order: RenderOrder) -> Rendered:
+    """Everybody's message."""
+    from dataclasses import replace
+
+    from zonemta_py.merge.compile import compile
+    from zonemta_py.merge.problems import RenderRefused
+    from zonemta_py.merge.source import File, TemplateSource
+
+    template = compile(TemplateSource.unpack(order.template))
+    found = Rendered([], {})
+    for number, person in enumerate(order.people):
+        try:
+            files = tuple(File(*file) for file in person.files)
+            own = replace(template, attachments=template.attachments + files) if files else template
+            message = own.render(person.fields, person.address, order.campaign, order.date, person.identity)
+        except RenderRefused as refused:
+            found.problems[number] = str(refused)
+            message = b""
+        found.messages.append(message)
+    return found
 
 
 def look(packed: bytes) -> TrialResult:
@@ -73,7 +154,12 @@ def _limit(what: int, most: int) -> None:
 def main() -> Any:
     _limit(resource.RLIMIT_CPU, CPU_S)
     _limit(resource.RLIMIT_AS, MEMORY_BYTES)
-    sys.stdout.buffer.write(look(sys.stdin.buffer.read()).pack())
+    given = sys.stdin.buffer.read()
+    what = sys.argv[1] if len(sys.argv) > 1 else ""
+    if what == "render":
+        sys.stdout.buffer.write(render(RenderOrder.unpack(given)).pack())
+    else:
+        sys.stdout.buffer.write((prepare if what == "prepare" else look)(given).pack())
 
 
 if __name__ == "__main__":

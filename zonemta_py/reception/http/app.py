@@ -20,7 +20,8 @@ from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.reception.http import campaigns, events, inject, queues, suppressions
 from zonemta_py.reception.http.admin import ALL, bodies
 from zonemta_py.reception.http.authentication import OPEN, answer, described, request_context, told
-from zonemta_py.reception.http.documents import models, people, queue_rows
+from zonemta_py.reception.http.documents import campaigns as campaign_bodies
+from zonemta_py.reception.http.documents import models, people, queue_rows, templates
 from zonemta_py.reception.http.documents.problem import MEDIA_TYPE, RequestProblem, of_status
 from zonemta_py.reception.http.documents.reading import of_validation
 from zonemta_py.reception.http.monitoring import metrics
@@ -35,7 +36,8 @@ _ABOUT = (
     " Retry-After says when to try again. Send a key as Authorization: Bearer <key>."
 )
 _BODIES = (
-    models.MessageDocument, models.BatchDocument, models.CampaignDocument, models.Order, people.Suppressions,
+    models.MessageDocument, models.BatchDocument, templates.MergedDocument, campaign_bodies.CampaignDocument,
+    campaign_bodies.Order, campaign_bodies.TrialDocument, people.Suppressions,
     people.Forget, models.PersonDocument, queue_rows.Acknowledgement, queue_rows.NegativeAcknowledgement,
     queue_rows.Extension, bodies.Lift, bodies.SuspensionDocument, bodies.StepDocument, bodies.TaskDocument,
     bodies.Start, bodies.Reload, bodies.Drain,

@@ -7,8 +7,11 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from zonemta_py.reception.http.authentication import answer, described, needs, request_context, visit
-from zonemta_py.reception.http.documents import models, reading
+from zonemta_py.reception.http.documents import campaigns, models, reading, templates
 from zonemta_py.reception.http.documents.problem import FieldError, RequestProblem, invalid
+from zonemta_py.reception.http.keys import Holder
+from zonemta_py.reception.http.request_context import RequestContext
+from zonemta_py.reception.http.templates import merged
 from zonemta_py.reception.suppression_scopes import own_campaigns
 from zonemta_py.zones.calendar import campaign_hours
 from zonemta_py.zones.calendar.campaign_hours import CampaignHours
@@ -24,7 +27,7 @@ _Action = Annotated[
 @router.put(
     "/{name}",
     summary="Create a campaign",
-    response_model=models.Created,
+    response_model=campaigns.Created,
     openapi_extra=reading.body_of("Campaign") | needs("campaigns"),
     responses=described(400, 409, 413, 415, 422),
 )
@@ -34,8 +37,8 @@ async def put(request: Request, name: _Name) -> Response:
     here = request_context(request)
     who = visit(request).key
     who.check("campaigns")
-    content = reading.checked(models.CampaignDocument, await reading.json_object(request, here.config.http.body_bytes))
-    template = reading.bytes_of(content.template, "template")
+    given = await reading.json_object(request, here.config.http.body_bytes)
+    content = reading.checked(campaigns.CampaignDocument, given)
     who.speak(content.sender)
     tenant = content.tenant
     if who.scope.bound:
@@ -44,7 +47,7 @@ async def put(request: Request, name: _Name) -> Response:
             what = f"the campaign {name!r} of the tenant {tenant!r}"
             raise RequestProblem("no-right", f"{what} is not in the scope of the key {who.name!r}; name one that is")
     here.check_choices(visit(request), tenant, content.zone, content.priority)
-    await here.columns.sound(template, here.site.clock_ms(), who.senders)
+    template = await _prepared(here, content.template, who)
     if content.zone and here.config.zone(content.zone) is None:
         raise invalid([FieldError("zone", f"there is no zone {content.zone[:80]!a}; name one from the configuration")])
     hours = content.model_dump(include={*CampaignHours._fields})
@@ -58,10 +61,19 @@ async def put(request: Request, name: _Name) -> Response:
     return answer(await here.ask("campaign-put", name=name, template=template, bounds=bounds, alone=alone, **settings))
 
 
+async def _prepared(here: RequestContext, given: str | templates.TemplateDocument, who: Holder) -> bytes:
+    """Checked, and prepared unless it comes so. Raises RequestProblem."""
+    if isinstance(given, str):
+        template = reading.bytes_of(given, "template")
+        await here.templates.sound(template, here.site.clock_ms(), who.senders)
+        return template
+    return (await here.templates.prepared(given.source().pack(), here.site.clock_ms(), who.senders)).prepared
+
+
 @router.get(
     "",
     summary="All campaigns",
-    response_model=list[models.CampaignRow],
+    response_model=list[campaigns.CampaignRow],
     openapi_extra=needs("campaigns", "read"),
     responses=described(422),
 )
@@ -89,7 +101,7 @@ async def every(
 @router.get(
     "/{name}",
     summary="One campaign",
-    response_model=models.CampaignRow,
+    response_model=campaigns.CampaignRow,
     openapi_extra=needs("campaigns", "read"),
     responses=described(404, 422),
 )
@@ -101,9 +113,27 @@ async def one(request: Request, name: _Name) -> Response:
 
 
 @router.post(
+    "/{name}/test",
+    summary="Send a campaign's message to yourself",
+    response_model=templates.MergedReceipt,
+    openapi_extra=reading.body_of("Trial") | needs("campaigns"),
+    responses=described(400, 404, 409, 413, 415, 422),
+)
+async def test(request: Request, name: _Name) -> Response:
+    """The message as these people would get it, at once, whatever the campaign's state and hours; it counts for no
+    campaign."""
+    here, who = request_context(request), visit(request)
+    who.key.check("campaigns")
+    content = reading.checked(campaigns.TrialDocument, await reading.json_object(request, here.config.http.body_bytes))
+    row = await here.campaign(name, who.key.scope)
+    await here.own(name, who)
+    return answer({"messages": await merged.test(here, who, row, content)})
+
+
+@router.post(
     "/{name}/{action}",
     summary="Pause, resume, cancel or complete a campaign",
-    response_model=models.CampaignRow,
+    response_model=campaigns.CampaignRow,
     openapi_extra=reading.body_of("Order") | needs("campaigns"),
     responses=described(400, 404, 409, 413, 415, 422),
 )
@@ -111,7 +141,7 @@ async def order(request: Request, name: _Name, action: _Action) -> Response:
     """The order is in effect before the response is sent. Canceling takes effect at once and cannot be undone."""
     here, who = request_context(request), visit(request)
     who.key.check("campaigns")
-    said = reading.checked(models.Order, await reading.json_object(request, here.config.http.body_bytes))
+    said = reading.checked(campaigns.Order, await reading.json_object(request, here.config.http.body_bytes))
     await here.campaign(name, who.key.scope)
     await here.own(name, visit(request))
     arguments = {} if action == "complete" else {"cause": said.cause or f"by the key {who.key.name}"}

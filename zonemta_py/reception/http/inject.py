@@ -14,10 +14,11 @@ from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.merge.problems import RenderRefused
 from zonemta_py.queue.api import Receipt
 from zonemta_py.reception.http.authentication import answer, described, needs, request_context, visit
-from zonemta_py.reception.http.documents import batch, models, reading
+from zonemta_py.reception.http.documents import batch, models, reading, templates
 from zonemta_py.reception.http.documents.compose import compose
 from zonemta_py.reception.http.documents.problem import FieldError, RequestProblem, invalid
 from zonemta_py.reception.http.request_context import Digest, RequestContext, Visit
+from zonemta_py.reception.http.templates import merged
 
 router = APIRouter(dependencies=[Depends(reading.known_query)])
 LARGE = 256 * 1024
@@ -26,7 +27,7 @@ _SUBMITTED = {
     "required": True,
     "content": {
         reading.JSON: {
-            "schema": {"oneOf": [{"$ref": "#/components/schemas/Message"}, {"$ref": "#/components/schemas/Batch"}]}
+            "schema": {"oneOf": [{"$ref": f"#/components/schemas/{one}"} for one in ("Message", "Merged", "Batch")]}
         },
         reading.MAIL: {"schema": {"type": "string", "format": "binary"}},
     },
@@ -37,7 +38,7 @@ _KEY = reading.KEY | {"description": reading.KEY["description"] + " Required for
 @router.post(
     "/v1/inject",
     summary="Submit mail",
-    response_model=models.ReceiptDocument,
+    response_model=models.ReceiptDocument | templates.MergedReceipt,
     openapi_extra={"requestBody": _SUBMITTED, "parameters": [_KEY]} | needs("inject"),
     responses=described(400, 409, 413, 415, 422),
 )
@@ -56,10 +57,10 @@ async def inject(
     tenant: Annotated[models.Name | None, Query(description="message/rfc822: the tenant.")] = None,
     priority: Annotated[int | None, Query(ge=-9, le=9, description="message/rfc822: -9 … 9.")] = None,
 ) -> Response:
-    """Accepts a message in one of three forms: complete (message/rfc822, with the envelope in the query), as parts in a
-    JSON object (Message), or as recipients of a campaign with their fields (Batch). The response is sent once
-    everything is on stable storage. After a 503, a 429 or no response at all, repeat the request with the same
-    Idempotency-Key."""
+    """Accepts mail in one of four forms: a message, complete (message/rfc822, with the envelope in the query) or as
+    parts in a JSON object (Message); a template and a message for each of several people (Merged); or recipients of a
+    campaign with their fields (Batch). The response is sent once everything is on stable storage. After a 503, a 429 or
+    no response at all, repeat the request with the same Idempotency-Key."""
     here, who = request_context(request), visit(request)
     who.key.check("inject")
     if reading.media_type(request, reading.JSON, reading.MAIL) == reading.MAIL:
@@ -71,6 +72,8 @@ async def inject(
     else:
         most = reading.ELEMENTS_MAX + 4 * here.config.limits.recipients
         content = await reading.json_object(request, here.config.http.body_bytes, most)
+        if templates.is_merged(content):
+            return answer({"messages": await _merged(here, who, request, content)})
         receipt = await (_batch if "recipients" in content else _message)(here, who, request, content)
     return answer(
         {
@@ -105,6 +108,11 @@ async def _message(here: RequestContext, who: Visit, request: Request, content: 
     digest = Digest(key, await _run(large, _whole, content) if key else "")
     large = large or bool(message.attachments)
     return await here.hand_in(envelope, who, _pieces(await _run(large, _written, message)), digest)
+
+
+async def _merged(here: RequestContext, who: Visit, request: Request, content: dict[str, Any]) -> list[dict[str, Any]]:
+    document: templates.MergedDocument = await asyncio.to_thread(reading.checked, templates.MergedDocument, content)
+    return await merged.send(here, who, document, reading.request_key(request))
 
 
 def _whole(content: dict[str, Any]) -> str:

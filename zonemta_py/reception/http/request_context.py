@@ -21,12 +21,12 @@ from zonemta_py.plugin.host import Host
 from zonemta_py.plugin.verdicts import Drop
 from zonemta_py.queue.api import EVERYBODY, Admin, Pull, Receipt, Reception
 from zonemta_py.reception.connection_limits import ConnectionLimits
-from zonemta_py.reception.http.columns import Columns, TemplateStore
 from zonemta_py.reception.http.documents.cursors import Cursors
 from zonemta_py.reception.http.documents.problem import FieldError, RequestProblem, invalid
 from zonemta_py.reception.http.keys import ApiKeys, Holder, token
 from zonemta_py.reception.http.monitoring.exposition import Certificates
 from zonemta_py.reception.http.shares import AccountSessions, HttpCounts, RequestShares, StreamShares
+from zonemta_py.reception.http.templates.check import TemplateCheck, TemplateStore
 from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.login import Login
 from zonemta_py.reception.named_queues import NamedQueues
@@ -67,7 +67,7 @@ class RequestContext:
         self.config, self.queue, self.gate, self.tls_terms = config, queue, gate, tls_terms
         self.site = ListenerSettings(config, config.http.listener, queue, host, gate, Login({}))
         self.keys = ApiKeys(config.http.keys, local, self.site.permissions)
-        self.columns = Columns(queue, self.site.rules.terms)
+        self.templates = TemplateCheck(queue, self.site.rules.terms)
         self.queues = NamedQueues(config, queue)
         self.shares = RequestShares(config.http.requests, config.http.requests_per_key, opened.requests)
         self.streams = StreamShares(config.http.streams, opened.streams)
@@ -149,7 +149,7 @@ class RequestContext:
                 await self._show_plugins(envelope, session)
             if not envelope.recipients:
                 raise MessageRefused(NOBODY)
-            await self.columns.check(envelope)
+            await self.templates.check(envelope)
             return await self.queue.accept(envelope, b"")
         except Drop:
             return DROPPED

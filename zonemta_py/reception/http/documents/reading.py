@@ -147,13 +147,17 @@ def of_validation(errors: list[Any]) -> RequestProblem:
     return invalid(found[: 50 * ERRORS_MAX])
 
 
+_NO_KEYS = frozenset(("[key]", "[packed]", "[plain]"))
+"""In pydantic's places: not what the client wrote."""
+
+
 def where(parts: tuple[int | str, ...]) -> str:
     """recipients[3].address; keys chosen by the client are shortened."""
     text = ""
     for part in parts:
         if isinstance(part, int):
             text += f"[{part}]"
-        elif part != "[key]":
+        elif part not in _NO_KEYS:
             shown = part[:60] if part.isascii() and part.isprintable() else ascii(part[:60])
             text += f".{shown}" if text else shown
     return text

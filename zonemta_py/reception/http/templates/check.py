@@ -1,15 +1,11 @@
 """Checks a campaign's template, and that batches have the columns it needs, when the first batch comes rather than when
-the first message bounces. Templates are checked in separate processes (`merge.trial`), one at a time: only requests
-that bring a template wait for it."""
+the first message bounces. Templates are looked at in separate processes (`workshop`)."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import sys
 from collections import OrderedDict
 from difflib import get_close_matches
-from typing import Protocol
+from typing import Literal, Protocol
 
 from zonemta_py.mail.addresses.senders import ANYBODY, Senders
 from zonemta_py.mail.envelope import Envelope
@@ -18,11 +14,9 @@ from zonemta_py.merge.trial import TrialResult
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.reception.http.documents.problem import ERRORS_MAX, FieldError, invalid
 from zonemta_py.reception.http.keys import NOT_AS, REMEDY
+from zonemta_py.reception.http.templates.workshop import TOO_MUCH, Workshop
 
-TRIAL_S = 20.0
-"""How long checking one template may take."""
 _KNOWN_MAX = 1_000
-_TOO_MUCH = TrialResult(["checking the template takes too long or too much memory; make it simpler"], {}, {})
 
 
 class TemplateStore(Protocol):
@@ -32,18 +26,26 @@ class TemplateStore(Protocol):
         """Raises QueueRefusal if there is none."""
 
 
-class Columns:
+class TemplateCheck:
     """Caches what campaigns' templates need, as they never change. terms: what their header fields may ask for."""
 
     def __init__(self, templates: TemplateStore, terms: Terms) -> None:
         self._templates, self._terms = templates, terms
         self._known: OrderedDict[str, TrialResult] = OrderedDict()
-        self._turn = asyncio.Semaphore(1)
+        self.workshop = Workshop()
 
     async def sound(self, packed: bytes, now_ms: int, senders: Senders = ANYBODY) -> None:
         """Raises RequestProblem for a template that cannot be filled in, or whose author is none of `senders`, before
         it has any recipients."""
-        found = await self._look(packed)
+        self._refuse(await self.look(packed), now_ms, senders)
+
+    async def prepared(self, packed: bytes, now_ms: int, senders: Senders = ANYBODY) -> TrialResult:
+        """The same of a template that is not prepared yet; what there is to know of it, and itself."""
+        found = await self.look(packed, "prepare")
+        self._refuse(found, now_ms, senders)
+        return found
+
+    def _refuse(self, found: TrialResult, now_ms: int, senders: Senders) -> None:
         if found.problems:
             raise invalid([FieldError("template", one) for one in found.problems])
         self._apply(found, Envelope("", []), now_ms)
@@ -60,7 +62,7 @@ class Columns:
         found = self._known.get(campaign)
         if found is None:
             try:
-                found = await self._look(await self._templates.template(campaign))
+                found = await self.look(await self._templates.template(campaign))
             except QueueRefusal:
                 return
             self._known[campaign] = found
@@ -77,20 +79,10 @@ class Columns:
         except InvalidValue as wrong:
             raise invalid([FieldError("template", str(wrong))]) from None
 
-    async def _look(self, packed: bytes) -> TrialResult:
-        async with self._turn:
-            looking = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "zonemta_py.merge.trial",
-                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-            )  # fmt: skip
-            try:
-                said, _ = await asyncio.wait_for(looking.communicate(packed), TRIAL_S)
-            except TimeoutError:
-                return _TOO_MUCH
-            finally:
-                with contextlib.suppress(ProcessLookupError):
-                    looking.kill()
-            return TrialResult.unpack(said) if said and looking.returncode == 0 else _TOO_MUCH
+    async def look(self, packed: bytes, what: Literal["look", "prepare"] = "look") -> TrialResult:
+        """What there is to know of a template, or what is wrong with it."""
+        said = await self.workshop.run(what, packed)
+        return TrialResult.unpack(said) if said else TrialResult([TOO_MUCH], {}, {})
 
 
 def _missing(name: str, place: str, columns: list[str]) -> FieldError:

@@ -1,0 +1,176 @@
+"""Messages made from one template, each for one person: rendered beside this process, and handed in one by one.
+
+Each has a request key of its own, made from the request's: so what is repeated after a failure in the middle is stored
+once. A template is checked as a campaign's is, and its instructions to this server are obeyed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from email.utils import formatdate
+from typing import Any
+
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.mail.limits import CHUNK_BYTES
+from zonemta_py.mail.schedule_fields import InvalidValue, apply
+from zonemta_py.merge.source import TemplateSource, Text
+from zonemta_py.merge.trial import Person, Rendered, RenderOrder, TrialResult
+from zonemta_py.queue.api import Receipt
+from zonemta_py.reception.http.documents import reading
+from zonemta_py.reception.http.documents.campaigns import TrialDocument
+from zonemta_py.reception.http.documents.problem import ERRORS_MAX, FieldError, RequestProblem, invalid
+from zonemta_py.reception.http.documents.templates import MergedDocument, PersonalDocument
+from zonemta_py.reception.http.request_context import Digest, RequestContext, Visit
+from zonemta_py.reception.http.templates.workshop import TOO_MUCH
+
+NAME = "recipient_name"
+"""The field that a template without to_name has beside the address."""
+AT_ONCE = 32
+"""So many are handed in together."""
+
+
+async def send(here: RequestContext, who: Visit, content: MergedDocument, key: str) -> list[dict[str, Any]]:
+    """Rows as `ReceiptOfOne`. key: of the request, "" if it has none. Raises RequestProblem, QueueRefusal, Verdict,
+    MessageRefused."""
+    most = here.config.limits.recipients
+    if len(content.messages) > most:
+        raise invalid([FieldError("messages", f"has {len(content.messages):,} messages; send {most:,} at most")])
+    if len(content.messages) > 1 and not key:
+        what = "several messages need the header Idempotency-Key; send one that names this request, the same each time"
+        raise RequestProblem("malformed", what)
+    source = content.template.source()
+    if not content.template.to_name and any(one.to.name for one in content.messages):
+        source = replace(source, to_name=Text(f"{{{{ {NAME} }}}}", "to_name"))
+    found = await here.templates.prepared(source.pack(), here.site.clock_ms(), who.key.senders)
+    check_fields(found, content.messages)
+    sender = content.sender if content.sender is not None else _author(found)
+    letters = await rendered(here, who, found.prepared, content.messages, content.campaign or "", key)
+    shared = json.dumps(content.model_dump(mode="json", exclude={"messages"}), sort_keys=True) if key else ""
+
+    def one(number: int) -> Awaitable[dict[str, Any]]:
+        person = content.messages[number]
+        envelope = Envelope(
+            sender, [Recipient(person.to.address)], sending_zone=content.zone or None, campaign=content.campaign,
+            tenant=content.tenant, priority=content.priority,
+        )  # fmt: skip
+        _obey(here, found, envelope)
+        own = json.dumps(person.model_dump(mode="json"), sort_keys=True) if key else ""
+        digest = Digest(f"key {who.key.name} {key} {number}" if key else "", "merged", shared, own)
+        return _hand_in(here, who, envelope, letters[number], digest)
+
+    return await _several(one, len(letters))
+
+
+async def test(
+    here: RequestContext, who: Visit, campaign: dict[str, Any], content: TrialDocument
+) -> list[dict[str, Any]]:
+    """A campaign's message for these people, of no campaign, and at once. campaign: its row. Raises as `send`."""
+    source = TemplateSource.unpack(await here.queue.template(campaign["name"]))
+    subject = replace(source.subject, content=protected(content.subject) + source.subject.content)
+    packed = replace(source, subject=subject).pack()
+    check_fields(await here.templates.look(packed), content.messages)
+    letters = await rendered(here, who, packed, content.messages, campaign["name"], "")
+
+    def one(number: int) -> Awaitable[dict[str, Any]]:
+        envelope = Envelope(
+            campaign["sender"], [Recipient(content.messages[number].to.address)],
+            sending_zone=campaign["zone"] or None, tenant=campaign["tenant"] or None,
+        )  # fmt: skip
+        return _hand_in(here, who, envelope, letters[number], Digest(""))
+
+    return await _several(one, len(letters))
+
+
+def protected(text: str) -> str:
+    """As a template that says just that."""
+    return f"{{{{ {text!r} }}}}" if "{" in text else text
+
+
+async def _several(one: Callable[[int], Awaitable[dict[str, Any]]], count: int) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for at in range(0, count, AT_ONCE):
+        rows += await asyncio.gather(*map(one, range(at, min(at + AT_ONCE, count))))
+    return rows
+
+
+async def rendered(
+    here: RequestContext, who: Visit, template: bytes, people: list[PersonalDocument], campaign: str, key: str
+) -> list[bytes]:
+    """Everybody's message. template: prepared. Raises RequestProblem for a value that the template cannot take."""
+    unique = f"{who.key.name} {key}" if key else who.id
+    order = RenderOrder(
+        template,
+        campaign,
+        formatdate(here.site.clock_ms() / 1000),
+        [_person(one, number, f"{unique} {number}") for number, one in enumerate(people)],
+    )
+    said = await here.templates.workshop.run("render", await asyncio.to_thread(order.pack))
+    if said is None:
+        raise invalid([FieldError("template", TOO_MUCH)])
+    made = Rendered.unpack(said)
+    if made.problems:
+        wrong = [FieldError(f"messages[{number}]", what) for number, what in made.problems.items()]
+        raise invalid(wrong[:ERRORS_MAX])
+    return made.messages
+
+
+def _person(one: PersonalDocument, number: int, identity: str) -> Person:
+    files = [
+        (file.name, file.type, reading.bytes_of(file.content, f"messages[{number}].attachments[{n}].content"))
+        for n, file in enumerate(one.attachments)
+    ]
+    return Person(
+        one.to.address, {NAME: one.to.name, **one.fields}, files, hashlib.sha256(identity.encode()).hexdigest()
+    )
+
+
+def check_fields(found: TrialResult, people: list[PersonalDocument]) -> None:
+    """Raises RequestProblem for fields that the template asks for, and somebody does not have."""
+    wrong = [
+        FieldError(f"messages[{number}].fields", f"has no {name!r}, which the template asks for ({place}); give it")
+        for number, one in enumerate(people)
+        for name, place in found.wanted.items()
+        if name != NAME and name not in one.fields
+    ]
+    if wrong:
+        raise invalid(wrong[:ERRORS_MAX])
+
+
+def _author(found: TrialResult) -> str:
+    address = found.author.rpartition("<")[2].rstrip("> \n").strip()
+    if "{" in address:
+        what = "is missing: the template's from is another for each recipient; give the return path"
+        raise invalid([FieldError("sender", what)])
+    return address
+
+
+def _obey(here: RequestContext, found: TrialResult, envelope: Envelope) -> None:
+    """What the template's fields ask of this server."""
+    try:
+        apply(envelope, found.said, here.site.rules.terms, here.site.clock_ms())
+    except InvalidValue as wrong:
+        raise invalid([FieldError("template.headers", str(wrong))]) from None
+
+
+async def _hand_in(
+    here: RequestContext, who: Visit, envelope: Envelope, letter: bytes, digest: Digest
+) -> dict[str, Any]:
+    address = envelope.recipients[0].address
+    envelope.smtputf8 = not (envelope.sender + address).isascii()
+    receipt: Receipt = await here.hand_in(envelope, who, _pieces(letter), digest)
+    return {
+        "to": address,
+        "id": receipt.id,
+        "accepted": receipt.accepted,
+        "suppressed": receipt.suppressed,
+        "repeated": receipt.repeated,
+    }
+
+
+async def _pieces(whole: bytes) -> AsyncIterator[bytes]:
+    for at in range(0, len(whole), CHUNK_BYTES):
+        yield whole[at : at + CHUNK_BYTES]
