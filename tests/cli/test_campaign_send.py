@@ -1,5 +1,6 @@
 """`zonemta campaign send` and its orders: the words of the command line, what they mean, and mistakes in them."""
 
+import datetime
 import json
 import os
 import subprocess
@@ -13,8 +14,10 @@ from zonemta_py.cli.campaign import hours
 from zonemta_py.cli.campaign import settings as words
 from zonemta_py.cli.campaign.orders import sparkline
 from zonemta_py.cli.terminal.errors import CommandError, Exit
+from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.merge.compile import fields, prepare
 from zonemta_py.merge.load import load
+from zonemta_py.merge.source import TemplateSource, Text
 from zonemta_py.pipeline.prepare.settings import Cap, Lane
 
 TEMPLATE = 'subject = "Hi {{ name }}"\nfrom = "news@sender.net"\ntext = """\n{{ city|default("x") }}\n"""\n'
@@ -151,6 +154,24 @@ def test_orders_and_status_of_this_machines_campaigns(
     ran = told("campaign", "status", "june")
     assert (ran.code, ran.out) == (Exit.DATA, "")
     assert "june" in ran.err
+
+
+def test_status_of_a_campaign_with_hours(told: Callable[..., object], served: Callable[..., object]) -> None:
+    """When it goes, in words; and who waits for which hour, as a table and as JSON."""
+    packed = prepare(TemplateSource("t", Text("Hi"), Text("a@b.net"), text=Text("Hello\n"))).pack()
+    day = str(datetime.date.today() + datetime.timedelta(days=20))
+    times = {"at": day, "window": "09:00-17:00", "time_zone_column": "tz", "time_zone": "FR"}
+    one = served(zones=[{"name": "default", "default": True}])
+    one.do(lambda queue: queue.ask("campaign-put", name="may", sender="a@b.net", template=packed, hours=times))
+    people = [Recipient(f"r{n}@x.test", values=[zone]) for n, zone in enumerate(("DE", "US", "US", ""))]
+    one.do(lambda queue: queue.accept(Envelope("", people, columns=["tz"], campaign="may"), b""))
+    shown = told("campaign", "status", "may").out
+    assert f"from {day}, in 09:00-17:00, by their own clocks (column tz, else FR)" in " ".join(shown.split())
+    assert "not before" in shown
+    assert "4 wait for their hour" in shown
+    row = json.loads(told("campaign", "status", "may", "--json").out)
+    zones = [(one["time_zone"], one["waiting"]) for one in row["scheduled"]["zones"]]
+    assert zones == [("Europe/Berlin", 1), ("Europe/Paris", 1), ("America/New_York", 2)]
 
 
 def test_a_burn_down_fits_a_line() -> None:

@@ -239,6 +239,33 @@ async def test_who_waits_for_an_hour_is_neither_read_nor_written(house: Make) ->
 # -- what is asked
 
 
+async def test_who_waits_for_which_hour(house: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By time zone, the next first; not those who were tried; explain says whose hour it is, and until when."""
+    monkeypatch.setattr("zonemta_py.queue.campaigns.waiting_hours.AT_ONCE", 2)
+    home = await timed(house, at="09:00", until="2024-03-30", **BY_COLUMN)
+    await home.queue.accept(batch(a="AU", b="AU", c="DE", d="US", e="en_US"), b"")
+    await home.rest()
+    found = await home.queue.ask("campaign-hours", name="spring")
+    names = "Australia/Sydney", "Europe/Berlin", "America/New_York"
+    assert [(row["time_zone"], row["waiting"]) for row in found["zones"]] == list(zip(names, (2, 1, 2), strict=True))
+    assert [(row["next_ms"] / 1000 - MARCH) / HOUR for row in found["zones"]] == [2, 12, 17]
+    assert (found["last_ms"] / 1000 - MARCH, found["counted"]) == (17 * HOUR, True)
+    told = (await home.queue.ask("explain", what="d@x.test"))["rows"][0]
+    assert [reason["cause"] for reason in told["reasons"]] == [
+        "held until then, as its sender asked (its campaign's time, in America/New_York)",
+        "its campaign is sent until then (in America/New_York), and removed after it",
+    ]
+    assert told["life"] == {"until_ms": int((MARCH + 185 * HOUR) * 1000), "chosen_ms": 0, "life_h": 168}
+    await until(home, "2024-03-29T08:00")
+    for delivery in await home.leases():
+        await home.settle(delivery, DEFERRED)
+    await home.rest()
+    found = await home.queue.ask("campaign-hours", name="spring")
+    assert [row["time_zone"] for row in found["zones"]] == ["America/New_York"]
+    monkeypatch.setattr("zonemta_py.queue.campaigns.waiting_hours.LOOKED_MAX", 2)
+    assert not (await home.queue.ask("campaign-hours", name="spring"))["counted"]
+
+
 @pytest.mark.parametrize(
     ("hours", "sentence"),
     [

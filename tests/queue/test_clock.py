@@ -391,4 +391,4 @@ async def test_explain_tells_how_long_it_is_tried(house: Make) -> None:
     await home.queue.ask("stop", kind="zone", name="default", seconds=None, cause="wait")
     await home.move(10 * HOUR)
     (row,) = (await home.queue.ask("explain", what=id))["rows"]
-    assert row["life"] == {"until_ms": came + 58 * 3_600_000, "chosen_ms": 10 * 3_600_000}
+    assert row["life"] == {"until_ms": came + 58 * 3_600_000, "chosen_ms": 10 * 3_600_000, "life_h": 48}

@@ -80,6 +80,8 @@ def test_a_campaign_with_hours(open_http: Any, template: bytes) -> None:
     row = door.client.get("/v1/campaigns/spring").json()
     assert row["hours"] == hours | {"window": "", "until": "", "at_column": ""}
     assert row["waiting"] == 1
+    scheduled = door.client.get("/v1/campaigns/spring", params={"hours": True}).json()["scheduled"]
+    assert [(one["time_zone"], one["waiting"]) for one in scheduled["zones"]] == [("America/New_York", 1)]
 
 
 def test_orders_to_a_campaign(open_http: Any, template: bytes) -> None:

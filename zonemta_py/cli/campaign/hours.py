@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from zonemta_py.cli.terminal.errors import CommandError, Exit
+from zonemta_py.cli.terminal.output import moment, print_table
 from zonemta_py.zones.calendar import campaign_hours, time_zones
 
 FIELD = "time_zone"
@@ -63,6 +64,29 @@ def asked(said: dict[str, str], column: str, names: list[str]) -> SendingTimes:
             "or one time zone for all with --time-zone",
         )  # fmt: skip
     return SendingTimes(said | ({"time_zone_column": FIELD} if column else {}), column)
+
+
+def times(hours: Mapping[str, str] | None) -> str:
+    """A campaign's hours in words; "" if it has none."""
+    if not hours:
+        return ""
+    theirs = f"by the clocks of {hours['time_zone'] or 'UTC'}"
+    if column := hours["time_zone_column"]:
+        otherwise = f", else {hours['time_zone']}" if hours["time_zone"] else ""
+        theirs = f"by their own clocks (column {column}{otherwise})"
+    said = [(word, hours[name]) for word, name in (("from", "at"), ("in", "window"), ("until", "until"))]
+    return ", ".join([*(f"{word} {text}" for word, text in said if text), theirs])
+
+
+def show_hours(row: dict[str, Any]) -> None:
+    """Who of a campaign waits for which hour, in each time zone."""
+    scheduled = row.get("scheduled")
+    if not scheduled or not scheduled["zones"]:
+        return
+    cells = [(one["time_zone"], one["waiting"], moment(one["next_ms"])) for one in scheduled["zones"]]
+    waiting = sum(one["waiting"] for one in scheduled["zones"])
+    footer = f"{waiting:,} {'' if scheduled['counted'] else 'or more '}wait for their hour"
+    print_table(f"When {row['name']} goes on", ["time zone", "waiting ", "next"], cells, footer)
 
 
 def _is_local(text: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from zonemta_py.cli.campaign.hours import show_hours, times
 from zonemta_py.cli.campaign.nodes import Ca, KeyFile, Nodes, target
 from zonemta_py.cli.run.asking import ask_queue
 from zonemta_py.cli.terminal.errors import CommandError, Exit
@@ -56,12 +57,15 @@ def status(
     name: Name, json: AsJson = False, nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None,
     config: ConfigFile = None, folder: Folder = None,
 ) -> None:  # fmt: skip
-    """Show a campaign's progress: counts, burn-down, rate and estimated end."""
-    row = Asked(nodes, key_file, ca, config, folder).status(name)
+    """Show a campaign's progress: counts, burn-down, rate, who waits for which hour, and the estimated end."""
+    asked = Asked(nodes, key_file, ca, config, folder)
+    row = asked.status(name)
+    row |= {"scheduled": asked.hours(name)} if row.get("hours") else {}
     if json:
         print_json(row)
         return
     print_table(f"campaign {name}", ["what", "value"], described(row))
+    show_hours(row)
     if len(row["history"]) > 1:
         waiting = [point[1] for point in row["history"]]
         first, last = row["history"][0][0], row["history"][-1][0]
@@ -104,6 +108,12 @@ class Asked:
             row: dict[str, Any] = self._local("campaign", name=name)
             return row
         return self._remote(lambda nodes: nodes.status(name))  # type: ignore[no-any-return]
+
+    def hours(self, name: str) -> dict[str, Any]:
+        """Who waits for their hour. Raises CommandError."""
+        if self._folder is not None:
+            return self._local("campaign-hours", name=name)  # type: ignore[no-any-return]
+        return self._remote(lambda nodes: nodes.hours(name))  # type: ignore[no-any-return]
 
     def campaigns(self) -> list[dict[str, Any]]:
         """Raises CommandError."""
@@ -156,6 +166,7 @@ def described(row: dict[str, Any]) -> list[tuple[str, object]]:
     lines += [(name, row[key]) for name, key in _COUNTS if key in row]
     all_of_it = max(row["planned"], row["accepted"])
     done = (row["accepted"] - row["waiting"] - row.get("deleted", 0)) / all_of_it if all_of_it else 0.0
+    lines += [("goes", sentence)] if (sentence := times(row.get("hours"))) else []
     return [*lines, ("done", f"{done:.1%}"), ("rate", f"{row['rate_per_s']:,}/s"), ("estimated end", _end(row))]
 
 
@@ -176,6 +187,9 @@ def said(row: dict[str, Any]) -> str:
 def _end(row: dict[str, Any]) -> str:
     if row["state"] == "paused":
         return "not while it is suspended"
+    last_ms = row.get("scheduled", {}).get("last_ms", 0)
+    if last_ms > (row["eta_ms"] or 0):
+        return f"not before {moment(last_ms)}, when the last may go"
     if row["eta_ms"]:
         return str(moment(row["eta_ms"]))
     if row["waiting"]:

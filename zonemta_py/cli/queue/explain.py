@@ -182,8 +182,11 @@ def _turn(row: dict[str, Any]) -> str:
 def _life(life: dict[str, Any], now_ms: int) -> str:
     """Until when it is tried. Of several recipients that of the first: most have the same."""
     chosen = life["chosen_ms"] / 1000
-    free = f" (not counting {when.length(chosen)} in which it was suspended or held by choice)" if chosen else ""
-    return f"It is tried until {when.until(life['until_ms'], now_ms)}, then it expires{free}"
+    most = f", after {when.length(life['life_h'] * 3600)} in which it might go" if life.get("life_h") else ""
+    free = (
+        f" ({when.length(chosen)} do not count: it was suspended or held, or its hours were closed)" if chosen else ""
+    )
+    return f"It is tried until {when.until(life['until_ms'], now_ms)}, then it expires{most}{free}"
 
 
 # -- lines of mail

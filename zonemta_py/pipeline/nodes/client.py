@@ -121,6 +121,11 @@ class NodeClient:
         """Its status row."""
         return self._json("GET", f"/v1/campaigns/{quote(name, safe='')}", f"campaign {name}")
 
+    def hours(self, name: str) -> dict[str, Any] | None:
+        """Who of it waits for their hour; None: it has no hours."""
+        path = f"/v1/campaigns/{quote(name, safe='')}"
+        return self._json("GET", path, f"campaign {name}", params={"hours": "true"}).get("scheduled")
+
     def campaigns(self) -> list[dict[str, Any]]:
         answer = self._json("GET", "/v1/campaigns", "the campaigns")
         found: list[dict[str, Any]] = answer["campaigns"] if isinstance(answer, dict) else answer

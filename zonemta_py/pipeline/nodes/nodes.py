@@ -111,6 +111,18 @@ class Nodes:
         """One row of all nodes: sums, the state of the node that is worst off, with its cause and URL."""
         return joined([node.campaign(name) | {"node": node.url} for node in self.nodes])
 
+    def hours(self, name: str) -> dict[str, Any]:
+        """Who waits for their hour: zones, the next first, last_ms and counted."""
+        zones: dict[str, dict[str, Any]] = {}
+        answers = [found for node in self.nodes if (found := node.hours(name))]
+        for row in (row for answer in answers for row in answer["zones"]):
+            known = zones.setdefault(row["time_zone"], row | {"waiting": 0})
+            known["waiting"] += row["waiting"]
+            known["next_ms"] = min(known["next_ms"], row["next_ms"])
+        rows = sorted(zones.values(), key=lambda row: (row["next_ms"], row["time_zone"]))
+        last_ms = max((answer["last_ms"] for answer in answers), default=0)
+        return {"zones": rows, "last_ms": last_ms, "counted": all(answer["counted"] for answer in answers)}
+
     def campaigns(self) -> list[dict[str, Any]]:
         """Rows as those of `status`, without history, the newest first."""
         by_name: dict[str, list[dict[str, Any]]] = {}

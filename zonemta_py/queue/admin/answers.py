@@ -28,6 +28,7 @@ Questions and answers (plain dicts and lists, ready for JSON):
     campaign-put name sender template …     a new campaign (`campaigns/commands.py`); {"created": False if it existed}
     campaign-pause name cause, campaign-resume name cause, campaign-cancel name cause, campaign-complete name   its row
     campaign name, campaigns                the state of one, with its history; of all
+    campaign-hours name                     who of it waits for their hour (`campaigns/waiting_hours.py`)
     campaign-tenant name registered         "" for one without, "*": an operator's, for all mail; None:
                                             there is no campaign of that name; registered:
                                             only one that was made, not one that mail has named
@@ -395,4 +396,5 @@ OF_CAMPAIGNS: dict[str, Callable[..., Awaitable[Any]]] = {
     "campaign": _campaign,
     "campaign-tenant": _campaign_tenant,
     "campaigns": _campaigns,
+    "campaign-hours": lambda campaigns, _, name: campaigns.hours(name),
 }

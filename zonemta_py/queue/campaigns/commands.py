@@ -15,7 +15,7 @@ from zonemta_py.disk.records import StandingRecord, Type
 from zonemta_py.mail.schedule_fields import InvalidValue
 from zonemta_py.mail.schedule_fields import name as checked_name
 from zonemta_py.queue.campaigns import thresholds as bounds
-from zonemta_py.queue.campaigns import unregistered
+from zonemta_py.queue.campaigns import unregistered, waiting_hours
 from zonemta_py.queue.campaigns.monitor import CampaignMonitor, order, stop_of
 from zonemta_py.queue.core.campaigns import BEGIN, CANCEL, COMPLETE, NOTIFY, REMOTE, Campaign, name_of
 from zonemta_py.queue.core.core import Core
@@ -194,6 +194,10 @@ class CampaignCommands:
             "life_h": 0 if campaign.named else campaign.life_h,
             "notify": campaign.notify,
         }
+
+    async def hours(self, name: str) -> dict[str, Any]:
+        """Who waits for their hour: as `waiting_hours.waiting`. Raises ValueError, StoreError."""
+        return await waiting_hours.waiting(self._core, self._core.campaigns.get(name))
 
     def newest(self, most: int, after: str = "") -> list[Campaign]:
         """The newest first. after: the name of the last one that is not wanted any more."""

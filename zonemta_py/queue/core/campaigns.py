@@ -197,7 +197,7 @@ class Campaigns:
 
     def terms(self, metadata: dict[str, Any], values: list[str] | None, early: bool = False) -> dict[str, Any]:
         """A message's metadata, with what its campaign says of one recipient, as `schedule.time.hours` takes them:
-        window, time_zone, hold_until_ms, until_ms, ends_ms.
+        window, time_zone, hold_until_ms, until_ms, ends_ms; timed: the hold is the campaign's.
 
         Nothing of it is stored with the recipient: it follows from the campaign's hours and the recipient's `values`
         (None: nothing is merged). early: a task has said when it goes, so no hold counts.
@@ -214,7 +214,7 @@ class Campaigns:
         if hours.window:
             more["window"] = hours.window
         if times.from_ms > metadata.get("hold_until_ms", 0) and not early:
-            more |= {"hold_until_ms": times.from_ms, "hold_for": False}
+            more |= {"hold_until_ms": times.from_ms, "hold_for": False, "timed": True}
         if times.until_ms:
             more |= {"until_ms": times.until_ms, "ends_ms": campaign_hours.ends_ms(hours)}
         return metadata | more

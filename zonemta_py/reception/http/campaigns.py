@@ -105,11 +105,18 @@ async def every(
     openapi_extra=needs("campaigns", "read"),
     responses=described(404, 422),
 )
-async def one(request: Request, name: _Name) -> Response:
+async def one(
+    request: Request,
+    name: _Name,
+    hours: Annotated[bool, Query(description="Who waits for their hour, too: this reads all that waits.")] = False,
+) -> Response:
     """The state of a campaign, with its history."""
-    who = visit(request).key
+    who, here = visit(request).key, request_context(request)
     who.check("campaigns", "read")
-    return answer(await request_context(request).campaign(name, who.scope))
+    row = await here.campaign(name, who.scope)
+    if hours and row.get("hours"):
+        row["scheduled"] = await here.ask("campaign-hours", name=name)
+    return answer(row)
 
 
 @router.post(

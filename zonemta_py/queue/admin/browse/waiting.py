@@ -139,7 +139,8 @@ def _put_off(queue: QueueContext, zone: ZoneSchedule, place: Place, note: Note, 
     opens_ms = hours.opens(queue.core.config, zone.zone, window, terms.get("time_zone", ""), now_ms)
     since_ms = note.last_ms or keys.id_ms(place.id)
     reason = {"kind": "deferred", "since_ms": since_ms, "until_ms": due_ms}
-    cause = f"outside the hours {window or zone.zone.window!r}"
+    theirs = f" in {terms['time_zone']}" if terms.get("time_zone") else ""
+    cause = f"outside the hours {window or zone.zone.window!r}{theirs}"
     until_ms = opens_ms if hours.too_late(terms, place.due_ms) else due_ms  # due then, but only to be returned
     out_of_hours = reason | {"kind": "hours", "cause": cause, "until_ms": until_ms}
     closed = [out_of_hours] if opens_ms > now_ms else []
@@ -149,12 +150,16 @@ def _put_off(queue: QueueContext, zone: ZoneSchedule, place: Place, note: Note, 
         return [reason | {"cause": cause}, *closed]
     apart_ms = queue.core.clock.apart_ms()
     if (hold_ms := hours.hold_ms(terms, apart_ms) - apart_ms) > now_ms:
-        return [reason | {"cause": "held until then, as its sender asked", "until_ms": hold_ms}]
+        theirs = f" (its campaign's time, in {terms['time_zone']})" if terms.get("timed") else ""
+        return [reason | {"cause": f"held until then, as its sender asked{theirs}", "until_ms": hold_ms}]
     return closed or [reason | {"cause": f"postponed until then {note.last and 'after: '}{note.last}"}]
 
 
 def _deadline(queue: QueueContext, terms: dict[str, Any]) -> list[Row]:
     """What ends its wait at the latest."""
+    if terms.get("until_ms"):
+        cause = f"its campaign is sent until then (in {terms['time_zone']}), and removed after it"
+        return [{"kind": "deadline", "cause": cause, "since_ms": 0, "until_ms": terms["until_ms"]}]
     if terms.get("deadline_mode") != "R":
         return []
     cause = "it is returned to its sender if not delivered by then, as its sender asked"
@@ -163,18 +168,19 @@ def _deadline(queue: QueueContext, terms: dict[str, Any]) -> list[Row]:
 
 
 def _life(queue: QueueContext, flow_queue: FlowQueue, message_id: str, address: str, note: Note) -> Row:
-    """Until when it is tried (UNIX ms, 0: unknown, or for ever), and how long it has waited that does not count towards
-    its `lifetime`."""
+    """Until when it is tried (UNIX ms, 0: unknown, or for ever), for how many hours of that it may be (0: unknown), and
+    how long it has waited that does not count towards its `lifetime`."""
     core = queue.core
     try:
         message = core.messages.look(message_id)
     except StoreError:
-        return {"until_ms": 0, "chosen_ms": 0}
+        return {"until_ms": 0, "chosen_ms": 0, "life_h": 0}
     now_ms = core.clock.steady_ms()
     ends_ms = core.lifetime.ends_ms(flow_queue, message, address, note, now_ms)
     chosen_ms = core.lifetime.chosen_ms(flow_queue, message, address, note, now_ms)
     ever = ends_ms - now_ms > EVER_H * HOUR_MS // 2
-    return {"until_ms": 0 if ever else ends_ms - core.clock.apart_ms(), "chosen_ms": chosen_ms}
+    life_h = core.lifetime.life_h(flow_queue, message, address, note)
+    return {"until_ms": 0 if ever else ends_ms - core.clock.apart_ms(), "chosen_ms": chosen_ms, "life_h": life_h}
 
 
 def _times(count: int) -> str:
