@@ -66,6 +66,14 @@ TimeZoneColumn = Annotated[
 Tenant = Annotated[str, typer.Option(help="Tenant it belongs to.")]
 Priority = Annotated[int, typer.Option(min=-9, max=9, help="Priority (MT-PRIORITY).")]
 Life = Annotated[float, typer.Option(metavar="H", min=1, help="Hours of trying after which they expire.")]
+InDoubt = Annotated[
+    Literal["retry", "hold", "zone"],
+    typer.Option(help="After a crash, those who may have got it: send again, hold, or as the zone says."),
+]
+Notify = Annotated[
+    Literal["remote", "never", "failure"],
+    typer.Option(help="Who notifies the sender of bounces: the servers that report later, nobody, this one too."),
+]
 Chunk = Annotated[int, typer.Option(min=1, max=500, help="Recipients per request.")]
 
 # -- how it is done

@@ -45,7 +45,8 @@ def send(
     at: option.At = "", window: option.Window = "", until: option.Until = "", time_zone: option.TimeZone = "",
     time_zone_column: option.TimeZoneColumn = "",
     bounds: option.Bounds = "", lake: option.Lake = None,
-    tenant: option.Tenant = "", priority: option.Priority = 0, life: option.Life = 168, chunk: option.Chunk = 500,
+    tenant: option.Tenant = "", priority: option.Priority = 0, life: option.Life = 168,
+    in_doubt: option.InDoubt = "zone", notify: option.Notify = "remote", chunk: option.Chunk = 500,
     multiline: option.Multiline = False, plans: option.Plans = Path(), plan_only: option.PlanOnly = False,
     resume: option.Resume = False, yes: option.Yes = False,
     nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None, patience: Patience = 600,
@@ -88,6 +89,7 @@ def send(
             name=name, sender=sender or mail.sender, template=mail.template, tenant=tenant, priority=priority,
             zone=settings.lanes[0].zone if len(settings.lanes) == 1 else "", life_h=life,
             bounds=work.bounds(campaign_settings.bounds(bounds), lake), hours=when.hours,
+            notify=notify, in_doubt=in_doubt.removeprefix("zone"),
         )  # fmt: skip
         plan = work.plan(settings, copy, plan_folder, suppressions, engagement, name_of)
     announcement = _stored(announcement, plan)

@@ -44,6 +44,8 @@ class Announcement:
     life_h: float = 168
     bounds: dict[str, float] = field(default_factory=dict)
     hours: dict[str, str] = field(default_factory=dict)
+    notify: str = "remote"
+    in_doubt: str = ""
 
 
 def store(campaign: Announcement, folder: Path) -> None:
@@ -104,7 +106,7 @@ class Nodes:
             node.put_campaign(
                 campaign.name, campaign.template, sender=campaign.sender, tenant=campaign.tenant, zone=campaign.zone,
                 priority=campaign.priority, life_h=campaign.life_h, planned=share, bounds=campaign.bounds or None,
-                **campaign.hours,
+                notify=campaign.notify, in_doubt=campaign.in_doubt, **campaign.hours,
             )  # fmt: skip
 
     def status(self, name: str) -> dict[str, Any]:

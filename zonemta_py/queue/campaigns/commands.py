@@ -17,7 +17,7 @@ from zonemta_py.mail.schedule_fields import name as checked_name
 from zonemta_py.queue.campaigns import thresholds as bounds
 from zonemta_py.queue.campaigns import unregistered, waiting_hours
 from zonemta_py.queue.campaigns.monitor import CampaignMonitor, order, stop_of
-from zonemta_py.queue.core.campaigns import BEGIN, CANCEL, COMPLETE, NOTIFY, REMOTE, Campaign, name_of
+from zonemta_py.queue.core.campaigns import BEGIN, CANCEL, COMPLETE, IN_DOUBT, NOTIFY, REMOTE, Campaign, name_of
 from zonemta_py.queue.core.core import Core
 from zonemta_py.schedule.policy.state import Suspension
 from zonemta_py.zones.calendar import campaign_hours
@@ -40,14 +40,14 @@ class CampaignCommands:
     async def put(
         self, name: str, sender: str, template: bytes, *, tenant: str = "", zone: str = "", priority: int = 0,
         planned: int = 0, bounds: dict[str, Any] | None = None, life_h: float = 168, notify: str = REMOTE,
-        alone: bool = False, hours: dict[str, Any] | None = None,
+        alone: bool = False, hours: dict[str, Any] | None = None, in_doubt: str = "",
     ) -> dict[str, bool]:  # fmt: skip
         """alone: as of `Campaign`; hours: the fields of `CampaignHours`. Raises ValueError for invalid values, or an
         existing campaign with other content; QueueRefusal."""
         campaign = Campaign(
             _name(name), sender, _name(tenant) if tenant else "", zone, int(priority), int(planned), _bounds(bounds),
             float(life_h), self._core.clock.ms(), name_of(_template(template)), 0, len(template), notify,
-            alone=bool(alone), hours=self._hours(name, hours or {}),
+            alone=bool(alone), hours=self._hours(name, hours or {}), in_doubt=in_doubt,
         )  # fmt: skip
         if not -9 <= campaign.priority <= 9:
             raise ValueError(f"the priority is {priority}; use -9 to 9")
@@ -59,6 +59,8 @@ class CampaignCommands:
             raise ValueError(f"life_h is {life_h}; give hours, more than 0")
         if notify not in NOTIFY:
             raise ValueError(f"there is no notify {notify!r}; use {', '.join(NOTIFY)}")
+        if in_doubt and in_doubt not in IN_DOUBT:
+            raise ValueError(f"there is no in_doubt {in_doubt!r}; use {', '.join(IN_DOUBT)}, or leave it to the zone")
         campaign.seq = self._core.journal.next_seq
         created = await self._core.campaigns.create(campaign, template, self._core.lines)
         if created:
@@ -183,7 +185,7 @@ class CampaignCommands:
 
     async def full_row(self, name: str) -> dict[str, Any]:
         if name not in self._core.campaigns.by_name and (row := await unregistered.row(self._core, name)):
-            return row | {"history": [], "bounds": {}, "priority": 0, "life_h": 0, "notify": ""}
+            return row | {"history": [], "bounds": {}, "priority": 0, "life_h": 0, "notify": "", "in_doubt": ""}
         campaign = self._core.campaigns.get(name)
         row = self.row(campaign)
         now = [self._core.clock.ms(), row["waiting"], row["delivered"]]
@@ -193,6 +195,7 @@ class CampaignCommands:
             "priority": campaign.priority,
             "life_h": 0 if campaign.named else campaign.life_h,
             "notify": campaign.notify,
+            "in_doubt": campaign.in_doubt,
         }
 
     async def hours(self, name: str) -> dict[str, Any]:

@@ -38,6 +38,8 @@ NOTIFY = (REMOTE, NEVER, FAILURE)
 """Who notifies the return path of an undeliverable recipient. "remote": other servers, about what they accepted; what
 we find out is in the journal and the counters. "never": no server; others are asked for silence too (RFC 3461).
 "failure": we do too, as for any message."""
+IN_DOUBT = ("retry", "hold")
+"""What becomes of recipients whose final reply was awaited at a crash."""
 BEGIN, CANCEL, COMPLETE = "begin", "cancel", "complete"
 ORDERS = (CANCEL, COMPLETE)
 """What STANDING records of the kind "campaign" say, besides its stops."""
@@ -54,7 +56,7 @@ class Campaign:
     UNIX ms, 0: not yet. base: [delivered, deferred, bounced, blocked, complaints] when it was last resumed; thresholds
     count from there. seq: the number of the journal's next record when it began. named: nobody has put it. alone:
     it was put by somebody who is for mail of some tenants only ("": of none). hours: when its mail may go, None: at any
-    time.
+    time. in_doubt: of IN_DOUBT, "": as the zone says.
     """
 
     name: str
@@ -79,12 +81,13 @@ class Campaign:
     named: bool = False
     alone: bool = False
     hours: CampaignHours | None = None
+    in_doubt: str = ""
 
     def settings(self) -> tuple[Any, ...]:
         """What must be equal if it is put again."""
         return (
             self.sender, self.tenant, self.zone, self.priority, self.planned, self.bounds, self.life_h, self.template,
-            self.notify, self.hours,
+            self.notify, self.hours, self.in_doubt,
         )  # fmt: skip
 
     @property

@@ -1,9 +1,9 @@
 """In doubt: recipients whose final reply may have been on its way when their sender process, or the queue, died.
 
 Only these can get a message twice. They are listed under keys of their own (those of a pull zone until their message
-ends), and sent again or held for an operator, according to their zone's `in_doubt` setting. Recovery recognizes them by
-start records without a result. A recipient whose message has repeatedly killed its sender while being rendered
-(`poison`) is held in any case.
+ends), and sent again or held for an operator, according to the `in_doubt` setting of their campaign, or else zone.
+Recovery recognizes them by start records without a result. A recipient whose message has repeatedly killed its sender
+while being rendered (`poison`) is held in any case.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Set
 from functools import partial
 
+from zonemta_py.config import Zone
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.disk.records import InDoubtRecord, InDoubtRow, StartRecord, Type
@@ -26,6 +27,7 @@ from zonemta_py.queue.lifecycle.lease import Lease
 from zonemta_py.queue.lifecycle.telling import tell
 from zonemta_py.queue.poison import checksum
 from zonemta_py.schedule.batch import Entry
+from zonemta_py.schedule.flow import FlowId, split_key
 
 NOTHING_MADE = (-1, 0)
 
@@ -85,7 +87,7 @@ def _in_doubt(queue: QueueContext, leases: list[Lease], deadly: Set[int] = froze
             lease.zone.name,
             entry.address,
             lease.since_ms,
-            _action(lease, entry, deadly),
+            _action(queue.core, lease, entry, deadly),
             lease.batch.flow_queue.key,
         )
         for lease in leases
@@ -100,8 +102,14 @@ def _in_doubt(queue: QueueContext, leases: list[Lease], deadly: Set[int] = froze
         queue.core.ledger.write(Type.IN_DOUBT, record.pack(), partial(_resolve_all, queue.core, leases, deadly))
 
 
-def _action(lease: Lease, entry: Entry, deadly: Set[int]) -> str:
-    return "hold" if id(entry) in deadly else lease.zone.in_doubt
+def _action(core: Core, lease: Lease, entry: Entry, deadly: Set[int]) -> str:
+    return "hold" if id(entry) in deadly else _asked(core, lease.zone, lease.batch.flow_queue.flow_id.campaign)
+
+
+def _asked(core: Core, zone: Zone, campaign: str) -> str:
+    """As the campaign says, if somebody has put it and it says anything; else as the zone does."""
+    known = core.campaigns.registered(campaign) if campaign else None
+    return (known.in_doubt if known is not None else "") or zone.in_doubt
 
 
 def _resolve_all(core: Core, leases: list[Lease], deadly: Set[int]) -> None:
@@ -114,10 +122,10 @@ def _resolve(core: Core, lease: Lease, deadly: Set[int]) -> None:
     """Lists a lease's recipients, and releases or holds them."""
     zone, entries = lease.zone, lease.open
     operations = [
-        _listed(core, lease.message.id, entry.address, zone.name, lease.since_ms, _action(lease, entry, deadly))
+        _listed(core, lease.message.id, entry.address, zone.name, lease.since_ms, _action(core, lease, entry, deadly))
         for entry in entries
     ]
-    holding = [entry for entry in entries if _action(lease, entry, deadly) == "hold"]
+    holding = [entry for entry in entries if _action(core, lease, entry, deadly) == "hold"]
     if len(holding) < len(entries):
         lease.batch.zone.put_back(lease.batch, [entry for entry in entries if entry not in holding])
     for entry in holding:
@@ -137,7 +145,8 @@ def recover(queue: QueueContext, working: list[StartRecord]) -> None:
     core, rows = queue.core, list[InDoubtRow]()
     for start in working:
         zone = core.config.zone(start.zone)
-        action = zone.in_doubt if zone else "retry"
+        flow = FlowId.of(split_key(start.destination)[2])
+        action = _asked(core, zone, flow.campaign) if zone else "retry"
         rows += [
             InDoubtRow(start.id, start.zone, address, start.since_ms, action, start.destination)
             for address, _, _ in leased_keys(core.store.get, start)

@@ -85,6 +85,9 @@ class CampaignDocument(Model):
     """Who notifies the return path of an undeliverable recipient. remote: other servers, about what they accepted;
     failures found by this server are in the campaign's figures and the journal. never: no server; others are asked for
     silence too (RFC 3461). failure: this server too, with a notification for each."""
+    in_doubt: Literal["retry", "hold", ""] = ""
+    """Recipients whose final reply was awaited at a crash: send again, or hold for an operator; "": as the zone
+    says."""
     at: Line = ""
     """From when on it goes: 09:00 (the next nine o'clock of each recipient), 2026-11-24 or 2026-11-24 09:00 as each
     recipient's clocks show it, or with an offset or Z."""
