@@ -1,4 +1,4 @@
-"""scripts/replies: prints how well the rules understand each collection of replies."""
+"""scripts/replies: prints how well rules understand collections of replies, and readers one of returned mail."""
 
 from __future__ import annotations
 
@@ -7,30 +7,35 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from understood import replies
+from understood import replies, reports
 
 COLUMNS = {
-    "number": "replies", "class_right": "class right %", "hard_right": "hard/soft right %", "undefined": "undefined %",
-    "false_suppressions": "false suppressions", "suppressed": "suppressed by one %",
+    "number": "number", "class_right": "class right %", "hard_right": "hard/soft right %", "undefined": "undefined %",
+    "false_suppressions": "false suppressions", "suppressed": "suppressed by one %", "kind_right": "kind right %",
+    "recipient_and_hard_right": "recipient and hard/soft right %", "false_bounces": "false bounces",
+    "spurious": "news of nobody",
 }  # fmt: skip
 LAST = "unseen_final"
 """Measured only when it is named: a look at its misses spoils it."""
+REPORTS = "reports"
+SEEN = "seen"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/replies", description=__doc__)
-    names = sorted(path.stem for path in replies.FOLDER.glob("*.jsonl"))
+    names = [*sorted(path.stem for path in replies.FOLDER.glob("*.jsonl")), REPORTS]
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help=f"which of {', '.join(names)}; default: all but {LAST}"
     )
     parser.add_argument(
         "--rules", type=Path, action="append", default=[], help="a file of rules before the shipped one"
     )
-    parser.add_argument("--show", action="store_true", help="every miss of an unseen collection, too: this spoils it")
+    parser.add_argument("--show", action="store_true", help=f"misses of all, not only of {SEEN!r}: this spoils them")
     parser.add_argument("--json", action="store_true", help="figures as JSON on standard output")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in names]
@@ -38,32 +43,42 @@ def main() -> int:
         parser.error(f"there is no collection {unknown[0]!r}; there are {', '.join(names)}")
     rules = replies.Rules.load([*options.rules, replies.RULES])
     chosen = options.names or [name for name in names if name != LAST]
-    found = {name: replies.measured(rules, replies.read(replies.FOLDER / f"{name}.jsonl")) for name in chosen}
+    of_replies = {
+        name: replies.measured(rules, replies.read(replies.FOLDER / f"{name}.jsonl"))
+        for name in chosen
+        if name != REPORTS
+    }
+    of_reports = reports.measured(rules, reports.read(reports.FOLDER / "mails.jsonl")) if REPORTS in chosen else []
+    figures = {name: asdict(replies.figures(ones)) for name, ones in of_replies.items()}
+    figures |= {REPORTS: asdict(reports.figures(of_reports))} if of_reports else {}
     if options.json:
-        print(json.dumps({name: asdict(replies.figures(ones)) for name, ones in found.items()}, indent=1))
-    else:
-        _print(Console(), found, options.show)
+        print(json.dumps(figures, indent=1))
+        return 0
+    console = Console(soft_wrap=True, highlight=False)
+    _tables(console, figures)
+    for name, ones in of_replies.items():
+        if name == SEEN or options.show:
+            _confusion(console, name, ones)
+            _misses(console, name, ones)
+    if options.show:
+        _missed_reports(console, of_reports)
     return 0
 
 
-def _print(console: Console, found: dict[str, list[replies.Understood]], show: bool) -> None:
-    table = Table(title="Replies", title_justify="left")
-    table.add_column("")
-    for heading in COLUMNS.values():
-        table.add_column(heading, justify="right")
-    for name, ones in found.items():
-        table.add_row(name, *(str(value) for value in asdict(replies.figures(ones)).values()))
-    console.print(table)
-    for name, ones in found.items():
-        if name == "seen" or show:
-            _confusion(console, name, ones)
-            _misses(console, name, ones)
+def _tables(console: Console, figures: dict[str, dict[str, Any]]) -> None:
+    for title, part in (("Replies", set(figures) - {REPORTS}), ("Mail that comes back", {REPORTS} & set(figures))):
+        rows = {name: row for name, row in figures.items() if name in part}
+        table = Table("", title=title, title_justify="left")
+        for key in next(iter(rows.values()), {}):
+            table.add_column(COLUMNS[key], justify="right")
+        for name, row in rows.items():
+            table.add_row(name, *(str(value) for value in row.values()))
+        if rows:
+            console.print(table)
 
 
 def _confusion(console: Console, name: str, ones: list[replies.Understood]) -> None:
-    table = Table(title=f"Confused in {name}", title_justify="left")
-    for heading in ("is", "taken for", "times"):
-        table.add_column(heading)
+    table = Table("is", "taken for", "times", title=f"Confused in {name}", title_justify="left")
     for right, wrong, number in replies.confusion(ones):
         table.add_row(right, wrong, str(number))
     console.print(table)
@@ -77,7 +92,19 @@ def _misses(console: Console, name: str, ones: list[replies.Understood]) -> None
         if wrong:
             said = f"{one.entry.stage} {one.entry.provider}".strip()
             text = f"{name}: {', '.join(wrong)} (rule {one.rule or 'none'}): {said}: {one.entry.text}"
-            console.print(text, markup=False, highlight=False, soft_wrap=True)
+            console.print(text, markup=False)
+
+
+def _missed_reports(console: Console, mails: list[reports.Understood]) -> None:
+    for number, mail in enumerate(mails, 1):
+        for one in mail.news:
+            if not (one.kind_right and one.recipient_right and one.hard_right and one.class_right):
+                made = (
+                    f"{one.found.kind} {one.found.recipient} {one.kind}: {one.found.reply}" if one.found else "nothing"
+                )
+                console.print(f"mail {number} ({mail.form or 'no form'}): {one.expected}: {made}", markup=False)
+        for found in mail.spurious:
+            console.print(f"mail {number} ({mail.form or 'no form'}): news of nobody: {found}", markup=False)
 
 
 if __name__ == "__main__":

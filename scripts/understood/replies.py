@@ -117,15 +117,15 @@ def figures(found: list[Understood]) -> Figures:
     enough = [one for one in found if one.entry.suppress == "may"]
     return Figures(
         number=len(found),
-        class_right=_share(one.class_right for one in found),
-        hard_right=_share(one.hard_right for one in clear),
-        undefined=_share(one.kind == "undefined" and not one.class_right for one in found),
+        class_right=share(one.class_right for one in found),
+        hard_right=share(one.hard_right for one in clear),
+        undefined=share(one.kind == "undefined" and not one.class_right for one in found),
         false_suppressions=sum(one.falsely_suppressed for one in found),
-        suppressed=_share(one.agreed for one in enough),
+        suppressed=share(one.agreed for one in enough),
     )
 
 
-def _share(those: Iterable[bool]) -> float:
+def share(those: Iterable[bool]) -> float:
     values = list(those)
     return round(100 * sum(values) / len(values), 1) if values else 100.0
 

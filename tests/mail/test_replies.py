@@ -18,6 +18,12 @@ def replies(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("understood.replies")
 
 
+@pytest.fixture
+def reports(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(TOP / "scripts"))
+    return importlib.import_module("understood.reports")
+
+
 @pytest.mark.parametrize("name", FLOORS)
 def test_a_collection_is_understood(replies: ModuleType, name: str) -> None:
     """What is said without the words of the replies: a look at those spoils a collection (see scripts/replies)."""
@@ -29,6 +35,16 @@ def test_a_collection_is_understood(replies: ModuleType, name: str) -> None:
     assert figures.hard_right >= hard_right, figures
     assert figures.undefined <= undefined, figures
     assert figures.false_suppressions <= false_suppressions, figures
+
+
+def test_mail_that_comes_back_is_understood(replies: ModuleType, reports: ModuleType) -> None:
+    """Figures as above: nobody who writes readers has looked at these mails."""
+    figures = reports.figures(reports.measured(replies.shipped(), reports.read(reports.FOLDER / "mails.jsonl")))
+    assert figures.kind_right >= 97.0, figures
+    assert figures.recipient_and_hard_right >= 95.0, figures
+    assert figures.class_right >= 89.0, figures
+    assert figures.false_bounces <= 1, figures
+    assert figures.spurious <= 1, figures
 
 
 def test_collections_have_nothing_in_common(replies: ModuleType) -> None:
