@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _APART = re.compile(r"[\s<>()\[\]{},;|\"«»“”„、，。：；（）＜＞「」]+")
-_EDGES = ".:'`*!?=-_…’‘"
+_EDGES = ".:'`!?-…’‘"
 _LOCAL_CHARACTERS_MAX = 128
 _DOMAIN = re.compile(r"[^\W_](?:[\w.-]{0,253}[^\W_])?")
 _QUOTED = re.compile(r"\"[^\"\n@]{1,64}\"@[\w.-]{1,253}")
@@ -28,16 +28,10 @@ def address_of(value: str) -> str:
 
 def _address(word: str) -> str:
     local, _, domain = word.rpartition("@")
-    local, domain = (
-        local.rpartition(":")[2].lstrip(_EDGES.replace("=", "").replace("_", "").replace("*", "")),
-        domain.partition(":")[0].strip(_EDGES),
-    )
-    if (
-        not local
-        or len(local) > _LOCAL_CHARACTERS_MAX
-        or "@" in local
-        or "/" in domain
-        or not _DOMAIN.fullmatch(domain)
-    ):
+    local = local.rpartition(":")[2].lstrip(_EDGES)
+    if local[:5].lower() == "smtp=":  # X.400 domain defined attributes, of old Exchange
+        local = local[5:]
+    domain = domain.partition(":")[0].strip(_EDGES + "*=_")
+    if not local or "@" in local or len(local) > _LOCAL_CHARACTERS_MAX or not _DOMAIN.fullmatch(domain):
         return ""
     return f"{local}@{domain}"

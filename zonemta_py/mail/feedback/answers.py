@@ -58,9 +58,11 @@ def read_answer(parts: Parts, daemon: bool, failure: bool) -> tuple[str, list[Fo
     answer, unless it is one in as many words.
     """
     subject, text = parts.decoded("subject").lower(), " ".join(parts.text[:6_000].lower().split())
+    if "x-apple-unsubscribe" in parts.fields:
+        return "", []
     if _challenging(parts, subject, text, daemon):
         return "challenge", [_found(parts, "challenge")]
-    if says(subject, LISTS) and not (daemon and failure):
+    if says(subject, LISTS) and not failure:
         return "list", [_found(parts, "auto-reply")]
     if (daemon and failure) or parts.fields.get("x-failed-recipients"):
         return "", []

@@ -23,8 +23,6 @@ _ALONE = re.compile(
     re.IGNORECASE,
 )
 _BACKWARDS = re.compile(rf"\(?#?([245]\.\d{{1,2}}\.\d{{1,3}})\)?[ :]+(?:smtp;? ?)?{_CODES}(?=[ :-])[ :-]*")
-_AT_THE_DOOR = "refused to talk to me"
-"""Postfix, of a greeting: the message waited and was tried elsewhere, whatever the code (see `mail.classify`)."""
 _SUCCESS = re.compile(r"(?:[a-z][\w-]{0,30};)?\s*(2\d\d)[ -]+(?:(2\.\d{1,2}\.\d{1,3})[ :]+)?", re.IGNORECASE)
 _TYPE = re.compile(r"^(?:(?:smtp|dns|rfc822|unknown|x-[\w-]{1,40}|[a-z][\w-]{1,20})\s*;\s*)+", re.IGNORECASE)
 _CODE_ONLY = re.compile(r"(?:x-[\w-]{1,40}|[a-z-]{2,20});\s*\d*\s*", re.IGNORECASE)
@@ -59,7 +57,7 @@ def reply_of(sentence: str, status: str = "") -> Reply:
     enhanced = _better(enhanced, status, sentence, code)
     if enhanced and not code:
         code = {"2": 250, "4": 450, "5": 550}[enhanced[0]]
-    elif code >= 500 and (enhanced[:1] == "4" or (status[:1] == "4" and _AT_THE_DOOR in sentence)):
+    elif code >= 500 and "4" in (enhanced[:1], status[:1] if enhanced in GENERIC else ""):
         code = 450
     return Reply(code, enhanced, _trimmed(text)[:REPLY_TEXT_STORED_MAX])
 

@@ -47,7 +47,8 @@ _ADDRESS_TAG = re.compile(r"<([^<>\s@]{1,64}@[^<>\s@]{1,255})>")
 @dataclass(slots=True)
 class Parts:
     """fields: of the message, by lower-case name, unfolded, as they came. text: what people are told, plain. status,
-    feedback, disposition: the machine-readable parts. original: the enclosed message, its header at least."""
+    feedback, disposition: the machine-readable parts. original: the enclosed message, its header at least; enclosed:
+    its bytes."""
 
     fields: dict[str, str]
     kind: str = ""
@@ -56,6 +57,7 @@ class Parts:
     feedback: str = ""
     disposition: str = ""
     original: str = ""
+    enclosed: bytes = b""
     html: str = ""
     count: int = field(default=0, repr=False)
 
@@ -132,7 +134,7 @@ def _leaf(parts: Parts, kind: str, fields: dict[str, str], body: bytes) -> None:
     content = _decoded(body[:PART_BYTES_MAX], fields.get("content-transfer-encoding", ""))
     text = _text(content, fields.get("content-type", ""))
     if kind in _ORIGINALS:
-        parts.original = parts.original or text
+        parts.original, parts.enclosed = parts.original or text, parts.enclosed or content
     elif kind in _STATUSES:
         parts.status += text + "\n\n"
     elif kind == "message/feedback-report":
@@ -198,17 +200,27 @@ def _padding(letters: bytes) -> bytes:
 
 
 def _text(content: bytes, declared: str) -> str:
+    """What is not ASCII, and is good UTF-8, is UTF-8 whatever it says: no other character set looks like it."""
+    if content.isascii() and b"\x1b" not in content:
+        return content.decode()
     found = _CHARSET.search(declared)
     charset = (found[1] or found[2]) if found else ""
-    if not charset or not codec_of(charset) or codec_of(charset) == "ascii":
-        if b"\x1b$" in content:  # ISO-2022-JP that does not say so
-            return text_of(content, "iso-2022-jp")
-        return _utf8(content)
-    return text_of(content, charset)
+    codec = codec_of(charset)
+    if b"\x1b$" in content and content.isascii() and not codec.startswith("iso2022"):
+        return text_of(content, "iso-2022-jp")  # it does not say so
+    if content.isascii() or (codec and not _is_utf8(content)):
+        return text_of(content, charset)
+    return _utf8(content)
 
 
 def _utf8(content: bytes) -> str:
+    return content.decode("utf-8", "replace") if _is_utf8(content) else content.decode("latin-1")
+
+
+def _is_utf8(content: bytes) -> bool:
+    """But for a character that is cut off at its end."""
     try:
-        return content.decode()
-    except UnicodeDecodeError:
-        return content.decode("latin-1")
+        content.decode()
+    except UnicodeDecodeError as error:
+        return error.start > len(content) - 4
+    return True

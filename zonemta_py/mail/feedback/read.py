@@ -59,6 +59,11 @@ def read(message: bytes) -> Report:
     """What the message says; a Report with form "" and one Found of kind "other" if nobody understands it."""
     parts = take_apart(message)
     form, found, fields = _understood(parts)
+    if form in ("", "text") and parts.enclosed:
+        inner = take_apart(parts.enclosed)
+        if inner.status or inner.feedback:  # a gateway, or somebody, has passed a report on
+            parts = inner
+            form, found, fields = _understood(parts)
     fields = fields or fields_of(parts.original.lstrip("\n").partition("\n\n")[0])
     named = _MESSAGE_ID.search(fields.get("message-id", ""))
     return Report(

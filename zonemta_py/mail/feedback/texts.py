@@ -56,7 +56,8 @@ _ADDRESS = re.compile(r"[^\s<>@]{1,64}@[^\s<>@]{1,255}")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 
 _Place = tuple[int, str, int]
-"""Line, address, and how likely it is a failed recipient: 2 it begins the line, 1 it is named as one, 0 it is there."""
+"""Line, address, and how likely it is a failed recipient: 2 it begins the line, 1 it is named as one, 0 it is
+there, -1 it is in a header field."""
 
 
 class Clues(NamedTuple):
@@ -100,16 +101,21 @@ def _places(lines: list[str], sender: frozenset[str]) -> list[_Place]:
                 places.append((number, address, 2))
             elif not says(line.lower(), HELPERS):
                 before = line.partition(address)[0]
-                context = before if before.strip(" <>\"'(") else (lines[number - 1] if number else "")
-                named = not _FIELD.match(line) and says(context.lower(), NAMING)
-                places.append((number, address, int(named)))
+                context = before if before.strip(" <>\"'(") else _line_before(lines, number)
+                likely = -1 if _FIELD.match(line) else int(says(context.lower(), NAMING))
+                places.append((number, address, likely))
     return places
+
+
+def _line_before(lines: list[str], number: int) -> str:
+    """The last one with words; "" if there is none."""
+    return next((line for line in reversed(lines[max(0, number - 3) : number]) if line.strip()), "")
 
 
 def _recipients(places: list[_Place], clues: Clues) -> list[str]:
     if clues.failed:
         return clues.failed
-    best = max((likely for _, _, likely in places), default=-1)
+    best = max((likely for _, _, likely in places), default=0)
     chosen = list({address.lower(): address for _, address, likely in places if likely == best}.values())
     if best <= 0:
         known = {address.lower() for address in clues.sent_to}
@@ -119,7 +125,7 @@ def _recipients(places: list[_Place], clues: Clues) -> list[str]:
 
 def _told(recipient: str, count: int, places: list[_Place], lines: list[str], clues: Clues) -> Told:
     others = {number for number, address, likely in places if likely == 2 and address.lower() != recipient.lower()}
-    own = [number for number, address, likely in places if address.lower() == recipient.lower() and likely]
+    own = [number for number, address, likely in places if address.lower() == recipient.lower() and likely > 0]
     segment = _segment(own[0], others, lines) if own else ""
     whole = _through_code(lines)
     if len(_words(_ADDRESS.sub("", whole), "")) < 2:
@@ -148,7 +154,7 @@ def _said(own: list[int], count: int, segment: str, whole: str, others: set[int]
         return _paragraph(lines, quoted, others)
     if has_code(segment) or (count > 1 and len(_words(segment, "")) > 1):
         return segment
-    if has_code(whole) or len(_words(_ADDRESS.sub("", segment), "")) < 2:
+    if has_code(whole) or not _words(_ADDRESS.sub("\n", segment).partition("\n")[2], ""):
         return whole
     return segment
 

@@ -49,7 +49,12 @@ FAILURES = phrases(
     届きません; 未配信; 배달되지; 반송; 전송 실패; 발송 실패; 배달할 수 없; 전달할 수 없; 전달되지; تعذر التسليم;
     فشل التسليم; فشل تسليم; لم يتم تسليم; לא נמסר; לא ניתן למסור; gửi không thành công; không thể gửi;
     không gửi được; ส่งไม่สำเร็จ; ไม่สามารถส่ง; tidak terkirim; gagal dikirim; gagal terkirim; tidak dapat dikirim;
-    neisporuč;
+    neisporuč; did not reach the following; failed mail; mail has been returned; message has been returned;
+    wasn't able to deliver; was not able to deliver; was unable to deliver; were unable to deliver;
+    intended recipient; email bounce; mail bounce; bounce notification; bounce message; was rejected;
+    has been rejected; could not deliver; cannot deliver; can not deliver; permanent fatal errors;
+    failed permanently; no such user; no such recipient; mailbox full; mailbox is full; quota exceeded; over quota;
+    does not exist;
     """
 )
 """In a subject or text: it was not delivered."""
