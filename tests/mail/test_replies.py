@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 TOP = Path(__file__).parents[2]
-FLOORS = {"seen": (64.5, 91.0, 16.0, 9), "unseen": (68.0, 91.5, 11.5, 15)}
+FLOORS = {"seen": (65.0, 91.5, 16.0, 9), "unseen": (70.5, 92.5, 11.5, 15)}
 """Collection → least % of classes right, least % of hard or soft right, most % undefined, most false suppressions. They
 only get better: what rules reach becomes the floor."""
 
