@@ -30,6 +30,7 @@ from zonemta_py.wire import PATH_BYTES_MAX, SOCKET
 
 if TYPE_CHECKING:
     from zonemta_py.pipe import Pipe
+    from zonemta_py.reception.returns.proof import Lookups
 
 log = logging.getLogger(__name__)
 
@@ -175,8 +176,16 @@ async def _receiver(config: Config, host: Host, sockets: list[tuple[Listener, so
 
     queue = RemoteQueue.lasting(config.folder, "receiver")
     reporting.begin("receiver", queue, host.totals)
-    await serve(config, sockets, queue, host, CONNECTIONS.mine(), SHARED, queue.ask)
+    await serve(config, sockets, queue, host, CONNECTIONS.mine(), SHARED, queue.ask, lambda: _lookups(config))
     await report.end()
+
+
+def _lookups(config: Config) -> Lookups:
+    """What a receiver asks DNS: that is loaded where reports have to prove whose they are."""
+    from zonemta_py.delivery.dns import spf
+    from zonemta_py.reception.returns.proof import Lookups
+
+    return Lookups(*spf.lookups(config))
 
 
 def sender(config: Config, host: Host, name: str, generation: int) -> None:

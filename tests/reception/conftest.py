@@ -31,7 +31,7 @@ from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.host import Host
-from zonemta_py.queue.api import QueueRefusal, Receipt
+from zonemta_py.queue.api import Feedback, QueueRefusal, Receipt
 from zonemta_py.reception.listeners import serve
 
 PASSWORD = "correct horse"
@@ -52,6 +52,7 @@ class MemoryIntake:
     refuse_at: str = "accept"
     keep_nothing: bool = False
     sessions: dict[str, str] = field(default_factory=dict)
+    heard: list[Feedback] = field(default_factory=list)
     gate: threading.Event = field(default_factory=threading.Event)
     waiting: threading.Event = field(default_factory=threading.Event)
 
@@ -82,6 +83,13 @@ class MemoryIntake:
 
     def leave(self, session: str) -> None:
         self.sessions.pop(session, None)
+
+    async def feedback(self, rows: list[Feedback]) -> list[bool]:
+        if self.refusal and self.refuse_at == "feedback":
+            raise self.refusal
+        known = [row.name for row in self.heard if row.name]
+        self.heard += [row for row in rows if row.name not in known]
+        return [row.name not in known for row in rows]
 
 
 class MemoryIncoming:

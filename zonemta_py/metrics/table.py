@@ -56,6 +56,8 @@ _ROWS = (
     _gauge("account_sessions_open", "Sessions that are open now: SMTP connections, HTTP requests in progress.",
            "account"),
     _counter("smtp_refusals", "Refusals of the SMTP listeners, by the code of the reply.", "listener", "code"),
+    _counter("returns", "What came back by SMTP, by its kind (bounce, complaint …) and what proves it: token, dkim, "
+             "spf, unproven; or repeated, if it was known.", "kind", "proof"),
     _counter("auth_failures", "Logins that failed: wrong name or password, or too many tries.", "listener"),
     _counter("http_requests", "Requests over HTTP, by the status of the answer.", "status"),
     _counter("pull_sessions", "Connections that clients have made to the listener for named queues."),

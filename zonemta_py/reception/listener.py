@@ -26,6 +26,7 @@ from zonemta_py.reception.ingest import KEPT, IngestRules
 from zonemta_py.reception.log_throttle import LogThrottle
 from zonemta_py.reception.login import Login
 from zonemta_py.reception.permission import Accounts, Permissions
+from zonemta_py.reception.returns.returns import Returns
 
 log = logging.getLogger(__name__)
 _KEYWORD = re.compile(r"[!-~]+( [!-~]+)*")
@@ -51,15 +52,17 @@ def _time_zones() -> frozenset[str]:
 class ListenerSettings:
     """Raises ConfigError where certificate or password hashes cannot be used. server: what `smtp_init` added.
 
-    notes: for lines of log that clients cause."""
+    notes: for lines of log that clients cause. returns: takes what comes back, where the listener does."""
 
     def __init__(
         self, config: Config, listener: Listener, submission: Reception, host: Host, gate: ConnectionLimits, login:
         Login, notes: LogThrottle | None = None, clock_ms: Callable[[], int] = unix_ms,
+        returns: Returns | None = None,
     ) -> None:  # fmt: skip
         self.notes = notes or LogThrottle(log)
         self.listener, self.limits, self.hostname = listener, config.limits, config.server.name
         self.submission, self.host, self.gate, self.login, self.clock_ms = submission, host, gate, login, clock_ms
+        self.returns = returns if listener.feedback else None
         self.loop, self.turns = asyncio.get_running_loop(), gate.turns
         self.tls: ssl.SSLContext | None = tls.context(listener, host)
         if self.tls is not None:
@@ -78,7 +81,7 @@ class ListenerSettings:
             trust_fields=listener.trust_headers, kept=(*KEPT, *named),
             body_form=config.body_form, terms=terms,
         )  # fmt: skip
-        self._distrusting = self.rules.distrusting()
+        self.distrusting = self.rules.distrusting()
         self.banner = f"220 {self.hostname} ESMTP\r\n".encode()
         self._greetings: dict[tuple[bool, bool], bytes] = {}
         self._greetings_min = 0
@@ -89,7 +92,7 @@ class ListenerSettings:
         """Those for mail of an account, "" for none."""
         if not account or self.accounts.by_name[account].trust_headers:
             return self.rules
-        return self._distrusting
+        return self.distrusting
 
     async def init(self) -> None:
         """Lets plugins add to the listener, before it opens."""

@@ -21,10 +21,12 @@ from zonemta_py.metrics.connections import OpenConnections
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import Reception
 from zonemta_py.reception.connection_limits import ConnectionLimits, plain_ip
-from zonemta_py.reception.listener import ListenerSettings
+from zonemta_py.reception.listener import ListenerSettings, unix_ms
 from zonemta_py.reception.log_throttle import LogThrottle
 from zonemta_py.reception.login import Login
 from zonemta_py.reception.retirement import Retirement
+from zonemta_py.reception.returns.proof import Lookups
+from zonemta_py.reception.returns.returns import Returns
 from zonemta_py.reception.smtp.failures import Failures
 from zonemta_py.reception.smtp.proxy import Origin, read_origin
 from zonemta_py.reception.smtp.revision import Revision
@@ -40,20 +42,25 @@ _REST_S = 0.2
 async def serve(
     config: Config, sockets: list[tuple[Listener, socket.socket]], submission: Reception, host: Host,
     opened: OpenConnections | None = None, failures: Failures | None = None,
-    ask: Callable[[str], Awaitable[Rights]] | None = None,
+    ask: Callable[[str], Awaitable[Rights]] | None = None, lookups: Callable[[], Lookups] | None = None,
 ) -> None:  # fmt: skip
     """Serves until SIGTERM, and then until no message is in progress; or until SIGUSR1, and then until no client is
     left (`retirement.py`).
 
     sockets: bound and listening. opened: what this process counts of the clients of all. failures: of all of them. ask:
-    of the queue, what rights clients have, once another process has followed.
+    of the queue, what rights clients have, once another process has followed. lookups: what asks DNS about reporters;
+    made if there are any.
 
     Raises ConfigError.
     """
     gate = ConnectionLimits(config.limits, opened)
     login = Login(config.users, failures)
     notes = LogThrottle(log)
-    sites = [ListenerSettings(config, listener, submission, host, gate, login, notes) for listener, _ in sockets]
+    returns = _returns(config, submission, lookups)
+    sites = [
+        ListenerSettings(config, listener, submission, host, gate, login, notes, returns=returns)
+        for listener, _ in sockets
+    ]
     for site in sites:
         await site.init()
     gate.watch(asyncio.get_running_loop())
@@ -70,6 +77,13 @@ async def serve(
             if isinstance(guest, ServerSession):
                 guest.leave()
         await retirement.look()
+
+
+def _returns(config: Config, queue: Reception, lookups: Callable[[], Lookups] | None) -> Returns | None:
+    if not any(listener.feedback for listener in config.listeners):
+        return None
+    asks = lookups() if lookups and config.return_path.reporters else None
+    return Returns(config, queue, asks, unix_ms, asyncio.get_running_loop().time)
 
 
 def _revise(gate: ConnectionLimits, revision: Revision) -> None:

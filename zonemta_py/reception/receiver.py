@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from zonemta_py.logs.persons import UserName
+from zonemta_py.mail.addresses.senders import ANYBODY
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.arguments import Info, Session
@@ -50,20 +51,25 @@ def mark(site: ListenerSettings, session: Session, envelope: Envelope) -> None:
 
 class Receiver:
     """opening: the Received field up to its id (`Trace.opening`). transaction: that id. fit: looks at the envelope when
-    the header is known, and says why the message is refused."""
+    the header is known, and says why the message is refused. stranger: it may only be forwarded: its fields for us say
+    nothing, and it is not signed."""
 
     __slots__ = ("_ahead_ms", "_fit", "_hooks", "_incoming", "_ingest", "_session", "_site", "envelope")
 
     def __init__(
         self, site: ListenerSettings, session: Session, envelope: Envelope, opening: str, transaction: str,
-        fit: Fit | None = None,
+        fit: Fit | None = None, stranger: bool = False,
     ) -> None:  # fmt: skip
         self._site, self._session, self.envelope, self._fit = site, session, envelope, fit
         envelope.received_ms = site.clock_ms()
         self._ahead_ms = site.ahead_ms(envelope.received_ms)
-        rules = site.rules_for(session.account)
-        self._ingest = Ingest(rules, envelope, opening, transaction, envelope.received_ms, session.senders)
-        mark(site, session, envelope)
+        rules = site.distrusting if stranger else site.rules_for(session.account)
+        senders = ANYBODY if stranger else session.senders
+        self._ingest = Ingest(rules, envelope, opening, transaction, envelope.received_ms, senders)
+        if stranger:
+            envelope.unsigned = True
+        else:
+            mark(site, session, envelope)
         self._incoming: Incoming | None = None
         self._hooks: BodyHooks | None = None
 

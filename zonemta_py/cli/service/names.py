@@ -10,15 +10,13 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 from collections.abc import AsyncIterator, Iterable
-from typing import Any
 
 from zonemta_py.cli.service.diagnosis import Diagnosis, note, ok, problem, warning
 from zonemta_py.config import Config
 from zonemta_py.delivery.dns.reachability import refusal
 from zonemta_py.delivery.dns.resolver import Resolver
+from zonemta_py.delivery.dns.spf import Spf
 from zonemta_py.mail.classify import NoRoute
-
-SPF_TIMEOUT_S = 20
 
 
 def of(config: Config) -> Resolver:
@@ -78,7 +76,7 @@ async def spf(resolver: Resolver, domain: str, addresses: Iterable[str], helo: s
         if refusal(address):
             yield note(about, "cannot be checked: the address that others see is not known")
             continue
-        result, words = await _spf(resolver, domain, address, helo)
+        result, words = await Spf(resolver).verdict(f"postmaster@{domain}", address, helo)
         remedy = f'publish: {domain}. IN TXT "v=spf1 {_mechanism(address)} ~all", or add {_mechanism(address)} to it'
         if result == "pass":
             yield ok(about, "pass")
@@ -94,29 +92,6 @@ async def spf(resolver: Resolver, domain: str, addresses: Iterable[str], helo: s
 
 def _mechanism(address: str) -> str:
     return f"ip{ipaddress.ip_address(address).version}:{address}"
-
-
-async def _spf(resolver: Resolver, domain: str, address: str, helo: str) -> tuple[str, str]:
-    """pyspf's verdict. It asks from a thread; the answers come from our resolver."""
-    import spf
-
-    loop = asyncio.get_running_loop()
-
-    def look_up(name: str, kind: str, *_: Any, timeout: float = SPF_TIMEOUT_S, **__: Any) -> list[Any]:
-        if kind not in ("A", "AAAA", "MX", "PTR", "TXT"):
-            return []
-        asked = asyncio.run_coroutine_threadsafe(resolver.records(name, kind, 0.0), loop)
-        try:
-            values = asked.result(timeout + 1)
-        except NoRoute as error:
-            if error.reply.enhanced == "5.1.2":  # no name that DNS could hold
-                return []
-            raise spf.TempError(error.reply.text) from None
-        return [((name, kind), (value.encode(),) if kind == "TXT" else value) for value in values.values]
-
-    spf.DNSLookup = look_up  # where pyspf asks
-    found = await asyncio.to_thread(spf.check2, i=address, s=f"postmaster@{domain}", h=helo, timeout=SPF_TIMEOUT_S)
-    return found[0], found[1]
 
 
 async def dmarc(resolver: Resolver, domain: str) -> Diagnosis:

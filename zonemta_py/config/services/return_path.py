@@ -13,7 +13,7 @@ from zonemta_py.mail.addresses.domain import canonical
 from zonemta_py.mail.addresses.ours import ReturnDomains
 
 
-class Reporter(Section):
+class TrustedReporter(Section):
     """A mailbox provider whose reports are believed where no token of ours proves them, if its mail proves to be its
     own. What proves neither is recorded, and suppresses nobody."""
 
@@ -38,7 +38,7 @@ class Reporter(Section):
         return sender_patterns(values)
 
     @model_validator(mode="after")
-    def _check_proof(self) -> Reporter:
+    def _check_proof(self) -> TrustedReporter:
         if not (self.dkim or self.spf):
             raise ValueError(f"reporter {self.domain} can prove nothing; set dkim = true, spf = true or both")
         return self
@@ -65,12 +65,12 @@ class ReturnPath(OutgoingPath):
     """Zone for bounces that go on to the original sender (SRS); empty: as for other mail."""
     read_bytes: int = Field(1_000_000, ge=10_000, le=50_000_000)
     """How much is read of a message that comes back; what follows is taken and dropped."""
-    at_once: int = Field(50, ge=1, le=10_000)
-    """Messages that strangers may be handing in at these addresses at once, to each receiver process; more get 451 and
-    come again."""
+    at_once: int = Field(50, ge=4, le=10_000)
+    """Messages that strangers may be handing in at these addresses at once, to each receiver process, and a quarter of
+    them from one client's address; more get 451 and come again."""
     per_second: float = Field(200, gt=0)
     """The same for messages a second, over ten seconds."""
-    reporters: list[Reporter] = []
+    reporters: list[TrustedReporter] = []
 
     @field_validator("unsubscribe_domain")
     @classmethod

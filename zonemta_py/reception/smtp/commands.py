@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeAlias
 
 from zonemta_py.logs.persons import UserName
 from zonemta_py.mail.address import AddressRefused, MailCommand, parse_mail, parse_rcpt
+from zonemta_py.mail.addresses.ours import Ours
 from zonemta_py.mail.envelope import Recipient
 from zonemta_py.mail.lines import TOO_LARGE
 from zonemta_py.mail.reply import Reply
@@ -19,7 +20,7 @@ from zonemta_py.plugin.arguments import Address, Session
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.permission import refusal
-from zonemta_py.reception.smtp import replies
+from zonemta_py.reception.smtp import replies, returning
 from zonemta_py.reception.smtp.replies import reply_bytes
 from zonemta_py.reception.smtp.transaction import MailTransaction
 
@@ -142,7 +143,8 @@ def _unkept(connection: SessionFace, schedule: ScheduleParameters) -> Reply | No
 
 def _open(connection: SessionFace, command: MailCommand) -> bytes:
     connection.set_protocol(command.smtputf8)
-    connection.transaction = MailTransaction(connection.site, connection.session, command)
+    stranger = not connection.may_relay
+    connection.transaction = MailTransaction(connection.site, connection.session, command, stranger)
     return _SENDER_OK
 
 
@@ -164,8 +166,30 @@ def rcpt(connection: SessionFace, argument: str) -> bytes | None:
         return connection.refuse(replies.NO_MAIL)
     if connection.revoked is not None:
         return _revoked(connection, connection.revoked)
+    if connection.site.returns is not None and transaction.rcpts < connection.site.limits.recipients:
+        found = returning.look(connection.site.returns, transaction, argument[3:], connection.may_relay)
+        if found is not None:
+            return _came_back(connection, transaction, found)
     if not connection.may_relay:
         return _no_relay(connection, transaction, argument[3:].strip())
+    return _relay(connection, transaction, argument)
+
+
+def _came_back(connection: SessionFace, transaction: MailTransaction, found: Ours | Reply) -> bytes | None:
+    """An address of ours, or the reply to one that is refused."""
+    if isinstance(found, Reply):
+        return reply_bytes(found) if found in returning.LATER else connection.refuse(found)
+    if found.forward:
+        transaction.envelope.smtputf8 |= not found.forward.isascii()
+        return _admit(connection, transaction, Recipient(found.forward), {})
+    assert transaction.back is not None
+    transaction.back.ours.setdefault(found.address.lower(), found)
+    transaction.rcpts += 1
+    connection.progressed()
+    return _RECIPIENT_OK
+
+
+def _relay(connection: SessionFace, transaction: MailTransaction, argument: str) -> bytes | None:
     if transaction.rcpts >= connection.site.limits.recipients:
         return reply_bytes(replies.TOO_MANY_RECIPIENTS)  # not the client's error: it sends the rest later
     try:
@@ -176,6 +200,12 @@ def rcpt(connection: SessionFace, argument: str) -> bytes | None:
         return connection.refuse(replies.NO_PARAMETERS_HELO)
     if recipient.address == "postmaster":
         recipient.address = f"postmaster@{connection.site.hostname.lower()}"
+    return _admit(connection, transaction, recipient, parameters)
+
+
+def _admit(
+    connection: SessionFace, transaction: MailTransaction, recipient: Recipient, parameters: dict[str, str]
+) -> bytes | None:
     if connection.site.host.listens("smtp_rcpt_to"):
         return connection.wait_for(_ask_rcpt(connection, transaction, recipient, parameters))
     return _keep(connection, transaction, recipient)
@@ -219,10 +249,10 @@ def data(connection: SessionFace, argument: str) -> bytes | None:
         return connection.refuse(replies.NO_MAIL)
     if connection.revoked is not None:
         return _revoked(connection, connection.revoked)
-    if not transaction.recipients:
+    if not transaction.rcpts:
         return connection.refuse(replies.NO_RCPT)
     transaction.seal()
-    if connection.site.host.listens("smtp_data"):
+    if transaction.recipients and connection.site.host.listens("smtp_data"):
         return connection.wait_for(_ask_data(connection, transaction))
     return _begin(connection, transaction)
 

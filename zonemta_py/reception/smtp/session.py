@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 _HELD_BYTES_MAX = 65_536
 """Bytes read ahead while waiting for something; then the client has to wait too."""
 _BODY_HELD_BYTES_MAX = 262_144
-"""The same during DATA, which only clients that may relay reach."""
+"""The same during DATA, which only clients reach that may relay or bring back what is ours."""
 _COMMANDS_FREE, _COMMANDS_MAX = 8, 64
 """Commands of one packet that are always processed, and the most at once if there is time: all clients share it."""
 _UNREAD_BYTES_MAX = 65_536
@@ -333,8 +333,10 @@ class ServerSession(Patience, Membership, Authentication):
         self.set_protocol(False)
 
     def progressed(self) -> None:
-        """A recipient was accepted: that is not idle, if the message follows."""
+        """A recipient was accepted: that is not idle, if the message follows; who may not relay has time for that."""
         self._idle_commands -= 1
+        if not self.may_relay:
+            self._login_by = self.loop.time() + self.site.limits.timeout_s
 
     def set_protocol(self, smtputf8: bool) -> None:
         """Names the dialogue for trace fields (RFC 3848)."""

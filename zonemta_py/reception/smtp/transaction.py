@@ -1,8 +1,9 @@
 """One mail transaction: from MAIL to the reply after the dot (RFC 5321 3.3).
 
-Promise: the 250 is given only after the queue has said that the message is on stable storage. Whether a limit, a plugin
-or the queue refuses it, the message is read to its end and then refused, so that both sides stay in step. A commit once
-begun runs to its end, whether or not the client is still connected.
+Promise: the 250 is given only after the queue has said that the message is on stable storage, or, of what came back to
+addresses of ours (`came_back`), the news in it; these first, since they may be handed over twice, and a message not.
+Whether a limit, a plugin or the queue refuses it, the message is read to its end and then refused, so that both sides
+stay in step. A commit once begun runs to its end, whether or not the client is still connected.
 """
 
 from __future__ import annotations
@@ -17,39 +18,50 @@ from zonemta_py.plugin.arguments import Session
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import QueueRefusal, Unanswered
 from zonemta_py.reception.receiver import MessageRefused, Receiver
+from zonemta_py.reception.returns.came_back import CameBack
+from zonemta_py.reception.returns.proof import SentBy
 
 if TYPE_CHECKING:
     from zonemta_py.reception.listener import ListenerSettings
 
+_TAKEN = Reply(250, "2.0.0", "OK: taken, and answered by nobody")
+
 
 class MailTransaction:
-    """decoder: None before DATA. recipients: by address, so that one named twice is kept once."""
+    """decoder: None before DATA. recipients: by address, so that one named twice is kept once. back: what is for
+    addresses of ours, None if nothing is."""
 
     __slots__ = (
         "_receiver",
         "_session",
         "_site",
+        "_stranger",
         "_taken",
+        "back",
         "decoder",
         "envelope",
         "rcpts",
         "recipients",
     )
 
-    def __init__(self, site: ListenerSettings, session: Session, command: MailCommand) -> None:
-        self._site, self._session = site, session
+    def __init__(
+        self, site: ListenerSettings, session: Session, command: MailCommand, stranger: bool = False
+    ) -> None:  # fmt: skip
+        """stranger: the client may not relay."""
+        self._site, self._session, self._stranger = site, session, stranger
         self.envelope = Envelope(
             command.address, [], ret=command.ret, envid=command.envid, body=command.body, smtputf8=command.smtputf8,
             origin=session.client, origin_name=session.helo, user=session.user or None, protocol=session.protocol,
         )  # fmt: skip
         self.envelope.account = session.account
-        if command.schedule is not None:
+        if command.schedule is not None and not stranger:  # the schedule is ours
             command.schedule.put_into(self.envelope)
         self.recipients: dict[str, Recipient] = {}
         self.rcpts = 0
         self._taken = 0
         self.decoder: Decoder | None = None
         self._receiver: Receiver | None = None
+        self.back: CameBack | None = None
 
     @property
     def endless(self) -> bool:
@@ -64,17 +76,26 @@ class MailTransaction:
     def begin(self, opening: str, transaction: str) -> None:
         """354 goes out; from now on blocks are taken. opening: of the Received field."""
         limits = self._site.limits
+        if not self.recipients:  # what others have made of our mail is taken as it is
+            self.decoder = Decoder(limits.message_bytes, limits.message_bytes, normalise=True, refuse_nul=False)
+            return
         self.decoder = Decoder(
             limits.message_bytes, limits.line_bytes, limits.line_ends == "normalise", limits.nul == "refuse"
         )
-        self._receiver = Receiver(self._site, self._session, self.envelope, opening, transaction)
+        self._receiver = Receiver(
+            self._site, self._session, self.envelope, opening, transaction, stranger=self._stranger
+        )
+        if self._stranger and self.back is not None:
+            self.envelope.sending_zone = self.back.zone or None
 
     def take(self, block: bytes) -> bool:
         """Takes raw bytes of DATA; returns whether `pump` has something to do."""
         assert self.decoder is not None
-        assert self._receiver is not None
         self._taken += len(block)
-        busy = self._receiver.take(self.decoder.feed(block))
+        content = self.decoder.feed(block)
+        if self.back is not None:
+            self.back.add(content)
+        busy = self._receiver is not None and self._receiver.take(content)
         if self.decoder.refusal is not None:
             self.abort()
             return False
@@ -91,9 +112,12 @@ class MailTransaction:
     async def commit(self) -> Reply:
         """DATA is complete: the reply after the dot. Raises Unanswered: the result is unknown."""
         assert self.decoder is not None
-        assert self._receiver is not None
         try:
             if self.decoder.refusal is None:
+                if self.back is not None and self.back.ours:
+                    await self.back.take(SentBy(self._session.client, self._session.helo, self.envelope.sender))
+                if self._receiver is None:
+                    return _TAKEN
                 name = (await self._receiver.accept(self.decoder.eightbit)).id
                 return Reply(250, "2.0.0", f"OK: queued as {name}")
         except Unanswered:
@@ -108,6 +132,8 @@ class MailTransaction:
         """Drops everything that is not committed; harmless twice, and after a commit."""
         if self._receiver is not None:
             self._receiver.abort()
+        if self.back is not None:
+            self.back.leave()
 
     def _refuse(self, reply: Reply) -> None:
         assert self.decoder is not None
