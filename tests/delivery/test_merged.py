@@ -14,10 +14,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from zonemta_py.config import Plugins
+from zonemta_py.config import Config, Plugins
 from zonemta_py.delivery.message import merged
+from zonemta_py.delivery.message.links import LinkMaker
 from zonemta_py.delivery.message.merged import Templates
 from zonemta_py.mail.addresses import verp
+from zonemta_py.mail.addresses.link import decode
 from zonemta_py.mail.envelope import Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.merge.compile import prepare
@@ -236,3 +238,22 @@ async def test_a_field_that_is_not_there_is_refused(merge: Any, dispatch: Any) -
     with pytest.raises(RenderRefused, match="street"):
         await Templates(dispatch([], {"spring": template("{{ street }}\n")})).make(merge())
     assert merged.TEMPLATES_BYTES_MAX >= 16 * 1024 * 1024
+
+
+async def test_links_of_each_recipient(merge: Any, dispatch: Any) -> None:
+    """A template prints them where [links] is enabled, signed for the recipient; a column of that name goes before."""
+    section = {"enabled": True, "url": "https://mail.example.com", "secrets": [SECRET]}
+    config = Config.model_validate({"links": section})
+    queue = dispatch([], {"spring": template("{{ unsubscribe_url }} {{ preferences_url }}")})
+    maker = LinkMaker(config)
+    for name in ("Ann", "Bob"):
+        delivery = merge(name=name, tenant="acme")
+        await Templates(queue, links=maker).make(delivery)
+        urls = parsed(delivery.body).get_content().split()
+        found = [decode(url.rpartition("/")[2], [SECRET]) for url in urls]
+        assert [one.purpose for one in found] == ["unsubscribe", "preferences"]
+        assert {one[1:5] for one in found} == {(delivery.id, f"{name.lower()}@d.example", "spring", "acme")}
+        assert [url.rpartition("/")[0] for url in urls] == ["https://mail.example.com/u", "https://mail.example.com/p"]
+    own = merge(columns=["name", "unsubscribe_url", "preferences_url"], values=[["A", "https://own.example/1", "x"]])
+    await Templates(queue, links=maker).make(own)
+    assert parsed(own.body).get_content().split() == ["https://own.example/1", "x"]

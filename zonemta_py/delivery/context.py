@@ -11,6 +11,7 @@ from zonemta_py.delivery.dns.egress import Sources
 from zonemta_py.delivery.dns.reachability import LocalIdentity
 from zonemta_py.delivery.dns.routes import Routes
 from zonemta_py.delivery.dns.unreachable import DeadHosts
+from zonemta_py.delivery.message.links import LinkMaker
 from zonemta_py.delivery.message.merged import Templates
 from zonemta_py.delivery.message.outgoing import Outgoing
 from zonemta_py.delivery.smtp.connections import Connections
@@ -52,7 +53,8 @@ class SenderContext:
         self._destinations = Destinations(self.config)
         self.sources = Sources(self.config)
         self.outgoing = Outgoing(self.config)
-        self.templates = Templates(self.dispatch, self.making)
+        links = LinkMaker(self.config) if self.config.links.enabled else None
+        self.templates = Templates(self.dispatch, self.making, links=links)
         self.routes = Routes(LocalIdentity(self.config), DeadHosts())
 
     def zone(self, name: str, tables: Sequence[str] = ()) -> Zone:

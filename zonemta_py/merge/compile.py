@@ -22,7 +22,7 @@ from zonemta_py.merge.limits import excess
 from zonemta_py.merge.problems import RenderRefused, TemplateProblem, TemplateRefused
 from zonemta_py.merge.render import Compiled, Field, Part
 from zonemta_py.merge.said import TO_US, unclear
-from zonemta_py.merge.source import TemplateSource, Text
+from zonemta_py.merge.source import LINKS, TemplateSource, Text
 
 PROBLEMS_MAX = 100
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
@@ -183,7 +183,14 @@ def _compiled(source: TemplateSource) -> Compiled:
         html=_part("html", source.html, _HTML),
         images=source.images,
         attachments=source.attachments,
+        links=_links(source),
     )
+
+
+def _links(source: TemplateSource) -> frozenset[str]:
+    """Names of links that it prints."""
+    trees = (language.parse(text.content) for text, language in _texts(source) if "_url" in text.content)
+    return frozenset(name for tree in trees for name in meta.find_undeclared_variables(tree) if name in LINKS)
 
 
 def _mailbox(name: str, text: Text) -> tuple[Field | None, Field]:

@@ -111,6 +111,8 @@ class Compiled:
     html: Part | None
     images: tuple[File, ...]
     attachments: tuple[File, ...]
+    links: frozenset[str] = frozenset()
+    """Names of links that it prints, which are made for each recipient where no field has that name."""
     _images: list[bytes] = field(init=False)
     _attachments: list[bytes] = field(init=False)
     _from: tuple[bytes, str] | None = field(init=False)
@@ -148,6 +150,10 @@ class Compiled:
             raise RenderRefused(
                 "a field has half a character (a lone surrogate); correct the list's encoding"
             ) from None
+
+    def sample_links(self) -> dict[str, str]:
+        """In place of those that are made when it is sent."""
+        return {name: f"https://links.example/{name}" for name in self.links}
 
     def html_text(self, fields: Mapping[str, str], recipient: str, campaign: str) -> str:
         """The HTML part alone, its images in it, as a browser shows it; "" if there is none. Raises RenderRefused."""

@@ -10,7 +10,7 @@ from jinja2 import TemplateSyntaxError, meta, nodes
 
 from zonemta_py.merge.language import FUNCTIONS, METHODS, Language
 from zonemta_py.merge.problems import TemplateProblem
-from zonemta_py.merge.source import Text
+from zonemta_py.merge.source import LINKS, Text
 
 BUILT_IN = frozenset({"recipient", "campaign"})
 """Names every template has beside its fields."""
@@ -141,8 +141,8 @@ def _call(node: nodes.Call, macros: set[str]) -> _Found:
 def _unknown(tree: nodes.Template, language: Language, columns: Collection[str] | None) -> _Found:
     asked = _asked(tree, language)  # compiles, so that what only then is wrong is found here
     for count, (node, name) in enumerate(asked if columns is not None else ()):
-        if columns is not None and name not in columns:
-            near = get_close_matches(name, [*columns, *BUILT_IN], 1) if count < FOUND_MAX else []
+        if columns is not None and name not in columns and name not in LINKS:
+            near = get_close_matches(name, [*columns, *BUILT_IN, *LINKS], 1) if count < FOUND_MAX else []
             remedy = f"did you mean {near[0]}?" if near else f"it has {', '.join(columns)}"
             yield node, f"the list has no column {name!r}; {remedy}"
 

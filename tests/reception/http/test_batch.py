@@ -248,3 +248,18 @@ def test_a_dear_template_stops_nobody(shared_door: Any, given: dict[str, Any]) -
         answer = put(shared_door, packed(**given), "dear")
     assert answer.status_code == 422, answer.text
     assert rounds.longest < 50_000
+
+
+def test_links_need_a_listener_for_them(open_http: Any) -> None:
+    """A template may print them where [links] is enabled, or the list has a column of that name; else it is refused
+    before anybody waits."""
+    source = TemplateSource(
+        "t", Text("x"), Text("News <n@src.test>"), text=Text("{{ unsubscribe_url }}"), prepared=True
+    )
+    links = {"enabled": True, "url": "https://mail.example.com", "secrets": ["0123456789abcdef"], "port": 8599}
+    for door, columns, status in (
+        (open_http(), ["name"], 422), (open_http(), ["unsubscribe_url"], 200), (open_http(links=links), ["name"], 200),
+    ):  # fmt: skip
+        put(door, source.pack())
+        answer = send(door, ROWS, columns=columns)
+        assert (answer.status_code, "enable [links]" in answer.text) == (status, status == 422)

@@ -167,7 +167,7 @@ def _one(
     named = next((row[name] for name in ADDRESS_COLUMNS if row.get(name)), recipient)  # the list's spelling is sent
     row |= _given(field or [])
     named = named or next((row[name] for name in ADDRESS_COLUMNS if row.get(name)), "recipient@example.com")
-    return compiled, row, _spelled(named)
+    return compiled, compiled.sample_links() | row, _spelled(named)
 
 
 def _spelled(address: str) -> str:

@@ -219,7 +219,8 @@ def rendered(work: Work, plan: Plan, template: bytes) -> None:
         request = json.loads(chunk.body)
         for address, *values in request["recipients"]:
             try:
-                compiled.render(dict(zip(request["columns"], values, strict=True)), address, request["campaign"], "")
+                fields = dict(zip(request["columns"], values, strict=True))
+                compiled.render(compiled.sample_links() | fields, address, request["campaign"], "")
             except RenderRefused as refused:
                 raise CommandError(Exit.DATA, f"{address}: {refused}") from None
 

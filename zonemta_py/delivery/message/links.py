@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import cast
 
 from zonemta_py.config import Config
@@ -11,6 +12,7 @@ from zonemta_py.queue.api import Delivery
 
 PATHS: dict[Purpose, str] = {"unsubscribe": "u", "preferences": "p", "open": "o", "click": "c"}
 """Below links.url: what comes before the token."""
+_NAMES: dict[str, Purpose] = {"unsubscribe_url": "unsubscribe", "preferences_url": "preferences"}
 _DAY_S = 86_400
 
 
@@ -19,12 +21,16 @@ class LinkMaker:
 
     def __init__(self, config: Config) -> None:
         self._links = config.links
-        self.enabled, self.scope = config.links.enabled, config.links.scope
+        self.scope = config.links.scope
 
-    def url(self, purpose: Purpose, delivery: Delivery, target: str = "", unix_s: float | None = None) -> str:
-        """For the delivery's first recipient; the only one, where it matters."""
+    def fields(self, delivery: Delivery, names: Iterable[str]) -> dict[str, str]:
+        """What a template prints by these names."""
+        return {name: self.url(_NAMES[name], delivery) for name in names}
+
+    def url(self, purpose: Purpose, delivery: Delivery, target: str = "") -> str:
+        """For the delivery's first recipient; the only one, where it matters. Each attempt makes the same one."""
         scope = cast(Scope, delivery.unsubscribe_scope or self._links.scope)
-        day = int(time.time() if unix_s is None else unix_s) // _DAY_S
+        day = int(delivery.received_ms / 1000 or time.time()) // _DAY_S
         address = delivery.recipients[0].address
         link = Link(purpose, delivery.id, address, delivery.campaign, delivery.tenant, scope, day, target)
         return f"{self._links.url}/{PATHS[purpose]}/{encode(link, self._links.secrets)}"

@@ -18,6 +18,7 @@ from functools import lru_cache
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from zonemta_py.delivery.message.links import LinkMaker
 from zonemta_py.mail.fields import date
 from zonemta_py.merge.source import TemplateSource
 from zonemta_py.queue.api import Delivery, Dispatch
@@ -46,10 +47,14 @@ class CachedTemplate:
 
 
 class Templates:
-    """The compiled templates of one sender. making: where to record what is being rendered; None: nowhere."""
+    """The compiled templates of one sender. making: where to record what is being rendered; None: nowhere. links: makes
+    those that a template prints; None: there are none."""
 
-    def __init__(self, dispatch: Dispatch, making: Making | None = None, bytes_max: int = TEMPLATES_BYTES_MAX) -> None:
-        self._dispatch, self._making, self._bytes_max = dispatch, making, bytes_max
+    def __init__(
+        self, dispatch: Dispatch, making: Making | None = None, bytes_max: int = TEMPLATES_BYTES_MAX,
+        links: LinkMaker | None = None,
+    ) -> None:  # fmt: skip
+        self._dispatch, self._making, self._bytes_max, self._links = dispatch, making, bytes_max, links
         self._kept: OrderedDict[str, CachedTemplate] = OrderedDict()
         self._bytes = 0
         self._coming: dict[str, asyncio.Task[CachedTemplate]] = {}
@@ -77,6 +82,8 @@ class Templates:
     def _pieces(self, kept: CachedTemplate, delivery: Delivery) -> tuple[list[bytes], float]:
         """The message, and how long rendering took."""
         fields = dict(zip(delivery.columns, delivery.values[0] if delivery.values else (), strict=True))
+        if kept.template.links and self._links is not None:
+            fields = self._links.fields(delivery, kept.template.links) | fields
         address, making = delivery.recipients[0].address, self._making
         began = perf_counter()
         if making is not None:

@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 from zonemta_py.mail.addresses.senders import ANYBODY, Senders
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.schedule_fields import InvalidValue, Terms, apply
+from zonemta_py.merge.source import LINKS
 from zonemta_py.merge.trial import TrialResult
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.reception.http.documents.problem import ERRORS_MAX, FieldError, invalid
@@ -27,10 +28,11 @@ class TemplateStore(Protocol):
 
 
 class TemplateCheck:
-    """Caches what campaigns' templates need, as they never change. terms: what their header fields may ask for."""
+    """Caches what campaigns' templates need, as they never change. terms: what their header fields may ask for. linked:
+    there is a listener for links in mail, so templates may print links to it."""
 
-    def __init__(self, templates: TemplateStore, terms: Terms) -> None:
-        self._templates, self._terms = templates, terms
+    def __init__(self, templates: TemplateStore, terms: Terms, linked: bool = False) -> None:
+        self._templates, self._terms, self._linked = templates, terms, linked
         self._known: OrderedDict[str, TrialResult] = OrderedDict()
         self.workshop = Workshop()
 
@@ -68,7 +70,8 @@ class TemplateCheck:
             self._known[campaign] = found
             if len(self._known) > _KNOWN_MAX:
                 self._known.popitem(last=False)
-        lacking = [name for name in found.wanted if name not in envelope.columns]
+        there = {*envelope.columns, *(LINKS if self._linked else ())}
+        lacking = [name for name in found.wanted if name not in there]
         if lacking:
             raise invalid([_missing(name, found.wanted[name], envelope.columns) for name in lacking[:ERRORS_MAX]])
         self._apply(found, envelope, envelope.received_ms)
@@ -86,6 +89,9 @@ class TemplateCheck:
 
 
 def _missing(name: str, place: str, columns: list[str]) -> FieldError:
+    if name in LINKS:
+        remedy = "enable [links] on this server, which then makes it, or add such a column"
+        return FieldError("columns", f"{place}: there is no {name!r}; {remedy}")
     near = get_close_matches(name, columns, 1)
     return FieldError("columns", f"{place}: the list has no column {name!r}; "
                  + (f"did you mean {near[0]}?" if near else f"it has {', '.join(columns)[:300]}"))  # fmt: skip
