@@ -102,6 +102,9 @@ _.hint
 # typer asks how an argument is shown
 _.get_usage_pieces
 
-# Fields of a FEEDBACK record, which answers show by their names (`queue.feedback.register.shown`).
 _.raw_bytes
-_.reply_class
+
+# Figures of a campaign, counted by their names (`queue.feedback.consequences.FIGURES`).
+_.auto_replies
+_.clicks
+_.unsubscribes

@@ -22,7 +22,8 @@ class FeedbackRecord(NamedTuple):
     """Fields as of `queue.api.Feedback`. reply_class, rule: of the reply that a bounce quotes, by our rules. agreed:
     code, text and stage agree that the recipient takes no mail. tied: how the message was found: "token", "given",
     "message-id", "feedback-id", "headers"; "": it was not (`queue.feedback.ties`). names: what makes it the same when
-    it comes twice. raw_bytes: size of the file in `feedback/`, 0: none."""
+    it comes twice. raw_bytes: size of the file in `feedback/`, 0: none. again: it was known, but what follows from it
+    had been undone; it is not counted."""
 
     kind: str
     recipient: str
@@ -45,6 +46,7 @@ class FeedbackRecord(NamedTuple):
     tied: str = ""
     names: Sequence[str] = ()
     raw_bytes: int = 0
+    again: bool = False
 
     def pack(self) -> bytes:
         return pack(self)
@@ -53,6 +55,6 @@ class FeedbackRecord(NamedTuple):
     def of(cls, fields: list[Any]) -> FeedbackRecord:
         """Raises ValueError: they are not a record's."""
         try:
-            return cls(*fields[:21])
+            return cls(*fields[:22])
         except TypeError as error:
             raise ValueError(f"not feedback: {error}") from None

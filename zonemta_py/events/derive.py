@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
+from zonemta_py.disk.feedback import FeedbackRecord
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED, HELD, POSTPONED, RELEASED, Type, unpack
 from zonemta_py.events import policy
 from zonemta_py.events.event import Event
+from zonemta_py.queue.suppression.found import BY as POLICY
 from zonemta_py.schedule.flow import FlowId, split_key
 
 Told = tuple[str, dict[str, Any]]
@@ -241,7 +243,7 @@ def _suppress(body: list[Any]) -> Iterator[Told]:
         if campaign:
             data["campaign"] = campaign
         yield "suppressed", data
-        if kind in _FEEDBACK:
+        if kind in _FEEDBACK and by != POLICY:  # of what the policy has heard, the FEEDBACK record told
             yield "feedback", dict(data)
 
 
@@ -258,6 +260,21 @@ def _person(address: str, scope: str) -> dict[str, Any]:
     kind, _, name = scope.partition(":")
     about = {_SCOPES[kind]: name} if name and kind in _SCOPES else {}
     return {"recipient": address, "domain": address.rpartition("@")[2].lower(), "scope": scope, **about}
+
+
+def _feedback(body: list[Any]) -> Iterator[Told]:
+    record = FeedbackRecord.of(body)
+    if record.again:
+        return
+    data: dict[str, Any] = {"kind": record.kind} | _known({
+        "message": record.message, "zone": record.zone, "campaign": record.campaign, "tenant": record.tenant,
+        "message_id": record.message_id, "code": record.code or None, "enhanced": record.enhanced,
+        "reply": record.text, "class": record.reply_class, "rule": record.rule, "reporter": record.reporter,
+        "form": record.form, "via": record.via, "genuine": record.genuine, "tied": record.tied, "scope": record.scope,
+    })  # fmt: skip
+    if record.recipient:
+        data |= {"recipient": record.recipient, "domain": record.recipient.rpartition("@")[2].lower()}
+    yield "feedback", data
 
 
 def _lost(body: list[Any]) -> Iterator[Told]:
@@ -277,4 +294,5 @@ _TELLERS: dict[int, Callable[[Any], Iterator[Told]]] = {
     Type.UNSUPPRESS: _unsuppress,
     Type.LOST: _lost,
     Type.TASK: _task,
+    Type.FEEDBACK: _feedback,
 }

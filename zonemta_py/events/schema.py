@@ -75,6 +75,12 @@ FIELDS: dict[str, tuple[dict[str, Any], str]] = {
     "state": (_TEXT, "how it has ended: undoable, done, canceled, undone"),
     "count": (_NUMBER, "to how many recipients it was done"),
     "changed": (_TEXTS, "names of the keys that changed, never their values"),
+    "message_id": (_TEXT, "Message-ID of the original, as quoted"),
+    "reporter": (_TEXT, "the host that says so"),
+    "form": (_TEXT, "form of the report: rfc3464, arf …"),
+    "via": (_TEXT, "how it came: smtp, http, link, mailto"),
+    "genuine": (_TEXT, "what proves it: token, dkim, spf, key"),
+    "tied": (_TEXT, "how the message was found: token, message-id, feedback-id, headers, given"),
     "first": (_NUMBER, "number of the first record"),
     "last": (_NUMBER, "number of the last record"),
     CUT: (_TEXTS, "names of texts that were cut to keep the event below 8 KB"),
@@ -173,9 +179,12 @@ TYPES: dict[str, EventType] = {
         ("domain", "by", "campaign", "tenant", "zone", "scope"),
     ),
     "feedback": EventType(
-        "SUPPRESS, kind complaint or unsubscribe", "A person complained or unsubscribed; follows `suppressed`.",
-        ("recipient", "kind"),
-        ("domain", "since_ms", "reason", "evidence", "by", "campaign", "tenant", "zone", "scope"),
+        "FEEDBACK; SUPPRESS, kind complaint or unsubscribe", "It came back about mail that was sent: a bounce, a"
+        " complaint, an unsubscribe, an automatic reply; or somebody has told the suppression list of a complaint or an"
+        " unsubscribe, then it follows `suppressed`. Without `genuine` nothing proves it, and nothing follows from it.",
+        ("kind",),
+        (*_RECIPIENT, "campaign", "tenant", "message_id", "code", "enhanced", "reply", "class", "rule", "reporter",
+         "form", "via", "genuine", "tied", "scope", "since_ms", "reason", "evidence", "by"),
     ),
     "suspended": EventType(
         "STANDING stop", "Mail of that kind and name stands still: by an operator, a rule or a threshold.",

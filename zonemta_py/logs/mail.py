@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from zonemta_py.config import Config
+from zonemta_py.disk.feedback import FeedbackRecord
 from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED, HELD, POSTPONED, RELEASED
 from zonemta_py.logs.persons import Persons
 from zonemta_py.logs.setup import Filter, people, stream
@@ -105,3 +106,13 @@ def several(message_id: str, zone: str, addresses: Sequence[str], **more: str) -
     """Fields of recipients to whom something else happened: they were removed, suppressed, are in doubt."""
     named = ",".join(addresses[:NAMED_MAX])
     return {"id": message_id, "zone": zone, "recipients": len(addresses), "to": named, **more}
+
+
+def came_back(record: FeedbackRecord) -> dict[str, Any]:
+    """Fields of feedback."""
+    fields = {
+        "id": record.message, "zone": record.zone, "recipient": record.recipient, "kind": record.kind,
+        "campaign": record.campaign, "code": record.code, "enhanced": record.enhanced, "class": record.reply_class,
+        "reporter": record.reporter, "via": record.via, "genuine": record.genuine, "text": record.text,
+    }  # fmt: skip
+    return {name: value for name, value in fields.items() if value}

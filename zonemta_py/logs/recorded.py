@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Any
 
 from zonemta_py.disk import keys
+from zonemta_py.disk.feedback import FeedbackRecord
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.records import (
     BOUNCED,
@@ -25,7 +26,7 @@ from zonemta_py.disk.records import (
     Who,
     unpack,
 )
-from zonemta_py.logs.mail import VERDICTS, accepted, several
+from zonemta_py.logs.mail import VERDICTS, accepted, came_back, several
 
 KEPT_MAX = 50_000
 Line = tuple[str, dict[str, Any]]
@@ -39,7 +40,7 @@ class RecordedLines:
         self._known: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._of: dict[int, Callable[[Record, Any], Iterator[Line]]] = {
             Type.ENVELOPE: self._accepted, Type.DELIVERY: self._answered, Type.REMOVED: self._removed,
-            Type.IN_DOUBT: self._in_doubt,
+            Type.IN_DOUBT: self._in_doubt, Type.FEEDBACK: self._came_back,
         }  # fmt: skip
 
     def of(self, record: Record) -> list[Line]:
@@ -74,6 +75,9 @@ class RecordedLines:
         if who.due_ms and outcome.verdict not in (DELIVERED, BOUNCED):
             fields["again_s"] = max(0, who.due_ms - record.ms) // 1000
         return fields | {"text": outcome.text}
+
+    def _came_back(self, _: Record, body: Any) -> Iterator[Line]:
+        yield "came back", came_back(FeedbackRecord.of(body))
 
     def _removed(self, _: Record, body: Any) -> Iterator[Line]:
         removed = RemovedRecord.of(body)

@@ -71,6 +71,8 @@ _ROWS = (
     _counter("answers", "What became of recipients that were tried, or whose turn came.", "zone", "verdict", "class",
              "stage"),
     _counter("provider_answers", "The same by provider of the destination.", "provider", "verdict"),
+    _counter("feedback", "What came back about mail that was sent, by what proves that it is genuine: token, dkim, "
+             "spf, key, none.", "kind", "genuine"),
     _counter("recipients_removed", "Recipients that left the queue without an answer.", "zone", "reason"),
     _counter("in_doubt_recipients", "Recipients whose answer was lost with a process, so that they may get it twice.",
              "zone"),
@@ -94,7 +96,8 @@ _ROWS = (
     _gauge("oldest_recipient_age_seconds", "How long ago the oldest mail was accepted that waits and is not held; 0: "
            "none waits.", "zone"),
     _gauge("campaign_recipients", "Recipients of the campaigns of which most wait, and of those tried last, by what "
-           "became of them: accepted, waiting, delivered, bounced, deleted, removed, suppressed, complaints.",
+           "became of them: accepted, waiting, delivered, bounced, deleted, removed, suppressed, complaints, "
+           "bounced_later, unsubscribes, auto_replies, opens, clicks.",
            "campaign", "what"),
     _gauge("campaign_attempts", "Attempts for these campaigns: delivered, deferred, bounced; and blocked, those that "
            "were refused because of us.", "campaign", "what"),

@@ -164,6 +164,7 @@ def described(row: dict[str, Any]) -> list[tuple[str, object]]:
     if not row.get("registered", True):
         lines.insert(0, ("known", "only from its mail (X-Campaign)"))
     lines += [(name, row[key]) for name, key in _COUNTS if key in row]
+    lines += [(name, row[key]) for name, key in _CAME_BACK if row.get(key)]
     all_of_it = max(row["planned"], row["accepted"])
     done = (row["accepted"] - row["waiting"] - row.get("deleted", 0)) / all_of_it if all_of_it else 0.0
     lines += [("goes", sentence)] if (sentence := times(row.get("hours"))) else []
@@ -174,6 +175,12 @@ _COUNTS = (
     ("waiting", "waiting"), ("delivered", "delivered"), ("failed", "bounced"), ("blocked", "blocked"),
     ("complaints", "complaints"), ("deleted", "deleted"), ("removed", "removed"), ("suppressed", "suppressed"),
     ("attempts deferred", "deferred"),
+)  # fmt: skip
+
+
+_CAME_BACK = (
+    ("bounced later", "bounced_later"), ("unsubscribes", "unsubscribes"), ("automatic replies", "auto_replies"),
+    ("opens", "opens"), ("clicks", "clicks"),
 )  # fmt: skip
 
 

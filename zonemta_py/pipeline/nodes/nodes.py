@@ -17,7 +17,7 @@ from zonemta_py.pipeline.nodes.client import NodeAccess, NodeClient, NodeRefused
 
 _SUMS = (
     "planned", "accepted", "delivered", "deferred", "bounced", "blocked", "complaints", "removed", "suppressed",
-    "waiting", "deleted", "rate_per_s",
+    "waiting", "deleted", "rate_per_s", "bounced_later", "unsubscribes", "auto_replies", "opens", "clicks",
 )  # fmt: skip
 _WORST = ("canceled", "paused", "running", "complete", "idle", "ended")
 _MINUTE_MS = 60_000

@@ -52,6 +52,8 @@ async def forget(queue: QueueContext, who: str) -> dict[str, int]:
             if not found:
                 break
         await _forget_doubts(core, who)
+        async for rows in _portions(core, keys.FEEDBACK):
+            core.lines.submit(queue.heard.erased(rows, who), immediately, sync=False, keep=True)
         erasing.forget(core.tasks, who)
         core.lines.submit(queue.suppression.evidence.cleared([who]), immediately, sync=False, keep=True)
     finally:

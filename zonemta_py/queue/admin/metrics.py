@@ -30,6 +30,7 @@ _OF_ZONES = [one.name for one in METRICS.values() if one.kind == "counter" and o
 _OF_CAMPAIGNS = {
     "zonemta_campaign_recipients": (
         "accepted", "waiting", "delivered", "bounced", "deleted", "removed", "suppressed", "complaints",
+        "bounced_later", "unsubscribes", "auto_replies", "opens", "clicks",
     ),
     "zonemta_campaign_attempts": ("delivered", "deferred", "bounced", "blocked"),
 }  # fmt: skip

@@ -2,6 +2,7 @@
 
 {"least": n, "deferred": share, "bounced": share, "blocked": share, "complaints": share}: shares from 0 to 1 of all
 attempts since it was last resumed (complaints: of recipients delivered since then), checked from `least` attempts on.
+Who bounced later, by a message of their server, has bounced.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from zonemta_py.queue.core.counters import CampaignCounts
 
 LEAST = 100
 SHARES = ("deferred", "bounced", "blocked", "complaints")
+FIGURES = 6
 _SAID = {
     "deferred": "attempts were deferred", "bounced": "attempts bounced", "blocked": "attempts were blocked",
     "complaints": "delivered messages drew complaints",
@@ -31,15 +33,19 @@ def checked(bounds: dict[str, Any]) -> dict[str, float]:
 
 
 def figures(tally: CampaignCounts) -> list[int]:
-    """The figures that thresholds apply to: [delivered, deferred, bounced, blocked, complaints]."""
-    return [tally.delivered, tally.deferred, tally.bounced, tally.blocked, tally.complaints]
+    """The figures that thresholds apply to: [delivered, deferred, bounced, blocked, complaints,
+    bounced_later]."""
+    return [
+        tally.delivered, tally.deferred, tally.bounced, tally.blocked, tally.complaints, tally.bounced_later,
+    ]  # fmt: skip
 
 
 def passed(bounds: dict[str, float], tally: CampaignCounts, base: list[int]) -> str:
     """The first threshold that was passed, as a sentence with figure and threshold; "" if none was."""
-    now = [figure - before for figure, before in zip(figures(tally), base or [0] * 5, strict=False)]
-    delivered, deferred, bounced, blocked, complaints = now
-    counts = {"deferred": deferred, "bounced": bounced, "blocked": blocked, "complaints": complaints}
+    before = [*base, *[0] * (FIGURES - len(base))]  # older versions knew fewer
+    now = [figure - earlier for figure, earlier in zip(figures(tally), before, strict=False)]
+    delivered, deferred, bounced, blocked, complaints, later = now
+    counts = {"deferred": deferred, "bounced": bounced + later, "blocked": blocked, "complaints": complaints}
     for name in SHARES:
         if name not in bounds:
             continue

@@ -53,7 +53,8 @@ class Campaign:
     planned: the expected number of recipients, 0: unknown. bounds: see `thresholds`. life_h: hours until a recipient is
     given up. template: SHA-256 of its bytes, in hex, shortened to a name; chunks, size: of the template. notify: who
     notifies the return path of a bounce, see NOTIFY. cause: of the latest order. canceled_ms, complete_ms, ended_ms:
-    UNIX ms, 0: not yet. base: [delivered, deferred, bounced, blocked, complaints] when it was last resumed; thresholds
+    UNIX ms, 0: not yet. base: [delivered, deferred, bounced, blocked, complaints,
+    bounced_later] when it was last resumed; thresholds
     count from there. seq: the number of the journal's next record when it began. named: nobody has put it. alone:
     it was put by somebody who is for mail of some tenants only ("": of none). hours: when its mail may go, None: at any
     time. in_doubt: of IN_DOUBT, "": as the zone says.

@@ -27,7 +27,8 @@ REMOVED = 0
 class CampaignCounts:
     """accepted, delivered, bounced, removed: recipients. deferred: deferred attempts. blocked: attempts, deferred or
     bounced, that were refused because of who we are or what we send. suppressed: recipients left out at acceptance
-    (never accepted) or removed. first_ms, last_ms: first and latest result, UNIX ms, 0: none."""
+    (never accepted) or removed. first_ms, last_ms: first and latest result, UNIX ms, 0: none. bounced_later: delivered
+    ones whose server sent a bounce afterwards; that, and the following: what came back (`queue.feedback`)."""
 
     accepted: int = 0
     delivered: int = 0
@@ -39,6 +40,11 @@ class CampaignCounts:
     suppressed: int = 0
     first_ms: int = 0
     last_ms: int = 0
+    bounced_later: int = 0
+    unsubscribes: int = 0
+    auto_replies: int = 0
+    opens: int = 0
+    clicks: int = 0
 
     @property
     def ended(self) -> int:
@@ -67,7 +73,7 @@ class CampaignCounters:
         for key, value in store.scan(keys.CAMPAIGNS, keys.end(keys.CAMPAIGNS)):
             _, name, part = key.decode().split(" ")
             if part == "#":
-                self._counters[name] = CampaignCounts(*records.unpack(value))
+                self._counters[name] = CampaignCounts(*records.unpack(value)[: len(fields(CampaignCounts))])
 
     def names(self) -> list[str]:
         return list(self._counters)

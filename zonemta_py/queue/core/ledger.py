@@ -85,16 +85,12 @@ class Ledger:
         An error leaves memory between two records, with counters that the next batch would write. So `failed` ends the
         process first, and the next start applies the record.
         """
-        self.attempt(apply)
-        self.close(seq)
-
-    def attempt(self, apply: Callable[[], object]) -> None:
-        """The same of one that stays open: what follows from it is not stable yet."""
         try:
             apply()
         except Exception as error:
             self._failed(error)
             raise
+        self.close(seq)
 
     def close(self, seq: int) -> None:
         """The changes of the record are submitted: from the next batch on it counts as applied."""

@@ -1,9 +1,9 @@
 """Takes what came back, once: a FEEDBACK record, stable before it is answered; then what follows from it.
 
 The store follows the journal: the record's body and its names (`names`), by which it is known when it comes again, are
-in one batch with the figures that count it; so a crash leaves both or neither, and replay does what is missing. What
-follows (`consequences`) is decided after that, from the record alone; until it is done the record counts as not
-applied, so that a start decides again. Rows and names are forgotten after `return_path.srs_days`.
+in one batch with what follows from it (`consequences`): the figures that count it, and the evidence by which the policy
+decides. So a crash leaves all or nothing, and replay does what is missing. Rows and names are forgotten after
+`return_path.srs_days`.
 
 Failures: while the disk has errors everything is refused (451), and nothing of it is recorded.
 """
@@ -20,17 +20,24 @@ from zonemta_py.disk import keys, records
 from zonemta_py.disk.feedback import KINDS, FeedbackRecord
 from zonemta_py.disk.leveldb.store import Operation, StoreError
 from zonemta_py.disk.records import Type
+from zonemta_py.mail.addresses.person import person
 from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import Feedback, QueueRefusal
 from zonemta_py.queue.core.commit import DISK_ERROR
 from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.feedback.consequences import figure, statement
 from zonemta_py.queue.feedback.names import names
+from zonemta_py.queue.feedback.telling import told
 from zonemta_py.queue.feedback.ties import Ties
+from zonemta_py.queue.suppression.entry import UNSUBSCRIBE
+from zonemta_py.queue.suppression.policy import SuppressionPolicy
 
 if TYPE_CHECKING:
     from zonemta_py.mail.rules.rules import Classified
 
+ERASED = records.pack(None)
+"""Instead of the row of somebody who was erased, so that it is not made again from the journal."""
 AT_ONCE = 1_000
 """Rows that are taken, or deleted, before the event loop runs."""
 FIELD_CHARACTERS_MAX = 320
@@ -44,13 +51,11 @@ _DAY_MS = 86_400_000
 class FeedbackRegister:
     """All feedback of the last `srs_days` days."""
 
-    def __init__(self, core: Core, judge: Callable[[Reply], Classified]) -> None:
-        """judge: what a reply that a report quotes means, by our rules."""
-        self._core, self._judge, self._ties = core, judge, Ties(core)
+    def __init__(self, core: Core, judge: Callable[[Reply], Classified], policy: SuppressionPolicy) -> None:
+        """judge: what a reply that a report quotes means, by our rules. policy: is told what is genuine."""
+        self._core, self._judge, self._policy, self._ties = core, judge, policy, Ties(core)
         self._under_way: dict[str, asyncio.Future[None]] = {}
         """By name, what the store does not have yet; done when the record is stable."""
-        self._owed: list[tuple[int, FeedbackRecord]] = []
-        """Records of an earlier process of which what follows may be missing."""
 
     # -- what comes
 
@@ -85,7 +90,7 @@ class FeedbackRegister:
             if (stable := self._under_way.get(name)) is not None:
                 return False, stable
             if self._core.store.get(keys.feedback_of(*name.split())) is not None:
-                return False, None
+                return False, self._write(record._replace(again=True)) if self._undone(record) else None
         return True, self._write(record)
 
     def _record(self, row: Feedback) -> FeedbackRecord:
@@ -99,30 +104,38 @@ class FeedbackRegister:
             tied, names(row), len(row.raw),
         )  # fmt: skip
 
+    def _undone(self, record: FeedbackRecord) -> bool:
+        """A person unsubscribes by a link that had done so before, and has been taken off the list since then."""
+        said = statement(record, 0, 0) if record.kind == UNSUBSCRIBE else None
+        return said is not None and not self._policy.knows(said)
+
     def _write(self, record: FeedbackRecord) -> asyncio.Future[None]:
         core, ms = self._core, self._core.clock.ms()
         stable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         seq = core.ledger.open(Type.FEEDBACK, record.pack(), ms)
         self._under_way |= dict.fromkeys(record.names, stable)
-        core.journal.when_stable(partial(core.ledger.attempt, partial(self._stable, seq, ms, record)))
+        core.journal.when_stable(partial(core.ledger.apply, seq, partial(self._stable, seq, ms, record)))
         return stable
 
     def _stable(self, seq: int, ms: int, record: FeedbackRecord) -> None:
         self._under_way[record.names[0]].set_result(None)
         self._submit(seq, ms, record)
         self._core.lines.flush()
-        self._follow(seq, record)
+        told(self._core, ms, record)
 
     def _submit(self, seq: int, ms: int, record: FeedbackRecord) -> None:
-        self._core.lines.submit(operations(seq, ms, record), partial(self._written, record), sync=False, keep=True)
+        """All that follows from it in one batch."""
+        core, changes = self._core, operations(seq, ms, record)
+        if name := figure(record):
+            core.campaigns.counters.add(record.campaign, name)
+        said = statement(record, seq, ms + core.clock.apart_ms())
+        if said is not None:
+            changes += self._policy.heard(said)
+        core.lines.submit(changes, partial(self._written, record), sync=False, keep=True)
 
     def _written(self, record: FeedbackRecord, _: Reply | None) -> None:
         for name in record.names:
             self._under_way.pop(name, None)
-
-    def _follow(self, seq: int, record: FeedbackRecord) -> None:
-        """What follows from it; then it is applied."""
-        self._core.ledger.close(seq)
 
     # -- recovery
 
@@ -133,18 +146,11 @@ class FeedbackRegister:
         self._under_way |= dict.fromkeys(record.names, stable)
 
     def again(self, seq: int, ms: int, record: FeedbackRecord) -> None:
-        """Applies a record that a crash may have kept from the store. What follows waits for `begin`."""
+        """Applies a record that a crash may have kept from the store."""
         if self._core.store.get(keys.feedback(seq)) is None:
             self._submit(seq, ms, record)
         else:
             self._written(record, None)
-        self._owed.append((seq, record))
-
-    def begin(self) -> None:
-        """Recovery is done."""
-        owed, self._owed = self._owed, []
-        for seq, record in owed:
-            self._follow(seq, record)
 
     # -- what there is
 
@@ -153,7 +159,15 @@ class FeedbackRegister:
         prefix = keys.FEEDBACK_OF + message_id.encode() + b" "
         found = sorted({int(records.unpack(value)) for _, value in self._core.store.scan(prefix, keys.end(prefix))})
         rows = ((seq, self._core.store.get(keys.feedback(seq))) for seq in found)
-        return [shown(seq, value) for seq, value in rows if value is not None]
+        return [shown(seq, value) for seq, value in rows if value is not None and value != ERASED]
+
+    def erased(self, rows: list[tuple[bytes, bytes]], who: str) -> list[Operation]:
+        """What forgets a person. rows: of the store. who: the canonical address."""
+        changes: list[Operation] = []
+        for key, value in rows:
+            if value != ERASED and _names(FeedbackRecord.of(records.unpack(value)[1]), who):
+                changes += [*forgotten(key, value), (key, ERASED)]
+        return changes
 
     # -- expired rows
 
@@ -163,11 +177,9 @@ class FeedbackRegister:
         over_ms = core.clock.ms() - core.config.return_path.srs_days * _DAY_MS
         rows = list(islice(core.store.scan(keys.FEEDBACK, keys.end(keys.FEEDBACK)), AT_ONCE))
         for key, value in rows:
-            ms, fields = records.unpack(value)
-            if ms >= over_ms:
+            if value != ERASED and records.unpack(value)[0] >= over_ms:
                 break
-            gone.append((key, None))
-            gone += [(keys.feedback_of(*name.split()), None) for name in FeedbackRecord.of(fields).names]
+            gone += forgotten(key, value)
         if gone:
             core.lines.submit(gone, lambda _: None, sync=False, keep=True)
         return bool(gone) and len(rows) == AT_ONCE
@@ -178,6 +190,17 @@ def operations(seq: int, ms: int, record: FeedbackRecord) -> list[Operation]:
     number = records.pack(seq)
     found: list[Operation] = [(keys.feedback(seq), records.pack([ms, list(record)]))]
     return found + [(keys.feedback_of(*name.split()), number) for name in record.names]
+
+
+def forgotten(key: bytes, value: bytes) -> list[Operation]:
+    """What deletes a row and its names."""
+    named = [] if value == ERASED else FeedbackRecord.of(records.unpack(value)[1]).names
+    return [(key, None), *((keys.feedback_of(*name.split()), None) for name in named)]
+
+
+def _names(record: FeedbackRecord, who: str) -> bool:
+    """Whether a person is its recipient, or is named in its text."""
+    return person(record.recipient) == who or who in record.text.lower()
 
 
 def shown(seq: int, value: bytes) -> dict[str, Any]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zonemta_py.disk import records
+from zonemta_py.disk import keys, records
 from zonemta_py.disk.feedback import FeedbackRecord
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.disk.records import Type
-from zonemta_py.queue.feedback.register import operations
+from zonemta_py.queue.feedback.register import ERASED, operations
 from zonemta_py.queue.fsck.campaigns import Finding
 
 _DAY_MS = 86_400_000
@@ -32,7 +32,7 @@ class Heard:
         oldest_ms = self._now_ms - (days - 1) * _DAY_MS
         missing = list[Operation]()
         for record in self._records:
-            if record.ms > oldest_ms:
+            if record.ms > oldest_ms and store.get(keys.feedback(record.seq)) != ERASED:
                 rows = operations(record.seq, record.ms, FeedbackRecord.of(records.unpack(record.body)))
                 missing += [(key, value) for key, value in rows if store.get(key) is None]
         if missing:

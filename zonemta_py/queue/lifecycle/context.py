@@ -27,7 +27,7 @@ class QueueContext:
         self.acceptance = Acceptance(core, self.suppression)
         self.leases = Leases(core, first_lease, self.suppression, self.damaged, self._settle)
         self.settling = Settling(core, self.leases, self.acceptance, self.policy)
-        self.heard = FeedbackRegister(core, self.settling.classification.quoted)
+        self.heard = FeedbackRegister(core, self.settling.classification.quoted, self.policy)
         self.poison = PoisonMessages(core.config.folder)
         self.generation = 0
         """Of the configuration; each reload begins one."""

@@ -99,7 +99,6 @@ class Replay:
                 self._queue.suppression.again(Type(record.type), body)
             elif record.type == Type.FEEDBACK and record.seq > self._applied:
                 self._queue.heard.again(record.seq, record.ms, FeedbackRecord.of(body))
-                continue  # it is applied when all that follows from it is
             elif record.type == Type.STANDING:
                 operations = self._core.campaigns.again(StandingRecord.of(body))
                 self._core.lines.submit(operations, immediately, sync=False, keep=True)

@@ -154,7 +154,6 @@ class Opening:
         core.receipts.forget()
         Once(core.config.folder / "quarantine").done()
         self.queue.tasks.engine.begin()
-        self.queue.heard.begin()
         core.recovered()
         self.queue.policy.begin()
 

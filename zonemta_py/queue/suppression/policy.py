@@ -112,6 +112,12 @@ class SuppressionPolicy:
         self._look(who)
         return written
 
+    def knows(self, heard: Statement) -> bool:
+        """Whether the like was heard before, and counts still. Raises StoreError."""
+        found = self.store.get(person(heard.address))
+        said = (heard.what, heard.tenant, heard.scope)
+        return found is not None and any((one.group, one.tenant, one.scope) == said for one in found.items)
+
     def _counts(self, group: str, tenant: str) -> bool:
         return group in proof.AT_ONCE or (group in GROUPS and self._core.config.suppression.of(tenant).automatic)
 

@@ -139,6 +139,12 @@ class CampaignRow(Model):
     bounced: int
     blocked: int
     complaints: int
+    bounced_later: int = 0
+    """Delivered, and bounced afterwards, by a message of their server."""
+    unsubscribes: int = 0
+    auto_replies: int = 0
+    opens: int = 0
+    clicks: int = 0
     removed: int
     suppressed: int
     waiting: int
