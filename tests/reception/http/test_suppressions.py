@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from zonemta_py.pipeline.nodes.client import NodeAccess
+from zonemta_py.pipeline.prepare.suppressed import of_nodes
+from zonemta_py.reception.http.keys import hashed
+
 GOOD = {"from": "a@b.test", "to": ["c@d.test", "anna@example.org"], "subject": "x", "text": "y"}
 
 
@@ -71,3 +75,14 @@ def test_a_person_is_forgotten(open_http: Any) -> None:
     assert door.client.post("/v1/forget", json={"address": "anna@example.org", "keep": True}).json()["removed"] == 1
     assert door.client.get("/v1/suppressions/anna@example.org").json()["kind"] == "erased"
     assert door.client.post("/v1/inject", json=GOOD).json()["suppressed"] == 1
+
+
+def test_a_campaign_leaves_out_who_is_on_any_nodes_list(open_http: Any) -> None:
+    """Who complained at one node gets nothing from the others; what is of one tenant only is each node's own."""
+    doors = [open_http(http={"keys": [{"name": "plan", "hash": hashed("k"), "role": "operate"}]}) for _ in range(2)]
+    listed = ({"address": "ann@x.test", "kind": "complaint"}, {"address": "bob@x.test", "kind": "unsubscribe"})
+    for door, row in zip(doors, listed, strict=True):
+        other = {"address": "carl@x.test", "kind": "complaint", "scope": "tenant:acme"}
+        assert door.client.post("/v1/suppressions", json={"rows": [row, other]}).json() == {"added": 2, "known": 0}
+    target = NodeAccess(tuple(str(door.client.base_url) for door in doors), "k", 60)
+    assert [row["address"] for page in of_nodes(target) for row in page] == ["ann@x.test", "bob@x.test"]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-from zonemta_py.cli.campaign import hours
+from zonemta_py.cli.campaign import hours, planning
 from zonemta_py.cli.campaign import options as option
 from zonemta_py.cli.campaign import settings as campaign_settings
 from zonemta_py.cli.campaign.nodes import Ca, KeyFile, Nodes, Patience, target
@@ -80,7 +80,7 @@ def send(
         _tell_zones(work, copy, when, multiline)
         settings = _settings(
             campaign=name, email=mail.email, fields=when.fields(mail.fields), where=where, multiline=multiline,
-            lanes=campaign_settings.lanes(zone or [], source or []), caps=campaign_settings.caps(cap or []), days=days,
+            **_ways(work, zone or [], source or [], cap or [], days),
             drop_roles=roles == "drop", keep_reserved=reserved == "keep", recent_days=recent, engaged_only=only_recent,
             as_of=f"{datetime.now(UTC):%Y-%m-%d}", canary=campaign_settings.share("--canary", canary), chunk=chunk,
             providers=work.providers(),
@@ -125,6 +125,15 @@ def _matched(work: Work, list_: str, copy: str, multiline: bool, maps: list[str]
     print(describe(list_, names, email), file=sys.stderr)
     packed, used, sender = sound(template, fields)
     return _Mail(email, {one: fields[one] for one in sorted(used & fields.keys())}, packed, sender, names)
+
+
+def _ways(work: Work, zones: list[str], sources: list[str], caps: list[str], days: int) -> dict[str, Any]:
+    """Ways out, caps and days, as settings; says what of it will not go today. Raises CommandError."""
+    chosen, given = campaign_settings.lanes(zones, sources), campaign_settings.caps(caps)
+    ways = planning.lanes(work.terms, chosen, days)
+    for sentence in planning.warned(work.terms, chosen, days):
+        print(sentence, file=sys.stderr)
+    return {"lanes": ways, "caps": given, "room": planning.caps(work.terms, ways, given), "days": days}
 
 
 def _tell_zones(work: Work, copy: str, when: hours.SendingTimes, multiline: bool) -> None:

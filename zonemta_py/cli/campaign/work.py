@@ -19,6 +19,7 @@ from zonemta_py.cli.terminal.output import print_table
 from zonemta_py.cli.terminal.progress import bar
 
 if TYPE_CHECKING:
+    from zonemta_py.cli.campaign.planning import NodeTerms
     from zonemta_py.pipeline.nodes.client import NodeAccess
     from zonemta_py.pipeline.nodes.nodes import Announcement
     from zonemta_py.pipeline.prepare.plan import Plan
@@ -55,8 +56,17 @@ class Work:
         except Unavailable as missing:
             raise CommandError(Exit.UNAVAILABLE, str(missing)) from None
 
+    @cached_property
+    def terms(self) -> NodeTerms | None:
+        """What the nodes say of themselves; None: they do not, or none is to be asked. Raises CommandError."""
+        from zonemta_py.cli.campaign.planning import ask
+
+        return ask(self._to) if self._to is not None else None
+
     def providers(self) -> dict[str, str]:
-        """Recipient domain → provider, as the MTA knows them. Raises ConfigError."""
+        """Recipient domain → provider, as the nodes know them, or else this machine's MTA. Raises ConfigError."""
+        if self.terms is not None:
+            return self.terms.providers
         from zonemta_py.config.section import shipped
         from zonemta_py.zones.site import Providers
 
@@ -119,13 +129,13 @@ class Work:
             return values(self.spark, list_, column, multiline)
 
     def _suppressed(self, spark: Any, file: str, folder: Path) -> Any:
-        from zonemta_py.pipeline.prepare.suppressed import from_node, read
+        from zonemta_py.pipeline.prepare.suppressed import from_nodes, read
 
         if file:
             return read(spark, file)
         if self._to is None:
             return None
-        return from_node(spark, self._to, folder.with_name(folder.name + ".new"))
+        return from_nodes(spark, self._to, folder.with_name(folder.name + ".new"))
 
 
 def _events(spark: Any, file: str) -> Any:

@@ -137,6 +137,10 @@ class NodeClient:
             "POST", f"/v1/campaigns/{quote(name, safe='')}/{verb}", f"campaign {name}", json={"cause": cause}
         )
 
+    def planning(self) -> dict[str, Any]:
+        """Its zones, their sources, what those that warm up may send, and its providers."""
+        return self._json("GET", "/v1/planning", "what it sends by")
+
     def suppressions(self) -> Iterator[list[dict[str, Any]]]:
         """All of the list, page by page."""
         after = ""

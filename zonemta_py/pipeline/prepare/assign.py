@@ -113,9 +113,9 @@ def _upto(parts: Iterable[Part]) -> list[tuple[int, int, int]]:
 
 def overflow(counts: Mapping[tuple[int, str], int], settings: Settings) -> dict[tuple[int, str], list[Part]]:
     """Which way the recipients go of every (lane, provider) that has more than its cap."""
-    caps = {(cap.source, cap.provider): cap for cap in settings.caps}
+    caps = {(cap.source, cap.provider): cap for cap in settings.all_caps}
     plans: dict[tuple[int, str], list[Part]] = {}
-    for provider in sorted({cap.provider for cap in settings.caps}):
+    for provider in sorted({cap.provider for cap in settings.all_caps}):
         for zone in sorted({lane.zone for lane in settings.lanes}):
             lanes = [number for number, lane in enumerate(settings.lanes) if lane.zone == zone]
             known = {number: caps.get((settings.lanes[number].source, provider)) for number in lanes}

@@ -147,7 +147,7 @@ def _make(
     found = _staged(_needed(found, settings), folder / "people")
     say("count")
     counts = count(found, settings)
-    if settings.caps:
+    if settings.all_caps:
         say("apply the warm-up caps")
         found = _staged(within_caps(found, counts.ways, settings), folder / "capped")
         counts = count(found, settings)
@@ -172,7 +172,7 @@ def _needed(people: DataFrame, settings: Settings) -> DataFrame:
 
     people = people.drop("since_ms").withColumn("line", F.when(F.col("reason").isin(*REASONS), F.col("line")))
     people = people.withColumn("domain", F.when(F.col("meant").isNotNull(), F.col("domain")))
-    if settings.caps:
+    if settings.all_caps:
         return people
     return people.withColumn("key", F.when(F.col("meant").isNotNull(), F.col("key")))
 

@@ -43,7 +43,8 @@ class Cap:
 class Settings:
     """email: the list's column with the address. fields: name in the template → column of the list.
 
-    where: SQL over the list's columns. days: how many there are for what the caps leave over; 1: it is left out.
+    where: SQL over the list's columns. days: how many there are for what the caps leave over; 1: it is left out. room:
+    as caps, where these say nothing: from the nodes, as it is today.
     recent_days: who opened within so many days before as_of ("2026-05-01") comes first; engaged_only: others are out.
     canary: share that goes first (0 to 1). providers: recipient domain → provider, as in config/providers.toml.
     """
@@ -53,6 +54,7 @@ class Settings:
     fields: Mapping[str, str] = field(default_factory=dict)
     lanes: tuple[Lane, ...] = (Lane(),)
     caps: tuple[Cap, ...] = ()
+    room: tuple[Cap, ...] = ()
     days: int = 1
     drop_roles: bool = False
     keep_reserved: bool = False
@@ -78,8 +80,13 @@ class Settings:
         if not self.lanes or any(lane.weight <= 0 for lane in self.lanes):
             raise PlanRefused("every zone and source needs a weight above 0")
 
+    @property
+    def all_caps(self) -> tuple[Cap, ...]:
+        """Those that were given, and the nodes' own."""
+        return self.caps + self.room
+
     def digest(self) -> str:
-        """SHA-256 in hex; as_of is left out, since it changes daily."""
+        """SHA-256 in hex; as_of, and the nodes' room, are left out, since they change daily."""
         values = asdict(self)
-        del values["as_of"]
+        del values["as_of"], values["room"]
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zonemta_py.pipeline.nodes.client import NodeAccess, NodeClient
 from zonemta_py.pipeline.prepare.normalise import normalise
@@ -74,22 +75,29 @@ def _csv(spark: SparkSession, file: str) -> DataFrame:
     return small(spark, values, ", ".join(f"`{name.replace('`', '``')}` string" for name in header))
 
 
-def from_node(spark: SparkSession, target: NodeAccess, folder: Path) -> DataFrame | None:
-    """What the first of the nodes has on its list for all mail or all campaigns, by way of a file in `folder`: for the
-    other scopes it looks itself, when the mail comes. Raises NodeRefused, NodeGone."""
+def from_nodes(spark: SparkSession, target: NodeAccess, folder: Path) -> DataFrame | None:
+    """What `of_nodes` gives, by way of a file in `folder`. Raises NodeRefused, NodeGone."""
     import pyarrow as pa
     import pyarrow.parquet
 
     schema = pa.schema([(name, pa.int64() if kind == "bigint" else pa.string()) for name, kind in _columns()])
     file = folder / "suppressed.parquet"
     n = 0
-    with NodeClient(target.nodes[0], target) as node, pa.parquet.ParquetWriter(file, schema) as writer:
-        for page in node.suppressions():
-            found = [row for row in page if row.get("scope", "all") in ("all", "campaigns")]
+    with pa.parquet.ParquetWriter(file, schema) as writer:
+        for found in of_nodes(target):
             rows = [{name: row.get(name) for name in schema.names} for row in found]
             writer.write_table(pa.Table.from_pylist(rows, schema))
             n += len(rows)
     return spark.read.schema(COLUMNS).parquet(str(file)) if n else None
+
+
+def of_nodes(target: NodeAccess) -> Iterator[list[dict[str, Any]]]:
+    """What any of the nodes has on its list for all mail or all campaigns: who complained at one gets nothing from the
+    others either. For the other scopes they look themselves, when the mail comes. Raises NodeRefused, NodeGone."""
+    for url in target.nodes:
+        with NodeClient(url, target) as node:
+            for page in node.suppressions():
+                yield [row for row in page if row.get("scope", "all") in ("all", "campaigns")]
 
 
 def _columns() -> list[tuple[str, str]]:

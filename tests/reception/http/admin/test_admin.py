@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from tests.reception.http.conftest import SHOP, HttpDoor
+from zonemta_py.cli.campaign.planning import joined
 from zonemta_py.mail.rules.rule import STAGES
 from zonemta_py.reception.http.admin import bodies, rules
 from zonemta_py.schedule.admin_orders import LIFTED, STOPPED
@@ -51,6 +52,32 @@ def test_a_large_message_comes_back_as_it_was(http_door: HttpDoor) -> None:
     ).json()["id"]
     answer = http_door.client.get(f"/v1/messages/{id}/content")
     assert (answer.headers["content-type"], answer.content.partition(b"\r\n\r\n")[2]) == ("message/rfc822", lines)
+
+
+def test_what_a_campaign_is_planned_by(open_http: Callable[..., HttpDoor]) -> None:
+    """Zones that send, with their sources; what is left of the day where one warms up; whose domains are whose. The
+    client of the pipeline reads it as it is."""
+    door = open_http(
+        zones=[{"name": "default", "default": True, "pool": "new"}, {"name": "taken", "delivery": "pull"}],
+        pools=[{"name": "new", "sources": [{"address": "127.0.0.2", "weight": 3, "warmup": "slow"}]}],
+        warmups=[{"name": "slow", "caps": [50, 100]}],
+    )
+
+    async def sent(queue: Any) -> None:
+        days = queue.core.schedule.policy.warmups.of("127.0.0.2", "google")
+        days.room(queue.core.clock.steady_ms())  # the day begins
+        days.take(20)
+
+    door.do(sent)
+    found = door.client.get("/v1/planning").json()
+    zone = {"name": "default", "default": True, "sources": [{"address": "127.0.0.2", "weight": 3.0}]}
+    assert found["zones"] == [zone]
+    assert found["warming"] == [
+        {"source": "127.0.0.2", "provider": "*", "per_day": [50, 100]},
+        {"source": "127.0.0.2", "provider": "google", "per_day": [30, 100]},
+    ]
+    assert found["providers"]["gmail.com"] == "google"
+    assert joined([found]).zones == {"default": {"127.0.0.2": 3.0}}
 
 
 def test_a_zone_is_suspended_and_resumed(http_door: HttpDoor) -> None:

@@ -5,6 +5,7 @@ from zonemta_py.reception.http.admin import (
     messages,
     network,
     orders,
+    planning,
     recipients,
     rules,
     state,
@@ -12,5 +13,5 @@ from zonemta_py.reception.http.admin import (
     why,
 )
 
-ALL = (state, recipients, messages, tasks, network, orders, rules, configuration, why)
+ALL = (state, recipients, messages, tasks, network, orders, rules, configuration, why, planning)
 """Its modules, each with a router."""

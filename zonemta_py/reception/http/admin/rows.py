@@ -81,6 +81,29 @@ class WarmupRow(OpenRow):
     sent: int
 
 
+class Warming(OpenRow):
+    """What a source that is new may send to a provider ("*": to each other one)."""
+
+    source: str
+    provider: str
+    per_day: list[int]
+    """Recipients today, and on each of the next days; after those, and where there are none, without a limit."""
+
+
+class SendingZone(OpenRow):
+    name: str
+    default: bool
+    sources: list[dict[str, Any]]
+    """[{address, weight}]; none: the system's choice."""
+
+
+class Planning(OpenRow):
+    zones: list[SendingZone]
+    warming: list[Warming]
+    providers: dict[str, str]
+    """Recipient domain → provider."""
+
+
 class SourceRow(OpenRow):
     address: str
     zones: list[str]
