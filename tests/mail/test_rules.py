@@ -171,7 +171,8 @@ def test_qmails_status_behind_the_text_counts() -> None:
 def test_an_action_is_the_classs_unless_the_rule_says_otherwise() -> None:
     """And of several files the first that speaks of a key of a class has the say."""
     own = "[classes.rate]\nslow = false\n" + rule("mine", more="pattern = 'mine'")
-    text = "[classes.rate]\nslow = true\ndelay_s = 60\n" + rule("theirs", more="delay_s = 5\nrest_s = 10")
+    theirs = rule("theirs", more="delay_s = 5\nrest_s = 10\nabout = 'source'")
+    text = "[classes.rate]\nslow = true\ndelay_s = 60\n" + theirs
     book = rules(own, text)
     assert book.judge(Reply(450, "", "mine"), "rcpt", "").action == Action(delay_s=60)
     assert book.judge(Reply(450, "", "x"), "rcpt", "").action == Action(delay_s=5, rest_s=10)
@@ -228,6 +229,7 @@ def test_what_is_remembered_is_bounded() -> None:
         (rule("a", examples="[]"), "has no example"),
         (rule("a", more="pattern = '(x+)+'", examples="['450 x']"), "may take very long"),
         (rule("a", more="provider = ['gogle', 'google']"), "there is no provider 'gogle'; did you mean 'google'?"),
+        (rule("a", more="rest_s = 60"), "rest_s has no effect, since no example names our address"),
         (rule("a", more="code = '2xx'", examples="['250 x']"), "never matches"),
     ],
 )
@@ -331,3 +333,10 @@ def test_blocks_of_our_address_never_bounce_mail() -> None:
     for rule in blocks:
         assert rule.action.verdict == "retry", rule.name
         assert rule.action.rest_s > 0, rule.name
+
+
+def test_a_rule_does_not_hold_for_its_counter_examples() -> None:
+    """`not_examples` are replies that a pattern must leave alone; `rules check` says if it does not."""
+    book = rules(rule("a", more="pattern = 'x'\nnot_examples = ['450 xy']"))
+    assert ["holds for its counter-example" in sentence for sentence in problems(book)] == [True]
+    assert problems(rules(rule("a", more="pattern = 'x$'\nnot_examples = ['450 xy']"))) == []

@@ -100,7 +100,9 @@ async def test_suspend(what: str, name: str, ruled: Make) -> None:
 
 async def test_rest_of_a_source(ruled: Make) -> None:
     """That address rests at that site, and its mail takes the other one."""
-    home = await ruled("rest_s = 600", zones=[{"name": "default", "sources": ["127.0.0.2", "127.0.0.3"]}])
+    home = await ruled(
+        "rest_s = 600\nabout = 'source'", zones=[{"name": "default", "sources": ["127.0.0.2", "127.0.0.3"]}]
+    )
     for number in range(30):
         await home.put(f"r{number}@x.test")
     [delivery] = await home.lease()
@@ -112,7 +114,7 @@ async def test_rest_of_a_source(ruled: Make) -> None:
 
 async def test_rest_where_there_is_no_other_source(ruled: Make) -> None:
     """The destination rests as a whole."""
-    home = await ruled("rest_s = 600")
+    home = await ruled("rest_s = 600\nabout = 'source'")
     await home.put("r@x.test")
     await said(home)
     assert await policy(home) == {"destination": "x.test"}

@@ -6,7 +6,8 @@ neighbour, then try later; a 5xx there is never permanent for the mail. From MAI
 temporary: unknown means temporary, since a wrong "later" costs a retry and a wrong "never" costs a message.
 Three exceptions:
   421 anywhere: the server is going away (RFC 5321 3.8); temporary, and the destination needs a rest.
-  552 to RCPT without a better code: "too many recipients" of old servers (RFC 5321 4.5.3.1.10), meant as 452.
+  552 to RCPT without a better code: "too many recipients" of old servers (RFC 5321 4.5.3.1.10), meant as 452, unless
+    it says that there is no such mailbox.
   dns: our own finding; its 5xx (no such domain, null MX) is permanent.
 What ends on our own side (LOCAL: our proxy, our source address) is temporary and says nothing of the destination. So
 is what fails because TLS is demanded (TLS_POLICY): without that demand the same host may accept the mail.
@@ -47,11 +48,15 @@ def judge(reply: Reply, stage: str) -> Judgement:
         return Judgement(False, stage in CONNECTING, _softened(reply, "4.3.2") if reply.permanent else reply)
     if stage == "dns":
         return Judgement(reply.permanent, not reply.permanent, reply)
-    if stage == "rcpt" and reply.code == 552 and reply.enhanced in ("", "5.5.3"):
+    if stage == "rcpt" and reply.code == 552 and reply.enhanced in ("", "5.5.3") and not _UNKNOWN.search(reply.text):
         return Judgement(False, False, Reply(452, "4.5.3", reply.text))
     return Judgement(reply.permanent, False, reply)
 
 
+_UNKNOWN = re.compile(
+    r"not (?:be )?found|no such|unknown|(?:does|do)(?: not|n't) exist|non-?exist|invalid|not (?:known|valid|here)",
+    re.IGNORECASE,
+)
 _NUMBER = re.compile(
     r"\b(?:too many|maximum|max\.?|limit|exceed\w*|number of|over)\b.{0,40}\b(?:recipients?|rcpts?|receivers?)\b"
     r"|\b(?:recipients?|rcpts?)\b.{0,20}\b(?:limit|count|max(?:imum)?|exceed\w*|reached)\b",

@@ -48,6 +48,15 @@ def _of_rule(rules: Rules, rule: Rule) -> Iterator[str]:
     why = risk(rule.pattern) if rule.pattern else ""
     if why:
         yield f"{where}: pattern {rule.pattern!r} may take very long: {why}"
+    for counter in rule.not_examples:
+        if rule in rules.matching(counter.reply, counter.stage, counter.provider):
+            yield f"{where} holds for its counter-example {counter.line!r}; narrow its pattern"
+    rests = [rules.judge(example.reply, example.stage, example.provider).action.rest_s for example in rule.examples]
+    if rule.action.rest_s and rests and not any(rests):
+        yield (
+            f"{where}: rest_s has no effect, since no example names our address, host or connection; add one that does,"
+            ' or about = "source" if its words mean us'
+        )
     claims = [(example, _claim(rules, example)) for example in rule.examples]
     shadows = {id(claim[0]): claim[0] for _, claim in claims if claim and _shadows(claim[0], rule)}
     if rule.examples and all(claim and _shadows(claim[0], rule) for _, claim in claims):

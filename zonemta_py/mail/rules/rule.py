@@ -38,6 +38,8 @@ STAGES = (
 """Those at which a remote server has replied; "report": a reply that somebody's bounce message quotes."""
 QUOTED = frozenset(("rcpt", "data", "body", "dot"))
 """A reply in a report came at one of these: rules for one of them hold for it too."""
+SUBJECTS = ("recipient", "sender", "source", "content", "domain", "system")
+"""Of whom a reply may speak; source: our address, host or connection."""
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _CODE = re.compile(r"[245](?:xx|[0-9](?:x|[0-9]))")
 _ENHANCED = re.compile(r"[245x]\.\d{1,3}(?:\.\d{1,3})?")
@@ -104,7 +106,10 @@ class Rule:
     enhanced: tuple[str, ...] = ()
     stages: frozenset[str] | None = None
     providers: frozenset[str] | None = None
+    words: bool = False
+    about: str = ""
     examples: tuple[Example, ...] = ()
+    not_examples: tuple[Example, ...] = ()
 
     def admits(self, code: int, enhanced: str, stage: str, provider: str) -> bool:
         """All but the pattern."""
@@ -167,7 +172,10 @@ def rule_of(table: dict[str, Any], file: str, number: int, actions: dict[str, di
         _enhanced(_listed(table, "enhanced", where), where),
         frozenset(stages) or None,
         frozenset(providers) or None,
+        _words(table, where),
+        _about(table, where),
         tuple(_example(entry, stages, providers, where) for entry in _entries(table, "examples", where)),
+        tuple(_example(entry, stages, providers, where) for entry in _entries(table, "not_examples", where)),
     )
 
 
@@ -194,6 +202,20 @@ def _pattern(pattern: Any, where: str) -> str:
     except re.error as error:
         raise RulesError(f"{where}: pattern {pattern!r} is not a regular expression ({error}); correct it") from None
     return pattern
+
+
+def _words(table: dict[str, Any], where: str) -> bool:
+    words = table.get("words", False)
+    if not isinstance(words, bool):
+        raise RulesError(f"{where}: words is {words!r}; it must be true or false")
+    return words
+
+
+def _about(table: dict[str, Any], where: str) -> str:
+    about = table.get("about", "")
+    if about not in ("", *SUBJECTS):
+        raise RulesError(f"{where}: about is {about!r}; it must be one of {', '.join(SUBJECTS)}")
+    return str(about)
 
 
 def _codes(codes: list[str], where: str) -> frozenset[int] | None:
@@ -271,4 +293,17 @@ _ACTION_KEYS: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 assert _ACTION_KEYS.keys() == {field.name for field in fields(Action)}
 ACTION_KEYS = frozenset(_ACTION_KEYS)
-_KEYS = ("name", "class", "pattern", "code", "enhanced", "stage", "provider", "examples", *_ACTION_KEYS)
+_KEYS = (
+    "name",
+    "class",
+    "pattern",
+    "code",
+    "enhanced",
+    "stage",
+    "provider",
+    "words",
+    "about",
+    "examples",
+    "not_examples",
+    *_ACTION_KEYS,
+)

@@ -20,10 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from zonemta_py.mail.reply import Reply
-from zonemta_py.mail.rules.agreement import agreed
 from zonemta_py.mail.rules.classes import CLASSES
 from zonemta_py.mail.rules.pattern import FLAGS, needed
+from zonemta_py.mail.rules.precedence import agreed, bar, trimmed
+from zonemta_py.mail.rules.reading import Reading, read
+from zonemta_py.mail.rules.repair import repaired
 from zonemta_py.mail.rules.rule import ACTION_KEYS, Action, Classified, Rule, RulesError, action_of, rule_of
+from zonemta_py.mail.rules.spelling import folded
 
 __all__ = ["CLASSES", "UNDEFINED", "Action", "Classified", "Rule", "Rules", "RulesError"]
 
@@ -48,6 +51,8 @@ class Rules:
     def __init__(self, rules: Iterable[Rule]) -> None:
         self.rules = tuple(rules)
         self._tests = [(rule, _test(rule)) for rule in self.rules]
+        self._by_words = frozenset(rule.name for rule in self.rules if rule.words)
+        self._about = {rule.name: rule.about for rule in self.rules if rule.about}
         self._left_over: dict[tuple[int, str, str, str], tuple[_Test, ...]] = {}
         self._answers: dict[tuple[str, int, str, str, str], Classified] = {}
 
@@ -83,15 +88,23 @@ class Rules:
 
     def matching(self, reply: Reply, stage: str, provider: str) -> list[Rule]:
         """All rules that match, the deciding one first."""
+        return [rule for rule, barred in self.candidates(reply, stage, provider) if not barred]
+
+    def candidates(self, reply: Reply, stage: str, provider: str) -> list[tuple[Rule, str]]:
+        """All rules whose conditions hold, in order, and why they have no say all the same ("" if they have)."""
         said = _as_said(reply, _anonymous(reply.text))
+        reading = reading_of(said, stage)
         return [
-            rule
+            (rule, bar(rule.kind, rule.about, said, stage, reading))
             for rule, (_, _, search, _) in self._tests
-            if rule.admits(said.code, said.enhanced, stage, provider) and search(said.text)
+            if rule.admits(said.code, said.enhanced, stage, provider)
+            and search(said.text)
+            and (not rule.words or reading.kind == rule.kind)
         ]
 
     def _judge(self, reply: Reply, stage: str, provider: str) -> Classified:
         text, lowered = reply.text, reply.text.lower()
+        reading = reading_of(reply, stage)
         for first, others, search, classified in self._tests_for(reply.code, reply.enhanced, stage, provider):
             # Written out since it runs some hundred times for a reply: a generator for `others` would double its time.
             if first not in lowered:
@@ -100,9 +113,16 @@ class Rules:
                         break
                 else:
                     continue
-            if search(text):
-                return classified._replace(agreed=agreed(classified.kind, reply, stage))
+            if search(text) and not self._passed_over(classified, reply, stage, reading):
+                return _settled(classified, self._about.get(classified.rule, ""), reply, stage, reading)
         return UNDEFINED
+
+    def _passed_over(self, classified: Classified, reply: Reply, stage: str, reading: Reading) -> bool:
+        by_words = classified.rule in self._by_words
+        about = self._about.get(classified.rule, "")
+        return (by_words and reading.kind != classified.kind) or bool(
+            bar(classified.kind, about, reply, stage, reading)
+        )
 
     def _tests_for(self, code: int, enhanced: str, stage: str, provider: str) -> tuple[_Test, ...]:
         key = (code, enhanced, stage, provider)
@@ -120,10 +140,23 @@ def _test(rule: Rule) -> _Test:
     return first, tuple(others), re.compile(rule.pattern, FLAGS).search, Classified(rule.name, rule.kind, rule.action)
 
 
+def reading_of(reply: Reply, stage: str) -> Reading:
+    """Of whom the reply, in the server's own words, speaks."""
+    return read(folded(reply.text), reply.code, reply.enhanced, stage)
+
+
+def _settled(classified: Classified, about: str, reply: Reply, stage: str, reading: Reading) -> Classified:
+    action = trimmed(classified.action, about, reply, stage, reading)
+    enough = agreed(classified.kind, reply, stage, reading)
+    if action is classified.action and not enough:
+        return classified
+    return classified._replace(action=action, agreed=enough)
+
+
 def _anonymous(text: str) -> str:
     """What of a text is looked at. Addresses are not: mail to virus@example.com has no virus, and replies that differ
     in the address alone are one and the same to our memory."""
-    text = text[:TEXT_MAX]
+    text = repaired(text[:TEXT_MAX])
     return _ADDRESS.sub("@", text) if "@" in text else text
 
 

@@ -1,0 +1,117 @@
+"""What no pattern may override: of whom a reply speaks, where it came and what its status code says.
+
+Promises, whatever the rules:
+  - A class about the recipient comes only from RCPT, DATA, the end of the message, or a report, and never from a reply
+    that speaks of the sender, of our host, address or connection, or of relaying; nor with a sender's status
+    (x.1.7, x.1.8).
+  - A source address rests, and a 5xx with a recipient's status (5.1.1, 5.1.6, 5.2.1) is tried again, only where the
+    reply names our address, host or connection: a URL, attachment or From on a list is no fault of an address.
+  - `moved` takes 551, x.1.6 or an address to move to.
+  - One reply is enough (`agreed`) only where code, text and stage say the same, without reservations.
+Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from zonemta_py.mail.classify import CONNECTING
+from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.rules.reading import RECIPIENT_STAGES, Reading
+from zonemta_py.mail.rules.rule import Action
+
+RECIPIENT = frozenset(("user-unknown", "mailbox-full", "inactive", "suspended", "moved"))
+"""Classes that say something about the recipient, and lead to suppression sooner or later."""
+OF_SENDERS = (".1.7", ".1.8")
+OF_RECIPIENTS = frozenset(("5.1.1", "5.1.6", "5.2.1"))
+GONE = frozenset(("user-unknown", "moved"))
+_OTHERS = frozenset(("sender", "source"))
+_NOT_OURS = frozenset(("content", "sender", "domain", "recipient"))
+_SAYS_IP = frozenset(("lists",))
+_AGREEING = {"user-unknown": frozenset(("", "5.1.1", "5.1.10")), "moved": frozenset(("", "5.1.1", "5.1.6"))}
+_CODES = frozenset((550, 551, 553))
+_NEW_ADDRESS = re.compile(
+    r"(?:moved?|new|now|forward\w*|instead|chang\w*|try|use|please|relocat\w*|neue?|nou\w*|nuev\w*|nuov\w*|nov\w*)"
+    r" .{0,60}@",
+    re.IGNORECASE,
+)
+_CONTRARY = frozenset(
+    ("hedge", "spam", "virus", "authentication", "rdns", "rate", "greylisting", "connections", "recipients", "big",
+     "full", "reputation", "lists", "blocked", "network", "busy", "nospace", "tls", "expired", "disabled", "protocol",
+     "error")
+)  # fmt: skip
+
+
+def bar(kind: str, about: str, reply: Reply, stage: str, reading: Reading) -> str:
+    """Why a rule of this class cannot hold, as a phrase; "" if it can. about: of whom the rule knows that its replies
+    speak ("": the reading says)."""
+    status = reply.enhanced[1:]
+    if kind in RECIPIENT:
+        return _no_recipient(kind, about, reply, stage, reading)
+    if kind == "too-many-recipients" and status in (".1.1", ".1.6", ".2.1", ".2.2", ".2.3", ".3.4"):
+        return f"status {reply.enhanced} is not about their number"
+    if about:
+        return ""
+    if kind == "host-unknown" and stage != "dns" and (reading.ip or _other(reading)):
+        return f"it speaks of the {_other(reading) or 'source'}"
+    if kind == "blocked-ip" and reading.firm and reading.about in _NOT_OURS and not names_us(stage, reading):
+        return f"it speaks of the {reading.about}, not of our address"
+    if kind == "relay-denied" and reading.kind == "user-unknown" and "relay" not in reading.said:
+        return "it speaks of the recipient, not of relaying"
+    if kind == "system-full" and reading.kind == "mailbox-full" and reading.firm:
+        return "it speaks of the recipient, not of their system"
+    return ""
+
+
+def names_us(stage: str, reading: Reading) -> bool:
+    """Whether the reply is about our address, host or connection."""
+    return stage in CONNECTING or reading.ip or "source" in reading.speaks or bool(_SAYS_IP & reading.said)
+
+
+def trimmed(action: Action, about: str, reply: Reply, stage: str, reading: Reading) -> Action:
+    """What may be done of it."""
+    if about == "source" or names_us(stage, reading):
+        return action
+    if action.rest_s:
+        action = replace(action, rest_s=0.0)
+    if action.verdict == "retry" and reply.enhanced in OF_RECIPIENTS:
+        action = replace(action, verdict="")
+    return action
+
+
+def agreed(kind: str, reply: Reply, stage: str, reading: Reading) -> bool:
+    """kind: the class that a rule gave, which `bar` allows."""
+    return (
+        kind in GONE
+        and stage in RECIPIENT_STAGES
+        and reply.code in _CODES
+        and reply.enhanced in _AGREEING[kind]
+        and reading.kind == kind
+        and reading.about == "recipient"
+        and reading.firm
+        and not (reading.ip or reading.said & _CONTRARY)
+    )
+
+
+def _no_recipient(kind: str, about: str, reply: Reply, stage: str, reading: Reading) -> str:
+    if stage not in RECIPIENT_STAGES:
+        return f"stage {stage} is not about a recipient"
+    if reply.enhanced[1:] in OF_SENDERS:
+        return f"status {reply.enhanced} is about the sender"
+    other = _other(reading)
+    if kind == "mailbox-full":
+        other = reading.about if reading.about in _OTHERS else ""
+    if other and not about:
+        return f"it speaks of the {other}"
+    if kind == "moved" and reply.code != 551 and reply.enhanced[1:] != ".1.6" and not _NEW_ADDRESS.search(reply.text):
+        return "nothing says where to: no 551, x.1.6 or address"
+    return ""
+
+
+def _other(reading: Reading) -> str:
+    """Whom besides the recipient it speaks of."""
+    for subject in ("source", "sender"):
+        if subject in reading.speaks:
+            return subject
+    return next((word for word in ("authentication", "relay") if word in reading.said), "")

@@ -1,0 +1,202 @@
+"""Of whom a reply speaks, and what it says of them, read with the vocabulary (`vocabulary.toml`).
+
+Theory: a reply says something (*predicate*: unknown, full, blocked …) of somebody (*subject*: recipient, sender, our
+address or host, the message, the domain, their system). The same predicate means another class with each subject: an
+unknown recipient is `user-unknown`, an unknown sender is not; so each predicate is given the nearest subject of its
+clause. Where a reply names nobody the command it answers does: the stage. Of several predicates the more particular
+one decides (ORDER). Pure; the text is a folded one (`spelling`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from zonemta_py.mail.classify import CONNECTING
+from zonemta_py.mail.rules.vocabulary import Token, tokens
+
+FAR = 70
+"""Letters between a predicate and its subject, at most."""
+_CLAUSE = re.compile(r"[.;:!|()\n]|(?:^| )- | -- |,")
+_CLAUSE_COST = 25
+_OF = re.compile(
+    r"\s*(?:of(?: the| your| its)?|for the|from the|de la|de l'|de|del|della|dello|du|des|der|von|vom|van de|van|do|da"
+    r"|al)\s*"
+)
+_IP = re.compile(
+    r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]\d)|(?<![\w:])(?:[0-9a-f]{1,4}:){3,7}[0-9a-f:]{1,4}(?![\w:])"
+)
+_URL = re.compile(r"https?://\S+")
+_ADDRESS = re.compile(r"<?@>?")
+RECIPIENT_STAGES = frozenset(("rcpt", "data", "dot", "report"))
+"""Those at which a reply can be about the recipient."""
+
+_DIRECT = {
+    "greylisting": "greylisting", "virus": "virus", "authentication": "authentication", "rdns": "reverse-dns",
+    "relay": "relay-denied", "recipients": "too-many-recipients", "connections": "too-many-connections",
+    "reputation": "poor-reputation", "spam": "spam-content", "rate": "rate", "expired": "expired", "tls": "tls",
+    "syntax": "syntax", "protocol": "protocol", "network": "network", "nospace": "system-full", "busy": "rate",
+    "error": "system-error", "again": "greylisting", "refused": "policy", "lists": "blocked-ip",
+}  # fmt: skip
+_OF_SUBJECT = {
+    "unknown": {"recipient": "user-unknown", "sender": "policy", "source": "reverse-dns", "domain": "host-unknown",
+                "content": "spam-content", "address": "user-unknown"},
+    "full": {"recipient": "mailbox-full", "system": "system-full", "": "mailbox-full"},
+    "disabled": {"recipient": "suspended", "sender": "policy", "system": "system-error", "source": "blocked-ip"},
+    "inactive": {"recipient": "inactive", "sender": "policy"},
+    "moved": {"recipient": "moved"},
+    "blocked": {
+        "recipient": "policy", "sender": "policy", "source": "blocked-ip", "domain": "poor-reputation",
+        "content": "spam-content", "": "policy",
+    },
+    "big": {"recipient": "mailbox-full", "content": "message-too-big", "": "message-too-big"},
+}  # fmt: skip
+ORDER = (
+    "greylisting", "virus", "nospace", "recipients", "connections", "authentication", "rdns", "lists", "big", "spam",
+    "relay", "blocked:source", "full:recipient", "unknown:sender", "moved", "unknown", "inactive", "disabled", "full",
+    "tls", "reputation", "expired", "rate", "syntax", "blocked", "network", "busy", "protocol", "error", "again",
+    "refused",
+)  # fmt: skip
+_RANK = {name: rank for rank, name in enumerate(ORDER)}
+_WEAK = frozenset(("error", "refused", "protocol", "network", "busy"))
+
+
+class Reading(NamedTuple):
+    """kind: the class that the words say, "" if none. about: of whom, "" if that is not said. speaks: everybody it
+    speaks of. said: all that it says. firm: it is said of that subject itself, close by. ip: an IP address is named."""
+
+    kind: str
+    about: str
+    speaks: frozenset[str]
+    said: frozenset[str]
+    firm: bool
+    ip: bool
+
+
+class _Said(NamedTuple):
+    rank: int
+    kind: str
+    about: str
+    near: int
+
+
+def read(text: str, code: int, enhanced: str, stage: str) -> Reading:
+    """text: folded, addresses as "@". stage, enhanced: whom an unnamed subject stands for."""
+    ips = [Token(m.start(), m.end(), _OURS) for m in _IP.finditer(text)]
+    if "://" in text:
+        text = _URL.sub(lambda url: " " * len(url[0]), text)
+    found = tokens(text)
+    subjects = _subjects(text, found)
+    nouns = sorted(subjects + ips + _addresses(text, subjects))
+    sayings = [
+        saying
+        for token in found
+        for predicate in token.concepts & _PREDICATES
+        if (saying := _saying(text, token, predicate, nouns, stage, enhanced))
+    ]
+    speaks = frozenset(next(iter(token.concepts)) for token in subjects)
+    said = frozenset(concept for token in found for concept in token.concepts)
+    best = min(sayings, default=None)
+    if best and best.kind == "greylisting" and "greylisting" not in said and not _may_be_greylisting(code, enhanced):
+        best = None
+    if best is None:
+        return Reading("", "", speaks, said, False, bool(ips))
+    kind, about = _of_others(best, speaks, said, bool(ips))
+    return Reading(kind, about, speaks, said, best.near <= FAR, bool(ips))
+
+
+def _of_others(best: _Said, speaks: frozenset[str], said: frozenset[str], ip: bool) -> tuple[str, str]:
+    """A recipient that is unknown in a reply that speaks of the sender is the sender, or their concern."""
+    kind, about = best.kind, best.about
+    if kind == "host-unknown" and (ip or "source" in speaks):
+        return "reverse-dns", "source"
+    if kind not in _RECIPIENT and kind != "host-unknown":
+        return kind, about
+    if "source" in speaks:
+        return ("poor-reputation" if kind == "user-unknown" else "blocked-ip"), "source"
+    return ("policy", "sender") if "sender" in speaks else (kind, about)
+
+
+def _may_be_greylisting(code: int, enhanced: str) -> bool:
+    """ "Later" alone, from a server that names no system of its own."""
+    return 400 <= code < 500 and code not in (421, 452) and enhanced[:4] in ("", "4.7.")
+
+
+def _addresses(text: str, subjects: list[Token]) -> list[Token]:
+    """Addresses within the text that stand beside no noun: whose they are is not said."""
+    found = []
+    for mark in _ADDRESS.finditer(text):
+        beside = any(0 <= mark.start() - noun.end <= 3 for noun in subjects)
+        if mark.start() > 2 and not beside:
+            found.append(Token(mark.start(), mark.end(), _SOMEBODY))
+    return found
+
+
+def _subjects(text: str, found: list[Token]) -> list[Token]:
+    """One subject each; "mailbox of the sender" and "sender mailbox" are the sender."""
+    merged: list[Token] = []
+    for token in found:
+        named = [name for name in _PRECEDENCE if name in token.concepts]
+        if not named:
+            continue
+        one = Token(token.start, token.end, frozenset(named[:1]))
+        if merged and (joined := _joined(text, merged[-1], one)):
+            merged[-1] = joined
+        else:
+            merged.append(one)
+    return merged
+
+
+def _joined(text: str, before: Token, after: Token) -> Token | None:
+    between = text[before.end : after.start]
+    if len(between) > 12:
+        return None
+    if _OF.fullmatch(between) and after.concepts & _STRONG:
+        return Token(before.start, after.end, after.concepts)
+    if between in _ADJACENT and before.concepts & _STRONG:
+        return Token(before.start, after.end, before.concepts)
+    return None
+
+
+def _saying(text: str, token: Token, predicate: str, nouns: list[Token], stage: str, enhanced: str) -> _Said | None:
+    near, about = min(
+        ((_distance(text, token, noun), next(iter(noun.concepts))) for noun in nouns), default=(FAR + 1, "")
+    )
+    if near > FAR or (about == "recipient" and stage not in RECIPIENT_STAGES):
+        about = _unnamed(stage, enhanced)
+    if predicate in _DIRECT:
+        return _Said(_RANK[predicate], _DIRECT[predicate], about, near)
+    kinds = _OF_SUBJECT[predicate]
+    kind = kinds.get(about) or kinds.get("", "")
+    if not kind:
+        return None
+    return _Said(_RANK.get(f"{predicate}:{about}", _RANK[predicate]), kind, about, near)
+
+
+def _distance(text: str, token: Token, noun: Token) -> int:
+    """Letters between, more over the end of a clause."""
+    if noun.start < token.end and token.start < noun.end:
+        return 0
+    between = text[noun.end : token.start] if noun.end <= token.start else text[token.end : noun.start]
+    return len(between) + _CLAUSE_COST * len(_CLAUSE.findall(between))
+
+
+def _unnamed(stage: str, enhanced: str) -> str:
+    """Of whom a reply speaks that names nobody."""
+    status = enhanced[1:]
+    if status in (".1.7", ".1.8") or stage == "mail":
+        return "sender"
+    if stage in CONNECTING:
+        return "source"
+    if stage in ("rcpt", "report") or status.startswith((".1.", ".2.")):
+        return "recipient"
+    return ""
+
+
+_PREDICATES = frozenset(_DIRECT) | frozenset(_OF_SUBJECT)
+_PRECEDENCE = ("source", "sender", "recipient", "domain", "content", "system")
+_STRONG = frozenset(("source", "sender"))
+_OURS = frozenset(("source",))
+_SOMEBODY = frozenset(("address",))
+_RECIPIENT = frozenset(("user-unknown", "inactive", "suspended", "moved"))
+_ADJACENT = (" ", "'s ", "s ", "-", " <@> ", "")
