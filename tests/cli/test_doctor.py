@@ -3,9 +3,11 @@ to do, and what is right is not complained of."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import socketserver
+import ssl
 import subprocess
 import sys
 import sysconfig
@@ -18,11 +20,13 @@ import dns.message
 import dns.rcode
 import dns.rrset
 import pytest
+import trustme
 
-from zonemta_py.cli.service import machine
+from zonemta_py.cli.service import links, machine
 from zonemta_py.cli.service.diagnosis import Level, note, ok, warning
 from zonemta_py.cli.service.doctor import unanswered
 from zonemta_py.cli.terminal.errors import Exit
+from zonemta_py.config import Config
 
 Zonemta = Callable[..., Any]
 ADDRESS, BACKWARDS = "8.1.2.3", "3.2.1.8"
@@ -265,3 +269,33 @@ def test_a_python_that_was_built_without_optimizations_is_named(
     monkeypatch.setattr(sys, "base_prefix", prefix)
     found = machine.interpreter()
     assert (found.level, bool(found.remedy)) == (level, level is Level.NOTE)
+
+
+async def test_links_are_reached_as_providers_reach_them(tmp_path: Path) -> None:
+    """By name, over https, with a certificate that is trusted; another program there is no listener of ours."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    said = b""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        head = f"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: {len(said)}\r\n\r\n"
+        writer.write(head.encode() + said)
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
+    port = server.sockets[0].getsockname()[1]
+    section = {"enabled": True, "url": f"https://localhost:{port}/mail", "secrets": ["0123456789abcdef"]}
+    trusting = Config.model_validate({"links": section, "tls": {"ca_file": tmp_path / "ca"}})
+    for config, said, level, words in (  # noqa: B007
+        (trusting, links.HELLO, Level.OK, "is answered by this program"),
+        (trusting, b"hello", Level.PROBLEM, "another program answers there"),
+        (Config.model_validate({"links": section}), b"", Level.PROBLEM, "certificate of localhost is not valid"),
+    ):  # fmt: skip
+        found = await links.reached(config)
+        assert (found.level, words in found.words) == (level, True), found
+    server.close()
+    found = await links.reached(trusting)
+    assert (found.level, "cannot be reached" in found.words) == (Level.PROBLEM, True)

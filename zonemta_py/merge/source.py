@@ -7,7 +7,9 @@ from typing import Any
 
 import msgpack
 
-LINKS = frozenset({"unsubscribe_url", "preferences_url"})
+from zonemta_py.mail.addresses.link import PRINTED
+
+LINKS = frozenset(PRINTED)
 """Names that every template has on a server with [links]: what they stand for is made for each recipient. A column of
 that name goes before."""
 _VERSION = 1

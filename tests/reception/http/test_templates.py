@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from zonemta_py.mail.addresses.link import UNKNOWN, decode
 from zonemta_py.merge.compile import compile
 from zonemta_py.merge.source import TemplateSource
 
@@ -177,3 +178,17 @@ def test_a_campaign_is_tried_on_oneself(open_http: Any) -> None:
     ((_, message),) = letters(door, 1).values()
     assert message["Subject"] == "{{ 1 }} Hello Anna"
     assert door.client.post("/v1/campaigns/none/test", json={"messages": PEOPLE[:1]}).status_code == 404
+
+
+def test_links_in_messages_of_their_own(open_http: Any) -> None:
+    """Each is its recipient's; where there is no [links], the field is missing."""
+    secret = "0123456789abcdef"
+    links = {"enabled": True, "url": "https://mail.example.com", "secrets": [secret], "port": 8599}
+    template = TEMPLATE | {"html": "<a href='{{ preferences_url }}'>{{ name }}</a>"}
+    door = open_http(links=links)
+    assert inject(door, "1", template=template, tenant="acme").status_code == 200
+    for address, (_, message) in letters(door, 2).items():
+        token = message.get_body(("html",)).get_content().partition("/p/")[2].partition("'")[0]
+        link = decode(token, [secret])
+        assert (link.purpose, link.id, link.recipient, link.tenant) == ("preferences", UNKNOWN, address, "acme")
+    assert wrong(inject(open_http(), "1", template=template))[0][0] == "messages[0].fields"

@@ -1,6 +1,6 @@
 """`zonemta doctor`: looks at all that the MTA depends on, and says what to do about what is wrong.
 
-Nothing is changed, no mail is sent, and nothing is connected to unless `--probe` names it.
+Nothing is changed, no mail is sent, and nothing is connected to but our own `links.url`, and what `--probe` names.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ async def _all(
     config: Config, before: Sequence[Diagnosis], given: Sequence[str], domains: Sequence[str], probe: str | None,
     lists: Sequence[str] | None, ask_dns: bool,
 ) -> list[Diagnosis]:  # fmt: skip
-    from zonemta_py.cli.service import machine
+    from zonemta_py.cli.service import links, machine
 
     with seen_by(config):
         findings = [*before, *_certificates(config)]
@@ -115,7 +115,8 @@ async def _all(
         findings.append(note("DNS", "all mail goes to smart hosts, whose addresses others see: see to theirs"))
     names = sorted({*domains, *_domains(config)})
     by_dns = [one async for one in _by_dns(config, addresses, names, probe, lists)]
-    return [*findings, *unanswered(by_dns), *by_dns]
+    linked = [await links.reached(config)] if config.links.enabled else []
+    return [*findings, *unanswered(by_dns), *by_dns, *linked]
 
 
 def unanswered(by_dns: Sequence[Diagnosis]) -> list[Diagnosis]:

@@ -7,12 +7,9 @@ from collections.abc import Iterable
 from typing import cast
 
 from zonemta_py.config import Config
-from zonemta_py.mail.addresses.link import Link, Purpose, Scope, encode
+from zonemta_py.mail.addresses.link import PRINTED, Link, Purpose, Scope, url
 from zonemta_py.queue.api import Delivery
 
-PATHS: dict[Purpose, str] = {"unsubscribe": "u", "preferences": "p", "open": "o", "click": "c"}
-"""Below links.url: what comes before the token."""
-_NAMES: dict[str, Purpose] = {"unsubscribe_url": "unsubscribe", "preferences_url": "preferences"}
 _DAY_S = 86_400
 
 
@@ -25,7 +22,7 @@ class LinkMaker:
 
     def fields(self, delivery: Delivery, names: Iterable[str]) -> dict[str, str]:
         """What a template prints by these names."""
-        return {name: self.url(_NAMES[name], delivery) for name in names}
+        return {name: self.url(PRINTED[name], delivery) for name in names}
 
     def url(self, purpose: Purpose, delivery: Delivery, target: str = "") -> str:
         """For the delivery's first recipient; the only one, where it matters. Each attempt makes the same one."""
@@ -33,4 +30,4 @@ class LinkMaker:
         day = int(delivery.received_ms / 1000 or time.time()) // _DAY_S
         address = delivery.recipients[0].address
         link = Link(purpose, delivery.id, address, delivery.campaign, delivery.tenant, scope, day, target)
-        return f"{self._links.url}/{PATHS[purpose]}/{encode(link, self._links.secrets)}"
+        return url(self._links.url, link, self._links.secrets)

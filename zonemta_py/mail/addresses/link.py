@@ -21,6 +21,12 @@ Purpose = Literal["unsubscribe", "preferences", "open", "click"]
 Scope = Literal["campaign", "campaigns", "all"]
 PURPOSES: tuple[Purpose, ...] = ("unsubscribe", "preferences", "open", "click")
 SCOPES: tuple[Scope, ...] = ("campaign", "campaigns", "all")
+PATHS: dict[Purpose, str] = {"unsubscribe": "u", "preferences": "p", "open": "o", "click": "c"}
+"""Below the listener's URL: what comes before the token."""
+PRINTED: dict[str, Purpose] = {"unsubscribe_url": "unsubscribe", "preferences_url": "preferences"}
+"""Names of links in templates."""
+UNKNOWN = "0" * 16
+"""The id of a message that had none when the link was made."""
 TOKEN_CHARACTERS_MAX = 8_192
 """No link that is longer is looked at; the longest that we make has 3,000 characters."""
 _VERSION = 1
@@ -69,6 +75,11 @@ def encode(link: Link, secrets: Sequence[str]) -> str:
     head = _HEAD.pack(kind, _number(secrets[0]), SCOPES.index(link.scope), link.day % _DAYS, int(link.id, 16))
     said = head + "\0".join(texts).rstrip("\0").encode("utf-8", "surrogateescape")
     return base64.urlsafe_b64encode(said + _tag(secrets[0], said)).rstrip(b"=").decode()
+
+
+def url(base: str, link: Link, secrets: Sequence[str]) -> str:
+    """base: of the listener (links.url)."""
+    return f"{base}/{PATHS[link.purpose]}/{encode(link, secrets)}"
 
 
 def decode(token: str, secrets: Sequence[str]) -> Link:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, Protocol
 
-from zonemta_py.mail.addresses.link import Link, Scope, scope_for
+from zonemta_py.mail.addresses.link import UNKNOWN, Link, Scope, scope_for
 from zonemta_py.queue.api import Admin, Feedback, Reception
 
 UNSUBSCRIBE = "unsubscribe"
@@ -27,13 +27,15 @@ async def leave(queue: LinksQueue, link: Link, scope: str) -> None:
     The entry follows from the feedback by itself, once; who comes back, and leaves by the same link again, has to be
     entered again.
     """
+    message = "" if link.id == UNKNOWN else link.id
     row = Feedback(
-        UNSUBSCRIBE, link.recipient, link.id, campaign=link.campaign, tenant=link.tenant, via="link", genuine="token",
+        UNSUBSCRIBE, link.recipient, message, campaign=link.campaign, tenant=link.tenant, via="link", genuine="token",
         scope=scope,
     )  # fmt: skip
     await queue.feedback([row])
     if not any(entry["scope"] == scope and _has_left(entry) for entry in await entries(queue, link.recipient)):
-        entry = [link.recipient, UNSUBSCRIBE, "by a link", f"message {link.id}", "link", link.campaign, 0, scope]
+        evidence = f"message {message}" if message else ""
+        entry = [link.recipient, UNSUBSCRIBE, "by a link", evidence, "link", link.campaign, 0, scope]
         await queue.ask("suppress", rows=[entry])
 
 

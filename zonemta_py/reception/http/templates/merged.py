@@ -14,6 +14,7 @@ from dataclasses import replace
 from email.utils import formatdate
 from typing import Any
 
+from zonemta_py.mail.addresses.link import PRINTED, UNKNOWN, Link, url
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.schedule_fields import InvalidValue, apply
@@ -46,9 +47,11 @@ async def send(here: RequestContext, who: Visit, content: MergedDocument, key: s
     if not content.template.to_name and any(one.to.name for one in content.messages):
         source = replace(source, to_name=Text(f"{{{{ {NAME} }}}}", "to_name"))
     found = await here.templates.prepared(source.pack(), here.site.clock_ms(), who.key.senders)
-    check_fields(found, content.messages)
+    check_fields(found, content.messages, here.config.links.enabled)
     sender = content.sender if content.sender is not None else _author(found)
-    letters = await rendered(here, who, found.prepared, content.messages, content.campaign or "", key)
+    letters = await rendered(
+        here, who, found.prepared, content.messages, content.campaign or "", content.tenant or "", key
+    )
     shared = json.dumps(content.model_dump(mode="json", exclude={"messages"}), sort_keys=True) if key else ""
 
     def one(number: int) -> Awaitable[dict[str, Any]]:
@@ -72,8 +75,8 @@ async def test(
     source = TemplateSource.unpack(await here.queue.template(campaign["name"]))
     subject = replace(source.subject, content=protected(content.subject) + source.subject.content)
     packed = replace(source, subject=subject).pack()
-    check_fields(await here.templates.look(packed), content.messages)
-    letters = await rendered(here, who, packed, content.messages, campaign["name"], "")
+    check_fields(await here.templates.look(packed), content.messages, here.config.links.enabled)
+    letters = await rendered(here, who, packed, content.messages, campaign["name"], campaign["tenant"] or "", "")
 
     def one(number: int) -> Awaitable[dict[str, Any]]:
         envelope = Envelope(
@@ -98,15 +101,19 @@ async def _several(one: Callable[[int], Awaitable[dict[str, Any]]], count: int) 
 
 
 async def rendered(
-    here: RequestContext, who: Visit, template: bytes, people: list[PersonalDocument], campaign: str, key: str
-) -> list[bytes]:
+    here: RequestContext, who: Visit, template: bytes, people: list[PersonalDocument], campaign: str, tenant: str,
+    key: str,
+) -> list[bytes]:  # fmt: skip
     """Everybody's message. template: prepared. Raises RequestProblem for a value that the template cannot take."""
     unique = f"{who.key.name} {key}" if key else who.id
     order = RenderOrder(
         template,
         campaign,
         formatdate(here.site.clock_ms() / 1000),
-        [_person(one, number, f"{unique} {number}") for number, one in enumerate(people)],
+        [
+            _person(one, number, f"{unique} {number}", _links(here, one.to.address, campaign, tenant))
+            for number, one in enumerate(people)
+        ],
     )
     said = await here.templates.workshop.run("render", await asyncio.to_thread(order.pack))
     if said is None:
@@ -118,23 +125,33 @@ async def rendered(
     return made.messages
 
 
-def _person(one: PersonalDocument, number: int, identity: str) -> Person:
+def _links(here: RequestContext, address: str, campaign: str, tenant: str) -> dict[str, str]:
+    """What the template may print: the message has no id yet."""
+    links, day = here.config.links, here.site.clock_ms() // 86_400_000
+    if not links.enabled:
+        return {}
+    link = Link("unsubscribe", UNKNOWN, address, campaign, tenant, links.scope, day)
+    return {name: url(links.url, link._replace(purpose=one), links.secrets) for name, one in PRINTED.items()}
+
+
+def _person(one: PersonalDocument, number: int, identity: str, links: dict[str, str]) -> Person:
     files = [
         (file.name, file.type, reading.bytes_of(file.content, f"messages[{number}].attachments[{n}].content"))
         for n, file in enumerate(one.attachments)
     ]
     return Person(
-        one.to.address, {NAME: one.to.name, **one.fields}, files, hashlib.sha256(identity.encode()).hexdigest()
+        one.to.address, {NAME: one.to.name, **links, **one.fields}, files, hashlib.sha256(identity.encode()).hexdigest()
     )
 
 
-def check_fields(found: TrialResult, people: list[PersonalDocument]) -> None:
-    """Raises RequestProblem for fields that the template asks for, and somebody does not have."""
+def check_fields(found: TrialResult, people: list[PersonalDocument], linked: bool) -> None:
+    """linked: links are made here. Raises RequestProblem for fields that the template asks for, and somebody does not
+    have."""
     wrong = [
         FieldError(f"messages[{number}].fields", f"has no {name!r}, which the template asks for ({place}); give it")
         for number, one in enumerate(people)
         for name, place in found.wanted.items()
-        if name != NAME and name not in one.fields
+        if name != NAME and name not in one.fields and not (linked and name in PRINTED)
     ]
     if wrong:
         raise invalid(wrong[:ERRORS_MAX])
