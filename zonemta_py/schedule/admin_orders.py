@@ -19,13 +19,13 @@ from zonemta_py.schedule.flow import STOPPED as APART
 from zonemta_py.schedule.flow import apart_of, split_key
 from zonemta_py.schedule.policy.manners import KINDS as MANNERS
 from zonemta_py.schedule.policy.standing import Portions, Row, portions
-from zonemta_py.schedule.policy.state import LOST, NO_TLS
+from zonemta_py.schedule.policy.state import GUARD, LOST, NO_TLS
 from zonemta_py.schedule.schedule import Schedule
 from zonemta_py.schedule.zone import ZoneSchedule
 from zonemta_py.zones.site import Providers, Site
 
 STOPPED = ("destination", "domain", "tenant", "campaign", "zone", "source")
-LIFTED = (*STOPPED, "rest", "resting", "rate", "concurrency", *MANNERS, NO_TLS, LOST)
+LIFTED = (*STOPPED, "rest", "resting", "rate", "concurrency", *MANNERS, NO_TLS, LOST, GUARD)
 
 
 def stop(

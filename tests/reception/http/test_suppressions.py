@@ -68,6 +68,16 @@ def test_the_list_comes_in_pages(open_http: Any) -> None:
     assert [row["address"] for row in some] == ["p1@x.test", "p3@x.test", "p5@x.test"]
 
 
+def test_what_was_heard_of_a_person(open_http: Any) -> None:
+    """Also of one who is not on the list; and nothing is held back anywhere."""
+    door = open_http()
+    found = door.client.get("/v1/suppressions/Anna@example.org/evidence").json()
+    assert found == {"address": "anna@example.org", "entries": [], "heard": [], "standing": [], "guards": []}
+    assert door.client.get("/v1/guards").json() == []
+    answer = door.client.post("/v1/guards", json={"name": "p.test"})
+    assert (answer.status_code, "nothing is held back at 'p.test'" in answer.text) == (404, True)
+
+
 def test_a_person_is_forgotten(open_http: Any) -> None:
     """What waits for them goes; kept as erased, they are never mailed again."""
     door = open_http()

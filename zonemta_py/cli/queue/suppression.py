@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from zonemta_py.cli.queue import evidence
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.queue.erasure import Archive, FilesOnly, InLake, Proof, Subaddresses, in_files
 from zonemta_py.cli.queue.erasure_plans import DeletePlans, Plans, in_plans
@@ -29,6 +30,8 @@ from zonemta_py.config import Config
 from zonemta_py.mail.fields import utc
 
 app = typer.Typer(help="The suppression list: who gets no mail, and why.", no_args_is_help=True)
+for decided in (evidence.explain, evidence.guards, evidence.release, evidence.drop):
+    app.command()(decided)
 
 Kind = Literal["hard-bounce", "manual", "unsubscribe", "complaint", "erased"]
 Addresses = Annotated[list[str], typer.Argument(metavar="ADDRESS", help="One or more addresses.")]
@@ -51,7 +54,7 @@ def add(
     addresses: Addresses,
     kind: Annotated[Kind, typer.Option(help="Why they are listed.")] = "manual",
     reason: Annotated[str, typer.Option(metavar="TEXT", help="The reason in words.")] = "",
-    evidence: Annotated[str, typer.Option(metavar="TEXT", help="Evidence: where it can be looked up.")] = "",
+    proof: Annotated[str, typer.Option("--evidence", metavar="TEXT", help="Evidence: where it can be looked up.")] = "",
     campaign: Annotated[str, typer.Option(metavar="NAME", help="The campaign it came from.")] = "",
     scope: NewScope = "",
     config: ConfigFile = None,
@@ -63,7 +66,7 @@ def add(
     An unsubscribe applies to campaigns only; a zone for passwords and receipts says by `suppress` which kinds stop its
     mail.
     """
-    rows = [[address, kind, reason, evidence, _me(), campaign, 0, scope] for address in addresses]
+    rows = [[address, kind, reason, proof, _me(), campaign, 0, scope] for address in addresses]
     with Telling(json) as tell:
         _say(tell, answer(configuration(config, folder), "suppress", rows=rows))
 

@@ -21,6 +21,7 @@ _WHAT = {
     "rest": "source rests", "resting": "cannot be reached", "rate": "slowed down",
     "concurrency": "fewer connections", "no-tls": "TLS is switched off", "recipients": "fewer recipients per message",
     "pipelining": "one command at a time", "lost": "may be lost",
+    "guard": "nobody is suppressed",
 }  # fmt: skip
 
 
@@ -142,6 +143,8 @@ def _now(row: dict[str, Any]) -> str:
         return "no pipelining"
     if row["kind"] == "lost":
         return "it was in damaged files"
+    if row["kind"] == "guard":
+        return "refusals are held back"
     if row["kind"] == "no-tls":
         return "mail is sent without TLS"
     return "nothing is sent" if row["kind"] != "resting" or row["until_ms"] else "one delivery tries"
@@ -151,8 +154,12 @@ def _end(row: dict[str, Any]) -> str:
     """When it ends, if not at a time."""
     if row["kind"] in ("rate", "concurrency"):
         return "deliveries go well"
+    if row["kind"] == "guard":
+        return "it is calm, or released"
     return "that one has an answer" if row["kind"] == "resting" else "resumed"
 
 
 def _undo(row: dict[str, Any]) -> str:
+    if row["kind"] == "guard":
+        return f"zonemta suppression release {shlex.quote(row['name'])}"
     return f"zonemta resume {row['kind']} {shlex.join(row['name'].split(' '))}"

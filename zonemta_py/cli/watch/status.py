@@ -17,6 +17,7 @@ from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configur
 from zonemta_py.cli.terminal.output import counted, print_json, print_table, printable
 from zonemta_py.cli.watch.state import COUNTS, RATES, state
 from zonemta_py.config import ConfigError
+from zonemta_py.schedule.policy.state import GUARD
 
 OK, WARNING, CRITICAL, UNKNOWN = range(4)
 """Exit statuses of a check."""
@@ -71,7 +72,9 @@ def _described(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
         for name, row in sorted(found["zones"].items()):
             yield f"zone {name}", _counts(row)
     yield "sessions", _sessions(found["sessions"])
-    yield "suspended", _standing(found["standing"])
+    yield "suspended", _standing([row for row in found["standing"] if row["kind"] != GUARD])
+    for row in _guards(found):
+        yield "held back", printable(f"{row['name']}: {row['cause']}; `zonemta suppression guards`")
     yield "in doubt", f"{found['in_doubt']:,}; `zonemta queue in-doubt` lists them" if found["in_doubt"] else "nobody"
     short = disk["free"] < disk["reserve"]
     until = f"until {_bytes(disk['reserve'])} are" if short else "for now; the log says why"
@@ -103,6 +106,10 @@ def _standing(rows: list[dict[str, Any]]) -> str:
     named = ", ".join(f"{row['kind']} {row['name']}" for row in rows[:_SHOWN])
     more = f" and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
     return printable(f"{named}{more}; `zonemta standing` says why")
+
+
+def _guards(found: dict[str, Any]) -> list[dict[str, Any]]:
+    return [row for row in found["standing"] if row["kind"] == GUARD]
 
 
 def _bytes(count: float) -> str:
@@ -163,6 +170,8 @@ def _problems(found: dict[str, Any], limit: dict[str, Any]) -> Iterator[Problem]
         yield CRITICAL, "new mail is refused"
     if found["copied"]:
         yield WARNING, found["copied"]
+    for row in _guards(found):
+        yield WARNING, f"{row['name']} says of very many people that they do not exist"
     for sink in found["sinks"]:
         if sink["state"] not in ("ok", "catching up"):
             yield WARNING, f"sink {sink['name']} is {sink['state']}"

@@ -34,6 +34,8 @@ Questions and answers (plain dicts and lists, ready for JSON):
                                             only one that was made, not one that mail has named
     suppress rows, unsuppress addresses scope       orders about the suppression list (`suppressions.py`)
     suppression address, suppressions after limit kind scope        its entries
+    evidence address                        what was heard of a person, and how far it is enough
+    guards, guard-release name drop         where refusals are held back; ends that: they count, or are dropped
     metrics                                 every counter, histogram and gauge (`metrics.py`)
     ready                                   why it should get no mail now (`readiness.py`), during recovery too
     content id first                        a message's bytes, some chunks of them

@@ -17,6 +17,8 @@ from zonemta_py.queue.suppression.entry import (
     checked_scope,
     usual_scope,
 )
+from zonemta_py.queue.suppression.told import shown, standing
+from zonemta_py.schedule.policy.state import GUARD
 from zonemta_py.schedule.time.pace import Pace
 
 ROWS_MAX, LIST_MAX = 100_000, 10_000
@@ -93,10 +95,39 @@ async def _forget(queue: QueueContext, address: str, keep: bool = False, by: str
     return {**await forget(queue, who), "listed": listed, "kept": keep}
 
 
+async def _evidence(queue: QueueContext, address: str) -> dict[str, Any]:
+    """What speaks against writing to a person, and what follows from it (`queue.suppression.told`)."""
+    who, clock, terms = checked_person(address), queue.core.clock, queue.core.config.suppression
+    await queue.core.settled()
+    found, policy = queue.policy.store.get(who), queue.core.schedule.policy
+    items = found.items if found is not None else []
+    guards = dict.fromkeys(item.at for item in items if item.held)
+    return {
+        "address": who,
+        "entries": [entry.shown() for entry in queue.suppression.every(who)],
+        "heard": [shown(item, clock.apart_ms()) for item in items],
+        "standing": standing(found, terms, clock.steady_ms()) if found is not None else [],
+        "guards": [name for name in guards if policy.stopped(GUARD, name)],
+    }
+
+
+async def _guards(queue: QueueContext) -> list[dict[str, Any]]:
+    """Where refusals are held back: name, cause, since_ms, people."""
+    return await queue.policy.guards()
+
+
+async def _release_guard(queue: QueueContext, name: str, drop: bool = False) -> int:
+    """How many people that is about."""
+    return await queue.policy.release(name.strip(), drop)
+
+
 QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "suppress": _suppress,
     "unsuppress": _unsuppress,
     "suppression": _suppression,
     "suppressions": _suppressions,
+    "evidence": _evidence,
+    "guards": _guards,
+    "guard-release": _release_guard,
     "forget": _forget,
 }

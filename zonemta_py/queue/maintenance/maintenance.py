@@ -145,6 +145,7 @@ class Maintenance:
 
     async def _next_campaigns(self) -> None:
         await asyncio.sleep(CAMPAIGNS_S)
+        self._queue.policy.tick()
         while not self._core.store.fenced and self._campaigns():
             await self._core.lines.stable()  # no faster than the disk takes it
 
@@ -196,6 +197,7 @@ class Maintenance:
         more |= self._queue.acceptance.requests.tidy()
         more |= self._queue.heard.tidy() | self._forget_sent()
         more |= self._kept.end()
+        self._queue.policy.tidy()
         self._deadlines.forget()
         self._expiry.forget()
         days = core.config.queue.archive_days

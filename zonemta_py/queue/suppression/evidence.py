@@ -9,7 +9,7 @@ are cleared by a message that no report has followed for ACCEPTED_MS.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from zonemta_py.config.people.suppression import GROUPS, Tolerance, Tolerances
 from zonemta_py.disk import records
@@ -164,10 +164,3 @@ def is_enough(items: list[Item], tolerance: Tolerance) -> bool:
 
 def _sure(item: Item) -> bool:
     return item.agreed and not item.held
-
-
-def shown(item: Item, apart_ms: int) -> dict[str, Any]:
-    """For answers. apart_ms: how far steady time is ahead of the clock."""
-    row = item._asdict()
-    row["at_ms"] = row.pop("ms") - apart_ms
-    return {name: value for name, value in row.items() if value not in ("", False)}

@@ -19,10 +19,10 @@ from zonemta_py.config.people.suppression import SuppressionSection
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.queue.core.core import Core
+from zonemta_py.schedule.policy.state import GUARD
 
 log = logging.getLogger(__name__)
 
-GUARD = "guard"
 SLICES = 6
 PAIRS_MAX = 5_000
 PEOPLE_MAX = 20_000
@@ -69,6 +69,11 @@ class Guard:
 
     def up(self, name: str) -> bool:
         return self._core.schedule.policy.stopped(GUARD, name)
+
+    def names(self) -> list[str]:
+        """Of those that are up."""
+        policy = self._core.schedule.policy
+        return [name for kind, name in list(policy.stops) if kind == GUARD and policy.stopped(kind, name)]
 
     def refused(self, pair: Pair, who: str, ms: int) -> list[str]:
         """It is news that this person does not exist. Returns all whose evidence is to be held back because of this,
@@ -120,7 +125,9 @@ class Guard:
     def tick(self, ms: int) -> None:
         """Now and then: ends those that have been calm. ms: steady time."""
         self._turn(ms)
-        up = [name for kind, name in self._core.schedule.policy.stops if kind == GUARD]
+        up = self.names()
+        for name in self._last_ms.keys() - up:  # somebody has lifted it
+            self._refused.pop(pair_of(name), None)
         self._last_ms = {name: self._last_ms.get(name, ms) for name in up}
         for name in up:
             if ms - self._last_ms[name] >= self._terms.guard_calm_s * 1000:

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Container
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from zonemta_py.config.people.suppression import GROUPS
 from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError
@@ -27,8 +28,9 @@ from zonemta_py.queue.suppression import evidence as proof
 from zonemta_py.queue.suppression.entry import ALL, Suppressed
 from zonemta_py.queue.suppression.evidence import Evidence, Item
 from zonemta_py.queue.suppression.found import BY, GUARD_BY, HARD_BOUNCE, scope_of, wanted
-from zonemta_py.queue.suppression.guard import GUARD, Guard, Pair, name_of
+from zonemta_py.queue.suppression.guard import Guard, Pair, name_of
 from zonemta_py.queue.suppression.register import SuppressionList
+from zonemta_py.schedule.policy.state import GUARD
 
 log = logging.getLogger(__name__)
 
@@ -248,8 +250,8 @@ class SuppressionPolicy:
         """About once a second."""
         self.guard.tick(self._core.clock.steady_ms())
 
-    def tidy(self) -> bool:
-        """Forgets what is old, a portion at a time; True: there is more. Raises StoreError."""
+    def tidy(self) -> None:
+        """Forgets what is old, a portion at each call. Raises StoreError."""
         now_ms, changes = self._core.clock.steady_ms(), list[Operation]()
         rows, self._tidied = self.store.portion(self._tidied)
         for found in rows:
@@ -259,9 +261,24 @@ class SuppressionPolicy:
                 changes += self.store.put(found.who, kept if kept.items else None)
         if changes:
             self._core.lines.submit(changes, immediately, sync=False, keep=True)
-        return bool(self._tidied)
 
     # -- operators
+
+    async def guards(self) -> list[dict[str, Any]]:
+        """Those that are up, and for how many people something is held back there."""
+        stops, counts, after = self._core.schedule.policy.stops, Counter[str](), b""
+        while names := self.guard.names():
+            rows, after = self.store.portion(after)
+            for found in rows:
+                counts.update({item.at for item in found.items if item.held})
+            if not after:
+                break
+            await asyncio.sleep(0)
+        return [
+            {"name": name, "cause": stop.cause, "since_ms": stop.since_ms, "people": counts[name]}
+            for name in names
+            if (stop := stops.get((GUARD, name))) is not None
+        ]
 
     async def release(self, name: str, drop: bool = False) -> int:
         """Ends a guard: what it holds back counts from now on, or is dropped. Returns how many people that is about.
@@ -299,8 +316,7 @@ class SuppressionPolicy:
     def _called(self, name: str) -> list[str]:
         """The guards that are meant: by the whole name, or by provider or source. Those that have ended hold nothing
         back, but what they held back may still be released."""
-        up = [one for kind, one in self._core.schedule.policy.stops if kind == GUARD]
-        found = [one for one in up if name == one or name in one.split()]
+        found = [one for one in self.guard.names() if name == one or name in one.split()]
         if not found and not name:
             raise ValueError("which provider? `zonemta suppression guards` shows them")
         return found or [name]

@@ -89,6 +89,27 @@ async def one(request: Request, address: _Address) -> Response:
     return answer({**rows[0], "others": rows[1:]})
 
 
+@router.get(
+    "/suppressions/{address}/evidence",
+    summary="Why an address is or is not suppressed",
+    response_model=people.EvidenceOf,
+    openapi_extra=needs("suppressions", "read"),
+    responses=described(422),
+)
+async def evidence(request: Request, address: _Address) -> Response:
+    """The refusals, complaints and unsubscribes that were heard of it, and what would be enough. A key with a scope
+    sees those of its own mail."""
+    here, who = request_context(request), visit(request).key
+    who.check("suppressions", "read")
+    found, scope = await here.ask("evidence", address=address), who.scope
+    if scope.bound:
+        mine = await people_scopes(here.queue, scope) or []
+        theirs = [one for one in found["heard"] if scope.covers(one.get("tenant"), one.get("campaign"))]
+        found |= {"heard": theirs, "standing": [row for row in found["standing"] if row["scope"] in mine]}
+        found |= {"entries": [row for row in found["entries"] if row["scope"] in mine], "guards": []}
+    return answer(found)
+
+
 @router.delete(
     "/suppressions/{address}",
     summary="Remove an address from the suppression list",

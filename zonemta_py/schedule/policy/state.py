@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 NO_TLS = "no-tls"
 """What a rule stops at a site where TLS fails: opportunistic TLS."""
+GUARD = "guard"
+"""What a provider says of recipients is not believed (`queue.suppression.guard`); it stops no mail."""
 LOST = "lost"
 """What may have been lost of this, and of the suppression list, to damage: shown until an operator acknowledges it."""
 SEEN_MAX = 10_000

@@ -2,6 +2,7 @@
 
 from zonemta_py.reception.http.admin import (
     configuration,
+    guards,
     messages,
     network,
     orders,
@@ -13,5 +14,5 @@ from zonemta_py.reception.http.admin import (
     why,
 )
 
-ALL = (state, recipients, messages, tasks, network, orders, rules, configuration, why, planning)
+ALL = (state, recipients, messages, tasks, network, orders, rules, configuration, why, planning, guards)
 """Its modules, each with a router."""

@@ -31,7 +31,7 @@ ReplyText = Annotated[
 
 Standing = Literal[
     "destination", "domain", "tenant", "campaign", "zone", "source", "rest", "resting", "rate", "concurrency",
-    "recipients", "pipelining", "no-tls", "lost",
+    "recipients", "pipelining", "no-tls", "lost", "guard",
 ]  # fmt: skip
 """Kinds of what holds mail (`schedule.admin_orders.LIFTED`)."""
 Suspendable = Literal["destination", "domain", "tenant", "campaign", "zone", "source"]

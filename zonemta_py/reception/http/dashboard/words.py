@@ -15,6 +15,7 @@ _UNIT_S = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400, None: 1}
 LESSONS = {
     "rate": "sending rate", "concurrency": "connections at once", "recipients": "recipients a message",
     "messages": "messages a connection", "no-tls": "no TLS", "lost": "lost with damage",
+    "guard": "refusals held back",
 }  # fmt: skip
 
 

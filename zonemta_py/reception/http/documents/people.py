@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, ConfigDict, FailFast, Field, WithJsonSchema
 
 from zonemta_py.queue.suppression.entry import SCOPE_PATTERN, checked_scope
-from zonemta_py.reception.http.documents.models import Address, By, Cause, Model, Name
+from zonemta_py.reception.http.documents.models import Address, By, Cause, Line, Model, Name
 
 SUPPRESSIONS_MAX = 10_000
 Kind = Literal["hard-bounce", "manual", "unsubscribe", "complaint", "erased"]
@@ -67,6 +67,71 @@ class SuppressionRows(Model):
     rows: list[SuppressionRow]
     next: str | None
     """Pass it as `after` to get the next page; null: this is the last one."""
+
+
+class HeardItem(Model):
+    """One refusal, complaint or unsubscribe. message: our id of the message, if known."""
+
+    model_config = ConfigDict(extra="allow")
+
+    at_ms: int
+    group: str
+    """unknown, inactive, full, domain, complaint or unsubscribe."""
+    message: str
+    said: str = ""
+    """The reply."""
+    agreed: bool = False
+    """Code, text and stage agree."""
+    held: bool = False
+    """A guard holds it back, or did: it is not enough alone."""
+    by: str = ""
+    """Which provider said it, to which source."""
+
+
+class StandingItem(Model):
+    """How far the refusals of one kind are enough, for the mail of one scope."""
+
+    model_config = ConfigDict(extra="allow")
+
+    group: str
+    scope: str
+    counted: int
+    enough: bool
+    said: str
+    """The same in words, with what would be enough."""
+
+
+class EvidenceOf(Model):
+    """Why a person is or is not on the suppression list."""
+
+    address: str
+    entries: list[SuppressionRow]
+    heard: list[HeardItem]
+    standing: list[StandingItem]
+    guards: list[str]
+    """Those that hold some of it back now."""
+
+
+class GuardRow(Model):
+    """Where refusals are held back, as very many people were said not to exist at once."""
+
+    name: str
+    """Provider or site, and our source address if there are several."""
+    cause: str
+    since_ms: int
+    people: int
+
+
+class GuardEnd(Model):
+    name: Line = Field(min_length=1)
+    """As GET /v1/guards has it."""
+    drop: bool = False
+    """Forget what is held back: the provider was broken; otherwise it counts from now on: the list was bad."""
+
+
+class GuardEnded(Model):
+    people: int
+    """Of whom something was held back."""
 
 
 class Removed(Model):

@@ -47,6 +47,29 @@ async def _unsuppress(desk: Desk, form: Given, by: str) -> Done:
     return Done(f"{address} gets mail again.", "Undo puts the entry back.", "suppress", again)
 
 
+async def _guard_release_words(desk: Desk, given: Given) -> Words:
+    return Words(f"Let count what {given.get('name', '')} said", "These people do not exist: what was held back counts"
+                 " from now on, and they get no mail any more.", "Take people from the list again, one by one.",
+                 "Let it count")  # fmt: skip
+
+
+async def _guard_drop_words(desk: Desk, given: Given) -> Words:
+    return Words(f"Forget what {given.get('name', '')} said", "These people exist, the provider was broken: what was"
+                 " held back is forgotten.", "It cannot be undone; what is said from now on counts.",
+                 "Forget it")  # fmt: skip
+
+
+async def _guard_release(desk: Desk, form: Given, by: str) -> Done:
+    people = await desk.ask("guard-release", name=form.get("name", ""))
+    return Done(f"Released, for {people:,} people.", "They are put on the list in a moment.",
+                there=f"{HOME}/suppressions")  # fmt: skip
+
+
+async def _guard_drop(desk: Desk, form: Given, by: str) -> Done:
+    people = await desk.ask("guard-release", name=form.get("name", ""), drop=True)
+    return Done(f"Forgotten, for {people:,} people.", "They get mail as before.", there=f"{HOME}/suppressions")
+
+
 async def _release_words(desk: Desk, given: Given) -> Words:
     return Words(
         f"Release message {given.get('id', '')}", "Its held recipients are sent after all, from now on.",
@@ -68,4 +91,6 @@ async def _release(desk: Desk, form: Given, by: str) -> Done:
 ORDERS = (
     DeskOrder("suppress", _suppress_words, _suppress), DeskOrder("unsuppress", _unsuppress_words, _unsuppress),
     DeskOrder("release", _release_words, _release),
+    DeskOrder("guard-release", _guard_release_words, _guard_release),
+    DeskOrder("guard-drop", _guard_drop_words, _guard_drop, grave=True),
 )  # fmt: skip

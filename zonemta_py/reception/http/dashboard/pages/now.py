@@ -13,6 +13,7 @@ from starlette.responses import Response
 from zonemta_py.reception.http.dashboard.desk import HOME, Desk
 from zonemta_py.reception.http.dashboard.words import count, distance, size
 from zonemta_py.schedule.admin_orders import STOPPED
+from zonemta_py.schedule.policy.state import GUARD
 
 RECENT_S = 3600
 _WAITING = ("queued", "deferred", "held")
@@ -80,6 +81,8 @@ def _of_orders(standing: list[dict[str, Any]], campaigns: list[dict[str, Any]]) 
                       f"{HOME}/suspensions", "See suspensions.")  # fmt: skip
     if len(stopped) > 5:
         yield Trouble(False, f"{count(len(stopped) - 5)} more are suspended.", f"{HOME}/suspensions", "See all.")
+    for row in [row for row in standing if row["kind"] == GUARD][:3]:
+        yield Trouble(True, f"{row['name']}: {row['cause']}", f"{HOME}/suppressions", "Decide what that means.")
     away = [row for row in standing if row["kind"] == "resting"]
     if away:
         named = ", ".join(row["name"].split()[1] for row in away[:3] if len(row["name"].split()) > 1)

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from zonemta_py.reception.http.dashboard.desk import Desk
 from zonemta_py.reception.http.dashboard.words import place, query
 from zonemta_py.schedule.admin_orders import STOPPED
+from zonemta_py.schedule.policy.state import GUARD
 
 ROWS = 50
 AWAY = ("resting", "rest")
@@ -23,7 +24,7 @@ async def suspensions(desk: Desk, request: Request) -> Response:
         request, "suspensions", following=following, paged=bool(after), kinds=STOPPED,
         stopped=[row for row in rows if row["kind"] in STOPPED],
         away=[row for row in rows if row["kind"] in AWAY],
-        learned=[row for row in rows if row["kind"] not in (*STOPPED, *AWAY)],
+        learned=[row for row in rows if row["kind"] not in (*STOPPED, *AWAY, GUARD)],
     )  # fmt: skip
 
 

@@ -1,0 +1,95 @@
+"""`zonemta suppression explain`, `guards`, `release` and `drop`: what the queue decides by itself, and why."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Annotated, Any
+
+import typer
+
+from zonemta_py.cli.queue.commands import answer
+from zonemta_py.cli.terminal.errors import CommandError, Exit
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
+from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table, printable
+
+Address = Annotated[str, typer.Argument(metavar="ADDRESS", help="An address, in any spelling.")]
+Provider = Annotated[
+    list[str], typer.Argument(metavar="PROVIDER", help="A provider, site or source, as `guards` shows it.")
+]
+
+
+@tabled
+def explain(address: Address, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
+    """Show why a person is or is not on the list: what was heard of them, and what would be enough."""
+    found = answer(configuration(config, folder), "evidence", address=address)
+    if json:
+        return print_json(found)
+    for sentence in sentences(found):
+        print_aside(sentence)
+    if found["heard"]:
+        columns = ("when", "what", "counts", "reply", "message", "campaign")
+        print_table(f"Heard of {found['address']}", columns, map(_cells, found["heard"]))
+    return None
+
+
+def sentences(found: dict[str, Any]) -> list[str]:
+    """What the answer to "evidence" means."""
+    who, said = found["address"], list[str]()
+    for entry in found["entries"]:
+        scope = "" if entry["scope"] == "all" else f", scope {entry['scope']}"
+        by = "the queue itself" if entry["by"] == "policy" else entry["by"]
+        why = f": {entry['reason']}" if entry["reason"] else ""
+        since = moment(entry["since_ms"])
+        said.append(f"{who} is on the suppression list ({entry['kind']}{scope}) since {since}, by {by}{why}")
+    if not found["entries"]:
+        said.append(f"{who} is not on the suppression list")
+    if not found["heard"]:
+        said.append("Nothing is known that speaks against writing to this address")
+    said += [row["said"][0].upper() + row["said"][1:] for row in found["standing"]]
+    for name in found["guards"]:
+        said.append(f"What {name} said is held back: `zonemta suppression release {shlex.quote(name)}` lets it count")
+    return said
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    counts = "held back" if row.get("held") else "agreed" if row.get("agreed") else "one of several"
+    if row["group"] in ("complaint", "unsubscribe"):
+        counts = "at once"
+    what = row.get("kind") or row["group"]
+    return [moment(row["at_ms"]), what, counts, row.get("said", ""), row["message"], row.get("campaign", "")]
+
+
+@tabled
+def guards(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
+    """List where refusals are held back, because a provider said of very many people at once that they do not exist."""
+    rows = answer(configuration(config, folder), "guards")
+    if json:
+        return print_json(rows)
+    cells = [[row["name"], f"{row['people']:,}", moment(row["since_ms"]), row["cause"]] for row in rows]
+    footer = "" if rows else "Nothing is held back: refusals count as [suppression] says"
+    print_table("Held back", ("provider and source", "people", "since", "why"), cells, footer)
+    for row in rows:
+        name = shlex.quote(row["name"])
+        print_aside(f"If these people do not exist: zonemta suppression release {name}")
+        print_aside(f"If they do, and the provider was broken: zonemta suppression drop {name}")
+    return None
+
+
+def release(name: Provider, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
+    """Let what is held back at a provider count: the list was bad, and these people do not exist."""
+    _end(name, config, folder, json, drop=False)
+
+
+def drop(name: Provider, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
+    """Forget what is held back at a provider: it was broken, and these people exist."""
+    _end(name, config, folder, json, drop=True)
+
+
+def _end(name: list[str], config: Any, folder: Any, json: bool, drop: bool) -> None:
+    chosen, full = configuration(config, folder), " ".join(name)
+    count = answer(chosen, "guard-release", name=full, drop=drop)
+    if not count:
+        raise CommandError(Exit.DATA, f"nothing is held back at {full!a}; `zonemta suppression guards` shows where")
+    done = "dropped" if drop else "released"
+    people = "1 person" if count == 1 else f"{count:,} people"
+    print_json({done: count}) if json else print(printable(f"{full}: {done}, for {people}"))
