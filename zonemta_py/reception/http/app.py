@@ -38,7 +38,8 @@ _ABOUT = (
 _BODIES = (
     models.MessageDocument, models.BatchDocument, templates.MergedDocument, campaign_bodies.CampaignDocument,
     campaign_bodies.Order, campaign_bodies.TrialDocument, people.Suppressions,
-    people.Forget, people.GuardEnd, models.PersonDocument, queue_rows.Acknowledgement, queue_rows.NegativeAcknowledgement,
+    people.Forget, people.GuardEnd, models.PersonDocument, queue_rows.Acknowledgement,
+    queue_rows.NegativeAcknowledgement,
     queue_rows.Extension, bodies.Lift, bodies.SuspensionDocument, bodies.StepDocument, bodies.TaskDocument,
     bodies.Start, bodies.Reload, bodies.Drain,
 )  # fmt: skip
