@@ -69,12 +69,14 @@ def test_what_has_just_been_accepted_is_there(mail: Served, told: Callable[..., 
 
 
 def test_lines_are_chosen(mail: Served, told: Callable[..., Ran]) -> None:
-    """By message, part of an address, verdict, time."""
+    """By message, part of an address, verdict, class of the reply, time."""
     everything = rows(told("log", "--json"))
     one = everything[0]["id"]
     assert {row["id"] for row in rows(told("log", "--json", "--message", one))} == {one}
     assert {row["id"] for row in rows(told("log", "--json", "--address", "BOB@"))} == {one}
     assert [row["verdict"] for row in rows(told("log", "--json", "--verdict", "bounced"))] == ["bounced"]
+    assert [row["class"] for row in rows(told("log", "--json", "--class", "user-unknown"))] == ["user-unknown"]
+    assert "no class 'gone'; use one of user-unknown, " in told("log", "--class", "gone").err
     for since, back in (([], "in the last 100 records; --since 1d looks"), (["--since", "1h"], "since 20")):
         nothing = told("log", "--json", "--zone", "other", *since)
         assert (nothing.code, nothing.out, nothing.err.startswith(f"zonemta: nothing of that {back}")) == (0, "", True)

@@ -20,7 +20,12 @@ from zonemta_py.mail.rules.rules import Rules, RulesError
 from zonemta_py.mail.rules.shown import conditions, effects, row
 from zonemta_py.zones.site import Providers
 
-app = typer.Typer(help="Check, explain and list the rules that classify replies.", no_args_is_help=True)
+app = typer.Typer(
+    help="Check, explain and list the rules that classify replies.\n\nRules of your own: a file of [[rules]] tables "
+    "(name, class, pattern, examples) that [rules] extra names. `zonemta log --class undefined` shows replies that no "
+    "rule knew.",
+    no_args_is_help=True,
+)
 
 Files = Annotated[
     list[Path] | None,

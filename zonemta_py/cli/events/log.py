@@ -10,6 +10,7 @@ import typer
 
 from zonemta_py.cli.events.follow import checked, records, stable
 from zonemta_py.cli.terminal import when
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration
 from zonemta_py.cli.terminal.output import moment
 from zonemta_py.events.tail import seq_at
@@ -17,6 +18,7 @@ from zonemta_py.logs import setup
 from zonemta_py.logs.mail import LOGGER
 from zonemta_py.logs.recorded import RecordedLines
 from zonemta_py.logs.shape import SHAPES
+from zonemta_py.mail.rules.classes import CLASSES
 
 BEFORE = 100
 """Records whose lines are shown of what was before."""
@@ -38,11 +40,17 @@ def log(
     verdict: Annotated[
         Verdict | None, typer.Option(help="Only answers: delivered, deferred, bounced, held, postponed.")
     ] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option("--class", metavar="NAME", help="Only answers of this class; undefined: what no rule knew."),
+    ] = None,
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
     """Show a line for each message that was accepted and for each answer, as in the server's log."""
+    if kind and kind not in CLASSES:
+        raise CommandError(Exit.USAGE, f"there is no class {kind!r}; use one of {', '.join(CLASSES)}")
     settings = configuration(config, folder)
     place = checked(settings.folder)
     since_ms = when.past(since, "--since", time.time_ns() // 1_000_000) if since else 0
@@ -50,7 +58,7 @@ def log(
     first = seq_at(place, since_ms) if since else max(1, until - BEFORE + 1)
     lines, people = RecordedLines(), setup.people(settings)
     shape = SHAPES["json" if json else settings.log.format]
-    wanted = {"id": message, "zone": zone, "verdict": verdict}
+    wanted = {"id": message, "zone": zone, "verdict": verdict, "class": kind}
     exact = {name: value for name, value in wanted.items() if value}
     shown = False
     for record in records(place, first, until, follow):

@@ -90,7 +90,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "zonemta journal dump --type delivery --since 'yesterday 9:00' --json",
     ),
     "journal follow": ("zonemta journal follow", "zonemta journal follow --type delivery --mentions ann@example.com"),
-    "log": ("zonemta log --follow", "zonemta log --since 2h --address ann@example.com --verdict bounced"),
+    "log": (
+        "zonemta log --follow",
+        "zonemta log --since 2h --address ann@example.com --verdict bounced",
+        "zonemta log --since 1d --class undefined",
+    ),
     "events tail": (
         "zonemta events tail",
         "zonemta events tail --type bounced --domain example.com --since 2h --no-follow",
