@@ -1,0 +1,175 @@
+"""What comes back while the queue and receivers are killed: a campaign with VERP goes out, every message bounces to a
+listener with feedback = true, and whoever hands the bounce in does so until it gets its 250.
+
+Afterwards each bounce is in the journal exactly once, however often it was handed in, and its recipient suppressed:
+what is then sent to them stays. Unkilled, it measures what a bounce costs the receivers, and what follows when.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from ports import kept_port
+
+from survival.client import Client
+from survival.command import Progress, command
+from survival.ledger import Ledger
+from survival.letters import Letter
+from survival.rig import Mta
+from zonemta_py.disk import journal, records
+from zonemta_py.disk.feedback import FeedbackRecord
+from zonemta_py.disk.records import Type
+from zonemta_py.sink import Sink, SinkOptions
+
+ROLES = ("queue", "queue", "receiver")
+SESSIONS = 8
+_MORE = """
+[[listeners]]
+name = "mx"
+port = {port}
+feedback = true
+relay_networks = []
+[return_path]
+verp = "bounce.test"
+secret = "a secret that only this trial has"
+"""
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def bounce(number: int, attempt: int, *, paths: list[tuple[str, str]]) -> Letter:
+    """The report for one message; each attempt is the same, as of a server that repeats."""
+    path, recipient = paths[number]
+    text = (
+        f"From: MAILER-DAEMON@mx.{number}.test\r\nTo: {path}\r\nSubject: Undelivered Mail Returned to Sender\r\n"
+        f"Date: Mon, 2 Nov 2026 10:00:00 +0000\r\nMessage-ID: <{number}@mx.test>\r\nMIME-Version: 1.0\r\n"
+        'Content-Type: multipart/report; report-type=delivery-status; boundary="X"\r\n\r\n'
+        "--X\r\nContent-Type: text/plain\r\n\r\n" + "I am sorry that it could not be delivered.\r\n" * 20 + "\r\n"
+        "--X\r\nContent-Type: message/delivery-status\r\n\r\n"
+        f"Reporting-MTA: dns; mx.{number}.test\r\nArrival-Date: Mon, 2 Nov 2026 09:59:00 +0000\r\n\r\n"
+        f"Final-Recipient: rfc822; {recipient}\r\nAction: failed\r\nStatus: 5.1.1\r\n"
+        f"Diagnostic-Code: smtp; 550 5.1.1 <{recipient}>: Recipient address rejected: User unknown\r\n"
+        "--X\r\nContent-Type: message/rfc822\r\n\r\n"
+        f"Subject: News\r\nMessage-ID: <letter{number}@src.test>\r\n\r\n" + "What is new.\r\n" * 150 + "\r\n--X--\r\n"
+    )
+    return Letter(f"{number}.{attempt}", "", [path], text.encode())
+
+
+def news(number: int, attempt: int, *, series: str) -> Letter:
+    """A letter to a person of its own, at a domain of their own: a guard per provider lets them all be suppressed."""
+    name = f"{number}.{attempt}"
+    text = f"From: n@src.test\r\nSubject: {series}\r\nMessage-ID: <{series}{name}@src.test>\r\n\r\nWhat is new.\r\n"
+    return Letter(f"{series}.{name}", "n@src.test", [f"ann@p{number}.test"], text.encode())
+
+
+class _Handing(Client):
+    """Counts what is handed in, and keeps no ledger: the journal is what is looked at."""
+
+    async def give(self, connection: Any, message: Letter) -> None:
+        await connection.transaction(message)
+        self.count(250)
+
+
+async def trial(
+    folder: Path, *, bounces: int, kills: int, seed: int, progress: Progress = lambda done, note: None
+) -> dict[str, Any]:
+    """Runs it and returns figures; "broken" lists the rules that were broken."""
+    broken: list[str] = []
+    ours = kept_port()
+    async with Sink(SinkOptions(listen=("127.0.0.1:0",), keep=True)) as running:
+        mta = Mta(folder, running.port, more=_MORE.format(port=ours.getsockname()[1]))
+        mta.start()
+        try:
+            await mta.taking()
+            await _Handing(mta.port, Ledger(), make=news, series="first").hand_in(range(bounces))
+            await mta.drained()
+            paths = {one.recipients[0]: one.sender for one in running.messages}
+            client = _Handing(
+                ours.getsockname()[1], Ledger(), make=bounce,
+                paths=[(paths[f"ann@p{number}.test"], f"ann@p{number}.test") for number in range(bounces)],
+            )  # fmt: skip
+            before, began = _receivers_s(mta), time.monotonic()
+            killing = asyncio.create_task(_kill(mta, client, bounces, kills, seed, progress))
+            await client.hand_in(range(bounces), SESSIONS)
+            took_s, spent_s = time.monotonic() - began, _receivers_s(mta) - before
+            suppressed_s = await _suppressed(mta, bounces, broken)
+            await killing
+            running.messages.clear()
+            await _Handing(mta.port, Ledger(), make=news, series="second").hand_in(range(bounces))
+            await mta.drained()
+            second = len(running.messages)
+        finally:
+            mta.end()
+    recorded = _recorded(folder)
+    broken += [f"{len(recorded)} bounces are recorded, of {bounces}"] * (len(recorded) != bounces)
+    broken += [f"{name}: recorded {times} times" for name, times in recorded.items() if times != 1]
+    broken += [f"{second} messages went out to people who are suppressed"] * (second > 0)
+    broken += await mta.problems()
+    return {
+        "bounces": bounces,
+        "replies": dict(client.replies),
+        "connections_broken": client.broken,
+        "bounces_a_second": round(bounces / took_s),
+        "receivers_cpu_ms_each": None if kills else round(1000 * spent_s / bounces, 2),
+        "suppressed_after_s": round(suppressed_s, 2),
+        "broken": broken,
+    }
+
+
+async def _kill(mta: Mta, client: Client, bounces: int, kills: int, seed: int, progress: Progress) -> None:
+    dice = random.Random(seed)
+    for number, moment in enumerate(sorted(dice.randrange(bounces) for _ in range(kills)), 1):
+        while client.replies[250] < moment:  # noqa: ASYNC110 (others bring it on)
+            await asyncio.sleep(0.001)
+        role = dice.choice(ROLES)
+        mta.kill(role, dice.random())
+        progress(number, f"{role} at {moment:,}")
+
+
+async def _suppressed(mta: Mta, people: int, broken: list[str]) -> float:
+    """Seconds until all are on the list."""
+    began = time.monotonic()
+    for number in range(people):
+        while not await asyncio.to_thread(mta.ask, "suppression", address=f"ann@p{number}.test"):
+            await asyncio.sleep(0.02)
+            if time.monotonic() - began > 30:
+                broken.append(f"ann@p{number}.test is not suppressed after 30 s")
+                return time.monotonic() - began
+    return time.monotonic() - began
+
+
+def _recorded(folder: Path) -> Counter[str]:
+    """FEEDBACK records by message and recipient."""
+    found: dict[int, str] = {}  # by the record's number: a segment that is closed is in both folders for a while
+    for part in ("archive", "journal"):
+        for record in journal.read(folder / part):
+            if record.type == Type.FEEDBACK:
+                row = FeedbackRecord.of(records.unpack(record.body))
+                found[record.seq] = f"{row.message} {row.recipient}"
+    return Counter(found.values())
+
+
+def _receivers_s(mta: Mta) -> float:
+    """Processor time of all receivers that run."""
+    spent = 0
+    for pid, role in mta.children().items():
+        if role == "receiver":
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            spent += int(fields[11]) + int(fields[12])
+    return spent / _TICKS
+
+
+def main() -> int:
+    return command(
+        "returns", __doc__, "What came back", trial, bounces=(2000, "bounces"), kills=(0, "kills of queue or receiver")
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
