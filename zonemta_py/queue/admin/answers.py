@@ -34,8 +34,7 @@ Questions and answers (plain dicts and lists, ready for JSON):
                                             only one that was made, not one that mail has named
     suppress rows, unsuppress addresses scope       orders about the suppression list (`suppressions.py`)
     suppression address, suppressions after limit kind scope        its entries
-    evidence address                        what was heard of a person, and how far it is enough
-    guards, guard-release name drop         where refusals are held back; ends that: they count, or are dropped
+    evidence address, guards, guard-release name drop   what was heard of a person; where that is held back
     metrics                                 every counter, histogram and gauge (`metrics.py`)
     ready                                   why it should get no mail now (`readiness.py`), during recovery too
     content id first                        a message's bytes, some chunks of them
@@ -171,16 +170,8 @@ async def _in_doubt(queue: QueueContext, limit: int = IN_DOUBT, after: str = "")
             sender = queue.core.messages.peek(message_id).get("sender", "")
         except StoreError:
             sender = None  # the message has ended
-        rows.append(
-            {
-                "id": message_id,
-                "zone": zone,
-                "recipient": recipient,
-                "sender": sender,
-                "since_ms": since_ms,
-                "action": action,
-            }
-        )
+        named = {"id": message_id, "zone": zone, "recipient": recipient, "sender": sender}
+        rows.append(named | {"since_ms": since_ms, "action": action})
     return rows
 
 
