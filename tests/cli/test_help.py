@@ -108,6 +108,7 @@ WITHOUT_JSON = {
     "campaign preview": "a message",
     "events schema": "JSON anyway",
     "suppression export": "CSV, as import reads it",
+    "config notice": "a message",
     "config password": "a hash alone",
     "config secret": "a secret alone",
     "lake propose": "a difference, for patch",
