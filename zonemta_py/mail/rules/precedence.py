@@ -37,9 +37,9 @@ _NEW_ADDRESS = re.compile(
     re.IGNORECASE,
 )
 _CONTRARY = frozenset(
-    ("hedge", "spam", "virus", "authentication", "rdns", "rate", "greylisting", "connections", "recipients", "big",
-     "full", "reputation", "lists", "blocked", "network", "busy", "nospace", "tls", "expired", "disabled", "protocol",
-     "error")
+    ("hedge", "part", "spam", "virus", "authentication", "rdns", "rate", "greylisting", "connections", "recipients",
+     "big", "full", "reputation", "lists", "blocked", "network", "busy", "nospace", "tls", "expired", "disabled",
+     "protocol", "error")
 )  # fmt: skip
 
 

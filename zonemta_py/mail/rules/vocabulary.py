@@ -18,7 +18,7 @@ from zonemta_py.mail.rules.spelling import folded
 
 GAP = 30
 """Letters that "…" in a phrase may stand for, at most."""
-_STARTS = re.compile(r"(?<![^\W_])(?:[^\W_]|\?(?=[a-z]))|[\u2e80-\uffff]")
+_STARTS = re.compile(r"(?<![^\W_\u2e80-\uffff])(?:[^\W_]|\?(?=[a-z]))|[\u2e80-\uffff]")
 _UMLAUTS = {"ä": "ae", "ö": "oe", "ü": "ue", "å": "aa", "ø": "oe"}
 
 
@@ -58,7 +58,7 @@ def tokens(text: str) -> list[Token]:
 def _ends(text: str, at: int, phrase: _Phrase) -> bool:
     """Whether the words end where the phrase asks for it, and its later parts follow."""
     end = at + len(phrase.first)
-    if phrase.whole and text[end : end + 1].isalnum():
+    if phrase.whole and "/" < text[end : end + 1] < "\u2e80" and text[end].isalnum():
         return False
     for part in phrase.rest:
         place = text.find(part, end, end + GAP + len(part))
