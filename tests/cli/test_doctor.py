@@ -299,3 +299,35 @@ async def test_links_are_reached_as_providers_reach_them(tmp_path: Path) -> None
     server.close()
     found = await links.reached(trusting)
     assert (found.level, "cannot be reached" in found.words) == (Level.PROBLEM, True)
+
+
+BACK = '[return_path]\nverp = "b.example"\nsecret = "0123456789abcdef"\n[[listeners]]\nname = "mx"\nfeedback = true\n'
+
+
+@pytest.mark.parametrize(
+    ("more", "mx", "level", "said"),
+    [
+        (BACK, {("b.example", "MX"): ["10 mail.d.example."]}, "ok", "an MX leads here"),
+        (
+            BACK,
+            {("b.example", "MX"): ["10 in.b.example."], ("in.b.example", "A"): [ADDRESS]},
+            "ok",
+            "an MX leads here",
+        ),
+        (BACK, {("b.example", "MX"): ["10 other.example."]}, "problem", "goes to other.example, not to this machine"),
+        (BACK, {("b.example", "A"): ["192.0.2.1"]}, "problem", "has no MX, so that nothing comes back"),
+    ],
+)
+def test_the_way_back(
+    doctor: Any, records: Records, more: str, mx: dict[tuple[str, str], list[str]], level: str, said: str
+) -> None:
+    """The MX of a domain of return paths has to lead to this machine."""
+    records.all.update(mx)
+    found = doctor(more=f"{more}port = {_free_port()}\n")
+    assert (found["return path b.example"]["level"], said) == (level, found["return path b.example"]["words"])
+    assert found["listener mx"]["level"] == "warning"  # it is on loopback
+
+
+def test_a_way_back_without_a_listener(doctor: Any) -> None:
+    found = doctor("--no-dns", more=BACK.partition("[[listeners]]")[0])
+    assert "is taken by no listener here" in found["return path"]["words"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import stat
 import subprocess
 import sys
@@ -40,6 +41,21 @@ def test_what_it_writes_is_good(zonemta: Zonemta, tmp_path: Path) -> None:
     assert 'zonemta._domainkey.example.com. IN TXT "v=DKIM1; k=rsa; p=' in ran.out
     assert "_dmarc.example.com. IN TXT" in ran.out
     assert zonemta("config", "check", file).code == Exit.OK
+    assert "bounce.example.com. IN MX 10 mail.example.com.\n" in ran.out
+
+
+def test_what_it_leaves_commented_is_good(zonemta: Zonemta, tmp_path: Path) -> None:
+    """The tables for what comes back, once they are wanted."""
+    assert zonemta("init", tmp_path, "--domain", "a.example", "--yes", "--queue", tmp_path / "q").code == Exit.OK
+    file = tmp_path / "zonemta.toml"
+    head, mark, back = file.read_text().partition("#[[listeners]]")
+    back = re.sub("^#", "", mark + back, flags=re.MULTILINE).replace('secret = ""', f'secret = "{"s" * 43}"')
+    file.write_text(head + back)
+    config = load(file)
+    assert [one.name for one in config.listeners if one.feedback] == ["mx"]
+    assert config.return_path.verp == "bounce.a.example"
+    said = zonemta("config", "check", file).err
+    assert 'needs in DNS: "bounce.a.example. IN MX 10 mail.a.example."' in said
 
 
 def test_nothing_is_overwritten(zonemta: Zonemta, tmp_path: Path) -> None:

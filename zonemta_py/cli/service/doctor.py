@@ -96,11 +96,12 @@ async def _all(
     config: Config, before: Sequence[Diagnosis], given: Sequence[str], domains: Sequence[str], probe: str | None,
     lists: Sequence[str] | None, ask_dns: bool,
 ) -> list[Diagnosis]:  # fmt: skip
-    from zonemta_py.cli.service import links, machine
+    from zonemta_py.cli.service import links, machine, return_path
 
     with seen_by(config):
         findings = [*before, *_certificates(config)]
     findings += await asyncio.to_thread(lambda: list(machine.findings(config, _runs(config))))
+    findings += return_path.doubts(config)
     if not ask_dns:
         return [*findings, note("DNS", "was not asked (--no-dns)")]
     direct = [zone for zone in config.zones if not (zone.host or zone.pulled)]
@@ -131,7 +132,7 @@ def unanswered(by_dns: Sequence[Diagnosis]) -> list[Diagnosis]:
 async def _by_dns(
     config: Config, addresses: list[str], domains: list[str], probe: str | None, lists: Sequence[str] | None
 ) -> AsyncIterator[Diagnosis]:
-    from zonemta_py.cli.service import blocklists, machine, names
+    from zonemta_py.cli.service import blocklists, machine, names, return_path
 
     resolver = names.of(config)
     if addresses:
@@ -144,6 +145,8 @@ async def _by_dns(
         async for finding in names.spf(resolver, domain, addresses, config.server.name):
             yield finding
         yield await names.dmarc(resolver, domain)
+    async for finding in return_path.found(resolver, config, addresses or machine.outward()):
+        yield finding
     for finding in await _dkim(config):
         yield finding
     async for finding in blocklists.addresses(resolver, addresses, lists or blocklists.OF_ADDRESSES):

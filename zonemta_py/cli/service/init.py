@@ -86,6 +86,8 @@ def init(
     print(f"The configuration is in {file}, the DKIM key in {key[0].key}.\n")
     print("Publish in DNS:\n")
     print("\n".join(records(answers, key[1])))
+    print("\nFor bounces to come back (docs/FEEDBACK.md), with the commented tables of the configuration:\n")
+    print(f"bounce.{answers.domain}. IN MX 10 {answers.hostname}.")
     print(f"\nand ask whoever gave you the {_addresses(answers)} that the name in DNS (PTR) is {answers.hostname}.")
     commands = [*missing, f"zonemta doctor --config {file}", f"zonemta run --config {file}"]
     print("\nThen: " + "\n      ".join(commands))
@@ -216,6 +218,12 @@ def text(answers: Answers, queue: Path, key: DkimKey) -> str:
         lines += [f"host = {_quoted(answers.smarthost[0])}", f"port = {answers.smarthost[1]}"]
     if answers.addresses:
         lines += ["sources = [" + ", ".join(f'"{one}"' for one in answers.addresses) + "]"]
+    lines += [
+        "", "# What comes back: docs/FEEDBACK.md.", "#[[listeners]]", '#name = "mx"', '#address = "0.0.0.0"',
+        "#port = 25", "#feedback = true", "#relay_networks = []", "#[return_path]",
+        f'#verp = "bounce.{answers.domain}"',
+        '#secret = ""         # `zonemta config secret` makes one; then let nobody else read this file',
+    ]  # fmt: skip
     return "\n".join([*lines, "", dkim_rotation.table(key), ""])
 
 

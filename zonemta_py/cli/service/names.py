@@ -32,7 +32,7 @@ async def hostname(resolver: Resolver, name: str, addresses: list[str]) -> Async
         yield problem(about, "is not a full name", 'set server.hostname = "mail.example.com", a name that is in DNS')
         return
     try:
-        there = await _addresses(resolver, name)
+        there = await addresses_of(resolver, name)
     except NoRoute as error:
         yield note(about, error.reply.text)
         return
@@ -56,7 +56,7 @@ async def reverse(resolver: Resolver, address: str) -> Diagnosis:
     try:
         names = (await resolver.records(ipaddress.ip_address(address).reverse_pointer, "PTR", 0.0)).values
         for name in names:
-            if address in await _addresses(resolver, name):
+            if address in await addresses_of(resolver, name):
                 return ok(about, f"is {name}, and {name} is {address}")
     except NoRoute as error:
         return note(about, error.reply.text)
@@ -125,7 +125,7 @@ async def returns(resolver: Resolver, domain: str) -> Diagnosis:
             )
         if hosts:
             return ok(about, f"is taken by {', '.join(hosts)}")
-        if await _addresses(resolver, domain):
+        if await addresses_of(resolver, domain):
             return ok(about, "is taken by the domain's own host")
     except NoRoute as error:
         return note(about, error.reply.text)
@@ -134,6 +134,7 @@ async def returns(resolver: Resolver, domain: str) -> Diagnosis:
     )
 
 
-async def _addresses(resolver: Resolver, name: str) -> set[str]:
+async def addresses_of(resolver: Resolver, name: str) -> set[str]:
+    """Of both kinds, in one spelling. Raises NoRoute."""
     found = await asyncio.gather(*(resolver.records(name, kind, 0.0) for kind in ("A", "AAAA")))
     return {str(ipaddress.ip_address(address)) for answer in found for address in answer.values}
