@@ -243,7 +243,7 @@ def _suppress(body: list[Any]) -> Iterator[Told]:
         if campaign:
             data["campaign"] = campaign
         yield "suppressed", data
-        if kind in _FEEDBACK and by != POLICY:  # of what the policy has heard, the FEEDBACK record told
+        if kind in _FEEDBACK and by not in (POLICY, "link"):  # of those the FEEDBACK record told
             yield "feedback", dict(data)
 
 

@@ -12,10 +12,10 @@ from zonemta_py.config.reception import Listener
 from zonemta_py.config.section import NAME, Port, Section, ip_address, sender_patterns
 from zonemta_py.config.services.pull import queue_patterns
 
-Right = Literal["inject", "campaigns", "suppressions", "read", "events", "push", "pop", "metrics"]
+Right = Literal["inject", "campaigns", "suppressions", "read", "events", "push", "pop", "metrics", "feedback"]
 Role = Literal["inject", "read", "operate", "admin"]
-OF_ALL: tuple[Right, ...] = ("push", "pop", "metrics")
-"""Rights that a key with a scope cannot have: named queues and figures belong to no tenant."""
+OF_ALL: tuple[Right, ...] = ("push", "pop", "metrics", "feedback")
+"""Rights that a key with a scope cannot have: named queues, figures and what comes back belong to no tenant."""
 SCOPE_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 
 
@@ -39,7 +39,8 @@ class HttpKey(Section):
     """What it may do besides what its role says; not given, and no role: inject. inject (hand in mail), campaigns
     (create and control them), suppressions (change the list, erase people), read (only read campaigns and
     suppressions; the two rights before include it for their own), events (follow what happens to all mail, whoever's
-    it is), push and pop (named queues; see queues), metrics (GET /metrics; read includes it)."""
+    it is), push and pop (named queues; see queues), metrics (GET /metrics; read includes it), feedback (tell what came
+    back about mail, POST /v1/feedback)."""
     queues: list[str] = Field(["*"], min_length=1)
     """Which named queues push and pop are for: names, or beginnings of names with * at the end."""
     senders: list[str] | None = None

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
+from zonemta_py.queue.admin import heard
 from zonemta_py.queue.admin.erasure import forget
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.suppression.entry import (
@@ -130,4 +131,5 @@ QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "guards": _guards,
     "guard-release": _release_guard,
     "forget": _forget,
+    **heard.QUESTIONS,
 }

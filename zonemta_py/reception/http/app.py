@@ -17,11 +17,11 @@ from starlette.types import Message
 
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import QueueRefusal
-from zonemta_py.reception.http import campaigns, events, inject, queues, suppressions
+from zonemta_py.reception.http import campaigns, events, feedback, inject, queues, suppressions
 from zonemta_py.reception.http.admin import ALL, bodies
 from zonemta_py.reception.http.authentication import OPEN, answer, described, request_context, told
 from zonemta_py.reception.http.documents import campaigns as campaign_bodies
-from zonemta_py.reception.http.documents import models, people, queue_rows, templates
+from zonemta_py.reception.http.documents import models, people, queue_rows, returned, templates
 from zonemta_py.reception.http.documents.problem import MEDIA_TYPE, RequestProblem, of_status
 from zonemta_py.reception.http.documents.reading import of_validation
 from zonemta_py.reception.http.monitoring import metrics
@@ -37,13 +37,12 @@ _ABOUT = (
 )
 _BODIES = (
     models.MessageDocument, models.BatchDocument, templates.MergedDocument, campaign_bodies.CampaignDocument,
-    campaign_bodies.Order, campaign_bodies.TrialDocument, people.Suppressions,
-    people.Forget, people.GuardEnd, models.PersonDocument, queue_rows.Acknowledgement,
-    queue_rows.NegativeAcknowledgement,
+    campaign_bodies.Order, campaign_bodies.TrialDocument, people.Suppressions, people.Forget, people.GuardEnd,
+    returned.FeedbackRows, models.PersonDocument, queue_rows.Acknowledgement, queue_rows.NegativeAcknowledgement,
     queue_rows.Extension, bodies.Lift, bodies.SuspensionDocument, bodies.StepDocument, bodies.TaskDocument,
     bodies.Start, bodies.Reload, bodies.Drain,
 )  # fmt: skip
-_MODULES = (inject, campaigns, suppressions, events, queues, metrics, *ALL)
+_MODULES = (inject, campaigns, suppressions, feedback, events, queues, metrics, *ALL)
 _REFUSALS = (RequestProblem, QueueRefusal, QueueProblem, Verdict, MessageRefused)
 
 

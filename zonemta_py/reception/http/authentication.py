@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import json
 import logging
 from typing import Any
@@ -27,6 +29,8 @@ OPEN = frozenset(("/v1/health", "/v1/ready", "/v1/openapi.json"))
 """Paths that need no key."""
 METRICS = "/metrics"
 PAGES = "/dashboard"
+WEBHOOKS = "/v1/feedback/"
+"""Where a key may come as a password (RFC 7617): that is all that many providers can send."""
 STREAM = "/v1/events"
 """What stays open, and so counts for itself."""
 _BUG = RequestProblem(
@@ -82,7 +86,11 @@ def _counted(send: Send) -> Send:
 
 def _authorization(scope: Scope) -> str:
     found = [value for name, value in scope["headers"] if name == b"authorization"]
-    return found[0].decode("latin-1") if len(found) == 1 else ""
+    said = found[0].decode("latin-1") if len(found) == 1 else ""
+    if scope["path"].startswith(WEBHOOKS) and said[:6].lower() == "basic ":
+        with contextlib.suppress(ValueError):
+            return f"Bearer {base64.b64decode(said[6:].strip(), validate=True).decode().partition(':')[2]}"
+    return said
 
 
 def _one_length(scope: Scope) -> None:

@@ -12,7 +12,7 @@ DOCUMENT: dict[str, Any] = json.loads((Path(__file__).parents[4] / "config" / "o
 STREAM = "/v1/events"
 PLACES = {
     "name": "spring", "action": "pause", "address": "ann@a.test", "queue": "q", "id": "0" * 16, "kind": "zone",
-    "source": "127.0.0.1", "provider": "google", "number": "1", "domain": "a.test", "by": "zone",
+    "source": "127.0.0.1", "provider": "google", "number": "1", "domain": "a.test", "by": "zone", "form": "ses",
 }  # fmt: skip
 """What the parts of paths are."""
 

@@ -1,0 +1,109 @@
+"""What came back, told over HTTP: by programs, by reports that they pass on, by webhooks; and the list of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from zonemta_py.mail.addresses import verp
+from zonemta_py.reception.http.keys import hashed
+
+SECRET = "a secret of twenty or so"
+PATH = {"verp": "ret.src.test", "secret": SECRET}
+HOOK = "zmta_hook"
+KEYS = {"keys": [{"name": "hook", "hash": hashed(HOOK), "rights": ["feedback"]},
+                 {"name": "shop", "hash": hashed("zmta_shop")}]}  # fmt: skip
+MAIL = {"from": "a@src.test", "to": ["ann@x.test"], "subject": "x", "text": "y", "campaign": "spring"}
+BOUNCE = b"""From: mailer-daemon@x.test
+To: %s
+Subject: Undelivered Mail Returned to Sender
+MIME-Version: 1.0
+Content-Type: multipart/report; report-type=delivery-status; boundary="b"
+
+--b
+Content-Type: text/plain
+
+no
+--b
+Content-Type: message/delivery-status
+
+Reporting-MTA: dns; mx.x.test
+
+Final-Recipient: rfc822; ann@x.test
+Action: failed
+Status: 5.1.1
+Diagnostic-Code: smtp; 550 5.1.1 no such user
+
+--b--
+"""
+
+
+def test_rows_are_recorded_once_and_listed(open_http: Any) -> None:
+    """They count for the campaign, suppress, and are shown, the newest first, in pages and by filters."""
+    door = open_http(return_path=PATH, http=KEYS)
+    one = door.client.post("/v1/inject", json=MAIL).json()["id"]
+    rows = [
+        {"kind": "complaint", "recipient": "ann@x.test", "message": one},
+        {"kind": "bounce", "recipient": "bob@x.test", "code": 550, "enhanced": "5.1.1", "text": "no", "name": "7"},
+        {"kind": "open", "recipient": "ann@x.test", "message": one},
+    ]
+    hook = door.client_with(HOOK)
+    assert hook.post("/v1/feedback", json={"rows": rows}).json() == {"recorded": 3, "known": 0}
+    assert hook.post("/v1/feedback", json={"rows": rows}).json() == {"recorded": 0, "known": 3}
+    page = hook.get("/v1/feedback", params={"limit": 2}).json()
+    assert [row["kind"] for row in page["rows"]] == ["open", "bounce"]
+    rest = hook.get("/v1/feedback", params={"limit": 2, "after": page["next"]}).json()
+    assert [(row["kind"], row["campaign"], row["genuine"]) for row in rest["rows"]] == [("complaint", "spring", "key")]
+    for where in ({"kind": "complaint"}, {"message": one, "kind": "complaint"}, {"campaign": "spring", "limit": 5}):
+        found = door.client.get("/v1/feedback", params={"recipient": "Ann@x.test", **where}).json()["rows"]
+        assert found[-1]["kind"] == "complaint"
+    assert hook.get("/v1/feedback", params={"since_ms": 1 << 44}).json() == {"rows": [], "next": None}
+    assert door.client.get("/v1/campaigns/spring").json()["complaints"] == 1
+
+
+def test_a_report_that_is_passed_on(open_http: Any) -> None:
+    """By its address's token, or by the word of who passes it on; else nothing follows from it."""
+    door = open_http(return_path=PATH, http=KEYS)
+    one, hook = door.client.post("/v1/inject", json=MAIL).json()["id"], door.client_with(HOOK)
+    mail = {"content-type": "message/rfc822"}
+    answer = hook.post("/v1/feedback/report", content=BOUNCE, headers=mail).json()
+    row = {"kind": "bounce", "recipient": "ann@x.test", "code": 550, "enhanced": "5.1.1", "text": "no such user"}
+    assert answer == {"form": "rfc3464", "rows": [row | {"genuine": "", "recorded": True}]}
+    today = door.queue.core.clock.ms() // 86_400_000
+    path = verp.encode(one, "ann@x.test", "ret.src.test", SECRET, today)
+    answer = hook.post("/v1/feedback/report", content=BOUNCE, headers=mail, params={"to": path}).json()
+    assert (answer["rows"][0]["genuine"], answer["rows"][0]["recorded"]) == ("token", True)
+    assert door.client.get("/v1/feedback", params={"message": one}).json()["rows"][0]["tied"] == "token"
+    answer = hook.post("/v1/feedback/report", content=BOUNCE, headers=mail, params={"to": path.replace("ann", "eve")})
+    assert (answer.status_code, "its tag is not ours" in answer.text) == (422, True)
+    answer = hook.post("/v1/feedback/report", content=BOUNCE + b" ", headers=mail, params={"proven": True}).json()
+    assert answer["rows"][0]["genuine"] == "key"
+
+
+def test_a_providers_webhook(open_http: Any) -> None:
+    """The key comes as a password, which is all that they can send; the message is found by its Message-ID."""
+    door = open_http(return_path=PATH, http=KEYS)
+    own = {"headers": {"Message-ID": "<one@src.test>"}}
+    one = door.client.post("/v1/inject", json=MAIL | own).json()["id"]
+    event = {"email": "ann@x.test", "event": "spamreport", "smtp-id": "<one@src.test>", "sg_event_id": "e1"}
+    hook = door.client_with("")
+    hook.headers.pop("authorization", None)
+    answer = hook.post("/v1/feedback/sendgrid", json=[event], auth=("any", HOOK))
+    assert answer.json() == {"recorded": 1, "known": 0}
+    row = door.client.get("/v1/feedback", params={"message": one}).json()["rows"][0]
+    assert (row["kind"], row["tied"], row["form"]) == ("complaint", "message-id", "sendgrid")
+    asked = {"Type": "SubscriptionConfirmation", "SubscribeURL": "https://sns.example/confirm"}
+    assert hook.post("/v1/feedback/ses", json=asked, auth=("any", HOOK)).json() == {"recorded": 0, "known": 0}
+    answer = hook.post("/v1/feedback/mailgun", json=[event], auth=("any", HOOK))
+    assert (answer.status_code, "not of the form that mailgun documents" in answer.text) == (422, True)
+    assert hook.post("/v1/feedback/sendgrid", json=[event], auth=("any", "wrong")).status_code == 401
+    assert hook.get("/v1/campaigns", auth=("any", door.token)).status_code == 401, "a password is for webhooks alone"
+
+
+@pytest.mark.parametrize("path", ["/v1/feedback", "/v1/feedback/report", "/v1/feedback/ses"])
+def test_who_may_not(open_http: Any, path: str) -> None:
+    """A key needs the right, which one with a scope cannot have."""
+    door = open_http(http=KEYS)
+    answer = door.client_with("zmta_shop").post(path, json={"rows": []})
+    assert (answer.status_code, "lacks the right feedback" in answer.text) == (403, True)

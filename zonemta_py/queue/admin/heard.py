@@ -1,0 +1,65 @@
+"""Questions about what came back (`queue.feedback`): in pages, the newest first, by a filter; all about one message."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from zonemta_py.disk import keys
+from zonemta_py.disk.feedback import KINDS
+from zonemta_py.mail.addresses.person import person
+from zonemta_py.queue.feedback.register import ERASED, shown
+from zonemta_py.queue.lifecycle.context import QueueContext
+
+ROWS_MAX = 1_000
+LOOK_MAX = 2_000
+"""Rows that are looked at for one page: it may end before it is full."""
+
+
+async def came_back(
+    queue: QueueContext, kind: str = "", recipient: str = "", campaign: str = "", message: str = "",
+    since_ms: int = 0, after: int = 0, limit: int = 100,
+) -> dict[str, Any]:  # fmt: skip
+    """{rows, next}: after: the last page's `next`; None: it was the last one."""
+    if kind and kind not in KINDS:
+        raise ValueError(f"there is no kind of feedback {kind!r}; there are {', '.join(KINDS)}")
+    if not 1 <= limit <= ROWS_MAX:
+        raise ValueError(f"limit is {limit}; give 1 to {ROWS_MAX:,}")
+    who = person(recipient) if recipient else ""
+    wanted = {name: value for name, value in (("kind", kind), ("campaign", campaign), ("message", message)) if value}
+
+    def fits(row: dict[str, Any]) -> bool:
+        return all(row[name] == value for name, value in wanted.items()) and (
+            not who or person(row["recipient"]) == who
+        )
+
+    if message:
+        found = [row for row in reversed(queue.heard.of(message)) if fits(row) and row["ms"] >= since_ms]
+        return {"rows": [row for row in found if not after or row["seq"] < after][:limit], "next": None}
+    return _page(queue, fits, since_ms, after, limit)
+
+
+def _page(
+    queue: QueueContext, fits: Callable[[dict[str, Any]], bool], since_ms: int, after: int, limit: int
+) -> dict[str, Any]:
+    store, rows = queue.core.store, list[dict[str, Any]]()
+    stop = keys.feedback(after) if after else keys.end(keys.FEEDBACK)
+    for _ in range(LOOK_MAX):
+        key = store.last(keys.FEEDBACK, stop)
+        value = store.get(key) if key is not None else None
+        if key is None or value is None:
+            return {"rows": rows, "next": None}
+        stop, seq = key, int(key.split()[1])
+        if value == ERASED:
+            continue
+        row = shown(seq, value)
+        if row["ms"] < since_ms:
+            return {"rows": rows, "next": None}
+        if fits(row):
+            rows.append(row)
+            if len(rows) == limit:
+                break
+    return {"rows": rows, "next": int(stop.split()[1])}
+
+
+QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {"feedback": came_back}

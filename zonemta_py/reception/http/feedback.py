@@ -1,0 +1,174 @@
+"""/v1/feedback: what came back about mail that was sent, told by programs and by providers' webhooks; and a list of it.
+
+A key with the right `feedback` is believed ("key"), since an operator has given it; but not for a report that it passes
+on, unless it says that it has proven who wrote it, or the report came to an address that a token of ours signs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+
+from zonemta_py.config import Right
+from zonemta_py.mail.addresses.ours import NotOurs, Ours
+from zonemta_py.mail.feedback import webhooks
+from zonemta_py.mail.feedback.read import read
+from zonemta_py.queue.api import Feedback
+from zonemta_py.reception.http.authentication import answer, described, needs, request_context, visit
+from zonemta_py.reception.http.documents import models, reading, returned
+from zonemta_py.reception.http.documents.problem import FieldError, invalid
+from zonemta_py.reception.http.request_context import RequestContext
+from zonemta_py.reception.returns.rows import Came, rows
+
+log = logging.getLogger(__name__)
+
+router = APIRouter(prefix="/v1", dependencies=[Depends(reading.known_query)])
+BEGINNING_BYTES = 65_536
+_DAY_MS = 86_400_000
+_MAIL = {
+    "requestBody": {"required": True, "content": {reading.MAIL: {"schema": {"type": "string", "format": "binary"}}}}
+}
+_POSTED = {
+    "requestBody": {
+        "required": True,
+        "content": {reading.JSON: {"schema": {"anyOf": [{"type": "object"}, {"type": "array"}]}}},
+    }
+}  # fmt: skip
+_RIGHT: Right = "feedback"
+
+
+@router.post(
+    "/feedback",
+    summary="Tell what became of messages",
+    response_model=returned.Recorded,
+    openapi_extra=reading.body_of("FeedbackRows") | needs(_RIGHT, whole=True),
+    responses=described(400, 413, 415, 422),
+)
+async def add(request: Request) -> Response:
+    """Bounces, complaints, unsubscribes and what else came back by other ways than SMTP. Answered when it is on stable
+    storage; each is counted for its campaign and suppresses as if it had come by mail. Repeat it whenever no answer
+    came: nothing is counted twice."""
+    here = _asked(request)
+    content = await reading.json_object(request, here.config.http.body_bytes, returned.ROWS_MAX * 16)
+    document = reading.checked(returned.FeedbackRows, content)
+    fields = [one.model_dump() | {"scope": one.scope or "", "via": "http", "form": "json", "genuine": "key"}
+              for one in document.rows]  # fmt: skip
+    return answer(await _recorded(here, [Feedback(**one) for one in fields]))
+
+
+@router.post(
+    "/feedback/report",
+    summary="Pass on a report that came by mail",
+    response_model=returned.ReportRead,
+    openapi_extra=_MAIL | needs(_RIGHT, whole=True),
+    responses=described(400, 413, 415, 422),
+)
+async def report(
+    request: Request,
+    to: Annotated[models.Line, Query(description="The address it came to: one with our token proves it.")] = "",
+    proven: Annotated[bool, Query(description="You have checked who wrote it (DKIM, SPF).")] = False,
+) -> Response:
+    """A whole message (message/rfc822): a bounce, a complaint, an automatic reply, in any form. Unless its address, an
+    enclosed return path of ours or you prove it, it is recorded and shown, and nothing follows from it."""
+    here = _asked(request)
+    reading.media_type(request, reading.MAIL)
+    message = b"".join([block async for block in reading.blocks(request, here.config.limits.message_bytes)])
+    domains, today = here.config.return_path.domains, here.site.clock_ms() // _DAY_MS
+    try:
+        ours = domains.find(to, today) if to else None
+    except NotOurs as error:
+        raise invalid([FieldError("to", f"{error}; give the address that it came to, or none")]) from None
+    said = await asyncio.to_thread(read, message)
+    came = Came(message[:BEGINNING_BYTES], said, "key" if proven else "", null=True)
+    found = rows(ours or Ours("bounce", to), came, domains, today)
+    for row in found:
+        row.via = "http"
+    new = await here.queue.feedback(found)
+    told = [
+        {"kind": row.kind, "recipient": row.recipient, "code": row.code, "enhanced": row.enhanced, "text": row.text,
+         "genuine": row.genuine, "recorded": fresh} for row, fresh in zip(found, new, strict=True)
+    ]  # fmt: skip
+    return answer({"form": said.form, "rows": told})
+
+
+@router.post(
+    "/feedback/{form}",
+    summary="Take a provider's webhook",
+    response_model=returned.Recorded,
+    openapi_extra=_POSTED | needs(_RIGHT, whole=True),
+    responses=described(400, 413, 415, 422),
+)
+async def take(
+    request: Request,
+    form: Annotated[returned.Provider, Path(description="Whose form it is.")],
+) -> Response:
+    """What Amazon SES (through SNS), SendGrid, Mailgun and Postmark post. Where a provider cannot send Authorization:
+    Bearer, put the key into the URL as a password: https://any:KEY@host/v1/feedback/ses. The messages are found by
+    their Message-ID."""
+    here = _asked(request)
+    content = await _json(request, here)
+    if url := webhooks.confirmation(content):
+        log.warning("Amazon SNS asks whether it may post to /v1/feedback/ses: open %s once to confirm it", url)
+        return answer({"recorded": 0, "known": 0})
+    try:
+        found = webhooks.read(form, content)
+    except webhooks.WebhookRefused as error:
+        raise invalid([FieldError("body", str(error))]) from None
+    return answer(await _recorded(here, [_row(form, one) for one in found]))
+
+
+@router.get(
+    "/feedback",
+    summary="What came back",
+    response_model=returned.FeedbackPage,
+    openapi_extra=needs(_RIGHT, "read", whole=True),
+    responses=described(422),
+)
+async def every(
+    request: Request,
+    kind: Annotated[returned.Kind | None, Query(description="Only of this kind.")] = None,
+    recipient: Annotated[models.Address | None, Query(description="Only about this recipient.")] = None,
+    campaign: Annotated[models.Name | None, Query(description="Only of this campaign.")] = None,
+    message: Annotated[returned.MessageId | None, Query(description="Only about this message.")] = None,
+    since_ms: Annotated[models.Count, Query(description="Only since then, UNIX time in ms.")] = 0,
+    after: Annotated[models.Count, Query(description="The last page's `next`; default: the first page.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=1_000, description="Maximum number of rows.")] = 100,
+) -> Response:
+    """The newest first, of the last `return_path.srs_days` days; a page may have fewer rows than asked for."""
+    here = _asked(request, "read")
+    where = {"kind": kind, "recipient": recipient, "campaign": campaign, "message": message}
+    given = {name: value for name, value in where.items() if value}
+    return answer(await here.ask("feedback", **given, since_ms=since_ms, after=after, limit=limit))
+
+
+def _asked(request: Request, *others: Right) -> RequestContext:
+    """Raises RequestProblem: the key may not."""
+    who = visit(request).key
+    who.check(_RIGHT, *others)
+    who.check_whole()
+    return request_context(request)
+
+
+async def _recorded(here: RequestContext, found: list[Feedback]) -> dict[str, int]:
+    new = await here.queue.feedback(found)
+    return {"recorded": sum(new), "known": len(new) - sum(new)}
+
+
+def _row(provider: str, one: webhooks.Posted) -> Feedback:
+    name = f"{provider} {one.name} {one.recipient}" if one.name else ""
+    return Feedback(
+        one.kind, one.recipient, message_id=one.message_id, code=one.reply.code, enhanced=one.reply.enhanced,
+        text=one.reply.text, form=provider, via="http", genuine="key", name=name,
+    )  # fmt: skip
+
+
+async def _json(request: Request, here: RequestContext) -> Any:
+    """An object, or a list, which SendGrid posts; SNS says that it is text/plain. Raises RequestProblem."""
+    reading.media_type(request, reading.JSON, "text/plain")
+    body = b"".join([block async for block in reading.blocks(request, here.config.http.body_bytes)])
+    listed = body.lstrip()[:1] == b"["
+    content = reading.parsed(b'{"rows":' + body + b"}" if listed else body, webhooks.EVENTS_MAX * 40)
+    return content["rows"] if listed else content
