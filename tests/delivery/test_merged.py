@@ -257,3 +257,36 @@ async def test_links_of_each_recipient(merge: Any, dispatch: Any) -> None:
     own = merge(columns=["name", "unsubscribe_url", "preferences_url"], values=[["A", "https://own.example/1", "x"]])
     await Templates(queue, links=maker).make(own)
     assert parsed(own.body).get_content().split() == ["https://own.example/1", "x"]
+
+
+@pytest.mark.parametrize(
+    ("links", "asked", "opens", "clicks"),
+    [
+        ({}, "yes", False, False),
+        ({"track": "asked"}, "", False, False),
+        ({"track": "asked"}, "yes", True, True),
+        ({"track": "asked"}, "opens", True, False),
+        ({"track": "on"}, "", True, True),
+        ({"track": "on"}, "clicks", False, True),
+        ({"track": "on"}, "no", False, False),
+        ({"track": "on", "track_zones": ["bulk"]}, "", False, False),
+        ({"track": "on", "track_tenants": ["acme"]}, "", True, True),
+        ({"track": "on", "track_tenants": ["other"]}, "", False, False),
+    ],
+)
+async def test_tracking(merge: Any, dispatch: Any, links: Any, asked: str, opens: bool, clicks: bool) -> None:
+    """Off unless the configuration has it, and never where the message says no; unsubscribe links and text stay."""
+    section = {"enabled": True, "url": "https://mail.example.com", "secrets": [SECRET], **links}
+    config = Config.model_validate({"links": section, "zones": [{"name": "default"}, {"name": "bulk"}]})
+    html = "<a href='https://x.example/?n={{ name }}&amp;b'>x</a> <a href='{{ unsubscribe_url }}'>bye</a>"
+    queue = dispatch([], {"spring": template("See https://x.example/ or {{ unsubscribe_url }}", html=Text(html))})
+    delivery = merge(tenant="acme", track=asked)
+    await Templates(queue, links=LinkMaker(config)).make(delivery)
+    message = parsed(delivery.body)
+    made, text = (message.get_body((kind,)).get_content() for kind in ("html", "plain"))
+    assert ("/o/" in made, "/c/" in made) == (opens, clicks)
+    assert made.count("https://mail.example.com/u/") == 1
+    assert text.startswith("See https://x.example/ or https://mail.example.com/u/")
+    if clicks:
+        token = made.partition("/c/")[2].partition("'")[0]
+        assert decode(token, [SECRET]).target == "https://x.example/?n=Ann&b"

@@ -121,6 +121,8 @@ def test_what_cannot_be_kept(parameters: str, said: str) -> None:
         ({"window": "office", "time_zone": "Europe/Berlin"}, {"window": "office", "time_zone": "Europe/Berlin"}),
         ({"unsubscribe": "Yes"}, {"unsubscribe": True}),
         ({"unsubscribe": "0"}, {"unsubscribe": False}),
+        ({"unsubscribe": "Campaign"}, {"unsubscribe": True, "unsubscribe_scope": "campaign"}),
+        ({"unsubscribe": "no", "track": "Clicks"}, {"unsubscribe": False, "unsubscribe_scope": "", "track": "clicks"}),
     ],
 )
 def test_what_fields_may_ask_for(fields: dict[str, str], expected: dict[str, object]) -> None:
@@ -149,6 +151,7 @@ def test_what_fields_may_ask_for(fields: dict[str, str], expected: dict[str, obj
         ({"time_zone": "Berlin"}, "X-Time-Zone: 'Berlin' is not a time zone; give an IANA name such as Europe/Berlin"),
         ({"time_zone": "../../etc/passwd"}, "X-Time-Zone: .* is not a time zone"),
         ({"unsubscribe": "please"}, "X-Unsubscribe: 'please' is neither yes nor no"),
+        ({"track": "maybe"}, "X-Track: 'maybe' is not one of yes, no, opens, clicks"),
     ],
 )
 def test_what_fields_may_not_say(fields: dict[str, str], said: str) -> None:

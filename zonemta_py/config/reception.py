@@ -46,9 +46,9 @@ class Listener(Section):
     trust_sending_zone: bool = True
     """Let the header X-Sending-Zone choose the zone (it is always taken out)."""
     trust_headers: bool = True
-    """Let the headers X-Campaign, X-Tenant, X-Priority-Level, X-Deliver-After, X-Deliver-By, X-Window, X-Time-Zone
-    and X-Unsubscribe speak (they are always taken out). The parameters of MAIL that EHLO offers (MT-PRIORITY, HOLDFOR,
-    HOLDUNTIL, BY) are the client's own and hold either way."""
+    """Let the headers X-Campaign, X-Tenant, X-Priority-Level, X-Deliver-After, X-Deliver-By, X-Window, X-Time-Zone,
+    X-Unsubscribe and X-Track speak (they are always taken out). The parameters of MAIL that EHLO offers (MT-PRIORITY,
+    HOLDFOR, HOLDUNTIL, BY) are the client's own and hold either way."""
 
     @field_validator("relay_networks", "proxy_networks")
     @classmethod

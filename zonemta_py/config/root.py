@@ -193,6 +193,9 @@ class Config(Section):
         for zone in path.list_unsubscribe_zones:
             if zone not in {each.name for each in self.zones}:
                 raise ValueError(f"return_path.list_unsubscribe_zones: there is no zone {zone!r}; remove it")
+        for zone in self.links.track_zones:
+            if zone not in {each.name for each in self.zones}:
+                raise ValueError(f"links.track_zones: there is no zone {zone!r}; remove it")
         signed = {name.lower() for name in self.signing.headers}
         if self.unsubscribing.wanted and self.dkim and not {"list-unsubscribe", "list-unsubscribe-post"} <= signed:
             raise ValueError("signing.headers lacks List-Unsubscribe or List-Unsubscribe-Post; add both (RFC 8058)")

@@ -62,7 +62,8 @@ class Envelope:
     deadline_ms: too late after that (RFC 2852), UNIX ms, 0: never; deadline_mode: then "R" returns the message and "N"
     sends it on and tells the sender. require_tls: RFC 8689; tls_optional: its field TLS-Required: No. window: name of
     the sending hours; time_zone: the one they are in ("": as configured). unsubscribe: List-Unsubscribe is wanted;
-    unsubscribe_scope: what that stops (`mail.addresses.link`), "": as configured.
+    unsubscribe_scope: what that stops (`mail.addresses.link`), "": as configured. track: of opens and clicks, which
+    are to be told: "yes", "no", "opens" or "clicks"; "": as configured.
     hashes: "relaxed" or "simple" → SHA-256 of the body in that canonical form (RFC 6376 3.4).
 
     A merged message has no body: `campaign` names the template that the sender fills for each recipient with its
@@ -101,6 +102,7 @@ class Envelope:
     time_zone: str = ""
     unsubscribe: bool = False
     unsubscribe_scope: str = ""
+    track: str = ""
     hashes: dict[str, bytes] = field(default_factory=dict)
     columns: list[str] = field(default_factory=list)
     source: str = ""
@@ -151,7 +153,8 @@ class Envelope:
 _OPTIONAL = (
     "ret", "envid", "body", "smtputf8", "origin", "origin_name", "user", "protocol", "headers", "sending_zone",
     "campaign", "tenant", "hold_until_ms", "hold_for", "deadline_ms", "deadline_mode", "require_tls", "tls_optional",
-    "window", "time_zone", "unsubscribe", "unsubscribe_scope", "hashes", "source", "request", "digest", "life_h",
+    "window", "time_zone", "unsubscribe", "unsubscribe_scope", "track",
+    "hashes", "source", "request", "digest", "life_h",
     "token", "clock_ahead_ms", "unsigned", "account", "extra",
 )  # fmt: skip
 _optional = attrgetter(*_OPTIONAL)

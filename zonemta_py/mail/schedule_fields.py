@@ -1,8 +1,8 @@
 """When and how urgently a message is to go, as its sender asks: parameters of MAIL and header fields, parsed.
 
 Parameters: MT-PRIORITY (RFC 6710), HOLDFOR and HOLDUNTIL (RFC 4865), BY (RFC 2852), REQUIRETLS (RFC 8689). Fields:
-X-Campaign, X-Tenant, X-Priority-Level, X-Deliver-After, X-Deliver-By, X-Window, X-Time-Zone and X-Unsubscribe. A
-parameter of MAIL overrides a field; of several equal fields the first counts.
+X-Campaign, X-Tenant, X-Priority-Level, X-Deliver-After, X-Deliver-By, X-Window, X-Time-Zone, X-Unsubscribe and
+X-Track. A parameter of MAIL overrides a field; of several equal fields the first counts.
 
 Promise: nothing is guessed. What cannot be understood, or cannot be kept, is refused with a sentence that names it and
 the remedy (`InvalidValue`). Moments are UNIX ms; the clock is an argument.
@@ -22,6 +22,7 @@ from zonemta_py.mail.envelope import Envelope
 PARAMETERS = frozenset(("MT-PRIORITY", "HOLDFOR", "HOLDUNTIL", "BY", "REQUIRETLS"))
 BY_S_MIN = 1
 """Shortest deadline with BY=…;R, the DELIVERBY keyword's parameter (RFC 2852)."""
+TRACKED = ("yes", "no", "opens", "clicks")
 _DAY_S = 86_400
 _SHOWN_MAX = 60
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -270,6 +271,13 @@ def _unsubscribe(envelope: Envelope, value: str, terms: Terms, now_ms: int) -> N
     envelope.unsubscribe, envelope.unsubscribe_scope = _YES.get(word, True), word if word in SCOPES else ""
 
 
+def _track(envelope: Envelope, value: str, terms: Terms, now_ms: int) -> None:
+    word = value.lower()
+    if word not in TRACKED:
+        raise _invalid(value, f"not one of {', '.join(TRACKED)}; give one of them")
+    envelope.track = word
+
+
 FIELDS: dict[str, Callable[[Envelope, str, Terms, int], None]] = {
     "X-Campaign": _campaign,
     "X-Tenant": _tenant,
@@ -279,6 +287,7 @@ FIELDS: dict[str, Callable[[Envelope, str, Terms, int], None]] = {
     "X-Window": _window,
     "X-Time-Zone": _time_zone,
     "X-Unsubscribe": _unsubscribe,
+    "X-Track": _track,
 }
 """Name of a field → what puts its value into the envelope."""
 

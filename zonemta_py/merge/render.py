@@ -17,6 +17,7 @@ from jinja2 import Template, TemplateError
 
 from zonemta_py.merge import header
 from zonemta_py.merge.encoding import base64, base64_bytes, join, piece
+from zonemta_py.merge.html.tracking import Tracking, tracked
 from zonemta_py.merge.language import FUNCTIONS
 from zonemta_py.merge.limits import FIELD_CHARACTERS_MAX
 from zonemta_py.merge.meter import WORK_MAX, MeteredContext
@@ -75,9 +76,11 @@ class Part:
         """The same, outside of any message: with a budget of work of its own. Raises RenderRefused."""
         return self.text({**values, **FUNCTIONS, _LEFT: WORK_MAX})
 
-    def entity(self, values: _Values) -> bytes:
+    def entity(self, values: _Values, tracking: Tracking | None = None) -> bytes:
         """Header and body, without the CRLF that ends it. Raises RenderRefused."""
         pieces = _pieces(self._name, self._template, values)
+        if tracking is not None:
+            pieces = [tracked("".join(pieces), tracking)]
         if self._base64:
             return self._head + base64("".join(pieces))
         known = self._encoded
@@ -135,9 +138,10 @@ class Compiled:
         return b"".join(self.pieces(fields, recipient, campaign, date, identity))
 
     def pieces(
-        self, fields: Mapping[str, str], recipient: str, campaign: str, date: str, identity: str = ""
-    ) -> list[bytes]:
-        """The message of `render` in pieces, cut anywhere.
+        self, fields: Mapping[str, str], recipient: str, campaign: str, date: str, identity: str = "",
+        tracking: Tracking | None = None,
+    ) -> list[bytes]:  # fmt: skip
+        """The message of `render` in pieces, cut anywhere. tracking: what the HTML gets of it; None: nothing.
 
         Attachments and images are the same objects for all recipients: streaming copies none of them.
         """
@@ -145,7 +149,11 @@ class Compiled:
         named = f"{identity or campaign}\0{recipient}".encode("utf-8", "surrogatepass")
         unique = hashlib.sha256(named).hexdigest()[:32]
         try:
-            return [b"".join(self._header(values, recipient, date, unique)), *self._body(values, unique), b"\r\n"]
+            return [
+                b"".join(self._header(values, recipient, date, unique)),
+                *self._body(values, unique, tracking),
+                b"\r\n",
+            ]
         except UnicodeEncodeError:
             raise RenderRefused(
                 "a field has half a character (a lone surrogate); correct the list's encoding"
@@ -184,8 +192,10 @@ class Compiled:
         domain = header.addr_spec("From", address).rpartition("@")[2]
         return header.mailbox("From", _text(self.sender[0], values), address), domain
 
-    def _body(self, values: _Values, unique: str) -> list[bytes]:
-        parts = [[part.entity(values)] for part in (self.text, self.html) if part is not None]
+    def _body(self, values: _Values, unique: str, tracking: Tracking | None) -> list[bytes]:
+        parts = [[self.text.entity(values)]] if self.text is not None else []
+        if self.html is not None:
+            parts.append([self.html.entity(values, tracking)])
         body = parts[0] if len(parts) == 1 else _multipart("alternative", "a", unique, parts)
         if self._images:
             body = _multipart("related", "r", unique, [body, *([image] for image in self._images)])

@@ -125,7 +125,8 @@ _ROWS = (
     _gauge("process_start_time_seconds", "When it was started, as UNIX time.", "process"),
     _counter("log_lines_dropped", "Log lines lost because nobody read standard error.", "process"),
     _counter("links_requests", "Requests by links in mail, by what came of them: unsubscribed, repeated, rejoined, "
-             "page, nothing (a POST that is no click), wrong, old, limited, unavailable.", "result"),
+             "page, nothing (a POST that is no click), wrong, old, limited, unavailable; open, click, untold (either).",
+             "result"),
     # around it
     _counter("event_sink_events", "Events of each sink, by what became of them: sent, dropped, missed, dead.", "sink",
              "what"),

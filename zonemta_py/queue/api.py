@@ -219,6 +219,7 @@ class Delivery:
     hashes: dict[str, bytes] = field(default_factory=dict)
     unsubscribe: bool = False
     unsubscribe_scope: str = ""
+    track: str = ""
     columns: list[str] = field(default_factory=list)
     values: list[list[str]] | None = None
     template: str = ""

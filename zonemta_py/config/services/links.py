@@ -46,6 +46,14 @@ class Links(Section):
     one), or all mail (of its tenant, if it has one): receipts too."""
     choices: list[Literal["campaign", "campaigns", "all"]] = ["campaigns"]
     """What people may leave and rejoin on the page of their settings, besides what the link stops."""
+    track: Literal["off", "asked", "on"] = "off"
+    """Opens and clicks of campaign mail, by a picture and links in its HTML that are each recipient's own. on: all of
+    it, but what has X-Track: no; asked: what has X-Track: yes, opens or clicks. In many countries people must have
+    agreed to it."""
+    track_zones: list[str] = []
+    """Zones in which it may be; empty: all."""
+    track_tenants: list[str] = []
+    """Tenants whose mail it may be; empty: all, also mail of none."""
     pages: Path | None = None
     """Folder of templates that dress the pages: NAME.html.j2 for the tenant NAME, default.html.j2 for all others."""
     wrong_per_minute: int = Field(30, ge=1, le=100_000)

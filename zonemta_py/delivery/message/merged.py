@@ -89,7 +89,9 @@ class Templates:
         if making is not None:
             making.begin(delivery.lease, address)
         try:
-            pieces = kept.template.pieces(fields, address, delivery.campaign, _date(delivery.received_ms // 1000))
+            tracking = self._links.tracking(delivery) if self._links is not None else None
+            date = _date(delivery.received_ms // 1000)
+            pieces = kept.template.pieces(fields, address, delivery.campaign, date, tracking=tracking)
         finally:
             if making is not None:
                 making.end()

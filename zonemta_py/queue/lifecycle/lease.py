@@ -168,6 +168,7 @@ def delivery_of(core: Core, lease: Lease, body: bytes | None) -> Delivery:
         hashes=metadata.get("hashes") or {},
         unsubscribe=metadata.get("unsubscribe", False),
         unsubscribe_scope=metadata.get("unsubscribe_scope", ""),
+        track=metadata.get("track", ""),
         columns=metadata.get("columns") or [],
         values=[entry.note.values or [] for entry in batch.entries] if merged else None,
         template=metadata.get("template", ""),

@@ -33,6 +33,7 @@ from zonemta_py.reception.http.links import forms, leaving, words
 from zonemta_py.reception.http.links.clients import Clients
 from zonemta_py.reception.http.links.leaving import LinksQueue
 from zonemta_py.reception.http.links.pages import LinkPage, PageChoice, Pages, shown
+from zonemta_py.reception.http.links.tracking import GIF, Interest
 from zonemta_py.reception.http.links.words import PageTexts
 from zonemta_py.reception.log_throttle import LogThrottle
 from zonemta_py.wire.channel import Lost
@@ -59,7 +60,12 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
-METHODS = {"u": "GET, HEAD, POST, OPTIONS", "p": "GET, HEAD, POST, OPTIONS"}
+METHODS = {
+    "u": "GET, HEAD, POST, OPTIONS", "p": "GET, HEAD, POST, OPTIONS", "o": "GET, HEAD, OPTIONS",
+    "c": "GET, HEAD, OPTIONS",
+}  # fmt: skip
+PICTURE = {**HEADERS, "cross-origin-resource-policy": "cross-origin"}
+_PURPOSES = {path: purpose for purpose, path in links.PATHS.items()}
 
 
 class Answered(Exception):
@@ -78,6 +84,7 @@ class LinksApp:
         self._base = urlsplit(config.links.url).path
         self._pages = Pages.load(config.links.pages)
         self._clients = Clients(config.links.trusted_proxies)
+        self.interest = Interest(queue)
         self._known: OrderedDict[str, tuple[str, float]] = OrderedDict()
         """By recipient: the link by which he has left last, and when that was."""
         self._notes = LogThrottle(log)
@@ -109,6 +116,8 @@ class LinksApp:
         if request.method == "OPTIONS":
             return Response(status_code=204, headers={**HEADERS, "allow": METHODS[what]})
         link = self._link(request, what, token)
+        if what in ("o", "c"):
+            return self._interest(request, link)
         return await (self._unsubscribe if what == "u" else self._preferences)(request, link, token)
 
     def _place(self, path: str) -> tuple[str, str]:
@@ -127,15 +136,18 @@ class LinksApp:
             raise Answered(self._too_many(request))
         try:
             link = links.decode(token, self._links.secrets)
-            if link.purpose != ("unsubscribe" if what == "u" else "preferences"):
+            if link.purpose != _PURPOSES[what]:
                 raise LinkRefused("it is a link for another purpose")
         except LinkRefused as refused:
             self._wrong(client, "wrong", str(refused))
             raise Answered(self._page(request, LinkPage("wrong", self._words(request)), 403)) from None
-        if links.age(link, int(self._unix_s()) // _DAY_S) > self._links.days:
+        if link.purpose not in ("open", "click") and self._age(link) > self._links.days:
             self._wrong(client, "old", f"it is older than {self._links.days} days")
             raise Answered(self._page(request, LinkPage("old", self._words(request), tenant=link.tenant), 410))
         return link
+
+    def _age(self, link: Link) -> int:
+        return links.age(link, int(self._unix_s()) // _DAY_S)
 
     def _wrong(self, client: str, result: str, why: str) -> None:
         self._clients.excess("wrong", client, self._links.wrong_per_minute)
@@ -176,6 +188,16 @@ class LinksApp:
         if "page" in said:
             return self._page(request, page._replace(name="done"))
         return Response("unsubscribed\n", media_type="text/plain", headers=HEADERS)
+
+    def _interest(self, request: Request, link: Link) -> Response:
+        """A picture, or the way on to where the link leads, which is signed, so to nowhere else. It leads there however
+        old it is, but then nothing is told; nor of looking ahead without a person."""
+        ahead = any("prefetch" in request.headers.get(name, "") for name in ("purpose", "sec-purpose", "x-moz"))
+        if request.method == "GET" and not ahead and self._age(link) <= self._links.days:
+            self.interest.add(link)
+        if link.purpose == "open":
+            return Response(GIF, media_type="image/gif", headers=PICTURE)
+        return Response(status_code=302, headers={**HEADERS, "location": link.target})
 
     async def _preferences(self, request: Request, link: Link, token: str) -> Response:
         self._looks(request)

@@ -31,5 +31,7 @@ async def serve(
         tls.Renewal(listener, context).watch(loop)
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     connections = behind(gate)
-    server = HttpServer(settings(LinksApp(config, queue), connections, context))
+    app = LinksApp(config, queue)
+    server = HttpServer(settings(app, connections, context))
     await server.until_end(bound, connections, Retirement())
+    await app.interest.end()
