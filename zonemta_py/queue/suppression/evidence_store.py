@@ -64,7 +64,7 @@ class EvidenceStore:
         """None, or an empty one: there is none any more."""
         if evidence is not None and evidence.empty:
             evidence = None
-        before, after = _is_pending(self.get(who)), _is_pending(evidence)
+        before, after = is_pending(self.get(who)), is_pending(evidence)
         self._count(who, after - before)
         self._note(who, evidence)
         return [(keys.evidence(who), None if evidence is None else evidence.value())]
@@ -107,7 +107,7 @@ class EvidenceStore:
         while rows := list(islice(self._core.store.scan(after, keys.end(keys.EVIDENCE)), AT_ONCE)):
             for key, value in rows:
                 evidence = self._fresh.get(who := keys.evidence_of(key), (_read(who, value), None))[0]
-                if _is_pending(evidence):
+                if is_pending(evidence):
                     self._count(who, 1)
                 if evidence is not None:
                     seen(evidence)
@@ -131,7 +131,8 @@ def _read(who: str, value: bytes) -> Evidence | None:
         return None
 
 
-def _is_pending(evidence: Evidence | None) -> bool:
+def is_pending(evidence: Evidence | None) -> bool:
+    """Whether a delivery may clear some of it: not once it has led to an entry for all mail."""
     return (
         evidence is not None
         and bool(evidence.items)

@@ -27,6 +27,7 @@ from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.suppression import evidence as proof
 from zonemta_py.queue.suppression.entry import ALL, Suppressed
 from zonemta_py.queue.suppression.evidence import Evidence, Item
+from zonemta_py.queue.suppression.evidence_store import is_pending
 from zonemta_py.queue.suppression.found import BY, GUARD_BY, HARD_BOUNCE, scope_of, wanted
 from zonemta_py.queue.suppression.guard import Guard, Pair, name_of
 from zonemta_py.queue.suppression.register import SuppressionList
@@ -78,11 +79,10 @@ class SuppressionPolicy:
 
     def took(self, address: str, message: str, ms: int) -> list[Operation]:
         """The person's server took a message. ms: steady time. Only to be called if `store.any`."""
-        who = person(address)
-        if not self.store.maybe(who):
-            return []
-        found = self.store.get(who)
-        if found is None:
+        # For every delivery: what `person` gives for nearly all, without the call.
+        who = address.lower() if address.isascii() and address[-1] != "." else person(address)
+        found = self.store.get(who) if self.store.maybe(who) else None
+        if found is None or not is_pending(found):
             return []
         found = found.copy()
         return self.store.put(who, found) if found.delivered(message, ms) else []
