@@ -60,6 +60,9 @@ async def test_it_is_recorded_before_it_is_answered_and_only_once(house: Make, f
         ),
         (Feedback("click", "b@x.test", ID, text="https://a"), Feedback("click", "b@x.test", ID, text="https://b")),
         (Feedback("other", raw=b"one"), Feedback("other", raw=b"two")),
+        (Feedback("other", "b@x.test", ID, raw=b"one"), Feedback("other", "b@x.test", ID, raw=b"two")),
+        (bounce(genuine=""), bounce()),  # nobody keeps a proof out by saying the same before
+        (Feedback("complaint", name="7"), Feedback("complaint", name="7", genuine="dkim")),
         (Feedback("bounce", "b@x.test", name="1"), Feedback("bounce", "b@x.test", name="2")),
     ],
 )
@@ -72,10 +75,8 @@ async def test_what_differs_is_recorded_twice(house: Make, one: Feedback, other:
 async def test_a_name_makes_it_the_same_whatever_it_says(house: Make) -> None:
     """A provider's number of the event; and the message's recipient still does."""
     home = await house()
-    assert await home.queue.feedback([bounce(name="event 7"), Feedback("bounce", name="event 7", text="x")]) == [
-        True,
-        False,
-    ]
+    other = Feedback("bounce", name="event 7", text="x", genuine="key")
+    assert await home.queue.feedback([bounce(name="event 7"), other]) == [True, False]
     assert await home.queue.feedback([bounce(name="event 8")]) == [False]
 
 

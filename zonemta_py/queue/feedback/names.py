@@ -2,8 +2,10 @@
 answer.
 
 A name is "<message> <hash>", "-" for no message. Where message and recipient are known, they and the kind are the name
-(of an unsubscribe its scope too, of an open or a click its text too: which link). A name that the caller gives, such as
-a provider's number of the event, is one more. Where there is neither, all that was reported is hashed.
+(of an unsubscribe its scope too, of an open or a click its text too: which link; of "other" all of it: two letters of a
+person are two things). A name that the caller gives, such as a provider's number of the event, is one more. Where there
+is neither, all that was reported is hashed. What nothing proves is never the same as what is proven: else anybody could
+keep that out.
 """
 
 from __future__ import annotations
@@ -18,15 +20,21 @@ _BY_TEXT = ("open", "click")
 
 def names(row: Feedback) -> list[str]:
     """Of a row whose message is found already, if it can be. One or two."""
-    found: list[str] = []
+    found, proven = list[str](), [] if row.genuine else ["unproven"]
     if row.message and row.recipient:
-        more = row.scope if row.kind == "unsubscribe" else row.text if row.kind in _BY_TEXT else ""
-        found.append(f"{row.message} {_hash(row.kind, person(row.recipient), more)}")
-    elif row.message_id and row.recipient:
-        found.append(f"- {_hash(row.kind, person(row.recipient), row.message_id, row.scope)}")
+        found.append(f"{row.message} {_hash(row.kind, person(row.recipient), _more(row), *proven)}")
+    elif row.message_id and row.recipient and row.kind != "other":
+        found.append(f"- {_hash(row.kind, person(row.recipient), row.message_id, row.scope, *proven)}")
     if row.name:
-        found.append(f"- {_hash('name', row.name)}")
+        found.append(f"- {_hash('name', row.name, *proven)}")
     return found or [f"- {_hash(*_whole(row))}"]
+
+
+def _more(row: Feedback) -> str:
+    """What tells news of one kind about one recipient apart."""
+    if row.kind == "other":
+        return row.name or "\0".join(_whole(row))
+    return row.scope if row.kind == "unsubscribe" else row.text if row.kind in _BY_TEXT else ""
 
 
 def _whole(row: Feedback) -> list[str]:
