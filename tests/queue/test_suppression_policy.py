@@ -269,3 +269,15 @@ async def test_the_guard_survives_a_crash(home: Any) -> None:
     await settled(home)
     await refuse(home, 3, first=20)
     assert (guards(home), await listed(home)) == (["x.test"], {})
+
+
+async def test_evidence_that_cannot_be_read_counts_for_nothing(home: Any) -> None:
+    """fsck names it, and takes it away."""
+    await tried(home, "ann@x.test", BOUNCED, VAGUE)
+    home.queue.core.lines.submit([(b"evidence ann@x.test", b"\xc1")], lambda _: None, sync=True, keep=True)
+    await settled(home)
+    assert home.queue.policy.store.get("ann@x.test") is None
+    home.abandon()
+    (problem,) = home.check(repair=True).problems
+    assert (problem.what, problem.id) == ("what was heard of an address cannot be read", "ann@x.test")
+    assert home.check().problems == []

@@ -1,4 +1,4 @@
-"""Checks the suppression list against the journal, and the keys of requests against their expiry."""
+"""Checks the suppression list against the journal, keys of requests against their expiry, and what evidence says."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from zonemta_py.disk.records import Type, UnsuppressRecord
 from zonemta_py.queue.fsck.campaigns import Finding
 from zonemta_py.queue.lifecycle.requests import RequestRecord
 from zonemta_py.queue.suppression.entry import ALL, WHOLE_BEGINS, Suppressed, operations
+from zonemta_py.queue.suppression.evidence import Evidence
 
 
 class Listed:
@@ -37,6 +38,7 @@ def findings(store: Store, listed: Listed, lossy: bool, lost: bool) -> Iterator[
     if not lossy or lost:
         yield from _against_journal(store, listed, only_missing=lossy)
     yield from _requests(store)
+    yield from _evidence(store)
 
 
 def _entries(store: Store) -> Iterator[Finding]:
@@ -65,6 +67,18 @@ def _against_journal(store: Store, listed: Listed, only_missing: bool) -> Iterat
         if value is None:
             what, remedy = "is on the suppression list and was taken off it", "it goes"
         yield Finding("repairable", f"{address} {what}", "suppression list", remedy, [(key, value)])
+
+
+def _evidence(store: Store) -> Iterator[Finding]:
+    for key, value in store.scan(keys.EVIDENCE, keys.end(keys.EVIDENCE)):
+        try:
+            Evidence.of("", value)
+        except (ValueError, TypeError):
+            name = key.removeprefix(keys.EVIDENCE).decode("utf-8", "replace")
+            yield Finding(
+                "repairable", "what was heard of an address cannot be read", name, "it goes: replies count anew",
+                [(key, None)],
+            )  # fmt: skip
 
 
 def _requests(store: Store) -> Iterator[Finding]:
