@@ -117,7 +117,7 @@ async def _one(queue: QueueContext, key: bytes, value: bytes, lease: Lease | Non
         row["state"] = str(State.QUEUED)  # a deferred one that is due waits like queued ones
         row["before"], row["counted"] = await _before(queue, flow_queue, key, place, pace)
     row["reasons"] += _deadline(queue, terms) if row["reasons"] else []
-    row["life"] = _life(queue, flow_queue, place.id, place.recipient, note)
+    row["life"] = _life(queue, flow_queue, place, note, terms)
     if not known:
         flow_queue.parked.exhausted = True  # a flow queue that did not exist has nothing parked
         zone.flow_queues.forget(flow_queue)
@@ -167,20 +167,21 @@ def _deadline(queue: QueueContext, terms: dict[str, Any]) -> list[Row]:
     return [{"kind": "deadline", "cause": cause, "since_ms": 0, "until_ms": until_ms}]
 
 
-def _life(queue: QueueContext, flow_queue: FlowQueue, message_id: str, address: str, note: Note) -> Row:
-    """Until when it is tried (UNIX ms, 0: unknown, or for ever), for how many hours of that it may be (0: unknown), and
-    how long it has waited that does not count towards its `lifetime`."""
+def _life(queue: QueueContext, flow_queue: FlowQueue, place: Place, note: Note, terms: dict[str, Any]) -> Row:
+    """Until when it is tried (UNIX ms, 0: unknown, for ever, or its campaign ends before), for how many hours of that it
+    may be (0: unknown), and how long it has waited that does not count towards its `lifetime`."""
     core = queue.core
     try:
-        message = core.messages.look(message_id)
+        message = core.messages.look(place.id)
     except StoreError:
         return {"until_ms": 0, "chosen_ms": 0, "life_h": 0}
     now_ms = core.clock.steady_ms()
-    ends_ms = core.lifetime.ends_ms(flow_queue, message, address, note, now_ms)
-    chosen_ms = core.lifetime.chosen_ms(flow_queue, message, address, note, now_ms)
-    ever = ends_ms - now_ms > EVER_H * HOUR_MS // 2
-    life_h = core.lifetime.life_h(flow_queue, message, address, note)
-    return {"until_ms": 0 if ever else ends_ms - core.clock.apart_ms(), "chosen_ms": chosen_ms, "life_h": life_h}
+    ends_ms = core.lifetime.ends_ms(flow_queue, message, place.recipient, note, now_ms)
+    chosen_ms = core.lifetime.chosen_ms(flow_queue, message, place.recipient, note, now_ms)
+    life_h, until_ms = core.lifetime.life_h(flow_queue, message, place.recipient, note), ends_ms - core.clock.apart_ms()
+    if ends_ms - now_ms > EVER_H * HOUR_MS // 2 or 0 < terms.get("until_ms", 0) <= until_ms:
+        until_ms = 0
+    return {"until_ms": until_ms, "chosen_ms": chosen_ms, "life_h": life_h}
 
 
 def _times(count: int) -> str:
