@@ -18,7 +18,7 @@ from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.merge.compile import fields, prepare
 from zonemta_py.merge.load import load
 from zonemta_py.merge.source import TemplateSource, Text
-from zonemta_py.pipeline.prepare.settings import Cap, Lane
+from zonemta_py.pipeline.prepare.settings import BestHour, Cap, Lane
 
 TEMPLATE = 'subject = "Hi {{ name }}"\nfrom = "news@sender.net"\ntext = """\n{{ city|default("x") }}\n"""\n'
 
@@ -67,6 +67,19 @@ def test_by_whose_clocks_a_campaign_goes() -> None:
         hours.asked(nine, "land", ["land", "zone"]).fields({"time_zone": "zone"})
 
 
+def test_each_at_their_best_hour() -> None:
+    """By a column that the plan makes; those without one at ten, or as it is said; by whose clocks, as for others."""
+    for said, otherwise in (("best", "10:00"), ("best,8:30", "8:30")):
+        when = hours.asked(hours.given(said, "", "", "FR"), "", ["email", "tz"])
+        assert when.hours == {
+            "at": otherwise, "at_column": "best_hour", "time_zone": "FR", "time_zone_column": "time_zone",
+        }  # fmt: skip
+        assert when.best_hour({"DE": 2, "Mars": 1}) == BestHour("time_zone", {"DE": "Europe/Berlin"}, "Europe/Paris")
+    assert hours.asked(hours.given("9:00", "", "", "FR"), "", ["email"]).best_hour({}) is None
+    with pytest.raises(CommandError, match="needs the name best_hour"):
+        when.fields({"best_hour": "x"})
+
+
 def test_which_time_zones_a_list_has() -> None:
     """Countries and locales count for their zone; what is unknown is said, with what it goes by."""
     counts = {"DE": 3, "Europe/Berlin": 2, "en_US": 4, "Mars": 1, "": 2}
@@ -108,6 +121,7 @@ def test_wrong_words(wrong: Callable[[], object], said: str) -> None:
         (("list.csv", "--template", "t", "--name", "a b"), Exit.USAGE, "--name 'a b': name it with up to 63 letters"),
         (("--name", "may", "--plan-only"), Exit.USAGE, "a list and a template are needed"),
         (("--name", "may", "--at", "noon"), Exit.USAGE, "at 'noon' is not a time; write 09:00, 2026-11-24"),
+        (("--name", "may", "--at", "best"), Exit.USAGE, "--at best: nobody's best hour is known; name opens"),
         (("--name", "may", "--window", "9:00-17:00"), Exit.USAGE, "are no hours; write 09:00-17:00 or 'mon-fri"),
         (("--name", "may", "--until", "2020-01-01"), Exit.USAGE, "until '2020-01-01' is in the past"),
         (("--name", "may", "--at", "9:00", "--canary", "2%"), Exit.USAGE, "a canary has no result while --at lets"),

@@ -1,13 +1,14 @@
 """Duplicates, suppression, segments and engagement against plain Python."""
 
 import datetime
+import json
 import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from zonemta_py.pipeline.prepare.plan import people
-from zonemta_py.pipeline.prepare.settings import Lane, PlanRefused, Settings
+from zonemta_py.pipeline.prepare.settings import BestHour, Lane, PlanRefused, Settings
 from zonemta_py.pipeline.prepare.suppressed import COLUMNS
 from zonemta_py.pipeline.prepare.suppressed import read as read_suppressed
 
@@ -106,3 +107,38 @@ def test_a_suppression_list_of_its_own(spark: "SparkSession", tmp_path: Any) -> 
     (tmp_path / "wrong.csv").write_text("who\nA@b.net\n")
     with pytest.raises(PlanRefused, match="there is no column address; name the column of addresses so"):
         read_suppressed(spark, str(tmp_path / "wrong.csv"))
+
+
+def test_each_at_the_hour_in_which_they_read(spark: "SparkSession") -> None:
+    """By their own clocks, in summer and winter; clicks count more, old opens less; nobody by two events only."""
+    zones = {"a": "DE", "b": "US", "c": "", "d": "DE", "e": "DE", "f": "DE", "gone": "DE"}
+    rows = [
+        (f"{who}@x.net", f'"Ann","{zone}"', 0, True, (0, 0, n), None) for n, (who, zone) in enumerate(zones.items())
+    ]
+    events = [("A@x.net", "open", f"2026-0{month}-01T0{7 - (month > 3)}:20:00Z") for month in (2, 3, 5)]
+    events += [("b@x.net", "open", "2026-05-01T22:00:00Z")] * 9 + [
+        ("b@x.net", "click", f"2026-05-0{n}T01:00:00Z") for n in (2, 3)
+    ]
+    events += [("c@x.net", "open", f"2026-05-0{n}T17:30:00Z") for n in (1, 2, 3)]
+    events += [("d@x.net", "open", f"2025-05-{n}T03:00:00Z") for n in range(10, 20)]
+    events += [("d@x.net", "open", f"2026-05-3{n}T12:00:00Z") for n in (0, 1)]
+    events += [("e@x.net", "click", f"2026-05-0{n}T01:00:00Z") for n in (1, 2)] + [
+        ("e@x.net", "complaint", "2026-05-03T01:00:00Z")
+    ]
+    told = spark.createDataFrame(
+        [(who, kind, at, "") for who, kind, at in events], "address string, kind string, at string, campaign string"
+    )
+    told = told.selectExpr("address", "kind", "to_timestamp(at) as at", "campaign")
+    best = BestHour("time_zone", {"DE": "Europe/Berlin", "US": "America/New_York"}, "Asia/Kolkata")
+    settings = Settings("may", fields={"name": "n", "time_zone": "t"}, best=best, as_of="2026-05-31")
+    found = people(spark.createDataFrame(rows, ROWS), settings, engagement=told).collect()
+    hours = {row.key[0]: json.loads(row.recipient)[1:] for row in found}
+    assert hours["a"] == ["Ann", "DE", "08:00"]
+    assert {who: hour for who, (_, _, hour) in hours.items()} == {
+        "a": "08:00", "b": "21:00", "c": "23:00", "d": "14:00", "e": "", "f": "", "g": "",
+    }  # fmt: skip
+    assert {row.key[0] for row in found if row.own} == {"a", "b", "c", "d"}
+    alone = Settings("may", best=BestHour(), as_of="2026-05-31")
+    bare = [(raw, "", *rest) for raw, _, *rest in rows[:1]]
+    (row,) = people(spark.createDataFrame(bare, ROWS), alone, engagement=told).collect()
+    assert json.loads(row.recipient) == ["a@x.net", "06:00"], "in UTC"

@@ -8,10 +8,13 @@ from typing import Any, NamedTuple
 
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.output import moment, print_table
+from zonemta_py.pipeline.prepare.settings import BestHour
 from zonemta_py.zones.calendar import campaign_hours, time_zones
 
 FIELD = "time_zone"
 """The column of batches with each recipient's time zone."""
+BEST_FIELD, BEST_OTHERWISE = "best_hour", "10:00"
+"""The column of batches with each recipient's own hour, and when those go who have none."""
 COLUMNS = ("time_zone", "timezone", "time zone", "tz")
 """Names of a list's column that has it, in whatever case."""
 _OFFSET = ("Z", "+", "-")
@@ -24,8 +27,23 @@ class SendingTimes(NamedTuple):
     hours: dict[str, str]
     column: str
 
+    @property
+    def best(self) -> bool:
+        """Whether each goes at their own hour."""
+        return "at_column" in self.hours
+
+    def best_hour(self, counts: Mapping[str, int]) -> BestHour | None:
+        """As settings of a plan. counts: values of the column of time zones."""
+        if not self.best:
+            return None
+        zones = {value: zone for value in counts if (zone := time_zones.named(value))}
+        otherwise = time_zones.named(self.hours.get("time_zone", "")) or "UTC"
+        return BestHour(FIELD if self.column else "", zones, otherwise)
+
     def fields(self, fields: dict[str, str]) -> dict[str, str]:
         """Those that go with each recipient. Raises CommandError."""
+        if self.best and BEST_FIELD in fields:
+            raise CommandError(Exit.USAGE, f"--at best needs the name {BEST_FIELD}; give the template's field another")
         if not self.column:
             return fields
         if fields.get(FIELD, self.column) != self.column:
@@ -38,7 +56,8 @@ class SendingTimes(NamedTuple):
 
 def given(at: str, window: str, until: str, time_zone: str) -> dict[str, str]:
     """What is said of times, as the node takes it; empty if nothing is. Raises CommandError."""
-    said = {"at": at, "window": window, "until": until}
+    at, own = _best(at)
+    said = {"at": at, "window": window, "until": until, "at_column": own}
     if not any(said.values()):
         return {"time_zone": time_zone} if time_zone else {}
     said |= {"time_zone": time_zone}
@@ -48,6 +67,12 @@ def given(at: str, window: str, until: str, time_zone: str) -> dict[str, str]:
     except ValueError as wrong:
         raise CommandError(Exit.USAGE, str(wrong)) from None
     return {name: value for name, value in said.items() if value}
+
+
+def _best(at: str) -> tuple[str, str]:
+    """--at best[,HH:MM]: the time of those who have no hour of their own, and the column with those hours."""
+    word, _, otherwise = at.partition(",")
+    return (otherwise.strip() or BEST_OTHERWISE, BEST_FIELD) if word.strip() == "best" else (at, "")
 
 
 def asked(said: dict[str, str], column: str, names: list[str]) -> SendingTimes:

@@ -50,7 +50,10 @@ Lake = Annotated[Path | None, typer.Option(help="Take the bounds from earlier ca
 # -- when it goes
 
 At = Annotated[
-    str, typer.Option(metavar="TIME", help="From when on: 09:00, 2026-11-24, '2026-11-24 09:00'; by their clocks.")
+    str,
+    typer.Option(
+        metavar="TIME", help="From when on, by their clocks: 09:00, 2026-11-24, '2026-11-24 09:00', best[,09:00]."
+    ),
 ]
 Window = Annotated[
     str, typer.Option(metavar="HOURS", help="Only then: 09:00-17:00, 'mon-fri 09:00-17:00', or a [[windows]] name.")

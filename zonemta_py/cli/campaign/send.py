@@ -60,6 +60,10 @@ def send(
         )
     plan_folder = plans / f"{name}.plan"
     times = hours.given(at, window, until, time_zone)
+    if "at_column" in times and not engagement and not resume:
+        raise CommandError(
+            Exit.USAGE, "--at best: nobody's best hour is known; name opens and clicks with --engagement"
+        )
     if at and campaign_settings.share("--canary", canary):
         raise CommandError(Exit.USAGE, "a canary has no result while --at lets it wait; leave out one of them")
     if list_ and not resume:
@@ -77,13 +81,13 @@ def send(
     with readable(list_, plan_folder) as (copy, name_of):
         mail = _matched(work, list_, copy, multiline, map_ or [], template)
         when = hours.asked(times, time_zone_column, mail.columns)
-        _tell_zones(work, copy, when, multiline)
+        zones = _time_zones(work, copy, when, multiline)
         settings = _settings(
             campaign=name, email=mail.email, fields=when.fields(mail.fields), where=where, multiline=multiline,
             **_ways(work, zone or [], source or [], cap or [], days),
             drop_roles=roles == "drop", keep_reserved=reserved == "keep", recent_days=recent, engaged_only=only_recent,
             as_of=f"{datetime.now(UTC):%Y-%m-%d}", canary=campaign_settings.share("--canary", canary), chunk=chunk,
-            providers=work.providers(),
+            providers=work.providers(), best=when.best_hour(zones),
         )  # fmt: skip
         announcement = _announced(
             name=name, sender=sender or mail.sender, template=mail.template, tenant=tenant, priority=priority,
@@ -136,11 +140,14 @@ def _ways(work: Work, zones: list[str], sources: list[str], caps: list[str], day
     return {"lanes": ways, "caps": given, "room": planning.caps(work.terms, ways, given), "days": days}
 
 
-def _tell_zones(work: Work, copy: str, when: hours.SendingTimes, multiline: bool) -> None:
-    """Which time zones the list has. copy: the list as Spark can read it."""
-    if when.column:
-        counts = work.counts(copy, when.column, multiline)
-        print(*hours.told(counts, when.column, when.hours.get("time_zone", "")), sep="\n", file=sys.stderr)
+def _time_zones(work: Work, copy: str, when: hours.SendingTimes, multiline: bool) -> dict[str, int]:
+    """Which time zones the list has, which it says: texts, and how many rows have each. copy: the list as Spark can
+    read it."""
+    if not when.column:
+        return {}
+    counts = work.counts(copy, when.column, multiline)
+    print(*hours.told(counts, when.column, when.hours.get("time_zone", "")), sep="\n", file=sys.stderr)
+    return counts
 
 
 def _announced(**values: Any) -> Announcement:

@@ -251,6 +251,8 @@ def show(plan: Plan, table: bool = True) -> None:
     if report.get("rejected"):
         file = plan.folder / REJECTED
         print(f"{report['rejected']:,} rows rejected; all are in {file} with their reasons", file=sys.stderr)
+    if report.get("own_hours") is not None:
+        print(f"{report['own_hours']:,} recipients go at an hour of their own", file=sys.stderr)
     for row in report["typos"][:_SHOWN]:
         print(f"{row['domain']}: {row['n']:,} recipients; is {row['meant']} meant? It was not changed", file=sys.stderr)
     for name, n in report["empty"].items():

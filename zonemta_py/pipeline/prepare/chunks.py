@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zonemta_py.pipeline.prepare.assign import HASH_BITS
+from zonemta_py.pipeline.prepare.best_hour import FIELD
 from zonemta_py.pipeline.prepare.order import ChunkPosition, Group, bases, places
 from zonemta_py.pipeline.prepare.settings import Settings
 from zonemta_py.pipeline.spark.tiny_tables import small
@@ -33,7 +34,8 @@ def key(place: ChunkPosition, settings: Settings) -> str:
 def head(place: ChunkPosition, settings: Settings) -> str:
     """The request's JSON up to the recipients."""
     lane = settings.lanes[place.group.lane]
-    fields = {"campaign": settings.campaign, "columns": list(settings.fields), "zone": lane.zone, "source": lane.source}
+    columns = [*settings.fields, *([FIELD] if settings.best else [])]
+    fields = {"campaign": settings.campaign, "columns": columns, "zone": lane.zone, "source": lane.source}
     return json.dumps(fields, ensure_ascii=False)[:-1] + ', "recipients": ['
 
 

@@ -23,7 +23,8 @@ _BY = ("reason", "kind", "by", "provider", "canary", "day", "tier", "lane")
 
 @dataclass(slots=True)
 class Counts:
-    """read: rows of the list. reasons: why → rows that went. ways: (lane, provider) → recipients that stay."""
+    """read: rows of the list. reasons: why → rows that went. own: recipients with an hour of their own. ways: (lane,
+    provider) → recipients that stay."""
 
     read: int = 0
     duplicates: int = 0
@@ -34,6 +35,7 @@ class Counts:
     ways: Counter[tuple[int, str]] = field(default_factory=Counter)
     empty: Counter[str] = field(default_factory=Counter)
     cleaned: int = 0
+    own: int = 0
     groups: list[Group] = field(default_factory=list)
 
     def steps(self) -> list[dict[str, Any]]:
@@ -52,6 +54,8 @@ def count(people: DataFrame, settings: Settings) -> Counts:
 
     names = list(settings.fields)
     empty = [F.sum(F.shiftright("marks", i).bitwiseAND(1)).alias(f"empty_{i}") for i in range(len(names))]
+    if settings.best:
+        empty.append(F.count_if("own").alias("own"))
     empty.append(F.sum(F.shiftright("marks", CLEANED).bitwiseAND(1)).alias("cleaned"))
     sums = people.groupBy(*_BY).agg(
         F.sum("n").alias("rows"), F.count("*").alias("people"), F.sum("bytes").alias("bytes"), *empty
@@ -74,6 +78,7 @@ def count(people: DataFrame, settings: Settings) -> Counts:
             found.ways[row.lane, row.provider] += row.people
             found.empty.update({name: row[f"empty_{i}"] for i, name in enumerate(names)})
             found.cleaned += row.cleaned
+            found.own += row.own if settings.best else 0
             groups[row.canary, row.day, row.tier, row.lane] += row.people
             sizes[row.canary, row.day, row.tier, row.lane] += row.bytes
     found.groups = [Group(*group, n, sizes[group]) for group, n in sorted(groups.items())]

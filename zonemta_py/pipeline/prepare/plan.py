@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from zonemta_py.disk.files import sync, sync_tree, write_file
 from zonemta_py.pipeline.prepare.assign import assign, within_caps
+from zonemta_py.pipeline.prepare.best_hour import with_best_hour
 from zonemta_py.pipeline.prepare.chunks import chunks
 from zonemta_py.pipeline.prepare.count import Counts, count, examples, proposals
 from zonemta_py.pipeline.prepare.duplicates import unique
@@ -67,6 +68,7 @@ def people(
 
     found = propose(unique(validate(normalise(rows), settings)))
     found = engaged(in_segment(without_suppressed(found, suppressed)), engagement, settings)
+    found = with_best_hour(found, engagement, settings)
     ordinary = ~F.col("address").contains('"') & ~F.col("address").contains("\\")
     escaped = F.expr("substring(to_json(array(address)), 2, length(to_json(array(address))) - 2)")
     end = F.when(F.col("row") == "", F.lit("]")).otherwise(F.concat(F.lit(","), "row", F.lit("]")))
@@ -217,5 +219,6 @@ def _report(
         "ways": [{"zone": zone, "source": source, "day": day, "n": n} for (zone, source, day), n in lanes.items()],
         "canary": sum(group.n for group in counts.groups if group.canary),
         "recent": sum(group.n for group in counts.groups if group.tier == 0),
+        "own_hours": counts.own if settings.best else None,
         "chunks": sum(group.chunks(settings) for group in counts.groups),
     }

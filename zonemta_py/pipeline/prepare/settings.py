@@ -40,6 +40,16 @@ class Cap:
 
 
 @dataclass(frozen=True, slots=True)
+class BestHour:
+    """Each goes at their own hour. zone_field: which field has a recipient's time zone, "" for none; zones: its values
+    → IANA names; zone: the time zone of all others."""
+
+    zone_field: str = ""
+    zones: Mapping[str, str] = field(default_factory=dict)
+    zone: str = "UTC"
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """email: the list's column with the address. fields: name in the template → column of the list.
 
@@ -65,6 +75,7 @@ class Settings:
     canary: float = 0.0
     chunk: int = CHUNK_RECIPIENTS
     multiline: bool = False
+    best: BestHour | None = None
     providers: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -168,8 +168,8 @@ def _deadline(queue: QueueContext, terms: dict[str, Any]) -> list[Row]:
 
 
 def _life(queue: QueueContext, flow_queue: FlowQueue, place: Place, note: Note, terms: dict[str, Any]) -> Row:
-    """Until when it is tried (UNIX ms, 0: unknown, for ever, or its campaign ends before), for how many hours of that it
-    may be (0: unknown), and how long it has waited that does not count towards its `lifetime`."""
+    """Until when it is tried (UNIX ms, 0: unknown, for ever, or its campaign ends before), for how many hours of that
+    (0: unknown), and how long it has waited that does not count towards its `lifetime`."""
     core = queue.core
     try:
         message = core.messages.look(place.id)
