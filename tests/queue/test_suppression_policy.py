@@ -281,3 +281,12 @@ async def test_evidence_that_cannot_be_read_counts_for_nothing(home: Any) -> Non
     (problem,) = home.check(repair=True).problems
     assert (problem.what, problem.id) == ("what was heard of an address cannot be read", "ann@x.test")
     assert home.check().problems == []
+
+
+async def test_behind_a_smart_host_the_guard_goes_by_domain(house: Make) -> None:
+    """It answers for everybody: one domain's refusals are a small share of what it takes."""
+    home = await house(suppression={}, zones=[{"name": "default", "default": True, "hosts": ["192.0.2.9"]}])
+    await refuse(home, 3, delivered=250)
+    await refuse(home, 20, domain="broken.test")
+    assert guards(home) == ["broken.test"]
+    assert sorted(await listed(home)) == ["p0@x.test", "p1@x.test", "p2@x.test"]

@@ -77,6 +77,11 @@ class SuppressionPolicy:
 
     # -- what is heard
 
+    def relays(self, zone: str) -> bool:
+        """Whether it gives all mail to a smart host, which answers for many providers."""
+        found = self._core.schedule.zones.get(zone)
+        return found is not None and found.flow_queues.own is not None
+
     def took(self, address: str, message: str, ms: int) -> list[Operation]:
         """The person's server took a message. ms: steady time. Only to be called if `store.any`."""
         # For every delivery: what `person` gives for nearly all, without the call.

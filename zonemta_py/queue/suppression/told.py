@@ -47,7 +47,8 @@ def _sentence(group: str, count: int, held: int, lasted: float, terms: Tolerance
     days = "" if count == 1 else f" over {lasted:.0f} days"
     said = f"{WHY[group]}: {many}{days} within {terms.within_days:g} days"
     if held:
-        said += f", {held} of them held back by a guard: such a one is not enough alone"
+        which = "which a guard holds" if held == count == 1 else f"of which a guard holds {held}"
+        said += f", {which} back, or did: that is not enough alone"
     if enough:
         return f"{said}; that is enough"
     needed = [f"{terms.agreed} where code, text and stage agree"] if terms.agreed else []
