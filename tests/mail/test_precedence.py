@@ -12,7 +12,7 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules.precedence import RECIPIENT
 from zonemta_py.mail.rules.repair import repaired
 from zonemta_py.mail.rules.rule import Classified, reply_of
-from zonemta_py.mail.rules.rules import Rules
+from zonemta_py.mail.rules.rules import Rules, names_another
 from zonemta_py.mail.rules.spelling import folded
 
 SHIPPED = Rules.load([shipped("rules.toml")])
@@ -126,6 +126,21 @@ def test_relay_recipient_table() -> None:
 def test_one_reply_is_enough_only_if_all_agree(line: str, agreed: bool) -> None:
     """Code, text and stage, and no reservation."""
     assert judged(line).agreed is agreed
+
+
+@pytest.mark.parametrize(
+    ("text", "another"),
+    [
+        ("user unknown", False),
+        ("<Ann@example.com>: user unknown", False),
+        ("no such user 'ann@example.com'.", False),
+        ("<news@example.net>: user unknown", True),
+        ("<ann@example.com>: forwards to bob@example.net, user unknown", True),
+    ],
+)
+def test_a_reply_that_names_somebody_else_is_told(text: str, another: bool) -> None:
+    """Such as the sender's address, or where a recipient's mail goes on to."""
+    assert names_another(text, ["ann@example.com"]) is another
 
 
 @pytest.mark.parametrize(

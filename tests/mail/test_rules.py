@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from zonemta_py.config.section import shipped
 from zonemta_py.mail import classify
 from zonemta_py.mail.reply import Reply
-from zonemta_py.mail.rules.check import overridden, problems
+from zonemta_py.mail.rules.check import contradictions, overridden, problems
 from zonemta_py.mail.rules.classes import CLASSES
 from zonemta_py.mail.rules.pattern import FLAGS, needed, risk
 from zonemta_py.mail.rules.rule import STAGES, Action, reply_of
@@ -36,6 +36,11 @@ def rule(name: str = "r", kind: str = "rate", more: str = "", examples: str = "[
 def test_the_shipped_rules_are_sound() -> None:
     """Every example is claimed by its own rule, no name stands twice, no pattern can run away."""
     assert problems(SHIPPED) == []
+
+
+def test_no_shipped_example_contradicts_another_rule() -> None:
+    """At every stage: none suppresses where its rule says nothing of recipients, and no two rules disagree."""
+    assert contradictions(SHIPPED) == []
 
 
 def test_the_shipped_rules_are_many_and_speak_of_every_class() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -12,12 +12,17 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, configuration, tabled
 from zonemta_py.cli.terminal.output import print_json, print_table
 from zonemta_py.config import Config, ConfigError
+from zonemta_py.config.people.suppression import Tolerances
 from zonemta_py.config.section import shipped
-from zonemta_py.mail.rules.check import overridden, problems
+from zonemta_py.disk.records import BOUNCED, DEFERRED
+from zonemta_py.mail import classify
+from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.rules.check import contradictions, disagreeing, overridden, problems
 from zonemta_py.mail.rules.classes import CLASSES
-from zonemta_py.mail.rules.rule import STAGES, Rule, reply_of
+from zonemta_py.mail.rules.rule import STAGES, Action, Rule, reply_of
 from zonemta_py.mail.rules.rules import Rules, RulesError
-from zonemta_py.mail.rules.shown import conditions, effects, row
+from zonemta_py.mail.rules.shown import WHO, conditions, effects, row
+from zonemta_py.queue.suppression.effect import effect
 from zonemta_py.zones.site import Providers
 
 app = typer.Typer(
@@ -40,17 +45,17 @@ Provider = Annotated[str, typer.Option(help="Provider, by its name in providers.
 
 @app.command()
 def check(files: Files = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Run every example, find rules that never match or are shadowed, and count the rules of each class."""
+    """Run every example at every stage, find rules that never match or contradict, and count those of each class."""
     settings = configuration(config)
     rules = _load(files or in_force(settings))
     found = problems(rules, _providers(settings))
     counts = Counter(rule.kind for rule in rules.rules)
     examples = sum(len(rule.examples) for rule in rules.rules)
-    gone = overridden(rules)
+    gone, crossed = overridden(rules), contradictions(rules)
     if as_json:
         over = [{"rule": rule.name, "gives_way_to": claim.name} for rule, claim in gone]
         totals = {"rules": len(rules.rules), "examples": examples, "classes": counts}
-        print_json(totals | {"problems": found, "overridden": over})
+        print_json(totals | {"problems": found, "overridden": over, "contradictions": crossed})
     for sentence in () if as_json else found:
         print(sentence)
     if found:
@@ -61,6 +66,8 @@ def check(files: Files = None, config: ConfigFile = None, as_json: AsJson = Fals
         return
     for rule, claim in gone:
         print(f"{rule.file}: rule {rule.name!r} gives way to {claim.name!r} of {claim.file}")
+    for sentence in crossed:
+        print(sentence)
     rows = [(kind, counts[kind], meaning) for kind, meaning in CLASSES.items() if counts[kind]]
     print_table("Rules of each class", ("class", "rules ", "meaning"), rows)
     print(f"{len(rules.rules)} rules, {examples} examples: all good")
@@ -74,7 +81,7 @@ def explain(
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show which rule matches a reply, what it does, and which other rules would match too."""
+    """Show which rule matches a reply, what it does, whom it speaks of, whether it suppresses, and who disagrees."""
     if stage not in STAGES:
         raise CommandError(Exit.USAGE, f"there is no stage {stage!r}; use one of {', '.join(STAGES)}")
     settings = configuration(config)
@@ -82,15 +89,17 @@ def explain(
         raise CommandError(Exit.USAGE, f"there is no provider {provider!a}; use one of {', '.join(sorted(known))}")
     rules = _load(in_force(settings))
     try:
-        matching = rules.matching(reply_of(reply), stage, provider)
+        explained = _explained(rules, reply_of(reply), stage, provider, settings.suppression)
     except ValueError as error:
         raise CommandError(Exit.DATA, str(error)) from None
     if as_json:
-        print_json([row(rule) for rule in matching])
-    elif matching:
-        _show(matching[0], matching[1:])
+        print_json(explained.rows())
+    elif explained.matching:
+        explained.show()
     else:
         print(f"No rule matches; class: undefined ({CLASSES['undefined']})")
+        for barred, why in explained.barred:
+            print(f"{barred.name} ({barred.kind}) has no say: {why}")
 
 
 @app.command("list")
@@ -119,18 +128,56 @@ def _providers(config: Config) -> list[str]:
     return Providers.load(config.dns.providers or shipped("providers.toml")).names
 
 
-def _show(rule: Rule, others: list[Rule]) -> None:
-    rows = [
-        ("rule", rule.name),
-        ("class", f"{rule.kind}: {CLASSES[rule.kind]}"),
-        ("action", effects(rule.action) or "by the code: 5xx bounces, everything else is tried again"),
-        ("asks for", conditions(rule)),
-        ("file", rule.file),
-        *(("also", f"{other.name} ({other.kind})") for other in others),
-    ]
-    width = max(len(name) for name, _ in rows)
-    for name, value in rows:
-        print(f"{name:{width}}  {value}")
+class _Explained(NamedTuple):
+    """matching: the deciding rule first. barred: rules whose conditions hold, and why they have no say. about: of whom
+    the reply speaks, in words. suppresses: when such replies put the recipient on the suppression list."""
+
+    matching: list[Rule]
+    barred: list[tuple[Rule, str]]
+    about: str
+    action: Action
+    suppresses: str
+
+    def rows(self) -> list[dict[str, object]]:
+        """Those that match, then those that have no say; the first has what comes of it all."""
+        every = [row(rule) for rule in self.matching]
+        if every:
+            every[0] |= {"about": self.about, "suppresses": self.suppresses}
+            every[0]["disagree"] = [rule.name for rule in disagreeing(self.matching)]
+        return every + [row(rule) | {"barred": why} for rule, why in self.barred]
+
+    def show(self) -> None:
+        rule, *others = self.matching
+        rows = [
+            ("rule", rule.name),
+            ("class", f"{rule.kind}: {CLASSES[rule.kind]}"),
+            ("action", effects(self.action) or "by the code: 5xx bounces, everything else is tried again"),
+            ("asks for", conditions(rule)),
+            ("file", rule.file),
+            ("about", self.about or "nobody is named"),
+            ("suppresses", self.suppresses),
+            *(("warning", f"{other.name} disagrees: {other.kind}") for other in disagreeing(self.matching)),
+            *(("also", f"{other.name} ({other.kind})") for other in others),
+            *(("not", f"{barred.name} ({barred.kind}): {why}") for barred, why in self.barred),
+        ]
+        width = max(len(name) for name, _ in rows)
+        for name, value in rows:
+            print(f"{name:{width}}  {value}")
+
+
+def _explained(rules: Rules, reply: Reply, stage: str, provider: str, tolerances: Tolerances) -> _Explained:
+    candidates = rules.candidates(reply, stage, provider)
+    said = classify.judge(reply, stage)
+    judged = rules.judge(said.reply, stage, provider)
+    bounced = judged.action.verdict == "bounce" or (said.permanent and not judged.action.verdict)
+    about = WHO.get(rules.reading(reply, stage).about, "")
+    return _Explained(
+        [rule for rule, why in candidates if not why],
+        [(rule, why) for rule, why in candidates if why],
+        about,
+        judged.action,
+        effect(tolerances, judged.kind, judged.agreed, BOUNCED if bounced else DEFERRED),
+    )
 
 
 def _load(files: list[Path]) -> Rules:

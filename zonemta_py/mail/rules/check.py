@@ -9,11 +9,14 @@ earlier file is for.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from zonemta_py.mail.rules.pattern import risk
+from zonemta_py.mail.rules.precedence import RECIPIENT
 from zonemta_py.mail.rules.rule import Example, Rule
 from zonemta_py.mail.rules.rules import Rules
+
+ABOUT_US = frozenset(("blocked-ip", "reverse-dns", "poor-reputation", "relay-denied", "authentication"))
 
 
 def problems(rules: Rules, providers: Collection[str] | None = None) -> list[str]:
@@ -25,6 +28,43 @@ def problems(rules: Rules, providers: Collection[str] | None = None) -> list[str
     if providers is not None:
         found += [sentence for rule in rules.rules for sentence in _unheard_of(rule, providers)]
     return found + list(_twice(rules))
+
+
+CROSSED = ("banner", "mail", "rcpt", "data", "dot", "report")
+"""Stages at which every example is tried, wherever it came."""
+
+
+def contradictions(rules: Rules) -> list[str]:
+    """One sentence for each example that at some stage would suppress its recipient at once though its rule says
+    nothing of recipients, or rest a source at the same time; and for each that rules of one file take for a matter of
+    the recipient and, equally plainly, of us."""
+    return [
+        sentence for rule in rules.rules for example in rule.examples for sentence in _crossed(rules, rule, example)
+    ]
+
+
+def disagreeing(matching: Iterable[Rule]) -> list[Rule]:
+    """Rules after the first that speak of somebody else, or do the contrary with the message: of those of its file, and
+    without those that look at a status or code alone."""
+    worded = [rule for rule in matching if rule.pattern]
+    return [rule for first in worded[:1] for rule in worded[1:] if rule.file == first.file and _contrary(first, rule)]
+
+
+def _contrary(first: Rule, rule: Rule) -> bool:
+    theirs = (first.kind in RECIPIENT) != (rule.kind in RECIPIENT) and {first.kind, rule.kind} & ABOUT_US
+    return bool(theirs) or {first.action.verdict, rule.action.verdict} == {"retry", "bounce"}
+
+
+def _crossed(rules: Rules, rule: Rule, example: Example) -> Iterator[str]:
+    where = f"{rule.file}: rule {rule.name!r}: example {example.line!r}"
+    for stage in CROSSED:
+        judged = rules.judge(example.reply, stage, example.provider)
+        if judged.agreed and (rule.kind not in RECIPIENT or judged.action.rest_s):
+            yield f"{where} would suppress its recipient at once in stage {stage}, by {judged.rule!r}; narrow that rule"
+    claim = _claim(rules, example)
+    if claim and claim[0] is rule:
+        for other in disagreeing(rules.matching(example.reply, example.stage, example.provider)):
+            yield f"{where} is {rule.kind}, but {other.name!r} would take it for {other.kind}; narrow that one"
 
 
 def overridden(rules: Rules) -> list[tuple[Rule, Rule]]:

@@ -104,6 +104,8 @@ def _no_recipient(kind: str, about: str, reply: Reply, stage: str, reading: Read
         other = reading.about if reading.about in _OTHERS else ""
     if other and not about:
         return f"it speaks of the {other}"
+    if kind == "user-unknown" and "reputation" in reading.said and not about:
+        return "it speaks of how many there were"
     if kind == "moved" and reply.code != 551 and reply.enhanced[1:] != ".1.6" and not _NEW_ADDRESS.search(reply.text):
         return "nothing says where to: no 551, x.1.6 or address"
     return ""

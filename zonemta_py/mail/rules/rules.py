@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +102,10 @@ class Rules:
             and (not rule.words or reading.kind == rule.kind)
         ]
 
+    def reading(self, reply: Reply, stage: str) -> Reading:
+        """Of whom the reply speaks, and what it says."""
+        return reading_of(_as_said(reply, _anonymous(reply.text)), stage)
+
     def _judge(self, reply: Reply, stage: str, provider: str) -> Classified:
         text, lowered = reply.text, reply.text.lower()
         reading = reading_of(reply, stage)
@@ -158,6 +162,14 @@ def _anonymous(text: str) -> str:
     in the address alone are one and the same to our memory."""
     text = repaired(text[:TEXT_MAX])
     return _ADDRESS.sub("@", text) if "@" in text else text
+
+
+def names_another(text: str, addresses: Collection[str]) -> bool:
+    """Whether a reply's text names an address that is none of these, such as the sender's, or where mail goes on to."""
+    if "@" not in text:
+        return False
+    known = {address.lower() for address in addresses}
+    return any(found.lower().strip(".'\"") not in known for found in _ADDRESS.findall(text))
 
 
 def _as_said(reply: Reply, text: str) -> Reply:

@@ -7,6 +7,12 @@ from dataclasses import fields
 
 from zonemta_py.mail.rules.rule import Action, Rule
 
+WHO = {
+    "recipient": "the recipient", "sender": "the sender", "source": "our address, host or connection",
+    "content": "the message", "domain": "a domain", "system": "a system of theirs",
+}  # fmt: skip
+"""Subjects of replies (`reading`), in words."""
+
 
 def row(rule: Rule) -> dict[str, object]:
     given = {f.name: getattr(rule.action, f.name) for f in fields(rule.action)}
@@ -36,6 +42,7 @@ def effects(action: Action) -> str:
 def conditions(rule: Rule) -> str:
     """What a rule asks of a reply, as in its file."""
     asks = [f"/{rule.pattern}/"] if rule.pattern else []
+    asks += [f"words of {rule.kind}"] if rule.words else []
     asks += [f"code {_codes(rule.codes)}"] if rule.codes else []
     asks += [f"enhanced {', '.join(rule.enhanced)}"] if rule.enhanced else []
     asks += [f"stage {', '.join(sorted(rule.stages))}"] if rule.stages else []

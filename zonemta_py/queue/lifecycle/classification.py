@@ -84,6 +84,8 @@ class Classification:
                 classifieds.append(None)
                 continue
             classified = self._rules.judge(outcome.reply, outcome.stage, provider)
+            if classified.agreed:
+                classified = _of_these(classified, outcome, lease)
             classifieds.append(classified)
             result.outcomes[place] = self._waits(lease, _turned(outcome, classified), classified)
         return classifieds
@@ -177,6 +179,14 @@ class Classification:
                 tenants = (flow_id.tenant,) if action.suspend == "campaign" else ()
                 policy.stop(action.suspend, name, action.suspend_s, cause, tenants=tenants)
         return asks, dead
+
+
+def _of_these(classified: Classified, outcome: Outcome, lease: Lease) -> Classified:
+    """Not agreed if the reply names somebody else: "550 no such user <sender@…>" says nothing of the recipient."""
+    from zonemta_py.mail.rules.rules import names_another
+
+    addresses = [lease.batch.entries[index].address for index in outcome.recipients]
+    return classified._replace(agreed=not names_another(outcome.reply.text, addresses))
 
 
 def _turned(outcome: Outcome, classified: Classified) -> Outcome:
