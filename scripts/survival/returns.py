@@ -40,6 +40,7 @@ relay_networks = []
 verp = "bounce.test"
 secret = "a secret that only this trial has"
 """
+_COST = ("receiver", "queue")
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -94,10 +95,10 @@ async def trial(
                 ours.getsockname()[1], Ledger(), make=bounce,
                 paths=[(paths[f"ann@p{number}.test"], f"ann@p{number}.test") for number in range(bounces)],
             )  # fmt: skip
-            before, began = _receivers_s(mta), time.monotonic()
+            before, began = _spent(mta), time.monotonic()
             killing = asyncio.create_task(_kill(mta, client, bounces, kills, seed, progress))
             await client.hand_in(range(bounces), SESSIONS)
-            took_s, spent_s = time.monotonic() - began, _receivers_s(mta) - before
+            took_s, spent = time.monotonic() - began, _spent(mta) - before
             suppressed_s = await _suppressed(mta, bounces, broken)
             await killing
             running.messages.clear()
@@ -116,7 +117,7 @@ async def trial(
         "replies": dict(client.replies),
         "connections_broken": client.broken,
         "bounces_a_second": round(bounces / took_s),
-        "receivers_cpu_ms_each": None if kills else round(1000 * spent_s / bounces, 2),
+        **({} if kills else {f"{role}_cpu_ms_each": round(1000 * spent[role] / _TICKS / bounces, 2) for role in _COST}),
         "suppressed_after_s": round(suppressed_s, 2),
         "broken": broken,
     }
@@ -155,14 +156,13 @@ def _recorded(folder: Path) -> Counter[str]:
     return Counter(found.values())
 
 
-def _receivers_s(mta: Mta) -> float:
-    """Processor time of all receivers that run."""
-    spent = 0
+def _spent(mta: Mta) -> Counter[str]:
+    """Processor time of the processes that run, in ticks, by what they are."""
+    spent = Counter[str]()
     for pid, role in mta.children().items():
-        if role == "receiver":
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            spent += int(fields[11]) + int(fields[12])
-    return spent / _TICKS
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        spent[role] += int(fields[11]) + int(fields[12])
+    return spent
 
 
 def main() -> int:

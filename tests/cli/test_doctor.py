@@ -323,9 +323,15 @@ def test_the_way_back(
 ) -> None:
     """The MX of a domain of return paths has to lead to this machine."""
     records.all.update(mx)
-    found = doctor(more=f"{more}port = {_free_port()}\n")
+    found = doctor(more=f"{more}port = {_free_port()}\nrelay_networks = []\n")
     assert (found["return path b.example"]["level"], said) == (level, found["return path b.example"]["words"])
     assert found["listener mx"]["level"] == "warning"  # it is on loopback
+    assert "relaying at mx" not in found
+
+
+def test_everybody_is_no_client_that_may_relay(doctor: Any) -> None:
+    """Behind something on this machine that forwards port 25, strangers have its address."""
+    assert "makes everybody a client that may relay" in doctor("--no-dns", more=BACK)["relaying at mx"]["words"]
 
 
 def test_a_way_back_without_a_listener(doctor: Any) -> None:

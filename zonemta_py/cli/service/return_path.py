@@ -4,11 +4,11 @@ there for each domain of return paths."""
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 
 from zonemta_py.cli.service.diagnosis import Diagnosis, note, ok, problem, warning
 from zonemta_py.cli.service.names import addresses_of
-from zonemta_py.config import Config
+from zonemta_py.config import Config, Listener
 from zonemta_py.delivery.dns.resolver import Resolver
 from zonemta_py.mail.classify import NoRoute
 
@@ -30,12 +30,23 @@ def doubts(config: Config) -> Iterator[Diagnosis]:
             "set feedback = true in a [[listeners]] table on port 25, unless another program takes it",
         )  # fmt: skip
     for listener in taking:
+        yield from _lent(listener)
         about, place = f"listener {listener.name}", f"{listener.address}:{listener.port}"
         if listener.port != _SMTP_PORT or ip_address(listener.address).is_loopback:
             yield warning(
                 about, f"takes what comes back at {place}, where no other server looks for it",
                 "let it listen on port 25 of the address that the MX leads to, or forward that to it",
             )  # fmt: skip
+
+
+def _lent(listener: Listener) -> Iterator[Diagnosis]:
+    """Rights that strangers would have by a proxy before a listener that is open to everybody."""
+    inside = [one for one in listener.relay_networks if ip_network(one).is_loopback]
+    if ip_address(listener.address).is_loopback and inside and not listener.proxy_protocol:
+        yield problem(
+            f"relaying at {listener.name}", "whatever forwards port 25 to it makes everybody a client that may relay",
+            "set relay_networks = [], or proxy_protocol = true and let it say who the client is",
+        )  # fmt: skip
 
 
 def sentences(config: Config) -> Iterator[str]:
