@@ -102,7 +102,6 @@ _.hint
 # typer asks how an argument is shown
 _.get_usage_pieces
 
-_.raw_bytes
 
 # Figures of a campaign, counted by their names (`queue.feedback.consequences.FIGURES`).
 _.auto_replies

@@ -173,3 +173,24 @@ async def test_what_a_bounce_quotes_is_judged_by_our_rules(house: Make) -> None:
     assert (first.reply_class, first.agreed, first.tied) == ("user-unknown", True, "token")
     assert first.rule
     assert (second.reply_class, second.rule, second.agreed) == ("", "", False)
+
+
+async def test_what_nobody_understood_is_kept_in_so_many_files(house: Make) -> None:
+    """The oldest make room; each is there before it is answered, and gone with its row, or with whom it names."""
+    home = await house(return_path={"unread": 3, "srs_days": 3})
+    rows = [Feedback("other", raw=b"number %d " % number + b"x" * 70_000) for number in range(5)]
+    for row in rows:
+        assert await home.queue.feedback([row]) == [True]
+    await home.rest()
+    files = list((home.folder / "feedback").glob("*.eml"))
+    assert sorted(path.read_bytes()[:8] for path in files) == [b"number 2", b"number 3", b"number 4"]
+    assert {path.stat().st_size for path in files} == {65_536}
+    assert await home.queue.feedback([rows[4]]) == [False]
+    page = await home.queue.ask("feedback", unread=True)
+    assert [row["raw_bytes"] for row in page["rows"]] == [65_536] * 3
+    await home.queue.feedback([Feedback("other", raw=b"<Bob@x.test> says")])
+    await home.queue.ask("forget", address="bob@x.test")
+    assert not any(b"Bob" in path.read_bytes() for path in (home.folder / "feedback").glob("*.eml"))
+    await home.move(4 * DAY_S)
+    await home.queue.sweep()
+    assert list((home.folder / "feedback").iterdir()) == []

@@ -61,6 +61,7 @@ def _queue() -> Commands:
         backup,
         commands,
         explain,
+        feedback,
         fsck,
         journal,
         suppression,
@@ -75,7 +76,7 @@ def _queue() -> Commands:
         "standing": suspensions.standing, "explain": explain.explain, "lanes": explain.lanes,
         "accounts": accounts.accounts, "warmup": warmup.app, "suppression": suppression.app,
         "forget": suppression.forget, "journal": journal.app, "backup": backup.backup, "fsck": fsck.fsck,
-        "stop": suspensions.suspend, "lift": suspensions.resume, "task": tasks.app,
+        "feedback": feedback.app, "stop": suspensions.suspend, "lift": suspensions.resume, "task": tasks.app,
     }  # fmt: skip
 
 
@@ -116,7 +117,7 @@ _FOLDERS: dict[Callable[[], Commands], tuple[str, ...]] = {
     _shell: ("completion",),
     _queue: (
         "queue", "suspend", "resume", "standing", "explain", "lanes", "accounts", "warmup", "suppression", "forget",
-        "journal", "backup", "fsck", "stop", "lift", "task",
+        "journal", "backup", "fsck", "stop", "lift", "task", "feedback",
     ),
     _run_commands: ("reload", "drain"),
     _service: ("init", "doctor"),

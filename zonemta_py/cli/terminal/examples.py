@@ -114,6 +114,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "suppression add": ("zonemta suppression add ann@example.com --kind complaint --reason 'she called'",),
     "suppression list": ("zonemta suppression list --kind hard-bounce --csv",),
     "suppression import": ("zonemta suppression import list.csv --kind unsubscribe",),
+    "feedback list": (
+        "zonemta feedback list --kind complaint --campaign spring --since 2h",
+        "zonemta feedback list --unread",
+    ),
+    "feedback show": ("zonemta feedback show 4711",),
+    "feedback forget": ("zonemta feedback forget 4711", "zonemta feedback forget --all"),
     "rules explain": ("zonemta rules explain '550 5.1.1 No such user'",),
     "dkim new": ("zonemta dkim new example.com 2026a",),
     "tls check": ("zonemta tls check example.com",),

@@ -70,6 +70,9 @@ class ReturnPath(OutgoingPath):
     them from one client's address; more get 451 and come again."""
     per_second: float = Field(200, gt=0)
     """The same for messages a second, over ten seconds."""
+    unread: int = Field(1_000, ge=0, le=100_000)
+    """So many messages that came back and that nobody understood are kept for an operator, 64 KB each at most (`zonemta
+    feedback list --unread`); the oldest make room. 0: none."""
     reporters: list[TrustedReporter] = []
 
     @field_validator("unsubscribe_domain")

@@ -52,6 +52,7 @@ async def forget(queue: QueueContext, who: str) -> dict[str, int]:
             if not found:
                 break
         await _forget_doubts(core, who)
+        await asyncio.to_thread(queue.heard.unread.drop_naming, who)
         async for rows in _portions(core, keys.FEEDBACK):
             core.lines.submit(queue.heard.erased(rows, who), immediately, sync=False, keep=True)
         erasing.forget(core.tasks, who)

@@ -18,9 +18,10 @@ LOOK_MAX = 2_000
 
 async def came_back(
     queue: QueueContext, kind: str = "", recipient: str = "", campaign: str = "", message: str = "",
-    since_ms: int = 0, after: int = 0, limit: int = 100,
+    since_ms: int = 0, after: int = 0, limit: int = 100, unread: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    """{rows, next}: after: the last page's `next`; None: it was the last one."""
+    """{rows, next}: after: the last page's `next`; None: it was the last one. unread: only what nobody understood, and
+    is kept."""
     if kind and kind not in KINDS:
         raise ValueError(f"there is no kind of feedback {kind!r}; there are {', '.join(KINDS)}")
     if not 1 <= limit <= ROWS_MAX:
@@ -30,7 +31,8 @@ async def came_back(
 
     def fits(row: dict[str, Any]) -> bool:
         return all(row[name] == value for name, value in wanted.items()) and (
-            not who or person(row["recipient"]) == who
+            (not who or person(row["recipient"]) == who)
+            and (not unread or bool(row["raw_bytes"] and queue.heard.raw(row["seq"])))
         )
 
     if message:
@@ -62,4 +64,22 @@ def _page(
     return {"rows": rows, "next": int(stop.split()[1])}
 
 
-QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {"feedback": came_back}
+async def one(queue: QueueContext, seq: int) -> dict[str, Any] | None:
+    """All of one; raw: of what nobody understood the message, as text."""
+    value = queue.core.store.get(keys.feedback(seq))
+    if value is None or value == ERASED:
+        return None
+    raw = queue.heard.raw(seq)
+    return shown(seq, value) | {"raw": raw.decode("utf-8", "replace")}
+
+
+async def forget(queue: QueueContext, numbers: list[int], all: bool = False) -> int:
+    """Deletes the messages of those; returns how many there were."""
+    if all:
+        return queue.heard.unread.drop_all()
+    return queue.heard.unread.drop(name for seq in numbers for name in queue.heard.file(seq))
+
+
+QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
+    "feedback": came_back, "feedback-one": one, "feedback-forget": forget,
+}  # fmt: skip

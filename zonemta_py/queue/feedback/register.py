@@ -11,7 +11,9 @@ Failures: while the disk has errors everything is refused (451), and nothing of 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import hashlib
+import logging
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -20,6 +22,7 @@ from zonemta_py.disk import keys, records
 from zonemta_py.disk.feedback import KINDS, FeedbackRecord
 from zonemta_py.disk.leveldb.store import Operation, StoreError
 from zonemta_py.disk.records import Type
+from zonemta_py.logs.causes import cause
 from zonemta_py.mail.addresses.person import person
 from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.reply import Reply
@@ -30,11 +33,14 @@ from zonemta_py.queue.feedback.consequences import figure, statement
 from zonemta_py.queue.feedback.names import names
 from zonemta_py.queue.feedback.telling import told
 from zonemta_py.queue.feedback.ties import Ties
+from zonemta_py.queue.feedback.unread import RAW_BYTES_MAX, UnreadFiles
 from zonemta_py.queue.suppression.entry import UNSUBSCRIBE
 from zonemta_py.queue.suppression.policy import SuppressionPolicy
 
 if TYPE_CHECKING:
     from zonemta_py.mail.rules.rules import Classified
+
+log = logging.getLogger(__name__)
 
 ERASED = records.pack(None)
 """Instead of the row of somebody who was erased, so that it is not made again from the journal."""
@@ -54,6 +60,7 @@ class FeedbackRegister:
     def __init__(self, core: Core, judge: Callable[[Reply], Classified], policy: SuppressionPolicy) -> None:
         """judge: what a reply that a report quotes means, by our rules. policy: is told what is genuine."""
         self._core, self._judge, self._policy, self._ties = core, judge, policy, Ties(core)
+        self.unread = UnreadFiles(core.config.folder)
         self._under_way: dict[str, asyncio.Future[None]] = {}
         """By name, what the store does not have yet; done when the record is stable."""
 
@@ -74,7 +81,12 @@ class FeedbackRegister:
         if trouble is not None:
             raise QueueRefusal(trouble)
         try:
+            if any(row.raw for row in rows):
+                await asyncio.to_thread(self._keep, rows)
             taken = [self._one(row) for row in rows]
+        except OSError as error:
+            log.warning("what came back cannot be kept: %s", cause(error))
+            raise QueueRefusal(DISK_ERROR) from None
         except StoreError as error:
             core.read_failed(error)
             raise QueueRefusal(DISK_ERROR) from None
@@ -82,6 +94,14 @@ class FeedbackRegister:
         if waits:
             await asyncio.wait(waits)
         return [new for new, _ in taken]
+
+    def _keep(self, rows: list[Feedback]) -> None:
+        """What nobody understood is on stable storage before its record is. Raises OSError."""
+        most = self._core.config.return_path.unread
+        for row in rows if most else ():
+            if row.raw:
+                row.name = row.name or hashlib.sha256(row.raw).hexdigest()
+                self.unread.save(file_of(names(row)), row.raw, most)
 
     def _one(self, row: Feedback) -> tuple[bool, asyncio.Future[None] | None]:
         """Whether it is new, and what to wait for. Raises StoreError."""
@@ -101,7 +121,7 @@ class FeedbackRegister:
             row.kind, row.recipient, row.message, row.message_id, row.campaign, row.tenant, row.zone, reply.code,
             reply.enhanced, reply.text, row.reporter, row.form, row.via, row.genuine, row.scope,
             judged.kind if judged else "", judged.rule if judged else "", bool(judged and judged.agreed),
-            tied, names(row), len(row.raw),
+            tied, names(row), len(row.raw[:RAW_BYTES_MAX]),
         )  # fmt: skip
 
     def _undone(self, record: FeedbackRecord) -> bool:
@@ -161,6 +181,18 @@ class FeedbackRegister:
         rows = ((seq, self._core.store.get(keys.feedback(seq))) for seq in found)
         return [shown(seq, value) for seq, value in rows if value is not None and value != ERASED]
 
+    def file(self, seq: int) -> list[str]:
+        """The name of the file with that record's message; [] if there is none. Raises StoreError."""
+        value = self._core.store.get(keys.feedback(seq))
+        if value is None or value == ERASED:
+            return []
+        record = FeedbackRecord.of(records.unpack(value)[1])
+        return [file_of(record.names)] if record.raw_bytes else []
+
+    def raw(self, seq: int) -> bytes:
+        """The message of that record; b"" if it is not kept. Raises StoreError."""
+        return b"".join(map(self.unread.read, self.file(seq)))
+
     def erased(self, rows: list[tuple[bytes, bytes]], who: str) -> list[Operation]:
         """What forgets a person. rows: of the store. who: the canonical address."""
         changes: list[Operation] = []
@@ -173,13 +205,15 @@ class FeedbackRegister:
 
     def tidy(self) -> bool:
         """Forgets a portion of what is too old; True: there may be more. Raises StoreError."""
-        core, gone = self._core, list[Operation]()
+        core, gone, old = self._core, list[Operation](), list[FeedbackRecord]()
         over_ms = core.clock.ms() - core.config.return_path.srs_days * _DAY_MS
         rows = list(islice(core.store.scan(keys.FEEDBACK, keys.end(keys.FEEDBACK)), AT_ONCE))
         for key, value in rows:
             if value != ERASED and records.unpack(value)[0] >= over_ms:
                 break
             gone += forgotten(key, value)
+            old += [] if value == ERASED else [FeedbackRecord.of(records.unpack(value)[1])]
+        self.unread.drop(file_of(record.names) for record in old if record.raw_bytes)
         if gone:
             core.lines.submit(gone, lambda _: None, sync=False, keep=True)
         return bool(gone) and len(rows) == AT_ONCE
@@ -209,6 +243,11 @@ def shown(seq: int, value: bytes) -> dict[str, Any]:
     row = FeedbackRecord.of(fields)._asdict()
     del row["names"]
     return {"seq": seq, "ms": ms} | row
+
+
+def file_of(made: Sequence[str]) -> str:
+    """Which of a record's names its file has: the one that does not depend on what it was tied to."""
+    return made[-1] if made else ""
 
 
 def _cut(text: str, most: int) -> str:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from zonemta_py.disk import journal, keys, records
+from zonemta_py.disk.feedback import FeedbackRecord
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.records import (
     BOUNCED,
@@ -187,10 +188,18 @@ def _unsuppressed(body: list[Any]) -> Iterator[Row]:
     yield {"id": "", "what": "no longer suppressed", "by": body[1], "people": list(body[0])}
 
 
+def _came_back(body: list[Any]) -> Iterator[Row]:
+    one = FeedbackRecord.of(body)
+    reply = " ".join(part for part in (str(one.code or ""), one.enhanced, one.text) if part)
+    said = {"class": one.reply_class, "rule": one.rule, "reporter": one.reporter, "via": one.via, "scope": one.scope}
+    row = {"id": one.message, "what": f"came back: {one.kind}", "zone": one.zone, "reply": reply, **said}
+    yield row | {"genuine": one.genuine or "no", "people": [one.recipient] if one.recipient else []}
+
+
 _MADE: dict[int, Callable[[list[Any]], Iterator[Row]]] = {
     Type.ENVELOPE: _accepted, Type.START: _attempt, Type.DELIVERY: _answered, Type.IN_DOUBT: _in_doubt,
     Type.REMOVED: _removed, Type.MOVED: _released, Type.FINISH: _ended, Type.TASK: _task, Type.SUPPRESS: _suppressed,
-    Type.UNSUPPRESS: _unsuppressed,
+    Type.UNSUPPRESS: _unsuppressed, Type.FEEDBACK: _came_back,
 }  # fmt: skip
 
 if __name__ == "__main__":

@@ -1,0 +1,69 @@
+"""`zonemta feedback …` against a real queue: what came back, listed, shown, and forgotten."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from zonemta_py.cli.terminal.errors import Exit
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.queue.api import Feedback
+from zonemta_py.queue.queue import LocalQueue
+
+Told = Callable[..., Any]
+RAW = b"Subject: hm\r\n\r\nWhat is \x1b[31mthis\x00?\r\n"
+
+
+async def some(queue: LocalQueue) -> None:
+    envelope = Envelope("src@x.test", [Recipient("ann@x.test")], 10, campaign="spring")
+    one = (await queue.accept(envelope, b"Subject: x\r\n\r\n")).id
+    await queue.feedback([
+        Feedback("complaint", "ann@x.test", one, genuine="token", via="smtp", text="abuse", reporter="mx.x.test"),
+        Feedback("other", raw=RAW, via="smtp", text="hm"),
+    ])  # fmt: skip
+
+
+def test_it_is_listed_and_shown(served: Told, told: Told) -> None:
+    """By kind, recipient, campaign and message; what nothing proves says so; the story of the message has it too."""
+    served().do(some)
+    out = told("feedback", "list", "--plain").out
+    assert "complaint\tann@x.test\tspring" in out
+    assert "other\t\t\t\tno" in out
+    rows = json.loads(told("feedback", "list", "--json").out)["rows"]
+    assert [row["kind"] for row in rows] == ["other", "complaint"]
+    message = rows[1]["message"]
+    for where in (
+        ("--kind", "complaint"),
+        ("--recipient", "ANN@x.test"),
+        ("--campaign", "spring"),
+        ("--message", message),
+    ):
+        assert [row["seq"] for row in json.loads(told("feedback", "list", *where, "--json").out)["rows"]] == [
+            rows[1]["seq"]
+        ]
+    assert json.loads(told("feedback", "list", "--limit", "1", "--json").out)["next"] == rows[0]["seq"]
+    after = json.loads(told("feedback", "list", "--after", rows[0]["seq"], "--since", "1h", "--json").out)["rows"]
+    assert [row["kind"] for row in after] == ["complaint"]
+    out = told("feedback", "show", rows[1]["seq"]).out
+    assert "mx.x.test" in out
+    assert "came back: complaint" in told("trace", message).out
+    ran = told("feedback", "list", "--kind", "slander")
+    assert (ran.code, "there is no kind of feedback 'slander'" in ran.err) == (Exit.DATA, True)
+    ran = told("feedback", "show", "999")
+    assert (ran.code, "nothing that came back has number 999" in ran.err) == (Exit.DATA, True)
+
+
+def test_what_nobody_understood_is_kept_until_it_is_forgotten(served: Told, told: Told) -> None:
+    """It is shown as it came, without what would command a terminal; its row stays."""
+    served().do(some)
+    (row,) = json.loads(told("feedback", "list", "--unread", "--json").out)["rows"]
+    assert (row["kind"], row["raw_bytes"]) == ("other", len(RAW))
+    out = told("feedback", "show", row["seq"]).out
+    assert "Subject: hm" in out
+    assert "\x1b" not in out
+    assert json.loads(told("feedback", "show", row["seq"], "--json").out)["raw"] == RAW.decode()
+    assert told("feedback", "forget").code == Exit.USAGE
+    assert told("feedback", "forget", row["seq"]).out == "1 forgotten\n"
+    assert json.loads(told("feedback", "list", "--unread", "--json").out)["rows"] == []
+    assert len(json.loads(told("feedback", "list", "--json").out)["rows"]) == 2
+    assert told("feedback", "forget", row["seq"]).code == Exit.DATA
+    assert told("feedback", "forget", "--all").out == "0 forgotten\n"

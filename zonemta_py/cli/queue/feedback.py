@@ -1,0 +1,112 @@
+"""`zonemta feedback …`: what came back about mail that was sent; and what of it nobody understood."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Annotated, Any
+
+import typer
+
+from zonemta_py.cli.queue.commands import answer
+from zonemta_py.cli.terminal import when
+from zonemta_py.cli.terminal.errors import CommandError, Exit
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
+from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table, printable
+from zonemta_py.disk.feedback import KINDS
+
+app = typer.Typer(help="What came back: bounces, complaints, unsubscribes, answers.", no_args_is_help=True)
+COLUMNS = ("number", "at", "kind", "recipient", "campaign", "message", "genuine", "class", "said")
+_AT_ONCE = 1_000
+Number = Annotated[
+    int, typer.Argument(metavar="NUMBER", min=1, help="Its number, as `zonemta feedback list` shows it.")
+]
+
+
+@app.command("list")
+@tabled
+def list_(
+    kind: Annotated[str, typer.Option(metavar="KIND", help=f"Only this kind: {', '.join(KINDS)}.")] = "",
+    recipient: Annotated[str, typer.Option(metavar="ADDRESS", help="Only about this recipient.")] = "",
+    campaign: Annotated[str, typer.Option(metavar="NAME", help="Only of this campaign.")] = "",
+    message: Annotated[str, typer.Option(metavar="ID", help="Only about this message.")] = "",
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="WHEN", help="Only since then: 2h (ago), 14:30, yesterday 9:00, 2026-12-01."),
+    ] = None,
+    unread: Annotated[bool, typer.Option("--unread", help="Only what nobody understood, and is still kept.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Rows to show.")] = 100,
+    after: Annotated[int, typer.Option(metavar="NUMBER", help="Continue after this one.")] = 0,
+    config: ConfigFile = None,
+    folder: Folder = None,
+    json: AsJson = False,
+) -> None:
+    """List it, the newest first. Without genuine nothing proves it, and nothing follows from it."""
+    start = when.past(since, "--since", time.time_ns() // 1_000_000) if since else 0
+    where = {"kind": kind, "recipient": recipient, "campaign": campaign, "message": message, "unread": unread}
+    rows, next_ = _rows(configuration(config, folder), where | {"since_ms": start}, after, limit)
+    if json:
+        return print_json({"rows": rows, "next": next_})
+    more = f"More: --after {next_}" if next_ else ""
+    return print_table("Came back", COLUMNS, map(_cells, rows), more)
+
+
+def _rows(settings: Any, where: dict[str, Any], after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+    """Until there are as many, or no more: a page may have fewer."""
+    rows: list[dict[str, Any]] = []
+    while True:
+        wanted = min(_AT_ONCE, limit - len(rows))
+        page = answer(settings, "feedback", **where, after=after, limit=wanted)
+        rows += page["rows"]
+        if page["next"] is None or len(rows) >= limit:
+            return rows, page["next"]
+        after = page["next"]
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    said = " ".join(str(part) for part in (row["code"] or "", row["enhanced"], row["text"]) if part)
+    return [
+        str(row["seq"]), moment(row["ms"]), row["kind"], row["recipient"], row["campaign"], row["message"],
+        row["genuine"] or "no", row["reply_class"], said,
+    ]  # fmt: skip
+
+
+@app.command()
+@tabled
+def show(number: Number, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
+    """Show all of one; of what nobody understood the message itself, as it came."""
+    found = answer(configuration(config, folder), "feedback-one", seq=number)
+    if found is None:
+        raise _not_there(number)
+    if json:
+        return print_json(found)
+    raw = found.pop("raw")
+    rows = [(name, moment(value) if name == "ms" else value) for name, value in found.items() if value not in ("", 0)]
+    print_table("Came back", ("what", "value"), [[name, str(value)] for name, value in rows])
+    if raw:
+        print_aside(f"the message, its first {len(raw):,} characters, follows on standard output")
+        sys.stdout.write("\n".join(map(printable, raw.splitlines())) + "\n")
+    return None
+
+
+@app.command()
+def forget(
+    numbers: Annotated[list[int] | None, typer.Argument(metavar="NUMBER", help="Their numbers.")] = None,
+    all: Annotated[bool, typer.Option("--all", help="All that is kept.")] = False,
+    config: ConfigFile = None,
+    folder: Folder = None,
+    json: AsJson = False,
+) -> None:
+    """Delete messages that nobody understood, once you have looked at them. What was recorded of them stays."""
+    if bool(numbers) == all:
+        raise CommandError(Exit.USAGE, "say which: numbers of `zonemta feedback list --unread`, or --all")
+    count = answer(configuration(config, folder), "feedback-forget", numbers=numbers or [], all=all)
+    if not count and numbers:
+        raise _not_there(numbers[0])
+    print_json({"forgotten": count}) if json else print(f"{count:,} forgotten")
+
+
+def _not_there(number: int) -> CommandError:
+    return CommandError(
+        Exit.DATA, f"nothing that came back has number {number}; `zonemta feedback list` shows what has"
+    )
