@@ -15,6 +15,7 @@ from zonemta_py.disk.frame import Record
 from zonemta_py.disk.journal import Writer
 from zonemta_py.disk.records import Type, pack
 from zonemta_py.mail.addresses import leaving, srs, verp
+from zonemta_py.mail.addresses.link import Link, url
 
 SECRET = "0123456789abcdef"
 TODAY = int(time.time()) // 86_400
@@ -101,3 +102,23 @@ def test_address(zonemta: Callable[..., Any], tmp_path: Path) -> None:
     assert "(complaint)" in said("fbl@c.example").out
     assert "refused with 550 5.1.1: its tag is not ours" in said(path.replace("ann=", "eve=")).err
     assert (said("x@y.example").code, said("x@b.example").code) == (Exit.DATA, Exit.DATA)
+
+
+def test_a_link_says_what_it_is_for(zonemta: Any, tmp_path: Path) -> None:
+    """Or why it would be refused."""
+    file = tmp_path / "z.toml"
+    file.write_text(f'[links]\nenabled = true\nurl = "https://m.example"\nsecrets = ["{SECRET}"]\n')
+    link = Link("unsubscribe", "0199aabbccddeeff", "ann@d.example", "spring", "acme", "campaigns", TODAY - 3)
+    done = zonemta("address", url("https://m.example", link, [SECRET]) + "?x=y", "--config", file)
+    assert "unsubscribes (campaigns:acme): message 0199aabbccddeeff to ann@d.example, made 3 days ago" in done.out
+    for wrong, sentence in (
+        (link._replace(day=TODAY - 400), "refused with 410: it is 400 days old"), (link, "refused with 403: its sig"),
+    ):  # fmt: skip
+        signed = [SECRET] if wrong is not link else ["another secret, which it is"]
+        done = zonemta(
+            "address",
+            url("https://m.example", wrong, signed),
+            "--config",
+            file,
+        )
+        assert (done.code, sentence in done.err) == (Exit.DATA, True)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from zonemta_py.cli.config import link
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration
 from zonemta_py.cli.terminal.output import print_json
@@ -77,11 +78,15 @@ def decode_srs(address: Address, config: ConfigFile = None, json: AsJson = False
 
 
 def address_(address: Address, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """Say what an address is for, and what becomes of mail to it from anybody.
+    """Say what an address or link of ours is for, and what becomes of mail to it from anybody.
 
-    Decodes VERP, SRS and unsubscribe addresses. Exit status 65: such mail is refused.
+    Decodes VERP, SRS and unsubscribe addresses, and links of [links]. Exit status 65: it is refused.
     """
     settings = configuration(config, folder)
+    if link.is_link(address):
+        found_row = link.row(address, settings, _today())
+        print_json(found_row) if json else print(found_row["what"])
+        return
     taking = [one.name for one in settings.listeners if one.feedback]
     try:
         found = settings.return_path.domains.find(_bare(address), _today())

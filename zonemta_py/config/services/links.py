@@ -34,7 +34,7 @@ class Links(Section):
     """PEM file with the private key; empty: it is in the certificate file."""
     url: str = ""
     """How the world reaches it, such as https://mail.example.com or https://example.com/mail: what links begin with."""
-    trusted_proxies: list[Network] = []
+    trusted_proxies: list[Network] = ["127.0.0.0/8", "::1/128"]
     """Networks of proxies whose X-Forwarded-For is believed; others speak for themselves."""
     secrets: list[str] = []
     """Sign links: the first one signs, all of them verify; `zonemta config secret` makes one. To change it, put the new

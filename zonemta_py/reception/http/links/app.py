@@ -166,6 +166,10 @@ class LinksApp:
 
     def _too_many(self, request: Request) -> Response:
         count("zonemta_links_requests_total", ("limited",))
+        client = self._client(request)
+        if self._clients.trusted(client):
+            why = "does not say for whom it asks, so all of its clients count as one; have it send X-Forwarded-For"
+            self._notes.line(logging.WARNING, "proxy", client, "the proxy %s %s", client, why)
         return self._page(request, LinkPage("busy", self._words(request)), 429, {"retry-after": "60"})
 
     # -- what is done

@@ -19,14 +19,14 @@ class Clients:
     """trusted: networks of proxies. clock: seconds of a steady clock."""
 
     def __init__(self, trusted: list[str], clock: Callable[[], float] = time.monotonic) -> None:
-        self._trusted, self._clock = Networks(trusted).contain, clock
+        self.trusted, self._clock = Networks(trusted).contain, clock
         self._counts: OrderedDict[tuple[str, str], tuple[float, int]] = OrderedDict()
 
     def address(self, peer: str, forwarded: list[str]) -> str:
         """peer: the connection's. forwarded: the X-Forwarded-For fields; each proxy adds whom it has talked to."""
         named = [plain_ip(_bare(one.strip())) for field in forwarded for one in field.split(",")]
         address = plain_ip(peer)
-        while self._trusted(address) and named:
+        while self.trusted(address) and named:
             address = named.pop()
         return address
 
