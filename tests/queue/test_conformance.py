@@ -264,7 +264,7 @@ async def test_a_zone_may_hold_what_is_in_doubt(house: Make, front: Make) -> Non
 async def test_an_unknown_question_is_a_value_error(house: Make, front: Make) -> None:
     """One sentence, with the questions there are."""
     home = await house()
-    with pytest.raises(ValueError, match=r"it knows .*drop, explain, .*in-doubt, lanes, .*lift, list, .*positions"):
+    with pytest.raises(ValueError, match=r"it knows .*drop, .*explain, .*in-doubt, lanes, .*lift, list, .*positions"):
         await (await front(home)).ask("nonsense")
     with pytest.raises(ValueError, match="limit"):
         await (await front(home)).ask("list", limits=3)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from zonemta_py.disk.leveldb.store import StoreFailed
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED
 from zonemta_py.queue.suppression.policy import Statement
@@ -290,3 +291,23 @@ async def test_behind_a_smart_host_the_guard_goes_by_domain(house: Make) -> None
     await refuse(home, 20, domain="broken.test")
     assert guards(home) == ["broken.test"]
     assert sorted(await listed(home)) == ["p0@x.test", "p1@x.test", "p2@x.test"]
+
+
+async def test_while_the_disk_has_errors_nothing_that_is_heard_is_lost(
+    home: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store cannot even be read then: evidence, and what clears it, wait for the batch with their answers."""
+    await tried(home, "soft@x.test", BOUNCED, VAGUE)
+    for address in ("gone@x.test", "soft@x.test"):
+        await home.put(address, sender="")
+    deliveries = {delivery.recipients[0].address: delivery for delivery in await home.leases()}
+    store = home.queue.core.store
+    reopen = store.reopen
+    monkeypatch.setattr(store, "reopen", lambda: (_ for _ in ()).throw(StoreFailed("still broken")))
+    store.fenced = True
+    await home.settle(deliveries["gone@x.test"], BOUNCED, reply=UNKNOWN, stage="rcpt")
+    await home.settle(deliveries["soft@x.test"])
+    monkeypatch.setattr(store, "reopen", reopen)
+    await settled(home)
+    assert list(await listed(home)) == ["gone@x.test"]
+    assert home.queue.policy.store.get("soft@x.test") is None

@@ -207,8 +207,8 @@ class StoreLine:
         if self._busy or not self._waiting or self.trouble is not None:
             return
         # Always all that waits: `closing` covers everything that was ever submitted.
+        operations = self._closing.first()  # which may submit more
         units, self._waiting = list(self._waiting), deque()
-        operations = self._closing.first()
         operations += [operation for unit in units for operation in unit.operations]
         operations += self._closing.changes()
         sync = self._unsynced_bytes > UNSYNCED_BYTES_MAX or any(unit.sync for unit in units)

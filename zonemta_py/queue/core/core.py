@@ -109,6 +109,8 @@ class Core:
         self._tasks: set[asyncio.Future[Any]] = set()
         self.finished: set[str] = set()
         """Messages whose FINISH record was found by recovery; it must not be written twice."""
+        self.before_batch: Callable[[], None] = lambda: None
+        """Submits what had to wait until the store could be read again; set by `SuppressionPolicy`."""
         self.pump: Callable[[], None]
         """Lets the schedule read on; set by `Leases`."""
         self.policy_copy = PolicyCopy(store, journal, self.lines)
@@ -175,6 +177,7 @@ class Core:
     # -- what goes into every batch last (commit.Closing)
 
     def first(self) -> list[Operation]:
+        self.before_batch()
         return self.places.portion()
 
     def changes(self) -> list[Operation]:

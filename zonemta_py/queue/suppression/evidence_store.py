@@ -16,7 +16,7 @@ from functools import partial
 from itertools import islice
 
 from zonemta_py.disk import keys
-from zonemta_py.disk.leveldb.store import Operation
+from zonemta_py.disk.leveldb.store import Operation, StoreFenced
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.suppression.entry import ALL
@@ -60,18 +60,26 @@ class EvidenceStore:
         value = self._core.store.get(keys.evidence(who))
         return None if value is None else _read(who, value)
 
-    def put(self, who: str, evidence: Evidence | None) -> list[Operation]:
-        """None, or an empty one: there is none any more."""
+    def put(self, who: str, evidence: Evidence | None, before: Evidence | None) -> list[Operation]:
+        """None, or an empty one: there is none any more. before: what `get` gives. Reads nothing."""
         if evidence is not None and evidence.empty:
             evidence = None
-        before, after = is_pending(self.get(who)), is_pending(evidence)
-        self._count(who, after - before)
+        self._count(who, is_pending(evidence) - is_pending(before))
         self._note(who, evidence)
         return [(keys.evidence(who), None if evidence is None else evidence.value())]
 
     def cleared(self, people: Iterable[str]) -> list[Operation]:
-        """They have no evidence any more."""
-        return [change for who in people if self.get(who) is not None for change in self.put(who, None)]
+        """They have no evidence any more. Never raises StoreFenced."""
+        changes = list[Operation]()
+        for who in people:
+            try:
+                before = self.get(who)
+            except StoreFenced:
+                self._note(who, None)
+                changes.append((keys.evidence(who), None))
+            else:
+                changes += self.put(who, None, before) if before is not None else []
+        return changes
 
     def _count(self, who: str, change: int) -> None:
         place = hash(who) % SLOTS

@@ -14,11 +14,12 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Container
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
 from zonemta_py.config.people.suppression import GROUPS
-from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError
+from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError, StoreFenced
 from zonemta_py.logs.causes import cause
 from zonemta_py.mail.addresses.person import person
 from zonemta_py.queue.api import QueueRefusal
@@ -74,6 +75,9 @@ class SuppressionPolicy:
         """Whose entry is taken back, as it is held back now."""
         self._at_work = False
         self._tidied = b""
+        self._later: list[Callable[[], list[Operation]]] = []
+        """What could not be decided because the store could not be read."""
+        core.before_batch = self._catch_up
 
     # -- what is heard
 
@@ -86,11 +90,16 @@ class SuppressionPolicy:
         """The person's server took a message. ms: steady time. Only to be called if `store.any`."""
         # For every delivery: what `person` gives for nearly all, without the call.
         who = address.lower() if address.isascii() and address[-1] != "." else person(address)
-        found = self.store.get(who) if self.store.maybe(who) else None
-        if found is None or not is_pending(found):
+        if not self.store.maybe(who):
             return []
-        found = found.copy()
-        return self.store.put(who, found) if found.delivered(message, ms) else []
+        try:
+            before = self.store.get(who)
+        except StoreFenced:
+            return self._wait(partial(self.took, address, message, ms))
+        if before is None or not is_pending(before):
+            return []
+        found = before.copy()
+        return self.store.put(who, found, before) if found.delivered(message, ms) else []
 
     def heard(self, heard: Statement) -> list[Operation]:
         """For whoever applies the record that says so, in its turn; what it gives back goes into the same batch. What
@@ -98,7 +107,10 @@ class SuppressionPolicy:
         who, group = person(heard.address), proof.OF_CLASS.get(heard.what, heard.what)
         if not heard.address or who in self._list.leaving or not self._counts(group, heard.tenant):
             return []
-        before = self.store.get(who)
+        try:
+            before = self.store.get(who)
+        except StoreFenced:
+            return self._wait(partial(self.heard, heard))
         if before is None and self.store.pending >= PEOPLE_MAX and not heard.agreed and group in GROUPS:
             return []
         found, name = before.copy() if before is not None else Evidence(who), name_of(heard.pair)
@@ -112,7 +124,7 @@ class SuppressionPolicy:
         found.forget_old(heard.ms)
         if not found.add(item):
             return []
-        written += self.store.put(who, found)
+        written += self.store.put(who, found, before)
         for other in held_too:
             if other != who:
                 written += self._hold(other, name, heard.ms)
@@ -131,10 +143,13 @@ class SuppressionPolicy:
     def _hold(self, who: str, name: str, ms: int) -> list[Operation]:
         """What that provider has just said of the person is held back, and an entry that it led to is taken back."""
         since_ms = ms - self._core.config.suppression.guard_within_s * 1000
-        found = self.store.get(who)
-        if found is None:
+        try:
+            before = self.store.get(who)
+        except StoreFenced:
+            return self._wait(partial(self._hold, who, name, ms))
+        if before is None:
             return []
-        found = found.copy()
+        found = before.copy()
         found.items = [
             one._replace(held=True) if (one.group, one.at) == ("unknown", name) and one.ms > since_ms else one
             for one in found.items
@@ -142,7 +157,18 @@ class SuppressionPolicy:
         self._due.pop(who, None)
         self._back[who] = None
         self._wake()
-        return self.store.put(who, found)
+        return self.store.put(who, found, before)
+
+    def _wait(self, again: Callable[[], list[Operation]]) -> list[Operation]:
+        """The disk has errors: the store cannot be read now. It is done before the next batch is written, which is the
+        one with what it follows from."""
+        self._later.append(again)
+        return []
+
+    def _catch_up(self) -> None:
+        later, self._later = self._later, []
+        for again in later:
+            self._core.lines.submit(again(), immediately, sync=False, keep=True)
 
     # -- what follows
 
@@ -199,11 +225,11 @@ class SuppressionPolicy:
 
     def _note(self, who: str, change: Callable[[list[str]], list[str]]) -> None:
         """What it has led to. Meanwhile it may have been held back, or cleared."""
-        found = self.store.get(who)
-        if found is not None:
-            found = found.copy()
+        before = self.store.get(who)
+        if before is not None:
+            found = before.copy()
             found.listed = list(dict.fromkeys(change(found.listed)))
-            self._core.lines.submit(self.store.put(who, found), immediately, sync=False, keep=True)
+            self._core.lines.submit(self.store.put(who, found, before), immediately, sync=False, keep=True)
 
     async def _take_back(self, people: list[str]) -> None:
         """Their entries that this policy has made, unless there is other evidence."""
@@ -263,7 +289,7 @@ class SuppressionPolicy:
             kept = found.copy()
             kept.forget_old(now_ms)
             if len(kept.items) != len(found.items):
-                changes += self.store.put(found.who, kept if kept.items else None)
+                changes += self.store.put(found.who, kept if kept.items else None, found)
         if changes:
             self._core.lines.submit(changes, immediately, sync=False, keep=True)
 
@@ -316,7 +342,7 @@ class SuppressionPolicy:
         if not drop:
             kept.items += [item._replace(held=False) for item in theirs]
             self._due[found.who] = None
-        return self.store.put(found.who, kept)
+        return self.store.put(found.who, kept, found)
 
     def _called(self, name: str) -> list[str]:
         """The guards that are meant: by the whole name, or by provider or source. Those that have ended hold nothing
