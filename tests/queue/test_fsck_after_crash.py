@@ -107,7 +107,8 @@ async def test_wherever_the_journal_was_cut(house: Make) -> None:
         if record.seq < stable or (record.seq > stable and record.type != Type.DELIVERY):
             continue
         whole = frame(rows[: number + 1], 0)
-        owed = sum(row.type == Type.DELIVERY and b"\x9a\x03" in row.body for row in rows[: number + 1])  # bounced, agreed
+        # Bounced, and agreed.
+        owed = sum(row.type == Type.DELIVERY and b"\x9a\x03" in row.body for row in rows[: number + 1])
         for torn, repair in ((b"", False), (b"", True), (b"\x01\x02\x03\x04\x40\x00\x11half", True)):
             home.folder = image.with_name("cut")
             shutil.copytree(image, home.folder)
