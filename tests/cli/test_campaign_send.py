@@ -186,6 +186,10 @@ def test_status_of_a_campaign_with_hours(told: Callable[..., object], served: Ca
     row = json.loads(told("campaign", "status", "may", "--json").out)
     zones = [(one["time_zone"], one["waiting"]) for one in row["scheduled"]["zones"]]
     assert zones == [("Europe/Berlin", 1), ("Europe/Paris", 1), ("America/New_York", 2)]
+    ran = told("campaign", "schedule", "may", "--at", "none", "--window", "mon-fri 09:00-17:00")
+    assert ran.out == "may goes in mon-fri 09:00-17:00, by their own clocks (column tz, else FR); 4 recipients wait\n"
+    assert "nothing is to change" in told("campaign", "schedule", "may").err
+    assert "until '2020-01-01' is in the past" in told("campaign", "schedule", "may", "--until", "2020-01-01").err
 
 
 def test_a_burn_down_fits_a_line() -> None:

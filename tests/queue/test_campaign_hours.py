@@ -288,6 +288,45 @@ async def test_hours_that_make_no_sense_are_refused(house: Make, hours: dict[str
         await timed(house, **hours)
 
 
+@pytest.mark.parametrize("crash", ["", "at once", "while they move"])
+async def test_other_hours_for_who_waits(house: Make, monkeypatch: pytest.MonkeyPatch, crash: str) -> None:
+    """Sooner as well as later, in effect before it is answered, also if it is killed then; put again as it was made, it
+    is the same campaign; a column cannot be changed."""
+    monkeypatch.setattr("zonemta_py.queue.campaigns.moved.READ_AT_ONCE", 7)
+    home = await timed(house, at="2024-04-20", **BY_COLUMN)
+    people = {f"r{number}": ZONES[number % 4] for number in range(40)}
+    await home.queue.accept(batch(**people), b"")
+    said = await home.queue.ask("campaign-schedule", name="spring", at="09:00", until="2024-03-30")
+    assert (said["hours"]["at"], said["hours"]["time_zone_column"]) == ("09:00", "zone")
+    if crash == "while they move":
+        home.queue.campaign_commands.tick()
+    if crash:
+        await home.crash(power=crash == "at once")
+    for _ in range(9):
+        await tick(home)
+        await home.idle()
+        await home.rest()
+    assert not home.queue.core.campaigns.get("spring").moving
+    waits = (await home.queue.ask("campaign-hours", name="spring"))["zones"]
+    assert [(row["waiting"], (row["next_ms"] / 1000 - MARCH) / HOUR) for row in waits] == [
+        (10, 2), (10, 7.5), (10, 12), (10, 17),
+    ]  # fmt: skip
+    await until(home, "2024-03-29T03:30")
+    assert await sent(home) == sorted(name for name, zone in people.items() if zone in ZONES[2:])
+    await home.queue.ask("campaign-schedule", name="spring", at="", until="")
+    for _ in range(9):
+        await tick(home)
+        await home.rest()
+    assert await sent(home) == sorted(name for name, zone in people.items() if zone in ZONES[:2])
+    same = {"name": "spring", "sender": "news@src.test", "template": template()}
+    again = await home.queue.ask("campaign-put", hours={"at": "2024-04-20", **BY_COLUMN}, **same)
+    assert again == {"created": False}
+    for wrong, sentence in (({"time_zone_column": "x"}, "cannot be changed"), ({"at": "noon"}, "is not a time")):
+        with pytest.raises(ValueError, match=sentence):
+            await home.queue.ask("campaign-schedule", name="spring", **wrong)
+    await home.sound()
+
+
 async def test_put_again_it_is_the_same_also_when_its_time_has_passed(house: Make) -> None:
     """So a send that is continued late does not fail; with other hours it is another campaign."""
     home = await timed(house, until="2024-03-29", at="09:00")

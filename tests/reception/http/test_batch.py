@@ -82,6 +82,10 @@ def test_a_campaign_with_hours(open_http: Any, template: bytes) -> None:
     assert row["waiting"] == 1
     scheduled = door.client.get("/v1/campaigns/spring", params={"hours": True}).json()["scheduled"]
     assert [(one["time_zone"], one["waiting"]) for one in scheduled["zones"]] == [("America/New_York", 1)]
+    changed = door.client.patch("/v1/campaigns/spring", json={"at": "", "window": "mon-fri 09:00-17:00"})
+    assert (changed.status_code, changed.json()["hours"]["window"]) == (200, "mon-fri 09:00-17:00")
+    assert door.client.patch("/v1/campaigns/spring", json={"until": "2020-01-01"}).status_code == 409
+    assert door.client.patch("/v1/campaigns/summer", json={"at": ""}).status_code == 404
 
 
 def test_orders_to_a_campaign(open_http: Any, template: bytes) -> None:

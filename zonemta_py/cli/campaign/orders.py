@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from zonemta_py.cli.campaign import options as option
 from zonemta_py.cli.campaign.hours import show_hours, times
 from zonemta_py.cli.campaign.nodes import Ca, KeyFile, Nodes, target
 from zonemta_py.cli.run.asking import ask_queue
@@ -37,6 +38,24 @@ def resume(
 ) -> None:  # fmt: skip
     """Resume a campaign that was suspended, by you or by its bounds, which are counted anew from now."""
     _order(Asked(nodes, key_file, ca, config, folder), name, "resume", because, json)
+
+
+def schedule(
+    name: Name, at: option.At = "", window: option.Window = "", until: option.Until = "",
+    time_zone: option.TimeZone = "", nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None,
+    config: ConfigFile = None, folder: Folder = None, json: AsJson = False,
+) -> None:  # fmt: skip
+    """Let what waits of a campaign go at other hours; what is not named stays, and none takes it away."""
+    said = {"at": at, "window": window, "until": until, "time_zone": time_zone}
+    hours = {key: "" if value == "none" else value for key, value in said.items() if value}
+    if not hours:
+        raise CommandError(Exit.USAGE, "nothing is to change; name --at, --window, --until or --time-zone")
+    asked = Asked(nodes, key_file, ca, config, folder)
+    asked.schedule(name, hours)
+    row = asked.status(name)
+    if json:
+        return print_json(row)
+    return print(f"{name} goes {times(row['hours']) or 'at any time'}; {row['waiting']:,} recipients wait")
 
 
 def cancel(
@@ -128,6 +147,13 @@ class Asked:
             return self._local(f"campaign-{verb}", name=name, cause=cause)  # type: ignore[no-any-return]
         self._remote(lambda nodes: nodes.order(name, verb, cause))
         return None
+
+    def schedule(self, name: str, hours: dict[str, str]) -> None:
+        """Raises CommandError."""
+        if self._folder is not None:
+            self._local("campaign-schedule", name=name, **hours)
+        else:
+            self._remote(lambda nodes: nodes.schedule(name, hours))
 
     def _local(self, question: str, **arguments: Any) -> Any:
         assert self._folder is not None

@@ -152,6 +152,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "zonemta campaign send people.csv -t letter.toml -n spring --at 09:00 --window 09:00-17:00 --time-zone DE",
     ),
     "campaign resume": ("zonemta campaign resume spring --because 'the link is right now'",),
+    "campaign schedule": (
+        "zonemta campaign schedule spring --at 14:00 --until 2026-12-01",
+        "zonemta campaign schedule spring --window none",
+    ),
     "campaign cancel": ("zonemta campaign cancel spring --because 'wrong list'",),
     "campaign list": (
         "zonemta campaign list",

@@ -121,6 +121,10 @@ class NodeClient:
         """Its status row."""
         return self._json("GET", f"/v1/campaigns/{quote(name, safe='')}", f"campaign {name}")
 
+    def schedule(self, name: str, hours: dict[str, str]) -> dict[str, Any]:
+        """It goes at other hours from now on: at, window, until, time_zone."""
+        return self._json("PATCH", f"/v1/campaigns/{quote(name, safe='')}", f"campaign {name}", json=hours)
+
     def hours(self, name: str) -> dict[str, Any] | None:
         """Who of it waits for their hour; None: it has no hours."""
         path = f"/v1/campaigns/{quote(name, safe='')}"

@@ -137,6 +137,10 @@ class Nodes:
         for node in self.nodes:
             node.order(name, verb, cause)
 
+    def schedule(self, name: str, hours: dict[str, str]) -> None:
+        for node in self.nodes:
+            node.schedule(name, hours)
+
     def stopped(self, name: str) -> str:
         """Why the campaign has stopped, "" if it has not."""
         row = self.status(name)

@@ -29,6 +29,7 @@ Questions and answers (plain dicts and lists, ready for JSON):
     campaign-pause name cause, campaign-resume name cause, campaign-cancel name cause, campaign-complete name   its row
     campaign name, campaigns                the state of one, with its history; of all
     campaign-hours name                     who of it waits for their hour (`campaigns/waiting_hours.py`)
+    campaign-schedule name at window …      it goes at other hours from now on; its row
     campaign-tenant name registered         "" for one without, "*": an operator's, for all mail; None:
                                             there is no campaign of that name; registered:
                                             only one that was made, not one that mail has named
@@ -390,4 +391,5 @@ OF_CAMPAIGNS: dict[str, Callable[..., Awaitable[Any]]] = {
     "campaign-tenant": _campaign_tenant,
     "campaigns": _campaigns,
     "campaign-hours": lambda campaigns, _, name: campaigns.hours(name),
+    "campaign-schedule": lambda campaigns, _, name, **hours: campaigns.schedule(name, hours),
 }

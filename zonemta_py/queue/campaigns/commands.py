@@ -73,7 +73,11 @@ class CampaignCommands:
         core = self._core
         if (known := core.campaigns.registered(name)) is not None and known.hours == campaign_hours.said(given):
             return known.hours  # it is put again, however late that is
-        config, now_ms = core.config, core.clock.ms()
+        return self._checked_hours(given)
+
+    def _checked_hours(self, given: dict[str, Any]) -> CampaignHours | None:
+        """Raises ValueError."""
+        config, now_ms = self._core.config, self._core.clock.ms()
         hours = campaign_hours.checked(given, frozenset(one.name for one in config.windows), now_ms)
         if (
             hours
@@ -98,6 +102,23 @@ class CampaignCommands:
             await self._core.campaigns.save(campaign, self._core.lines)
         schedule.policy.lift("campaign", name, cause)
         schedule.lift()
+        return await self._answer(name, campaign)
+
+    async def schedule(self, name: str, given: dict[str, str]) -> dict[str, Any]:
+        """It goes at other hours from now on: `given` of at, window, until, time_zone; "": no longer. Raises
+        ValueError."""
+        campaign = await self._going(name)
+        if campaign is None or campaign.named:
+            raise ValueError(f"campaign {name!r} is only known from its mail, which says itself when it goes")
+        before = campaign.times or CampaignHours()
+        if wrong := given.keys() - {"at", "window", "until", "time_zone"}:
+            raise ValueError(f"{min(wrong)} cannot be changed any more; leave it out")
+        wanted = before._asdict() | {key: value.strip() for key, value in given.items()}
+        campaign.later = self._checked_hours(wanted) or CampaignHours()
+        campaign.later_ms = self._core.clock.ms() if given.get("at") else campaign.later_ms or campaign.created_ms
+        self._monitor.move(campaign)
+        self._core.campaigns.time(campaign)
+        await self._core.campaigns.save(campaign, self._core.lines)
         return await self._answer(name, campaign)
 
     async def cancel(self, name: str, cause: str) -> dict[str, Any]:
@@ -172,7 +193,7 @@ class CampaignCommands:
             "tenant": campaign.tenant,
             "of_all": campaign.of_all,
             "zone": campaign.zone,
-            "hours": campaign.hours._asdict() if campaign.hours else None,
+            "hours": campaign.times._asdict() if campaign.times else None,
             "created_ms": campaign.created_ms,
             "planned": campaign.planned,
             **asdict(tally),

@@ -14,6 +14,7 @@ from zonemta_py.disk.leveldb.store import Operation, StoreError
 from zonemta_py.disk.records import StandingRecord, Type
 from zonemta_py.queue.campaigns import named, thresholds
 from zonemta_py.queue.campaigns.history import RATE_MS, CampaignHistory
+from zonemta_py.queue.campaigns.moved import Moved
 from zonemta_py.queue.campaigns.purge import Sweep
 from zonemta_py.queue.core.campaigns import CANCEL, Campaign
 from zonemta_py.queue.core.commit import immediately
@@ -34,6 +35,7 @@ class CampaignMonitor:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._histories: dict[str, CampaignHistory] = {}
+        self._moved: dict[str, Moved] = {}
         self._sweep: Sweep | None = None
         self._swept_ms = 0
 
@@ -71,9 +73,12 @@ class CampaignMonitor:
         if campaign.ended_ms:
             old = now_ms > campaign.ended_ms + self._kept_ms()
             return self._forget(campaign) if old and not named.keeps_bounces(core, campaign) else []
-        if campaign.hours and 0 < campaign_hours.ends_ms(campaign.hours) <= now_ms and not campaign.canceled_ms:
-            order(core, campaign, CANCEL, f"it was to go until {campaign.hours.until}")
+        times = campaign.times
+        if times and 0 < campaign_hours.ends_ms(times) <= now_ms and not campaign.canceled_ms:
+            order(core, campaign, CANCEL, f"it was to go until {times.until}")
             self.sweep_soon()
+        if campaign.moving and not self._move(campaign):
+            return [(keys.campaign(campaign.name), campaign.record())]
         history = self.history(campaign)
         history.look(now_ms, tally)
         if core.campaigns.over(campaign):
@@ -83,6 +88,20 @@ class CampaignMonitor:
             return [(keys.campaign(campaign.name), campaign.record()), _saved(campaign, history)]
         self._check(campaign)
         return self._save(campaign, history, now_ms)
+
+    def _move(self, campaign: Campaign) -> bool:
+        """One portion of those who waited for other hours; False: all have been looked at."""
+        walk = self._moved.setdefault(campaign.name, Moved(self._core, campaign))
+        if walk.go_on():
+            return True
+        del self._moved[campaign.name]
+        campaign.moving = False
+        return False
+
+    def move(self, campaign: Campaign) -> None:
+        """It goes at other hours from now on: whoever waits is looked at again."""
+        campaign.moving = True
+        self._moved.pop(campaign.name, None)
 
     def _save(self, campaign: Campaign, history: CampaignHistory, now_ms: int) -> list[Operation]:
         if history.dirty and now_ms - history.saved_ms >= SAVE_MS:

@@ -18,7 +18,6 @@ from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.sizes import DEFERRED
 from zonemta_py.schedule.flow import FlowId
 from zonemta_py.schedule.time.pace import Pace
-from zonemta_py.zones.calendar import campaign_hours
 
 AT_ONCE, LOOKED_MAX = 100, 200_000
 _TERMS_MAX = 1_000
@@ -28,7 +27,7 @@ async def waiting(core: Core, campaign: Campaign) -> dict[str, Any]:
     """{"zones": [{"time_zone", "waiting", "next_ms"} …], the next first, "last_ms": when the last is due, UNIX ms, 0 if
     nobody waits; "counted": False: there are more}."""
     found = _Found(core, campaign)
-    if campaign.hours is not None and core.sizes.flows.campaigns.of(campaign.name)[DEFERRED]:
+    if campaign.times is not None and core.sizes.flows.campaigns.of(campaign.name)[DEFERRED]:
         pace = Pace(math.inf)
         for zone in list(core.schedule.zones):
             await found.walk(zone, pace)
@@ -64,8 +63,8 @@ class _Found:
         if note.attempts or note.values is None or FlowId.of(note.flow).campaign != campaign.name:
             return
         place = keys.place(key)
-        assert campaign.hours is not None
-        times = campaign_hours.of(campaign.hours, campaign.created_ms, self._columns_of(place.id), note.values)
+        times = campaign.times_of(self._columns_of(place.id), note.values)
+        assert times is not None
         due_ms = place.due_ms - self._core.clock.apart_ms()
         count, next_ms = self.zones.get(times.time_zone, (0, due_ms))
         self.zones[times.time_zone] = count + 1, min(next_ms, due_ms)

@@ -53,11 +53,11 @@ class Campaign:
     planned: the expected number of recipients, 0: unknown. bounds: see `thresholds`. life_h: hours until a recipient is
     given up. template: SHA-256 of its bytes, in hex, shortened to a name; chunks, size: of the template. notify: who
     notifies the return path of a bounce, see NOTIFY. cause: of the latest order. canceled_ms, complete_ms, ended_ms:
-    UNIX ms, 0: not yet. base: [delivered, deferred, bounced, blocked, complaints,
-    bounced_later] when it was last resumed; thresholds
-    count from there. seq: the number of the journal's next record when it began. named: nobody has put it. alone:
-    it was put by somebody who is for mail of some tenants only ("": of none). hours: when its mail may go, None: at any
-    time. in_doubt: of IN_DOUBT, "": as the zone says.
+    UNIX ms, 0: not yet. base: [delivered, deferred, bounced, blocked, complaints, bounced_later] when it was last
+    resumed; thresholds count from there. seq: the number of the journal's next record when it began. named: nobody has
+    put it. alone: it was put by somebody who is for mail of some tenants only ("": of none). hours: when its mail may
+    go, None: at any time; later: the same, as it was ordered since, at later_ms; moving: not all that wait have been
+    looked at after that. in_doubt: of IN_DOUBT, "": as the zone says.
     """
 
     name: str
@@ -82,6 +82,9 @@ class Campaign:
     named: bool = False
     alone: bool = False
     hours: CampaignHours | None = None
+    later: CampaignHours | None = None
+    later_ms: int = 0
+    moving: bool = False
     in_doubt: str = ""
 
     def settings(self) -> tuple[Any, ...]:
@@ -90,6 +93,17 @@ class Campaign:
             self.sender, self.tenant, self.zone, self.priority, self.planned, self.bounds, self.life_h, self.template,
             self.notify, self.hours, self.in_doubt,
         )  # fmt: skip
+
+    @property
+    def times(self) -> CampaignHours | None:
+        """When its mail may go now."""
+        times = self.hours if self.later is None else self.later
+        return times if times and any(times) else None
+
+    def times_of(self, columns: list[str], values: list[str]) -> campaign_hours.Times | None:
+        """The same, of one recipient. values: of `columns`."""
+        times = self.times
+        return campaign_hours.of(times, self.later_ms or self.created_ms, columns, values) if times else None
 
     @property
     def of_all(self) -> bool:
@@ -144,8 +158,11 @@ class Campaigns:
         self.shortest_life_h = min(self.shortest_life_h, campaign.life_h)
         if campaign.canceled_ms:
             self.canceled.add(campaign.name)
-        if campaign.hours is not None:
-            self.timed.add(campaign.name)
+        self.time(campaign)
+
+    def time(self, campaign: Campaign) -> None:
+        """It has hours of its own, or has none any more."""
+        (self.timed.add if campaign.times else self.timed.discard)(campaign.name)
 
     def get(self, name: str) -> Campaign:
         """Raises ValueError."""
@@ -211,9 +228,9 @@ class Campaigns:
         if values is None or metadata.get("campaign") not in self.timed:
             return metadata
         campaign = self.by_name[metadata["campaign"]]
-        hours = campaign.hours
+        hours, times = campaign.times, campaign.times_of(metadata.get("columns", []), values)
         assert hours is not None
-        times = campaign_hours.of(hours, campaign.created_ms, metadata.get("columns", []), values)
+        assert times is not None
         more: dict[str, Any] = {"time_zone": times.time_zone}
         if hours.window:
             more["window"] = hours.window
@@ -336,8 +353,9 @@ def name_of(template: bytes) -> str:
 
 def _of(name: str, value: bytes) -> Campaign:
     row = records.unpack(value)
-    if row.get("hours"):
-        row["hours"] = CampaignHours(*row["hours"])
+    for name_ in ("hours", "later"):
+        if row.get(name_) is not None:
+            row[name_] = CampaignHours(*row[name_])
     known = Campaign.__dataclass_fields__
     return Campaign(**{key: value for key, value in row.items() if key in known} | {"name": name})
 

@@ -30,7 +30,7 @@ def admit(campaigns: Campaigns, envelope: Envelope) -> Reply | None:
     columns = len(envelope.columns)
     if any(one.values is None or len(one.values) != columns for one in envelope.recipients):
         return _refused(f"every recipient needs {columns} values, one for each column")
-    for name_ in campaign.hours.columns if campaign.hours else ():
+    for name_ in campaign.times.columns if campaign.times else ():
         if name_ not in envelope.columns:
             return _refused(f"campaign {name!r} goes by the column {name_!r}, which this batch lacks; add it")
     envelope.sender = envelope.sender or campaign.sender

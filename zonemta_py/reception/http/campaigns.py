@@ -119,6 +119,23 @@ async def one(
     return answer(row)
 
 
+@router.patch(
+    "/{name}",
+    summary="Change when a campaign goes",
+    response_model=campaigns.CampaignRow,
+    openapi_extra=reading.body_of("CampaignTimes") | needs("campaigns"),
+    responses=described(400, 404, 409, 413, 415, 422),
+)
+async def change(request: Request, name: _Name) -> Response:
+    """What is named changes, for all that waits; the rest stays. It is in effect before the response is sent."""
+    here, who = request_context(request), visit(request)
+    who.key.check("campaigns")
+    said = reading.checked(campaigns.CampaignTimes, await reading.json_object(request, here.config.http.body_bytes))
+    await here.campaign(name, who.key.scope)
+    await here.own(name, who)
+    return answer(await here.ask("campaign-schedule", name=name, **said.model_dump(exclude_none=True)))
+
+
 @router.post(
     "/{name}/test",
     summary="Send a campaign's message to yourself",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-KEPT_MS = 90 * 86_400_000
+KEPT_MS = 400 * 86_400_000
 STRETCHES_MAX = 100
 """Of one name; beyond that the two oldest are joined, so that mail lives too long rather than too short."""
 

@@ -162,6 +162,15 @@ class CampaignRow(Model):
     counted: false if there are more. Only where hours are asked for, and the campaign has some."""
 
 
+class CampaignTimes(Model):
+    """As of a campaign; null: as it is; "": at any time."""
+
+    at: Line | None = None
+    window: Line | None = None
+    until: Line | None = None
+    time_zone: Line | None = None
+
+
 class Order(Model):
     cause: Cause = ""
     """The reason: shown with the campaign, and journalled."""
