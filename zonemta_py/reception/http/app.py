@@ -36,7 +36,8 @@ _ABOUT = (
     " Retry-After says when to try again. Send a key as Authorization: Bearer <key>."
 )
 _BODIES = (
-    models.MessageDocument, models.BatchDocument, templates.MergedDocument, campaign_bodies.CampaignDocument, campaign_bodies.CampaignTimes,
+    models.MessageDocument, models.BatchDocument, templates.MergedDocument, campaign_bodies.CampaignDocument,
+    campaign_bodies.CampaignTimes,
     campaign_bodies.Order, campaign_bodies.TrialDocument, people.Suppressions, people.Forget, people.GuardEnd,
     returned.FeedbackRows, models.PersonDocument, queue_rows.Acknowledgement, queue_rows.NegativeAcknowledgement,
     queue_rows.Extension, bodies.Lift, bodies.SuspensionDocument, bodies.StepDocument, bodies.TaskDocument,
