@@ -144,3 +144,14 @@ async def test_nothing_is_remembered_without_a_return_path(house: Make) -> None:
     await home.rest()
     assert home.queue.core.store.first(keys.SENT, keys.end(b"sent-as ")) is None
     assert (await heard(home, Feedback("bounce", "bob@x.test", one)))["campaign"] == "spring"
+
+
+@pytest.mark.parametrize(
+    ("scope", "reaches"),
+    [("campaign", "campaign:spring"), ("campaigns", "campaigns:acme"), ("all", "tenant:acme")],
+)
+async def test_an_unsubscribe_by_mail_reaches_as_far_as_one_by_a_link(home: Any, scope: str, reaches: str) -> None:
+    """Its address has no room for the names of campaign and tenant: they are the message's."""
+    one = await sent(home)
+    row = Feedback("unsubscribe", "bob@x.test", one, scope=scope, via="mailto", genuine="token")
+    assert (await heard(home, row))["scope"] == reaches

@@ -77,13 +77,15 @@ def test_a_long_recipient(back: Any) -> None:
 
 
 def test_a_token_that_is_enclosed(back: Any) -> None:
-    """A complaint knows the original's return path, or the address to unsubscribe by: that proves whom it is about."""
+    """A complaint knows the original's return path: that proves whom it is about. The address to unsubscribe by only
+    says so: everybody sees it to whom the message was forwarded."""
     fields = (f"Return-Path: <{verp_path()}>\r\n", f"List-Unsubscribe: <mailto:{leaving_path()}?subject=x>\r\n")
     with back.greeted() as wire:
         for field in (*fields, f"Return-Path: <{verp_path(secret='0' * 16)}>\r\n"):
             assert wire.mail(complaint(field), "fbl@provider.test", ("fbl@ours.test",))[:3] == "250"
     rows = back.submission.heard
-    assert [(row.kind, row.recipient, row.genuine) for row in rows[:2]] == [("complaint", "ann@d.test", "token")] * 2
+    assert [(row.kind, row.recipient, row.message) for row in rows[:2]] == [("complaint", "ann@d.test", ID)] * 2
+    assert [row.genuine for row in rows[:2]] == ["token", ""]
     assert (rows[2].kind, rows[2].genuine, rows[2].message) == ("complaint", "", "")
 
 
@@ -114,6 +116,10 @@ def test_an_unsubscribe(back: Any) -> None:
     row, *others = back.submission.heard
     assert (row.kind, row.recipient, row.message, row.scope) == ("unsubscribe", "ann@d.test", ID, "all")
     assert (row.genuine, row.via) == ("token", "mailto")
+    long = f"{'a' * 40}@d.test"  # stands as a hash in the address
+    with back.greeted() as wire:
+        wire.mail(b"From: Ann <" + long.encode() + b">\r\n" + MESSAGE, "x@y.test", (leaving_path(long),))
+    assert back.submission.heard.pop().recipient == long
     assert [other.kind for other in others] == ["other", "bounce"]
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from zonemta_py.mail.addresses import verp
+from zonemta_py.mail.addresses.link import SCOPES, scope_for
 from zonemta_py.mail.addresses.verp import Return, VerpRefused
 from zonemta_py.queue.api import Feedback
 from zonemta_py.queue.core.core import Core
@@ -42,6 +43,8 @@ class Ties:
         if row.message and (sent := self._core.sent.get(row.message)) is not None:
             row.campaign, row.tenant = sent.campaign or row.campaign, sent.tenant or row.tenant
             row.zone = sent.zone or row.zone
+        if row.via == "mailto":
+            row.scope = _reach(row)
         return tied
 
     def _by(self, row: Feedback) -> str:
@@ -113,6 +116,11 @@ class Ties:
                 row.message = number
                 return True
         return False
+
+
+def _reach(row: Feedback) -> str:
+    """Of an unsubscribe by mail, whose address has no room for the names of campaign and tenant."""
+    return scope_for(row.scope, row.campaign, row.tenant) if row.scope in SCOPES else row.scope
 
 
 def _numbers(row: Feedback) -> Iterator[str]:

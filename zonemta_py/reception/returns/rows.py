@@ -1,9 +1,11 @@
 """From a message that came back, read, to the rows that the queue records: pure.
 
 A token of ours decides whom it is about: first that of the address it came to, then that of a return path or an
-unsubscribe address of ours that the enclosed original has. Each was seen only by those who had the recipient's copy, so
-it proves the news about this recipient, and no other. A report about somebody else at such an address, as where a
-mailbox was forwarded, is about the token's recipient; whom it named stays in the text.
+unsubscribe address of ours that the enclosed original has. A return path was seen only by the servers that had the
+recipient's copy, so it proves the news about this recipient, and no other; an unsubscribe address stands in the header
+for all to see to whom that copy was forwarded, so it proves no more than the wish to leave. A report about somebody
+else at such an address, as where a mailbox was forwarded, is about the token's recipient; whom it named stays in the
+text.
 
 Without a token every recipient that the report names has a row, with what the queue needs to find the message.
 """
@@ -14,9 +16,11 @@ import hashlib
 import re
 from typing import NamedTuple
 
+from zonemta_py.mail.addresses.authors import authors
 from zonemta_py.mail.addresses.ours import NotOurs, Ours, ReturnDomains
 from zonemta_py.mail.addresses.verp import Return
 from zonemta_py.mail.feedback.report import KINDS, Found, Report
+from zonemta_py.mail.headers import Headers
 from zonemta_py.queue.api import Feedback
 
 RAW_BYTES_MAX = 32_768
@@ -41,11 +45,12 @@ def rows(ours: Ours, came: Came, domains: ReturnDomains, today: int) -> list[Fee
     """Of one address that it came to. today: days since 1970."""
     if ours.purpose == "unsubscribe" and ours.returned is not None and _asks(came):
         leaving = Feedback("unsubscribe", scope=ours.scope, via="mailto", form="mailto", genuine="token")
-        return [_about(leaving, ours.returned, "")]
-    returned = ours.returned or enclosed(came.report, domains, today)
-    if returned is not None:
-        found = _meant(came.report.found, returned)
-        return [_about(_row(found, came, ours, "token", 0), returned, found.recipient)]
+        return [_about(leaving, ours.returned, _author(came, ours.returned))]
+    told = ours if ours.returned else enclosed(came.report, domains, today)
+    if told is not None and told.returned is not None:
+        found = _meant(came.report.found, told.returned)
+        genuine = "token" if told.purpose == "verp" else came.genuine
+        return [_about(_row(found, came, ours, genuine, 0), told.returned, found.recipient)]
     return [_row(found, came, ours, came.genuine, at) for at, found in enumerate(came.report.found[:ROWS_MAX])]
 
 
@@ -54,15 +59,21 @@ def _asks(came: Came) -> bool:
     return not came.null and all(found.kind in ("unsubscribe", "other") for found in came.report.found)
 
 
-def enclosed(report: Report, domains: ReturnDomains, today: int) -> Return | None:
-    """The token of the original, if it is genuine and young enough."""
+def _author(came: Came, returned: Return) -> str:
+    """Who wrote it, if the address is theirs: one that is too long for it is there as a hash only."""
+    found = [one for value in Headers.parse(came.beginning).all("from") for one in authors(value)]
+    return next((one for one in found if returned.is_to(one)), "")
+
+
+def enclosed(report: Report, domains: ReturnDomains, today: int) -> Ours | None:
+    """The address of ours that the original has, with a token that is genuine and young enough."""
     for address in (report.return_path, *_MAILTO.findall(report.original.get("list-unsubscribe", ""))):
         try:
             found = domains.find(address, today)
         except NotOurs:
             continue
         if found is not None and found.returned is not None:
-            return found.returned
+            return found
     return None
 
 
