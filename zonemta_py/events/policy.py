@@ -16,7 +16,7 @@ _NAMED = ("campaign", "tenant", "zone", "source")
 """Kinds whose name is a field that filters know."""
 _LIFTED = {
     "rate": "rate_changed", "concurrency": "concurrency_changed", "recipients": "manner_changed",
-    "pipelining": "manner_changed",
+    "pipelining": "manner_changed", "guard": "guard_lifted",
 }  # fmt: skip
 
 
@@ -41,6 +41,9 @@ def _about(kind: str, name: str, cause: str) -> dict[str, Any]:
     elif kind == "rest":
         source, _, site = name.partition(" ")
         data |= {"source": source, "site": site}
+    elif kind == "guard":
+        provider, _, source = name.partition(" ")
+        data |= {"provider": provider} | ({"source": source} if source else {})
     elif kind in ("no-tls", "recipients", "pipelining"):
         data["site"] = name
     if cause:
@@ -51,7 +54,8 @@ def _about(kind: str, name: str, cause: str) -> dict[str, Any]:
 def _stop(kind: str, name: str, value: Any, cause: str) -> Told:
     until_ms, since_ms = value[:2]
     times = {"until_ms": until_ms, "since_ms": since_ms}
-    return "suspended", _about(kind, name, cause) | {key: ms for key, ms in times.items() if ms}
+    told = "guard_raised" if kind == "guard" else "suspended"
+    return told, _about(kind, name, cause) | {key: ms for key, ms in times.items() if ms}
 
 
 def _lift(kind: str, name: str, value: Any, cause: str) -> Told:

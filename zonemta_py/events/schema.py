@@ -191,6 +191,14 @@ TYPES: dict[str, EventType] = {
         ("kind", "name"), (*_ABOUT, "until_ms", "since_ms"),
     ),
     "resumed": EventType("STANDING lift", "It goes on.", ("kind", "name"), _ABOUT),
+    "guard_raised": EventType(
+        "STANDING stop, kind guard", "A provider says of very many people that they do not exist: nobody is suppressed"
+        " for that.", ("kind", "name"), (*_ABOUT, "since_ms"),
+    ),
+    "guard_lifted": EventType(
+        "STANDING lift, kind guard", "It is over, or an operator has released or dropped what was held back.",
+        ("kind", "name"), _ABOUT,
+    ),
     "rate_changed": EventType(
         "STANDING rate; lift of a rate", "The learned rate of a source at a provider has changed.", ("kind", "name"),
         (*_ABOUT, "rate"),

@@ -104,6 +104,7 @@ _ROWS = (
     _gauge("leases_out", "Deliveries that senders have now; each may hold a connection.", "zone"),
     _gauge("suspended", "Things that send nothing now, by kind: zone, destination, tenant, campaign, source, rest.",
            "kind"),
+    _gauge("suppression_guards_up", "Providers whose refusals suppress nobody now, as there are very many at once."),
     _gauge("tasks", "Tasks of operators that are kept, by state: running, undoable, done, canceled, undoing, undone, "
            "ending.", "state"),
     _gauge("accepting", "1 while mail is accepted; 0: the disk is full or has errors."),

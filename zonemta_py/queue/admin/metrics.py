@@ -24,6 +24,7 @@ from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.tasks.table import STATES
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.telling.tell import zone_label
+from zonemta_py.schedule.policy.state import GUARD
 from zonemta_py.schedule.time.pace import Pace
 
 _OF_ZONES = [one.name for one in METRICS.values() if one.kind == "counter" and one.labels == ("zone",)]
@@ -70,12 +71,14 @@ def _gauges(queue: QueueContext) -> dict[str, list[list[Any]]]:
     core, processes = queue.core, [one for one in PROCESSES.rows() if one.resident_bytes]
     out = Counter(zone_label(lease.batch.zone.zone.name) for lease in queue.leases.out.values())
     stops = Counter(kind for kind, _ in core.schedule.policy.stops)
+    guards = stops.pop(GUARD, 0)
     tasks = Counter(task.state for task in core.tasks.by_number.values())
     return {
         "zonemta_queue_recipients": _recipients(queue),
         "zonemta_queue_messages": [[[], core.message_count]],
         "zonemta_queue_bytes": [[[], core.message_bytes]],
         "zonemta_leases_out": [[[name], out[name]] for name in {zone.name for zone in core.config.zones} | out.keys()],
+        "zonemta_suppression_guards_up": [[[], guards]],
         "zonemta_suspended": [[[kind], n] for kind, n in stops.items()],
         "zonemta_tasks": [[[state], tasks[state]] for state in STATES],
         "zonemta_accepting": [[[], int(queue.acceptance.refusal() is None)]],
