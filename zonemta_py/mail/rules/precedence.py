@@ -59,6 +59,8 @@ def bar(kind: str, about: str, reply: Reply, stage: str, reading: Reading) -> st
         return f"it speaks of the {reading.about}, not of our address"
     if kind == "relay-denied" and reading.kind == "user-unknown" and "relay" not in reading.said:
         return "it speaks of the recipient, not of relaying"
+    if kind == "relay-denied" and reading.kind == "tls" and "relay" not in reading.said:
+        return "it speaks of TLS, not of a login"
     if kind == "system-full" and reading.kind == "mailbox-full" and reading.firm:
         return "it speaks of the recipient, not of their system"
     return ""

@@ -40,11 +40,11 @@ _DIRECT = {
 }  # fmt: skip
 _OF_SUBJECT = {
     "unknown": {"recipient": "user-unknown", "sender": "policy", "source": "reverse-dns", "domain": "host-unknown",
-                "content": "spam-content", "address": "user-unknown"},
+                "content": "spam-content", "command": "protocol", "address": "user-unknown"},
     "full": {"recipient": "mailbox-full", "system": "system-full", "": "mailbox-full"},
     "disabled": {"recipient": "suspended", "sender": "policy", "system": "system-error", "source": "blocked-ip"},
     "inactive": {"recipient": "inactive", "sender": "policy"},
-    "moved": {"recipient": "moved"},
+    "moved": {"recipient": "moved", "address": "moved"},
     "blocked": {
         "recipient": "policy", "sender": "policy", "source": "blocked-ip", "domain": "poor-reputation",
         "content": "spam-content", "": "policy",
@@ -194,7 +194,7 @@ def _unnamed(stage: str, enhanced: str) -> str:
 
 
 _PREDICATES = frozenset(_DIRECT) | frozenset(_OF_SUBJECT)
-_PRECEDENCE = ("source", "sender", "recipient", "domain", "content", "system")
+_PRECEDENCE = ("source", "sender", "recipient", "domain", "content", "system", "command")
 _STRONG = frozenset(("source", "sender"))
 _OURS = frozenset(("source",))
 _SOMEBODY = frozenset(("address",))

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.rules import vocabulary
 from zonemta_py.mail.rules.classes import CLASSES
 from zonemta_py.mail.rules.pattern import FLAGS, needed
 from zonemta_py.mail.rules.precedence import agreed, bar, trimmed
@@ -58,7 +59,8 @@ class Rules:
 
     @classmethod
     def load(cls, paths: Iterable[Path]) -> Rules:
-        """Reads the files, the one that has precedence first. Raises RulesError."""
+        """Reads the files, the one that has precedence first, and the vocabulary. Raises RulesError."""
+        vocabulary.prepare()
         return cls.parse((str(path), _text(path)) for path in paths)
 
     @classmethod

@@ -75,6 +75,11 @@ def _word_end(text: str, at: int) -> int:
     return at
 
 
+def prepare() -> None:
+    """Reads the file now: the first reply need not wait for it, and child processes inherit it by fork."""
+    _index()
+
+
 @cache
 def _index() -> dict[str, tuple[_Phrase, ...]]:
     """First letters → the phrases that begin so, the longest first. Three letters' phrases include those of fewer."""
@@ -106,6 +111,9 @@ def _phrase(entry: tuple[str, Iterable[str]]) -> _Phrase:
 
 def _spellings(phrase: str) -> Iterator[str]:
     """Without marks; umlauts as two letters; marked letters lost."""
+    if phrase.isascii():
+        yield phrase
+        return
     parts = [part for part in re.split(r"\s*…\s*", phrase) if part]
     marked = any(c.isalpha() and "\x7f" < c < "\u0250" for c in phrase)
     ways = [str.lower, _with_two, _with_lost] if marked else [str.lower]
