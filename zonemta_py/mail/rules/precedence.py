@@ -28,7 +28,6 @@ OF_RECIPIENTS = frozenset(("5.1.1", "5.1.6", "5.2.1"))
 GONE = frozenset(("user-unknown", "moved"))
 _OTHERS = frozenset(("sender", "source"))
 _NOT_OURS = frozenset(("content", "sender", "domain", "recipient"))
-_SAYS_IP = frozenset(("lists",))
 _AGREEING = {"user-unknown": frozenset(("", "5.1.1", "5.1.10")), "moved": frozenset(("", "5.1.1", "5.1.6"))}
 _CODES = frozenset((550, 551, 553))
 _NEW_ADDRESS = re.compile(
@@ -61,14 +60,19 @@ def bar(kind: str, about: str, reply: Reply, stage: str, reading: Reading) -> st
         return "it speaks of the recipient, not of relaying"
     if kind == "relay-denied" and reading.kind == "tls" and "relay" not in reading.said:
         return "it speaks of TLS, not of a login"
-    if kind == "system-full" and reading.kind == "mailbox-full" and reading.firm:
+    if kind == "policy" and reading.kind == "blocked-ip" and reading.firm and names_us(stage, reading):
+        return "it speaks of our address"
+    if kind == "system-error" and reading.kind in RECIPIENT and reading.firm and reply.permanent:
+        return "it speaks of the recipient"
+    if kind == "system-full" and ((reading.kind == "mailbox-full" and reading.firm) or status == ".2.2"):
         return "it speaks of the recipient, not of their system"
     return ""
 
 
 def names_us(stage: str, reading: Reading) -> bool:
     """Whether the reply is about our address, host or connection."""
-    return stage in CONNECTING or reading.ip or "source" in reading.speaks or bool(_SAYS_IP & reading.said)
+    listed = "lists" in reading.said and "part" not in reading.said
+    return stage in CONNECTING or reading.ip or "source" in reading.speaks or listed
 
 
 def trimmed(action: Action, about: str, reply: Reply, stage: str, reading: Reading) -> Action:

@@ -41,12 +41,14 @@ _DIRECT = {
 _OF_SUBJECT = {
     "unknown": {"recipient": "user-unknown", "sender": "policy", "source": "reverse-dns", "domain": "host-unknown",
                 "content": "spam-content", "command": "protocol", "address": "user-unknown"},
-    "full": {"recipient": "mailbox-full", "system": "system-full", "": "mailbox-full"},
+    "full": {
+        "recipient": "mailbox-full", "system": "system-full", "sender": "rate", "source": "rate", "": "mailbox-full",
+    },
     "disabled": {"recipient": "suspended", "sender": "policy", "system": "system-error", "source": "blocked-ip"},
     "inactive": {"recipient": "inactive", "sender": "policy"},
     "moved": {"recipient": "moved", "address": "moved"},
     "blocked": {
-        "recipient": "policy", "sender": "policy", "source": "blocked-ip", "domain": "poor-reputation",
+        "recipient": "suspended", "sender": "policy", "source": "blocked-ip", "domain": "poor-reputation",
         "content": "spam-content", "": "policy",
     },
     "big": {"recipient": "mailbox-full", "content": "message-too-big", "": "message-too-big"},
@@ -108,6 +110,8 @@ def read(text: str, code: int, enhanced: str, stage: str) -> Reading:
 def _of_others(best: _Said, speaks: frozenset[str], said: frozenset[str], ip: bool) -> tuple[str, str]:
     """A recipient that is unknown in a reply that speaks of the sender is the sender, or their concern."""
     kind, about = best.kind, best.about
+    if kind == "blocked-ip" and "part" in said and about != "source":
+        return "spam-content", "content"
     if kind == "host-unknown" and (ip or "source" in speaks):
         return "reverse-dns", "source"
     if kind not in _RECIPIENT and kind != "host-unknown":
