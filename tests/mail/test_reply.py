@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.reply import Reply, decoded
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,17 @@ def test_text() -> None:
 def test_classes(code: int, positive: bool, permanent: bool) -> None:
     """2xx and 3xx are positive, 5xx permanent, everything else neither."""
     assert (Reply(code).positive, Reply(code).permanent) == (positive, permanent)
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("Boîte pleine".encode(), "Boîte pleine"),
+        ("Boîte pleine".encode("latin-1"), "Boîte pleine"),
+        ("ящик полон".encode("koi8-r"), "ящик полон".encode("koi8-r").decode("latin-1")),
+        ("Почтовый ящик переполнен".encode()[:-1], "Почтовый ящик переполне\ufffd"),
+    ],
+)
+def test_letters_in_any_charset_are_kept(line: bytes, text: str) -> None:
+    """UTF-8, also cut off; else a letter for each byte, so that the charset can still be found."""
+    assert decoded(line) == text

@@ -8,6 +8,17 @@ from dataclasses import dataclass
 _ENHANCED = re.compile(r"([245]\.\d{1,3}\.\d{1,3})(?:[ \t]+|$)")
 
 
+def decoded(line: bytes) -> str:
+    """UTF-8 (RFC 6531 3.7.4), or what servers send instead: then a letter for each byte, of which the charset can
+    still be found (`rules.repair`)."""
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        text = line.decode("utf-8", "replace")
+        lost = text.count("\ufffd")
+        return text if sum(letter > "\x7f" for letter in text) > 2 * lost else line.decode("latin-1")
+
+
 @dataclass(slots=True, frozen=True)
 class Reply:
     """code: 200…599. enhanced: "5.1.1" or "". text: the reply's lines joined by one space, without the codes."""

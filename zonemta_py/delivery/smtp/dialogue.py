@@ -22,7 +22,7 @@ from typing import cast
 
 from zonemta_py.mail.classify import ConnectionLost, DeliveryError, ReplyGarbled, ReplyTimeout
 from zonemta_py.mail.limits import CHUNK_BYTES, REPLY_BYTES_MAX
-from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.reply import Reply, decoded
 
 QUIT_S = 1.0
 """How long a server may take to close after QUIT, before we do."""
@@ -262,7 +262,7 @@ class Dialogue(asyncio.Protocol):
         self._lines_bytes += len(line)
         if found[2] == b"-":
             return None
-        texts = [part[4:].decode("utf-8", "replace") for part in self._lines]
+        texts = [decoded(part[4:]) for part in self._lines]
         self._lines, self._lines_bytes = [], 0
         return Reply.from_lines(int(found[1]), texts)
 
@@ -325,4 +325,4 @@ def _single(line: bytes) -> Reply | None:
     found = _LINE.fullmatch(line) if len(line) <= 512 else None
     if found is None or found[2] == b"-":
         return None
-    return Reply.from_lines(int(found[1]), [(found[3] or b"").decode("utf-8", "replace")])
+    return Reply.from_lines(int(found[1]), [decoded(found[3] or b"")])
