@@ -34,7 +34,7 @@ Questions and answers (plain dicts and lists, ready for JSON):
                                             there is no campaign of that name; registered:
                                             only one that was made, not one that mail has named
     suppress rows, unsuppress addresses scope       orders about the suppression list (`suppressions.py`)
-    suppression address, suppressions after limit kind scope        its entries; feedback kind …: what came back
+    suppression address scopes, suppressions after limit kind scope        its entries; feedback kind …: what came back
     evidence address, guards, guard-release name drop   what was heard of a person; where that is held back
     metrics                                 every counter, histogram and gauge (`metrics.py`)
     ready                                   why it should get no mail now (`readiness.py`), during recovery too

@@ -73,6 +73,13 @@ class LinksDoor:
         row = self.do(lambda queue: queue.ask("suppression", address=address))
         return {one["scope"]: one["kind"] for one in [row, *row["others"]]} if row else {}
 
+    def lists(self, expected: dict[str, str], address: str = "ann@example.com") -> bool:
+        """Whether it does soon: the entry follows from what was recorded."""
+        end = time.monotonic() + 30
+        while self.listed(address) != expected and time.monotonic() < end:
+            time.sleep(0.01)
+        return self.listed(address) == expected
+
     def stop(self) -> None:
         self.client.close()
         self.loop.call_soon_threadsafe(self.end.set)

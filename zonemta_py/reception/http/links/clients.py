@@ -30,17 +30,16 @@ class Clients:
             address = named.pop()
         return address
 
-    def excess(self, what: str, client: str, most: int, counted: int = 1) -> bool:
-        """Counts it; whether there were more than so many in this minute. counted: 0 only asks."""
+    def excess(self, what: str, client: str, most: int) -> bool:
+        """Counts it; whether there were more than so many in this minute."""
         now, key = self._clock(), (what, network_of(client))
         began, count = self._counts.get(key, (now, 0))
         if now - began >= _MINUTE_S:
             began, count = now, 0
-        if counted:
-            self._counts[key] = began, count + counted
-            if len(self._counts) > CLIENTS_MAX:
-                self._counts.popitem(last=False)
-        return count + counted > most if counted else count >= most
+        self._counts[key] = began, count + 1
+        if len(self._counts) > CLIENTS_MAX:
+            self._counts.popitem(last=False)
+        return count >= most
 
 
 def _bare(address: str) -> str:

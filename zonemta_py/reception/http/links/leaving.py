@@ -1,18 +1,21 @@
 """What the queue is told when somebody leaves or comes back, and what it says of an address.
 
-Promise: what `leave` returns for is on stable storage, and effective for mail that is queued already; twice is the same
-as once. `rejoin` takes back only what the person did: an entry with another cause (a complaint, a hard bounce, an
-operator's) stays. Failures: QueueRefusal, if the queue is away or its disk has errors.
+Promise: what `leave` returns for is on stable storage, and effective at once for mail that is queued already; twice is
+the same as once. `rejoin` takes back only what the person did: an entry with another cause (a complaint, a hard bounce,
+an operator's) stays. Failures: QueueRefusal, if the queue is away or its disk has errors.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Literal, Protocol
 
 from zonemta_py.mail.addresses.link import UNKNOWN, Link, Scope, scope_for
 from zonemta_py.queue.api import Admin, Feedback, Reception
 
 UNSUBSCRIBE = "unsubscribe"
+FOLLOWS_S, FOLLOWS_LOOKS = 0.02, 50
+"""How long the entry is waited for."""
 State = Literal["in", "out", "covered", "blocked"]
 """Of one choice: gets the mail; has left; has left something wider; is stopped for another reason."""
 
@@ -24,31 +27,40 @@ class LinksQueue(Reception, Admin, Protocol):
 async def leave(queue: LinksQueue, link: Link, scope: str) -> None:
     """scope: as in the suppression list.
 
-    The entry follows from the feedback by itself, once; who comes back, and leaves by the same link again, has to be
-    entered again.
+    The entry follows from the feedback by itself, at once, but only once: who comes back, and leaves by the same link
+    again, is entered here.
     """
     message = "" if link.id == UNKNOWN else link.id
     row = Feedback(
         UNSUBSCRIBE, link.recipient, message, campaign=link.campaign, tenant=link.tenant, via="link", genuine="token",
         scope=scope,
     )  # fmt: skip
-    await queue.feedback([row])
-    if not any(entry["scope"] == scope and _has_left(entry) for entry in await entries(queue, link.recipient)):
+    if not all(await queue.feedback([row])):
         evidence = f"message {message}" if message else ""
         entry = [link.recipient, UNSUBSCRIBE, "by a link", evidence, "link", link.campaign, 0, scope]
         await queue.ask("suppress", rows=[entry])
 
 
+async def left(queue: LinksQueue, link: Link, scope: str) -> None:
+    """As `leave`, and waits for the entry, so that the person sees it."""
+    await leave(queue, link, scope)
+    for _ in range(FOLLOWS_LOOKS):
+        if any(entry["scope"] == scope for entry in await entries(queue, link)):
+            return
+        await asyncio.sleep(FOLLOWS_S)
+
+
 async def rejoin(queue: LinksQueue, link: Link, scope: str) -> None:
     """Does nothing where there is nothing to take back."""
-    own = [entry for entry in await entries(queue, link.recipient) if entry["scope"] == scope]
+    own = [entry for entry in await entries(queue, link) if entry["scope"] == scope]
     if own and all(map(_is_own, own)):
         await queue.ask("unsuppress", addresses=[link.recipient], by="link", scope=scope)
 
 
-async def entries(queue: LinksQueue, address: str) -> list[dict[str, Any]]:
-    """All of an address."""
-    row = await queue.ask("suppression", address=address)
+async def entries(queue: LinksQueue, link: Link) -> list[dict[str, Any]]:
+    """Those of the recipient that may stop such mail."""
+    scopes = [one for one in _every(link) if not one.endswith(":")]
+    row = await queue.ask("suppression", address=link.recipient, scopes=scopes)
     return [] if row is None else [{name: row[name] for name in row if name != "others"}, *row["others"]]
 
 
@@ -63,15 +75,15 @@ def state(found: list[dict[str, Any]], choice: Scope, link: Link) -> State:
     return "out" if all(entry["scope"] == own for entry in covering) else "covered"
 
 
+def _every(link: Link) -> list[str]:
+    """Scopes of such mail, from the narrowest on."""
+    return [f"campaign:{link.campaign}", f"campaigns:{link.tenant}", "campaigns", f"tenant:{link.tenant}", "all"]
+
+
 def _wider(link: Link, scope: str) -> list[str]:
     """That scope, and those that contain it."""
-    every = [f"campaign:{link.campaign}", f"campaigns:{link.tenant}", "campaigns", f"tenant:{link.tenant}", "all"]
+    every = _every(link)
     return every[every.index(scope) :]
-
-
-def _has_left(entry: dict[str, Any]) -> bool:
-    """Whether the person has left, whatever else there is."""
-    return UNSUBSCRIBE in (entry["kind"], *entry["also"])
 
 
 def _is_own(entry: dict[str, Any]) -> bool:
