@@ -1,8 +1,8 @@
-"""What comes back while the queue and receivers are killed: a campaign with VERP goes out, every message bounces to a
-listener with feedback = true, and whoever hands the bounce in does so until it gets its 250.
+"""What comes back while queue and receivers are killed: mail with VERP goes out, and all of it comes back to a listener
+with feedback = true, as a bounce, a complaint or an unsubscribe; who hands it in does so until it gets its 250.
 
-Afterwards each bounce is in the journal exactly once, however often it was handed in, and its recipient suppressed:
-what is then sent to them stays. Unkilled, it measures what a bounce costs the receivers, and what follows when.
+Afterwards each is in the journal exactly once, however often it was handed in, and its recipient suppressed: what is
+then sent to them stays, but for unsubscribes, which stop campaigns only. Unkilled, it measures what one costs.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import re
 import sys
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ports import kept_port
 
@@ -38,34 +39,69 @@ feedback = true
 relay_networks = []
 [return_path]
 verp = "bounce.test"
+unsubscribe_domain = "leave.test"
+complaints = ["fbl@src.test"]
 secret = "a secret that only this trial has"
 """
 _COST = ("receiver", "queue")
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def bounce(number: int, attempt: int, *, paths: list[tuple[str, str]]) -> Letter:
-    """The report for one message; each attempt is the same, as of a server that repeats."""
-    path, recipient = paths[number]
+class Sent(NamedTuple):
+    """What came out of the MTA for one person: the return path, and the address to unsubscribe by."""
+
+    recipient: str
+    path: str
+    leaving: str
+
+
+KINDS = ("bounce", "bounce", "complaint", "unsubscribe")
+
+
+def kind_of(number: int) -> str:
+    """What comes back about the message of that number."""
+    return KINDS[number % len(KINDS)]
+
+
+def back(number: int, attempt: int, *, sent: list[Sent]) -> Letter:
+    """What comes back about one message; each attempt is the same, as of a server that repeats."""
+    one, kind = sent[number], kind_of(number)
+    head = f"Date: Mon, 2 Nov 2026 10:00:00 +0000\r\nMessage-ID: <{number}@mx.test>\r\nMIME-Version: 1.0\r\n"
+    if kind == "unsubscribe":
+        text = f"From: {one.recipient}\r\nSubject: unsubscribe\r\n{head}\r\nPlease take me off.\r\n"
+        return Letter(f"{number}.{attempt}", one.recipient, [one.leaving], text.encode())
+    original = f"Return-Path: <{one.path}>\r\nSubject: News\r\nMessage-ID: <letter{number}@src.test>\r\n\r\n"
+    original += "What is new.\r\n" * 150
+    kinds, told = ("delivery-status", _status(one, number)) if kind == "bounce" else ("feedback-report", _ABUSE)
     text = (
-        f"From: MAILER-DAEMON@mx.{number}.test\r\nTo: {path}\r\nSubject: Undelivered Mail Returned to Sender\r\n"
-        f"Date: Mon, 2 Nov 2026 10:00:00 +0000\r\nMessage-ID: <{number}@mx.test>\r\nMIME-Version: 1.0\r\n"
-        'Content-Type: multipart/report; report-type=delivery-status; boundary="X"\r\n\r\n'
-        "--X\r\nContent-Type: text/plain\r\n\r\n" + "I am sorry that it could not be delivered.\r\n" * 20 + "\r\n"
-        "--X\r\nContent-Type: message/delivery-status\r\n\r\n"
-        f"Reporting-MTA: dns; mx.{number}.test\r\nArrival-Date: Mon, 2 Nov 2026 09:59:00 +0000\r\n\r\n"
-        f"Final-Recipient: rfc822; {recipient}\r\nAction: failed\r\nStatus: 5.1.1\r\n"
-        f"Diagnostic-Code: smtp; 550 5.1.1 <{recipient}>: Recipient address rejected: User unknown\r\n"
-        "--X\r\nContent-Type: message/rfc822\r\n\r\n"
-        f"Subject: News\r\nMessage-ID: <letter{number}@src.test>\r\n\r\n" + "What is new.\r\n" * 150 + "\r\n--X--\r\n"
+        f"From: reports@mx.{number}.test\r\nSubject: your message\r\n{head}"
+        f'Content-Type: multipart/report; report-type={kinds}; boundary="X"\r\n\r\n'
+        "--X\r\nContent-Type: text/plain\r\n\r\n" + "This is about a message of yours.\r\n" * 20 + "\r\n"
+        f"--X\r\nContent-Type: message/{kinds}\r\n\r\n{told}"
+        f"--X\r\nContent-Type: message/rfc822\r\n\r\n{original}\r\n--X--\r\n"
     )
-    return Letter(f"{number}.{attempt}", "", [path], text.encode())
+    to = one.path if kind == "bounce" else "fbl@src.test"
+    return Letter(f"{number}.{attempt}", "", [to], text.encode())
+
+
+_ABUSE = "Feedback-Type: abuse\r\nUser-Agent: Provider/1\r\nVersion: 1\r\n\r\n"
+
+
+def _status(one: Sent, number: int) -> str:
+    return (
+        f"Reporting-MTA: dns; mx.{number}.test\r\nArrival-Date: Mon, 2 Nov 2026 09:59:00 +0000\r\n\r\n"
+        f"Final-Recipient: rfc822; {one.recipient}\r\nAction: failed\r\nStatus: 5.1.1\r\n"
+        f"Diagnostic-Code: smtp; 550 5.1.1 <{one.recipient}>: Recipient address rejected: User unknown\r\n"
+    )
 
 
 def news(number: int, attempt: int, *, series: str) -> Letter:
     """A letter to a person of its own, at a domain of their own: a guard per provider lets them all be suppressed."""
     name = f"{number}.{attempt}"
-    text = f"From: n@src.test\r\nSubject: {series}\r\nMessage-ID: <{series}{name}@src.test>\r\n\r\nWhat is new.\r\n"
+    wish = "X-Unsubscribe: yes\r\n" if series == "first" else ""
+    text = (
+        f"{wish}From: n@src.test\r\nSubject: {series}\r\nMessage-ID: <{series}{name}@src.test>\r\n\r\nWhat is new.\r\n"
+    )
     return Letter(f"{series}.{name}", "n@src.test", [f"ann@p{number}.test"], text.encode())
 
 
@@ -90,10 +126,10 @@ async def trial(
             await mta.taking()
             await _Handing(mta.port, Ledger(), make=news, series="first").hand_in(range(bounces))
             await mta.drained()
-            paths = {one.recipients[0]: one.sender for one in running.messages}
+            sent = {one.recipients[0]: _sent(one) for one in running.messages}
             client = _Handing(
-                ours.getsockname()[1], Ledger(), make=bounce,
-                paths=[(paths[f"ann@p{number}.test"], f"ann@p{number}.test") for number in range(bounces)],
+                ours.getsockname()[1], Ledger(), make=back,
+                sent=[sent[f"ann@p{number}.test"] for number in range(bounces)],
             )  # fmt: skip
             before, began = _spent(mta), time.monotonic()
             killing = asyncio.create_task(_kill(mta, client, bounces, kills, seed, progress))
@@ -104,13 +140,16 @@ async def trial(
             running.messages.clear()
             await _Handing(mta.port, Ledger(), make=news, series="second").hand_in(range(bounces))
             await mta.drained()
-            second = len(running.messages)
+            second = sorted(one.recipients[0] for one in running.messages)
         finally:
             mta.end()
     recorded = _recorded(folder)
     broken += [f"{len(recorded)} bounces are recorded, of {bounces}"] * (len(recorded) != bounces)
     broken += [f"{name}: recorded {times} times" for name, times in recorded.items() if times != 1]
-    broken += [f"{second} messages went out to people who are suppressed"] * (second > 0)
+    left = sorted(f"ann@p{number}.test" for number in range(bounces) if kind_of(number) == "unsubscribe")
+    broken += [f"mail that is no campaign's went to {len(second)} people, not to the {len(left)} who left"] * (
+        second != left
+    )
     broken += await mta.problems()
     return {
         "bounces": bounces,
@@ -121,6 +160,11 @@ async def trial(
         "suppressed_after_s": round(suppressed_s, 2),
         "broken": broken,
     }
+
+
+def _sent(message: Any) -> Sent:
+    found = re.search(rb"<mailto:([^>?]+)", message.body)
+    return Sent(message.recipients[0], message.sender, found[1].decode() if found else "")
 
 
 async def _kill(mta: Mta, client: Client, bounces: int, kills: int, seed: int, progress: Progress) -> None:
@@ -146,13 +190,13 @@ async def _suppressed(mta: Mta, people: int, broken: list[str]) -> float:
 
 
 def _recorded(folder: Path) -> Counter[str]:
-    """FEEDBACK records by message and recipient."""
+    """FEEDBACK records by kind, message and recipient."""
     found: dict[int, str] = {}  # by the record's number: a segment that is closed is in both folders for a while
     for part in ("archive", "journal"):
         for record in journal.read(folder / part):
             if record.type == Type.FEEDBACK:
                 row = FeedbackRecord.of(records.unpack(record.body))
-                found[record.seq] = f"{row.message} {row.recipient}"
+                found[record.seq] = f"{row.kind} {row.message} {row.recipient}"
     return Counter(found.values())
 
 

@@ -46,6 +46,7 @@ class Returns:
     ) -> None:  # fmt: skip
         path = config.return_path
         self.domains, self.read_bytes, self.forward_zone = path.domains, path.read_bytes, path.forward_zone
+        self.postmasters = frozenset(("postmaster", f"postmaster@{config.server.name.lower()}"))
         self._queue, self._clock_ms, self._now_s = queue, clock_ms, now_s
         self._prover = Prover(path.reporters, lookups) if path.reporters and lookups else None
         self._at_once, self._per_second = path.at_once, path.per_second

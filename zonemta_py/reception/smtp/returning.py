@@ -51,7 +51,8 @@ def look(returns: Returns, transaction: MailTransaction, text: str, may_relay: b
 
 
 def _find(returns: Returns, address: str, may_relay: bool) -> Ours | None:
-    """Raises NotOurs. A client that may relay means the postmaster of this host, as it always did."""
-    if address == "postmaster":
+    """Raises NotOurs. This host's own postmaster is everybody's (RFC 5321 4.5.1); what a client that may relay sends
+    there goes on by mail, as it always did."""
+    if address.lower() in returns.postmasters:
         return None if may_relay else Ours("postmaster", address)
     return returns.find(address)
