@@ -102,7 +102,7 @@ def _suppressed(entry: dict[str, Any]) -> str:
     scope = "" if entry["scope"] == "all" else f" of scope {entry['scope']}"
     return (
         f"{entry['address']} has been on the suppression list since {moment(entry['since_ms'])} ({entry['kind']}): no "
-        f"mail{scope} goes to it, except through zones whose `suppress` omits that kind; see `zonemta suppression show`"
+        f"mail{scope} goes to it, except through zones whose `suppress` omits that kind; `zonemta suppression explain`"
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import islice
@@ -21,12 +22,13 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.suppression.entry import ALL
 from zonemta_py.queue.suppression.evidence import Evidence
+from zonemta_py.schedule.time.pace import Pace
 
 log = logging.getLogger(__name__)
 
 SLOTS = 1 << 22
 _FULL = 255
-AT_ONCE = 500
+AT_ONCE = 100
 
 
 class EvidenceStore:
@@ -111,7 +113,7 @@ class EvidenceStore:
 
     async def fill(self, seen: Callable[[Evidence], object]) -> None:
         """After a start: reads all of it, in portions. seen: is told each."""
-        after = keys.EVIDENCE
+        after, pace = keys.EVIDENCE, Pace(math.inf)
         while rows := list(islice(self._core.store.scan(after, keys.end(keys.EVIDENCE)), AT_ONCE)):
             for key, value in rows:
                 evidence = self._fresh.get(who := keys.evidence_of(key), (_read(who, value), None))[0]
@@ -120,7 +122,7 @@ class EvidenceStore:
                 if evidence is not None:
                     seen(evidence)
             after = rows[-1][0] + b"\0"
-            await asyncio.sleep(0)
+            await pace.turn()
         self.complete = True
 
     def portion(self, after: bytes) -> tuple[list[Evidence], bytes]:

@@ -33,6 +33,7 @@ from zonemta_py.queue.suppression.found import BY, GUARD_BY, HARD_BOUNCE, scope_
 from zonemta_py.queue.suppression.guard import Guard, Pair, name_of
 from zonemta_py.queue.suppression.register import SuppressionList
 from zonemta_py.schedule.policy.state import GUARD
+from zonemta_py.schedule.time.pace import behind
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,8 @@ AGAIN_S = 1.0
 AT_ONCE = 500
 PEOPLE_MAX = 1_000_000
 """With evidence that is not enough yet; of others, a reply that is not agreed is not noted."""
+BEGIN_RESTS = 4.0
+"""For each second of what a start has to look at, while mail is sent."""
 TAKEN_BACK_MS = 3_600_000
 """A start looks for entries that had to be taken back in so long before it."""
 
@@ -253,14 +256,14 @@ class SuppressionPolicy:
 
     def begin(self) -> None:
         """After recovery: finds what a crash has left undone."""
-        self._core.keep(asyncio.ensure_future(self._begin()))
+        self._core.keep(asyncio.ensure_future(behind(self._begin(), BEGIN_RESTS)))
 
     async def _begin(self) -> None:
         now_ms, recent = self._core.clock.steady_ms(), list[tuple[int, str, str]]()
         since_ms = now_ms - self._core.config.suppression.guard_within_s * 1000
 
         def seen(found: Evidence) -> None:
-            if self._missing(found):
+            if (not found.listed or len(found.items) > 1) and self._missing(found):
                 self._due[found.who] = None
             first = next((item for item in found.items if item.group == "unknown"), None)
             if first is not None and first.ms > since_ms and first.at:
