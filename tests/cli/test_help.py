@@ -106,6 +106,7 @@ WITHOUT_JSON = {
     "init": "asks a person, and prints what that person is to publish",
     "completion": "a script for the shell",
     "campaign preview": "a message",
+    "config notice": "a message",
     "events schema": "JSON anyway",
     "suppression export": "CSV, as import reads it",
     "config notice": "a message",

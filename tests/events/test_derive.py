@@ -197,6 +197,7 @@ def test_people() -> None:
         (["begin", ["campaign", "spring"], {"tenant": "shop", "planned": 9}, ""], "campaign_begun", {"planned": 9}),
         (["cancel", ["campaign", "spring"], [MS, MS], "x"], "campaign_canceled", {"campaign": "spring"}),
         (["complete", ["campaign", "spring"], [MS, MS], ""], "campaign_completed", {"campaign": "spring"}),
+        (["winner", ["campaign", "spring"], [MS, MS, "spring.b"], "x"], "campaign_decided", {"winner": "spring.b"}),
         (["clock", ["clock", ""], [], "the machine's clock was set"], "clock_set", {}),
         (["lost", ["lost", "orders"], MS, "damage"], "orders_lost", {"name": "orders", "since_ms": MS}),
         (["configuration", ["configuration", ""], ["a.b"], ""], "configuration_changed", {"changed": ["a.b"]}),

@@ -100,6 +100,10 @@ def _complete(kind: str, name: str, value: Any, cause: str) -> Told:
     return "campaign_completed", {"campaign": name} | ({"cause": cause} if cause else {})
 
 
+def _winner(kind: str, name: str, value: Any, cause: str) -> Told:
+    return "campaign_decided", {"campaign": name, "winner": value[2]} | ({"cause": cause} if cause else {})
+
+
 def _configuration(kind: str, name: str, value: Any, cause: str) -> Told:
     return "configuration_changed", {"changed": [str(key) for key in value]}
 
@@ -123,6 +127,7 @@ _TELLERS: dict[str, Callable[[str, str, Any, str], Told]] = {
     "begin": _begin,
     "cancel": _cancel,
     "complete": _complete,
+    "winner": _winner,
     CONFIGURATION: _configuration,
     "clock": _clock,
     "lost": _lost,

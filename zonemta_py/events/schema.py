@@ -66,6 +66,7 @@ FIELDS: dict[str, tuple[dict[str, Any], str]] = {
     "window": ({"type": "number"}, "how many connections at once were learned"),
     "most": (_NUMBER, "recipients per message the site takes; 0: no pipelining"),
     "planned": (_NUMBER, "recipients the campaign is to have"),
+    "winner": (_TEXT, "the campaign whose template was chosen"),
     "scope": (_TEXT, "which mail a suppression stops: all, campaigns, tenant:NAME …"),
     "evidence": (_TEXT, "where the reason can be looked up"),
     "by": (_TEXT, "who did it"),
@@ -221,6 +222,10 @@ TYPES: dict[str, EventType] = {
     "campaign_canceled": EventType("STANDING cancel", "A campaign was canceled.", ("campaign",), ("cause",)),
     "campaign_completed": EventType(
         "STANDING complete", "All batches of a campaign have been handed in.", ("campaign",), ("cause",)
+    ),
+    "campaign_decided": EventType(
+        "STANDING winner", "A variant's template was chosen for the rest of a campaign.", ("campaign", "winner"),
+        ("cause",),
     ),
     "configuration_changed": EventType(
         "STANDING configuration", "The MTA was started with another configuration than before.", ("changed",)

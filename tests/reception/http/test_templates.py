@@ -192,3 +192,32 @@ def test_links_in_messages_of_their_own(open_http: Any) -> None:
         link = decode(token, [secret])
         assert (link.purpose, link.id, link.recipient, link.tenant) == ("preferences", UNKNOWN, address, "acme")
     assert wrong(inject(open_http(), "1", template=template))[0][0] == "messages[0].fields"
+
+
+def test_a_template_is_chosen_between_variants(open_http: Any) -> None:
+    """Batches need the fields of all of them; what waits goes with the chosen one."""
+    door = open_http()
+    other = TEMPLATE | {"subject": "Dear {{ title }} {{ name }}"}
+    for name, template in (("spring.a", TEMPLATE), ("spring.b", other)):
+        assert door.client.put(
+            f"/v1/campaigns/{name}", json={"sender": "news@src.test", "template": template}
+        ).is_success
+    choice = {"of": ["spring.a", "spring.b"], "after_h": 0}
+    made = {"sender": "news@src.test", "template": TEMPLATE, "choice": choice}
+    assert door.client.put("/v1/campaigns/spring", json=made).json() == {"created": True}
+    assert door.client.put("/v1/campaigns/late", json=made | {"choice": {"of": ["spring", "none"]}}).status_code == 404
+    batch = {"campaign": "spring", "columns": ["name"], "recipients": [["anna@example.org", "Anna"]]}
+    lacking = door.client.post("/v1/inject", json=batch, headers={"idempotency-key": "1"})
+    assert "title" in str(wrong(lacking))
+    batch |= {"columns": ["name", "title"], "recipients": [["anna@example.org", "Anna", "Dr"]]}
+    assert door.client.post("/v1/inject", json=batch, headers={"idempotency-key": "2"}).is_success
+    assert door.client.post("/v1/campaigns/spring/resume", json={}).status_code == 409
+    assert door.client.post("/v1/campaigns/spring/decide", json={"winner": "other"}).status_code == 409
+    answer = door.client.post("/v1/campaigns/spring/decide", json={"winner": "spring.b"})
+    assert answer.status_code == 200, answer.text
+    (delivery,) = door.deliveries(1)
+    assert delivery.campaign == "spring"
+    packed = door.do(lambda queue: queue.template("spring"))
+    letter = compile(TemplateSource.unpack(packed)).render({"name": "Anna", "title": "Dr"}, "anna@example.org", "x", "")
+    assert b"Subject: Dear Dr Anna\r\n" in letter
+    assert door.client.get("/v1/campaigns/spring").json()["variants"]["winner"] == "spring.b"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zonemta_py.cli.campaign import orders, send
+from zonemta_py.cli.campaign import orders, send, variants
 from zonemta_py.cli.campaign.list import CampaignList, Row
 from zonemta_py.cli.send.commands import compose, door, hand_in
 from zonemta_py.cli.terminal.errors import CommandError, Exit
@@ -35,6 +35,7 @@ app.command("suspend")(orders.suspend)
 app.command("pause", hidden=True)(orders.suspend)
 app.command("resume")(orders.resume)
 app.command("schedule")(orders.schedule)
+app.command("winner")(variants.winner)
 app.command("cancel")(orders.cancel)
 app.command("status")(orders.status)
 app.command("list")(orders.list_)

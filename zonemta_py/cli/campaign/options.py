@@ -77,6 +77,14 @@ Notify = Annotated[
     Literal["remote", "never", "failure"],
     typer.Option(help="Who notifies the sender of bounces: the servers that report later, nobody, this one too."),
 ]
+Variant = Annotated[Many, typer.Option(metavar="NAME=TEMPLATE", help="Try another template too; repeatable.")]
+Share = Annotated[str, typer.Option(metavar="SHARE", help="Of the list, for all variants together; the rest waits.")]
+Metric = Annotated[
+    Literal["clicks", "opens", "unsubscribes", "complaints", "bounced"], typer.Option(help="What decides between them.")
+]
+DecideAfter = Annotated[
+    str, typer.Option(metavar="TIME", help="When: 4h, 90m, 2d; never: `zonemta campaign winner` does.")
+]
 Chunk = Annotated[int, typer.Option(min=1, max=500, help="Recipients per request.")]
 
 # -- how it is done

@@ -29,7 +29,7 @@ def suspend(
     config: ConfigFile = None, folder: Folder = None, json: AsJson = False,
 ) -> None:  # fmt: skip
     """Let a campaign's mail wait; nothing is lost, and resume continues it."""
-    _order(Asked(nodes, key_file, ca, config, folder), name, "pause", because, json)
+    _order(CampaignDoor(nodes, key_file, ca, config, folder), name, "pause", because, json)
 
 
 def resume(
@@ -37,7 +37,7 @@ def resume(
     config: ConfigFile = None, folder: Folder = None, json: AsJson = False,
 ) -> None:  # fmt: skip
     """Resume a campaign that was suspended, by you or by its bounds, which are counted anew from now."""
-    _order(Asked(nodes, key_file, ca, config, folder), name, "resume", because, json)
+    _order(CampaignDoor(nodes, key_file, ca, config, folder), name, "resume", because, json)
 
 
 def schedule(
@@ -50,7 +50,7 @@ def schedule(
     hours = {key: "" if value == "none" else value for key, value in said.items() if value}
     if not hours:
         raise CommandError(Exit.USAGE, "nothing is to change; name --at, --window, --until or --time-zone")
-    asked = Asked(nodes, key_file, ca, config, folder)
+    asked = CampaignDoor(nodes, key_file, ca, config, folder)
     asked.schedule(name, hours)
     row = asked.status(name)
     if json:
@@ -63,7 +63,7 @@ def cancel(
     key_file: KeyFile = None, ca: Ca = None, config: ConfigFile = None, folder: Folder = None, json: AsJson = False,
 ) -> None:  # fmt: skip
     """Remove from the queue all of a campaign that still waits. This cannot be undone."""
-    asked = Asked(nodes, key_file, ca, config, folder)
+    asked = CampaignDoor(nodes, key_file, ca, config, folder)
     if not yes:
         waiting = asked.status(name)["waiting"]
         if not typer.confirm(f"{waiting:,} recipients of {name} will not get it. Cancel it?", err=True):
@@ -77,7 +77,7 @@ def status(
     config: ConfigFile = None, folder: Folder = None,
 ) -> None:  # fmt: skip
     """Show a campaign's progress: counts, burn-down, rate, who waits for which hour, and the estimated end."""
-    asked = Asked(nodes, key_file, ca, config, folder)
+    asked = CampaignDoor(nodes, key_file, ca, config, folder)
     row = asked.status(name)
     row |= {"scheduled": asked.hours(name)} if row.get("hours") else {}
     if json:
@@ -97,7 +97,7 @@ def list_(
     folder: Folder = None,
 ) -> None:  # fmt: skip
     """List all campaigns the nodes know, newest first."""
-    rows = Asked(nodes, key_file, ca, config, folder).campaigns()
+    rows = CampaignDoor(nodes, key_file, ca, config, folder).campaigns()
     if json:
         print_json(rows)
         return
@@ -112,7 +112,7 @@ def list_(
     )
 
 
-class Asked:
+class CampaignDoor:
     """The MTA of this machine through its socket, or nodes over HTTP, with the same interface."""
 
     def __init__(
@@ -155,6 +155,13 @@ class Asked:
         else:
             self._remote(lambda nodes: nodes.schedule(name, hours))
 
+    def decide(self, name: str, winner: str, cause: str) -> None:
+        """Raises CommandError."""
+        if self._folder is not None:
+            self._local("campaign-decide", name=name, winner=winner, cause=cause)
+        else:
+            self._remote(lambda nodes: nodes.decide(name, winner, cause))
+
     def _local(self, question: str, **arguments: Any) -> Any:
         assert self._folder is not None
         return ask_queue(self._folder, question, **arguments)
@@ -173,7 +180,7 @@ class Asked:
             raise CommandError(Exit.USAGE, str(refused)) from None
 
 
-def _order(asked: Asked, name: str, verb: str, cause: str, json: bool) -> None:
+def _order(asked: CampaignDoor, name: str, verb: str, cause: str, json: bool) -> None:
     answered = asked.order(name, verb, cause)
     row = answered or asked.status(name)
     if json:
@@ -193,8 +200,20 @@ def described(row: dict[str, Any]) -> list[tuple[str, object]]:
     lines += [(name, row[key]) for name, key in _CAME_BACK if row.get(key)]
     all_of_it = max(row["planned"], row["accepted"])
     done = (row["accepted"] - row["waiting"] - row.get("deleted", 0)) / all_of_it if all_of_it else 0.0
+    lines += _variants(row.get("variants"))
     lines += [("goes", sentence)] if (sentence := times(row.get("hours"))) else []
     return [*lines, ("done", f"{done:.1%}"), ("rate", f"{row['rate_per_s']:,}/s"), ("estimated end", _end(row))]
+
+
+def _variants(known: dict[str, Any] | None) -> list[tuple[str, object]]:
+    """What its template is chosen from."""
+    if not known:
+        return []
+    rows: list[tuple[str, object]] = [
+        (one["name"], f"{one['hits']:,} of {one['of']:,}: {known['metric']}") for one in known["figures"]
+    ]
+    when = f"not chosen yet; {moment(known['decide_ms'])}" if known["decide_ms"] else "not chosen yet"
+    return [*rows, ("winner", known["winner"] or when)]
 
 
 _COUNTS = (

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-from zonemta_py.cli.campaign import hours, planning
+from zonemta_py.cli.campaign import hours, planning, variants
 from zonemta_py.cli.campaign import options as option
 from zonemta_py.cli.campaign import settings as campaign_settings
 from zonemta_py.cli.campaign.nodes import Ca, KeyFile, Nodes, Patience, target
@@ -44,6 +44,8 @@ def send(
     canary: option.Canary = "0", canary_patience: option.CanaryPatience = 1800,
     at: option.At = "", window: option.Window = "", until: option.Until = "", time_zone: option.TimeZone = "",
     time_zone_column: option.TimeZoneColumn = "",
+    variant: option.Variant = None, share: option.Share = "20%", metric: option.Metric = "clicks",
+    decide_after: option.DecideAfter = "4h",
     bounds: option.Bounds = "", lake: option.Lake = None,
     tenant: option.Tenant = "", priority: option.Priority = 0, life: option.Life = 168,
     in_doubt: option.InDoubt = "zone", notify: option.Notify = "remote", chunk: option.Chunk = 500,
@@ -66,6 +68,9 @@ def send(
         )
     if at and campaign_settings.share("--canary", canary):
         raise CommandError(Exit.USAGE, "a canary has no result while --at lets it wait; leave out one of them")
+    tried = variants.asked(variant or [], share, metric, decide_after, len(nodes.split(",")))
+    if tried.names and campaign_settings.share("--canary", canary):
+        raise CommandError(Exit.USAGE, "--variant has the part of the list that goes first; leave out --canary")
     if list_ and not resume:
         look(list_, multiline, master)
     to = None if plan_only else target(nodes, key_file, config, folder, patience, ca)
@@ -79,27 +84,31 @@ def send(
         )
     work = Work(to, master, memory, config, long=_bytes(list_) > _LONG_BYTES)
     with readable(list_, plan_folder) as (copy, name_of):
-        mail = _matched(work, list_, copy, multiline, map_ or [], template)
+        mail = _matched(work, list_, copy, multiline, map_ or [], [template, *tried.templates])
         when = hours.asked(times, time_zone_column, mail.columns)
         zones = _time_zones(work, copy, when, multiline)
         settings = _settings(
             campaign=name, email=mail.email, fields=when.fields(mail.fields), where=where, multiline=multiline,
             **_ways(work, zone or [], source or [], cap or [], days),
             drop_roles=roles == "drop", keep_reserved=reserved == "keep", recent_days=recent, engaged_only=only_recent,
-            as_of=f"{datetime.now(UTC):%Y-%m-%d}", canary=campaign_settings.share("--canary", canary), chunk=chunk,
+            as_of=f"{datetime.now(UTC):%Y-%m-%d}", chunk=chunk, variants=tried.names,
+            canary=tried.share or campaign_settings.share("--canary", canary),
             providers=work.providers(), best=when.best_hour(zones),
         )  # fmt: skip
         announcement = _announced(
-            name=name, sender=sender or mail.sender, template=mail.template, tenant=tenant, priority=priority,
+            name=name, sender=sender or mail.sender, template=mail.templates[0], tenant=tenant, priority=priority,
             zone=settings.lanes[0].zone if len(settings.lanes) == 1 else "", life_h=life,
             bounds=work.bounds(campaign_settings.bounds(bounds), lake), hours=when.hours,
+            variants=dict(zip(tried.campaigns(name), mail.templates, strict=False)),
+            choice=tried.choice | {"of": tried.campaigns(name)} if tried.names else {},
             notify=notify, in_doubt=in_doubt.removeprefix("zone"),
         )  # fmt: skip
         plan = work.plan(settings, copy, plan_folder, suppressions, engagement, name_of)
     announcement = _stored(announcement, plan)
     show(plan, table=not json)
     _warn_of_canary(announcement.bounds, plan.report["canary"])
-    rendered(work, plan, mail.template)
+    for one in mail.templates:
+        rendered(work, plan, one)
     if plan_only:
         with Telling(json) as tell:
             words = f"{plan_folder}: planned; `zonemta campaign send --resume --name {name}` sends it"
@@ -111,24 +120,26 @@ def send(
 
 
 class _Mail(NamedTuple):
-    """email: the list's column with the address. fields: those the template uses. template: prepared. sender: its
-    From, "" where that is made from fields. columns: of the list."""
+    """email: the list's column with the address. fields: those the templates use. templates: prepared. sender: the
+    first's From, "" where that is made from fields. columns: of the list."""
 
     email: str
     fields: dict[str, str]
-    template: bytes
+    templates: list[bytes]
     sender: str
     columns: list[str]
 
 
-def _matched(work: Work, list_: str, copy: str, multiline: bool, maps: list[str], template: Path) -> _Mail:
-    """What of the list the template needs; says how the list is understood. copy: the list as Spark can read it."""
+def _matched(work: Work, list_: str, copy: str, multiline: bool, maps: list[str], templates: list[Path]) -> _Mail:
+    """What of the list the templates need; says how the list is understood. copy: the list as Spark can read it."""
     names = read_columns(work, copy, multiline)
     fields = campaign_settings.with_recipient(campaign_settings.mapping(maps, names), list_, names)
     email = next(fields[one] for one in ADDRESS_COLUMNS if one in fields)
     print(describe(list_, names, email), file=sys.stderr)
-    packed, used, sender = sound(template, fields)
-    return _Mail(email, {one: fields[one] for one in sorted(used & fields.keys())}, packed, sender, names)
+    found = [sound(template, fields) for template in templates]
+    used = set[str]().union(*(names_of for _, names_of, _ in found))
+    wanted = {one: fields[one] for one in sorted(used & fields.keys())}
+    return _Mail(email, wanted, [packed for packed, _, _ in found], found[0][2], names)
 
 
 def _ways(work: Work, zones: list[str], sources: list[str], caps: list[str], days: int) -> dict[str, Any]:

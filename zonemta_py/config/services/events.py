@@ -18,8 +18,8 @@ EventType = Literal[
     "accepted", "queued", "attempted", "delivered", "deferred", "bounced", "expired", "held", "requeued", "postponed",
     "in_doubt", "released", "deleted", "removed", "task", "finished", "suppressed", "unsuppressed", "feedback",
     "suspended", "resumed", "guard_raised", "guard_lifted", "rate_changed", "concurrency_changed", "manner_changed",
-    "warmup_changed", "campaign_begun", "campaign_canceled", "campaign_completed", "configuration_changed", "clock_set",
-    "orders_lost", "policy_changed", "records_lost",
+    "warmup_changed", "campaign_begun", "campaign_canceled", "campaign_completed", "campaign_decided",
+    "configuration_changed", "clock_set", "orders_lost", "policy_changed", "records_lost",
 ]  # fmt: skip
 """As `events.schema.TYPES`, which is a floor higher; docs/EVENTS.md says when each comes."""
 SinkKind = Literal["webhook", "file", "syslog", "amqp", "nats", "redis", "kafka"]

@@ -145,6 +145,11 @@ class NodeClient:
         """Its zones, their sources, what those that warm up may send, and its providers."""
         return self._json("GET", "/v1/planning", "what it sends by")
 
+    def decide(self, name: str, winner: str, cause: str) -> dict[str, Any]:
+        """A campaign gets the template of one of its variants; winner "": of the best one now."""
+        path = f"/v1/campaigns/{quote(name, safe='')}/decide"
+        return self._json("POST", path, f"campaign {name}", json={"winner": winner, "cause": cause})
+
     def suppressions(self) -> Iterator[list[dict[str, Any]]]:
         """All of the list, page by page."""
         after = ""

@@ -32,7 +32,8 @@ class OtherNodes(Exception):
 @dataclass(frozen=True, slots=True)
 class Announcement:
     """template: bytes of a prepared one. bounds: as the node takes them. planned: recipients, on all nodes together.
-    hours: as the node takes them, only those that are set."""
+    hours: as the node takes them, only those that are set. variants: name of a campaign → its prepared template.
+    choice: between them, as the node takes it, {} for none."""
 
     name: str
     sender: str
@@ -46,18 +47,22 @@ class Announcement:
     hours: dict[str, str] = field(default_factory=dict)
     notify: str = "remote"
     in_doubt: str = ""
+    variants: dict[str, bytes] = field(default_factory=dict)
+    choice: dict[str, Any] = field(default_factory=dict)
 
 
 def store(campaign: Announcement, folder: Path) -> None:
     """Beside the plan, so that resuming needs nothing else."""
     row = asdict(campaign) | {"template": base64.b64encode(campaign.template).decode()}
+    row["variants"] = {name: base64.b64encode(one).decode() for name, one in campaign.variants.items()}
     replace_file(folder / _FILE, json.dumps(row).encode())
 
 
 def stored(folder: Path) -> Announcement:
     """Raises FileNotFoundError."""
     row = json.loads((folder / _FILE).read_text("utf-8"))
-    return Announcement(**row | {"template": base64.b64decode(row["template"])})
+    variants = {name: base64.b64decode(one) for name, one in row.get("variants", {}).items()}
+    return Announcement(**row | {"template": base64.b64decode(row["template"]), "variants": variants})
 
 
 def bind(folder: Path, target: NodeAccess, name: str) -> None:
@@ -102,12 +107,16 @@ class Nodes:
 
     def announce(self, campaign: Announcement) -> None:
         share = -(-campaign.planned // len(self.nodes))
+        settings: dict[str, Any] = {
+            "sender": campaign.sender, "tenant": campaign.tenant, "zone": campaign.zone, "priority": campaign.priority,
+            "life_h": campaign.life_h, "bounds": campaign.bounds or None, "notify": campaign.notify,
+            "in_doubt": campaign.in_doubt, **campaign.hours,
+        }  # fmt: skip
         for node in self.nodes:
-            node.put_campaign(
-                campaign.name, campaign.template, sender=campaign.sender, tenant=campaign.tenant, zone=campaign.zone,
-                priority=campaign.priority, life_h=campaign.life_h, planned=share, bounds=campaign.bounds or None,
-                notify=campaign.notify, in_doubt=campaign.in_doubt, **campaign.hours,
-            )  # fmt: skip
+            for name, template in campaign.variants.items():
+                node.put_campaign(name, template, **settings)
+            choice = {"choice": campaign.choice} if campaign.choice else {}
+            node.put_campaign(campaign.name, campaign.template, planned=share, **settings, **choice)
 
     def status(self, name: str) -> dict[str, Any]:
         """One row of all nodes: sums, the state of the node that is worst off, with its cause and URL."""
@@ -141,10 +150,19 @@ class Nodes:
         for node in self.nodes:
             node.schedule(name, hours)
 
+    def decide(self, name: str, winner: str, cause: str) -> None:
+        """winner: the variant; "": the best one, which one node alone can know. Raises OtherNodes."""
+        if not winner and len(self.nodes) > 1:
+            sentence = f"each of {len(self.nodes)} nodes knows only its own figures; name the variant"
+            raise OtherNodes(f"{sentence}, `zonemta campaign status {name} --nodes …` has those of all")
+        for node in self.nodes:
+            node.decide(name, winner, cause)
+
     def stopped(self, name: str) -> str:
         """Why the campaign has stopped, "" if it has not."""
         row = self.status(name)
-        if row["state"] not in ("paused", "canceled"):
+        variants = row.get("variants") or {"winner": "none"}
+        if row["state"] not in ("paused", "canceled") or (row["state"] == "paused" and not variants["winner"]):
             return ""
         resume = f"; `zonemta campaign resume {name}` resumes what is queued"
         remedy = f"{resume}, `zonemta campaign send --resume` sends the rest"
@@ -155,6 +173,7 @@ def joined(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Status rows of one campaign from several nodes → one."""
     worst = min(rows, key=lambda row: _WORST.index(row["state"]))
     whole = worst | {name: sum(row.get(name, 0) for row in rows) for name in _SUMS}
+    whole["variants"] = _variants([row["variants"] for row in rows if row.get("variants")])
     ends = [row["eta_ms"] for row in rows if row["eta_ms"]]
     history: dict[int, list[int]] = {}
     for row in rows:
@@ -164,3 +183,17 @@ def joined(rows: list[dict[str, Any]]) -> dict[str, Any]:
             point[1] += delivered
     points = [[ms, *point] for ms, point in sorted(history.items())]
     return whole | {"eta_ms": max(ends, default=None), "history": points}
+
+
+def _variants(found: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Of several nodes: the figures of all together."""
+    if not found:
+        return None
+    sums: dict[str, list[int]] = {}
+    for row in (row for one in found for row in one["figures"]):
+        before = sums.setdefault(row["name"], [0, 0])
+        sums[row["name"]] = [before[0] + row["hits"], before[1] + row["of"]]
+    winners = {one["winner"] for one in found}
+    winner = winners.pop() if len(winners) == 1 else ""
+    figures = [{"name": name, "hits": hits, "of": of} for name, (hits, of) in sums.items()]
+    return found[0] | {"winner": winner, "figures": figures}

@@ -34,8 +34,9 @@ def key(place: ChunkPosition, settings: Settings) -> str:
 def head(place: ChunkPosition, settings: Settings) -> str:
     """The request's JSON up to the recipients."""
     lane = settings.lanes[place.group.lane]
+    campaign = settings.campaign_of(place.group.canary, place.bucket)
     columns = [*settings.fields, *([FIELD] if settings.best else [])]
-    fields = {"campaign": settings.campaign, "columns": columns, "zone": lane.zone, "source": lane.source}
+    fields = {"campaign": campaign, "columns": columns, "zone": lane.zone, "source": lane.source}
     return json.dumps(fields, ensure_ascii=False)[:-1] + ', "recipients": ['
 
 

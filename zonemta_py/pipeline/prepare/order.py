@@ -25,7 +25,10 @@ class Group(NamedTuple):
     bytes: int
 
     def chunks(self, settings: Settings) -> int:
-        return max(1, ceil(self.n / settings.chunk), ceil(self.bytes / CHUNK_BYTES))
+        """Of each variant as many."""
+        count = max(1, ceil(self.n / settings.chunk), ceil(self.bytes / CHUNK_BYTES))
+        parts = max(1, len(settings.variants)) if self.canary else 1
+        return ceil(count / parts) * parts
 
 
 class ChunkPosition(NamedTuple):

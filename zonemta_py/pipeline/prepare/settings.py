@@ -56,7 +56,8 @@ class Settings:
     where: SQL over the list's columns. days: how many there are for what the caps leave over; 1: it is left out. room:
     as caps, where these say nothing: from the nodes, as it is today.
     recent_days: who opened within so many days before as_of ("2026-05-01") comes first; engaged_only: others are out.
-    canary: share that goes first (0 to 1). providers: recipient domain → provider, as in config/providers.toml.
+    canary: share that goes first (0 to 1); with variants it is theirs, in equal parts: campaigns of their own, named
+    after them. providers: recipient domain → provider, as in config/providers.toml.
     """
 
     campaign: str
@@ -73,6 +74,7 @@ class Settings:
     as_of: str = ""
     engaged_only: bool = False
     canary: float = 0.0
+    variants: tuple[str, ...] = ()
     chunk: int = CHUNK_RECIPIENTS
     multiline: bool = False
     best: BestHour | None = None
@@ -88,6 +90,8 @@ class Settings:
             )
         if not 0 <= self.canary < 1:
             raise PlanRefused(f"--canary: {self.canary:.0%} leaves nothing to send after it; give less than 100%")
+        if self.variants and not self.canary:
+            raise PlanRefused("--share: variants need some to be tried on; give more than 0%")
         if not self.lanes or any(lane.weight <= 0 for lane in self.lanes):
             raise PlanRefused("every zone and source needs a weight above 0")
 
@@ -96,8 +100,21 @@ class Settings:
         """Those that were given, and the nodes' own."""
         return self.caps + self.room
 
+    def campaign_of(self, canary: bool, number: int) -> str:
+        """Which campaign the `number`-th chunk of a group is of."""
+        if not (canary and self.variants):
+            return self.campaign
+        return variant_name(self.campaign, self.variants[number % len(self.variants)])
+
     def digest(self) -> str:
         """SHA-256 in hex; as_of, and the nodes' room, are left out, since they change daily."""
         values = asdict(self)
         del values["as_of"], values["room"]
+        if not self.variants:  # as in plans of earlier versions
+            del values["variants"]
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def variant_name(campaign: str, variant: str) -> str:
+    """The campaign that a variant is."""
+    return f"{campaign}.{variant}"

@@ -62,14 +62,16 @@ def send(
             if not canary.isEmpty():
                 say("send the canary")
                 whole.join(inject(canary, target, stop=watch))
-                say("wait for the canary's results")
-                _wait(nodes, campaign, whole, canary_patience_s)
+                if not campaign.variants:
+                    say("wait for the canary's results")
+                    _wait(nodes, campaign, whole, canary_patience_s)
             say("send")
             whole.join(inject(now.where("not canary"), target, stop=watch))
         except InjectionStopped as stopped:
             raise CampaignStopped(str(stopped)) from None
         if rows.where(F.col("day") > day).isEmpty():
-            nodes.order(campaign.name, "complete")
+            for name in (*campaign.variants, campaign.name):
+                nodes.order(name, "complete")
     return whole
 
 

@@ -27,6 +27,7 @@ Questions and answers (plain dicts and lists, ready for JSON):
     warm source provider step               sets that step (from 1; none: warm); its new row
     campaign-put name sender template …     a new campaign (`campaigns/commands.py`); {"created": False if it existed}
     campaign-pause name cause, campaign-resume name cause, campaign-cancel name cause, campaign-complete name   its row
+    campaign-decide name winner cause       its row: that variant gives the template
     campaign name, campaigns                the state of one, with its history; of all
     campaign-hours name                     who of it waits for their hour (`campaigns/waiting_hours.py`)
     campaign-schedule name at window …      it goes at other hours from now on; its row
@@ -61,8 +62,8 @@ from zonemta_py.disk.leveldb.store import StoreDamaged, StoreError
 from zonemta_py.logs.causes import cause
 from zonemta_py.queue.admin import backup, metrics, orders, readiness, suppressions, suspensions
 from zonemta_py.queue.admin.browse import ages, counts, lanes, listing, story
+from zonemta_py.queue.admin.campaigns import OF_CAMPAIGNS
 from zonemta_py.queue.admin.explain import explain
-from zonemta_py.queue.api import EVERYBODY, QueueRefusal
 from zonemta_py.queue.campaigns.commands import CampaignCommands
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.lifecycle.context import QueueContext
@@ -73,7 +74,7 @@ from zonemta_py.queue.tasks.orders import TaskOrders
 from zonemta_py.schedule import admin_orders
 from zonemta_py.schedule.time.pace import Pace, measured
 
-LANES, STANDING, IN_DOUBT, CAMPAIGNS = 1_000, 1_000, 1_000, 1_000
+LANES, STANDING, IN_DOUBT = 1_000, 1_000, 1_000
 """Rows of one answer."""
 UNMEASURED = frozenset(("leased", "stable", "report"))
 """What other processes of the MTA ask in the course of their work."""
@@ -282,52 +283,6 @@ async def _warm(queue: QueueContext, source: str, provider: str, step: int | Non
     return next(row for row in rows if (row["source"], row["provider"]) == (source, provider))
 
 
-async def _campaign_put(
-    campaigns: CampaignCommands, queue: QueueContext, name: str, sender: str, template: bytes, **more: Any
-) -> dict[str, bool]:
-    refusal = queue.acceptance.refusal()  # no space on the disk, or disk errors
-    if refusal is not None:
-        raise QueueRefusal(refusal)
-    return await campaigns.put(name, sender, template, **more)
-
-
-async def _campaign_pause(campaigns: CampaignCommands, _: QueueContext, name: str, cause: str = "") -> dict[str, Any]:
-    return await campaigns.pause(name, cause or "by an operator")
-
-
-async def _campaign_resume(campaigns: CampaignCommands, _: QueueContext, name: str, cause: str = "") -> dict[str, Any]:
-    return await campaigns.resume(name, cause or "by an operator")
-
-
-async def _campaign_cancel(campaigns: CampaignCommands, _: QueueContext, name: str, cause: str = "") -> dict[str, Any]:
-    return await campaigns.cancel(name, cause or "by an operator")
-
-
-async def _campaign_complete(campaigns: CampaignCommands, _: QueueContext, name: str) -> dict[str, Any]:
-    return await campaigns.complete(name)
-
-
-async def _campaign(campaigns: CampaignCommands, _: QueueContext, name: str) -> dict[str, Any]:
-    return await campaigns.full_row(name)
-
-
-async def _campaign_tenant(
-    _: CampaignCommands, queue: QueueContext, name: str, registered: bool = False
-) -> str | None:  # fmt: skip
-    campaigns = queue.core.campaigns
-    campaign = campaigns.registered(name) if registered else campaigns.by_name.get(name)
-    return None if campaign is None else EVERYBODY if campaign.of_all else campaign.tenant
-
-
-async def _campaigns(
-    campaigns: CampaignCommands, _: QueueContext, limit: int = CAMPAIGNS, after: str = ""
-) -> list[dict[str, Any]]:
-    """The newest first. after: the name of the last one that an earlier answer had."""
-    pace = Pace()
-    chosen = campaigns.newest(max(1, min(limit, CAMPAIGNS)), after)
-    return [campaigns.row(campaign) async for campaign in pace.each(chosen)]
-
-
 async def _copied(queue: QueueContext) -> str:
     """Why nothing is sent, if this is a copy of a queue."""
     return queue.core.copied
@@ -380,16 +335,4 @@ QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     **metrics.QUESTIONS,
     **configurations.QUESTIONS,
     **readiness.QUESTIONS,
-}
-OF_CAMPAIGNS: dict[str, Callable[..., Awaitable[Any]]] = {
-    "campaign-put": _campaign_put,
-    "campaign-pause": _campaign_pause,
-    "campaign-resume": _campaign_resume,
-    "campaign-cancel": _campaign_cancel,
-    "campaign-complete": _campaign_complete,
-    "campaign": _campaign,
-    "campaign-tenant": _campaign_tenant,
-    "campaigns": _campaigns,
-    "campaign-hours": lambda campaigns, _, name: campaigns.hours(name),
-    "campaign-schedule": lambda campaigns, _, name, **hours: campaigns.schedule(name, hours),
 }

@@ -14,6 +14,7 @@ from typing import Any
 from zonemta_py.disk.records import StandingRecord, Type
 from zonemta_py.mail.schedule_fields import InvalidValue
 from zonemta_py.mail.schedule_fields import name as checked_name
+from zonemta_py.queue.campaigns import choice as variants
 from zonemta_py.queue.campaigns import thresholds as bounds
 from zonemta_py.queue.campaigns import unregistered, waiting_hours
 from zonemta_py.queue.campaigns.monitor import CampaignMonitor, order, stop_of
@@ -41,9 +42,11 @@ class CampaignCommands:
         self, name: str, sender: str, template: bytes, *, tenant: str = "", zone: str = "", priority: int = 0,
         planned: int = 0, bounds: dict[str, Any] | None = None, life_h: float = 168, notify: str = REMOTE,
         alone: bool = False, hours: dict[str, Any] | None = None, in_doubt: str = "",
+        choice: dict[str, Any] | None = None,
     ) -> dict[str, bool]:  # fmt: skip
-        """alone: as of `Campaign`; hours: the fields of `CampaignHours`. Raises ValueError for invalid values, or an
-        existing campaign with other content; QueueRefusal."""
+        """alone: as of `Campaign`; hours: the fields of `CampaignHours`; choice: as of `choice.checked`.
+
+        Raises ValueError for invalid values, or an existing campaign with other content; QueueRefusal."""
         campaign = Campaign(
             _name(name), sender, _name(tenant) if tenant else "", zone, int(priority), int(planned), _bounds(bounds),
             float(life_h), self._core.clock.ms(), name_of(_template(template)), 0, len(template), notify,
@@ -61,12 +64,33 @@ class CampaignCommands:
             raise ValueError(f"there is no notify {notify!r}; use {', '.join(NOTIFY)}")
         if in_doubt and in_doubt not in IN_DOUBT:
             raise ValueError(f"there is no in_doubt {in_doubt!r}; use {', '.join(IN_DOUBT)}, or leave it to the zone")
+        if choice:
+            campaign.choice = variants.checked(self._core, name, choice, campaign.created_ms)
         campaign.seq = self._core.journal.next_seq
         created = await self._core.campaigns.create(campaign, template, self._core.lines)
         if created:
             begun(self._core, campaign)
+            if campaign.choice:
+                variants.pause(self._core, campaign)
             await self._core.journal.stable()
         return {"created": created}
+
+    async def decide(self, name: str, winner: str, cause: str) -> dict[str, Any]:
+        """A campaign whose template is to be chosen gets that of a variant; winner "": of the one that is best now."""
+        core, campaign = self._core, self._core.campaigns.get(name)
+        if not campaign.choice or campaign.canceled_ms:
+            raise ValueError(f"campaign {name!r} has no variants to choose from, or was canceled")
+        if not campaign.winner:
+            found = variants.best(campaign, variants.figures(core, campaign)) if not winner else (winner, cause)
+            if found is None:
+                raise ValueError("nothing of the variants was delivered yet; name the one to choose")
+            if found[0] not in campaign.choice["of"]:
+                raise ValueError(f"{winner!r} is no variant of {name!r}; use {', '.join(campaign.choice['of'])}")
+            core.campaigns.get(found[0])
+            variants.choose(core, campaign, *found)
+        elif winner and winner != campaign.winner:
+            raise ValueError(f"{campaign.winner!r} was chosen already: {campaign.cause}")
+        return await self._answer(name, campaign)
 
     def _hours(self, name: str, given: dict[str, Any]) -> CampaignHours | None:
         """Raises ValueError."""
@@ -97,6 +121,10 @@ class CampaignCommands:
     async def resume(self, name: str, cause: str) -> dict[str, Any]:
         """Its thresholds count from here on."""
         campaign, schedule = await self._going(name), self._core.schedule
+        if campaign is not None and variants.undecided(campaign):
+            raise ValueError(
+                f"{name!r} waits for the best of its variants; choose one (`zonemta campaign winner {name}`)"
+            )
         if campaign is not None:
             campaign.base = bounds.figures(self._core.campaigns.tally(name))
             await self._core.campaigns.save(campaign, self._core.lines)
@@ -206,7 +234,15 @@ class CampaignCommands:
 
     async def full_row(self, name: str) -> dict[str, Any]:
         if name not in self._core.campaigns.by_name and (row := await unregistered.row(self._core, name)):
-            return row | {"history": [], "bounds": {}, "priority": 0, "life_h": 0, "notify": "", "in_doubt": ""}
+            return row | {
+                "history": [],
+                "bounds": {},
+                "priority": 0,
+                "life_h": 0,
+                "notify": "",
+                "in_doubt": "",
+                "variants": None,
+            }
         campaign = self._core.campaigns.get(name)
         row = self.row(campaign)
         now = [self._core.clock.ms(), row["waiting"], row["delivered"]]
@@ -217,7 +253,16 @@ class CampaignCommands:
             "life_h": 0 if campaign.named else campaign.life_h,
             "notify": campaign.notify,
             "in_doubt": campaign.in_doubt,
+            "variants": self._variants(campaign),
         }
+
+    def _variants(self, campaign: Campaign) -> dict[str, Any] | None:
+        """What it chooses from: figures, and what was chosen."""
+        if not campaign.choice:
+            return None
+        rows = [row._asdict() for row in variants.figures(self._core, campaign)]
+        asked = {name: campaign.choice[name] for name in ("metric", "decide_ms")}
+        return asked | {"winner": campaign.winner, "figures": rows}
 
     async def hours(self, name: str) -> dict[str, Any]:
         """Who waits for their hour: as `waiting_hours.waiting`. Raises ValueError, StoreError."""

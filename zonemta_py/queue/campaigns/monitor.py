@@ -12,7 +12,7 @@ import math
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, StoreError
 from zonemta_py.disk.records import StandingRecord, Type
-from zonemta_py.queue.campaigns import named, thresholds
+from zonemta_py.queue.campaigns import choice, named, thresholds
 from zonemta_py.queue.campaigns.history import RATE_MS, CampaignHistory
 from zonemta_py.queue.campaigns.moved import Moved
 from zonemta_py.queue.campaigns.purge import Sweep
@@ -79,6 +79,7 @@ class CampaignMonitor:
             self.sweep_soon()
         if campaign.moving and not self._move(campaign):
             return [(keys.campaign(campaign.name), campaign.record())]
+        choice.follow(core, campaign, now_ms)
         history = self.history(campaign)
         history.look(now_ms, tally)
         if core.campaigns.over(campaign):

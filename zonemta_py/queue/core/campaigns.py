@@ -40,8 +40,8 @@ we find out is in the journal and the counters. "never": no server; others are a
 "failure": we do too, as for any message."""
 IN_DOUBT = ("retry", "hold")
 """What becomes of recipients whose final reply was awaited at a crash."""
-BEGIN, CANCEL, COMPLETE = "begin", "cancel", "complete"
-ORDERS = (CANCEL, COMPLETE)
+BEGIN, CANCEL, COMPLETE, WINNER = "begin", "cancel", "complete", "winner"
+ORDERS = (CANCEL, COMPLETE, WINNER)
 """What STANDING records of the kind "campaign" say, besides its stops."""
 NO_TEMPLATE = Reply(451, "4.3.0", "the campaign's template is missing")
 
@@ -58,6 +58,8 @@ class Campaign:
     put it. alone: it was put by somebody who is for mail of some tenants only ("": of none). hours: when its mail may
     go, None: at any time; later: the same, as it was ordered since, at later_ms; moving: not all that wait have been
     looked at after that. in_doubt: of IN_DOUBT, "": as the zone says.
+    choice: between variants, see `campaigns.choice`; winner: the variant that has given its template, asked: the
+    template that it was put with. deciding: not stored.
     """
 
     name: str
@@ -86,12 +88,17 @@ class Campaign:
     later_ms: int = 0
     moving: bool = False
     in_doubt: str = ""
+    choice: dict[str, Any] = field(default_factory=dict)
+    winner: str = ""
+    asked: str = ""
+    deciding: bool = False
 
     def settings(self) -> tuple[Any, ...]:
         """What must be equal if it is put again."""
         return (
-            self.sender, self.tenant, self.zone, self.priority, self.planned, self.bounds, self.life_h, self.template,
-            self.notify, self.hours, self.in_doubt,
+            self.sender, self.tenant, self.zone, self.priority, self.planned, self.bounds, self.life_h,
+            self.asked or self.template, self.notify, self.hours, self.in_doubt,
+            {**self.choice, "decide_ms": 0} if self.choice else None,
         )  # fmt: skip
 
     @property
@@ -122,7 +129,7 @@ class Campaign:
         return self.of_all or tenant in self.tenants
 
     def record(self) -> bytes:
-        return records.pack(asdict(self))
+        return records.pack(asdict(self) | {"deciding": False})
 
 
 class Campaigns:
@@ -292,12 +299,28 @@ class Campaigns:
 
     def again(self, order: StandingRecord) -> list[Operation]:
         """Applies an order's record that a crash kept from the store; returns the operations."""
-        (_, name), (created_ms, ms) = order.subject, order.value
+        (_, name), (created_ms, ms, *more) = order.subject, order.value
         campaign = self.by_name.get(name)
         if campaign is None or campaign.named or campaign.created_ms != created_ms:  # another campaign of that name
             return []
+        if order.what == WINNER:
+            return self._choose(campaign, more[0], order.cause)
         self.apply(campaign, order.what, ms, order.cause)
         return [(keys.campaign(name), campaign.record())]
+
+    def _choose(self, campaign: Campaign, winner: str, cause: str) -> list[Operation]:
+        """The winner's template becomes its own, unless another has been chosen. Raises StoreError."""
+        other = self.registered(winner)
+        if campaign.winner not in ("", winner) or other is None:
+            return []
+        parts = [self._store.get(keys.template(winner, number)) for number in range(1, other.chunks + 1)]
+        if None in parts:
+            raise StoreDamaged(f"campaign {winner} has lost a part of its template")
+        operations: list[Operation] = [(keys.template(campaign.name, n), part) for n, part in enumerate(parts, 1)]
+        operations += [(keys.template(campaign.name, n), None) for n in range(other.chunks + 1, campaign.chunks + 1)]
+        campaign.asked, campaign.winner, campaign.cause = campaign.asked or campaign.template, winner, cause
+        campaign.template, campaign.chunks, campaign.size = other.template, other.chunks, other.size
+        return [*operations, (keys.campaign(campaign.name), campaign.record())]
 
     async def save(self, campaign: Campaign, lines: StoreLine) -> None:
         """Returns once its record is stable."""

@@ -50,6 +50,8 @@ async def put(request: Request, name: _Name) -> Response:
     template = await _prepared(here, content.template, who)
     if content.zone and here.config.zone(content.zone) is None:
         raise invalid([FieldError("zone", f"there is no zone {content.zone[:80]!a}; name one from the configuration")])
+    for variant in content.choice.of if content.choice else ():
+        await here.campaign(variant, who.scope)
     hours = content.model_dump(include={*CampaignHours._fields})
     try:
         campaign_hours.checked(hours, frozenset(window.name for window in here.config.windows), now_ms=0)
@@ -134,6 +136,24 @@ async def change(request: Request, name: _Name) -> Response:
     await here.campaign(name, who.key.scope)
     await here.own(name, who)
     return answer(await here.ask("campaign-schedule", name=name, **said.model_dump(exclude_none=True)))
+
+
+@router.post(
+    "/{name}/decide",
+    summary="Choose a campaign's template between its variants",
+    response_model=campaigns.CampaignRow,
+    openapi_extra=reading.body_of("Decision") | needs("campaigns"),
+    responses=described(400, 404, 409, 413, 415, 422),
+)
+async def decide(request: Request, name: _Name) -> Response:
+    """What waits of it goes from now on, with that template. It cannot be undone."""
+    here, who = request_context(request), visit(request)
+    who.key.check("campaigns")
+    said = reading.checked(campaigns.Decision, await reading.json_object(request, here.config.http.body_bytes))
+    await here.campaign(name, who.key.scope)
+    await here.own(name, who)
+    cause = said.cause or f"by the key {who.key.name}"
+    return answer(await here.ask("campaign-decide", name=name, winner=said.winner, cause=cause))
 
 
 @router.post(

@@ -45,6 +45,18 @@ def _form(given: Any) -> str:
     return "[packed]" if isinstance(given, str) else "[plain]"
 
 
+class ChoiceDocument(Model):
+    """The campaign waits until its template is chosen between those of others, its variants, that were sent before."""
+
+    of: list[Name] = Field(min_length=2, max_length=10)
+    """The variants: campaigns that exist. Batches need the fields of all their templates."""
+    metric: Literal["clicks", "opens", "unsubscribes", "complaints", "bounced"] = "clicks"
+    """Shares of the delivered that are compared: most clicks or opens win, fewest of the others (bounced: of those
+    tried)."""
+    after_h: float = Field(4, ge=0, le=720)
+    """Hours after which the best one is chosen; 0: only by POST …/decide."""
+
+
 class CampaignDocument(Model):
     """A campaign's settings. Repeating a PUT with the same content succeeds and changes nothing."""
 
@@ -88,6 +100,8 @@ class CampaignDocument(Model):
     in_doubt: Literal["retry", "hold", ""] = ""
     """Recipients whose final reply was awaited at a crash: send again, or hold for an operator; "": as the zone
     says."""
+    choice: ChoiceDocument | None = None
+    """The template is chosen later, between variants; the one given here only needs to be one of theirs."""
     at: Line = ""
     """From when on it goes: 09:00 (the next nine o'clock of each recipient), 2026-11-24 or 2026-11-24 09:00 as each
     recipient's clocks show it, or with an offset or Z."""
@@ -155,6 +169,9 @@ class CampaignRow(Model):
     last_ms: int
     rate_per_s: float
     eta_ms: int | None
+    variants: dict[str, Any] | None = None
+    """What the template is, or was, chosen from: metric, decide_ms, winner ("": not yet), and figures of each (hits of
+    `of`); only in the response for a single campaign."""
     history: list[list[int]] = Field(default_factory=list)
     """[ms, waiting, delivered] at up to 240 times; only in the response for a single campaign."""
     scheduled: dict[str, Any] | None = None
@@ -172,6 +189,13 @@ class CampaignTimes(Model):
 
 
 class Order(Model):
+    cause: Cause = ""
+    """The reason: shown with the campaign, and journalled."""
+
+
+class Decision(Model):
+    winner: Name | Literal[""] = ""
+    """The variant whose template the campaign gets; "": the best one now."""
     cause: Cause = ""
     """The reason: shown with the campaign, and journalled."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from difflib import get_close_matches
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from zonemta_py.mail.addresses.senders import ANYBODY, Senders
 from zonemta_py.mail.envelope import Envelope
@@ -25,6 +25,9 @@ class TemplateStore(Protocol):
 
     async def template(self, campaign: str) -> bytes:
         """Raises QueueRefusal if there is none."""
+
+    async def ask(self, question: str, **arguments: Any) -> Any:
+        """Raises ValueError, QueueRefusal."""
 
 
 class TemplateCheck:
@@ -64,8 +67,8 @@ class TemplateCheck:
         found = self._known.get(campaign)
         if found is None:
             try:
-                found = await self.look(await self._templates.template(campaign))
-            except QueueRefusal:
+                found = await self._found(campaign)
+            except (QueueRefusal, ValueError):
                 return
             self._known[campaign] = found
             if len(self._known) > _KNOWN_MAX:
@@ -75,6 +78,15 @@ class TemplateCheck:
         if lacking:
             raise invalid([_missing(name, found.wanted[name], envelope.columns) for name in lacking[:ERRORS_MAX]])
         self._apply(found, envelope, envelope.received_ms)
+
+    async def _found(self, campaign: str) -> TrialResult:
+        """What its template needs, or those it will be chosen from."""
+        found = await self.look(await self._templates.template(campaign))
+        variants = (await self._templates.ask("campaign", name=campaign))["variants"] or {"figures": [], "winner": ""}
+        wanted = dict(found.wanted)
+        for one in variants["figures"] if not variants["winner"] else ():
+            wanted |= (await self.look(await self._templates.template(one["name"]))).wanted
+        return found._replace(wanted=wanted)
 
     def _apply(self, found: TrialResult, envelope: Envelope, now_ms: int) -> None:
         try:
