@@ -109,7 +109,6 @@ WITHOUT_JSON = {
     "config notice": "a message",
     "events schema": "JSON anyway",
     "suppression export": "CSV, as import reads it",
-    "config notice": "a message",
     "config password": "a hash alone",
     "config secret": "a secret alone",
     "lake propose": "a difference, for patch",
