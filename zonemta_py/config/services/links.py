@@ -22,8 +22,9 @@ class Links(Section):
     does nothing but what a signed link says; docs/FEEDBACK.md shows how."""
 
     enabled: bool = False
-    """Enable it. Campaign mail, zones with campaigns = true, return_path.list_unsubscribe_zones and mail with
-    X-Unsubscribe then get List-Unsubscribe with a link to it, unless return_path.list_unsubscribe names another."""
+    """Enable it. Messages made from a campaign's template, zones with campaigns = true,
+    return_path.list_unsubscribe_zones and mail with X-Unsubscribe then get List-Unsubscribe with a link to it, unless
+    return_path.list_unsubscribe names another."""
     address: str = "127.0.0.1"
     """Address to listen on; any but loopback needs a certificate."""
     port: Port = 8526
@@ -58,7 +59,7 @@ class Links(Section):
     """Folder of templates that dress the pages: NAME.html.j2 for the tenant NAME, default.html.j2 for all others."""
     wrong_per_minute: int = Field(30, ge=1, le=100_000)
     """Requests a minute with links that are not ours or no longer valid, from one client's address; more get 429."""
-    pages_per_minute: int = Field(120, ge=1, le=100_000)
+    pages_per_minute: int = Field(600, ge=1, le=100_000)
     """Pages a minute to one client's address; more get 429. One-click requests with a valid link are never refused:
     those of a provider come from few addresses."""
 

@@ -1,0 +1,61 @@
+"""Links that say by themselves what they are for: nothing is lost in them, and nobody else can make one."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zonemta_py.mail.addresses.link import PURPOSES, SCOPES, Link, LinkRefused, age, decode, encode
+from zonemta_py.reception.http.links import forms
+
+SECRET = "0123456789abcdef"
+WORDS = st.text(st.characters(blacklist_characters="\0", blacklist_categories=("Cs",)), max_size=60)
+LINKS = st.builds(
+    Link, st.sampled_from(PURPOSES), st.integers(0, 2**64 - 1).map("{:016x}".format), WORDS.filter(bool), WORDS, WORDS,
+    st.sampled_from(SCOPES), st.integers(0, 2**16 - 1), WORDS,
+)  # fmt: skip
+
+
+@given(LINKS)
+def test_what_is_in_it_comes_back(link: Link) -> None:
+    """Under each secret that is known; its characters need no escape in a URL."""
+    token = encode(link, [SECRET, "not used to sign"])
+    assert decode(token, ["another one", SECRET]) == link
+    assert set(token) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
+    with pytest.raises(LinkRefused):
+        decode(token, ["another one"])
+
+
+@given(LINKS, st.data())
+def test_no_other_text_is_it(link: Link, data: st.DataObject) -> None:
+    """Any bit that is another one, any character more or less, and another spelling of the same bytes."""
+    token = encode(link, [SECRET])
+    raw = bytearray(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+    raw[data.draw(st.integers(0, len(raw) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    changed = base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+    last = token[:-1] + data.draw(st.sampled_from("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"))
+    for wrong in {changed, token[:-1], token + "A", token + "=", " " + token, token.swapcase(), last} - {token}:
+        with pytest.raises(LinkRefused):
+            decode(wrong, [SECRET])
+
+
+@given(st.text(max_size=200))
+def test_no_text_breaks_it(text: str) -> None:
+    with pytest.raises(LinkRefused):
+        decode(text, [SECRET])
+
+
+def test_age() -> None:
+    """A stamp made by a clock that is ahead is of today; it comes again after 179 years."""
+    link = Link("unsubscribe", "0" * 16, "a@b.example", day=20_000)
+    assert [age(link, today) for today in (20_000, 20_001, 19_999, 20_400)] == [0, 1, 0, 400]
+
+
+@given(st.text(max_size=80), st.binary(max_size=300))
+def test_no_body_breaks_the_form(kind: str, body: bytes) -> None:
+    """Whatever is sent is fields, or none."""
+    for one in (kind, "multipart/form-data; boundary=x", f"multipart/{kind}"):
+        assert all(isinstance(value, str) for value in forms.fields(one, body).values())
