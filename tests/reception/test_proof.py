@@ -83,6 +83,7 @@ async def test_what_was_changed_on_its_way(dns: Dns) -> None:
     assert await asks.proof(whole.replace(b"Feedback <", b"Feedbock <"), True, SENT) == ""
     assert await asks.proof(b"From: x@elsewhere.test\r\n" + whole, True, SENT) == ""
     assert await asks.proof(whole, False, SENT) == ""  # only its beginning was kept
+    assert await asks.proof(signed(complaint() + b"x\r\n" * 90_000), True, SENT) == ""  # too large to be a report
     assert await asks.proof(whole, True, SENT) == "dkim"
 
 
@@ -151,9 +152,9 @@ async def test_nonsense(dns: Dns, field: bytes) -> None:
 
 
 async def test_a_body_of_blanks_costs_no_time(dns: Dns) -> None:
-    """The library's own way with a megabyte of them takes minutes."""
+    """The library's own way with that many of them takes a minute."""
     field = b"DKIM-Signature: v=1; a=rsa-sha256; c=relaxed/relaxed; d=provider.test; s=s1; h=from; bh=eA==; b=eA==\r\n"
-    blanks = field + complaint() + b" " * 1_000_000 + b"x\r\n"
+    blanks = field + complaint() + b" " * 250_000 + b"x\r\n"
     began = time.process_time()
     assert await prover(dns).proof(blanks, True, SENT) == ""
     assert time.process_time() - began < 5
