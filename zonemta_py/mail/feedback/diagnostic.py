@@ -9,11 +9,12 @@ from zonemta_py.mail.fields import one_line
 from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.reply import Reply
 
-SENTENCE_CHARACTERS_MAX = 3_000
+SENTENCE_CHARACTERS_MAX = 1_500
 GENERIC = frozenset(("5.0.0", "4.0.0", "2.0.0", "5.3.0", "4.3.0", "5.5.0", "4.5.0", "5.4.0", "4.4.0", ""))
 """They say no more than the class, or what the reporter thought of the conversation; one in the text is better."""
 
 ENHANCED = re.compile(r"(?<![\w.])([245]\.\d{1,2}\.\d{1,3})(?![\d.]*\.\d|\d)")
+_DIGITS = re.compile(r"[45][0-7]\d")
 _CODES = r"([45][0-7]\d)"
 _TO_ENHANCED = r"(?:[ :#(<-]{0,3}|[ ,]{1,2}ERROR_CODE ?: ?)([245]\.\d{1,2}\.\d{1,3})\b(?!\.\d)[:)> -]*"
 _WITH_ENHANCED = re.compile(rf"(?<![\w./@-]){_CODES}(?:[ :#-]+{_CODES})?{_TO_ENHANCED}", re.IGNORECASE)
@@ -27,7 +28,7 @@ _SUCCESS = re.compile(r"(?:[a-z][\w-]{0,30};)?\s*(2\d\d)[ -]+(?:(2\.\d{1,2}\.\d{
 _TYPE = re.compile(r"^(?:(?:smtp|dns|rfc822|unknown|x-[\w-]{1,40}|[a-z][\w-]{1,20})\s*;\s*)+", re.IGNORECASE)
 _CODE_ONLY = re.compile(r"(?:x-[\w-]{1,40}|[a-z-]{2,20});\s*\d*\s*", re.IGNORECASE)
 _TAIL = re.compile(
-    r"\s*(?:Giving up on\b|I'm not going to try again|\(Other MXes tried|--- ?(?:Below|Enclosed)"
+    r"(?:Giving up on\b|I'm not going to try again|\(Other MXes tried|--- ?(?:Below|Enclosed)"
     r"|\[(?:RCPT_TO|MAIL_FROM|DATA)\]|Connection closed).*",
     re.IGNORECASE,
 )
@@ -78,7 +79,9 @@ def implied(reply: Reply, context: str = "") -> Reply:
 
 def has_code(sentence: str) -> bool:
     """Whether a server's reply is quoted in it."""
-    return bool(_WITH_ENHANCED.search(sentence) or _ALONE.search(sentence) or _BACKWARDS.search(sentence))
+    return bool(_DIGITS.search(sentence)) and bool(
+        _WITH_ENHANCED.search(sentence) or _ALONE.search(sentence) or _BACKWARDS.search(sentence)
+    )
 
 
 def _split(sentence: str) -> tuple[int, str, str]:
@@ -105,9 +108,10 @@ def _better(enhanced: str, status: str, sentence: str, code: int) -> str:
     """The most telling of the codes: the reply's own, the status beside it, one in the text.
 
     A status of another class than the code says what the reporter made of it, and counts for less."""
-    told = [one[1] for one in ENHANCED.finditer(sentence)]
-    agreeing = [one for one in (status, *told) if not code or one[:1] == str(code)[0]]
-    for one in (enhanced, *agreeing):
+    stated = status if not code or status[:1] == str(code)[0] else ""
+    for one in (enhanced, stated):
         if one not in GENERIC:
             return one
-    return enhanced or (agreeing[0] if agreeing else "" if code else status)
+    told = (one[1] for one in ENHANCED.finditer(sentence))
+    better = (one for one in told if one not in GENERIC and (not code or one[0] == str(code)[0]))
+    return next(better, "") or enhanced or stated or ("" if code else status)

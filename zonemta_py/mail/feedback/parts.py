@@ -21,7 +21,7 @@ from zonemta_py.mail.headers import decode
 MESSAGE_BYTES_MAX = 262_144
 PART_BYTES_MAX = 65_536
 HEADER_BYTES_MAX = 32_768
-TEXT_CHARACTERS_MAX = 49_152
+TEXT_CHARACTERS_MAX = 32_768
 """Of all human-readable parts together."""
 PARTS_MAX = 40
 DEPTH_MAX = 5
@@ -30,6 +30,8 @@ VALUE_CHARACTERS_MAX = 2_000
 
 _FIELD = re.compile(r"^([A-Za-z][\w-]{0,60})[ \t]{0,4}:[ \t]*([^\n]*(?:\n[ \t][^\n]*)*)", re.MULTILINE | re.ASCII)
 _FOLD = re.compile(r"\s*\n[ \t]+")
+_BLANK = "\n\n"
+_BLANKS = re.compile(r"\n{3,}")
 _MEDIA_TYPE = re.compile(r"[\w.+-]{1,60}/[\w.+-]{1,60}", re.ASCII)
 _PARAMETER = r'\b{}\s*=\s*(?:"([^"\n]{{1,200}})"|([^\s;"]{{1,200}}))'
 _BOUNDARY = re.compile(_PARAMETER.format("boundary"), re.IGNORECASE)
@@ -79,7 +81,7 @@ def take_apart(message: bytes) -> Parts:
     parts = Parts(fields_of(head))
     _walk(parts, parts.fields, body, 0)
     if not parts.text and parts.html:
-        parts.text = plain(parts.html)
+        parts.text = _BLANKS.sub(_BLANK, plain(parts.html))[:TEXT_CHARACTERS_MAX]
     return parts
 
 
@@ -144,7 +146,7 @@ def _leaf(parts: Parts, kind: str, fields: dict[str, str], body: bytes) -> None:
     elif kind == "text/html":
         parts.html = parts.html or text
     elif kind.startswith(("text/", "multipart/")) and len(parts.text) < TEXT_CHARACTERS_MAX:
-        parts.text = f"{parts.text}{text}\n"[:TEXT_CHARACTERS_MAX]
+        parts.text = f"{parts.text}{_BLANKS.sub(_BLANK, text)}\n"[:TEXT_CHARACTERS_MAX]
 
 
 def _sections(body: bytes, declared: str) -> list[bytes]:
@@ -153,7 +155,8 @@ def _sections(body: bytes, declared: str) -> list[bytes]:
     if not found:
         return []
     boundary = (found[1] or found[2]).rstrip().encode("utf-8", "replace")
-    line = re.compile(rb"(?:^|\n)--" + re.escape(boundary) + rb"(--)?[ \t]*(?=\n|\Z)")
+    line = re.compile(rb"\n--" + re.escape(boundary) + rb"(--)?[ \t]*(?=\n|\Z)")
+    body = b"\n" + body
     sections, start = list[bytes](), -1
     for match in line.finditer(body):
         if start >= 0:

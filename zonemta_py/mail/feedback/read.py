@@ -143,21 +143,26 @@ def _passing(one: Found) -> Found:
 def _explained(found: list[Found], parts: Parts) -> list[Found]:
     """Where a status says no more than that it failed, what the text says of the recipient."""
     found = list(dict.fromkeys(found))
-    if not all(one.recipient and one.reply.text and one.reply.enhanced not in GENERIC for one in found):
-        text = _STATUS.split(parted(parts.text)[0], 1)[0]
-        found = [_better(one, text, parts) if one.kind in ("bounce", "delay") else one for one in found]
+    clues = _clues(parts)
+    if len(found) == 1 and not found[0].recipient and len(clues.sent_to) == 1:
+        found = [found[0]._replace(recipient=clues.sent_to[0])]
+    poor = [one for one in found if one.kind in ("bounce", "delay") and _says_little(one.reply)]
+    text = _STATUS.split(parted(parts.text)[0], 1)[0].strip() if poor else ""
+    if text:
+        named = [one.recipient for one in poor]
+        told = {other.recipient: other.reply for other in read_text(text, clues._replace(failed=named))}
+        found = [_better(one, told.get(one.recipient), text) if one in poor else one for one in found]
     return [one._replace(reply=implied(one.reply)) if one.kind == "bounce" else one for one in found]
 
 
-def _better(one: Found, text: str, parts: Parts) -> Found:
+def _says_little(reply: Reply) -> bool:
+    return not reply.text or reply.enhanced in GENERIC
+
+
+def _better(one: Found, told: Reply | None, text: str) -> Found:
     reply = one.reply
-    if reply.text and (reply.enhanced not in GENERIC or (reply.code and not has_code(text))):
+    if told is None or (reply.text and reply.code and not has_code(text)):
         return one
-    clues = _clues(parts)
-    if not one.recipient and len(clues.sent_to) == 1:
-        one = one._replace(recipient=clues.sent_to[0])
-    clues = clues._replace(failed=[one.recipient])
-    told = next((other.reply for other in read_text(text, clues)), Reply(0)) if text.strip() else Reply(0)
     if reply.text and (told.enhanced in GENERIC or told.code // 100 != reply.code // 100):
         return one
     code = told.code if not reply.code or (told.code and has_code(text)) else reply.code

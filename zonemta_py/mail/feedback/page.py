@@ -1,0 +1,112 @@
+"""The lines of a text that tells of failures: which name a recipient, which quote a reply, which tell nothing."""
+
+from __future__ import annotations
+
+import re
+
+from zonemta_py.mail.feedback.addresses import addresses
+from zonemta_py.mail.feedback.diagnostic import has_code
+from zonemta_py.mail.feedback.vocabulary import BOILERPLATE, HELPERS, NAMING, says
+
+LINES_MAX = 400
+LINE_CHARACTERS_MAX = 1_000
+PLACES_MAX = 400
+_SAID_CHARACTERS_MAX = 2_000
+_PARAGRAPH_LINES_MAX = 12
+
+DIALOGUE = re.compile(r"^[\s>]{0,9}(?:<<<|>>>|[245]\d\d[- ]|while talking|\.\.\. while)", re.IGNORECASE)
+"""A line of a conversation between servers."""
+_BEGIN = re.compile(
+    r"^[\s>*•|+-]{0,60}(?:<<<|>>>)?\s{0,20}(?:[245]\d\d[- ](?:[245]\.\d{1,2}\.\d{1,3} )?)?"
+    r"[\"'<\[(«“]{0,3}(?:mailto:|smtp:|rfc822; ?)?",
+    re.IGNORECASE,
+)
+"""What may stand before an address that begins a line: bullets, quotes, a reply code."""
+_FIELD = re.compile(
+    r"^\W{0,8}(?:from|sender|reply-to|return-path|message-id|x-[\w-]{1,40}|to|cc|subject|von|an|de|para)\s?:",
+    re.IGNORECASE,
+)
+_SENDERS = re.compile(
+    r"(?:mail from|original sender|sender address|envelope-from|your message from|from address)\W", re.IGNORECASE
+)
+
+Place = tuple[int, str, int]
+"""Line, address, and how likely it is a failed recipient: 2 it begins the line, 1 it is named as one, 0 it is there,
+-1 it is in a header field."""
+
+
+class TextPage:
+    """A text by lines, of which each is looked at once."""
+
+    def __init__(self, text: str) -> None:
+        self.lines = [line[:LINE_CHARACTERS_MAX] for line in text.split("\n", LINES_MAX)[:LINES_MAX]]
+        self._coded: dict[int, bool] = {}
+        self._useful: dict[int, bool] = {}
+
+    def coded(self, number: int) -> bool:
+        """Whether a reply is quoted in the line."""
+        if number not in self._coded:
+            self._coded[number] = has_code(self.lines[number])
+        return self._coded[number]
+
+    def places(self, sender: frozenset[str]) -> list[Place]:
+        """Addresses, in their order, but for those of the sender (lower-case) and of who helps."""
+        found = list[Place]()
+        for number, line in enumerate(self.lines):
+            if "@" in line and len(found) < PLACES_MAX and not _SENDERS.search(line):
+                found += self._places(number, line, sender)
+        return found
+
+    def through_code(self, start: int, end: int) -> str:
+        """The lines that tell something; if a reply is among them, only to the end of its paragraph."""
+        taken, coded, blank, length = list[str](), False, False, 0
+        for number in range(start, end):
+            line = self.lines[number]
+            if length > _SAID_CHARACTERS_MAX or (coded and blank and line.strip() and not DIALOGUE.match(line)):
+                break
+            blank = not line.strip()
+            if not blank and self._tells(number):
+                taken.append(line)
+                length += len(line)
+                coded = coded or self.coded(number)
+        return "\n".join(taken)[:_SAID_CHARACTERS_MAX]
+
+    def paragraph(self, start: int) -> str:
+        """A line of a conversation, and what continues it."""
+        taken = [self.lines[start]]
+        for line in self.lines[start + 1 : start + _PARAGRAPH_LINES_MAX]:
+            if not line.strip() or DIALOGUE.match(line) or ((begin := _BEGIN.match(line)) and self._named(line, begin)):
+                break
+            taken.append(line)
+        return "\n".join(taken)
+
+    def _places(self, number: int, line: str, sender: frozenset[str]) -> list[Place]:
+        begin, helping = _BEGIN.match(line), says(line.lower(), HELPERS)
+        rest = line[begin.end() :] if begin else line
+        found = list[Place]()
+        for address in addresses(line)[:PLACES_MAX]:
+            if address.lower() in sender:
+                continue
+            if rest.startswith(address):
+                found.append((number, address, 2))
+            elif not helping:
+                before = line.partition(address)[0]
+                context = before if before.strip(" <>\"'(") else self._before(number)
+                found.append((number, address, -1 if _FIELD.match(line) else int(says(context.lower(), NAMING))))
+        return found
+
+    def _before(self, number: int) -> str:
+        """The line before that has words; "" if there is none."""
+        return next((line for line in reversed(self.lines[max(0, number - 3) : number]) if line.strip()), "")
+
+    def _tells(self, number: int) -> bool:
+        if number not in self._useful:
+            line = self.lines[number]
+            words = line.strip(" -=*_#\t>|")
+            self._useful[number] = bool(words) and (self.coded(number) or not says(line.lower(), BOILERPLATE))
+        return self._useful[number]
+
+    @staticmethod
+    def _named(line: str, begin: re.Match[str]) -> bool:
+        rest = line[begin.end() :]
+        return any(rest.startswith(address) for address in addresses(rest)[:1])
