@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.pipeline.findings.engagement import engagement, events, unusable
+from zonemta_py.pipeline.findings.engagement import engagement, events, told, unusable
 
 
 @pytest.fixture(scope="module")
@@ -78,3 +78,16 @@ def test_a_file_that_cannot_be_used_is_refused_in_a_sentence(spark: Any, tmp_pat
         with pytest.raises(ValueError, match=words):
             events(spark, tmp_path / name)
     assert datetime.UTC
+
+
+def test_what_came_back_by_itself(spark: Any, moment: Any) -> None:
+    """Opens and clicks of tracked mail, unsubscribes and complaints, if something proves them; no bounces."""
+    rows = [
+        ("Ann@Example.com", "open", moment(1), "spring", "token"),
+        ("ann@example.com", "click", moment(2), None, "token"),
+        ("eve@example.com", "complaint", moment(3), "spring", ""),
+        ("bob@example.com", "bounce", moment(4), "", "token"),
+    ]
+    back = spark.createDataFrame(rows, "recipient string, kind string, at timestamp, campaign string, genuine string")
+    found = {(row.address, row.kind, row.campaign) for row in told(back).collect()}
+    assert found == {("ann@example.com", "open", "spring"), ("ann@example.com", "click", "")}

@@ -1,7 +1,8 @@
-"""What people did with their mail: opens, clicks, unsubscribes and complaints, from files, and a score.
+"""What people did with their mail: opens, clicks, unsubscribes and complaints, and a score.
 
-`events` reads a file of them (CSV with a heading, JSON lines or Parquet; columns address, kind, at, campaign);
-`engagement` makes one row for each person. The same event fed in twice counts once.
+`events` reads a file of them (CSV with a heading, JSON lines or Parquet; columns address, kind, at, campaign); `told`
+takes those that came back to the MTA itself; `engagement` makes one row for each person. The same event fed in twice
+counts once.
 
 Some providers' proxies load every picture as soon as the mail has come, whether a person reads it or not (Apple's Mail
 Privacy Protection and the like): an open within `proxy_s` seconds of a delivery of that campaign to that address is
@@ -48,6 +49,14 @@ def events(spark: SparkSession, path: Path) -> DataFrame:
         F.lower(F.trim("address")).alias("address"), F.lower(F.trim("kind")).alias("kind"), at.alias("at"),
         F.coalesce(campaign, F.lit("")).alias("campaign"),
     )  # fmt: skip
+
+
+def told(feedback: DataFrame) -> DataFrame:
+    """EVENTS of what came back (the lake's table `feedback`): what is genuine."""
+    rows = feedback.where(F.col("kind").isin(*KINDS) & (F.col("genuine") != ""))
+    return rows.select(
+        F.lower(F.trim("recipient")).alias("address"), "kind", "at", F.coalesce("campaign", F.lit("")).alias("campaign")
+    )
 
 
 def unusable(found: DataFrame) -> DataFrame:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from zonemta_py.pipeline.findings.blocks import blocks
-from zonemta_py.pipeline.findings.engagement import EVENTS, engagement, events, unusable
+from zonemta_py.pipeline.findings.engagement import EVENTS, engagement, events, told, unusable
 from zonemta_py.pipeline.findings.rates import rates
 from zonemta_py.pipeline.findings.suppressions import suppressions
 from zonemta_py.pipeline.findings.unknown import unknown
@@ -69,7 +69,7 @@ def _suppressions(view: LakeView, days: Days | None) -> DataFrame:
 
 def _engagement(view: LakeView, days: Days | None) -> DataFrame:
     now = datetime.datetime.now(datetime.UTC)
-    return _whole(engagement(_events(view), _deliveries(view), now))
+    return _whole(engagement(_events(view).unionByName(_told(view)), _deliveries(view), now))
 
 
 def _blocks(view: LakeView, days: Days | None) -> DataFrame:
@@ -92,6 +92,14 @@ def _recent(view: LakeView, name: str) -> DataFrame:
 def _events(view: LakeView) -> DataFrame:
     try:
         return view.table("events").drop("day")
+    except table.Missing:
+        return view.spark.createDataFrame([], EVENTS)
+
+
+def _told(view: LakeView) -> DataFrame:
+    """What came back to the MTA itself."""
+    try:
+        return told(view.table("feedback"))
     except table.Missing:
         return view.spark.createDataFrame([], EVENTS)
 
