@@ -156,6 +156,17 @@ async def test_after_its_end_nobody_gets_it(house: Make) -> None:
     await home.sound()
 
 
+async def test_whose_mail_has_all_gone_has_ended(house: Make) -> None:
+    """At its end nothing is left to cancel, though nobody has said that all batches are in."""
+    home = await timed(house, until="2024-03-29", time_zone="UTC")
+    await home.queue.accept(batch(ann=""), b"")
+    assert await sent(home) == ["ann"]
+    await until(home, "2024-03-30T12:00")
+    await tick(home)
+    await tick(home)
+    assert await row(home, "state", "cause", "delivered") == ("ended", "", 1)
+
+
 # -- what makes mail older, and what does not
 
 

@@ -98,3 +98,12 @@ def test_local_times(name: str) -> None:
             before = datetime.datetime.fromtimestamp(ms / 1000 - 1, zone).replace(tzinfo=None)
             assert before < at, "it is left out, and this is when the clock jumps over it"
         at += datetime.timedelta(minutes=30)
+
+
+def test_in_words() -> None:
+    """As `campaign status` and the dashboard say it."""
+    hours = CampaignHours("09:00", "mon-fri 09:00-17:00", "2026-12-01", "DE", "tz")
+    said = "from 09:00, in mon-fri 09:00-17:00, until 2026-12-01, by their own clocks (column tz, else DE)"
+    assert campaign_hours.words(hours._asdict()) == said
+    assert campaign_hours.words(CampaignHours(until="2026-12-01")._asdict()) == "until 2026-12-01, by the clocks of UTC"
+    assert campaign_hours.words(None) == ""

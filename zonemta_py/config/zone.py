@@ -30,7 +30,8 @@ class Retry(Section):
     jitter: float = Field(0.1, ge=0, le=0.5)
     """Share by which each wait is varied at random, both ways."""
     life_h: float = Field(48, gt=0)
-    """Hours after which an undelivered recipient expires (5.4.7). Time stopped by an operator does not count."""
+    """Hours after which an undelivered recipient expires (5.4.7). Time in which it was stopped or held by an operator,
+    or its sending hours were closed, does not count."""
     delay_notice_h: float = Field(4, ge=0)
     """Hours after which a sender who asked for it (NOTIFY=DELAY) is notified of a delay; 0: never."""
     down_s: float = Field(30, gt=0)

@@ -91,18 +91,6 @@ def asked(said: dict[str, str], column: str, names: list[str]) -> SendingTimes:
     return SendingTimes(said | ({"time_zone_column": FIELD} if column else {}), column)
 
 
-def times(hours: Mapping[str, str] | None) -> str:
-    """A campaign's hours in words; "" if it has none."""
-    if not hours:
-        return ""
-    theirs = f"by the clocks of {hours['time_zone'] or 'UTC'}"
-    if column := hours["time_zone_column"]:
-        otherwise = f", else {hours['time_zone']}" if hours["time_zone"] else ""
-        theirs = f"by their own clocks (column {column}{otherwise})"
-    said = [(word, hours[name]) for word, name in (("from", "at"), ("in", "window"), ("until", "until"))]
-    return ", ".join([*(f"{word} {text}" for word, text in said if text), theirs])
-
-
 def show_hours(row: dict[str, Any]) -> None:
     """Who of a campaign waits for which hour, in each time zone."""
     scheduled = row.get("scheduled")

@@ -9,12 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from zonemta_py.cli.campaign import options as option
-from zonemta_py.cli.campaign.hours import show_hours, times
+from zonemta_py.cli.campaign.hours import show_hours
 from zonemta_py.cli.campaign.nodes import Ca, KeyFile, Nodes, target
 from zonemta_py.cli.run.asking import ask_queue
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
 from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table
+from zonemta_py.zones.calendar.campaign_hours import words
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the campaign.")]
 Cause = Annotated[str, typer.Option(metavar="TEXT", help="Reason, shown with the state.")]
@@ -55,7 +56,7 @@ def schedule(
     row = asked.status(name)
     if json:
         return print_json(row)
-    return print(f"{name} goes {times(row['hours']) or 'at any time'}; {row['waiting']:,} recipients wait")
+    return print(f"{name} goes {words(row['hours']) or 'at any time'}; {row['waiting']:,} recipients wait")
 
 
 def cancel(
@@ -201,7 +202,7 @@ def described(row: dict[str, Any]) -> list[tuple[str, object]]:
     all_of_it = max(row["planned"], row["accepted"])
     done = (row["accepted"] - row["waiting"] - row.get("deleted", 0)) / all_of_it if all_of_it else 0.0
     lines += _variants(row.get("variants"))
-    lines += [("goes", sentence)] if (sentence := times(row.get("hours"))) else []
+    lines += [("goes", sentence)] if (sentence := words(row.get("hours"))) else []
     return [*lines, ("done", f"{done:.1%}"), ("rate", f"{row['rate_per_s']:,}/s"), ("estimated end", _end(row))]
 
 

@@ -16,7 +16,7 @@ from zonemta_py.queue.campaigns import choice, named, thresholds
 from zonemta_py.queue.campaigns.history import RATE_MS, CampaignHistory
 from zonemta_py.queue.campaigns.moved import Moved
 from zonemta_py.queue.campaigns.purge import Sweep
-from zonemta_py.queue.core.campaigns import CANCEL, Campaign
+from zonemta_py.queue.core.campaigns import CANCEL, COMPLETE, Campaign
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
 from zonemta_py.schedule.policy.state import Suspension
@@ -75,8 +75,7 @@ class CampaignMonitor:
             return self._forget(campaign) if old and not named.keeps_bounces(core, campaign) else []
         times = campaign.times
         if times and 0 < campaign_hours.ends_ms(times) <= now_ms and not campaign.canceled_ms:
-            order(core, campaign, CANCEL, f"it was to go until {times.until}")
-            self.sweep_soon()
+            self._end(campaign, times.until)
         if campaign.moving and not self._move(campaign):
             return [(keys.campaign(campaign.name), campaign.record())]
         choice.follow(core, campaign, now_ms)
@@ -89,6 +88,14 @@ class CampaignMonitor:
             return [(keys.campaign(campaign.name), campaign.record()), _saved(campaign, history)]
         self._check(campaign)
         return self._save(campaign, history, now_ms)
+
+    def _end(self, campaign: Campaign, until: str) -> None:
+        """Its time is over for everybody."""
+        if self._core.campaigns.tally(campaign.name).waiting > 0:
+            order(self._core, campaign, CANCEL, f"it was to go until {until}")
+            self.sweep_soon()
+        elif not campaign.complete_ms:
+            order(self._core, campaign, COMPLETE, f"it was to go until {until}")
 
     def _move(self, campaign: Campaign) -> bool:
         """One portion of those who waited for other hours; False: all have been looked at."""

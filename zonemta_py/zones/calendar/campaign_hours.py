@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -120,6 +121,18 @@ def _times(hours: CampaignHours, since_ms: int, own: str, at: str) -> Times:
     zone = time_zones.named(own) or time_zones.named(hours.time_zone) or "UTC"
     from_ms = moment_ms(at, zone, since_ms) if at else 0
     return Times(zone, from_ms, moment_ms(hours.until, zone, since_ms, end=True) if hours.until else 0)
+
+
+def words(hours: Mapping[str, str] | None) -> str:
+    """A campaign's hours in words; "" if it has none."""
+    if not hours:
+        return ""
+    theirs = f"by the clocks of {hours['time_zone'] or 'UTC'}"
+    if column := hours["time_zone_column"]:
+        otherwise = f", else {hours['time_zone']}" if hours["time_zone"] else ""
+        theirs = f"by their own clocks (column {column}{otherwise})"
+    said = [(word, hours[name]) for word, name in (("from", "at"), ("in", "window"), ("until", "until"))]
+    return ", ".join([*(f"{word} {text}" for word, text in said if text), theirs])
 
 
 def ends_ms(hours: CampaignHours) -> int:

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from zonemta_py.reception.http.dashboard.desk import Desk, NoPage
 from zonemta_py.reception.http.dashboard.words import query
+from zonemta_py.zones.calendar.campaign_hours import words
 
 ROWS = 50
 FIGURES = (
@@ -39,4 +40,6 @@ async def one(desk: Desk, request: Request) -> Response:
         raise NoPage(404, str(error)) from None
     points = [[ms // 1000 for ms, *_ in row["history"]], *([point[at] for point in row["history"]] for at in (1, 2))]
     figures = [(name, row[name]) for name in FIGURES if name in row]
-    return desk.page(request, "campaign", row=row, figures=figures, points=json.dumps(points))
+    return desk.page(
+        request, "campaign", row=row, figures=figures, points=json.dumps(points), goes=words(row.get("hours"))
+    )
