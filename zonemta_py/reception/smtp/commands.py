@@ -166,7 +166,9 @@ def rcpt(connection: SessionFace, argument: str) -> bytes | None:
         return connection.refuse(replies.NO_MAIL)
     if connection.revoked is not None:
         return _revoked(connection, connection.revoked)
-    if connection.site.returns is not None and transaction.rcpts < connection.site.limits.recipients:
+    if connection.site.returns is not None:
+        if transaction.rcpts >= connection.site.limits.recipients:
+            return reply_bytes(replies.TOO_MANY_RECIPIENTS)
         found = returning.look(connection.site.returns, transaction, argument[3:], connection.may_relay)
         if found is not None:
             return _came_back(connection, transaction, found)

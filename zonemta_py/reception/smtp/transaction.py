@@ -24,7 +24,7 @@ from zonemta_py.reception.returns.proof import SentBy
 if TYPE_CHECKING:
     from zonemta_py.reception.listener import ListenerSettings
 
-_TAKEN = Reply(250, "2.0.0", "OK: taken, and answered by nobody")
+_TAKEN = Reply(250, "2.0.0", "OK: recorded")
 
 
 class MailTransaction:
