@@ -338,6 +338,21 @@ async def test_other_hours_for_who_waits(house: Make, monkeypatch: pytest.Monkey
     await home.sound()
 
 
+async def test_one_time_for_all_instead_of_their_own(house: Make) -> None:
+    """Whoever has an hour of their own goes by it, until another time is ordered."""
+    home = await timed(house, at="09:00", time_zone="UTC", at_column="best")
+    people = [Recipient(f"r{at[:2]}@x.test", values=[at]) for at in ("07:00", "", "12:00")]
+    await home.queue.accept(Envelope("", people, columns=["best"], campaign="spring"), b"")
+    await until(home, "2024-03-29T08:00")
+    assert await sent(home) == ["r07"]
+    said = await home.queue.ask("campaign-schedule", name="spring", at="08:30")
+    assert (said["hours"]["at"], said["hours"]["at_column"]) == ("08:30", "")
+    await tick(home)
+    await home.idle()
+    await until(home, "2024-03-29T08:30")
+    assert await sent(home) == ["r", "r12"]
+
+
 async def test_put_again_it_is_the_same_also_when_its_time_has_passed(house: Make) -> None:
     """So a send that is continued late does not fail; with other hours it is another campaign."""
     home = await timed(house, until="2024-03-29", at="09:00")

@@ -106,4 +106,7 @@ def test_in_words() -> None:
     said = "from 09:00, in mon-fri 09:00-17:00, until 2026-12-01, by their own clocks (column tz, else DE)"
     assert campaign_hours.words(hours._asdict()) == said
     assert campaign_hours.words(CampaignHours(until="2026-12-01")._asdict()) == "until 2026-12-01, by the clocks of UTC"
+    own = CampaignHours("10:00", time_zone="FR", at_column="best_hour")
+    said = "from each recipient's own hour (column best_hour), else 10:00, by the clocks of FR"
+    assert campaign_hours.words(own._asdict()) == said
     assert campaign_hours.words(None) == ""

@@ -142,6 +142,8 @@ class CampaignCommands:
         if wrong := given.keys() - {"at", "window", "until", "time_zone"}:
             raise ValueError(f"{min(wrong)} cannot be changed any more; leave it out")
         wanted = before._asdict() | {key: value.strip() for key, value in given.items()}
+        if "at" in given:  # one time for all, instead of each recipient's own
+            wanted["at_column"] = ""
         campaign.later = self._checked_hours(wanted) or CampaignHours()
         campaign.later_ms = self._core.clock.ms() if given.get("at") else campaign.later_ms or campaign.created_ms
         self._monitor.move(campaign)

@@ -131,6 +131,8 @@ def words(hours: Mapping[str, str] | None) -> str:
     if column := hours["time_zone_column"]:
         otherwise = f", else {hours['time_zone']}" if hours["time_zone"] else ""
         theirs = f"by their own clocks (column {column}{otherwise})"
+    if hours["at_column"]:
+        hours = {**hours, "at": f"each recipient's own hour (column {hours['at_column']}), else {hours['at']}"}
     said = [(word, hours[name]) for word, name in (("from", "at"), ("in", "window"), ("until", "until"))]
     return ", ".join([*(f"{word} {text}" for word, text in said if text), theirs])
 
