@@ -96,7 +96,7 @@ def agreed(kind: str, reply: Reply, stage: str, reading: Reading) -> bool:
         and reading.kind == kind
         and reading.about == "recipient"
         and reading.firm
-        and not (reading.ip or reading.said & _CONTRARY)
+        and not (reading.ip or reading.aside or reading.said & _CONTRARY)
     )
 
 

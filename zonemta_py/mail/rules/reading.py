@@ -10,6 +10,7 @@ one decides (ORDER). Pure; the text is a folded one (`spelling`).
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from typing import NamedTuple
 
 from zonemta_py.mail.classify import CONNECTING
@@ -17,7 +18,7 @@ from zonemta_py.mail.rules.vocabulary import Token, tokens
 
 FAR = 70
 """Letters between a predicate and its subject, at most."""
-_CLAUSE = re.compile(r"[.;:!|()\n]|(?:^| )- | -- |,")
+_CLAUSE = re.compile(r"[;:!|()\[\]\n,]|[.](?=\s|$)|(?:^| )- | -- ")
 _CLAUSE_COST = 25
 _OF = re.compile(
     r"\s*(?:of(?: the| your| its)?|for the|from the|de la|de l'|de|del|della|dello|du|des|der|von|vom|van de|van|do|da"
@@ -27,6 +28,8 @@ _IP = re.compile(
     r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]\d)|(?<![\w:])(?:[0-9a-f]{1,4}:){3,7}[0-9a-f:]{1,4}(?![\w:])"
 )
 _URL = re.compile(r"https?://\S+")
+_FIELD = re.compile(r"\b(?:from|to|proto|helo|ehlo|client|relay|ip|host|sender|rcpt|recipient|size|id|mailfrom)=\S*")
+"""Of the session, as servers add them for whoever reads logs."""
 _ADDRESS = re.compile(r"<?@>?")
 RECIPIENT_STAGES = frozenset(("rcpt", "data", "dot", "report"))
 """Those at which a reply can be about the recipient."""
@@ -65,13 +68,15 @@ _WEAK = frozenset(("error", "refused", "protocol", "network", "busy"))
 
 class Reading(NamedTuple):
     """kind: the class that the words say, "" if none. about: of whom, "" if that is not said. speaks: everybody it
-    speaks of. said: all that it says. firm: it is said of that subject itself, close by. ip: an IP address is named."""
+    speaks of. said: all that it says. firm: it is said of that subject itself, close by.
+    aside: our host is named too, but nothing is said of it. ip: an IP address is named."""
 
     kind: str
     about: str
     speaks: frozenset[str]
     said: frozenset[str]
     firm: bool
+    aside: bool
     ip: bool
 
 
@@ -86,9 +91,13 @@ def read(text: str, code: int, enhanced: str, stage: str) -> Reading:
     """text: folded, addresses as "@". stage, enhanced: whom an unnamed subject stands for."""
     ips = [Token(m.start(), m.end(), _OURS) for m in _IP.finditer(text)]
     if "://" in text:
-        text = _URL.sub(lambda url: " " * len(url[0]), text)
+        text = _URL.sub(_blank, text)
+    fields = "=" in text and _FIELD.search(text) is not None
+    if fields:
+        text = _FIELD.sub(_blank, text)
     found = tokens(text)
     subjects = _subjects(text, found)
+    asides = _asides(text, found, subjects)
     nouns = sorted(subjects + ips + _addresses(text, subjects))
     sayings = [
         saying
@@ -96,15 +105,16 @@ def read(text: str, code: int, enhanced: str, stage: str) -> Reading:
         for predicate in token.concepts & _PREDICATES
         if (saying := _saying(text, token, predicate, nouns, stage, enhanced))
     ]
-    speaks = frozenset(next(iter(token.concepts)) for token in subjects)
+    speaks = frozenset(next(iter(token.concepts)) for token in subjects if token not in asides)
+    aside = fields or bool(asides)
     said = frozenset(concept for token in found for concept in token.concepts)
     best = min(sayings, default=None)
     if best and best.kind == "greylisting" and "greylisting" not in said and not _may_be_greylisting(code, enhanced):
         best = None
     if best is None:
-        return Reading("", "", speaks, said, False, bool(ips))
+        return Reading("", "", speaks, said, False, aside, bool(ips))
     kind, about = _of_others(best, speaks, said, bool(ips))
-    return Reading(kind, about, speaks, said, best.near <= FAR, bool(ips))
+    return Reading(kind, about, speaks, said, best.near <= FAR, aside, bool(ips))
 
 
 def _of_others(best: _Said, speaks: frozenset[str], said: frozenset[str], ip: bool) -> tuple[str, str]:
@@ -134,6 +144,20 @@ def _addresses(text: str, subjects: list[Token]) -> list[Token]:
         if mark.start() > 2 and not beside:
             found.append(Token(mark.start(), mark.end(), _SOMEBODY))
     return found
+
+
+def _blank(found: re.Match[str]) -> str:
+    return " " * len(found[0])
+
+
+def _asides(text: str, found: list[Token], subjects: list[Token]) -> list[Token]:
+    """Where our host is only named, in a clause of its own after another: "user unknown (client mx.example.com)"."""
+    if len(subjects) < 2 or not any(_OURS & token.concepts for token in subjects):
+        return []
+    ends = [match.start() for match in _CLAUSE.finditer(text)]
+    said = {bisect(ends, token.start) for token in found if token.concepts & _PREDICATES}
+    clauses = [(token, bisect(ends, token.start)) for token in subjects if token.concepts == _OURS]
+    return [token for token, clause in clauses if said and clause > min(said) and clause not in said]
 
 
 def _subjects(text: str, found: list[Token]) -> list[Token]:
