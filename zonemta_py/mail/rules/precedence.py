@@ -26,6 +26,7 @@ RECIPIENT = frozenset(("user-unknown", "mailbox-full", "inactive", "suspended", 
 OF_SENDERS = (".1.7", ".1.8")
 OF_RECIPIENTS = frozenset(("5.1.1", "5.1.6", "5.2.1"))
 GONE = frozenset(("user-unknown", "moved"))
+_NUMBERS = frozenset(("too-many-recipients", "mailbox-full", "message-too-big"))
 _OTHERS = frozenset(("sender", "source"))
 _NOT_OURS = frozenset(("content", "sender", "domain", "recipient"))
 _AGREEING = {"user-unknown": frozenset(("", "5.1.1", "5.1.10")), "moved": frozenset(("", "5.1.1", "5.1.6"))}
@@ -46,8 +47,13 @@ def bar(kind: str, about: str, reply: Reply, stage: str, reading: Reading) -> st
     """Why a rule of this class cannot hold, as a phrase; "" if it can. about: of whom the rule knows that its replies
     speak ("": the reading says)."""
     status = reply.enhanced[1:]
-    if kind in RECIPIENT:
-        return _no_recipient(kind, about, reply, stage, reading)
+    if kind in RECIPIENT and (why := _no_recipient(kind, about, reply, stage, reading)):
+        return why
+    many = kind == "too-many-recipients" and not reading.said.isdisjoint(("rate", "reputation"))
+    if not about and (many or (kind in _NUMBERS and reading.kind == "rate")):
+        return "it speaks of how many in which time"
+    if kind == "protocol" and reply.permanent and status.startswith(".7."):
+        return f"status {reply.enhanced} is about policy"
     if kind == "too-many-recipients" and status in (".1.1", ".1.6", ".2.1", ".2.2", ".2.3", ".3.4"):
         return f"status {reply.enhanced} is not about their number"
     if about:

@@ -195,6 +195,8 @@ def _saying(text: str, token: Token, predicate: str, nouns: list[Token], stage: 
     if predicate in _DIRECT:
         return _Said(_RANK[predicate], _DIRECT[predicate], about, near)
     kinds = _OF_SUBJECT[predicate]
+    if about == "system" and about not in kinds:
+        about = _unnamed(stage, enhanced)
     kind = kinds.get(about) or kinds.get("", "")
     if not kind:
         return None
