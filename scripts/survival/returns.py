@@ -31,7 +31,7 @@ from zonemta_py.sink import Sink, SinkOptions
 
 ROLES = ("queue", "queue", "receiver")
 SESSIONS = 8
-_MORE = """
+MORE = """
 [[listeners]]
 name = "mx"
 port = {port}
@@ -44,7 +44,7 @@ complaints = ["fbl@src.test"]
 secret = "a secret that only this trial has"
 """
 _COST = ("receiver", "queue")
-_TICKS = os.sysconf("SC_CLK_TCK")
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Sent(NamedTuple):
@@ -105,7 +105,7 @@ def news(number: int, attempt: int, *, series: str) -> Letter:
     return Letter(f"{series}.{name}", "n@src.test", [f"ann@p{number}.test"], text.encode())
 
 
-class _Handing(Client):
+class Handing(Client):
     """Counts what is handed in, and keeps no ledger: the journal is what is looked at."""
 
     async def give(self, connection: Any, message: Letter) -> None:
@@ -120,25 +120,25 @@ async def trial(
     broken: list[str] = []
     ours = kept_port()
     async with Sink(SinkOptions(listen=("127.0.0.1:0",), keep=True)) as running:
-        mta = Mta(folder, running.port, more=_MORE.format(port=ours.getsockname()[1]))
+        mta = Mta(folder, running.port, more=MORE.format(port=ours.getsockname()[1]))
         mta.start()
         try:
             await mta.taking()
-            await _Handing(mta.port, Ledger(), make=news, series="first").hand_in(range(bounces))
+            await Handing(mta.port, Ledger(), make=news, series="first").hand_in(range(bounces))
             await mta.drained()
-            sent = {one.recipients[0]: _sent(one) for one in running.messages}
-            client = _Handing(
+            sent = {one.recipients[0]: sent_of(one) for one in running.messages}
+            client = Handing(
                 ours.getsockname()[1], Ledger(), make=back,
                 sent=[sent[f"ann@p{number}.test"] for number in range(bounces)],
             )  # fmt: skip
-            before, began = _spent(mta), time.monotonic()
+            before, began = spent(mta), time.monotonic()
             killing = asyncio.create_task(_kill(mta, client, bounces, kills, seed, progress))
             await client.hand_in(range(bounces), SESSIONS)
-            took_s, spent = time.monotonic() - began, _spent(mta) - before
+            took_s, worked = time.monotonic() - began, spent(mta) - before
             suppressed_s = await _suppressed(mta, bounces, broken)
             await killing
             running.messages.clear()
-            await _Handing(mta.port, Ledger(), make=news, series="second").hand_in(range(bounces))
+            await Handing(mta.port, Ledger(), make=news, series="second").hand_in(range(bounces))
             await mta.drained()
             second = sorted(one.recipients[0] for one in running.messages)
         finally:
@@ -156,13 +156,13 @@ async def trial(
         "replies": dict(client.replies),
         "connections_broken": client.broken,
         "bounces_a_second": round(bounces / took_s),
-        **({} if kills else {f"{role}_cpu_ms_each": round(1000 * spent[role] / _TICKS / bounces, 2) for role in _COST}),
+        **({} if kills else {f"{role}_cpu_ms_each": round(1000 * worked[role] / TICKS / bounces, 2) for role in _COST}),
         "suppressed_after_s": round(suppressed_s, 2),
         "broken": broken,
     }
 
 
-def _sent(message: Any) -> Sent:
+def sent_of(message: Any) -> Sent:
     found = re.search(rb"<mailto:([^>?]+)", message.body)
     return Sent(message.recipients[0], message.sender, found[1].decode() if found else "")
 
@@ -200,13 +200,13 @@ def _recorded(folder: Path) -> Counter[str]:
     return Counter(found.values())
 
 
-def _spent(mta: Mta) -> Counter[str]:
+def spent(mta: Mta) -> Counter[str]:
     """Processor time of the processes that run, in ticks, by what they are."""
-    spent = Counter[str]()
+    found = Counter[str]()
     for pid, role in mta.children().items():
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        spent[role] += int(fields[11]) + int(fields[12])
-    return spent
+        found[role] += int(fields[11]) + int(fields[12])
+    return found
 
 
 def main() -> int:

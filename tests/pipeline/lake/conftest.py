@@ -1,5 +1,6 @@
 """Journals drawn at random, as rows of bronze, and what follows from them, computed in plain Python."""
 
+import json
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -60,6 +61,11 @@ class Journal:
         known |= {"code": 250 if verdict == "delivered" else 451, "reply": f"reply {self.seq + 1}", "lease": self.seq}
         self.record("DELIVERY", recipients, id=id_, verdict=verdict, **known | said)
 
+    def feedback(self, id_: str, recipient: str, kind: str, **said: Any) -> None:
+        told = {"form": "rfc3464", "tied": "token", "agreed": True, "again": False} | said.pop("told", {})
+        known = {"kind": kind, "what": "smtp", "name": "token", "remote": "mx.example", "zone": "bulk"}
+        self.record("FEEDBACK", [recipient], id=id_, value=json.dumps(told), **known | said)
+
 
 def draw(seed: int, messages: int = 12) -> list[Row]:
     """The journal of so many messages whose recipients meet with everything that can happen, interleaved, over days."""
@@ -102,6 +108,9 @@ def step(journal: Journal, die: random.Random, alive: list[tuple[str, str, str]]
     else:
         class_ = None if kind == "delivered" else die.choice(["greylisted", "mailbox-full", None])
         journal.result(id_, [person], kind, **said, **{"class": class_}, tls=die.choice(["", "TLSv1.3"]))
+    if kind == "delivered" and journal.seq % 2:
+        journal.pass_time(minutes=1)
+        journal.feedback(id_, person, "bounce")
 
 
 def attempts_of(rows: list[Row]) -> list[Row]:

@@ -25,6 +25,7 @@ _SHOWN = {
     "outcomes": "id recipient state attempts received_at ended_at to_delivery_s code class reply zone campaign",
     "deliverability": "grain since zone source provider campaign tenant attempts delivered deferred bounced retries "
     "tls_share p50_ms p95_ms p99_ms",
+    "feedback": "at kind recipient id campaign provider class code reply genuine via",
 }
 """Columns that a terminal has room for; --columns takes others."""
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgpack
 import pyarrow as pa
 
+from zonemta_py.disk.feedback import FeedbackRecord
 from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED, HELD, POSTPONED, RELEASED, Type
 from zonemta_py.pipeline.journal.schema import ROWS
 
@@ -282,6 +283,18 @@ def _task(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
     return rows
 
 
+def _feedback(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = []
+    for (seq, ms), body in zip(heads, bodies, strict=True):
+        one = FeedbackRecord.of(body)
+        told = {"form": one.form, "tied": one.tied, "scope": one.scope, "message_id": one.message_id}
+        known = one.message, one.zone, one.recipient, one.campaign, one.tenant, one.code, one.enhanced, one.text
+        said = one.reply_class, one.rule, one.reporter, one.via, one.kind, one.genuine
+        value = _json(told | {"agreed": one.agreed, "again": one.again})
+        rows.append((seq, 0, ms, *(part or None for part in (*known, *said)), value))
+    return rows
+
+
 def _value(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
     return [(seq, 0, ms, _json(body)) for (seq, ms), body in zip(heads, bodies, strict=True)]
 
@@ -318,5 +331,12 @@ _FORMS: dict[int, _Form] = {
     Type.STANDING: _Form(("what", "kind", "name", "value", "reason"), _standing),
     Type.SUPPRESS: _Form(("recipient", "kind", "reason", "name", "campaign", "value"), _suppress),
     Type.UNSUPPRESS: _Form(("recipient", "name", "value"), _unsuppress),
+    Type.FEEDBACK: _Form(
+        (
+            "id", "zone", "recipient", "campaign", "tenant", "code", "enhanced", "reply", "class", "rule", "remote",
+            "what", "kind", "name", "value",
+        ),
+        _feedback,
+    ),
     Type.TASK: _Form(("id", "zone", "recipient", "what", "kind", "name", "value", "reason"), _task),
 }  # fmt: skip

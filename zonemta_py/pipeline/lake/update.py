@@ -24,6 +24,7 @@ from zonemta_py.pipeline.journal import schema
 from zonemta_py.pipeline.lake import dayfiles, deliverability, deliveries, history, outcomes, table
 from zonemta_py.pipeline.lake.history import Wanted
 from zonemta_py.pipeline.lake.partitions import Share, shares
+from zonemta_py.pipeline.returned import feedback
 from zonemta_py.pipeline.spark.temporary_settings import tuned
 
 if TYPE_CHECKING:
@@ -68,6 +69,10 @@ class LakeView:
     @cached_property
     def bronze(self) -> DataFrame:
         return self._read(self.files)
+
+    def read_new(self) -> DataFrame:
+        """The files of bronze that the job's table has not seen."""
+        return self._read(self.new)
 
     def table(self, name: str, days: Sequence[date] | None = None) -> DataFrame:
         return table.read(self.spark, self.lake, name, days)
@@ -142,6 +147,15 @@ def _deliverability(view: LakeView, wanted: Mapping[str, Wanted]) -> None:
         dayfiles.place(folder, tasks.flatMap(partial(_counted, folder)).collect())
 
 
+def _feedback(view: LakeView, days: Days | None) -> DataFrame:
+    deliveries = view.table("deliveries", None if days is None else feedback.attempts_of(days))
+    return feedback.rows(view.bronze, deliveries, days)
+
+
+def _touched_feedback(view: LakeView) -> Iterable[date]:
+    return feedback.touched(view.bronze, view.read_new())
+
+
 def _counted(folder: Path, portion: tuple[int, Share]) -> Iterable[dayfiles.DayFile]:
     number, share = portion
     return dayfiles.write(folder, number, deliverability.deliverability(share.read(deliverability.READ)))
@@ -151,6 +165,7 @@ JOBS: tuple[Job, ...] = (
     Job("deliveries", BRONZE, Filling(deliveries.SCHEMA, _history), _touched_deliveries),
     Job("outcomes", BRONZE, Filling(outcomes.SCHEMA, _history), _touched_outcomes),
     Job("deliverability", "deliveries", Filling(deliverability.SCHEMA, _deliverability), reads=("deliveries",)),
+    Job("feedback", BRONZE, _feedback, _touched_feedback, reads=("deliveries",)),
 )
 """The tables that need nothing but the journal."""
 

@@ -140,7 +140,6 @@ class FeedbackRegister:
     def _stable(self, seq: int, ms: int, record: FeedbackRecord) -> None:
         self._under_way[record.names[0]].set_result(None)
         self._submit(seq, ms, record)
-        self._core.lines.flush()
         told(self._core, ms, record)
 
     def _submit(self, seq: int, ms: int, record: FeedbackRecord) -> None:

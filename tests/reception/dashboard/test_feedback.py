@@ -1,0 +1,63 @@
+"""The pages about what came back: a list by filters, and one, with what nobody understood as harmless text."""
+
+import asyncio
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.reception.dashboard.test_access import READER, login
+from tests.reception.http.conftest import HttpDoor
+from zonemta_py.plugin.host import Host
+from zonemta_py.queue.api import Feedback
+from zonemta_py.reception.http.keys import hashed
+
+RAW = b"Subject: hm\r\n\r\n<script>window.hacked=1</script> \x1b[31m\r\n"
+
+
+@pytest.fixture
+def door(tmp_path: object) -> Iterator[HttpDoor]:
+    keys = [{"name": "watch", "hash": hashed(READER), "role": "read"}]
+    made = HttpDoor(tmp_path, Host.empty(), {"http": {"dashboard": True, "keys": keys}})  # type: ignore[arg-type]
+    rows = [
+        Feedback("other", raw=RAW, text="<b>hm</b>", via="smtp"),
+        Feedback("complaint", "ann@x.test", "18bcfe5680000001", campaign="spring", genuine="token", via="smtp"),
+    ]
+    asyncio.run_coroutine_threadsafe(made.queue.feedback(rows), made.loop).result(30)
+    asyncio.run_coroutine_threadsafe(made.queue.core.settled(30), made.loop).result(30)
+    yield made
+    made.stop()
+
+
+def shown(client: httpx.Client, path: str) -> str:
+    answer = client.get(f"/dashboard{path}")
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+def test_it_is_listed_by_filters(door: HttpDoor) -> None:
+    """Whoever may read sees it; nothing that it says is taken for a part of the page."""
+    client, _ = login(door, READER)
+    whole = shown(client, "/feedback")
+    assert "ann@x.test" in whole
+    assert "&lt;b&gt;hm" in whole
+    assert "<b>hm" not in whole
+    assert "ann@x.test" not in shown(client, "/feedback?unread=1")
+    for query in ("kind=complaint", "recipient=ANN@x.test", "campaign=spring", "message=18bcfe5680000001"):
+        found = shown(client, f"/feedback?{query}")
+        assert "ann@x.test" in found
+        assert "&lt;b&gt;hm" not in found
+    assert "there is no kind of feedback" in shown(client, "/feedback?kind=slander")
+    assert client.get("/dashboard/feedback/999").status_code == 404
+
+
+def test_the_message_itself_is_shown_as_text_and_to_an_admin_alone(door: HttpDoor) -> None:
+    """Others see what was recorded of it."""
+    (row,) = door.client.get("/v1/feedback", params={"kind": "other"}).json()["rows"]
+    client, _ = login(door, READER)
+    assert "window.hacked" not in shown(client, f"/feedback/{row['seq']}")
+    client, _ = login(door, door.token)
+    found = shown(client, f"/feedback/{row['seq']}")
+    assert "&lt;script&gt;window.hacked=1&lt;/script&gt;" in found
+    assert "<script>window" not in found
+    assert "Nothing proves it" in found

@@ -1,0 +1,1 @@
+"""What came back, in the lake."""
