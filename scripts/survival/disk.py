@@ -22,7 +22,7 @@ from survival.shim import compiled
 from zonemta_py.sink import Sink
 
 AGAIN_S = 5.0
-BUSY = ("mail 450 4.3.2 busy, 40%", RULES[1])
+BUSY = ("mail 451 4.3.0 not at the moment, 40%", RULES[1])
 Progress = Callable[[int, str], None]
 
 
