@@ -117,6 +117,31 @@ async def test_a_bounce_that_is_agreed_suppresses_and_stops_what_waits(home: Any
     assert home.queue.core.messages.get(waits).left == 1
 
 
+async def test_bounces_come_back_while_a_campaign_goes_out(home: Any) -> None:
+    """The short form of scripts/loop: between two leases some people bounce, and none of them is leased any more."""
+    people = [f"ann@p{number}.test" for number in range(120)]
+    first = await sent(home, *people)
+    for at in range(0, len(people), 20):
+        await home.put(*people[at : at + 20], campaign="spring", sender="news@src.test")
+    bounced, got = set[str](), list[str]()
+    for turn in range(12):
+        some = people[119 - 5 * turn : 114 - 5 * turn : -1]
+        await asyncio.gather(*(home.queue.feedback([came(first, recipient=one)]) for one in some))
+        assert await listed(home, some[-1])
+        bounced |= set(some)
+        for delivery in await home.lease(3):
+            found = {one.address for one in delivery.recipients}
+            assert not found & bounced
+            got += found
+            await home.settle(delivery)
+    for delivery in await home.leases():
+        got += [one.address for one in delivery.recipients]
+        await home.settle(delivery)
+    assert sorted(got) == sorted(set(people) - bounced)
+    assert await figures(home) == {"bounced_later": 60}
+    await home.sound()
+
+
 async def test_a_complaint_and_an_unsubscribe_suppress_at_once(home: Any) -> None:
     """The one from all mail, the other from its scope; a delay, an absence and a soft bounce nobody."""
     one = await sent(home, "bob@x.test")

@@ -24,6 +24,7 @@ async def came_back(
     is kept."""
     if kind and kind not in KINDS:
         raise ValueError(f"there is no kind of feedback {kind!r}; there are {', '.join(KINDS)}")
+    await queue.core.settled()
     if not 1 <= limit <= ROWS_MAX:
         raise ValueError(f"limit is {limit}; give 1 to {ROWS_MAX:,}")
     who = person(recipient) if recipient else ""
@@ -66,6 +67,7 @@ def _page(
 
 async def one(queue: QueueContext, seq: int) -> dict[str, Any] | None:
     """All of one; raw: of what nobody understood the message, as text."""
+    await queue.core.settled()
     value = queue.core.store.get(keys.feedback(seq))
     if value is None or value == ERASED:
         return None
