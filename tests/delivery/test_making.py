@@ -23,10 +23,10 @@ from zonemta_py.plugin.host import Host
 
 made = Compiled.pieces
 
-def pieces(self, fields, recipient, campaign, date):
+def pieces(self, fields, recipient, campaign, date, **more):
     if fields["name"] == "deadly":
         os.kill(os.getpid(), signal.SIGKILL)
-    return made(self, fields, recipient, campaign, date)
+    return made(self, fields, recipient, campaign, date, **more)
 
 Compiled.pieces = pieces
 config = Config.model_validate({"server": {"folder": sys.argv[1]}, "zones": [
