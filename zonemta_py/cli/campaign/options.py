@@ -85,6 +85,9 @@ Metric = Annotated[
 DecideAfter = Annotated[
     str, typer.Option(metavar="TIME", help="When: 4h, 90m, 2d; never: `zonemta campaign winner` does.")
 ]
+Seeds = Annotated[
+    str, typer.Option(metavar="ADDRESSES", help="Addresses of yours that get it first, between commas, or a file.")
+]
 Chunk = Annotated[int, typer.Option(min=1, max=500, help="Recipients per request.")]
 
 # -- how it is done

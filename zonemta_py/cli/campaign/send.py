@@ -45,7 +45,7 @@ def send(
     at: option.At = "", window: option.Window = "", until: option.Until = "", time_zone: option.TimeZone = "",
     time_zone_column: option.TimeZoneColumn = "",
     variant: option.Variant = None, share: option.Share = "20%", metric: option.Metric = "clicks",
-    decide_after: option.DecideAfter = "4h",
+    decide_after: option.DecideAfter = "4h", seeds: option.Seeds = "",
     bounds: option.Bounds = "", lake: option.Lake = None,
     tenant: option.Tenant = "", priority: option.Priority = 0, life: option.Life = 168,
     in_doubt: option.InDoubt = "zone", notify: option.Notify = "remote", chunk: option.Chunk = 500,
@@ -101,7 +101,7 @@ def send(
             bounds=work.bounds(campaign_settings.bounds(bounds), lake), hours=when.hours,
             variants=dict(zip(tried.campaigns(name), mail.templates, strict=False)),
             choice=tried.choice | {"of": tried.campaigns(name)} if tried.names else {},
-            notify=notify, in_doubt=in_doubt.removeprefix("zone"),
+            seeds=campaign_settings.seeds(seeds), notify=notify, in_doubt=in_doubt.removeprefix("zone"),
         )  # fmt: skip
         plan = work.plan(settings, copy, plan_folder, suppressions, engagement, name_of)
     announcement = _stored(announcement, plan)

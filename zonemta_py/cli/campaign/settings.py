@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 
 from zonemta_py.cli.terminal.errors import CommandError, Exit
+from zonemta_py.mail.address import AddressRefused, parse_mailbox
 from zonemta_py.pipeline.prepare.settings import Cap, Lane
 from zonemta_py.pipeline.prepare.source.dialect import ADDRESS_COLUMNS, recipient_column
 
@@ -13,6 +15,7 @@ SHARES = ("deferred", "bounced", "blocked", "complaints")
 DEFAULT_BOUNDS = {"least": 100, "deferred": 0.5, "bounced": 0.1, "blocked": 0.05, "complaints": 0.002}
 CANARY_LEAST = 10
 """Attempts below which shares of a canary are not meaningful."""
+SEEDS_MAX = 100
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*(%?)")
 
 
@@ -120,3 +123,25 @@ def for_canary(bounds: dict[str, float], canary: int) -> dict[str, float]:
     if not bounds or not canary:
         return bounds
     return bounds | {"least": min(bounds["least"], max(CANARY_LEAST, canary // 2))}
+
+
+def seeds(text: str) -> tuple[str, ...]:
+    """Addresses between commas, or of a file, one a line, where # begins a comment."""
+    if not text:
+        return ()
+    given = text.split(",")
+    if "@" not in text:
+        try:
+            given = [line.partition("#")[0] for line in Path(text).read_text("utf-8").splitlines()]
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise CommandError(Exit.NO_INPUT, f"--seeds {text}: cannot be read ({reason}); name a file") from None
+    found = tuple(dict.fromkeys(filter(None, (one.strip() for one in given))))
+    for one in found:
+        try:
+            parse_mailbox(one)
+        except AddressRefused:
+            raise CommandError(Exit.USAGE, f"--seeds: {one!r} is not an address; write name@domain") from None
+    if not 1 <= len(found) <= SEEDS_MAX:
+        raise CommandError(Exit.USAGE, f"--seeds has {len(found)} addresses; give 1 to {SEEDS_MAX}")
+    return found

@@ -33,7 +33,8 @@ class OtherNodes(Exception):
 class Announcement:
     """template: bytes of a prepared one. bounds: as the node takes them. planned: recipients, on all nodes together.
     hours: as the node takes them, only those that are set. variants: name of a campaign → its prepared template.
-    choice: between them, as the node takes it, {} for none."""
+    choice: between them, as the node takes it, {} for none. seeds: addresses of one's own that get each message first,
+    with the fields of the list's first recipient."""
 
     name: str
     sender: str
@@ -49,6 +50,7 @@ class Announcement:
     in_doubt: str = ""
     variants: dict[str, bytes] = field(default_factory=dict)
     choice: dict[str, Any] = field(default_factory=dict)
+    seeds: tuple[str, ...] = ()
 
 
 def store(campaign: Announcement, folder: Path) -> None:
@@ -62,7 +64,11 @@ def stored(folder: Path) -> Announcement:
     """Raises FileNotFoundError."""
     row = json.loads((folder / _FILE).read_text("utf-8"))
     variants = {name: base64.b64decode(one) for name, one in row.get("variants", {}).items()}
-    return Announcement(**row | {"template": base64.b64decode(row["template"]), "variants": variants})
+    return Announcement(**row | {"template": base64.b64decode(row["template"]), "variants": variants} | _seeds(row))
+
+
+def _seeds(row: dict[str, Any]) -> dict[str, Any]:
+    return {"seeds": tuple(row.get("seeds", ()))}
 
 
 def bind(folder: Path, target: NodeAccess, name: str) -> None:

@@ -7,6 +7,7 @@ Failures: `CampaignStopped` when the campaign was paused or canceled, or the can
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -57,6 +58,8 @@ def send(
         if sentence := watch():
             raise CampaignStopped(sentence)
         now = rows.where(F.col("day") <= day)
+        if campaign.seeds and (first := now.orderBy("position").select("body").first()) is not None:
+            whole.join(_seed(nodes, campaign, bytes(first.body)))
         try:
             canary = now.where("canary")
             if not canary.isEmpty():
@@ -72,6 +75,18 @@ def send(
         if rows.where(F.col("day") > day).isEmpty():
             for name in (*campaign.variants, campaign.name):
                 nodes.order(name, "complete")
+    return whole
+
+
+def _seed(nodes: Nodes, campaign: Announcement, body: bytes) -> Injected:
+    """The campaign's, and each variant's, message for the seeds, by the first node; repeated, it changes nothing."""
+    from zonemta_py.pipeline.send.writer import Injected
+
+    whole, request = Injected(), json.loads(body)
+    values = request["recipients"][0][1:]
+    for name in (*campaign.variants, campaign.name):
+        batch = request | {"campaign": name, "recipients": [[seed, *values] for seed in campaign.seeds]}
+        whole.add(nodes.nodes[0].inject("seeds", json.dumps(batch, ensure_ascii=False).encode()))
     return whole
 
 
