@@ -16,6 +16,7 @@ from zonemta_py.mail import classify
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules.check import contradictions, overridden, problems
 from zonemta_py.mail.rules.classes import CLASSES
+from zonemta_py.mail.rules.opinion import OPINION
 from zonemta_py.mail.rules.pattern import FLAGS, needed, risk
 from zonemta_py.mail.rules.rule import STAGES, Action, reply_of
 from zonemta_py.mail.rules.rules import REMEMBERED_MAX, TEXT_MAX, UNDEFINED, Rules, RulesError
@@ -68,7 +69,8 @@ def test_the_quick_way_and_the_plain_way_agree(data: st.DataObject) -> None:
     text = data.draw(st.sampled_from([text, text.upper(), text.lower()]))
     reply = Reply(data.draw(st.sampled_from([421, 450, 550, 552, 554])), "", text)
     stage = data.draw(st.sampled_from(["connect", "mail", "rcpt", "dot"]))
-    assert SHIPPED.judge(reply, stage, "gmx").rule == SHIPPED.matching(reply, stage, "gmx")[0].name
+    first = SHIPPED.matching(reply, stage, "gmx")[0]
+    assert SHIPPED.judge(reply, stage, "gmx").rule in (first.name, OPINION if first.vague else first.name)
 
 
 @settings(max_examples=300, deadline=None)

@@ -19,7 +19,8 @@ from zonemta_py.mail import classify
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules.check import contradictions, disagreeing, overridden, problems
 from zonemta_py.mail.rules.classes import CLASSES
-from zonemta_py.mail.rules.rule import STAGES, Action, Rule, reply_of
+from zonemta_py.mail.rules.opinion import OPINION, Opinion
+from zonemta_py.mail.rules.rule import STAGES, Classified, Rule, reply_of
 from zonemta_py.mail.rules.rules import Rules, RulesError
 from zonemta_py.mail.rules.shown import WHO, conditions, effects, row
 from zonemta_py.queue.suppression.effect import effect
@@ -135,23 +136,33 @@ class _Explained(NamedTuple):
     matching: list[Rule]
     barred: list[tuple[Rule, str]]
     about: str
-    action: Action
+    judged: Classified
+    guess: Opinion
     suppresses: str
 
     def rows(self) -> list[dict[str, object]]:
         """Those that match, then those that have no say; the first has what comes of it all."""
         every = [row(rule) for rule in self.matching]
         if every:
-            every[0] |= {"about": self.about, "suppresses": self.suppresses}
+            every[0] |= {"about": self.about, "suppresses": self.suppresses, "opinion": self.opinion}
             every[0]["disagree"] = [rule.name for rule in disagreeing(self.matching)]
         return every + [row(rule) | {"barred": why} for rule, why in self.barred]
+
+    @property
+    def opinion(self) -> str:
+        """Why another class than the rule's, "" if it is the rule's."""
+        if self.judged.rule != OPINION:
+            return ""
+        because = ", ".join(map(repr, self.guess.because))
+        return f"most like replies of {self.judged.kind}, by {because}: a guess, which never suppresses"
 
     def show(self) -> None:
         rule, *others = self.matching
         rows = [
             ("rule", rule.name),
-            ("class", f"{rule.kind}: {CLASSES[rule.kind]}"),
-            ("action", effects(self.action) or "by the code: 5xx bounces, everything else is tried again"),
+            ("class", f"{self.judged.kind}: {CLASSES[self.judged.kind]}"),
+            *([("opinion", self.opinion)] if self.opinion else []),
+            ("action", effects(self.judged.action) or "by the code: 5xx bounces, everything else is tried again"),
             ("asks for", conditions(rule)),
             ("file", rule.file),
             ("about", self.about or "nobody is named"),
@@ -175,7 +186,8 @@ def _explained(rules: Rules, reply: Reply, stage: str, provider: str, tolerances
         [rule for rule, why in candidates if not why],
         [(rule, why) for rule, why in candidates if why],
         about,
-        judged.action,
+        judged,
+        rules.opinion(reply, stage),
         effect(tolerances, judged.kind, judged.agreed, BOUNCED if bounced else DEFERRED),
     )
 

@@ -95,7 +95,9 @@ class Example(NamedTuple):
 
 @dataclass(slots=True, frozen=True)
 class Rule:
-    """pattern "" and codes, stages, providers None ask nothing; enhanced () likewise."""
+    """words: the vocabulary reads its class in the text. vague: the text says nothing, so a second opinion is asked
+    (`opinion`). about: of whom its replies speak, one of SUBJECTS. pattern "" and codes, stages, providers None ask
+    nothing; enhanced () likewise."""
 
     file: str
     name: str
@@ -107,6 +109,7 @@ class Rule:
     stages: frozenset[str] | None = None
     providers: frozenset[str] | None = None
     words: bool = False
+    vague: bool = False
     about: str = ""
     examples: tuple[Example, ...] = ()
     not_examples: tuple[Example, ...] = ()
@@ -172,7 +175,8 @@ def rule_of(table: dict[str, Any], file: str, number: int, actions: dict[str, di
         _enhanced(_listed(table, "enhanced", where), where),
         frozenset(stages) or None,
         frozenset(providers) or None,
-        _words(table, where),
+        _given(table, "words", where),
+        _given(table, "vague", where),
         _about(table, where),
         tuple(_example(entry, stages, providers, where) for entry in _entries(table, "examples", where)),
         tuple(_example(entry, stages, providers, where) for entry in _entries(table, "not_examples", where)),
@@ -204,11 +208,11 @@ def _pattern(pattern: Any, where: str) -> str:
     return pattern
 
 
-def _words(table: dict[str, Any], where: str) -> bool:
-    words = table.get("words", False)
-    if not isinstance(words, bool):
-        raise RulesError(f"{where}: words is {words!r}; it must be true or false")
-    return words
+def _given(table: dict[str, Any], key: str, where: str) -> bool:
+    value = table.get(key, False)
+    if not isinstance(value, bool):
+        raise RulesError(f"{where}: {key} is {value!r}; it must be true or false")
+    return value
 
 
 def _about(table: dict[str, Any], where: str) -> str:
@@ -302,6 +306,7 @@ _KEYS = (
     "stage",
     "provider",
     "words",
+    "vague",
     "about",
     "examples",
     "not_examples",

@@ -22,6 +22,7 @@ from typing import Any
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules import vocabulary
 from zonemta_py.mail.rules.classes import CLASSES
+from zonemta_py.mail.rules.opinion import OPINION, Opinion, opinion
 from zonemta_py.mail.rules.pattern import FLAGS, needed
 from zonemta_py.mail.rules.precedence import agreed, bar, trimmed
 from zonemta_py.mail.rules.reading import Reading, read
@@ -54,6 +55,7 @@ class Rules:
         self._tests = [(rule, _test(rule)) for rule in self.rules]
         self._by_words = frozenset(rule.name for rule in self.rules if rule.words)
         self._about = {rule.name: rule.about for rule in self.rules if rule.about}
+        self._vague = frozenset(rule.name for rule in self.rules if rule.vague)
         self._left_over: dict[tuple[int, str, str, str], tuple[_Test, ...]] = {}
         self._answers: dict[tuple[str, int, str, str, str], Classified] = {}
 
@@ -94,7 +96,7 @@ class Rules:
 
     def candidates(self, reply: Reply, stage: str, provider: str) -> list[tuple[Rule, str]]:
         """All rules whose conditions hold, in order, and why they have no say all the same ("" if they have)."""
-        said = _as_said(reply, _anonymous(reply.text))
+        said = as_said(reply)
         reading = reading_of(said, stage)
         return [
             (rule, bar(rule.kind, rule.about, said, stage, reading))
@@ -106,7 +108,11 @@ class Rules:
 
     def reading(self, reply: Reply, stage: str) -> Reading:
         """Of whom the reply speaks, and what it says."""
-        return reading_of(_as_said(reply, _anonymous(reply.text)), stage)
+        return reading_of(as_said(reply), stage)
+
+    def opinion(self, reply: Reply, stage: str) -> Opinion:
+        """What a statistical model makes of the reply, whether or not it is asked."""
+        return opinion(as_said(reply), stage)
 
     def _judge(self, reply: Reply, stage: str, provider: str) -> Classified:
         text, lowered = reply.text, reply.text.lower()
@@ -120,6 +126,8 @@ class Rules:
                 else:
                     continue
             if search(text) and not self._passed_over(classified, reply, stage, reading):
+                if classified.rule in self._vague:
+                    classified = _guessed(classified, reply, stage, reading)
                 return _settled(classified, self._about.get(classified.rule, ""), reply, stage, reading)
         return UNDEFINED
 
@@ -151,6 +159,14 @@ def reading_of(reply: Reply, stage: str) -> Reading:
     return read(folded(reply.text), reply.code, reply.enhanced, stage)
 
 
+def _guessed(classified: Classified, reply: Reply, stage: str, reading: Reading) -> Classified:
+    """With the class of the second opinion, if it has one that may be."""
+    kind = opinion(reply, stage).kind
+    return (
+        classified if not kind or bar(kind, "", reply, stage, reading) else Classified(OPINION, kind, classified.action)
+    )
+
+
 def _settled(classified: Classified, about: str, reply: Reply, stage: str, reading: Reading) -> Classified:
     action = trimmed(classified.action, about, reply, stage, reading)
     enough = agreed(classified.kind, reply, stage, reading)
@@ -172,6 +188,11 @@ def names_another(text: str, addresses: Collection[str]) -> bool:
         return False
     known = {address.lower() for address in addresses}
     return any(found.lower().strip(".'\"") not in known for found in _ADDRESS.findall(text))
+
+
+def as_said(reply: Reply) -> Reply:
+    """What of a reply is looked at: the server's own words, repaired, without addresses."""
+    return _as_said(reply, _anonymous(reply.text))
 
 
 def _as_said(reply: Reply, text: str) -> Reply:
