@@ -36,6 +36,9 @@ _REPLY_FIELDS = (
 """Fields that only those who answer by themselves write."""
 _CHALLENGE_FIELDS = ("x-tmda-fingerprint", "x-challenge", "x-boxbe-challenge", "x-spamarrest", "x-asvp-challenge")
 _REPLY_PRECEDENCE = ("auto_reply", "auto-reply", "autoreply")
+_STEMS = frozenset(
+    one for one in UNSUBSCRIBES if one.endswith(("abonn", "inscri", "iscri", "koz", "meld", "unsub", "optout"))
+)
 _UNSUBSCRIBE_LETTERS_MAX = 80
 """Longer subjects and first lines are letters in which somebody speaks of it."""
 
@@ -71,32 +74,36 @@ def read_answer(parts: Parts, daemon: bool, failure: bool) -> tuple[str, list[Fo
     return "", []
 
 
-def read_unsubscribe(parts: Parts) -> list[Found]:
-    """A mail to the address of List-Unsubscribe (RFC 2369), by subject, first line or address; [] if it is none."""
+def read_unsubscribe(parts: Parts, by_subject: bool = False) -> list[Found]:
+    """A mail to the address of List-Unsubscribe (RFC 2369), by subject, or also by its first line or address; [] if it
+    is none."""
     subject = parts.decoded("subject").lower().strip()
-    first = next((line.strip().lower() for line in parts.text[:4_000].split("\n") if line.strip()), "")
-    to = address_of(parts.fields.get("to", "")).lower().partition("@")[0]
-    asked = (
-        "x-apple-unsubscribe" in parts.fields
-        or _asks(subject)
-        or (_asks(first) and len(subject) <= _UNSUBSCRIBE_LETTERS_MAX and not subject.startswith(("re:", "aw:", "sv:")))
-        or to.startswith(("unsubscribe", "unsub-", "unsub+", "optout", "opt-out", "leave-"))
-    )
-    return (
-        [
-            Found(
-                "unsubscribe", address_of(parts.decoded("from")), Reply(0, "", one_line(subject)[:_TEXT_CHARACTERS]), ""
-            )
-        ]
-        if asked
-        else []
-    )
+    asked = "x-apple-unsubscribe" in parts.fields or _asks(subject)
+    if not asked and not by_subject:
+        first = next((line.strip().lower() for line in parts.text[:4_000].split("\n") if line.strip()), "")
+        to = address_of(parts.fields.get("to", "")).lower().partition("@")[0]
+        short = len(subject) <= _UNSUBSCRIBE_LETTERS_MAX and not is_reply(parts)
+        asked = (short and _asks(first)) or to.startswith(("unsubscribe", "unsub-", "unsub+", "optout", "opt-out"))
+    if not asked:
+        return []
+    return [Found("unsubscribe", address_of(parts.decoded("from")), Reply(0, "", one_line(subject)[:200]), "")]
+
+
+def is_reply(parts: Parts) -> bool:
+    """Whether the subject is that of an answer."""
+    return parts.decoded("subject").lower().lstrip().startswith(_REPLY_SUBJECTS)
 
 
 def _asks(words: str) -> bool:
-    return len(words) <= _UNSUBSCRIBE_LETTERS_MAX and any(
-        words.startswith(one) or words.endswith(one) for one in UNSUBSCRIBES
-    )
+    words = words.strip(" .!?\"'")
+    return len(words) <= _UNSUBSCRIBE_LETTERS_MAX and any(_at_an_end(one, words) for one in UNSUBSCRIBES)
+
+
+def _at_an_end(phrase: str, words: str) -> bool:
+    """Whether words begin or end with the phrase, and not within a word of an alphabet."""
+    if words.startswith(phrase):
+        return words == phrase or phrase[-1] > "\u0500" or not words[len(phrase)].isalpha() or phrase in _STEMS
+    return words.endswith(phrase) and (phrase[0] > "\u0500" or not words[-len(phrase) - 1].isalpha())
 
 
 def _challenging(parts: Parts, subject: str, text: str, daemon: bool) -> bool:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 
 from zonemta_py.mail.feedback.addresses import address_of, addresses
-from zonemta_py.mail.feedback.answers import read_answer, read_receipt, read_unsubscribe
+from zonemta_py.mail.feedback.answers import is_reply, read_answer, read_receipt, read_unsubscribe
 from zonemta_py.mail.feedback.complaint import read_arf, read_forwarded
 from zonemta_py.mail.feedback.diagnostic import GENERIC, has_code, implied
 from zonemta_py.mail.feedback.enclosed import parted
@@ -104,24 +104,29 @@ def _of_text(parts: Parts) -> tuple[str, list[Found]]:
     sender, subject = parts.decoded("from").lower(), parts.decoded("subject").lower()
     daemon = says(sender, DAEMONS) or not address_of(sender)
     failure = says(subject, FAILURES) or says(subject, DELAYS)
+    if not daemon and not failure and (found := read_unsubscribe(parts, by_subject=True)):
+        return "unsubscribe", found
     form, found = read_answer(parts, daemon, failure)
     if found:
         return form, found
     if not daemon and not failure and (found := read_unsubscribe(parts)):
         return "unsubscribe", found
     words = " ".join(text[:_TEXT_CHARACTERS].lower().split())
+    parts.original = parts.original or original
     if not _speaks_of_delivery(parts, daemon, failure, words):
         return "", []
-    parts.original = parts.original or original
     return _form(words), _told(text, subject, words, parts)
 
 
 def _speaks_of_delivery(parts: Parts, daemon: bool, failure: bool, words: str) -> bool:
+    """Whether it is a mail system that writes, and of a delivery; a person may answer with the same subject."""
     if parts.fields.get("x-failed-recipients"):
         return True
     told = says(words, FAILURES) or says(words, DELAYS) or has_code(words) or parts.kind == "multipart/report"
+    if daemon:
+        return failure or told
     unanswerable = parts.fields.get("return-path", "").strip() == "<>"
-    return (daemon and (failure or told)) or ((failure or unanswerable) and told)
+    return told and not is_reply(parts) and (failure or (unanswerable and bool(parts.original)))
 
 
 def _told(text: str, subject: str, words: str, parts: Parts) -> list[Found]:
