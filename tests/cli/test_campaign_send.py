@@ -121,7 +121,7 @@ def test_wrong_words(wrong: Callable[[], object], said: str) -> None:
         (("list.csv", "--template", "t", "--name", "a b"), Exit.USAGE, "--name 'a b': name it with up to 63 letters"),
         (("--name", "may", "--plan-only"), Exit.USAGE, "a list and a template are needed"),
         (("--name", "may", "--at", "noon"), Exit.USAGE, "at 'noon' is not a time; write 09:00, 2026-11-24"),
-        (("--name", "may", "--at", "best"), Exit.USAGE, "--at best: nobody's best hour is known; name opens"),
+        (("--name", "may", "--at", "best"), Exit.USAGE, "--at best: nobody's hour is known; name opens with"),
         (("--name", "may", "--window", "9:00-17:00"), Exit.USAGE, "are no hours; write 09:00-17:00 or 'mon-fri"),
         (("--name", "may", "--until", "2020-01-01"), Exit.USAGE, "until '2020-01-01' is in the past"),
         (("--name", "may", "--at", "9:00", "--canary", "2%"), Exit.USAGE, "a canary has no result while --at lets"),

@@ -1,5 +1,6 @@
 """A canary that goes wrong, plans that know their nodes, and what Spark says of a list, as a person sees it."""
 
+import datetime
 import importlib.util
 import json
 from collections.abc import Iterator
@@ -9,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from zonemta_py.cli.campaign.settings import with_recipient
-from zonemta_py.cli.campaign.work import Work, _sentences, read_columns
+from zonemta_py.cli.campaign.work import Work, _events, _sentences, read_columns
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.merge.compile import prepare
 from zonemta_py.merge.load import load
+from zonemta_py.pipeline.lake import table
 from zonemta_py.pipeline.nodes.client import NodeAccess
 from zonemta_py.pipeline.nodes.nodes import Announcement, OtherNodes, bind
 from zonemta_py.pipeline.prepare.chunks import PLAN
@@ -115,6 +117,21 @@ def test_what_spark_says_of_a_list_is_a_sentence(spark: "SparkSession", tmp_path
         spark.createDataFrame([("n/a",), ("31",)], "age string").where("age > 30").collect()
     with pytest.raises(ZeroDivisionError), _sentences():
         print(1 // 0)
+
+
+def test_opens_of_a_file_and_of_the_lake(spark: "SparkSession", tmp_path: Path) -> None:
+    """Both where both are there; of the lake what is genuine; a lake that has none adds nothing."""
+    (tmp_path / "opens.csv").write_text("address,kind,at\nAnn@x.net,open,2026-05-01T08:00:00Z\n")
+    lake, file = tmp_path / "lake", str(tmp_path / "opens.csv")
+    assert _events(spark, "", None) is _events(spark, "", lake) is None
+    assert _events(spark, file, lake).count() == 1
+    at = datetime.datetime(2026, 5, 2, 9, tzinfo=datetime.UTC)
+    came = [(f"{who}@x.net", "click", at, "may", proof, at.date()) for who, proof in (("bob", "token"), ("eve", ""))]
+    kinds = "recipient string, kind string, at timestamp, campaign string, genuine string, day date"
+    with table.locked(lake):
+        table.write(lake, "feedback", spark.createDataFrame(came, kinds))
+    for file_, people in ((file, {"ann@x.net", "bob@x.net"}), ("", {"bob@x.net"})):
+        assert {row.address for row in _events(spark, file_, lake).collect()} == people
 
 
 @pytest.mark.parametrize(

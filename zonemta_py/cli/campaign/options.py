@@ -45,7 +45,7 @@ OnlyRecent = Annotated[bool, typer.Option("--only-recent", help="Send only to th
 Canary = Annotated[str, typer.Option(metavar="SHARE", help="Share to send first, and to evaluate.")]
 CanaryPatience = Annotated[float, typer.Option(metavar="S", help="How long to wait for its results.")]
 Bounds = Annotated[str, typer.Option(help="Pause automatically above these: deferred=30%,blocked=2%, or none.")]
-Lake = Annotated[Path | None, typer.Option(help="Take the bounds from earlier campaigns in this lake.")]
+Lake = Annotated[Path | None, typer.Option(help="Take bounds, opens and clicks from this lake.")]
 
 # -- when it goes
 

@@ -62,10 +62,8 @@ def send(
         )
     plan_folder = plans / f"{name}.plan"
     times = hours.given(at, window, until, time_zone)
-    if "at_column" in times and not engagement and not resume:
-        raise CommandError(
-            Exit.USAGE, "--at best: nobody's best hour is known; name opens and clicks with --engagement"
-        )
+    if "at_column" in times and not (engagement or lake or resume):
+        raise CommandError(Exit.USAGE, "--at best: nobody's hour is known; name opens with --engagement, or a --lake")
     if at and campaign_settings.share("--canary", canary):
         raise CommandError(Exit.USAGE, "a canary has no result while --at lets it wait; leave out one of them")
     tried = variants.asked(variant or [], share, metric, decide_after, len(nodes.split(",")))
@@ -103,7 +101,7 @@ def send(
             choice=tried.choice | {"of": tried.campaigns(name)} if tried.names else {},
             seeds=campaign_settings.seeds(seeds), notify=notify, in_doubt=in_doubt.removeprefix("zone"),
         )  # fmt: skip
-        plan = work.plan(settings, copy, plan_folder, suppressions, engagement, name_of)
+        plan = work.plan(settings, copy, plan_folder, suppressions, engagement, lake, name_of)
     announcement = _stored(announcement, plan)
     show(plan, table=not json)
     _warn_of_canary(announcement.bounds, plan.report["canary"])

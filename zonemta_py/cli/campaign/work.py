@@ -86,15 +86,15 @@ class Work:
 
     def plan(
         self, settings: Settings, list_: str, folder: Path, suppressions: str, engagement: str,
-        name_of: Callable[[str], str] = lambda text: text,
+        lake: Path | None = None, name_of: Callable[[str], str] = lambda text: text,
     ) -> Plan:  # fmt: skip
-        """name_of: a path in the list as shown to users. Raises CommandError."""
+        """lake: it may know engagement, too. name_of: a path in the list as shown to users. Raises CommandError."""
         from zonemta_py.pipeline.prepare.plan import plan
 
         with _sentences(), _steps("plan") as (say, _):
             return plan(
                 self.spark, settings, list_, folder, lambda spark: self._suppressed(spark, suppressions, folder),
-                lambda spark: _events(spark, engagement), say, name_of,
+                lambda spark: _events(spark, engagement, lake), say, name_of,
             )  # fmt: skip
 
     def found(self, folder: Path) -> Plan:
@@ -138,10 +138,19 @@ class Work:
         return from_nodes(spark, self._to, folder.with_name(folder.name + ".new"))
 
 
-def _events(spark: Any, file: str) -> Any:
-    from zonemta_py.pipeline.findings.engagement import events
+def _events(spark: Any, file: str, lake: Path | None) -> Any:
+    """Opens and clicks of a file, and those that came back to the MTA itself, if the lake has them; None: neither."""
+    from zonemta_py.pipeline.findings.engagement import events, told
+    from zonemta_py.pipeline.lake import table
 
-    return events(spark, Path(file)) if file else None
+    found = events(spark, Path(file)) if file else None
+    if lake is None:
+        return found
+    try:
+        came = told(table.read(spark, lake, "feedback"))
+    except table.Missing:
+        return found
+    return came if found is None else found.unionByName(came)
 
 
 def look(list_: str, multiline: bool, master: str) -> None:
