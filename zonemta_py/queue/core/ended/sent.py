@@ -10,6 +10,7 @@ A store that is lost to damage has lost them too: then a return path still says 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import blake2b
 from itertools import islice
 from typing import Any, NamedTuple
@@ -21,8 +22,8 @@ from zonemta_py.mail.envelope import Envelope
 
 AT_ONCE = 100
 """Rows that are looked at, or forgotten, at once."""
-_BYTES = 8
-_NONE = bytes(_BYTES)
+_ID, _NAME = 16, 8
+_NONE = bytes(_NAME)
 _DAY_MS = 86_400_000
 
 
@@ -34,13 +35,24 @@ class SentMessage(NamedTuple):
     campaign: str = ""
 
 
+class _Row(NamedTuple):
+    """Messages that are alike, in the order of their ids; the name of each is that of its Message-ID."""
+
+    ids: list[str]
+    names: list[bytes]
+
+
+_Alike = tuple[str, str | None, str | None]
+"""Zone, tenant, campaign."""
+
+
 class Sent:
     """Of all messages of the last `srs_days` days."""
 
     def __init__(self, store: Store, config: Config) -> None:
         self._store = store
-        self._fresh = dict[SentMessage, list[bytes]]()
-        """Ids and names that the next batch will have."""
+        self._fresh = dict[_Alike, _Row]()
+        """What the next batch will have."""
         self._written = self._fresh
         self._last = ""
         self.configure(config)
@@ -50,20 +62,23 @@ class Sent:
         self._remembers = bool(config.return_path.verp)
         self._days = config.return_path.srs_days
 
-    def note(self, message_id: str, envelope: Envelope, zone: str) -> list[Operation]:
+    def note(self, message_id: str, envelope: Envelope, zone: str) -> Sequence[Operation]:
         """What goes into the batch that accepts it, besides `changes`. zone: of its first recipient."""
         if not self._remembers or not envelope.sender:
-            return []
-        name = named(envelope.headers.get("message-id", ""))
-        pair = bytes.fromhex(message_id) + (name or _NONE)
-        message, found = SentMessage(zone, envelope.tenant or "", envelope.campaign or ""), list[Operation]()
+            return ()
+        text = envelope.headers.get("message-id", "")
+        name = named(text) if text else _NONE
+        alike = zone, envelope.tenant, envelope.campaign
+        found: list[Operation] = [(keys.sent_as(name), message_id.encode())] if text else []
         if message_id > self._last:
             self._last = message_id
-            self._fresh.setdefault(message, []).append(pair)
+            row = self._fresh.get(alike)
+            if row is None:
+                row = self._fresh[alike] = _Row([], [])
+            row.ids.append(message_id)
+            row.names.append(name)
         else:  # a large one, whose id is as old as its first chunk
-            found.append((keys.sent(message_id), _packed({message: [pair]})))
-        if name:
-            found.append((keys.sent_as(name), message_id.encode()))
+            found.append((keys.sent(message_id), _packed({alike: _Row([message_id], [name])})))
         return found
 
     def changes(self) -> list[Operation]:
@@ -71,21 +86,21 @@ class Sent:
         if not self._fresh:
             return []
         self._written, self._fresh = self._fresh, {}
-        last = max(pairs[-1][:_BYTES] for pairs in self._written.values())
-        return [(keys.sent(last.hex()), _packed(self._written))]
+        return [(keys.sent(max(row.ids[-1] for row in self._written.values())), _packed(self._written))]
 
     def again(self) -> None:
         """The batch with the last changes did not reach the disk: writes them with the next one."""
-        for message, pairs in self._written.items():
-            self._fresh[message] = pairs + self._fresh.get(message, [])
+        for alike, row in self._written.items():
+            fresh = self._fresh.get(alike, _Row([], []))
+            self._fresh[alike] = _Row(row.ids + fresh.ids, row.names + fresh.names)
         self._written = {}
 
     def get(self, message_id: str) -> SentMessage | None:
         """Also of one that waits, and is not remembered. Raises StoreError."""
-        start, number = keys.sent(message_id), bytes.fromhex(message_id)
+        start = keys.sent(message_id)
         for _, value in islice(self._store.scan(start, keys.end(keys.SENT)), AT_ONCE):
-            for message, pairs in _rows(value):
-                if any(pair[:_BYTES] == number for pair in pairs):
+            for message, ids, _ in _rows(value):
+                if message_id in ids:
                     return message
         waits = self._store.get(keys.metadata(message_id))
         if waits is None:
@@ -95,8 +110,7 @@ class Sent:
 
     def called(self, message_id_field: str) -> str:
         """Our id of the message with that Message-ID; "" if there is none. Raises StoreError."""
-        name = named(message_id_field)
-        value = self._store.get(keys.sent_as(name)) if name else None
+        value = self._store.get(keys.sent_as(named(message_id_field))) if message_id_field else None
         return value.decode() if value is not None else ""
 
     def expired(self, now_ms: int) -> list[Operation]:
@@ -105,28 +119,33 @@ class Sent:
         found: list[Operation] = []
         for key, value in islice(self._store.scan(keys.SENT, oldest), AT_ONCE):
             found.append((key, None))
-            names = (pair[_BYTES:] for _, pairs in _rows(value) for pair in pairs)
+            names = (name for _, _, names in _rows(value) for name in names)
             found += [(keys.sent_as(name), None) for name in names if name != _NONE]
         return found
 
 
 def named(message_id_field: str) -> bytes:
-    """64 bits of a Message-ID's hash; b"" of an empty one. What stands around the brackets is left out."""
-    text = message_id_field.strip()
+    """64 bits of a Message-ID's hash. What stands around the brackets is left out."""
+    text = message_id_field
     begin, end = text.find("<"), text.find(">")
-    if 0 <= begin < end:
-        text = text[begin + 1 : end]
-    return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=_BYTES).digest() if text else b""
+    text = text[begin + 1 : end] if 0 <= begin < end else text.strip()
+    return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=_NAME).digest()
 
 
-def _packed(rows: dict[SentMessage, list[bytes]]) -> bytes:
-    return records.pack([[*message, b"".join(pairs)] for message, pairs in rows.items()])
+def _packed(rows: dict[_Alike, _Row]) -> bytes:
+    return records.pack([
+        [zone, tenant or "", campaign or "", "".join(row.ids).encode(), b"".join(row.names)]
+        for (zone, tenant, campaign), row in rows.items()
+    ])  # fmt: skip
 
 
-def _rows(value: bytes) -> list[tuple[SentMessage, list[bytes]]]:
-    """Of a row: messages that are alike, and for each its id and name."""
-    step = 2 * _BYTES
+def _rows(value: bytes) -> list[tuple[SentMessage, list[str], list[bytes]]]:
+    """Of a row: messages that are alike, their ids, and the name of each."""
     return [
-        (SentMessage(*row[:3]), [row[3][at : at + step] for at in range(0, len(row[3]), step)])
+        (SentMessage(*row[:3]), [part.decode() for part in _cut(row[3], _ID)], _cut(row[4], _NAME))
         for row in records.unpack(value)
     ]
+
+
+def _cut(data: bytes, step: int) -> list[bytes]:
+    return [data[at : at + step] for at in range(0, len(data), step)]
