@@ -21,7 +21,7 @@ ADDRESS_MAX = 254
 """Longest address that fits a path of 256 octets (RFC 5321 4.5.3.1.3)."""
 LOCAL_MAX = 64
 """Octets of a local part (RFC 5321 4.5.3.1.1)."""
-_SRS = re.compile(r"srs([01])([-+=])(.*)", re.IGNORECASE | re.DOTALL)
+_SRS = re.compile(r"srs([01])([-+=])(.*)", re.IGNORECASE | re.DOTALL | re.ASCII)
 _DOT_ATOM = re.compile(
     r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\x80-\U0010ffff-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~\x80-\U0010ffff-]+)*"
 )
