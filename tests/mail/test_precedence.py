@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +12,7 @@ from hypothesis import strategies as st
 from zonemta_py.config.section import shipped
 from zonemta_py.mail import classify
 from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.rules import vocabulary
 from zonemta_py.mail.rules.precedence import RECIPIENT
 from zonemta_py.mail.rules.repair import repaired
 from zonemta_py.mail.rules.rule import Classified, reply_of
@@ -168,3 +172,16 @@ def test_text_that_was_mangled_is_understood(text: str, kind: str) -> None:
 def test_no_text_breaks_repair_and_folding(text: str) -> None:
     """Both answer, whatever comes."""
     assert isinstance(folded(repaired(text)), str)
+
+
+def test_no_word_for_a_sender_or_for_us_is_taken_for_a_recipient() -> None:
+    """In any language of the vocabulary, "SENDER UNKNOWN" is nothing against the recipient, even as 550 5.1.1."""
+    languages = tomllib.loads(Path(vocabulary.__file__).with_name("vocabulary.toml").read_text("utf-8"))
+    assert len(languages) >= 21
+    for language, concepts in languages.items():
+        for who in [*concepts.get("sender", []), *concepts.get("source", [])]:
+            for what in concepts["unknown"][::50]:
+                text = f"{who} {what}".replace("*", "").replace("…", " ")
+                classified = SHIPPED.judge(Reply(550, "5.1.1", text), "rcpt", "")
+                assert classified.kind not in RECIPIENT, (language, text, classified.rule)
+                assert not classified.agreed, (language, text)

@@ -196,7 +196,7 @@ def _saying(text: str, token: Token, predicate: str, nouns: list[Token], stage: 
         return _Said(_RANK[predicate], _DIRECT[predicate], about, near)
     kinds = _OF_SUBJECT[predicate]
     if about == "system" and about not in kinds:
-        about = _unnamed(stage, enhanced)
+        near, about = FAR + 1, _unnamed(stage, enhanced)
     kind = kinds.get(about) or kinds.get("", "")
     if not kind:
         return None
