@@ -8,7 +8,6 @@ from pydantic import Field, field_validator, model_validator
 
 from zonemta_py.config.section import Section, sender_patterns
 from zonemta_py.config.security import OutgoingPath, dns_name
-from zonemta_py.mail.address import AddressRefused, parse_mailbox
 from zonemta_py.mail.addresses.domain import canonical
 from zonemta_py.mail.addresses.ours import ReturnDomains
 
@@ -124,6 +123,8 @@ class ReturnPath(OutgoingPath):
 
 def _address(value: str) -> str:
     """In lower case and A-labels. Raises ValueError."""
+    from zonemta_py.mail.address import AddressRefused, parse_mailbox  # a start needs it only where one is configured
+
     try:
         local, _, domain = parse_mailbox(value).rpartition("@")
     except AddressRefused:

@@ -119,7 +119,8 @@ class SuppressionPolicy:
         found, name = before.copy() if before is not None else Evidence(who), name_of(heard.pair)
         held_too, written = list[str](), list[Operation]()
         if group == "unknown" and not any(one.group == group for one in found.items):
-            held_too, written = self.guard.refused(heard.pair, who, heard.ms), self.guard.state(name)
+            held_too = self.guard.refused(heard.pair, who, heard.ms)
+            written = self.guard.state(name) if name else []
         item = Item(
             group, heard.ms, heard.message, heard.tenant, heard.agreed, group == "unknown" and self.guard.up(name),
             name, heard.what, heard.said[:SAID_MAX], heard.stage, heard.campaign, heard.scope,
