@@ -109,4 +109,4 @@ def test_in_words() -> None:
     own = CampaignHours("10:00", time_zone="FR", at_column="best_hour")
     said = "from each recipient's own hour (column best_hour), else 10:00, by the clocks of FR"
     assert campaign_hours.words(own._asdict()) == said
-    assert campaign_hours.words(None) == ""
+    assert campaign_hours.words(None) == campaign_hours.words(CampaignHours(time_zone="FR")._asdict()) == ""

@@ -125,7 +125,7 @@ def _times(hours: CampaignHours, since_ms: int, own: str, at: str) -> Times:
 
 def words(hours: Mapping[str, str] | None) -> str:
     """A campaign's hours in words; "" if it has none."""
-    if not hours:
+    if not hours or not (hours["at"] or hours["window"] or hours["until"]):
         return ""
     theirs = f"by the clocks of {hours['time_zone'] or 'UTC'}"
     if column := hours["time_zone_column"]:
