@@ -38,12 +38,12 @@ def test_its_tables_are_the_same_when_made_again(spark: "SparkSession", left: Pa
     lake = left / "lake"
     before = rows(spark, lake)
     update.update(spark, lake, full=True, jobs=tables.EVERY)
-    assert rows(spark, lake) == before
+    assert {name: content for name, content in rows(spark, lake).items() if name in before} == before
     anew = left / "anew"
     entries = bronze.ingest(spark, left / "queue" / "archive", anew)
     assert [entry.damages for entry in entries if entry.damages] == []
     update.update(spark, anew, jobs=tables.EVERY)
-    assert rows(spark, anew) == before
+    assert {name: content for name, content in rows(spark, anew).items() if name in before} == before
     assert {name for name, content in before.items() if content} >= {"deliveries", "outcomes"}
     assert json.loads((left / "owed.json").read_text())["rows"]
     day = facts.last_day(lake)

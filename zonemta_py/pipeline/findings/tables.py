@@ -22,7 +22,7 @@ from zonemta_py.pipeline.findings.rates import rates
 from zonemta_py.pipeline.findings.suppressions import suppressions
 from zonemta_py.pipeline.findings.unknown import unknown
 from zonemta_py.pipeline.lake import table
-from zonemta_py.pipeline.lake.update import JOBS, Days, Job, LakeView, bronze_files
+from zonemta_py.pipeline.lake.update import BRONZE, JOBS, Days, Job, LakeView, bronze_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -124,8 +124,13 @@ _ROWS: dict[str, Callable[[LakeView, Days | None], DataFrame]] = {
     "unknown": _unknown,
 }
 
+_READS = {"engagement": (_SOURCE, "feedback")}
+_SOURCES = {"engagement": BRONZE}
+"""Of those that do not follow `deliveries` alone."""
+
 FINDINGS: tuple[Job, ...] = tuple(
-    Job(name, _SOURCE, rows, touched=lambda view: [WHOLE], reads=(_SOURCE,)) for name, rows in _ROWS.items()
+    Job(name, _SOURCES.get(name, _SOURCE), rows, touched=lambda view: [WHOLE], reads=_READS.get(name, (_SOURCE,)))
+    for name, rows in _ROWS.items()
 )
 """For `update`, after its own JOBS."""
 EVERY: tuple[Job, ...] = (*JOBS, *FINDINGS)
