@@ -81,10 +81,12 @@ class Reading(NamedTuple):
 
 
 class _Said(NamedTuple):
+    """In the order in which they decide: the more particular one, the one closer to its subject."""
+
     rank: int
+    near: int
     kind: str
     about: str
-    near: int
 
 
 def read(text: str, code: int, enhanced: str, stage: str) -> Reading:
@@ -97,13 +99,14 @@ def read(text: str, code: int, enhanced: str, stage: str) -> Reading:
         text = _FIELD.sub(_blank, text)
     found = tokens(text)
     subjects = _subjects(text, found)
-    asides = _asides(text, found, subjects)
+    ends = [match.start() for match in _CLAUSE.finditer(text)]
+    asides = _asides(ends, found, subjects)
     nouns = sorted(subjects + ips + _addresses(text, subjects))
     sayings = [
         saying
         for token in found
         for predicate in token.concepts & _PREDICATES
-        if (saying := _saying(text, token, predicate, nouns, stage, enhanced))
+        if (saying := _saying(ends, token, predicate, nouns, stage, enhanced))
     ]
     speaks = frozenset(next(iter(token.concepts)) for token in subjects if token not in asides)
     aside = fields or bool(asides)
@@ -150,11 +153,10 @@ def _blank(found: re.Match[str]) -> str:
     return " " * len(found[0])
 
 
-def _asides(text: str, found: list[Token], subjects: list[Token]) -> list[Token]:
+def _asides(ends: list[int], found: list[Token], subjects: list[Token]) -> list[Token]:
     """Where our host is only named, in a clause of its own after another: "user unknown (client mx.example.com)"."""
     if len(subjects) < 2 or not any(_OURS & token.concepts for token in subjects):
         return []
-    ends = [match.start() for match in _CLAUSE.finditer(text)]
     said = {bisect(ends, token.start) for token in found if token.concepts & _PREDICATES}
     clauses = [(token, bisect(ends, token.start)) for token in subjects if token.concepts == _OURS]
     return [token for token, clause in clauses if said and clause > min(said) and clause not in said]
@@ -186,29 +188,31 @@ def _joined(text: str, before: Token, after: Token) -> Token | None:
     return None
 
 
-def _saying(text: str, token: Token, predicate: str, nouns: list[Token], stage: str, enhanced: str) -> _Said | None:
+def _saying(
+    ends: list[int], token: Token, predicate: str, nouns: list[Token], stage: str, enhanced: str
+) -> _Said | None:
     near, about = min(
-        ((_distance(text, token, noun), next(iter(noun.concepts))) for noun in nouns), default=(FAR + 1, "")
+        ((_distance(ends, token, noun), next(iter(noun.concepts))) for noun in nouns), default=(FAR + 1, "")
     )
     if near > FAR or (about == "recipient" and stage not in RECIPIENT_STAGES):
         about = _unnamed(stage, enhanced)
     if predicate in _DIRECT:
-        return _Said(_RANK[predicate], _DIRECT[predicate], about, near)
+        return _Said(_RANK[predicate], near, _DIRECT[predicate], about)
     kinds = _OF_SUBJECT[predicate]
     if about == "system" and about not in kinds:
         near, about = FAR + 1, _unnamed(stage, enhanced)
     kind = kinds.get(about) or kinds.get("", "")
     if not kind:
         return None
-    return _Said(_RANK.get(f"{predicate}:{about}", _RANK[predicate]), kind, about, near)
+    return _Said(_RANK.get(f"{predicate}:{about}", _RANK[predicate]), near, kind, about)
 
 
-def _distance(text: str, token: Token, noun: Token) -> int:
-    """Letters between, more over the end of a clause."""
-    if noun.start < token.end and token.start < noun.end:
+def _distance(ends: list[int], token: Token, noun: Token) -> int:
+    """Letters between, more over the end of a clause. ends: where clauses end."""
+    first, second = (noun, token) if noun.start < token.start else (token, noun)
+    if second.start < first.end:
         return 0
-    between = text[noun.end : token.start] if noun.end <= token.start else text[token.end : noun.start]
-    return len(between) + _CLAUSE_COST * len(_CLAUSE.findall(between))
+    return second.start - first.end + _CLAUSE_COST * (bisect(ends, second.start) - bisect(ends, first.start))
 
 
 def _unnamed(stage: str, enhanced: str) -> str:
