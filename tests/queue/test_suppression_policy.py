@@ -311,3 +311,13 @@ async def test_while_the_disk_has_errors_nothing_that_is_heard_is_lost(
     await settled(home)
     assert list(await listed(home)) == ["gone@x.test"]
     assert home.queue.policy.store.get("soft@x.test") is None
+
+
+async def test_the_lake_does_not_suppress_whom_a_guard_holds_back(home: Any) -> None:
+    """It has the same replies from the journal; an operator who writes the address down means it."""
+    await refuse(home, 20)
+    rows = [[f"p{number}@x.test", "hard-bounce", "", "", by, ""] for number, by in enumerate(("zonemta lake", "ann"))]
+    assert await home.queue.ask("suppress", rows=rows) == {"added": 1, "known": 1}
+    assert list(await listed(home)) == ["p1@x.test"]
+    await home.queue.ask("guard-release", name="x.test", drop=True)
+    assert await home.queue.ask("suppress", rows=rows) == {"added": 1, "known": 1}

@@ -18,22 +18,32 @@ from zonemta_py.queue.suppression.entry import (
     checked_scope,
     usual_scope,
 )
+from zonemta_py.queue.suppression.found import HARD_BOUNCE
 from zonemta_py.queue.suppression.told import shown, standing
 from zonemta_py.schedule.policy.state import GUARD
 from zonemta_py.schedule.time.pace import Pace
 
+LAKE = "zonemta lake"
+"""Who adds what Spark has found (`pipeline.findings.apply_suppressions`)."""
 ROWS_MAX, LIST_MAX = 100_000, 10_000
 _TURN = 250
 """People that are processed before the event loop runs."""
 
 
 async def _suppress(queue: QueueContext, rows: list[list[Any]]) -> dict[str, int]:
-    """Adds all rows, or none if one is invalid (ValueError)."""
+    """Adds all rows, or none if one is invalid (ValueError). What the lake found, and a guard holds back here, counts
+    as known."""
     if len(rows) > ROWS_MAX:
         raise ValueError(f"{len(rows):,} rows at once are too many; give {ROWS_MAX:,} at most")
     now_ms = queue.core.clock.ms()
     entries = [_scoped(queue, checked(row, now_ms)) async for row in _in_turns(rows)]
-    return await queue.suppression.add(entries)
+    found = [entry for entry in entries if not (entry.by == LAKE and entry.kind == HARD_BOUNCE and _held(queue, entry))]
+    counts = await queue.suppression.add(found)
+    return counts | {"known": counts["known"] + len(entries) - len(found)}
+
+
+def _held(queue: QueueContext, entry: Suppressed) -> bool:
+    return queue.policy.holds(entry.address)
 
 
 async def _in_turns(rows: Iterable[Any]) -> AsyncIterator[Any]:

@@ -141,6 +141,13 @@ class SuppressionPolicy:
         said = (heard.what, heard.tenant, heard.scope)
         return found is not None and any((one.group, one.tenant, one.scope) == said for one in found.items)
 
+    def holds(self, who: str) -> bool:
+        """Whether a guard holds back what would otherwise be enough. Raises StoreError."""
+        found = self.store.get(who)
+        if found is None or not any(item.held for item in found.items):
+            return False
+        return not wanted(found, self._core.config.suppression, self._core.clock.steady_ms())
+
     def _counts(self, group: str, tenant: str) -> bool:
         return group in proof.AT_ONCE or (group in GROUPS and self._core.config.suppression.of(tenant).automatic)
 
