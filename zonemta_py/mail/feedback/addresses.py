@@ -8,6 +8,7 @@ _APART = re.compile(r"[\s<>()\[\]{},;|\"«»“”„、，。：；（）＜＞
 _EDGES = ".:'`!?-…’‘"
 _LOCAL_CHARACTERS_MAX = 128
 _DOMAIN = re.compile(r"[^\W_](?:[\w.-]{0,253}[^\W_])?")
+_IDEOGRAPHS = re.compile(r"^[\u2e80-\uffef]+(?=[!-~]+$)")
 _QUOTED = re.compile(r"\"[^\"\n@]{1,64}\"@[\w.-]{1,253}")
 
 
@@ -31,6 +32,8 @@ def _address(word: str) -> str:
     local = local.rpartition(":")[2].lstrip(_EDGES)
     if local[:5].lower() == "smtp=":  # X.400 domain defined attributes, of old Exchange
         local = local[5:]
+    if domain.isascii() and not local.isascii():
+        local = _IDEOGRAPHS.sub("", local) or local  # no space stands before it
     domain = domain.partition(":")[0].strip(_EDGES + "*=_")
     if not local or "@" in local or len(local) > _LOCAL_CHARACTERS_MAX or not _DOMAIN.fullmatch(domain):
         return ""

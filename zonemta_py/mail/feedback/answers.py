@@ -115,7 +115,7 @@ def _challenging(parts: Parts, subject: str, text: str, daemon: bool) -> bool:
 def _answering(parts: Parts, subject: str, text: str, daemon: bool) -> bool:
     fields = parts.fields
     submitted = fields.get("auto-submitted", "").lower()
-    if submitted.startswith("auto-replied") and not daemon:
+    if submitted.startswith("auto-replied") and (not daemon or is_reply(parts)):
         return True
     if any(name in fields for name in _REPLY_FIELDS) or fields.get("precedence", "").lower() in _REPLY_PRECEDENCE:
         return True

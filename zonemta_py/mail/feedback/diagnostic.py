@@ -65,7 +65,9 @@ def reply_of(sentence: str, status: str = "") -> Reply:
 
 def _trimmed(text: str) -> str:
     """Without what the reporter says behind it, and without the quote that ends it."""
-    text = _TAIL.sub("", text).strip() or text.strip()
+    shorter = _TAIL.sub("", text).strip()
+    telling = any("@" not in word and any(map(str.isalpha, word)) for word in shorter.split())
+    text = shorter if telling else text.strip()
     return text[:-1] if text[-1:] in ("'", '"') and text.count(text[-1]) % 2 else text
 
 

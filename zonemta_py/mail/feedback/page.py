@@ -29,6 +29,8 @@ _FIELD = re.compile(
 _SENDERS = re.compile(
     r"(?:mail from|original sender|sender address|envelope-from|your message from|from address)\W", re.IGNORECASE
 )
+_MESSAGE = re.compile(r"(?:your (?:message|mail|e-?mail)|\b(?:from|sender|von|by))\s{0,4}:?\s{0,4}$", re.IGNORECASE)
+"""A line behind which the sender, or the message's id, stands."""
 
 Place = tuple[int, str, int]
 """Line, address, and how likely it is a failed recipient: 2 it begins the line, 1 it is named as one, 0 it is there,
@@ -87,7 +89,7 @@ class TextPage:
         for address in addresses(line)[:PLACES_MAX]:
             if address.lower() in sender:
                 continue
-            if rest.startswith(address):
+            if rest.startswith(address) and not _MESSAGE.search(self._before(number)):
                 found.append((number, address, 2))
             elif not helping:
                 before = line.partition(address)[0]

@@ -126,7 +126,8 @@ def _speaks_of_delivery(parts: Parts, daemon: bool, failure: bool, words: str) -
     if daemon:
         return failure or told
     unanswerable = parts.fields.get("return-path", "").strip() == "<>"
-    return told and not is_reply(parts) and (failure or (unanswerable and bool(parts.original)))
+    quotes = bool(parts.original) or has_code(words) or "@" in words
+    return told and quotes and not is_reply(parts) and (failure or (unanswerable and bool(parts.original)))
 
 
 def _told(text: str, subject: str, words: str, parts: Parts) -> list[Found]:

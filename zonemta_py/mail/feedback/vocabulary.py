@@ -54,7 +54,8 @@ FAILURES = phrases(
     intended recipient; email bounce; mail bounce; bounce notification; bounce message; was rejected;
     has been rejected; could not deliver; cannot deliver; can not deliver; permanent fatal errors;
     failed permanently; no such user; no such recipient; mailbox full; mailbox is full; quota exceeded; over quota;
-    does not exist;
+    does not exist; not been delivered; message you sent blocked; was blocked by; has been blocked;
+    could not be sent; couldn't be sent; not be relayed; failed to deliver; failed to be delivered;
     """
 )
 """In a subject or text: it was not delivered."""
