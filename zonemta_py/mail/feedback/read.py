@@ -36,6 +36,8 @@ _RECEIVED_FOR = re.compile(r"\bfor\s{1,4}<([^<>\s@]{1,128}@[^<>\s]{1,255})>")
 _STATUS = re.compile(r"^Reporting-MTA[ \t]?:", re.IGNORECASE | re.MULTILINE)
 _VALUE_CHARACTERS_MAX = 500
 _ORIGINAL_FIELDS_MAX = 40
+_LEAVING, _WIDE = "list-unsubscribe", 2_000
+"""A mail address and a link, each with its token."""
 _TEXT_CHARACTERS = 4_000
 _FORMS = (
     ("qmail", ("qmail-send program",)),
@@ -69,13 +71,14 @@ def read(message: bytes) -> Report:
             parts = inner
             form, found, fields = _understood(parts)
     fields = fields or fields_of(parts.original.lstrip("\n").partition("\n\n")[0])
-    named = _MESSAGE_ID.search(fields.get("message-id", ""))
+    told = fields_of(parts.feedback)
+    named = _MESSAGE_ID.search(f"{fields.get('message-id', '')} {told.get('original-message-id', '')}")
     return Report(
         form,
         found or [Found("other", "", Reply(0), "")],
         named[0] if named else "",
         fields.get("feedback-id", ""),
-        address_of(fields.get("return-path", "")),
+        address_of(fields.get("return-path", "")) or address_of(told.get("original-mail-from", "")),
         _original(fields),
         parts.decoded("subject")[:_VALUE_CHARACTERS_MAX],
     )
@@ -215,4 +218,4 @@ def _form(words: str) -> str:
 
 def _original(fields: dict[str, str]) -> dict[str, str]:
     names = [name for name in fields if name in _KEPT or name.startswith("x-")][:_ORIGINAL_FIELDS_MAX]
-    return {name: decode(fields[name])[:_VALUE_CHARACTERS_MAX] for name in names}
+    return {name: decode(fields[name])[: _WIDE if name == _LEAVING else _VALUE_CHARACTERS_MAX] for name in names}
