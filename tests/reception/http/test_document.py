@@ -32,6 +32,7 @@ BEYOND = (
     "there is no provider", "begin again", "is not Name: part", "sizes are counted by domain", "nothing is counted by",
     "is neither a message's id nor an address", "the filter is empty", "is not a cursor", " sets no ", "to be set",
     "comes back when its task", "not of the form that", "which the template asks for", "a template cannot name",
+    "several messages need the header", "the template's from is another", "correct the field or the template",
 )  # fmt: skip
 """What no schema can say: it depends on other parts of the request, or on the configuration."""
 LONGEST = (("maxLength", VALUE_CHARACTERS_MAX), ("maxItems", COLUMNS_MAX))

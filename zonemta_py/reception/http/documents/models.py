@@ -31,6 +31,7 @@ def _described(pattern: str, **more: Any) -> WithJsonSchema:
 
 _LINE = {"type": "string", "pattern": values.LINE_PATTERN, "maxLength": values.VALUE_CHARACTERS_MAX}
 Line = Annotated[str, AfterValidator(values.field), WithJsonSchema(_LINE)]
+FilledLine = Annotated[str, AfterValidator(values.field), Field(min_length=1), WithJsonSchema(_LINE | {"minLength": 1})]
 Cause = Annotated[str, AfterValidator(values.field), Field(max_length=500), WithJsonSchema(_LINE | {"maxLength": 500})]
 By = Annotated[str, AfterValidator(values.field), Field(max_length=200), WithJsonSchema(_LINE | {"maxLength": 200})]
 Body = Annotated[str, AfterValidator(values.text), _described(values.TEXT_PATTERN)]

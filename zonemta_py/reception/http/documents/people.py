@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, ConfigDict, FailFast, Field, WithJsonSchema
 
 from zonemta_py.queue.suppression.entry import SCOPE_PATTERN, checked_scope
-from zonemta_py.reception.http.documents import values
-from zonemta_py.reception.http.documents.models import Address, By, Cause, Model, Name
+from zonemta_py.reception.http.documents.models import Address, By, Cause, FilledLine, Model, Name
 
 SUPPRESSIONS_MAX = 10_000
 Kind = Literal["hard-bounce", "manual", "unsubscribe", "complaint", "erased"]
@@ -123,15 +122,8 @@ class GuardRow(Model):
     people: int
 
 
-GuardName = Annotated[
-    str, AfterValidator(values.field), Field(min_length=1),
-    WithJsonSchema({"type": "string", "pattern": values.LINE_PATTERN, "minLength": 1,
-                    "maxLength": values.VALUE_CHARACTERS_MAX}),
-]  # fmt: skip
-
-
 class GuardEnd(Model):
-    name: GuardName
+    name: FilledLine
     """As GET /v1/guards has it."""
     drop: bool = False
     """Forget what is held back: the provider was broken; otherwise it counts from now on: the list was bad."""

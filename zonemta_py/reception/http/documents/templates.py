@@ -13,6 +13,7 @@ from zonemta_py.reception.http.documents.models import (
     Attachment,
     Body,
     Column,
+    FilledLine,
     Line,
     Mailbox,
     Model,
@@ -42,9 +43,9 @@ class TemplateDocument(Model):
         }
     )
 
-    from_: Annotated[Line, Field(alias="from", min_length=1)]
+    from_: Annotated[FilledLine, Field(alias="from")]
     """The From field: name@domain, or Name <name@domain>."""
-    subject: Line = Field(min_length=1)
+    subject: FilledLine
     reply_to: Line = ""
     """The Reply-To field, written like from; "": none."""
     to_name: Line = ""
@@ -99,7 +100,10 @@ def _text(content: str | None, key: str) -> Text | None:
     return Text(content.replace("\r\n", "\n"), key) if content is not None else None
 
 
-_FIELDS = {"type": "object", "additionalProperties": {"type": "string"}, "maxProperties": values.COLUMNS_MAX}
+_FIELDS = {
+    "type": "object", "additionalProperties": {"type": "string", "pattern": values.LINE_PATTERN},
+    "propertyNames": {"pattern": values.COLUMN_PATTERN}, "maxProperties": values.COLUMNS_MAX,
+}  # fmt: skip
 
 
 class PersonalDocument(Model):
