@@ -30,6 +30,8 @@ from zonemta_py.sink import Sink, SinkOptions
 PER_HOUR = 200_000
 SESSIONS = 4
 AT_ONCE = 100
+APART = 7_919
+"""A prime: so far from each other are people who follow one another in the queue."""
 STRETCH_S = 5.0
 PEOPLE_PER_S = 4_000
 """Of the campaign: so many are queued for each second of all stretches, so that it does not end before."""
@@ -38,13 +40,14 @@ SAMPLED = 40
 """Of so many bounces one, whose entry in the suppression list is waited for."""
 
 
-def batch(number: int, attempt: int) -> Letter:
-    """A hundred recipients of the campaign, each at a domain of its own."""
-    people = [f"ann@p{one}.test" for one in range(number * AT_ONCE, (number + 1) * AT_ONCE)]
+def batch(number: int, attempt: int, *, people: int) -> Letter:
+    """A hundred recipients of the campaign, each at a domain of its own, from all over its `people`."""
+    turns = range(number * AT_ONCE, (number + 1) * AT_ONCE)
+    names = [f"ann@p{one * APART % people}.test" for one in turns]
     text = (
         f"From: n@src.test\r\nSubject: spring\r\nX-Campaign: spring\r\nMessage-ID: <c{number}.{attempt}@src.test>\r\n"
     )
-    return Letter(f"{number}.{attempt}", "n@src.test", people, f"{text}\r\nWhat is new.\r\n".encode())
+    return Letter(f"{number}.{attempt}", "n@src.test", names, f"{text}\r\nWhat is new.\r\n".encode())
 
 
 class _Loop:
@@ -125,7 +128,7 @@ async def trial(
             loop = _Loop(mta, ours.getsockname()[1], back_to, seed)
             await asyncio.to_thread(mta.ask, "stop", kind="zone", name="default", seconds=3600.0, cause="not yet")
             batches = int(stretches * STRETCH_S * PEOPLE_PER_S / AT_ONCE)
-            await Client(mta.port, Ledger(), make=batch).hand_in(range(batches))
+            await Client(mta.port, Ledger(), make=batch, people=batches * AT_ONCE).hand_in(range(batches))
             await asyncio.to_thread(mta.ask, "lift", kind="zone", name="default")
             await asyncio.sleep(STRETCH_S)  # it gets up to its speed
             found: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
