@@ -85,6 +85,8 @@ def plainly(record: Record) -> list[Row]:
             for said in body[4]
             for who in said[5]
         ]
+    elif record.type == Type.SUPPRESS:
+        rows = [{"recipient": entry[0], "kind": entry[1]} for entry in body]
     else:
         rows = [{"id": body[0]} if record.type == Type.FINISH else {}]
     return [row | {"part": part} | more for part, more in enumerate(rows)]
