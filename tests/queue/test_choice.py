@@ -110,6 +110,22 @@ async def test_a_person_chooses(house: Make) -> None:
     assert await text(home) == "spring.a"
 
 
+async def test_variants_that_waited_have_their_time(house: Make) -> None:
+    """The hours count from their first results, not from when the campaign was made."""
+    home = await opened(house, {}, sent=0)
+    await home.move(10 * HOUR_S)
+    for name in ("spring.a", "spring.b"):
+        await home.queue.accept(batch(f"{name[-1]}@x.test", campaign=name), b"")
+    await tick(home)
+    for delivery in await home.lease(5):
+        await home.settle(delivery)
+    for state in ("paused", "running"):
+        await tick(home)
+        assert (await shown(home))["state"] == state
+        await home.move(5 * HOUR_S)
+        await tick(home)
+
+
 async def test_nothing_is_chosen_while_nothing_is_known(house: Make) -> None:
     """No variant was delivered to anybody: the rest waits on."""
     home = await opened(house, {}, sent=0)

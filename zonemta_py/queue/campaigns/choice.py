@@ -3,7 +3,8 @@ until the variant that did best gives its template.
 
 The campaign is paused from the beginning, so its mail does not age. The choice is an order (WINNER) in the journal:
 then template and winner are in the store in one batch, and the pause is lifted. A person may choose at any time; the
-queue does at `decide_ms`, unless nothing of any variant was delivered.
+queue does at `decide_ms`, but not sooner than so many hours after the first results of each variant (they may have
+waited for their hour), and not while nothing of any was delivered.
 """
 
 from __future__ import annotations
@@ -87,6 +88,17 @@ def best(campaign: Campaign, rows: list[VariantFigures]) -> tuple[str, str] | No
     return first.name, f"{said}, {others[0].name} {_told(others[0])}; certain to {certainty(first, others[0]):.0%}"
 
 
+def _due_ms(core: Core, campaign: Campaign) -> int:
+    """When the queue is to choose; 0: a person does."""
+    choice = campaign.choice
+    if not choice["decide_ms"]:
+        return 0
+    known = [core.campaigns.tally(name) for name in choice["of"] if core.campaigns.registered(name) is not None]
+    firsts = [tally.first_ms or core.clock.ms() for tally in known if tally.accepted]
+    due_ms: int = max([choice["decide_ms"], *(first + int(choice["after_h"] * _HOUR_MS) for first in firsts)])
+    return due_ms
+
+
 def _told(row: VariantFigures) -> str:
     return f"{row.share:.1%} ({row.hits:,} of {row.of:,})"
 
@@ -145,6 +157,6 @@ def follow(core: Core, campaign: Campaign, now_ms: int) -> None:
         go(core, campaign, f"{campaign.winner} was chosen")
         return
     pause(core, campaign)
-    decide_ms = campaign.choice["decide_ms"]
+    decide_ms = _due_ms(core, campaign)
     if decide_ms and now_ms >= decide_ms and (found := best(campaign, figures(core, campaign))) is not None:
         choose(core, campaign, *found)
