@@ -68,7 +68,7 @@ host = "127.0.0.1"
 port = {away}
 """
 _RULES = (
-    "rcpt:/@slow/ 451 4.7.1 Greylisted, try again in five minutes", "rcpt:/@gone/ 550 5.1.1 No such user here",
+    "rcpt:/@slow/ 451 4.7.1 Greylisted, try again in five minutes", "rcpt:/@gone/ 550 5.7.1 Not accepted by our policy",
     f"rcpt:/@hostile/ 451 4.2.0 {HOSTILE[:70]}",
     "dot 250 ok, after 0.05s",
 )  # fmt: skip

@@ -32,7 +32,7 @@ def test_every_field_is_read_and_what_has_grown_behind_is_not(kind: Class, least
 def test_what_an_older_queue_did_not_write_is_nothing() -> None:
     assert records.DeliveryTrace() == ("", "", "", 0, 0, "", "", "", ())
     assert records.RecipientRow("z", "a@x.test") == ("z", "a@x.test", 0, None)
-    assert records.OutcomeRow(1, 250, "", "", "dot", [])[6:] == (False, "", "")
+    assert records.OutcomeRow(1, 250, "", "", "dot", [])[6:] == (False, "", "", False)
     assert records.StartRecord(1, "id", "z", "d", [], 5)[6:] == ("", 0)
 
 
@@ -54,7 +54,7 @@ def test_a_recipient_is_written_in_its_shortest_form(who: Who, value: Any) -> No
 
 
 def test_records_within_records_are_read_too() -> None:
-    outcome = [1, 250, "2.0.0", "ok", "dot", ["a@x.test", ["b@x.test", 5]], True, "kind", "rule"]
+    outcome = [1, 250, "2.0.0", "ok", "dot", ["a@x.test", ["b@x.test", 5]], True, "kind", "rule", True]
     trace = ["remote", "local", "tls", 1, 2, "source", "site", "provider", [["row"]]]
     delivery = records.DeliveryRecord.of([3, "id", "z", "d", [[*outcome, "later"]], [*trace, "later"], "later"])
     assert delivery == (3, "id", "z", "d", [tuple(outcome)], tuple(trace))

@@ -16,6 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 from markupsafe import Markup
 
 from zonemta_py.config import Config, ConfigError
+from zonemta_py.logs.causes import cause
 from zonemta_py.merge.language import FUNCTIONS, Language
 from zonemta_py.merge.problems import RenderRefused
 from zonemta_py.merge.render import Part
@@ -109,7 +110,7 @@ def _template(file: Path) -> Part:
     try:
         content = file.read_bytes()[: TEMPLATE_BYTES_MAX + 1].decode()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: cannot be read as UTF-8 ({error}); correct it") from None
+        raise ConfigError(f"{file}: cannot be read as UTF-8 ({cause(error)}); correct it") from None
     if len(content) > TEMPLATE_BYTES_MAX:
         raise ConfigError(f"{file}: is longer than {TEMPLATE_BYTES_MAX:,} bytes; shorten it")
     language = Language(autoescape=True)
