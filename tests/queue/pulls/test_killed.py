@@ -48,6 +48,7 @@ class Story:
         self.asked: set[bytes] = set()
         self.in_flight: set[bytes] = set()
         self.repeated: set[bytes] = set()
+        self.kills = 0
 
 
 def start(folder: Path) -> subprocess.Popen[bytes]:
@@ -74,7 +75,10 @@ async def taking(queue: RemoteQueue, story: Story, done: asyncio.Event, reserve_
     while not done.is_set():
         try:
             found = await queue.pull("jobs", die.choice((1, 5)), reserve_s, 0.2)
+            kills = story.kills
             names = [await named(queue, one) for one in found]
+            if story.kills != kills:  # a large one is read to its end from the queue that was started since
+                story.in_flight |= set(names)
             for name in names:
                 assert name in story.perhaps
                 assert name not in story.ended, "it was acknowledged, and comes again"
@@ -113,6 +117,7 @@ async def killing(folder: Path, story: Story, queues: list[RemoteQueue]) -> subp
                 await asyncio.sleep(0.01)
             await asyncio.sleep(0.05)
             story.in_flight |= story.unsure - story.ended
+            story.kills += 1
             process = start(folder)
     except BaseException:
         process.kill()
