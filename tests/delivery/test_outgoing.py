@@ -196,7 +196,8 @@ def finished(configure: Configure) -> Callable[..., Awaitable[Headers]]:
     async def run(path: dict[str, Any], body: bytes = MESSAGE, **fields: Any) -> Headers:
         config = configure("e", return_path={"secret": SECRET} | path)
         recipients = fields.pop("recipients", [Recipient("r@x.example")])
-        delivery = Delivery(1, ID, "default", "x", "ann@d.example", recipients, len(body), 1, body, **fields)
+        sender = fields.pop("sender", "ann@d.example")
+        delivery = Delivery(1, ID, "default", "x", sender, recipients, len(body), 1, body, **fields)
         outgoing = Body(delivery, None)  # type: ignore[arg-type]
         await Outgoing(config).finish(delivery, outgoing)
         assert outgoing.whole is not None
@@ -211,6 +212,13 @@ async def test_feedback_id(finished: Any) -> None:
     headers = await finished({"feedback_id": "{campaign}:{tenant}:{sender}:esp"}, campaign="spring sale", tenant="t")
     assert headers.get("feedback-id") == "spring_sale:t:d.example:esp"
     assert "Feedback-ID" in "".join(headers.get("dkim-signature").split())
+
+
+async def test_a_notice_is_no_list_mail(finished: Any) -> None:
+    """What has the null return path gets neither field, whatever its zone."""
+    path = {"feedback_id": "{id}", "list_unsubscribe": "https://u.example/", "list_unsubscribe_zones": ["default"]}
+    headers = await finished(path, sender="")
+    assert not {"feedback-id", "list-unsubscribe"} & {name.lower() for name in headers}
 
 
 async def test_unsubscribe_when_asked_for(finished: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -17,6 +18,7 @@ from zonemta_py.mail.notices.wording import Failed
 from zonemta_py.mail.reply import Reply
 
 HOUR_MS = 3_600_000
+_PLAIN = re.compile(r"[\w .-]+")
 RECEIVED_MS = 1_795_161_600_000
 _HEADER = b"From: ann@example.com\r\nTo: bob@example.net\r\nSubject: Your order\r\nMessage-ID: <1@example.com>\r\n"
 _UNKNOWN = Reply(550, "5.1.1", "no such user here")
@@ -61,7 +63,8 @@ def notice(
         data = build(form, envelope, [failure], _HEADER, wording=words, now_ms=now_ms, unique="0123456789")  # type: ignore[arg-type]
         sys.stdout.write(data.decode("utf-8", "replace").replace("\r\n", "\n"))
         return
-    print(f"From: {words.shown_name} <{words.address}>\nSubject: {words.subject(form, envelope)}\n")
+    name = words.shown_name if _PLAIN.fullmatch(words.shown_name) else f'"{words.shown_name}"'
+    print(f"From: {name} <{words.address}>\nSubject: {words.subject(form, envelope)}\n")
     print(words.text(form, envelope, [failure], now_ms), end="")
 
 

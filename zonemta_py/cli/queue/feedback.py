@@ -81,8 +81,9 @@ def show(number: Number, config: ConfigFile = None, folder: Folder = None, json:
     if json:
         return print_json(found)
     raw = found.pop("raw")
-    rows = [(name, moment(value) if name == "ms" else value) for name, value in found.items() if value not in ("", 0)]
-    print_table("Came back", ("what", "value"), [[name, str(value)] for name, value in rows])
+    rows = {"number": found.pop("seq"), "at": moment(found.pop("ms"))} | found
+    shown = [[name, str(value)] for name, value in rows.items() if value not in ("", 0)]
+    print_table("Came back", ("what", "value"), shown)
     if raw:
         print_aside(f"the message, its first {len(raw):,} characters, follows on standard output")
         sys.stdout.write("\n".join(map(printable, raw.splitlines())) + "\n")
@@ -102,11 +103,10 @@ def forget(
         raise CommandError(Exit.USAGE, "say which: numbers of `zonemta feedback list --unread`, or --all")
     count = answer(configuration(config, folder), "feedback-forget", numbers=numbers or [], all=all)
     if not count and numbers:
-        raise _not_there(numbers[0])
+        raise _not_there(numbers[0], "nothing is kept of number {0}: it was understood, or was never there")
     print_json({"forgotten": count}) if json else print(f"{count:,} forgotten")
 
 
-def _not_there(number: int) -> CommandError:
-    return CommandError(
-        Exit.DATA, f"nothing that came back has number {number}; `zonemta feedback list` shows what has"
-    )
+def _not_there(number: int, what: str = "nothing that came back has number {0}") -> CommandError:
+    listed = "zonemta feedback list" + (" --unread" if "kept" in what else "")
+    return CommandError(Exit.DATA, f"{what.format(number)}; `{listed}` shows what there is")

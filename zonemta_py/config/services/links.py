@@ -48,9 +48,9 @@ class Links(Section):
     choices: list[Literal["campaign", "campaigns", "all"]] = ["campaigns"]
     """What people may leave and rejoin on the page of their settings, besides what the link stops."""
     track: Literal["off", "asked", "on"] = "off"
-    """Opens and clicks of campaign mail, by a picture and links in its HTML that are each recipient's own. on: all of
-    it, but what has X-Track: no; asked: what has X-Track: yes, opens or clicks. In many countries people must have
-    agreed to it."""
+    """Opens and clicks of mail made from a campaign's template, by a picture and links in its HTML that are each
+    recipient's own. on: all of it, but what has X-Track: no; asked: what has X-Track: yes, opens or clicks. Mail that
+    comes complete is never changed. In many countries people must have agreed to it."""
     track_zones: list[str] = []
     """Zones in which it may be; empty: all."""
     track_tenants: list[str] = []

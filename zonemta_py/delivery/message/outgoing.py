@@ -82,6 +82,8 @@ class Outgoing:
 
     def _fields(self, delivery: Delivery, section: bytes) -> bytes:
         path, fields = self._path, b""
+        if not delivery.sender:  # a notice or an automatic reply: nobody subscribes to those
+            return fields
         if path.feedback_id and not _FEEDBACK.search(section):
             fields += list_fields.feedback_id(
                 path.feedback_id, campaign=delivery.campaign, tenant=delivery.tenant, zone=delivery.zone,

@@ -137,6 +137,7 @@ class CampaignCommands:
         ValueError."""
         campaign = await self._going(name)
         if campaign is None or campaign.named:
+            self._checked_hours({key: value.strip() for key, value in given.items() if value.strip()})
             raise ValueError(f"campaign {name!r} is only known from its mail, which says itself when it goes")
         before = campaign.times or CampaignHours()
         if wrong := given.keys() - {"at", "window", "until", "time_zone"}:
