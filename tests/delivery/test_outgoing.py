@@ -218,7 +218,7 @@ async def test_a_notice_is_no_list_mail(finished: Any) -> None:
     """What has the null return path gets neither field, whatever its zone."""
     path = {"feedback_id": "{id}", "list_unsubscribe": "https://u.example/", "list_unsubscribe_zones": ["default"]}
     headers = await finished(path, sender="")
-    assert not {"feedback-id", "list-unsubscribe"} & {name.lower() for name in headers}
+    assert ("feedback-id" in headers, "list-unsubscribe" in headers) == (False, False)
 
 
 async def test_unsubscribe_when_asked_for(finished: Any) -> None:
