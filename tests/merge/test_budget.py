@@ -14,7 +14,7 @@ from zonemta_py.merge.compile import compile, prepare, problems
 from zonemta_py.merge.problems import RenderRefused, TemplateRefused
 from zonemta_py.merge.source import File, TemplateSource, Text
 
-CPU_S, MEMORY_BYTES = 1.0, 64_000_000
+CPU_S, MEMORY_BYTES = 4.0, 64_000_000
 FIELDS = {
     "x": "x" * 40_000, "y": "x" * 39_999 + "y", "words": "a." * 5_000, "tags": "<a>" * 1_500, "wide": "漢é" * 1_000,
     "hex": "f" * 3_000,

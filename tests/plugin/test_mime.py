@@ -238,4 +238,4 @@ def test_hostile_parameters_cost_little() -> None:
         value = parameter * (4_000 // len(parameter))
         for _ in range(20):
             mime.describe(Headers([b"Content-Type: a/b; " + value, b"Content-Disposition: a; " + value]), (), ())
-    assert time.thread_time() - begun < 1
+    assert time.thread_time() - begun < 5

