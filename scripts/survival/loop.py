@@ -33,7 +33,7 @@ AT_ONCE = 100
 APART = 7_919
 """A prime: so far from each other are people who follow one another in the queue."""
 STRETCH_S = 5.0
-PEOPLE_PER_S = 4_000
+PEOPLE_PER_S = 8_000
 """Of the campaign: so many are queued for each second of all stretches, so that it does not end before."""
 FOLLOWED_S_MAX = 2.0
 SAMPLED = 40
