@@ -100,6 +100,12 @@ def test_a_language_without_texts_is_refused(language: str) -> None:
         load(language, SHIPPED)
 
 
+def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    """Otherwise a wrong name would leave the shipped texts, and nobody would know."""
+    with pytest.raises(PhrasesError, match="there is no such folder of texts of notices; make it"):
+        load("en", SHIPPED, tmp_path / "nowhere")
+
+
 def test_several_languages_follow_each_other() -> None:
     """The first one has subject and name."""
     words = wording(load("fr", SHIPPED), load("en", SHIPPED))

@@ -53,6 +53,8 @@ class Phrases:
 def load(language: str, shipped: Path, own: Path | None = None) -> Phrases:
     """A language's texts: those in the folder `own`, what they lack as shipped, in English where that has none. Raises
     PhrasesError."""
+    if own is not None and not own.is_dir():
+        raise PhrasesError(f"{own}: there is no such folder of texts of notices; make it, or name another one")
     name = f"{language}.toml"
     files = [file for folder in (own, shipped) if folder is not None and (file := folder / name).is_file()]
     if not files or not LANGUAGE.fullmatch(language):
