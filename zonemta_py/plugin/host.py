@@ -61,7 +61,7 @@ class Host:
         calls: list[Call] = []
         apis: dict[str, PluginApi] = {}
         for wanted in plugins.enabled:
-            threads = threading.active_count()
+            threads = set(threading.enumerate())
             source = find(wanted, plugins.folder)
             if source.name in apis:
                 raise PluginError(source.name, source.file, 0, "is enabled twice; leave it once in plugins.enabled")
@@ -71,7 +71,7 @@ class Host:
             for name, function in functions.items():
                 calls.append(Call(source.name, source.file, HOOKS[name], function, plugins.timeout_s))
             _check_commands(source, api, apis)
-            if threading.active_count() > threads:
+            if not threads.issuperset(threading.enumerate()):
                 log.warning(
                     "plugin %s, %s: has started a thread while it was loaded, which the server's processes will not "
                     "have: they are forked after that; start it in the hook that first needs it", source.name,
