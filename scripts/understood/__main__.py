@@ -20,29 +20,30 @@ COLUMNS = {
     "recipient_and_hard_right": "recipient and hard/soft right %", "false_bounces": "false bounces",
     "spurious": "news of nobody",
 }  # fmt: skip
-LAST = "unseen_final"
-"""Measured only when it is named: a look at its misses spoils it."""
+LAST = "_final"
+"""Collections whose names end so are measured only when they are named: a look at their misses spoils them."""
 REPORTS = "reports"
 SEEN = "seen"
+"""Collections whose names begin so may be read."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/replies", description=__doc__)
     names = [*sorted(path.stem for path in replies.FOLDER.glob("*.jsonl")), REPORTS]
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"which of {', '.join(names)}; default: all but {LAST}"
+        "names", nargs="*", metavar="NAME", help=f"which of {', '.join(names)}; default: all but *{LAST}"
     )
     parser.add_argument(
         "--rules", type=Path, action="append", default=[], help="a file of rules before the shipped one"
     )
-    parser.add_argument("--show", action="store_true", help=f"misses of all, not only of {SEEN!r}: this spoils them")
+    parser.add_argument("--show", action="store_true", help=f"misses of all, not only of {SEEN}*: this spoils them")
     parser.add_argument("--json", action="store_true", help="figures as JSON on standard output")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in names]
     if unknown:
         parser.error(f"there is no collection {unknown[0]!r}; there are {', '.join(names)}")
     rules = replies.Rules.load([*options.rules, replies.RULES])
-    chosen = options.names or [name for name in names if name != LAST]
+    chosen = options.names or [name for name in names if not name.endswith(LAST)]
     of_replies = {
         name: replies.measured(rules, replies.read(replies.FOLDER / f"{name}.jsonl"))
         for name in chosen
@@ -57,7 +58,7 @@ def main() -> int:
     console = Console(soft_wrap=True, highlight=False)
     _tables(console, figures)
     for name, ones in of_replies.items():
-        if name == SEEN or options.show:
+        if name.startswith(SEEN) or options.show:
             _confusion(console, name, ones)
             _misses(console, name, ones)
     if options.show:
