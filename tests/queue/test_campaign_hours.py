@@ -309,6 +309,8 @@ async def test_other_hours_for_who_waits(house: Make, monkeypatch: pytest.Monkey
     await home.queue.accept(batch(**people), b"")
     said = await home.queue.ask("campaign-schedule", name="spring", at="09:00", until="2024-03-30")
     assert (said["hours"]["at"], said["hours"]["time_zone_column"]) == ("09:00", "zone")
+    waits = (await home.queue.ask("campaign-hours", name="spring"))["zones"]
+    assert [(row["next_ms"] / 1000 - MARCH) / HOUR for row in waits] == [2, 7.5, 12, 17], "told at once"
     if crash == "while they move":
         home.queue.campaign_commands.tick()
     if crash:

@@ -14,7 +14,8 @@ from zonemta_py.cli.campaign.nodes import Ca, KeyFile, Nodes, target
 from zonemta_py.cli.run.asking import ask_queue
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
-from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table
+from zonemta_py.cli.terminal.output import counted, moment, print_aside, print_json, print_table
+from zonemta_py.cli.terminal.question import ask
 from zonemta_py.zones.calendar.campaign_hours import words
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the campaign.")]
@@ -67,8 +68,7 @@ def cancel(
     asked = CampaignDoor(nodes, key_file, ca, config, folder)
     if not yes:
         waiting = asked.status(name)["waiting"]
-        if not typer.confirm(f"{waiting:,} recipients of {name} will not get it. Cancel it?", err=True):
-            raise CommandError(Exit.OK)
+        ask(f"{counted(waiting, 'recipient')} of {name} will not get it", "Cancel it?")
     _order(asked, name, "cancel", because, json)
 
 

@@ -13,8 +13,6 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import typer
-
 from zonemta_py.cli.campaign import hours, planning, variants
 from zonemta_py.cli.campaign import options as option
 from zonemta_py.cli.campaign import settings as campaign_settings
@@ -22,7 +20,8 @@ from zonemta_py.cli.campaign.nodes import Ca, KeyFile, Nodes, Patience, target
 from zonemta_py.cli.campaign.work import Work, describe, look, read_columns, readable, rendered, show, sound
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder
-from zonemta_py.cli.terminal.output import Telling
+from zonemta_py.cli.terminal.output import Telling, counted
+from zonemta_py.cli.terminal.question import ask
 from zonemta_py.pipeline.prepare.source.dialect import ADDRESS_COLUMNS
 
 if TYPE_CHECKING:
@@ -112,8 +111,9 @@ def send(
             words = f"{plan_folder}: planned; `zonemta campaign send --resume --name {name}` sends it"
             tell(words, campaign=name, plan=plan_folder, planned=plan.report["kept"])
         return
-    if not yes and not typer.confirm(f"Send {name} to {plan.report['kept']:,} recipients?", err=True):
-        raise CommandError(Exit.OK)
+    if not yes:
+        people = counted(plan.report["kept"], "recipient")
+        ask(f"{name} goes to {people}", "Send it?", f", or later `zonemta campaign send --resume --name {name}`")
     _send(work, plan, announcement, canary_patience, json)
 
 

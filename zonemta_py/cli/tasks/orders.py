@@ -24,6 +24,7 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.filters import Where, filtered, message_ids
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
 from zonemta_py.cli.terminal.output import as_records, counted, print_aside, print_json, print_table
+from zonemta_py.cli.terminal.question import ask
 from zonemta_py.cli.terminal.signature import Option, extended
 from zonemta_py.config import Config
 
@@ -198,12 +199,7 @@ def _ask(seen: follow.Row) -> None:
     sentence = f"{seen['words']}: {counted(seen['count'], 'recipient')}"
     for remark in seen["remarks"]:
         print_aside(remark)
-    if not sys.stdin.isatty():
-        raise CommandError(
-            Exit.USAGE, f"{sentence}; add --yes to do it without a question, or --dry-run to see examples"
-        )
-    if not typer.confirm(f"{sentence}. Do it?", err=True):
-        raise CommandError(Exit.OK, "nothing was changed")
+    ask(sentence, "Do it?", ", or --dry-run to see examples")
 
 
 def _show(seen: follow.Row, json: bool) -> None:
