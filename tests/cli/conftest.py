@@ -50,7 +50,7 @@ class Served:
         self.ready = threading.Event()
         self.thread = threading.Thread(target=lambda: asyncio.run(self._run()))
         self.thread.start()
-        assert self.ready.wait(20), "the queue did not open"
+        assert self.ready.wait(60), "the queue did not open"
 
     async def _run(self) -> None:
         self.loop, self.end = asyncio.get_running_loop(), asyncio.Event()

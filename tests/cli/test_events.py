@@ -23,7 +23,7 @@ from zonemta_py.queue.api import BOUNCED, Outcome, Result
 from zonemta_py.queue.queue import LocalQueue
 
 SUBJECT = "Hello \x1b[2J you"
-PATIENCE_S = 30
+PATIENCE_S = 60
 
 
 @pytest.fixture

@@ -119,7 +119,7 @@ def test_in_a_terminal_it_asks(tmp_path: Path) -> None:
     except OSError:  # the terminal's other end is closed
         pass
     os.close(controller)
-    assert child.wait(30) == Exit.OK, seen
+    assert child.wait(60) == Exit.OK, seen
     assert b"is not a domain such as example.com" in seen
     assert b"300.1.1.1" in seen
     assert b"mx1.example.com. IN A 192.0.2.10" in seen

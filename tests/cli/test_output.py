@@ -198,7 +198,7 @@ def test_a_real_terminal(columns: int, busy: str, tmp_path: Path) -> None:
             text += chunk
         assert process.stderr
         said = process.stderr.read().decode()
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
     os.close(ours)
     lines = text.decode().splitlines()
     assert all(cell_len(line) <= columns for line in lines)

@@ -69,7 +69,7 @@ class Running:
 
     def __enter__(self) -> list[str]:
         self.thread.start()
-        assert self.ready.wait(20)
+        assert self.ready.wait(60)
         assert self.thread.is_alive(), "the queue did not open"
         return self.ids
 

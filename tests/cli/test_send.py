@@ -117,7 +117,7 @@ class Running:
 
     def __enter__(self) -> Sink:
         self.thread.start()
-        assert self.ready.wait(20)
+        assert self.ready.wait(60)
         return self.sink
 
     def __exit__(self, *_: object) -> None:

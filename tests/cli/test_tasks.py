@@ -132,7 +132,7 @@ def test_what_has_bounced_is_queued_again(served: Callable[..., Any], told: Told
     async def bounce(queue: LocalQueue) -> None:
         envelope = Envelope("", [Recipient("u@x.org")], len(BODY), headers={"subject": "Hello"})
         await queue.accept(envelope, BODY)
-        (delivery,) = await asyncio.wait_for(queue.lease(1), 20)
+        (delivery,) = await asyncio.wait_for(queue.lease(1), 60)
         reply = Reply(550, "5.7.1", "their filter")
         await queue.settle(Result(delivery.lease, [Outcome(BOUNCED, reply, "dot", [0])]))
 
@@ -301,12 +301,12 @@ def test_ctrl_c_leaves_the_task_running(
     monkeypatch.setattr(TaskSweep, "_windows", stand_still)
     order = [*COMMAND, "queue", "delete", "--all", "--yes", "--folder", str(tmp_path)]
     with subprocess.Popen(order, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as ran:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not queue.do(lambda queue: queue.ask("tasks")) and time.monotonic() < deadline:
             time.sleep(0.05)
         time.sleep(0.3)
         ran.send_signal(signal.SIGINT)
-        _, err = ran.communicate(timeout=30)
+        _, err = ran.communicate(timeout=60)
         code = ran.returncode
     may_go.set()
     assert code == Exit.INTERRUPTED

@@ -18,6 +18,6 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     unit = tmp_path / "zonemta.service"
     unit.write_text(UNIT.read_text().replace("/opt/zonemta/bin/zonemta", shutil.which("true") or ""))
     for command in (["verify", "--man=no"], ["security", "--offline=true", f"--threshold={EXPOSED_MOST}"]):
-        ran = subprocess.run(["systemd-analyze", *command, str(unit)], capture_output=True, text=True, timeout=60)
+        ran = subprocess.run(["systemd-analyze", *command, str(unit)], capture_output=True, text=True, timeout=120)
         assert ran.returncode == 0, ran.stdout + ran.stderr
         assert "zonemta.service:" not in ran.stderr, ran.stderr

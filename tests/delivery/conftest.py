@@ -25,8 +25,8 @@ from zonemta_py.queue.api import Delivery, OpenConnection, QueueRefusal, Result
 from zonemta_py.sink import Sink, SinkOptions
 from zonemta_py.zones.admittance import Admittance
 
-PATIENCE_S = 20.0
-SILENCE_S = 0.5
+PATIENCE_S = 60.0
+SILENCE_S = 2.0
 """How long a server that never answers is waited for."""
 CLOCKS = {"banner": "connect", "starttls": "connect", "dot": "dot"}
 """Which of the zone's timeouts a silence at this point is up against; anywhere else it is `reply`."""
@@ -291,7 +291,7 @@ def deliver(servers: list[Server]) -> Callable[..., Awaitable[list[Result]]]:
         config = Config(zones=[default], pools=list(pools), **(sections or {}))
         queue = queue or Queue(list(deliveries), chunk, batch)
         await asyncio.wait_for(
-            worker.run(config, queue, host or Host.empty(), most, resolver=resolver, contexts=contexts), 30
+            worker.run(config, queue, host or Host.empty(), most, resolver=resolver, contexts=contexts), 120
         )
         return sorted(queue.results, key=lambda result: result.lease)
 

@@ -156,7 +156,7 @@ async def test_hangs_up_in_the_middle(reply: bytes, outcome: Any, letter: Any, d
         hung_up.set()
 
     def chunk(_id: str, number: int) -> bytes:
-        assert number < 3 or hung_up.wait(30)
+        assert number < 3 or hung_up.wait(60)
         return (b"x" * 62 + b"\r\n") * 1024
 
     with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -64,7 +64,7 @@ def send(queue_of: Any) -> Send:
         for number, delivery in enumerate(deliveries, 1):
             delivery.lease = number
         queue = queue_of(list(deliveries), chunk, 1)
-        await asyncio.wait_for(worker.run(config, queue, host or Host.empty(), 1), 30)
+        await asyncio.wait_for(worker.run(config, queue, host or Host.empty(), 1), 60)
         return sorted(queue.results, key=lambda result: result.lease)
 
     return run

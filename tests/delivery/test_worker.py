@@ -157,7 +157,7 @@ async def test_the_queue_is_gone(letter: Any, scripted: Any) -> None:
 
     gone = Gone()
     config = Config.model_validate({"zones": [{"name": "default", "tls": "none", "allow_private": True}]})
-    await asyncio.wait_for(worker.run(config, gone, Host.empty(), 3), 20)
+    await asyncio.wait_for(worker.run(config, gone, Host.empty(), 3), 60)
     assert (len(server.bodies), gone.leases) == (1, 2)
 
 

@@ -72,7 +72,7 @@ async def worked(sink: RunningSink, ready: MakeReady, count: int) -> None:
     for seq in range(1, count + 1):
         sink.offer(seq, [ready(seq)])
     work = asyncio.ensure_future(sink.run())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while sink.backlog.cursor < count:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
     sink.stop()
@@ -117,7 +117,7 @@ async def test_the_cursor_does_not_pass_what_has_not_arrived(tmp_path: Path, rea
     assert read_state(tmp_path)["state"] == "down"
     assert read_state(tmp_path)["reason"] == "away"
     sink.stop()
-    await asyncio.wait_for(work, 10)
+    await asyncio.wait_for(work, 60)
 
 
 async def test_numbers_go_on_after_a_restart(tmp_path: Path, ready: MakeReady) -> None:
@@ -261,5 +261,5 @@ async def test_a_ring_that_stays_unreadable_ends_the_process(
         sink.offer(seq, [ready(seq)])
     monkeypatch.setattr(os, "pread", broken)
     with pytest.raises(RingUnreadable):
-        await asyncio.wait_for(sink.run(), 30)
+        await asyncio.wait_for(sink.run(), 60)
     assert backlog.cursor < 10

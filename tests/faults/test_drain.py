@@ -42,7 +42,7 @@ async def test_a_drain_ends_what_is_under_way(tmp_path: Path) -> None:
         await mta.taking()
         for number in range(2):
             await give(mta, f"r{number}@bulk.test")
-        await asyncio.wait_for(answered.wait(), 30)
+        await asyncio.wait_for(answered.wait(), 60)
         status, said = await asyncio.to_thread(zonemta, mta, "drain", "--for", "30s")
         assert (status, mta.alive) == (0, False), said
         assert mta.waited() == 0
@@ -54,7 +54,7 @@ async def test_a_drain_ends_what_is_under_way(tmp_path: Path) -> None:
         answered.clear()
         rest_s = 20.0
         await give(mta, "late@bulk.test")
-        await asyncio.wait_for(answered.wait(), 30)
+        await asyncio.wait_for(answered.wait(), 60)
         assert await asyncio.to_thread(mta.ask, "drain", for_s=600.0, by="a test")
         waits = asyncio.create_task(asyncio.to_thread(zonemta, mta, "drain", "--for", "9m", "--json"))
         await asyncio.to_thread(until, lambda: (mta.ask("draining")["left_s"] or 0) < 541)
@@ -82,7 +82,7 @@ async def test_a_drain_ends_what_is_under_way(tmp_path: Path) -> None:
         assert mta.in_doubt() == ["late@bulk.test"]
         answered.clear()
         await give(mta, "last@bulk.test")
-        await asyncio.wait_for(answered.wait(), 30)
+        await asyncio.wait_for(answered.wait(), 60)
         waits = asyncio.create_task(asyncio.to_thread(zonemta, mta, "drain", "--for", "9m"))
         await asyncio.to_thread(until, lambda: mta.ask("draining")["ending"])
         os.kill(pids(mta)["queue"], signal.SIGKILL)

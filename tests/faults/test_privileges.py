@@ -128,7 +128,7 @@ def test_a_reload_when_root_was_given_up(home: Path) -> None:
         mta.config_file.write_text(text.replace("receivers = 2", "receivers = 3"))
         assert mta.ask("reload")["refused"] == []
         for _ in range(6):
-            with socket.create_connection((LOW, 587), timeout=30) as client:
+            with socket.create_connection((LOW, 587), timeout=60) as client:
                 assert client.recv(100).startswith(b"220")
     finally:
         mta.end()

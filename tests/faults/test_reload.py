@@ -55,7 +55,7 @@ def mta(tmp_path: Path) -> Iterator[Mta]:
 
 def accepts(port: int) -> bool:
     with socket.socket() as client:
-        client.settimeout(30)
+        client.settimeout(60)
         try:
             client.connect(("127.0.0.1", port))
             return client.recv(100).startswith(b"220")
@@ -103,7 +103,7 @@ def test_what_a_reload_says_and_the_way_back(mta: Mta, tmp_path: Path) -> None:
     status, said = zonemta(mta, "config", "back", "1", "--force")
     assert status == 0
     assert mta.config_file.read_text() == text
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while accepts(other.port):
         assert time.monotonic() < end
     status, said = zonemta(mta, "config", "history", "--plain")
@@ -120,7 +120,7 @@ def test_what_a_reload_says_and_the_way_back(mta: Mta, tmp_path: Path) -> None:
 
 def _said_soon(mta: Mta, words: str) -> str:
     """What `zonemta status` says, once that is among it."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while words not in (said := zonemta(mta, "status")[1]):
         assert time.monotonic() < end, said
     return said
@@ -262,7 +262,7 @@ def test_a_program_reloads_by_http(mta: Mta) -> None:
     mta.config_file.write_text(f"{mta.config_file.read_text()}[http]\nenabled = true\nport = {free}\n")
     assert zonemta(mta, "reload")[0] == 0
     config = mta.config_file.read_text()
-    with httpx.Client(base_url=f"http://127.0.0.1:{free}", timeout=30) as client:
+    with httpx.Client(base_url=f"http://127.0.0.1:{free}", timeout=60) as client:
         until(lambda: shown(mta, client, "/v1/status") is not None)
         mta.config_file.write_text(config.replace("[http]", "[http]\nrequests = 65"))
         for check, key in ((True, "http.requests"), (False, "http.requests")):
@@ -298,7 +298,7 @@ def shown(mta: Mta, client: httpx.Client, path: str) -> Any:
 
 
 def until(done: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while not done():
         assert time.monotonic() < end
         time.sleep(0.05)
@@ -311,7 +311,7 @@ def test_the_first_reload_is_as_light_as_any(mta: Mta) -> None:
     text = f"{mta.config_file.read_text()}[http]\nenabled = true\ndashboard = true\nport = {port}\n"
     mta.config_file.write_text(text)
     mta.start()
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
         until(lambda: shown(mta, client, "/v1/status") is not None)
     started_s = _processor_s(mta)
     mta.config_file.write_text(f"{text}[learning]\ninitial = 7\n")

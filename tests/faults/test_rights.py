@@ -180,7 +180,7 @@ def _reload(mta: Mta, text: str) -> None:
 
 def _until(done: Callable[[], object]) -> None:
     """Soon: long before clients of the process before are sent away."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while not done():
         assert time.monotonic() < end
         time.sleep(0.05)
@@ -195,12 +195,12 @@ def test_who_waits_with_a_queue_token_that_is_gone_is_sent_away(mta: Mta) -> Non
     mta.start()
     _until(lambda: _connects(port))
     with contextlib.ExitStack() as held:
-        waiting = held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
+        waiting = held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
         waiting.sendall(f"auth old{token}\npop jobs wait=50\n".encode())
         time.sleep(0.5)
         _reload(mta, text + rows["kept"])
         with contextlib.suppress(ConnectionError):
             assert waiting.recv(1000) == b""
-        again = held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
+        again = held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
         again.sendall(f"auth old{token}\nqueues\n".encode())
         assert b"token is unknown" in again.recv(1000)

@@ -27,7 +27,7 @@ class Clients:
         """Tries so many; how many were let in."""
         before = len(self.open)
         for _ in range(count):
-            one = socket.create_connection(("127.0.0.1", self.port), timeout=30)
+            one = socket.create_connection(("127.0.0.1", self.port), timeout=60)
             said = one.recv(200)
             if said.startswith(b"220"):
                 self.open.append(one)

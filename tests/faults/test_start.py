@@ -198,9 +198,9 @@ async def test_sigterm_ends_what_is_under_way_and_begins_nothing(tmp_path: Path)
                 pass
             assert mta._process is not None
             mta._process.terminate()
-            assert (await asyncio.wait_for(idle.readline(), 30)).startswith(b"421")
+            assert (await asyncio.wait_for(idle.readline(), 60)).startswith(b"421")
             writer.write(b"\r\nHi\r\n.\r\n")
-            assert (await asyncio.wait_for(reader.readline(), 30)).startswith(b"250")
+            assert (await asyncio.wait_for(reader.readline(), 60)).startswith(b"250")
             assert await asyncio.to_thread(mta._process.wait, 60) == -signal.SIGTERM
             assert "restarting it" not in mta.log.read_text()
             with pytest.raises(OSError, match="Connect call failed"):

@@ -14,7 +14,7 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core import commit
 from zonemta_py.queue.core.commit import StoreLine
 
-PATIENCE_S = 30
+PATIENCE_S = 60
 
 
 class Disk:

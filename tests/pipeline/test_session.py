@@ -93,7 +93,7 @@ def test_without_the_extra_the_command_says_what_to_install(
 def test_help_does_not_load_spark() -> None:
     """The command line starts fast for those who do not analyse."""
     code = "import sys; from zonemta_py.cli.app import main; main(['lake', '--help']); print('pyspark' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.endswith("False\n")
 
 

@@ -64,7 +64,7 @@ class Server:
         if shutil.which("ncat") is None:
             pytest.skip("ncat is not installed (apt-get install ncat)")
         command = ["ncat", *options, "127.0.0.1", str(self.port)]
-        return subprocess.run(command, input=text, capture_output=True, timeout=60, check=False)
+        return subprocess.run(command, input=text, capture_output=True, timeout=120, check=False)
 
     def end(self) -> None:
         self.mta.end()

@@ -42,7 +42,7 @@ def test_a_killed_server_never_looks_like_a_yes(server: Server) -> None:
         for connection in (pushing, popping):
             with pytest.raises(ConnectionResetError):
                 to_its_end(connection)
-    assert len(server.say(b"pop big wait=20\n")) == 8_000_000
+    assert len(server.say(b"pop big wait=60\n")) == 8_000_000
     assert server.say(b"size half\n") == b"0 ready 0 leased 0 delayed 0 held\n"
 
 
@@ -61,7 +61,7 @@ def test_the_queues_restart_ends_reservations_and_waiting_goes_on(server: Server
     with server.connect() as waiting:
         waiting.sendall(b"pop elsewhere wait=60\n")
         assert server.mta.kill("queue")
-        assert server.say(b"pop back wait=30\n") == b"E"
+        assert server.say(b"pop back wait=60\n") == b"E"
         assert "is not reserved any more" in server.refused(b"ack " + receipt + b"\n")
         server.say(b"push elsewhere\nF")
         assert waiting.recv(10) == b"F"

@@ -24,7 +24,7 @@ def test_whoever_comes_after_its_reservation_ended_changes_nothing(server: Serve
     """Another has it by then: neither an extension nor an acknowledgement of the first one counts."""
     server.say(b"push slow\nA")
     first = server.say(b"reserve slow 0.3\n").split(b" ")[0]
-    second = server.say(b"reserve slow 60 wait=20\n").split(b" ")[0]
+    second = server.say(b"reserve slow 60 wait=60\n").split(b" ")[0]
     assert first != second
     for late in (b"extend %s 60\n", b"ack %s\n", b"nack %s\n"):
         assert "is not reserved any more: its time was up, or it is settled" in server.refused(late % first)
@@ -76,7 +76,7 @@ def test_a_backup_of_running_queues_is_adopted(tmp_path: Path) -> None:
             b"pop jobs\n"
         )
         command("queue", "adopt", "--folder", str(copy))
-        assert [new.say(b"pop jobs wait=20\n") for _ in range(20)] == [b"%d" % number for number in range(20)]
+        assert [new.say(b"pop jobs wait=60\n") for _ in range(20)] == [b"%d" % number for number in range(20)]
         assert new.say(b"pop large\n") == bytes(3_000_000)
     finally:
         new.end()

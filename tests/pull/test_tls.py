@@ -105,7 +105,7 @@ def test_a_silent_or_slow_client_is_cut_off_and_harms_nobody(guarded: Server) ->
     deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     deaf.sendall(b"auth boss\npop large\n")
     for connection in (silent, handshaken, pushing):
-        connection.settimeout(30)
+        connection.settimeout(60)
         with connection, pytest.raises((ConnectionResetError, ssl.SSLEOFError)):
             connection.recv(100)
     assert len(said(guarded, b"auth boss\npop large wait=30\n")) == 4_000_000
@@ -134,7 +134,7 @@ def test_ncat_that_sends_slowly_over_tls(guarded: Server) -> None:
         pytest.skip("ncat is not installed (apt-get install ncat)")
     address = f"ncat --ssl 127.0.0.1 {guarded.port}"
     steps = "printf 'auth boss\\n'; sleep 0.3; printf 'push typed\\n'; sleep 0.3; printf one; sleep 0.3; printf two"
-    push = subprocess.run(["sh", "-c", f"({steps}) | {address}"], timeout=60, check=False)
+    push = subprocess.run(["sh", "-c", f"({steps}) | {address}"], timeout=120, check=False)
     taken = subprocess.run(
         ["sh", "-c", f"(printf 'auth boss\\npop typed wait=9\\n'; sleep 1) | {address}"],
         capture_output=True, timeout=60, check=False,

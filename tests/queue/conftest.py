@@ -37,7 +37,7 @@ REPLIES = {
     BOUNCED: Reply(550, "5.1.1", "no such user"),
 }
 BODY = b"Subject: hello\r\n\r\nHi\r\n"
-PATIENCE_S = 30
+PATIENCE_S = 60
 
 
 class Hand(Clock):

@@ -56,7 +56,7 @@ async def test_a_position_names_nobody_who_has_gone(house: Make) -> None:
 
 
 async def _archive_has(home: Any, files: int) -> None:
-    for _ in range(2000):
+    for _ in range(6000):
         if len(list(home.folder.glob("archive/*"))) >= files:
             return
         await asyncio.sleep(0.01)

@@ -142,7 +142,7 @@ async def test_an_idle_connection_is_found_by_the_next_mail(house: Any) -> None:
     asked = asyncio.ensure_future(home.queue.lease(1, "two"))
     await home.rest()
     await home.put("s@x.test")
-    (second,) = await asyncio.wait_for(home.queue.lease(1, "one"), 10)
+    (second,) = await asyncio.wait_for(home.queue.lease(1, "one"), 60)
     assert second.connection == first.lease
     assert not asked.done()
     asked.cancel()

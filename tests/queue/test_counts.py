@@ -114,7 +114,7 @@ async def test_a_queue_of_an_earlier_version_is_counted_once_and_indexed_meanwhi
     queue.start()
     for delivery in await home.leases():
         await home.settle(delivery, DEFERRED)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not queue.core.places.complete:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     await home.rest()
@@ -220,7 +220,7 @@ async def test_the_domains_of_a_zone_are_kept_in_order(house: Any, monkeypatch: 
         for delivery in await home.lease(2):
             await home.settle(delivery)
     (order,) = zone_domains._orders[home.queue.core].values()
-    await asyncio.wait_for(order.made.wait(), 20)
+    await asyncio.wait_for(order.made.wait(), 60)
     await home.rest()
     page = await sizes("b")
     assert page["complete"]

@@ -26,8 +26,8 @@ async def test_connections_at_a_provider_are_counted_there(house: Any) -> None:
     home = await house(zones=[ZONE], throttles=[{"name": "t", "only": {"provider": "big"}, "connections": 2}])
     for number in range(5):
         await home.put(f"r{number}@x.test")
-    one, two = await asyncio.wait_for(home.queue.lease(2, "one"), 5)
-    others = await asyncio.wait_for(home.queue.lease(3, "two"), 5)
+    one, two = await asyncio.wait_for(home.queue.lease(2, "one"), 60)
+    others = await asyncio.wait_for(home.queue.lease(3, "two"), 60)
     assert [tuple(await ask(home, lease))[:2] for lease in (one, two)] == [(True, True)] * 2
     places = [await ask(home, lease) for lease in others]
     assert not any(place.granted for place in places)
@@ -41,18 +41,18 @@ async def test_connections_at_a_provider_are_counted_there(house: Any) -> None:
     result.connection = one.lease  # it is being closed
     await home.queue.settle(result)
     await home.move(5)
-    (third,) = await asyncio.wait_for(home.queue.lease(1, "two"), 5)
+    (third,) = await asyncio.wait_for(home.queue.lease(1, "two"), 60)
     assert not (await ask(home, third)).granted
     home.queue.closed(one.lease)
-    (fourth,) = await asyncio.wait_for(home.queue.lease(1, "two"), 5)
+    (fourth,) = await asyncio.wait_for(home.queue.lease(1, "two"), 60)
     assert (await ask(home, fourth)).granted
     for number in range(2):
         await home.put(f"s{number}@x.test")
     home.queue.lost("one")
-    (fifth,) = await asyncio.wait_for(home.queue.lease(1, "three"), 5)
+    (fifth,) = await asyncio.wait_for(home.queue.lease(1, "three"), 60)
     assert not (await ask(home, fifth)).granted, "a lost sender's counts until it has ended"
     home.queue.over("one")
-    (sixth,) = await asyncio.wait_for(home.queue.lease(1, "three"), 5)
+    (sixth,) = await asyncio.wait_for(home.queue.lease(1, "three"), 60)
     assert (await ask(home, sixth)).granted
 
 

@@ -238,7 +238,7 @@ async def test_stable_is_told_when_there_is_more(home: Any) -> None:
     await asyncio.sleep(0.1)
     assert not waiting.done()
     core.ledger.append(Type.FINISH, b"\x91\xa1x")
-    assert await asyncio.wait_for(waiting, 20) == before + 1
+    assert await asyncio.wait_for(waiting, 60) == before + 1
     assert await home.queue.ask("stable", after=before) == before + 1
     assert await home.queue.ask("stable", after=before + 1, wait_s=0.1) == before + 1
 

@@ -46,6 +46,6 @@ async def test_a_request_that_is_in_the_socket_already_shares_the_sync(house: Ma
         loop.add_reader(theirs, second)
         ours.send(b"x")
         ask("first")
-        await asyncio.wait_for(all_done, 30)
+        await asyncio.wait_for(all_done, 60)
         loop.remove_reader(theirs)
     assert order == ["first: 1", "second: 1"]

@@ -113,7 +113,7 @@ async def test_bodies_are_read_off_the_loop(house: Make, monkeypatch: pytest.Mon
 
     def slow(*arguments: Any) -> Any:
         loop.call_soon_threadsafe(held.set)
-        assert go.wait(30)
+        assert go.wait(60)
         return real(*arguments)
 
     monkeypatch.setattr(body_file, "read", slow)

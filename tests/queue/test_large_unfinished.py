@@ -38,8 +38,8 @@ async def test_a_body_broken_off_while_the_disk_is_busy_takes_no_room_from_other
         await asyncio.sleep(0.01)
         go.set()
         with pytest.raises(QueueRefusal):
-            await asyncio.wait_for(writing, 30)
-    await asyncio.wait_for(put(queue), 30)
+            await asyncio.wait_for(writing, 60)
+    await asyncio.wait_for(put(queue), 60)
     await home.rest()
     await home.sound()
 
@@ -64,7 +64,7 @@ async def test_a_message_of_which_a_part_was_refused_is_never_taken(house: Make,
 
 
 async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not true():  # noqa: ASYNC110 - what is looked at tells nobody that it has changed
             await asyncio.sleep(0.01)
 

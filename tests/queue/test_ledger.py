@@ -135,7 +135,7 @@ async def test_a_result_that_could_not_be_applied_ends_the_process_and_is_applie
     with monkeypatch.context() as patch:
         patch.setattr(Settling, "apply", fall)
         settled = asyncio.ensure_future(home.settle(delivery))
-        await asyncio.wait_for(reached.wait(), 30)
+        await asyncio.wait_for(reached.wait(), 60)
     assert [type(error) for error in home.damages] == [ZeroDivisionError], "the process would have ended"
     home.damages.clear()
     assert home.queue.core.ledger.applied() < home.queue.core.journal.stable_seq

@@ -150,7 +150,7 @@ async def test_from_end_to_end(limited: bool, house: Any) -> None:
     home = await house(throttles=throttles, zones=[zone])
     await home.put(*people(100))
     sending = asyncio.create_task(worker.run(home.config, home.queue, Host.empty(), 5))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while any((await home.sizes()).values()):  # noqa: ASYNC110 - the queue tells nobody that it is empty
             await asyncio.sleep(0.02)
     sending.cancel()

@@ -115,7 +115,7 @@ async def test_a_refused_batch_is_not_charged(house: Make) -> None:
 
 async def taken_again(home: Any) -> None:
     """After the disk had said no: one message is taken."""
-    for _ in range(200):
+    for _ in range(1200):
         if (await many(home, 1))[0]:
             return
         await asyncio.sleep(0.05)

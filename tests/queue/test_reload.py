@@ -247,7 +247,7 @@ async def test_shares_hold_for_flows_that_are_there(house: Any) -> None:
 
 async def turned(home: Any, task: dict[str, Any], state: str) -> None:
     """Until the task's state is this one."""
-    for _ in range(600):
+    for _ in range(6000):
         if (await home.queue.ask("task-row", id=task["id"]))["state"] == state:
             return
         await asyncio.sleep(0.01)

@@ -41,7 +41,7 @@ def local(monkeypatch: pytest.MonkeyPatch) -> Iterator[CountTable]:
 
 async def counted(home: Any, name: str, labels: list[str], n: float) -> None:
     """Waits until the queue has it."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while [labels, n] not in (await home.queue.ask("metrics"))["counters"].get(name, []):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 

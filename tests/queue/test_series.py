@@ -231,7 +231,7 @@ async def test_a_lease_ends_behind_its_last_answer(house: Make, slow: Slow) -> N
     assert await figures(home) == (1, 0, 0, 3)
     assert (end.done(), (await home.queue.ask("size"))["zones"]["default"]["leased"]) == (False, 3)
     slow.go.set()
-    await asyncio.wait_for(end, 10)
+    await asyncio.wait_for(end, 60)
     assert await figures(home) == (1, 2, 0, 1)
     await home.settle((await home.leases())[-1])
     assert lease.lease not in home.queue.leases.out

@@ -68,7 +68,7 @@ async def test_the_process_that_reads_stories_may_be_killed(house: Any, monkeypa
     first = story._reader._process
     assert first is not None
     first.kill()
-    first.wait(10)
+    first.wait(60)
     assert (await trace(home, message))["ids"] == [message]
     second = story._reader._process
     assert second is not None
@@ -81,7 +81,7 @@ async def test_the_process_that_reads_stories_may_be_killed(house: Any, monkeypa
     third = story._reader._process
     assert third is not None
     assert third not in (first, second)
-    await asyncio.wait_for(asyncio.to_thread(third.wait, 10), 10)
+    await asyncio.wait_for(asyncio.to_thread(third.wait, 10), 60)
     assert story._reader._process is not third
 
 

@@ -91,7 +91,7 @@ async def test_the_same_rules(
 
     async def give(*addresses: str, **more: Any) -> Receipt:
         people = [Recipient(address) for address in addresses]
-        return await asyncio.wait_for(way(queue, Envelope("ann@src.test", people, len(BODY), **more)), 30)
+        return await asyncio.wait_for(way(queue, Envelope("ann@src.test", people, len(BODY), **more)), 60)
 
     with pytest.raises(QueueRefusal, match=r"554 5\.5\.0 .*does not send from 127\.0\.0\.9"):
         await give("bob@x.test", source="127.0.0.9")

@@ -26,7 +26,7 @@ from zonemta_py.sink import ReceivedMessage, Sink, SinkOptions
 from zonemta_py.sink.certificate import self_made
 
 USER, PASSWORD = "newsletter", "correct horse"
-PATIENCE_S = 30.0
+PATIENCE_S = 60
 
 _LISTENERS = """
 [[listeners]]

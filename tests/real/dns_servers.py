@@ -15,7 +15,7 @@ import dns.query
 import dns.rdatatype
 from ports import free_port
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 
 _SOA = "@ {ttl} IN SOA ns.{zone}. hostmaster.{zone}. 1 3600 600 86400 {negative}\n@ IN NS ns.{zone}.\n"
@@ -149,4 +149,4 @@ class DnsServers:
         for process in self._processes:
             process.terminate()
         for process in self._processes:
-            process.wait(30)
+            process.wait(60)

@@ -96,7 +96,7 @@ class Receiver(ABC):
     def end(self) -> None:
         with contextlib.suppress(ProcessLookupError):  # it has ended already
             os.killpg(self._process.pid, signal.SIGTERM)
-        self._process.wait(30)
+        self._process.wait(60)
 
     def log(self) -> str:
         files = [path for path in (self.folder / "output", self.log_file) if path.exists()]

@@ -52,7 +52,7 @@ def test_swaks(relay: Any, secure: bool) -> None:
     command += ["--server", "127.0.0.1", "--port", str(relay.secure_port if secure else relay.port)]
     if secure:
         command += ["--tls", "--auth", "PLAIN", "--auth-user", relay.user, "--auth-password", relay.password]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     if secure and "Net::SSLeay" in done.stdout + done.stderr:
         pytest.skip("swaks has no TLS here: apt-get install libnet-ssleay-perl")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -63,7 +63,7 @@ def test_swaks(relay: Any, secure: bool) -> None:
 
 
 def sent_by_smtplib(relay: Any, secure: bool, message: EmailMessage) -> None:
-    with smtplib.SMTP("127.0.0.1", relay.secure_port if secure else relay.port, timeout=30) as client:
+    with smtplib.SMTP("127.0.0.1", relay.secure_port if secure else relay.port, timeout=60) as client:
         if secure:
             context = ssl.create_default_context()
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -89,7 +89,7 @@ def test_nobody_relays_without_a_password(relay: Any) -> None:
     """Where AUTH is asked for, MAIL before it is refused, in the clear and under TLS."""
     message = EmailMessage()
     message["From"], message["To"] = "smtplib@letters.test", address("stranger")
-    with smtplib.SMTP("127.0.0.1", relay.secure_port, timeout=30) as client:
+    with smtplib.SMTP("127.0.0.1", relay.secure_port, timeout=60) as client:
         with pytest.raises(smtplib.SMTPResponseException):
             client.send_message(message)
         with pytest.raises(smtplib.SMTPNotSupportedError):
@@ -131,7 +131,7 @@ def test_nodemailer(relay: Any, nodemailer: Path, secure: bool) -> None:
         transport["auth"] = {"user": relay.user, "pass": relay.password}
     mail = {"from": "node@letters.test", "to": recipient, "subject": "node", "text": "plain ü\n.\n", "html": "<b>ü</b>"}
     command = ["node", "-e", _SCRIPT, json.dumps(transport), json.dumps(mail)]
-    done = subprocess.run(command, cwd=nodemailer, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=nodemailer, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [recipient]
     assert b"multipart/alternative" in relay.came(recipient).body

@@ -68,7 +68,7 @@ def records(keys: dict[str, tuple[Path, Key]]) -> dict[str, str]:
 def hand_in(port: int) -> int:
     """Letters of all sizes, some for many, and odd ones; and one that nobody takes; returns what comes."""
     count = 0
-    with smtplib.SMTP("127.0.0.1", port, timeout=30) as client:
+    with smtplib.SMTP("127.0.0.1", port, timeout=60) as client:
         for number in range(LETTERS):
             one = letter(number, kinds="plain", large=0.2)
             client.sendmail(one.sender, one.recipients, one.data, ["BODY=8BITMIME"])
@@ -146,6 +146,6 @@ def by_opendkim(messages: list[bytes], keys: dict[str, tuple[Path, Key]], folder
     for message in messages:
         (folder / "message").write_bytes(message)
         command = [program, "-t", str(folder / "message"), "-x", str(folder / "opendkim.conf"), "-vv"]
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=120)
         verdicts.append(set(_PASS.findall(ran.stdout)))
     return verdicts

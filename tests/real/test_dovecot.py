@@ -92,7 +92,7 @@ class Dovecot:
 
     def end(self) -> None:
         self.process.terminate()
-        self.process.wait(30)
+        self.process.wait(60)
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def dovecot() -> Iterator[Dovecot]:
 
 def hand_in(port: int, domain: str) -> None:
     """One message to ann, to nobody, to full and to bob, in this order."""
-    with smtplib.SMTP("127.0.0.1", port, timeout=30) as client:
+    with smtplib.SMTP("127.0.0.1", port, timeout=60) as client:
         recipients = [f"{user}@{domain}" for user in ("ann", "nobody.here", "full", "bob")]
         refused = client.sendmail("news@letters.test", recipients, f"Subject: {domain}\r\n\r\n.dot\r\n{'x' * 200}\r\n")
         assert refused == {}
@@ -161,7 +161,7 @@ async def test_success_is_told(dovecot: Dovecot, tmp_path: Path) -> None:
 
 
 def ask_to_be_told(port: int) -> None:
-    with smtplib.SMTP("127.0.0.1", port, timeout=30) as client:
+    with smtplib.SMTP("127.0.0.1", port, timeout=60) as client:
         refused = client.sendmail(
             "news@letters.test", ["ann@tcp.test"], "Subject: x\r\n\r\nx\r\n", rcpt_options=["NOTIFY=SUCCESS"]
         )

@@ -142,7 +142,7 @@ class Watched:
         self._prometheus = subprocess.Popen(command, stdout=self._output, stderr=self._output)
 
     def exposition(self) -> str:
-        return until(lambda: httpx.get(f"http://127.0.0.1:{self.port}/metrics", timeout=30).text)
+        return until(lambda: httpx.get(f"http://127.0.0.1:{self.port}/metrics", timeout=60).text)
 
     def sample(self, line: str) -> float:
         """The value of one time series; 0 if it is not there."""
@@ -150,10 +150,10 @@ class Watched:
         return float(found[1]) if found else 0.0
 
     def query(self, expression: str) -> dict[str, Any]:
-        return dict(httpx.get(f"{self.url}/query", params={"query": expression}, timeout=30).json())
+        return dict(httpx.get(f"{self.url}/query", params={"query": expression}, timeout=60).json())
 
     def firing(self) -> set[str]:
-        alerts = httpx.get(f"{self.url}/alerts", timeout=30).json()["data"]["alerts"]
+        alerts = httpx.get(f"{self.url}/alerts", timeout=60).json()["data"]["alerts"]
         return {alert["labels"]["alertname"] for alert in alerts if alert["state"] == "firing"}
 
     def send(self, recipient: str = "bob@dest.test", sender: str = "ann@src.test", fields: str = "") -> None:

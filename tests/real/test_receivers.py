@@ -130,7 +130,7 @@ def trial() -> Iterator[Trial]:
 
 
 def hand_in(port: int, letters: Mapping[str, Letter]) -> None:
-    with smtplib.SMTP("127.0.0.1", port, timeout=30) as client:
+    with smtplib.SMTP("127.0.0.1", port, timeout=60) as client:
         for letter in letters.values():
             options = ["BODY=8BITMIME"] if letter.name == "8bit" else []
             options += ["SMTPUTF8"] if letter.name == "address" else []
@@ -219,7 +219,7 @@ def test_one_connection_takes_all(receiver: Receiver, trial: Trial) -> None:
 
 def test_they_differ(receiver: Receiver) -> None:
     """They offer what is said of them, so that all of the above is tried with and without it."""
-    with smtplib.SMTP("127.0.0.1", receiver.port, timeout=30) as client:
+    with smtplib.SMTP("127.0.0.1", receiver.port, timeout=60) as client:
         client.ehlo("client.test")
         assert {"size", "8bitmime", "starttls", *receiver.offers} <= set(client.esmtp_features)
         for keyword in ("pipelining", "smtputf8", "chunking", "prdr"):

@@ -41,7 +41,7 @@ def without_trace(received: bytes) -> bytes:
 def test_no_field_for_us_reaches_the_world(relay: Any, message: bytes) -> None:
     """Above or below the other fields, folded or not: what arrives is, byte for byte, the message without them."""
     recipient = address("fields")
-    with smtplib.SMTP("127.0.0.1", relay.port, timeout=30) as client:
+    with smtplib.SMTP("127.0.0.1", relay.port, timeout=60) as client:
         client.sendmail("a@letters.test", recipient, message)
     assert without_trace(relay.came(recipient).body) == LETTER
 
@@ -49,7 +49,7 @@ def test_no_field_for_us_reaches_the_world(relay: Any, message: bytes) -> None:
 def test_smtplib_with_parameters(relay: Any) -> None:
     """All at once; held for a second, and delivered."""
     recipient = address("parameters")
-    with smtplib.SMTP("127.0.0.1", relay.port, timeout=30) as client:
+    with smtplib.SMTP("127.0.0.1", relay.port, timeout=60) as client:
         client.ehlo()
         assert all(client.has_extn(name) for name in ("mt-priority", "futurerelease", "deliverby"))
         client.sendmail("a@letters.test", recipient, LETTER, mail_options=PARAMETERS)
@@ -58,7 +58,7 @@ def test_smtplib_with_parameters(relay: Any) -> None:
 
 def test_smtplib_with_mistakes(relay: Any) -> None:
     """501 for parameters, 550 5.6.0 for fields, and the connection stays in step."""
-    with smtplib.SMTP("127.0.0.1", relay.port, timeout=30) as client:
+    with smtplib.SMTP("127.0.0.1", relay.port, timeout=60) as client:
         for parameter in ("MT-PRIORITY=11", "HOLDFOR=99999999", "HOLDUNTIL=2020-01-01T00:00:00Z", "BY=0;R"):
             with pytest.raises(smtplib.SMTPSenderRefused) as refused:
                 client.sendmail("a@letters.test", "b@two.test", LETTER, mail_options=[parameter])
@@ -71,7 +71,7 @@ def test_smtplib_with_mistakes(relay: Any) -> None:
 
 def test_smtplib_requires_tls(relay: Any) -> None:
     """REQUIRETLS is offered under TLS only, where it is taken."""
-    with smtplib.SMTP("127.0.0.1", relay.secure_port, timeout=30) as client:
+    with smtplib.SMTP("127.0.0.1", relay.secure_port, timeout=60) as client:
         client.ehlo()
         assert not client.has_extn("requiretls")
         context = ssl.create_default_context()
@@ -89,11 +89,11 @@ def test_swaks_with_fields(relay: Any) -> None:
     recipient = address("swaks")
     command = ["swaks", "--to", recipient, "--from", "swaks@letters.test", "--server", "127.0.0.1"]
     command += ["--port", str(relay.port), "--add-header", "X-Tenant: acme", "--add-header"]
-    done = subprocess.run([*command, "X-Priority-Level: 9"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*command, "X-Priority-Level: 9"], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     header = relay.came(recipient).body.partition(b"\r\n\r\n")[0]
     assert not re.search(rb"(?im)^X-(Tenant|Priority-Level)", header)
-    refused = subprocess.run([*command, "X-Priority-Level: 10"], capture_output=True, text=True, timeout=60)
+    refused = subprocess.run([*command, "X-Priority-Level: 10"], capture_output=True, text=True, timeout=120)
     assert "550 5.6.0 X-Priority-Level: '10' is not a priority" in refused.stdout
 
 
@@ -103,6 +103,6 @@ def test_zonemta_send(relay: Any) -> None:
     options = ["--campaign", "spring", "--tenant", "acme", "--priority", "4", "--at", "1", "--by", "3600"]
     options += ["--time-zone", "Europe/Berlin", "--unsubscribe", "-f", "a@letters.test"]
     command = [sys.executable, "-m", "zonemta_py", "send", *options, "--host", "127.0.0.1", "--port", str(relay.port)]
-    done = subprocess.run([*command, recipient], input=LETTER, capture_output=True, timeout=60)
+    done = subprocess.run([*command, recipient], input=LETTER, capture_output=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, b"")
     assert not re.search(rb"(?m)^X-(?!Mine)", without_trace(relay.came(recipient).body).partition(b"\r\n\r\n")[0])

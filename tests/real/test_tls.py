@@ -29,7 +29,7 @@ from zonemta_py.delivery.tls import dane
 from zonemta_py.sink import Sink, SinkOptions
 from zonemta_py.sink.certificate import self_made
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60
 MX_ADDRESS, POLICY_ADDRESS = "127.0.0.5", "127.0.0.6"
 _RECORDS = f"""
 @ IN MX 10 mx

@@ -187,7 +187,7 @@ class OpenDoor:
         return Rounds.watched(self.loop)
 
     def wire(self, read_banner: bool = True) -> Wire:
-        return Wire(socket.create_connection((self.address, self.port), timeout=30), read_banner)
+        return Wire(socket.create_connection((self.address, self.port), timeout=60), read_banner)
 
     def greeted(self) -> Wire:
         """A wire on which EHLO has been said."""
@@ -250,7 +250,7 @@ class _Thread:
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
-        assert self._ready.wait(30), "the listener did not open"
+        assert self._ready.wait(60), "the listener did not open"
 
     def _run(self) -> None:
         uvloop.run(self._serve())
@@ -263,7 +263,7 @@ class _Thread:
 
     def stop(self) -> None:
         self.loop.call_soon_threadsafe(self._task.cancel)
-        self._thread.join(30)
+        self._thread.join(60)
         self.socket.close()
 
 

@@ -56,7 +56,7 @@ def test_swaks(open_door: Any, tls_door: Any, options: list[str]) -> None:
     login = ["--auth-user", "anna", "--auth-password", PASSWORD] if "--tls" in options else []
     command = ["swaks", "--server", "127.0.0.1", "--port", str(door.port), "-f", "a@b.test", "-t", "c@d.test,e@d.test"]
     command += ["--ehlo", "client.test", "--body", ".\\n..dots\\n", *options, *login]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     if "TLS not available" in done.stderr:
         pytest.skip("swaks has no TLS (apt install libnet-ssleay-perl): STARTTLS and AUTH are NOT tested with it")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -73,7 +73,9 @@ def test_nodemailer(tls_door: Any, nodemailer: Path, tmp_path: Path) -> None:
     environment = {"NODE_PATH": str(nodemailer / "node_modules"), "PATH": "/usr/bin:/bin:/usr/local/bin"}
     node = shutil.which("node")
     assert node
-    done = subprocess.run([node, str(script)], capture_output=True, text=True, timeout=60, check=False, env=environment)
+    done = subprocess.run(
+        [node, str(script)], capture_output=True, text=True, timeout=120, check=False, env=environment
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("250 2.0.0 OK: queued as ") == 3
     subjects = {envelope.headers["subject"] for envelope, _ in tls_door.submission.kept}

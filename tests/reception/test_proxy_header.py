@@ -99,7 +99,7 @@ def test_strangers_may_not_send_a_proxy_header(open_door: Any) -> None:
 def test_proxy_before_implicit_tls(open_door: Any, certificate: Path) -> None:
     """The header comes in the clear, TLS behind it."""
     door = open_door(proxy_protocol=True, tls="implicit", certificate=str(certificate), relay_networks=["192.0.2.9/32"])
-    with socket.create_connection((door.address, door.port), timeout=10) as connection:
+    with socket.create_connection((door.address, door.port), timeout=60) as connection:
         connection.sendall(b"PROXY TCP4 192.0.2.9 192.0.2.1 1111 465\r\n")
         with smtplib.SMTP_SSL(context=trusting()) as client:
             client.sock = trusting().wrap_socket(connection)

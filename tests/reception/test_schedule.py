@@ -180,7 +180,7 @@ def test_the_longest_hold_is_configured(open_door: Callable[..., Any]) -> None:
 def test_requiretls_only_under_tls(open_door: Callable[..., Any], certificate: Path) -> None:
     """Offered and taken once TLS is on, and only then (RFC 8689 2)."""
     door = open_door(tls="starttls", certificate=certificate)
-    with smtplib.SMTP("127.0.0.1", door.port, timeout=10) as client:
+    with smtplib.SMTP("127.0.0.1", door.port, timeout=60) as client:
         client.ehlo()
         assert not client.has_extn("requiretls")
         assert client.docmd("MAIL FROM:<a@b.test> REQUIRETLS")[0] == 555

@@ -151,7 +151,7 @@ def test_tls_can_be_required(open_door: Any, certificate: Path) -> None:
 def test_implicit_tls(open_door: Any, certificate: Path, users: dict[str, str]) -> None:
     """TLS from the first byte, with Python's own client and AUTH."""
     door = open_door(tls="implicit", certificate=str(certificate), auth=True, users=users, relay_networks=[])
-    with smtplib.SMTP_SSL(door.address, door.port, context=trusting(), timeout=10) as client:
+    with smtplib.SMTP_SSL(door.address, door.port, context=trusting(), timeout=60) as client:
         client.login("anna", PASSWORD)
         assert client.sendmail("a@b.test", ["c@d.test"], "Subject: x\n\n" + "y" * 200_000) == {}
     assert door.submission.kept[0][0].protocol == "ESMTPSA"
@@ -375,7 +375,7 @@ def test_silence_in_the_middle_of_a_login_is_cut_off_too(
 def test_a_client_whose_message_nobody_can_speak_for_gets_no_answer(door: Any) -> None:
     """The queue may have stored it before it died: 451 could be false, so the connection ends without a reply."""
     door.submission.refusal = Unanswered(Reply(451, "4.3.0", "nobody knows"))
-    client = smtplib.SMTP(door.address, door.port, timeout=10)
+    client = smtplib.SMTP(door.address, door.port, timeout=60)
     client.ehlo("c.test")
     client.mail("a@b.test")
     client.rcpt("c@d.test")

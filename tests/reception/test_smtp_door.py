@@ -242,7 +242,7 @@ def test_postmaster_is_taken_without_a_domain(door: Any) -> None:
 
 def test_the_standard_library_can_send(door: Any) -> None:
     """smtplib, with dots and 8-bit text."""
-    with smtplib.SMTP(door.address, door.port, timeout=10) as client:
+    with smtplib.SMTP(door.address, door.port, timeout=60) as client:
         text = "Subject: hi\n\n.\n..\n. dot\nGrüße\n".encode()
         assert client.sendmail("a@b.test", ["c@d.test", "e@d.test"], text, mail_options=["BODY=8BITMIME"]) == {}
     stored = door.submission.kept[0][1]

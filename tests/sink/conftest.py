@@ -12,7 +12,7 @@ import uvloop
 
 from zonemta_py.sink import Sink, SinkOptions
 
-PATIENCE_S = 20
+PATIENCE_S = 60
 
 
 class Client:

@@ -148,5 +148,5 @@ def test_as_a_process(tmp_path: Path) -> None:
             os.sched_yield()
         send(second, "two", "127.0.0.2")
         process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     assert json.loads(record.read_text())["messages"] == 2

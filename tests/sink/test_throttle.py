@@ -100,7 +100,7 @@ async def test_a_control_file(start_sink: Any, tmp_path: Path, caplog: Any) -> N
     ):
         before, said = sink.options, len(caplog.records)
         control.write_text(text)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while sink.options == before and len(caplog.records) == said:  # noqa: ASYNC110 (no event for a file)
                 await asyncio.sleep(0.01)
         assert (sink.options.rate_limit, sink.options.rate_burst) == (limit, burst)

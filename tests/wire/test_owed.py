@@ -34,7 +34,7 @@ async def hand_in(receiver: Any, way: str) -> str:
 async def dead(service: Any, monkeypatch: pytest.MonkeyPatch, way: str, stored: bool, told: bool) -> Any:
     """The queue has died with a message in its hands; what waits for its answer."""
     receiver = await service.connect()
-    core = service.queue.core
+    core, reached = service.queue.core, list[str]()
     with monkeypatch.context() as patch:
         patch.setattr(ClientConnection, "_answer", lambda *_: None)
         if not told:  # its ENVELOPE record never reached the disk
@@ -44,9 +44,10 @@ async def dead(service: Any, monkeypatch: pytest.MonkeyPatch, way: str, stored: 
             )
         with monkeypatch.context() as disk:
             if not stored:
-                disk.setattr(core.lines, "submit", lambda *_, **__: None)
+                disk.setattr(core.lines, "submit", lambda *_, **__: reached.append(way))
             waiting = asyncio.ensure_future(hand_in(receiver, way))
-            await asyncio.sleep(0.05)
+            while not stored and not reached:  # noqa: ASYNC110 (nobody says when)
+                await asyncio.sleep(0.01)
             while stored and (not core.message_count or core.arriving):  # noqa: ASYNC110 (nobody says when)
                 await asyncio.sleep(0.01)
         await service.stop()
@@ -62,7 +63,7 @@ async def test_what_is_stored_is_answered_with_250(
     await asyncio.sleep(0.2)
     assert not waiting.done()
     await service.start()
-    found = await asyncio.wait_for(waiting, 30)
+    found = await asyncio.wait_for(waiting, 60)
     listed = (await service.remotes[0].ask("list"))["rows"]
     assert [row["id"] for row in listed] == [found]
 
@@ -71,7 +72,7 @@ async def test_what_is_not_stored_is_refused(service: Any, monkeypatch: pytest.M
     waiting = await dead(service, monkeypatch, "whole", stored=False, told=True)
     await service.start()
     with pytest.raises(QueueRefusal) as caught:
-        await asyncio.wait_for(waiting, 30)
+        await asyncio.wait_for(waiting, 60)
     assert caught.value.reply.code == 451
     assert not isinstance(caught.value, Unanswered)
     assert (await service.remotes[0].ask("list"))["rows"] == []
@@ -81,5 +82,5 @@ async def test_without_a_queue_nobody_is_told_anything(service: Any, monkeypatch
     monkeypatch.setattr(client, "ASK_S", 0.3)
     waiting = await dead(service, monkeypatch, "whole", stored=True, told=True)
     with pytest.raises(Unanswered):
-        await asyncio.wait_for(waiting, 30)
+        await asyncio.wait_for(waiting, 60)
     await service.start()

@@ -23,7 +23,7 @@ async def two(service: Any) -> tuple[Any, RemoteQueue, RemoteQueue]:
 
 async def tried(*sessions: tuple[RemoteQueue, str], account: str = "shop") -> list[str]:
     """Which of them are let in, at once."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         asked = [remote.enter(session, account) for remote, session in sessions]
         results = await asyncio.gather(*asked, return_exceptions=True)
     odd = [one for one in results if one is not None and not isinstance(one, QueueRefusal)]
@@ -66,7 +66,7 @@ async def test_the_sessions_of_a_dead_receiver_end_with_it(two: Any) -> None:
     assert len(await tried((one, "a"), (one, "b"), (other, "c"))) == 3
     one._reconnect, one._sessions = False, {}
     one._protocol._transport.abort()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (await used(service))["shop"] != 1:  # noqa: ASYNC110 (the other end of a socket is waited for)
             await asyncio.sleep(0.01)
     assert len(await tried(*[(other, f"n{number}") for number in range(4)])) == 2

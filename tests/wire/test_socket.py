@@ -113,7 +113,7 @@ async def test_garbage_closes_only_its_own_connection(service: Any, garbage: byt
     good = await service.connect()
     reader, writer = await asyncio.open_unix_connection(str(service.folder / "socket"))
     writer.write(garbage)
-    assert await asyncio.wait_for(reader.read(), 30) == b""
+    assert await asyncio.wait_for(reader.read(), 60) == b""
     writer.close()
     await good.accept(mail(), BODY)
     assert (await good.ask("size"))["total"]["messages"] == 1
@@ -142,11 +142,11 @@ async def test_a_malformed_question_gets_an_answer(service: Any, said: tuple[Any
     """Whoever asks must not wait for ever; neither does he take the queue with him."""
     reader, writer = await asyncio.open_unix_connection(str(service.folder / "socket"))
     writer.write(pack([int(Operation.ASK), 1, *said]))
-    number, status, sentence = asking.msgpack.unpackb(await asyncio.wait_for(reader.read(65_536), 30))
+    number, status, sentence = asking.msgpack.unpackb(await asyncio.wait_for(reader.read(65_536), 60))
     assert (number, status) == (1, WRONG) or said[0] in ("list", "show")
     assert sentence or status == OK
     writer.write(pack([int(Operation.ASK), 2, "size", {}]))
-    assert asking.msgpack.unpackb(await asyncio.wait_for(reader.read(65_536), 30))[:2] == [2, OK]
+    assert asking.msgpack.unpackb(await asyncio.wait_for(reader.read(65_536), 60))[:2] == [2, OK]
     writer.close()
 
 
@@ -196,7 +196,7 @@ async def test_what_comes_while_the_queue_starts_waits_for_it(service: Any) -> N
     await asyncio.sleep(0.05)
     assert not any(task.done() for task in waiting)
     await service.start()
-    await asyncio.wait_for(asyncio.gather(*waiting), 30)
+    await asyncio.wait_for(asyncio.gather(*waiting), 60)
     assert (await receiver.ask("size"))["total"]["messages"] == 2
 
 
@@ -210,14 +210,14 @@ async def test_mail_is_taken_before_recovery_is_over(service: Any) -> None:
     """What comes is stored at once; questions are answered, and mail leaves, when recovery is over."""
     opening = await service.stop_and_begin()
     receiver = await service.connect()
-    first = await asyncio.wait_for(receiver.accept(mail(), BODY), 30)
+    first = await asyncio.wait_for(receiver.accept(mail(), BODY), 60)
     question, lease = asyncio.ensure_future(receiver.ask("size")), asyncio.ensure_future(receiver.lease(1))
-    second = await asyncio.wait_for(receiver.accept(mail(), BODY), 30)
+    second = await asyncio.wait_for(receiver.accept(mail(), BODY), 60)
     assert not question.done()
     assert not lease.done()
     await opening.finish()
-    assert (await asyncio.wait_for(question, 30))["total"]["messages"] == 2
-    (delivery,) = await asyncio.wait_for(lease, 30)
+    assert (await asyncio.wait_for(question, 60))["total"]["messages"] == 2
+    (delivery,) = await asyncio.wait_for(lease, 60)
     assert first.id < second.id
     assert delivery.id == first.id
 
@@ -230,7 +230,7 @@ async def test_a_sender_learns_that_the_queue_is_gone(service: Any) -> None:
     await service.stop()
     with pytest.raises(QueueRefusal):
         await waiting
-    await asyncio.wait_for(sender.gone, 30)
+    await asyncio.wait_for(sender.gone, 60)
     await service.start()
 
 

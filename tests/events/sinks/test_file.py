@@ -148,7 +148,7 @@ asyncio.run(main())
 def test_what_a_full_disk_cuts_is_taken_back(tmp_path: Path) -> None:
     """A limit of the file's size refuses in the middle of a write, as a full disk does."""
     path = tmp_path / "events.jsonl"
-    done = subprocess.run([sys.executable, "-c", FULL, path], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", FULL, path], capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == f"{path}: File too large", done.stderr
     assert numbers(path.read_bytes()) == list(range(9))
 

@@ -169,7 +169,7 @@ class TestKafka(BrokerSuite):
             "zonemta", bootstrap_servers=f"127.0.0.1:{secured.tls_port}", security_protocol="SSL", ssl_context=context,
             auto_offset_reset="earliest",
         )  # fmt: skip
-        async with asyncio.timeout(30), consumer:
+        async with asyncio.timeout(60), consumer:
             assert json.loads((await consumer.getone()).value)["id"] == "queue-1-0"
 
     async def test_a_certificate_of_nobody_we_trust(self, secured: Server) -> None:
@@ -188,7 +188,7 @@ class TestKafka(BrokerSuite):
                 await self.down(sink, event(1))
             finally:
                 await asyncio.to_thread(server.start)
-        async with asyncio.timeout(30):  # aiokafka's own tasks end when their loop has run
+        async with asyncio.timeout(60):  # aiokafka's own tasks end when their loop has run
             while asyncio.all_tasks() != before:
                 gc.collect()
                 await asyncio.sleep(0.05)

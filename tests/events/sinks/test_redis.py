@@ -95,7 +95,7 @@ class TestRedis(BrokerSuite):
         replica = Replica(tmp_path / "replica", server)
         replica.start()
         try:
-            async with asyncio.timeout(30), self.client(server) as client:
+            async with asyncio.timeout(60), self.client(server) as client:
                 while (await client.info("replication"))["connected_slaves"] == 0:  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
             async with self.opened(server, replicas=1) as sink:

@@ -51,7 +51,7 @@ class Listener:
             self.messages.append(await reader.readexactly(int(size)))
 
     async def got(self, count: int) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while len(self.messages) < count:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
@@ -59,7 +59,7 @@ class Listener:
 async def test_udp(ready: MakeReady) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as there:
         there.bind(("127.0.0.1", 0))
-        there.settimeout(30)
+        there.settimeout(60)
         sink = await opened(f"udp://127.0.0.1:{there.getsockname()[1]}", facility="local3")
         await sink.send([ready(1), ready(2)])
         messages = [there.recv(65_536), there.recv(65_536)]
@@ -91,7 +91,7 @@ async def test_unix_socket(tmp_path: Path, ready: MakeReady, kind: int) -> None:
             await listener.got(2)
             messages = listener.messages
         else:
-            there.settimeout(30)
+            there.settimeout(60)
             sink = await opened(f"unix://{path}")
             await sink.send([ready(1), ready(2)])
             messages = [there.recv(65_536), there.recv(65_536)]

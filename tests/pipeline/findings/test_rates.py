@@ -146,7 +146,7 @@ KNOWN = ("google", "microsoft")
 def check(text: str, folder: Path) -> "subprocess.CompletedProcess[str]":
     (folder / "new.toml").write_text(text)
     command = [sys.executable, "-m", "zonemta_py", "config", "check", str(folder / "new.toml")]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
 def test_the_proposal_is_a_configuration(tmp_path: Path) -> None:

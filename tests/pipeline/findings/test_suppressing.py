@@ -34,7 +34,7 @@ class Door:
         self.ready = threading.Event()
         self.thread = threading.Thread(target=lambda: asyncio.run(self._run()))
         self.thread.start()
-        assert self.ready.wait(30), "the door did not open"
+        assert self.ready.wait(60), "the door did not open"
         key = (folder / "http.token").read_text().strip()
         self.target = NodeAccess((f"http://127.0.0.1:{self.bound.getsockname()[1]}",), key, patience_s=20)
 
@@ -58,7 +58,7 @@ class Door:
 
     def stop(self) -> None:
         self.loop.call_soon_threadsafe(self.end.set)
-        self.thread.join(30)
+        self.thread.join(60)
 
 
 @pytest.fixture

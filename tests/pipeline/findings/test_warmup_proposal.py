@@ -59,7 +59,7 @@ def test_the_difference_applies_and_is_a_configuration(tmp_path: Path) -> None:
     said = difference(BASE, proposed(BASE, [OLD, row(), row(provider="yahoo", best_day=300)]), file.name)
     subprocess.run(["patch", "-p1"], input=said, text=True, cwd=tmp_path, check=True, capture_output=True)
     command = [sys.executable, "-m", "zonemta_py", "config", "check", str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     found = load(file)
     assert [(one.address, one.warmup) for pool in found.pools for one in pool.sources] == [

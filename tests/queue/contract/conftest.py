@@ -25,7 +25,7 @@ class Caller:
 
     async def take(self, most: int = 1) -> list[Any]:
         """Waits until there is something."""
-        return list(await asyncio.wait_for(self.queue.lease(most), 30))
+        return list(await asyncio.wait_for(self.queue.lease(most), 60))
 
     async def all_of_it(self) -> list[str]:
         """Takes and delivers whatever may go now: the recipients, in their order."""
@@ -49,7 +49,7 @@ class Caller:
         return await self.ended(await self.ask("task-undo", id=row["id"]))
 
     async def ended(self, row: dict[str, Any], *states: str) -> dict[str, Any]:
-        for _ in range(1000):
+        for _ in range(6000):
             row = await self.ask("task-row", id=row["id"])
             if row["state"] in (states or FINISHED):
                 return row

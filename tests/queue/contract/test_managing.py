@@ -184,13 +184,17 @@ async def test_browsing_goes_on_while_mail_comes_goes_and_is_deleted(caller: Mak
 async def test_deleting_while_mail_comes_and_goes_takes_what_was_there(caller: Make) -> None:
     one = await full(caller)
     gone: list[str] = []
+    over = False
 
     async def send() -> None:
         while True:
+            last = over
             try:
                 found = await asyncio.wait_for(one.queue.lease(2), 0.3)
             except TimeoutError:
-                return
+                if last:
+                    return
+                continue
             for delivery in found:
                 gone.extend(who.address for who in delivery.recipients)
                 await one.settle(delivery)
@@ -207,7 +211,10 @@ async def test_deleting_while_mail_comes_and_goes_takes_what_was_there(caller: M
         assert late == []
         return dict(row)
 
-    _, _, row = await asyncio.gather(send(), put(), delete())
+    sending = asyncio.ensure_future(send())
+    _, row = await asyncio.gather(put(), delete())
+    over = True
+    await sending
     assert row["done"] == (await one.size()).get("deleted", 0)
     assert {f"new{number}@d0.test" for number in range(20)} <= {*gone, *await one.browse(state="deleted")}
 

@@ -96,7 +96,7 @@ async def test_a_waiting_puller_is_served_when_something_comes(house: Make, fron
     await asyncio.wait([waiting[0]])
     for number in (1, 2):
         await push(queue, b"%d" % number)
-    found = [(await asyncio.wait_for(task, 30))[0].body for task in waiting[1:]]
+    found = [(await asyncio.wait_for(task, 60))[0].body for task in waiting[1:]]
     assert found == [b"1", b"2"]
     assert await queue.pull("jobs", wait_s=0.01) == []
     await home.sound()
@@ -267,7 +267,7 @@ async def test_whoever_waits_is_woken_by_whatever_happens(house: Make, front: Ma
         return waiting
 
     async def gets(waiting: asyncio.Future[list[Delivery]], data: bytes) -> Delivery:
-        (one,) = await asyncio.wait_for(waiting, 30)
+        (one,) = await asyncio.wait_for(waiting, 60)
         assert one.body == data
         return one
 
@@ -335,7 +335,7 @@ async def test_a_process_that_is_stuck_loses_what_it_has(house: Make) -> None:
     waiting = asyncio.ensure_future(stuck.pull("jobs", wait_s=60))
     assert stuck.pulse is not None
     stuck.pulse.stop()
-    assert await asyncio.wait_for(waiting, 30) == []
+    assert await asyncio.wait_for(waiting, 60) == []
     (again,) = await other.pull("jobs", wait_s=30)
     assert again.body == b"1"
     assert not await stuck.ack(one.lease, one.id)

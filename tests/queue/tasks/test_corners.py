@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.queue.pulls.test_pulling import pop, push
-from tests.queue.tasks.test_tasks import ZONES, counts, defer, done, ended, sent_now
+from tests.queue.tasks.test_tasks import ZONES, begun, counts, defer, done, ended, sent_now
 from tests.queue.test_campaigns import batch, opened, template, tick
 from tests.queue.test_reload import other, reload
 from zonemta_py.queue.api import DEFERRED, DELIVERED
@@ -43,7 +43,7 @@ async def test_what_waits_in_a_pull_zone(house: Make, verb: str) -> None:
     (taken,) = await home.queue.pull("jobs", reserve_s=60)
     change = {"set": {"priority": 3}} if verb == "set" else {}
     row = await home.queue.ask("task", verb=verb, where=JOBS, **change)
-    await asyncio.sleep(0.05)
+    assert await begun(home, row, 5)
     if verb != "set":
         assert await pop(home.queue) is None
     assert await home.queue.nack(taken.lease, taken.id)

@@ -14,12 +14,22 @@ Make = Callable[..., Any]
 
 async def ended(home: Any, row: dict[str, Any], *states: str) -> dict[str, Any]:
     """The task's row, once there is nothing more to do."""
-    for _ in range(600):
+    for _ in range(6000):
         row = await home.queue.ask("task-row", id=row["id"])
         if row["state"] in (states or ("undoable", "done", "canceled", "undone", "previewed")):
             return row
         await asyncio.sleep(0.01)
     raise AssertionError(row)
+
+
+async def begun(home: Any, row: dict[str, Any], count: int) -> bool:
+    """Whether it still runs, once it has done so many."""
+    for _ in range(6000):
+        row = await home.queue.ask("task-row", id=row["id"])
+        if row["done"] >= count or row["state"] != "running":
+            break
+        await asyncio.sleep(0.01)
+    return (row["state"], row["done"]) == ("running", count)
 
 
 async def done(home: Any, verb: str, states: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:
@@ -338,9 +348,8 @@ async def test_who_waits_for_a_sender_holds_up_no_other_task(house: Make) -> Non
     freed = await home.queue.ask("task", verb="release", where={"domain": "one.test"})
     other = await done(home, "delete", where={"zone": "bulk"})
     assert other["state"] == "done"
-    await asyncio.sleep(0.2)
-    rows = [await home.queue.ask("task-row", id=row["id"]) for row in (held, freed)]
-    assert [(row["state"], row["done"]) for row in rows] == [("running", 1), ("running", 1)]
+    assert await begun(home, held, 1)
+    assert await begun(home, freed, 1)
     await home.settle(leased, DEFERRED)
     freed = await ended(home, freed)
     assert freed["done"] == 2

@@ -27,7 +27,7 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpDoor]:
 
 
 def login(door: HttpDoor, key: str, **headers: str) -> tuple[httpx.Client, httpx.Response]:
-    client = httpx.Client(base_url=f"http://127.0.0.1:{door.port}", timeout=30)
+    client = httpx.Client(base_url=f"http://127.0.0.1:{door.port}", timeout=60)
     return client, client.post("/dashboard/login", data={"key": key}, headers=headers)
 
 

@@ -15,7 +15,7 @@ from tests.reception.dashboard.conftest import CHROMIUM, FLAGS
 from tests.test_readme import free_ports
 
 PAPER = Path(__file__).parents[3] / "docs" / "DASHBOARD.md"
-PATIENCE_S = 30
+PATIENCE_S = 60
 PATIENCE_MS = 1000 * PATIENCE_S
 
 

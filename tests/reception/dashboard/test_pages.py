@@ -201,7 +201,7 @@ def test_it_goes_on_after_the_queue_was_away(page: "Page", seen: Seen) -> None:
         os.kill(queue, signal.SIGCONT)
     page.wait_for_selector("#away[hidden]", state="attached", timeout=PATIENCE_MS)
     os.kill(queue, signal.SIGKILL)
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while seen.scene.pid("queue") in (0, queue) and time.monotonic() < end:
         time.sleep(0.1)
     page.goto(f"{seen.scene.address}/queue")

@@ -54,7 +54,7 @@ class HttpDoor:
         self.ready = threading.Event()
         self.thread = threading.Thread(target=lambda: uvloop.run(self._run()), daemon=True)
         self.thread.start()
-        assert self.ready.wait(30), "the door did not open"
+        assert self.ready.wait(60), "the door did not open"
         self.token = (folder / "http.token").read_text().strip()
         self.scheme = "https" if self.config.http.certificate else "http"
         self.client = self.client_with(self.token)
@@ -105,7 +105,7 @@ class HttpDoor:
     def client_with(self, key: str) -> httpx.Client:
         headers = {"authorization": f"Bearer {key}"} if key else {}
         return httpx.Client(
-            base_url=f"{self.scheme}://127.0.0.1:{self.port}", headers=headers, timeout=30, verify=False
+            base_url=f"{self.scheme}://127.0.0.1:{self.port}", headers=headers, timeout=60, verify=False
         )
 
     def do(self, work: Callable[[LocalQueue], Awaitable[Any]]) -> Any:
@@ -117,7 +117,7 @@ class HttpDoor:
         async def lease(queue: LocalQueue) -> list[Delivery]:
             found: list[Delivery] = []
             while len(found) < count:
-                found += await asyncio.wait_for(queue.lease(count - len(found)), 20)
+                found += await asyncio.wait_for(queue.lease(count - len(found)), 60)
             return found
 
         return list(self.do(lease))
@@ -137,7 +137,7 @@ class HttpDoor:
         if not self.thread.is_alive():
             return
         self.loop.call_soon_threadsafe(self.end.set)
-        self.thread.join(30)
+        self.thread.join(60)
 
 
 @pytest.fixture

@@ -165,7 +165,7 @@ def test_a_request_in_progress_is_a_session_of_its_account(open_http: Callable[.
 
 def until(found: Callable[[], bool]) -> None:
     """The listener hears of the end of a connection soon."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while not found():
         assert time.monotonic() < end
         time.sleep(0.005)

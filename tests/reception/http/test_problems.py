@@ -188,7 +188,7 @@ def test_no_json_makes_it_fail(shared_door: Any, place: tuple[str, str], body: b
 
 def upload(door: Any, key: str) -> socket.socket:
     """A request that is under way: its head was taken, its body of four bytes is still to come."""
-    wire = socket.create_connection(("127.0.0.1", door.port), timeout=30)
+    wire = socket.create_connection(("127.0.0.1", door.port), timeout=60)
     head = ("POST /v1/inject?to=c@d.test HTTP/1.1", "Host: x", f"Authorization: Bearer {key}", "Expect: 100-continue",
             "Content-Type: message/rfc822", "Content-Length: 4", "", "")  # fmt: skip
     wire.sendall("\r\n".join(head).encode())
@@ -198,7 +198,7 @@ def upload(door: Any, key: str) -> socket.socket:
 
 def until(answer: Any, status: int) -> httpx.Response:
     """Asks again until the status is there."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while (found := answer()).status_code != status:
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -251,7 +251,7 @@ def test_a_queue_that_is_gone_is_a_reason_to_come_again(open_http: Any) -> None:
 
 def test_what_is_no_http_is_told(shared_door: Any) -> None:
     """As a problem document too, and then the connection ends."""
-    with socket.create_connection(("127.0.0.1", shared_door.port), timeout=30) as wire:
+    with socket.create_connection(("127.0.0.1", shared_door.port), timeout=60) as wire:
         wire.sendall(b"EHLO client.test\r\n\r\n")
         whole = b""
         while block := wire.recv(4096):
@@ -266,7 +266,7 @@ def test_who_falls_silent_is_cut_off(open_http: Any) -> None:
     """In the middle of a request too: nobody holds a place for ever."""
     door = open_http(limits={"timeout_s": 0.2})
     for begun in (b"", b"POST /v1/inject HTTP/1.1\r\nHost: x\r\n"):
-        with socket.create_connection(("127.0.0.1", door.port), timeout=30) as wire:
+        with socket.create_connection(("127.0.0.1", door.port), timeout=60) as wire:
             wire.sendall(begun)
             with contextlib.suppress(ConnectionResetError):
                 assert wire.recv(100) == b""

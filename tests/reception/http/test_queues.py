@@ -61,7 +61,7 @@ def test_waiting(shared_door: HttpDoor) -> None:
     waiting.start()
     time.sleep(0.2)
     shared_door.client.post("/v1/queues/waits/push", content=b"for you")
-    waiting.join(30)
+    waiting.join(60)
     assert found == [b"for you"]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-PATIENCE_S = 30
+PATIENCE_S = 60
 WATCH = "zmta_watch"
 """A key that may follow events, and nothing else."""
 

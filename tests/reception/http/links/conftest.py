@@ -46,9 +46,9 @@ class LinksDoor:
         self.ready = threading.Event()
         self.thread = threading.Thread(target=lambda: uvloop.run(self._run()), daemon=True)
         self.thread.start()
-        assert self.ready.wait(30), "the door did not open"
+        assert self.ready.wait(60), "the door did not open"
         scheme = "https" if self.config.links.certificate else "http"
-        self.client = httpx.Client(base_url=f"{scheme}://127.0.0.1:{self.port}", timeout=30, verify=False)
+        self.client = httpx.Client(base_url=f"{scheme}://127.0.0.1:{self.port}", timeout=60, verify=False)
 
     async def _run(self) -> None:
         self.loop, self.end = asyncio.get_running_loop(), asyncio.Event()
@@ -75,7 +75,7 @@ class LinksDoor:
 
     def lists(self, expected: dict[str, str], address: str = "ann@example.com") -> bool:
         """Whether it does soon: the entry follows from what was recorded."""
-        end = time.monotonic() + 30
+        end = time.monotonic() + 60
         while self.listed(address) != expected and time.monotonic() < end:
             time.sleep(0.01)
         return self.listed(address) == expected
@@ -83,7 +83,7 @@ class LinksDoor:
     def stop(self) -> None:
         self.client.close()
         self.loop.call_soon_threadsafe(self.end.set)
-        self.thread.join(30)
+        self.thread.join(60)
 
 
 def path(link: Link | None = None, secret: str = SECRET, **changed: Any) -> str:

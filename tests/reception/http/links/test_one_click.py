@@ -184,7 +184,7 @@ def test_queued_mail_is_stopped_and_a_receipt_is_not(open_links: Any) -> None:
             await queue.accept(envelope, b"Subject: x\r\n\r\nx\r\n")
 
     async def leased(queue: LocalQueue) -> list[str]:
-        return [one.campaign for one in await asyncio.wait_for(queue.lease(10), 20)]
+        return [one.campaign for one in await asyncio.wait_for(queue.lease(10), 60)]
 
     door.do(accept)
     assert door.client.post(path(), data=ONE_CLICK).status_code == 200
@@ -201,7 +201,7 @@ def test_older_ways_to_send_it(open_links: Any) -> None:
         "POST {} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks,
     )):  # fmt: skip
         address = f"r{number}@example.com"
-        with socket.create_connection(("127.0.0.1", door.port), timeout=30) as connection:
+        with socket.create_connection(("127.0.0.1", door.port), timeout=60) as connection:
             connection.sendall(raw.format(path(recipient=address)).encode())
             assert b" 200 " in connection.recv(100)
         assert door.lists({"campaigns:acme": "unsubscribe"}, address)

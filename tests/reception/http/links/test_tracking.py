@@ -17,7 +17,7 @@ def told(door: Any, count: int) -> list[tuple[str, str, str]]:
     async def of(queue: LocalQueue) -> Any:
         return queue.heard.of(ID)
 
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while len(rows := door.do(of)) < count:
         assert time.monotonic() < end, rows
         time.sleep(0.02)
