@@ -1,5 +1,6 @@
 """Wrong usage: each mistake is one sentence with its remedy on stderr, the documented exit code, and no traceback."""
 
+import json
 import os
 import socket
 import subprocess
@@ -143,6 +144,28 @@ def test_a_mistake_is_one_sentence(
     assert remedy in ran.err
     assert ran.err.startswith("zonemta: ")
     assert ran.err.count("\n") == 1
+
+
+COMMANDS = [mistake for mistake in MISTAKES if not mistake[0].startswith("run ")]
+
+
+@pytest.mark.parametrize(("line", "code", "what", "remedy"), COMMANDS[::9])
+def test_for_programs_a_mistake_is_one_object(
+    zonemta: Callable[..., object], places: dict[str, object], line: str, code: Exit, what: str, remedy: str
+) -> None:
+    """With --json, whatever the mistake, also where the command has no such option; `run` is a server and has none."""
+    ran = zonemta(*(word.format(**places) for word in line.split()), "--json")
+    said = json.loads(ran.err)
+    assert (ran.code, said["exit"], {*said}) == (said["exit"], ran.code, {"error", "exit"})
+    if "No such option: --json" not in said["error"]:
+        assert ran.code == code
+        assert what.lower() in said["error"].lower()
+        assert remedy in said["error"]
+
+
+def test_what_follows_two_hyphens_is_no_option(zonemta: Callable[..., object]) -> None:
+    """It is an argument of that name, so the mistake is told to a person."""
+    assert zonemta("queue", "show", "--folder", "none", "--", "--json").err.startswith("zonemta: ")
 
 
 def test_a_folder_of_somebody_else(tmp_path: Path) -> None:

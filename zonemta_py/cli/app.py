@@ -1,4 +1,4 @@
-"""The command tree of `zonemta`, and how errors are reported: one sentence, an exit code (see `errors.Exit`).
+"""The command tree of `zonemta`, and how errors are reported: one sentence, an exit code (see `errors`).
 
 An unknown name is looked up among the commands of the plugins that the configuration of ZONEMTA_CONFIG, or of the
 service on this machine, enables.
@@ -131,7 +131,7 @@ _FOLDERS: dict[Callable[[], Commands], tuple[str, ...]] = {
 _STATUSES = """\
 Exit status: 0 done; 1 something needs somebody; those of sysexits.h: 64 usage, 65 data, 66 no such file, 67 refused for
 good, 69 the MTA does not run, 73 a file cannot be made, 74 disk, 75 try again later, 77 permission, 78 configuration;
-130 Ctrl-C."""
+130 Ctrl-C. With --json an error is one JSON object on stderr: {"error": its sentence, "exit": the status}."""
 _WORDS = {"int": "N", "float": "N", "path": "PATH", "datetime": "WHEN", "%Y-%m-%d": "YYYY-MM-DD"}
 """What help calls the values of an option, by their type; others are called as the option is."""
 HIDDEN = frozenset(("stop", "lift"))
@@ -143,7 +143,8 @@ NAMES = frozenset(("run", *(name for names in _FOLDERS.values() for name in name
 
 def main(arguments: list[str]) -> int:
     """Runs one command; returns its exit code."""
-    return guarded(lambda: _dispatch(arguments))
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return guarded(lambda: _dispatch(arguments), as_json="--json" in options)
 
 
 def _dispatch(arguments: list[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 
@@ -12,18 +12,13 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, configuration, tabled
 from zonemta_py.cli.terminal.output import print_json, print_table
 from zonemta_py.config import Config, ConfigError
-from zonemta_py.config.people.suppression import Tolerances
 from zonemta_py.config.section import shipped
-from zonemta_py.disk.records import BOUNCED, DEFERRED
-from zonemta_py.mail import classify
-from zonemta_py.mail.reply import Reply
-from zonemta_py.mail.rules.check import contradictions, disagreeing, overridden, problems
+from zonemta_py.mail.rules.check import contradictions, overridden, problems
 from zonemta_py.mail.rules.classes import CLASSES
-from zonemta_py.mail.rules.opinion import OPINION, Opinion
-from zonemta_py.mail.rules.rule import STAGES, Classified, Rule, reply_of
+from zonemta_py.mail.rules.rule import STAGES, reply_of
 from zonemta_py.mail.rules.rules import Rules, RulesError
-from zonemta_py.mail.rules.shown import WHO, conditions, effects, row
-from zonemta_py.queue.suppression.effect import effect
+from zonemta_py.mail.rules.shown import conditions, effects, row
+from zonemta_py.queue.suppression.explained import ExplainedReply, explained
 from zonemta_py.zones.site import Providers
 
 app = typer.Typer(
@@ -90,16 +85,16 @@ def explain(
         raise CommandError(Exit.USAGE, f"there is no provider {provider!a}; use one of {', '.join(sorted(known))}")
     rules = _load(in_force(settings))
     try:
-        explained = _explained(rules, reply_of(reply), stage, provider, settings.suppression)
+        found = explained(rules, reply_of(reply), stage, provider, settings.suppression)
     except ValueError as error:
         raise CommandError(Exit.DATA, str(error)) from None
     if as_json:
-        print_json(explained.rows())
-    elif explained.matching:
-        explained.show()
+        print_json(found.rows())
+    elif found.matching:
+        _show(found)
     else:
         print(f"No rule matches; class: undefined ({CLASSES['undefined']})")
-        for barred, why in explained.barred:
+        for barred, why in found.barred:
             print(f"{barred.name} ({barred.kind}) has no say: {why}")
 
 
@@ -129,67 +124,25 @@ def _providers(config: Config) -> list[str]:
     return Providers.load(config.dns.providers or shipped("providers.toml")).names
 
 
-class _Explained(NamedTuple):
-    """matching: the deciding rule first. barred: rules whose conditions hold, and why they have no say. about: of whom
-    the reply speaks, in words. suppresses: when such replies put the recipient on the suppression list."""
-
-    matching: list[Rule]
-    barred: list[tuple[Rule, str]]
-    about: str
-    judged: Classified
-    guess: Opinion
-    suppresses: str
-
-    def rows(self) -> list[dict[str, object]]:
-        """Those that match, then those that have no say; the first has what comes of it all."""
-        every = [row(rule) for rule in self.matching]
-        if every:
-            every[0] |= {"about": self.about, "suppresses": self.suppresses, "opinion": self.opinion}
-            every[0]["disagree"] = [rule.name for rule in disagreeing(self.matching)]
-        return every + [row(rule) | {"barred": why} for rule, why in self.barred]
-
-    @property
-    def opinion(self) -> str:
-        """Why another class than the rule's, "" if it is the rule's."""
-        if self.judged.rule != OPINION:
-            return ""
-        because = ", ".join(map(repr, self.guess.because))
-        return f"most like replies of {self.judged.kind}, by {because}: a guess, which never suppresses"
-
-    def show(self) -> None:
-        rule, *others = self.matching
-        rows = [
-            ("rule", rule.name),
-            ("class", f"{self.judged.kind}: {CLASSES[self.judged.kind]}"),
-            *([("opinion", self.opinion)] if self.opinion else []),
-            ("action", effects(self.judged.action) or "by the code: 5xx bounces, everything else is tried again"),
-            ("asks for", conditions(rule)),
-            ("file", rule.file),
-            ("about", self.about or "nobody is named"),
-            ("suppresses", self.suppresses),
-            *(("warning", f"{other.name} disagrees: {other.kind}") for other in disagreeing(self.matching)),
-            *(("also", f"{other.name} ({other.kind})") for other in others),
-            *(("not", f"{barred.name} ({barred.kind}): {why}") for barred, why in self.barred),
-        ]
-        width = max(len(name) for name, _ in rows)
-        for name, value in rows:
-            print(f"{name:{width}}  {value}")
-
-
-def _explained(rules: Rules, reply: Reply, stage: str, provider: str, tolerances: Tolerances) -> _Explained:
-    candidates = rules.candidates(reply, stage, provider)
-    said = classify.judge(reply, stage)
-    judged = rules.judge(said.reply, stage, provider)
-    bounced = judged.action.verdict == "bounce" or (said.permanent and not judged.action.verdict)
-    about = WHO.get(rules.reading(reply, stage).about, "")
-    return _Explained(
-        [rule for rule, why in candidates if not why],
-        [(rule, why) for rule, why in candidates if why],
-        about,
-        judged,
-        rules.opinion(reply, stage),
-        effect(tolerances, judged.kind, judged.agreed, BOUNCED if bounced else DEFERRED),
-    )
+def _show(explained: ExplainedReply) -> None:
+    rule, *others = explained.matching
+    judged = explained.judged
+    rows = [
+        ("rule", rule.name),
+        ("class", f"{judged.kind}: {CLASSES[judged.kind]}"),
+        *([("opinion", explained.opinion)] if explained.opinion else []),
+        ("action", effects(judged.action) or "by the code: 5xx bounces, everything else is tried again"),
+        ("asks for", conditions(rule)),
+        ("file", rule.file),
+        ("about", explained.about or "nobody is named"),
+        ("suppresses", explained.suppresses),
+        *(("warning", f"{other.name} disagrees: {other.kind}") for other in explained.disagree),
+        *(("also", f"{other.name} ({other.kind})") for other in others),
+        *(("not", f"{barred.name} ({barred.kind}): {why}") for barred, why in explained.barred),
+    ]
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        print(f"{name:{width}}  {value}")
 
 
 def _load(files: list[Path]) -> Rules:

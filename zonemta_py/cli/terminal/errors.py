@@ -1,4 +1,4 @@
-"""Exit codes, and the one place where an error becomes a sentence on stderr.
+"""Exit codes, and the one place where an error becomes a sentence on stderr, or with --json a JSON object.
 
 Promise: every error that a user can cause ends in one sentence with its remedy and the exit code below, never in a
 traceback. A traceback is a bug of ours, and looks like one.
@@ -7,6 +7,7 @@ traceback. A traceback is a bug of ours, and looks like one.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -74,16 +75,17 @@ def from_os(error: OSError) -> CommandError:
     return CommandError(code, f"{where}{(error.strerror or str(error)).lower()}; {remedy}")
 
 
-def guarded(command: Callable[[], object]) -> int:
-    """Runs a command and returns its exit code; reports errors on stderr."""
+def guarded(command: Callable[[], object], as_json: bool = False) -> int:
+    """Runs a command and returns its exit code; reports errors on stderr. as_json: as {"error": sentence, "exit":
+    code}, in one line."""
     try:
         command()
         sys.stdout.flush()
         return Exit.OK
     except CommandError as stop:
-        return _say(stop)
+        return _say(stop, as_json)
     except ConfigError as error:
-        return _say(CommandError(Exit.CONFIG, str(error)))
+        return _say(CommandError(Exit.CONFIG, str(error)), as_json)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BrokenPipeError:
@@ -91,10 +93,13 @@ def guarded(command: Callable[[], object]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.OK
     except OSError as error:
-        return _say(from_os(error))
+        return _say(from_os(error), as_json)
 
 
-def _say(stop: CommandError) -> int:
+def _say(stop: CommandError, as_json: bool) -> int:
     if stop.sentence:
-        print(f"zonemta: {stop.sentence}", file=sys.stderr)
+        said = f"zonemta: {stop.sentence}"
+        if as_json:
+            said = json.dumps({"error": stop.sentence, "exit": int(stop.code)}, ensure_ascii=False)
+        print(said, file=sys.stderr)
     return stop.code

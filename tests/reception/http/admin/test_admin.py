@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
+import pytest
+
 from tests.reception.http.conftest import SHOP, HttpDoor
+from zonemta_py.cli.app import main as command
 from zonemta_py.cli.campaign.planning import joined
 from zonemta_py.mail.rules.rule import STAGES
 from zonemta_py.reception.http.admin import bodies, rules
@@ -113,6 +117,18 @@ def test_rules_say_what_a_reply_means(shared_door: HttpDoor) -> None:
     rows = shared_door.client.get("/v1/rules/explain", params=params).json()
     listed = shared_door.client.get("/v1/rules", params={"class": rows[0]["class"]}).json()
     assert rows[0]["rule"] in {row["rule"] for row in listed}
+
+
+@pytest.mark.parametrize("reply", ["550 5.1.1 No such user", "550 5.1.1 sender: no such user", "550 zxqv wvut"])
+def test_rules_are_explained_as_by_the_command(
+    shared_door: HttpDoor, tmp_path: Path, capsys: pytest.CaptureFixture[str], reply: str
+) -> None:
+    """Of whom it speaks, whether it suppresses, what a model makes of it, who disagrees, who has no say."""
+    rows = shared_door.client.get("/v1/rules/explain", params={"reply": reply}).json()
+    (tmp_path / "none.toml").write_text("")
+    assert command(["rules", "explain", reply, "--json", "--config", str(tmp_path / "none.toml")]) == 0
+    assert rows == json.loads(capsys.readouterr().out)
+    assert rows[0].keys() >= {"judged", "about", "suppresses", "opinion", "disagree"}
 
 
 def test_what_is_found_by_filters(http_door: HttpDoor) -> None:

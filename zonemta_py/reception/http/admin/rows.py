@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict
 
 from zonemta_py.reception.http.documents.models import Model
 
@@ -307,16 +307,6 @@ class Explained(OpenRow):
     """To go on with; null: that is all."""
     looked: int
     """Recipients that were looked at for it."""
-
-
-class RuleRow(OpenRow):
-    rule: str
-    asks: str
-    """What it asks of a reply."""
-    action: dict[str, Any]
-    """What differs from doing nothing."""
-    file: str
-    kind: str = Field(alias="class")
 
 
 class Configuration(OpenRow):

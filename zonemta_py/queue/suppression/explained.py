@@ -1,0 +1,67 @@
+"""What the rules make of a reply, for whoever asks: the command `rules explain` and the HTTP API say the same."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from zonemta_py.config.people.suppression import Tolerances
+from zonemta_py.disk.records import BOUNCED, DEFERRED
+from zonemta_py.mail import classify
+from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.rules.check import disagreeing
+from zonemta_py.mail.rules.opinion import OPINION, Opinion
+from zonemta_py.mail.rules.rule import Classified, Rule
+from zonemta_py.mail.rules.rules import Rules
+from zonemta_py.mail.rules.shown import WHO, row
+from zonemta_py.queue.suppression.effect import effect
+
+
+class ExplainedReply(NamedTuple):
+    """matching: the deciding rule first. barred: rules whose conditions hold, and why they have no say. about: of whom
+    the reply speaks, in words, "" if of nobody. suppresses: when such replies put the recipient on the suppression
+    list."""
+
+    matching: list[Rule]
+    barred: list[tuple[Rule, str]]
+    about: str
+    judged: Classified
+    guess: Opinion
+    suppresses: str
+
+    def rows(self) -> list[dict[str, object]]:
+        """Those that match, then those that have no say; the first has what comes of it all."""
+        every = [row(rule) for rule in self.matching]
+        if every:
+            every[0] |= {"judged": self.judged.kind, "about": self.about, "suppresses": self.suppresses}
+            every[0]["opinion"] = self.opinion
+            every[0]["disagree"] = [rule.name for rule in self.disagree]
+        return every + [row(rule) | {"barred": why} for rule, why in self.barred]
+
+    @property
+    def disagree(self) -> list[Rule]:
+        """Rules that match too, and mean something else."""
+        return list(disagreeing(self.matching))
+
+    @property
+    def opinion(self) -> str:
+        """Why another class than the rule's, "" if it is the rule's."""
+        if self.judged.rule != OPINION:
+            return ""
+        because = ", ".join(map(repr, self.guess.because))
+        return f"most like replies of {self.judged.kind}, by {because}: a guess, which never suppresses"
+
+
+def explained(rules: Rules, reply: Reply, stage: str, provider: str, tolerances: Tolerances) -> ExplainedReply:
+    """stage, provider: as of `Rules.judge`."""
+    candidates = rules.candidates(reply, stage, provider)
+    said = classify.judge(reply, stage)
+    judged = rules.judge(said.reply, stage, provider)
+    bounced = judged.action.verdict == "bounce" or (said.permanent and not judged.action.verdict)
+    return ExplainedReply(
+        [rule for rule, why in candidates if not why],
+        [(rule, why) for rule, why in candidates if why],
+        WHO.get(rules.reading(reply, stage).about, ""),
+        judged,
+        rules.opinion(reply, stage),
+        effect(tolerances, judged.kind, judged.agreed, BOUNCED if bounced else DEFERRED),
+    )
