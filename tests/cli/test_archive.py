@@ -1,5 +1,6 @@
 """Reports on the day: the running MTA closes its open segment for whoever wants to read the archive."""
 
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ import pytest
 from zonemta_py.cli.terminal.errors import Exit
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
+from zonemta_py.merge.compile import prepare
+from zonemta_py.merge.source import TemplateSource, Text
 from zonemta_py.queue.api import DEFERRED, DELIVERED, Outcome, Result
 from zonemta_py.queue.queue import LocalQueue
 
@@ -24,6 +27,18 @@ async def mail(queue: LocalQueue) -> None:
         await queue.accept(envelope, b"A: b\r\n\r\n")
         (delivery,) = await queue.lease(1)
         await queue.settle(Result(delivery.lease, [Outcome(verdict, reply, "dot", [0])]))
+
+
+async def spring(queue: LocalQueue) -> None:
+    """A campaign with two recipients, who get it."""
+    source = TemplateSource("t", Text("Hello {{ name }}"), Text("news@src.test"), text=Text("Hi"))
+    await queue.ask("campaign-put", name="spring", sender="news@src.test", template=prepare(source).pack())
+    people = [Recipient(f"{name}@x.test", values=[name]) for name in ("cy", "di")]
+    ms = queue.core.clock.ms()
+    await queue.accept(Envelope("", people, columns=["name"], campaign="spring", received_ms=ms), b"")
+    delivery = next(one for one in await queue.lease(5) if one.campaign)
+    got = Outcome(DELIVERED, Reply(250, "2.0.0", "ok"), "dot", list(range(len(delivery.recipients))))
+    await queue.settle(Result(delivery.lease, [got]))
 
 
 def test_the_report_of_today_has_what_happened_today(
@@ -59,3 +74,28 @@ def test_the_archive_of_an_mta_that_does_not_run(zonemta: Callable[..., Any], tm
     assert (ran.code, ran.err) == (
         Exit.NO_INPUT, f"zonemta: {tmp_path}/archive: there is no such folder; name the MTA's archive/\n",
     )  # fmt: skip
+
+
+def test_a_campaigns_report_needs_no_lake(
+    zonemta: Callable[..., Any], served: Callable[..., Any], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """It is of what was recorded since the campaign began, up to now; its own lake is gone afterwards."""
+    pytest.importorskip("pyspark", reason="NOT TESTED: without pyspark there are no reports")
+    request.getfixturevalue("spark")
+    home, place, work = served(), tmp_path / "pages", tmp_path / "work"
+    place.mkdir()
+    work.mkdir()
+    home.do(mail)
+    before = zonemta("journal", "rotate", "--folder", tmp_path).out.split()[0]
+    home.do(spring)
+    (tmp_path / "archive" / before).write_bytes(b"damaged, and not looked at")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(work))
+        ran = zonemta(
+            "campaign", "report", "--folder", tmp_path, "--out", place, "--csv", tmp_path / "tables", "spring"
+        )
+    page = place / "report-campaign-spring.html"
+    assert (ran.code, ran.out.splitlines()[0]) == (Exit.OK, str(page)), ran.err
+    assert "<h1>Campaign spring</h1>" in page.read_text()
+    assert (tmp_path / "tables" / "headline.csv").read_text().splitlines()[1].startswith("recipients accepted,2,")
+    assert [*work.iterdir()] == []

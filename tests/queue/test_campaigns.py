@@ -386,3 +386,17 @@ async def test_fsck_names_a_merged_recipient_whose_key_is_gone(house: Make) -> N
     for delivery in await home.leases():
         await home.settle(delivery)
     assert await row(home, "accepted", "delivered", "removed", "waiting") == (3, 2, 1, 0)
+
+
+async def test_what_says_when_a_campaign_has_ended(house: Make) -> None:
+    """Of those that were put: when, with what, and what has come back since."""
+    home = await opened(house, "ann@x.test")
+    before = await home.queue.ask("campaign-ends")
+    assert [(one["name"], one["accepted"], one["ended_ms"], one["returned"]) for one in before] == [("spring", 1, 0, 0)]
+    await home.queue.ask("campaign-cancel", name="spring")
+    await tick(home)
+    (after,) = await home.queue.ask("campaign-ends", name="spring")
+    assert after["ended_ms"] >= after["created_ms"]
+    assert after["seq"] <= home.queue.core.journal.next_seq
+    assert after["tenant"] == "*"
+    assert await home.queue.ask("campaign-ends", name="winter") == []

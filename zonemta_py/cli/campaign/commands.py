@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zonemta_py.cli.campaign import orders, send, variants
+from zonemta_py.cli.campaign import orders, report, send, variants
 from zonemta_py.cli.campaign.list import CampaignList, Row
 from zonemta_py.cli.send.commands import compose, door, hand_in
 from zonemta_py.cli.terminal.errors import CommandError, Exit
@@ -39,6 +39,7 @@ app.command("winner")(variants.winner)
 app.command("cancel")(orders.cancel)
 app.command("status")(orders.status)
 app.command("list")(orders.list_)
+app.command("report")(report.report)
 
 Template = Annotated[Path, typer.Argument(metavar="TEMPLATE", help="A folder with template.toml, or a file.")]
 List = Annotated[

@@ -21,6 +21,7 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson
 from zonemta_py.cli.terminal.output import Telling, printable
 from zonemta_py.cli.terminal.signature import Option, extended
+from zonemta_py.disk.files import replace_file
 
 if TYPE_CHECKING:
     from zonemta_py.pipeline.report.scope import Kind, ReportScope
@@ -34,7 +35,8 @@ _TABLES = ("deliverability", "outcomes", "deliveries")
 _NAMED_MAX = 5
 
 Output = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="File for the page; default: report-WHAT-NAME.html here.")
+    Path | None,
+    typer.Option(metavar="FILE", help="File for the page, or a folder for it; default: report-WHAT-NAME.html here."),
 ]
 Csv = Annotated[Path | None, typer.Option(metavar="DIR", help="Also write the tables as CSV files into this folder.")]
 Open = Annotated[bool, typer.Option("--open", help="Show the page in the browser.")]
@@ -50,7 +52,8 @@ Resolve = Callable[["SparkSession"], "ReportScope"]
 
 
 class How(NamedTuple):
-    """What all pages have besides what they are about."""
+    """What all pages have besides what they are about. lent: the lake is for this page alone; it gets what the archive
+    has from the record `since` on, and the tables that pages read."""
 
     lake: Path
     archive: Path | None
@@ -60,6 +63,8 @@ class How(NamedTuple):
     json: bool
     master: str | None
     memory: float
+    lent: bool = False
+    since: int = 0
 
 
 _HOW: dict[str, Option] = {
@@ -75,10 +80,10 @@ def reporting(about: Callable[..., Resolve]) -> Callable[..., Any]:
     timed = "days" in signature(about).parameters
 
     def run(**options: Any) -> None:
-        how = How(**{name: options.pop(name) for name in How._fields})
+        how = How(**{name: options.pop(name) for name in _HOW})
         if timed:
             options["days"] = _bounds(*(options.pop(name) for name in _DAYS))
-        _report(about(lake=how.lake, **options), how)
+        report(about(lake=how.lake, **options), how)
 
     return app.command()(extended(about, run, {}, (_DAYS if timed else {}) | _HOW, without=("lake", "days")))
 
@@ -143,7 +148,8 @@ def _named(kind: str, name: str, lake: Path, days: Bounds) -> Resolve:
     return lambda session: _scope(lake, Kind[kind], name, *days)
 
 
-def _report(resolve: Resolve, how: How) -> None:
+def report(resolve: Resolve, how: How) -> None:
+    """Makes the page and says where it is. Raises CommandError."""
     from zonemta_py.pipeline.report import page
 
     if how.archive is None:
@@ -154,15 +160,15 @@ def _report(resolve: Resolve, how: How) -> None:
         from zonemta_py.pipeline.report import facts
 
         if how.archive is not None:
-            _bring_up_to_date(session, how.lake, how.archive)
+            _bring_up_to_date(session, how.archive, how)
             _check(how.lake)
         with progress.bar("page"):
             scope = resolve(session)
             found = facts.gather(session, how.lake, scope)
         if found.empty:
             _check_name(session, how.lake, scope)
-    file = how.output or Path(f"report-{scope.kind.name.lower()}-{_slug(scope.name)}.html")
-    file.write_text(page.page(found, scope), encoding="utf-8")
+    file = _file(how.output, f"report-{scope.kind.name.lower()}-{_slug(scope.name)}.html")
+    replace_file(file, page.page(found, scope).encode())
     with Telling(how.json) as tell:
         tell(str(file), page=file, kind=scope.kind.name.lower(), name=scope.name)
         if how.csv is not None:
@@ -175,24 +181,34 @@ def _report(resolve: Resolve, how: How) -> None:
         webbrowser.open(file.resolve().as_uri())
 
 
-def _bring_up_to_date(session: SparkSession, lake: Path, archive: Path) -> None:
+def _file(output: Path | None, name: str) -> Path:
+    """Where the page goes: the file, or one of that name in the folder. Raises CommandError."""
+    file = Path(name) if output is None else output / name if output.is_dir() else output
+    if not file.parent.is_dir():
+        raise CommandError(Exit.CANT_CREATE, f"{file.parent}: there is no such folder; create it, or name another")
+    return file
+
+
+def _bring_up_to_date(session: SparkSession, archive: Path, how: How) -> None:
     """As `lake ingest` and `lake update` do it."""
     from zonemta_py.pipeline.findings.tables import EVERY
     from zonemta_py.pipeline.lake import bronze, update
 
+    lake, names = how.lake, [job.name for job in update.JOBS] if how.lent else []
     with progress.bar("segments") as moved:
-        bronze.ingest(session, archive, lake, moved=moved)
+        bronze.ingest(session, archive, lake, moved=moved, since=how.since)
     begun: list[str] = []
     with progress.bar("tables") as moved:
 
         def began(name: str) -> None:
-            moved(len(begun), len(EVERY))
+            moved(len(begun), len(names or EVERY))
             begun.append(name)
 
         try:
-            update.update(session, lake, (), None, False, EVERY, began)
+            update.update(session, lake, names, None, False, EVERY, began)
         except update.NoBronze as error:
-            raise CommandError(Exit.NO_INPUT, str(error)) from None
+            sentence = f"{archive}: there is nothing in it from then on; name the MTA's archive/"
+            raise CommandError(Exit.NO_INPUT, sentence if how.lent else str(error)) from None
 
 
 def _scope(lake: Path, kind: Kind, name: str, start: int | None, end: int | None) -> ReportScope:

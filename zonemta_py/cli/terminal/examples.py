@@ -157,6 +157,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "zonemta campaign schedule spring --at 14:00 --until 2026-12-01",
         "zonemta campaign schedule spring --window none",
     ),
+    "campaign report": (
+        "zonemta campaign report spring --open",
+        "zonemta campaign report spring --output spring.html --lake lake",
+    ),
     "campaign cancel": ("zonemta campaign cancel spring --because 'wrong list'",),
     "campaign list": (
         "zonemta campaign list",

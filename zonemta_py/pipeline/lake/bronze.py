@@ -88,15 +88,17 @@ def locked(lake: Path) -> Iterator[None]:
 
 def ingest(
     spark: SparkSession, archive: Path, lake: Path, damage: str = "skip", moved: Moved = lambda done, total: None,
-    warned: Warned = warn,
+    warned: Warned = warn, since: int = 0,
 ) -> list[Ingested]:  # fmt: skip
     """Brings in the archive's segments that are not in bronze yet; returns their ledger entries, oldest first.
 
     damage: "skip" notes what cannot be read in the entry, "fail" raises Damaged and leaves that segment out.
-    warned: told of segments that changed since they were ingested. Raises Busy, Foreign, OSError.
+    warned: told of segments that changed since they were ingested. since: segments that end before that record are left
+    out. Raises Busy, Foreign, OSError.
     """
     with locked(lake):
-        return _bring(spark, news(reader.segments(archive), lake, warned), lake, damage, moved)
+        there = [segment for segment in reader.segments(archive) if segment.last_seq >= since]
+        return _bring(spark, news(there, lake, warned), lake, damage, moved)
 
 
 def follow(

@@ -29,6 +29,7 @@ Questions and answers (plain dicts and lists, ready for JSON):
     campaign-pause name cause, campaign-resume name cause, campaign-cancel name cause, campaign-complete name   its row
     campaign-decide name winner cause       its row: that variant gives the template
     campaign name, campaigns                the state of one, with its history; of all
+    campaign-ends name                      which of those that were put have ended, and when; name "": of all
     campaign-hours name                     who of it waits for their hour (`campaigns/waiting_hours.py`)
     campaign-schedule name at window …      it goes at other hours from now on; its row
     campaign-tenant name registered         "" for one without, "*": an operator's, for all mail; None:

@@ -66,6 +66,11 @@ async def _campaigns(
     return [campaigns.row(campaign) async for campaign in pace.each(chosen)]
 
 
+async def _campaign_ends(campaigns: CampaignCommands, _: QueueContext, name: str = "") -> list[dict[str, Any]]:
+    pace = Pace()
+    return [campaigns.end(one) async for one in pace.each(campaigns.put_ones(name))]
+
+
 OF_CAMPAIGNS: dict[str, Callable[..., Awaitable[Any]]] = {
     "campaign-put": _campaign_put,
     "campaign-pause": _campaign_pause,
@@ -76,6 +81,7 @@ OF_CAMPAIGNS: dict[str, Callable[..., Awaitable[Any]]] = {
     "campaign": _campaign,
     "campaign-tenant": _campaign_tenant,
     "campaigns": _campaigns,
+    "campaign-ends": _campaign_ends,
     "campaign-hours": lambda campaigns, _, name: campaigns.hours(name),
     "campaign-schedule": lambda campaigns, _, name, **hours: campaigns.schedule(name, hours),
 }

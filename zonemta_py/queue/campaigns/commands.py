@@ -14,12 +14,14 @@ from typing import Any
 from zonemta_py.disk.records import StandingRecord, Type
 from zonemta_py.mail.schedule_fields import InvalidValue
 from zonemta_py.mail.schedule_fields import name as checked_name
+from zonemta_py.queue.api import EVERYBODY
 from zonemta_py.queue.campaigns import choice as variants
 from zonemta_py.queue.campaigns import thresholds as bounds
 from zonemta_py.queue.campaigns import unregistered, waiting_hours
 from zonemta_py.queue.campaigns.monitor import CampaignMonitor, order, stop_of
 from zonemta_py.queue.core.campaigns import BEGIN, CANCEL, COMPLETE, IN_DOUBT, NOTIFY, REMOTE, Campaign, name_of
 from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.feedback.consequences import FIGURES
 from zonemta_py.schedule.policy.state import Suspension
 from zonemta_py.zones.calendar import campaign_hours
 from zonemta_py.zones.calendar.campaign_hours import LAST_ZONE, CampaignHours
@@ -234,6 +236,22 @@ class CampaignCommands:
             "rate_per_s": round(rate, 1),
             "eta_ms": eta_ms,
         }
+
+    def put_ones(self, name: str = "") -> list[Campaign]:
+        """Those that somebody has put; name: only that one."""
+        known = self._core.campaigns.by_name
+        chosen = known.values() if not name else [known[name]] if name in known else []
+        return [campaign for campaign in chosen if not campaign.named]
+
+    def end(self, campaign: Campaign) -> dict[str, Any]:
+        """When it ended (0: not yet), and what has come of it. seq: the number of the first record of its time;
+        returned: what came back later, of whatever kind. tenant: as "campaign-tenant" says it."""
+        tally = self._core.campaigns.tally(campaign.name)
+        return {
+            "name": campaign.name, "tenant": EVERYBODY if campaign.of_all else campaign.tenant, "seq": campaign.seq,
+            "created_ms": campaign.created_ms, "ended_ms": campaign.ended_ms, "accepted": tally.accepted,
+            "returned": sum(getattr(tally, figure) for figure in FIGURES.values()),
+        }  # fmt: skip
 
     async def full_row(self, name: str) -> dict[str, Any]:
         if name not in self._core.campaigns.by_name and (row := await unregistered.row(self._core, name)):

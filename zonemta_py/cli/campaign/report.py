@@ -1,0 +1,81 @@
+"""`zonemta campaign report`: a campaign's page from what the MTA of this machine has recorded up to now.
+
+Without a lake it makes one in a temporary folder, of what was recorded since the campaign began, and removes it again.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from zonemta_py.cli.campaign.orders import Name
+from zonemta_py.cli.lake import report as pages
+from zonemta_py.cli.lake.spark import Master, Memory
+from zonemta_py.cli.run.asking import NotRunning, ask_queue
+from zonemta_py.cli.terminal.errors import CommandError, Exit
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration
+
+if TYPE_CHECKING:
+    from zonemta_py.config import Config
+    from zonemta_py.pipeline.report.scope import ReportScope
+    from zonemta_py.pipeline.spark.session import SparkSession
+
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "--out", metavar="FILE",
+        help="File for the page, or a folder for it; default: report-campaign-NAME.html here.",
+    ),
+]  # fmt: skip
+InLake = Annotated[
+    Path | None,
+    typer.Option(
+        "--lake", metavar="DIR",
+        help="Bring this lake up to date and read it, for the campaign before, too; default: none.",
+    ),
+]  # fmt: skip
+
+
+def report(
+    name: Name, output: Output = None, lake: InLake = None, csv: pages.Csv = None, open_: pages.Open = False,
+    json: AsJson = False, config: ConfigFile = None, folder: Folder = None, master: Master = None,
+    memory: Memory = 2,
+) -> None:  # fmt: skip
+    """Make a page with plots of a campaign, up to now, from what this machine's MTA has recorded."""
+    settings = configuration(config, folder)
+    archive = settings.folder / "archive"
+    how = pages.How(
+        lake or Path(), archive, output, csv, open_, json, master, memory
+    )  # fmt: skip
+    if lake is not None:
+        return pages.report(_of(name, how), how)
+    with tempfile.TemporaryDirectory(prefix="zonemta-report-") as place:
+        how = how._replace(lake=Path(place), lent=True, since=_begun(settings, name))
+        return pages.report(_of(name, how), how)
+
+
+def _of(name: str, how: pages.How) -> pages.Resolve:
+    """The scope of the whole campaign."""
+
+    def resolve(session: SparkSession) -> ReportScope:
+        from zonemta_py.pipeline.report import facts
+
+        scope = facts.of_campaign(facts.spans(session, how.lake), name)
+        if scope is None:
+            sentence = f"{how.archive} has no mail of a campaign {name!a}; `zonemta campaign list` shows what there is"
+            raise CommandError(Exit.DATA, sentence)
+        return scope
+
+    return resolve
+
+
+def _begun(settings: Config, name: str) -> int:
+    """The number of the record from which on something of it can be found, 0: any."""
+    try:
+        rows: list[dict[str, Any]] = ask_queue(settings.folder, "campaign-ends", name=name)
+    except NotRunning:  # it does not run; that is said where the archive is brought up to date
+        return 0
+    return int(rows[0]["seq"]) if rows else 0
