@@ -150,6 +150,12 @@ def check_listeners(config: Config, host: Host) -> None:
 
         pages.check(config)
 
+    if any(hook.certificates for hook in config.http.webhooks):
+        from zonemta_py.reception.http import webhooks
+
+        for hook in config.http.webhooks:
+            webhooks.read_certificates(hook)
+
 
 def queue(given: Given, host: Host, pipe: Pipe, senders: Collection[int] = ()) -> None:
     """The process that owns the disk. pipe: to the supervisor. senders: the processes of those that run."""

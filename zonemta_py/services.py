@@ -3,8 +3,10 @@ fork; none returns by plan. Also what every process begins with: its log, and ho
 
 from __future__ import annotations
 
+import asyncio
 import resource
 import socket
+import ssl
 from collections.abc import Awaitable, Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -18,8 +20,11 @@ from zonemta_py.metrics.connections import CONNECTIONS, REQUESTS, STREAMS
 from zonemta_py.plugin.host import Host
 
 if TYPE_CHECKING:
+    from zonemta_py.delivery.dns.destination import DnsDestinationResolver
     from zonemta_py.delivery.tls_explain import TlsExplainer
+    from zonemta_py.reception.http.webhooks import Fetch
 
+FETCHED_BYTES_MAX = 64 * 1024
 FILES_BESIDES_LEASES = 600
 """Descriptors of a sender that are not a delivery under way: idle connections, DNS queries, the queue's socket."""
 
@@ -79,7 +84,7 @@ async def _http(config: Config, host: Host, bound: socket.socket) -> None:
     queue = RemoteQueue.lasting(config.folder, "http")
     reporting.begin("http", queue, host.totals)
     opened = HttpCounts(CONNECTIONS.mine(), REQUESTS.mine(), STREAMS.mine())
-    await serve(config, bound, queue, host, tls_terms(config), opened)
+    await serve(config, bound, queue, host, tls_terms(config), opened, fetching(config))
     await report.end()
 
 
@@ -96,6 +101,31 @@ def tls_terms(config: Config) -> Callable[[Zone, str], Awaitable[dict[str, Any]]
         return (await explainer().of(zone, domain)).row()
 
     return asked
+
+
+def fetching(config: Config) -> Fetch:
+    """Gets what proves webhooks. What senders need for that is loaded when it is needed."""
+
+    @cache
+    def names() -> DnsDestinationResolver:
+        from zonemta_py.delivery.dns.destination import DnsDestinationResolver
+
+        return DnsDestinationResolver(config)
+
+    async def fetched(host: str, path: str) -> bytes:
+        from zonemta_py.delivery.tls import https
+        from zonemta_py.mail.classify import NoRoute
+        from zonemta_py.reception.http.webhooks import FetchFailed
+
+        context = ssl.create_default_context(cafile=config.tls.ca_file)
+        try:
+            addresses = await names().addresses(host, asyncio.get_running_loop().time())
+            most, barred = FETCHED_BYTES_MAX, https.barred_by(config)
+            return await https.get(host, 443, path, addresses, context, kind="", bytes_max=most, barred=barred)
+        except (https.HttpsFailed, NoRoute) as error:
+            raise FetchFailed(str(error)) from None
+
+    return fetched
 
 
 def pull(config: Config, host: Host, bound: socket.socket) -> None:

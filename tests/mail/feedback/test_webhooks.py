@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.mail.feedback.webhooks import READERS, Posted, WebhookRefused, confirmation, read
+from zonemta_py.mail.feedback.webhooks import READERS, Posted, WebhookRefused, asks, read
 
 MAIL = {
     "messageId": "0102", "source": "news@shop.example", "destination": ["ann@x.example"],
@@ -111,5 +111,5 @@ def test_who_is_unknown_and_who_asks_first() -> None:
     with pytest.raises(WebhookRefused, match="there is no form 'pigeon'"):
         read("pigeon", {})
     asked = {"Type": "SubscriptionConfirmation", "SubscribeURL": "https://sns.example/confirm"}
-    assert confirmation(asked) == "https://sns.example/confirm"
-    assert confirmation(sns()) == ""
+    assert asks(asked) == "SubscriptionConfirmation"
+    assert asks(sns()) == ""

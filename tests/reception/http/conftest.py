@@ -28,7 +28,7 @@ from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.recovery.start import open_queue
 from zonemta_py.reception.http.keys import hashed
 from zonemta_py.reception.http.server import serve as serve_door
-from zonemta_py.services import tls_terms
+from zonemta_py.services import fetching, tls_terms
 from zonemta_py.wire.client import RemoteQueue
 from zonemta_py.wire.server import serve as serve_queue
 
@@ -40,6 +40,7 @@ class HttpDoor:
     """sections: of the configuration. `client` speaks with the key of the token file."""
 
     def __init__(self, folder: Path, host: Host, sections: dict[str, Any]) -> None:
+        self.fetch = sections.pop("fetch", None)
         keys = [{"name": "shop", "hash": hashed(SHOP)}]
         http = {"enabled": True, "keys": keys, **sections.pop("http", {})}
         server = {"folder": folder, "hostname": "mx.test"}
@@ -64,8 +65,9 @@ class HttpDoor:
         self.queue = await open_queue(self.config)
         self.wire = await serve_queue(self.queue, self.config.folder)
         self.remote = await RemoteQueue.connect(self.config.folder, "http", reconnect=True)
+        fetch = self.fetch or fetching(self.config)
         door = asyncio.ensure_future(
-            serve_door(self.config, self.bound, self.remote, self.host, tls_terms(self.config))
+            serve_door(self.config, self.bound, self.remote, self.host, tls_terms(self.config), fetch=fetch)
         )
         await asyncio.sleep(0)
         self.ready.set()

@@ -93,7 +93,7 @@ def test_a_providers_webhook(open_http: Any) -> None:
     assert answer.json() == {"recorded": 1, "known": 0}
     row = door.client.get("/v1/feedback", params={"message": one}).json()["rows"][0]
     assert (row["kind"], row["tied"], row["form"]) == ("complaint", "message-id", "sendgrid")
-    asked = {"Type": "SubscriptionConfirmation", "SubscribeURL": "https://sns.example/confirm"}
+    asked = {"Type": "SubscriptionConfirmation", "SubscribeURL": "https://sns.example/confirm", "TopicArn": "arn:x"}
     assert hook.post("/v1/feedback/ses", json=asked, auth=("any", HOOK)).json() == {"recorded": 0, "known": 0}
     answer = hook.post("/v1/feedback/mailgun", json=[event], auth=("any", HOOK))
     assert (answer.status_code, "not of the form that mailgun documents" in answer.text) == (422, True)

@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from zonemta_py.config.reception import Listener
 from zonemta_py.config.section import NAME, Port, Section, ip_address, sender_patterns
 from zonemta_py.config.services.pull import queue_patterns
+from zonemta_py.config.services.webhooks import Webhook
 
 Right = Literal["inject", "campaigns", "suppressions", "read", "events", "push", "pop", "metrics", "feedback"]
 Role = Literal["inject", "read", "operate", "admin"]
@@ -106,6 +107,7 @@ class Http(Section):
     """Pages for people at /dashboard, to be looked at with a browser: what happens, what waits and why, and orders with
     their undo. People log in with a key that may read (docs/DASHBOARD.md)."""
     keys: list[HttpKey] = []
+    webhooks: list[Webhook] = []
 
     @field_validator("address")
     @classmethod
@@ -124,6 +126,9 @@ class Http(Section):
             for name in names:
                 if names.count(name) > 1:
                     raise ValueError(f"two keys have {name!r}; give each its own name and hash")
+        hooks = [hook.name for hook in self.webhooks]
+        if len(set(hooks)) < len(hooks):
+            raise ValueError("two webhooks have the same name; give each its own")
         if any(key.name == "local" for key in self.keys):
             raise ValueError("the key name 'local' is reserved for the file http.token; choose another")
         return self

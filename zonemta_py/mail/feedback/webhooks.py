@@ -7,7 +7,7 @@ row, in the form that each documents.
     postmark   Postmark's webhooks: one object, its `RecordType` says which
 
 What is not news of a recipient (processed, sent, accepted) gives no row; what is unknown is not guessed. Signatures are
-not looked at: who may post is the listener's business. Failures: WebhookRefused, one sentence.
+`signatures`' business. Failures: WebhookRefused, one sentence.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ def read(provider: str, content: Any) -> list[Posted]:
         ) from None
 
 
-def confirmation(content: Any) -> str:
-    """The address by which an operator confirms that SNS may post here; "" if it is no such request."""
-    asks = isinstance(content, dict) and content.get("Type") == "SubscriptionConfirmation"
-    return str(content.get("SubscribeURL") or "")[:2_000] if asks else ""
+def asks(content: Any) -> str:
+    """Of Amazon SNS about itself: "SubscriptionConfirmation", "UnsubscribeConfirmation"; "" for anything else."""
+    kind = content.get("Type") if isinstance(content, dict) else None
+    return kind if kind in ("SubscriptionConfirmation", "UnsubscribeConfirmation") else ""
 
 
 def _ses(content: Any) -> Iterator[Posted]:

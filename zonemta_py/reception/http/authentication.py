@@ -18,7 +18,7 @@ from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.reception.connection_limits import plain_ip
 from zonemta_py.reception.http.documents import models
 from zonemta_py.reception.http.documents.problem import KINDS, MEDIA_TYPE, RequestProblem, of_reply, of_verdict
-from zonemta_py.reception.http.keys import LOCAL
+from zonemta_py.reception.http.keys import LOCAL, Holder
 from zonemta_py.reception.http.request_context import RequestContext, Visit
 from zonemta_py.reception.named_queues import QueueProblem
 from zonemta_py.reception.receiver import MessageRefused
@@ -31,6 +31,9 @@ METRICS = "/metrics"
 PAGES = "/dashboard"
 WEBHOOKS = "/v1/feedback/"
 """Where a key may come as a password (RFC 7617): that is all that many providers can send."""
+SIGNED = Holder("(signed)", frozenset())
+"""Who posts a webhook that has no key, but a signature, which its handler checks; all of them share the requests that
+one key may have at once."""
 STREAM = "/v1/events"
 """What stays open, and so counts for itself."""
 _BUG = RequestProblem(
@@ -61,7 +64,8 @@ class AuthenticationMiddleware:
             if self._dashboard is not None and (scope["path"] + "/").startswith(f"{PAGES}/"):
                 await self._dashboard(scope, receive, send)  # which has a login of its own
                 return
-            who.holder = here.keys.holder(_authorization(scope))
+            signed = scope["method"] == "POST" and here.webhooks.signed(scope["path"])
+            who.holder = SIGNED if signed else here.keys.holder(_authorization(scope))
             streams = scope["path"] == STREAM
             shares = here.streams if streams else here.shares
             account = "" if streams or who.holder.name == LOCAL else here.site.accounts.of(client, key=who.holder.name)

@@ -21,6 +21,7 @@ from zonemta_py.reception.http.authentication import answer, described, needs, r
 from zonemta_py.reception.http.documents import models, reading, returned
 from zonemta_py.reception.http.documents.problem import FieldError, invalid
 from zonemta_py.reception.http.request_context import RequestContext
+from zonemta_py.reception.http.webhooks import BODY_BYTES_MAX, Proven
 from zonemta_py.reception.returns.rows import Came, rows
 
 log = logging.getLogger(__name__)
@@ -105,19 +106,20 @@ async def take(
     request: Request,
     form: Annotated[returned.Provider, Path(description="Whose form it is.")],
 ) -> Response:
-    """What Amazon SES (through SNS), SendGrid, Mailgun and Postmark post. Where a provider cannot send Authorization:
-    Bearer, put the key into the URL as a password: https://any:KEY@host/v1/feedback/ses. The messages are found by
-    their Message-ID."""
-    here = _asked(request)
-    content = await _json(request, here)
-    if url := webhooks.confirmation(content):
-        log.warning("Amazon SNS asks whether it may post to /v1/feedback/ses: open %s once to confirm it", url)
+    """What Amazon SES (through SNS), SendGrid, Mailgun and Postmark post. The first three may sign it: where
+    [[http.webhooks]] has what proves that, the signature is needed and no key. Else put the key into the URL as a
+    password: https://any:KEY@host/v1/feedback/ses. The messages are found by their Message-ID."""
+    signed = request_context(request).webhooks.signed(request.scope["path"])
+    here = request_context(request) if signed else _asked(request)
+    content, proven = await (_signed(request, here, form) if signed else _keyed(request, here))
+    if form == "ses" and (kind := webhooks.asks(content)):
+        await _about_itself(here, kind, content, proven)
         return answer({"recorded": 0, "known": 0})
     try:
         found = webhooks.read(form, content)
     except webhooks.WebhookRefused as error:
         raise invalid([FieldError("body", str(error))]) from None
-    return answer(await _recorded(here, [_row(form, one) for one in found]))
+    return answer(await _recorded(here, [_row(form, one, proven) for one in found]))
 
 
 @router.get(
@@ -157,18 +159,59 @@ async def _recorded(here: RequestContext, found: list[Feedback]) -> dict[str, in
     return {"recorded": sum(new), "known": len(new) - sum(new)}
 
 
-def _row(provider: str, one: webhooks.Posted) -> Feedback:
-    name = f"{provider} {one.name} {one.recipient}" if one.name else ""
+def _row(provider: str, one: webhooks.Posted, proven: Proven | None) -> Feedback:
+    """Where the signature is of a token alone, that is its name: another event with it is known already, also after a
+    restart."""
+    number = f"{one.name} {one.recipient}" if one.name else ""
+    if proven is not None and proven.token:
+        number = proven.token
+    name = f"{provider} {number}" if number else ""
     return Feedback(
         one.kind, one.recipient, message_id=one.message_id, code=one.reply.code, enhanced=one.reply.enhanced,
         text=one.reply.text, form=provider, via="http", genuine="key", name=name,
     )  # fmt: skip
 
 
-async def _json(request: Request, here: RequestContext) -> Any:
-    """An object, or a list, which SendGrid posts; SNS says that it is text/plain. Raises RequestProblem."""
+async def _keyed(request: Request, here: RequestContext) -> tuple[Any, None]:
+    """What is posted with a key. Raises RequestProblem."""
+    return _parsed(await _body(request, here.config.http.body_bytes)), None
+
+
+async def _signed(request: Request, here: RequestContext, form: returned.Provider) -> tuple[Any, Proven]:
+    """What is posted with a signature, which is right. Raises RequestProblem."""
+    body = await _body(request, min(here.config.http.body_bytes, BODY_BYTES_MAX))
+    if form == "sendgrid":
+        proven = here.webhooks.check_sendgrid(request.headers, body)
+        return _parsed(body), proven
+    content = _parsed(body)
+    if form == "mailgun":
+        return content, here.webhooks.check_mailgun(content)
+    return content, await here.webhooks.check_ses(content)
+
+
+async def _about_itself(here: RequestContext, kind: str, content: Any, proven: Proven | None) -> None:
+    """Amazon SNS asks whether it may post, or says that it will not any more. Raises RequestProblem."""
+    topic = str(content.get("TopicArn"))[:300]
+    if kind == "UnsubscribeConfirmation":
+        log.warning("Amazon SNS does not post %a to /v1/feedback/ses any more; subscribe again if that is wrong", topic)
+    elif proven is not None:
+        await here.webhooks.confirm(content, proven)
+    else:
+        url = str(content.get("SubscribeURL"))[:2_000]
+        log.warning(
+            "Amazon SNS, or somebody with the key, asks whether it may post %a to /v1/feedback/ses: to confirm it, open"
+            " %a once if that is at amazonaws.com", topic, url,
+        )  # fmt: skip
+
+
+async def _body(request: Request, most: int) -> bytes:
+    """SNS says that it is text/plain. Raises RequestProblem."""
     reading.media_type(request, reading.JSON, "text/plain")
-    body = b"".join([block async for block in reading.blocks(request, here.config.http.body_bytes)])
+    return b"".join([block async for block in reading.blocks(request, most)])
+
+
+def _parsed(body: bytes) -> Any:
+    """An object, or a list, which SendGrid posts. Raises RequestProblem."""
     listed = body.lstrip()[:1] == b"["
     content = reading.parsed(b'{"rows":' + body + b"}" if listed else body, webhooks.EVENTS_MAX * 40)
     return content["rows"] if listed else content

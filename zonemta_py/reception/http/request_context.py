@@ -27,6 +27,7 @@ from zonemta_py.reception.http.keys import ApiKeys, Holder, token
 from zonemta_py.reception.http.monitoring.exposition import Certificates
 from zonemta_py.reception.http.shares import AccountSessions, HttpCounts, RequestShares, StreamShares
 from zonemta_py.reception.http.templates.check import TemplateCheck, TemplateStore
+from zonemta_py.reception.http.webhooks import Fetch, SignedWebhooks
 from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.login import Login
 from zonemta_py.reception.named_queues import NamedQueues
@@ -62,7 +63,7 @@ class RequestContext:
 
     def __init__(
         self, config: Config, queue: QueueFace, host: Host, gate: ConnectionLimits, local: str, tls_terms: TlsTerms,
-        opened: HttpCounts,
+        opened: HttpCounts, fetch: Fetch | None = None,
     ) -> None:  # fmt: skip
         self.config, self.queue, self.gate, self.tls_terms = config, queue, gate, tls_terms
         self.site = ListenerSettings(config, config.http.listener, queue, host, gate, Login({}))
@@ -76,6 +77,7 @@ class RequestContext:
         self.streams.at_end(self.events.end)
         self._local, self.cursors = local, Cursors(local)
         self.certificates = Certificates(config)
+        self.webhooks = SignedWebhooks(config, lambda: self.site.clock_ms() / 1000, fetch)
 
     def open_metrics(self, client: str) -> bool:
         """Whether this client needs no key for metrics."""

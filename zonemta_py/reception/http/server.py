@@ -22,19 +22,20 @@ from zonemta_py.reception.http.keys import kept_token
 from zonemta_py.reception.http.request_context import QueueFace, RequestContext, TlsTerms
 from zonemta_py.reception.http.serving.connection import HttpServer, behind, settings
 from zonemta_py.reception.http.shares import HttpCounts
+from zonemta_py.reception.http.webhooks import Fetch
 from zonemta_py.reception.retirement import Retirement
 
 
 async def serve(
     config: Config, bound: socket.socket, queue: QueueFace, host: Host, tls_terms: TlsTerms,
-    opened: HttpCounts | None = None,
+    opened: HttpCounts | None = None, fetch: Fetch | None = None,
 ) -> None:  # fmt: skip
     """Serves until SIGTERM or SIGUSR1. bound: listening. tls_terms: which TLS mail of a zone for a domain gets. opened:
-    what this process counts of all; alone if not said. Makes the token file if there is none. Raises ConfigError,
-    OSError."""
+    what this process counts of all; alone if not said. fetch: gets what proves webhooks. Makes the token
+    file if there is none. Raises ConfigError, OSError."""
     opened = opened or HttpCounts.alone()
     gate = ConnectionLimits(config.limits, opened.connections)
-    request_context = RequestContext(config, queue, host, gate, kept_token(config.folder), tls_terms, opened)
+    request_context = RequestContext(config, queue, host, gate, kept_token(config.folder), tls_terms, opened, fetch)
     gate.watch(asyncio.get_running_loop())
     report.measure(lambda: _open_sessions(config, request_context))
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)

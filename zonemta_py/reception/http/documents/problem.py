@@ -35,6 +35,7 @@ class Kind(NamedTuple):
 KINDS: dict[str, Kind] = {
     "malformed": Kind(400, "The request cannot be read"),
     "no-key": Kind(401, "Missing or invalid key"),
+    "no-signature": Kind(403, "The request is not proven to be its sender's"),
     "no-right": Kind(403, "The key lacks the required right"),
     "not-found": Kind(404, "Not found"),
     "method": Kind(405, "Method not allowed"),
