@@ -117,6 +117,8 @@ WITHOUT = (
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Spark writes and compiles Java for each plan, which for some hundred rows takes it longer than to do without."""
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
+
 # Tests start hundreds of processes of the package, and none should have to compile it.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -211,6 +213,14 @@ def spark() -> "Iterator[SparkSession]":
     one = session("local[2]", memory_gb=2, settings=INTERPRETED)
     yield one
     one.stop()
+
+
+@pytest.fixture
+def unused_tcp_port() -> int:
+    """Out of the range from which others' connections take theirs."""
+    from ports import free_port
+
+    return free_port()
 
 
 @pytest.fixture(autouse=True)

@@ -4,13 +4,13 @@ import ast
 import os
 import re
 import shlex
-import socket
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+from ports import free_port
 
 from zonemta_py.cli.app import tree
 from zonemta_py.config import Config, Plugins
@@ -198,13 +198,10 @@ def test_the_two_commands_are_there() -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    probes = [socket.socket() for _ in range(count)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
+    ports = set[int]()
+    while len(ports) < count:
+        ports.add(free_port())
+    return [*ports]
 
 
 def test_quickstart_delivers(tmp_path: Path) -> None:

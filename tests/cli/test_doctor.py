@@ -21,6 +21,7 @@ import dns.rcode
 import dns.rrset
 import pytest
 import trustme
+from ports import free_port
 
 from zonemta_py.cli.service import links, machine
 from zonemta_py.cli.service.diagnosis import Level, note, ok, warning
@@ -69,12 +70,6 @@ def records() -> Iterator[Records]:
         server.shutdown()
 
 
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
-
-
 @pytest.fixture
 def doctor(tmp_path: Path, records: Records, zonemta: Zonemta) -> Callable[..., dict[str, dict[str, str]]]:
     """doctor("--domain", …) → findings by what they are about, and the exit status as `status`."""
@@ -84,7 +79,7 @@ def doctor(tmp_path: Path, records: Records, zonemta: Zonemta) -> Callable[..., 
         file.write_text(
             f'[server]\nhostname = "mail.d.example"\nfolder = "{tmp_path / "queue"}"\n'
             f'[dns]\nservers = ["127.0.0.1"]\nport = {records.server_address[1]}\ntimeout_s = 3\n'
-            f"[[listeners]]\nport = {port or _free_port()}\n"
+            f"[[listeners]]\nport = {port or free_port()}\n"
             f'[[zones]]\nname = "default"\nsender_domains = ["d.example"]\nsources = ["{ADDRESS}"]\n{more}'
         )
         ran = zonemta("doctor", "--config", file, "--blocklist", "list.test", "--json", *arguments)
@@ -206,13 +201,13 @@ def test_the_way_out_is_tried(banner: bytes, level: str) -> None:
         found = machine.port_25("127.0.0.1", server.getsockname()[1])
         thread.join()
     assert found.level == level
-    assert machine.port_25("127.0.0.1", _free_port()).level == "problem"
+    assert machine.port_25("127.0.0.1", free_port()).level == "problem"
 
 
 def test_a_table_for_people(zonemta: Zonemta, tmp_path: Path) -> None:
     """What is wrong comes first; a count ends it."""
     file = tmp_path / "zonemta.toml"
-    file.write_text(f'[server]\nfolder = "{tmp_path}"\n[[listeners]]\nport = {_free_port()}\n')
+    file.write_text(f'[server]\nfolder = "{tmp_path}"\n[[listeners]]\nport = {free_port()}\n')
     ran = zonemta("doctor", "--config", file, "--no-dns")
     assert "disk of" in ran.out
     assert " × ok" in ran.out
@@ -323,7 +318,7 @@ def test_the_way_back(
 ) -> None:
     """The MX of a domain of return paths has to lead to this machine."""
     records.all.update(mx)
-    found = doctor(more=f"{more}port = {_free_port()}\nrelay_networks = []\n")
+    found = doctor(more=f"{more}port = {free_port()}\nrelay_networks = []\n")
     assert (found["return path b.example"]["level"], said) == (level, found["return path b.example"]["words"])
     assert found["listener mx"]["level"] == "warning"  # it is on loopback
     assert "relaying at mx" not in found

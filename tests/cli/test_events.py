@@ -52,6 +52,7 @@ async def bounced(queue: LocalQueue) -> None:
     (delivery,) = await queue.lease(1)
     reply = Reply(550, "5.1.1", "there is no such user here, and there has never been one")
     await queue.settle(Result(delivery.lease, [Outcome(BOUNCED, reply, "rcpt", [0])], remote="mx.test[127.0.0.9]:25"))
+    await queue.core.lines.stable()
 
 
 def mail(served: Any) -> str:

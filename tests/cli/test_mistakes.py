@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from ports import free_port
 
 from zonemta_py.cli.run.folder import check_unlocked, ensure_writable
 from zonemta_py.cli.terminal.errors import CommandError, Exit
@@ -110,12 +111,6 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str
             files = {"broken": broken, "certless": certless, "pluginless": pluginless, "locked": tmp_path / "locked"}
             files |= {"bad_certificate": bad_certificate, "bad_hash": bad_hash, "capless": capless, "falling": falling}
             yield {"folder": tmp_path, **files, **ports}
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 LOCKER = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); input()"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -12,17 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ports import free_port
 
 from zonemta_py.cli.run import presence
 from zonemta_py.cli.terminal.errors import Exit
 
 Told = Callable[..., Any]
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 @pytest.fixture
@@ -32,7 +26,7 @@ def begun(tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
 
     def start() -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "zonemta_py", "run", "--folder", str(tmp_path)]
-        listen = ["--listen", f"127.0.0.1:{_free_port()}", "--relay", "127.0.0.1:9"]
+        listen = ["--listen", f"127.0.0.1:{free_port()}", "--relay", "127.0.0.1:9"]
         with (tmp_path / "log").open("wb") as log:
             running.append(subprocess.Popen([*command, *listen], stderr=log))
         while not presence.there(tmp_path):

@@ -157,12 +157,12 @@ async def test_limits_hold_all_the_time(
                 silenced.pulse.stop()
         for server in servers:
             server.script = {}
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while (await queue.ask("size"))["total"]["messages"] or counted(queue):  # noqa: ASYNC110 (others end it)
                 await asyncio.sleep(0.05)
         retire(queue, CONFIGURATIONS + 1)
         for sender in senders:
-            await asyncio.to_thread(sender.join, 30)
+            await asyncio.to_thread(sender.join, 60)
             assert not sender.is_alive()
     finally:
         watch.over = True
@@ -210,12 +210,12 @@ async def test_limits_hold_at_the_last_resort(scripted: Any, tmp_path: Path, unu
             await queue.accept(envelope, b"Subject: x\r\n\r\n" + 3000 * b"y\r\n")
         for sender in senders:
             sender.start()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while (await queue.ask("size"))["total"]["messages"] or counted(queue):  # noqa: ASYNC110 (others end it)
                 await asyncio.sleep(0.05)
         retire(queue, 2)
         for sender in senders:
-            await asyncio.to_thread(sender.join, 30)
+            await asyncio.to_thread(sender.join, 60)
     finally:
         watch.over = True
         wire.close()

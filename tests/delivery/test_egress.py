@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import os
-import socket
 import ssl
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from aiosmtpd.smtp import SMTP, AuthResult
 from hypothesis import given
 from hypothesis import strategies as st
+from ports import free_port
 from pydantic import ValidationError
 
 from zonemta_py.config import Plugins
@@ -47,12 +47,6 @@ def only(result: Any) -> tuple[int, str]:
 
 def pool(*sources: Source) -> dict[str, Any]:
     return {"pools": [Pool(name="out", sources=list(sources))], "pool": "out"}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 # -- which addresses

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ports import free_port
 
-from tests.delivery.test_egress import Names, free_port, only, pool
+from tests.delivery.test_egress import Names, only, pool
 from zonemta_py.config.sources import Source
 from zonemta_py.delivery.dns.egress import Egress, proxy_header
 from zonemta_py.mail.classify import DeliveryError
