@@ -1,7 +1,7 @@
 """The phrases of vocabulary.toml, found in a text: what each speaks of, and where.
 
 Made for speed, since replies come by the thousand: phrases are kept by their first letters, so a text costs a look at
-each beginning of a word, whatever number of phrases there are (about 10 µs for a usual reply). Pure but for reading its
+each beginning of a word, whatever number of phrases there are (about 20 µs for a usual reply). Pure but for reading its
 file, once.
 """
 
