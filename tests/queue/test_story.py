@@ -14,7 +14,7 @@ from zonemta_py.disk import journal
 from zonemta_py.disk.frame import Record, frame
 from zonemta_py.disk.records import Type, pack
 from zonemta_py.queue.admin.browse import ages, search, story
-from zonemta_py.queue.api import DEFERRED, HELD
+from zonemta_py.queue.api import DEFERRED, HELD, Feedback
 
 
 async def trace(home: Any, what: str, **more: Any) -> dict[str, Any]:
@@ -57,6 +57,22 @@ async def test_the_story_of_an_address(house: Any) -> None:
     assert {person for row in told["rows"] for person in row["recipients"]} == {"bob@x.test"}
     assert [row["what"] for row in told["rows"]].count("delivered") == 2
     assert (await trace(home, "nobody@x.test"))["rows"] == []
+
+
+async def test_what_nothing_proves_is_told_of_its_own_recipients_alone(house: Any) -> None:
+    """Anybody can write down a Message-ID, and say that somebody complains about it."""
+    home = await house()
+    message = await home.put("bob@x.test")
+    await drain(home)
+    said = [("bob@x.test", "key"), ("Bob@X.test", ""), ("eve@x.test", ""), ("", ""), ("eve@x.test", "key")]
+    await home.queue.feedback([Feedback("complaint", who, message, genuine=how) for who, how in said])
+    told = [row for row in (await trace(home, message))["rows"] if row["what"] == "came back: complaint"]
+    assert [(*row["recipients"], row["genuine"]) for row in told] == [
+        ("bob@x.test", "key"), ("Bob@X.test", "no"), ("eve@x.test", "key")
+    ]  # fmt: skip
+    assert not [row for row in (await trace(home, "eve@x.test"))["rows"] if row.get("genuine") == "no"]
+    listed = await home.queue.ask("feedback", message=message)
+    assert len(listed["rows"]) == len(said), "they are among what came back"
 
 
 async def test_the_process_that_reads_stories_may_be_killed(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,7 @@ from zonemta_py.disk.records import (
     Type,
     address_of,
 )
+from zonemta_py.mail.addresses.person import person
 from zonemta_py.queue.admin.browse import search
 
 ROWS_MAX, RECIPIENTS_MAX = 1_000, 100
@@ -43,6 +44,7 @@ _VERDICTS = {1: "delivered", 2: "deferred", 3: "bounced", 4: "held", 5: "not tri
 _TOLD = ("sender", "user", "size", "protocol", "origin", "helo", "campaign", "tenant", "hold_until_ms", "deadline_ms")
 _LENGTH = struct.Struct(">I")
 _LOWEST = 19
+UNPROVEN = "no"
 _ID = re.compile(r"[0-9a-f]{16}")
 
 Row = dict[str, Any]
@@ -104,7 +106,7 @@ def look(folder: str, what: str, kind: str, before: str, look_s: float) -> dict[
         before, back_to_ms = path.name, first.ms if first is not None else back_to_ms
         if back_to_ms and back_to_ms < since_ms:
             files = []
-    rows = rows[-ROWS_MAX:]
+    rows = [_shown(row, what) for row in _told_of_it(rows)[-ROWS_MAX:]]
     ids = list(dict.fromkeys(row["id"] for row in rows if row["id"]))
     return {"rows": rows, "ids": ids, "next": before if files else None, "back_to_ms": back_to_ms, "files": looked}
 
@@ -114,11 +116,27 @@ def _rows(record: Record, what: str) -> Iterator[Row]:
     if made is None:
         return
     for row in made(records.unpack(record.body)):
-        people = row.pop("people", [])
-        if what in people or row.get("id") == what:
-            mine = [what] if what in people and row.get("id") != what else people
-            said = {"recipients": mine[:RECIPIENTS_MAX], "count": len(people)}
-            yield {"seq": record.seq, "ms": record.ms, **row, **said}
+        if what in row["people"] or row["id"] == what:
+            yield {"seq": record.seq, "ms": record.ms, **row}
+
+
+def _shown(row: Row, what: str) -> Row:
+    people = row.pop("people")
+    mine = [what] if what in people and row["id"] != what else people
+    return row | {"recipients": mine[:RECIPIENTS_MAX], "count": len(people)}
+
+
+def _told_of_it(rows: list[Row]) -> list[Row]:
+    """Without reports that nothing proves, on a message to others than they name: anybody can write down a Message-ID.
+    They are among what came back."""
+    if not any(row.get("genuine") == UNPROVEN for row in rows):
+        return rows
+    people = {(row["id"], person(one)) for row in rows if "genuine" not in row for one in row["people"]}
+    return [
+        row for row in rows
+        if row.get("genuine") != UNPROVEN or not row["id"]
+        or any((row["id"], person(one)) in people for one in row["people"])
+    ]  # fmt: skip
 
 
 def _accepted(body: list[Any]) -> Iterator[Row]:
@@ -193,7 +211,7 @@ def _came_back(body: list[Any]) -> Iterator[Row]:
     reply = " ".join(part for part in (str(one.code or ""), one.enhanced, one.text) if part)
     said = {"class": one.reply_class, "rule": one.rule, "reporter": one.reporter, "via": one.via, "scope": one.scope}
     row = {"id": one.message, "what": f"came back: {one.kind}", "zone": one.zone, "reply": reply, **said}
-    yield row | {"genuine": one.genuine or "no", "people": [one.recipient] if one.recipient else []}
+    yield row | {"genuine": one.genuine or UNPROVEN, "people": [one.recipient] if one.recipient else []}
 
 
 _MADE: dict[int, Callable[[list[Any]], Iterator[Row]]] = {
