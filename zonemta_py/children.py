@@ -1,5 +1,7 @@
-"""What each child process does: queue, receiver, sender, events, reporter; `services.py` has the others. Called in a
-fresh fork; none returns by plan, except the reporter, which ends when it has reported, and events at SIGTERM."""
+"""What each child process does: queue, receiver, sender, events, reports, reporter; `services.py` has the others.
+
+Called in a fresh fork; none returns by plan, except the reporter, which ends when it has reported, and events and
+reports at SIGTERM."""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ log = logging.getLogger(__name__)
 SWITCH_S = 0.0005
 """How long a thread that comes back from the disk may wait for the interpreter."""
 EVENTS_NICE = 10
-"""How far the event feed stands back behind processes that move mail."""
+"""How far the event feed stands back behind processes that move mail, and reports of campaigns do."""
 _M_ARENA_MAX = -8
 
 
@@ -232,6 +234,14 @@ def begin_events(config: Config) -> None:
         cursor.begin(config.folder, [sink.name for sink in config.event_sinks])
 
 
+def begin_reports(config: Config, now_ms: int) -> None:
+    """The same for reports of campaigns: those that end from now on get one."""
+    from zonemta_py.reports.shelf import ReportShelf
+
+    with contextlib.suppress(OSError):
+        ReportShelf(config).begin(now_ms)
+
+
 def events(config: Config, host: Host) -> None:
     """A process that sends events to [[event_sinks]]. It survives the queue process, and waits for it."""
     from zonemta_py.events import feed
@@ -258,6 +268,22 @@ async def _events(config: Config, host: Host) -> None:
     except (ConfigError, RingUnreadable) as error:  # ConfigError: a file was there at the start, and is not now
         print(f"zonemta: {error}", file=sys.stderr, flush=True)
         os._exit(os.EX_CONFIG)
+
+
+def reports(config: Config, host: Host) -> None:
+    """A process that makes reports of campaigns that have ended. It survives the queue process, and waits for it."""
+    os.nice(EVENTS_NICE)
+    listen_to_log(config, host)
+    asyncio.run(_reports(config))
+
+
+async def _reports(config: Config) -> None:
+    from zonemta_py.reports.maker import ReportMaker
+    from zonemta_py.wire.client import RemoteQueue
+
+    maker = ReportMaker(config, RemoteQueue.lasting(config.folder, "reports"))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, maker.stop)
+    await maker.run()
 
 
 def reporter(config: Config, host: Host, now: float) -> None:

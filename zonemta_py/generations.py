@@ -120,6 +120,9 @@ class Generations:
             self._processes.start(service.name, work, [bound])
         if config.event_sinks:
             self._processes.start("events", partial(children.events, config, host), alone=True)
+        if config.reports.folder is not None:
+            children.begin_reports(config, int(self._clock() * 1000))
+            self._processes.start("reports", partial(children.reports, config, host), alone=True)
         if config.tls.reports:
             report = lambda: children.reporter(config, host, self._clock())  # noqa: E731
             self._processes.start("reporter", report, due_s=lambda: children.report_wait_s(config, self._clock()))
@@ -140,7 +143,8 @@ class Generations:
         roles = {"queue", *(f"receiver-{n + 1}" for n in range(processes(config.server.receivers)))}
         roles |= {f"sender-{n + 1}" for n in range(processes(config.server.senders))}
         roles |= {service.name for service in config.services}
-        return roles | ({"events"} if config.event_sinks else set()) | ({"reporter"} if config.tls.reports else set())
+        there = {"events": config.event_sinks, "reports": config.reports.folder, "reporter": config.tls.reports}
+        return roles | {role for role, wanted in there.items() if wanted}
 
     # -- what the queue passes on
 

@@ -222,3 +222,21 @@ def test_what_cannot_be_written_leaves_the_file_whole(tmp_path: Path) -> None:
     assert file.read_text() == "x = 1\n"
     history._write(link, "y = 2\n")
     assert (file.read_text(), stat.S_IMODE(file.stat().st_mode), link.is_symlink()) == ("y = 2\n", 0o640, True)
+
+
+def test_reports_that_cannot_be_made(
+    zonemta: Callable[..., object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is missing is said before a campaign has ended, with the remedy."""
+    from zonemta_py.pipeline.spark import java
+
+    path, place = tmp_path / "c.toml", tmp_path / "file"
+    place.write_text("")
+    path.write_text(f"[server]\nfolder = '{tmp_path}/q'\nuser = 'root'\n[reports]\nfolder = '{place}/pages'\n")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr(java, "_PLACES", ())
+    ran = zonemta("config", "check", path)
+    assert ran.code == Exit.OK
+    assert f"no report can be made yet: Spark needs Java 17 or 21, and none was found; {java.REMEDY}" in ran.err
+    assert f"warning: reports: {place} is not a folder; name another" in ran.err

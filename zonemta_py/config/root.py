@@ -20,6 +20,7 @@ from zonemta_py.config.services.http import OF_ALL, Http
 from zonemta_py.config.services.links import Links, Unsubscribing
 from zonemta_py.config.services.notices import NoticesSection
 from zonemta_py.config.services.pull import PullSection
+from zonemta_py.config.services.reports import ReportsSection
 from zonemta_py.config.services.return_path import ReturnPath
 from zonemta_py.config.sources import Pool, Source, Warmup
 from zonemta_py.config.zone import DestinationTable, Retry, Zone
@@ -63,6 +64,7 @@ class Config(Section):
     return_path: ReturnPath = ReturnPath.model_construct()
     notices: NoticesSection = NoticesSection.model_construct()
     event_sinks: list[EventSink] = []
+    reports: ReportsSection = ReportsSection.model_construct()
     plugins: Plugins = Plugins.model_construct()
 
     @model_validator(mode="after")
@@ -248,6 +250,11 @@ class Config(Section):
                 f"server.folder: {self.server.folder} cannot be found because this user has no home folder;"
                 " name one that begins with /, or give --folder"
             ) from None
+
+    @property
+    def reports_folder(self) -> Path | None:
+        """Where reports on campaigns are put; None: none are made by themselves."""
+        return self.folder / self.reports.folder if self.reports.folder is not None else None
 
     @property
     def all_listeners(self) -> list[Listener]:

@@ -19,8 +19,8 @@ class ServerSection(Section):
     hostname: str = ""
     """Name in banner, EHLO and trace fields; empty: the machine's own name."""
     folder: Path = Path("~/.local/state/zonemta")
-    """Where the queue lives: store/, bodies/, journal/, archive/, receipts/, quarantine/, events/, configurations/,
-    identity and the socket."""
+    """Where the queue lives: store/, bodies/, journal/, archive/, receipts/, quarantine/, events/, reporting/,
+    configurations/, identity and the socket."""
     user: str = ""
     """User that root becomes once the ports are open, who must own the folder, and be able to read the configuration
     for a reload; empty: the user does not change."""

@@ -13,7 +13,7 @@ import typer
 
 from zonemta_py.cli.campaign.orders import Name
 from zonemta_py.cli.lake import report as pages
-from zonemta_py.cli.lake.spark import Master, Memory
+from zonemta_py.cli.lake.spark import Master
 from zonemta_py.cli.run.asking import NotRunning, ask_queue
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration
@@ -34,21 +34,26 @@ InLake = Annotated[
     Path | None,
     typer.Option(
         "--lake", metavar="DIR",
-        help="Bring this lake up to date and read it, for the campaign before, too; default: none.",
+        help="Bring this lake up to date and read it, for the campaign before, too; default: reports.lake, else none.",
     ),
 ]  # fmt: skip
+Memory = Annotated[
+    float | None, typer.Option(metavar="GB", min=0.5, help="Memory for Spark; default: reports.memory_gb.")
+]
 
 
 def report(
     name: Name, output: Output = None, lake: InLake = None, csv: pages.Csv = None, open_: pages.Open = False,
     json: AsJson = False, config: ConfigFile = None, folder: Folder = None, master: Master = None,
-    memory: Memory = 2,
+    memory: Memory = None,
 ) -> None:  # fmt: skip
     """Make a page with plots of a campaign, up to now, from what this machine's MTA has recorded."""
     settings = configuration(config, folder)
     archive = settings.folder / "archive"
+    if lake is None and settings.reports.lake is not None:
+        lake = settings.folder / settings.reports.lake
     how = pages.How(
-        lake or Path(), archive, output, csv, open_, json, master, memory
+        lake or Path(), archive, output, csv, open_, json, master, memory or settings.reports.memory_gb
     )  # fmt: skip
     if lake is not None:
         return pages.report(_of(name, how), how)

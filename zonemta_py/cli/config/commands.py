@@ -41,7 +41,7 @@ def check(
     With --folder, also what it would do with what waits in that queue, if it runs.
     """
     from zonemta_py import children
-    from zonemta_py.cli.service import return_path
+    from zonemta_py.cli.service import return_path, spark
 
     _check_readable(file)
     config = configuration(file, folder)
@@ -49,7 +49,7 @@ def check(
         warnings = [*_open(file, config), *_become(config)]
         children.check(config, children.plugins(config))
         warnings += [*_doubts(config), *pull_zones.doubts(config), *certificates.doubts(config, datetime.now(UTC))]
-        warnings += return_path.sentences(config)
+        warnings += [*return_path.sentences(config), *spark.sentences(config)]
         warnings += pull_zones.turned(config) if folder else []
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}") from None

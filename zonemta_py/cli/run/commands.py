@@ -49,7 +49,8 @@ def run(arguments: list[str]) -> None:
     who = privileges.identity(config)
     ensure_writable(config.folder, who)
     presence.announce(config.folder, who)
-    for sentence in [secret.warning(path, config.model_dump()) if path else "", *kept_to_oneself(config.folder)]:
+    exposed = secret.warning(path, config.model_dump()) if path else ""
+    for sentence in [exposed, *kept_to_oneself(config.folder), *_lacking(config)]:
         if sentence:
             print(f"zonemta: {sentence}", file=sys.stderr, flush=True)
     wait_until_unlocked(config.folder)
@@ -61,6 +62,14 @@ def run(arguments: list[str]) -> None:
         supervisor.run(config, opening=opening(config, path), again=lambda: again(arguments), origin=origin)
     except supervisor.StartError as error:
         raise CommandError(Exit.UNAVAILABLE, str(error)) from None
+
+
+def _lacking(config: Config) -> Iterator[str]:
+    """What is needed, if not now."""
+    if config.reports.folder is not None:
+        from zonemta_py.cli.service import spark
+
+        yield from spark.sentences(config)
 
 
 def opening(config: Config, path: Path | None) -> Iterator[str]:
@@ -77,6 +86,8 @@ def opening(config: Config, path: Path | None) -> Iterator[str]:
         yield f"zonemta: named queues at {config.pull.address} port {config.pull.port}"
     if config.links.enabled:
         yield f"zonemta: links in mail at {config.links.address} port {config.links.port}, as {config.links.url}"
+    if config.reports_folder is not None:
+        yield f"zonemta: reports of campaigns that have ended in {config.reports_folder}"
     for zone in config.zones:
         where = (
             f"sends to {', else to '.join(_way(*place) for place in zone.places)}"

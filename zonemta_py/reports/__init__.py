@@ -1,0 +1,1 @@
+"""Reports on campaigns that have ended, made by themselves: which are due, who makes them, where they lie."""
