@@ -54,11 +54,15 @@ def test_what_a_guard_holds_back(served: Told, told: Told) -> None:
     """It is shown wherever an operator looks, and let count or forgotten by one command."""
     running = served()
     people = [f"p{number}@x.test" for number in range(20)]
-    assert "Nothing is held back" in told("suppression", "guards").out
+    out = told("suppression", "guards").out
+    assert "Nothing is held back" in out
+    assert "within 60 s, and are 10% or more of those it answered about" in out
     hear(running, *people)
     rows = json.loads(told("suppression", "guards", "--json").out)
     assert [(row["name"], row["people"]) for row in rows] == [("p.test", 20)]
-    assert "zonemta suppression release p.test" in told("suppression", "guards").out
+    out = told("suppression", "guards").out
+    assert "zonemta suppression release p.test" in out
+    assert "Nothing of it is lost" in out
     assert "undo: zonemta suppression release p.test" in told("standing").out
     assert (
         "held back: `zonemta suppression release p.test` lets it count" in told("suppression", "explain", people[0]).out

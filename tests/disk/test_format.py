@@ -96,6 +96,7 @@ def test_every_key_is_listed() -> None:
         keys.sent_as(b"\0").decode().replace("00", "<name>"),
         keys.evidence("<address>").decode(),
         keys.guard("<provider> <source>").decode(),
+        keys.guard_day("<provider>").decode(),
         keys.feedback(0).decode().replace("0" * 16, "<seq>"),
         keys.feedback_of("<id>", "<name>").decode(),
         keys.standing(0).decode().replace("0" * 16, "<seq>"),
@@ -221,10 +222,10 @@ WRITTEN: list[tuple[str, Any]] = [
         StandingRecord("stop", ["campaign", "spring"], [0, MS, True, MS], "wait"),
     ),
     (
-        "dc0016a6626f756e6365aa626f6240782e74657374b031386263666535363830303030303031aa3c6d40612e746573743ea6737072696e"
+        "dc0017a6626f756e6365aa626f6240782e74657374b031386263666535363830303030303031aa3c6d40612e746573743ea6737072696e"
         "67a0a764656661756c74cd0226a5352e312e31ac6e6f20737563682075736572a96d782e782e74657374a772666333343634a4736d7470"
         "a5746f6b656ea0ac757365722d756e6b6e6f776eac756e6b6e6f776e2d75736572c3a5746f6b656e91d931313862636665353638303030"
-        "3030303120306130613061306130613061306130613061306130613061306130613061306100c2",
+        "3030303120306130613061306130613061306130613061306130613061306130613061306100c2a0",
         FeedbackRecord(
             "bounce",
             "bob@x.test",

@@ -23,7 +23,8 @@ class FeedbackRecord(NamedTuple):
     code, text and stage agree that the recipient takes no mail. tied: how the message was found: "token", "given",
     "message-id", "feedback-id", "headers"; "": it was not (`queue.feedback.ties`). names: what makes it the same when
     it comes twice. raw_bytes: size of the file in `feedback/`, 0: none. again: it was known, but what follows from it
-    had been undone; it is not counted."""
+    had been undone; it is not counted. place: of a bounce, the provider that had taken the mail, or the site; ""
+    unknown (`queue.feedback.takers`)."""
 
     kind: str
     recipient: str
@@ -47,6 +48,7 @@ class FeedbackRecord(NamedTuple):
     names: Sequence[str] = ()
     raw_bytes: int = 0
     again: bool = False
+    place: str = ""
 
     def pack(self) -> bytes:
         return pack(self)
@@ -55,6 +57,6 @@ class FeedbackRecord(NamedTuple):
     def of(cls, fields: list[Any]) -> FeedbackRecord:
         """Raises ValueError: they are not a record's."""
         try:
-            return cls(*fields[:22])
+            return cls(*fields[:23])
         except TypeError as error:
             raise ValueError(f"not feedback: {error}") from None

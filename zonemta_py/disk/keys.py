@@ -29,6 +29,7 @@
     feedback-of <id> <name>    the record with that, by message ("-": unknown) and what makes it the same
     evidence <address>         what speaks against writing to that person again
     guard <provider> [<source>]                      how many people got mail there while others were refused
+    guard-day <provider>                             about how many it has answered within a day
     state                                            how far the journal has been applied
 
 Ids are 16 hexadecimal digits that grow with time (44 bits of milliseconds, 20 of sequence), so a slice of time is a
@@ -61,6 +62,7 @@ FEEDBACK = b"feedback "
 FEEDBACK_OF = b"feedback-of "
 EVIDENCE = b"evidence "
 GUARDS = b"guard "
+GUARD_DAYS = b"guard-day "
 STANDING = b"standing "
 STANDING_STATE = STANDING + b"*"
 
@@ -204,6 +206,15 @@ def evidence_of(key: bytes) -> str:
 
 def guard(name: str) -> bytes:
     return GUARDS + name.encode()
+
+
+def guard_day(place: str) -> bytes:
+    return GUARD_DAYS + place.encode()
+
+
+def guard_day_of(key: bytes) -> str:
+    """The place that such a key is of."""
+    return key.removeprefix(GUARD_DAYS).decode()
 
 
 def fresh_range(zone: str) -> bytes:

@@ -66,6 +66,12 @@ class Sites:
             return None
         return found[1]
 
+    def place(self, domain: str) -> str:
+        """The provider that the domain's mail went to, or the site that is no provider's, by what was known last, also
+        if that is long ago; "": nothing is."""
+        found = self._known.get(domain)
+        return found[1].provider or found[1].key if found is not None and isinstance(found[1], Site) else ""
+
     def names(self) -> Iterator[str]:
         """Keys and providers of the sites that are known, as often as they are; "" for none."""
         for _, site in list(self._known.values()):

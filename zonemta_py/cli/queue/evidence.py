@@ -11,6 +11,7 @@ from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
 from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table, printable
+from zonemta_py.config.people.suppression import SuppressionSection
 
 Address = Annotated[str, typer.Argument(metavar="ADDRESS", help="An address, in any spelling.")]
 Provider = Annotated[
@@ -62,17 +63,36 @@ def _cells(row: dict[str, Any]) -> list[str]:
 @tabled
 def guards(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """List where refusals are held back, because a provider said of very many people at once that they do not exist."""
-    rows = answer(configuration(config, folder), "guards")
+    chosen = configuration(config, folder)
+    rows = answer(chosen, "guards")
     if json:
         return print_json(rows)
     cells = [[row["name"], f"{row['people']:,}", moment(row["since_ms"]), row["cause"]] for row in rows]
     footer = "" if rows else "Nothing is held back: refusals count as [suppression] says"
     print_table("Held back", ("provider and source", "people", "since", "why"), cells, footer)
+    print_aside(_rule(chosen.suppression))
+    if rows:
+        print_aside("Nothing of it is lost: it is kept with these people until you decide, or they are refused again")
     for row in rows:
         name = shlex.quote(row["name"])
         print_aside(f"If these people do not exist: zonemta suppression release {name}")
         print_aside(f"If they do, and the provider was broken: zonemta suppression drop {name}")
     return None
+
+
+def _rule(terms: SuppressionSection) -> str:
+    if not terms.guard_people:
+        return "Nothing ever is: suppression.guard_people is 0"
+    share = ""
+    if terms.guard_share:
+        share = (
+            f" and are {terms.guard_share:.0%} or more of those it answered about (within a day, where bounces came by"
+            " mail); fewer are a list with bad addresses, and are suppressed"
+        )
+    return (
+        f"The rule: {terms.guard_people:,} people of whom that is news do not exist, says one provider within"
+        f" {terms.guard_within_s:g} s,{share}"
+    ).rstrip(",")
 
 
 def release(name: Provider, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:

@@ -80,8 +80,9 @@ class SuppressionSection(Tolerances):
     """If so many people are newly said not to exist by one provider to one source within `guard_within_s` …; 0: no
     guard."""
     guard_share: float = Field(0.1, ge=0, le=1)
-    """… and they are at least this share of those about whom it has answered, nobody is suppressed for that: the
-    provider, or the list, is broken. It is shown (`zonemta status`, `zonemta standing`, the log, events) …"""
+    """… and they are at least this share of those about whom it has answered (within a day, where some of it came by
+    mail), nobody is suppressed for that: the provider, or the list, is broken. It is shown (`zonemta status`, `zonemta
+    standing`, the log, events) …"""
     guard_within_s: float = Field(60, gt=0, le=3600)
     """Seconds over which both are counted."""
     guard_calm_s: float = Field(900, gt=0, le=86_400)

@@ -32,5 +32,5 @@ def statement(record: FeedbackRecord, seq: int, ms: int) -> Statement | None:
     reply = " ".join(part for part in (str(record.code or ""), record.enhanced, record.text) if part)
     return Statement(
         record.recipient, what, record.message or f"journal:{seq}", ms, record.agreed, record.tenant, record.campaign,
-        said=f"journal:{seq} {reply}".strip(), scope=record.scope,
+        ("", record.place), said=f"journal:{seq} {reply}".strip(), scope=record.scope,
     )  # fmt: skip

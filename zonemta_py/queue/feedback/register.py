@@ -31,6 +31,7 @@ from zonemta_py.queue.core.commit import DISK_ERROR
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.feedback.consequences import figure, statement
 from zonemta_py.queue.feedback.names import names
+from zonemta_py.queue.feedback.takers import Takers
 from zonemta_py.queue.feedback.telling import told
 from zonemta_py.queue.feedback.ties import Ties
 from zonemta_py.queue.feedback.unread import RAW_BYTES_MAX, UnreadFiles
@@ -60,6 +61,7 @@ class FeedbackRegister:
     def __init__(self, core: Core, judge: Callable[[Reply], Classified], policy: SuppressionPolicy) -> None:
         """judge: what a reply that a report quotes means, by our rules. policy: is told what is genuine."""
         self._core, self._judge, self._policy, self._ties = core, judge, policy, Ties(core)
+        self.takers = Takers(core)
         self.unread = UnreadFiles(core.config.folder)
         self._under_way: dict[str, asyncio.Future[None]] = {}
         """By name, what the store does not have yet; done when the record is stable."""
@@ -83,6 +85,7 @@ class FeedbackRegister:
         try:
             if any(row.raw for row in rows):
                 await asyncio.to_thread(self._keep, rows)
+            await self.takers.look([row.recipient for row in rows if row.kind == "bounce" and row.genuine])
             taken = [self._one(row) for row in rows]
         except OSError as error:
             log.warning("what came back cannot be kept: %s", cause(error))
@@ -122,6 +125,7 @@ class FeedbackRegister:
             reply.enhanced, reply.text, row.reporter, row.form, row.via, row.genuine, row.scope,
             judged.kind if judged else "", judged.rule if judged else "", bool(judged and judged.agreed),
             tied, names(row), len(row.raw[:RAW_BYTES_MAX]),
+            place=self.takers.of(row.recipient, row.zone) if row.kind == "bounce" and row.recipient else "",
         )  # fmt: skip
 
     def _undone(self, record: FeedbackRecord) -> bool:

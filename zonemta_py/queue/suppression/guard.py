@@ -4,6 +4,10 @@ Either the provider is broken, or it lies to one of our sources, or the list is 
 replies. Counted are people of whom it is news, by source and provider (or site), within `guard_within_s`, and how many
 others have got mail there meanwhile. While it is up, what that provider says to that source is held back.
 
+Who bounces mail later says so of people whose mail it had taken, from any source, hours ago perhaps. So where some of
+the news came later, that of all sources counts, and the share is of those whom the provider has answered about within a
+day (`answered`); a guard that goes up for that is of the provider as a whole.
+
 It is a stop of the policy state (`schedule.policy`), kind "guard", so that it survives a restart, is told as an event,
 and is shown where stops are; it stops no mail. What was counted is written with the evidence.
 """
@@ -13,18 +17,23 @@ from __future__ import annotations
 import logging
 import math
 from collections import OrderedDict, deque
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from zonemta_py.config.people.suppression import SuppressionSection
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.suppression.answered import Answered
 from zonemta_py.schedule.policy.state import GUARD
 
 log = logging.getLogger(__name__)
 
 SLICES = 6
-PAIRS_MAX = 5_000
+SAVED_MS = 60_000
+LATER = "later"
+"""In the place of a source: it came back later, whichever source had sent the mail."""
+PLACES_MAX = 5_000
 PEOPLE_MAX = 20_000
 """Of one source and provider, within the time: the oldest are forgotten."""
 Pair = tuple[str, str]
@@ -47,16 +56,37 @@ def pair_of(name: str) -> Pair:
     return source, provider
 
 
+class News(NamedTuple):
+    """What is remembered at a start. name: of source and provider."""
+
+    ms: int
+    who: str
+    name: str
+    later: bool = False
+
+
+def covers(guard: str, name: str) -> bool:
+    """Whether what is said under that name is said where that guard is up: that of a provider is for all sources."""
+    return guard == name or name.startswith(f"{guard} ")
+
+
 class Guard:
     """Of all sources and providers."""
 
     def __init__(self, core: Core) -> None:
+        """Raises StoreError."""
         self._core = core
-        self._refused: OrderedDict[Pair, deque[Refused]] = OrderedDict()
+        self._refused: OrderedDict[str, dict[str, deque[Refused]]] = OrderedDict()
+        """By place, then by source, or LATER."""
+        self._answered = Answered()
+        self._saved_ms = 0
+        self._old: list[Operation] = []
+        """Of the store, and to be deleted."""
         self._taken: deque[tuple[int, dict[Pair, int]]] = deque([(0, {})], maxlen=SLICES + 1)
         """By slice of the time: how many people got mail."""
         self._last_ms: dict[str, int] = {}
         """By guard that is up: when there was reason for it last."""
+        self._load(core.clock.steady_ms())
 
     @property
     def _terms(self) -> SuppressionSection:
@@ -66,6 +96,7 @@ class Guard:
         """So many people got mail there."""
         taken = self._taken[-1][1]
         taken[pair] = taken.get(pair, 0) + count
+        self._answered.took(pair[1], count)
 
     def up(self, name: str) -> bool:
         return self._core.schedule.policy.stopped(GUARD, name)
@@ -75,38 +106,68 @@ class Guard:
         policy = self._core.schedule.policy
         return [name for kind, name in list(policy.stops) if kind == GUARD and policy.stopped(kind, name)]
 
-    def refused(self, pair: Pair, who: str, ms: int) -> list[str]:
+    def holder(self, pair: Pair, later: bool = False) -> str:
+        """Which guard holds back what is said there now; "": none. later: it came back, and nobody knows which source
+        had sent the mail; so any of the provider's does."""
+        if not self._core.schedule.policy.stops or not pair[1]:
+            return ""
+        names = [pair[1], name_of(pair)]
+        if later:
+            names += [name_of((source, pair[1])) for source in self._sources()]
+        return next((name for name in names if self.up(name)), "")
+
+    def _sources(self) -> Iterable[str]:
+        config = self._core.config
+        return (source.address for zone in config.zones for source in config.sources(zone))
+
+    def refused(self, pair: Pair, who: str, ms: int, later: bool = False) -> list[str]:
         """It is news that this person does not exist. Returns all whose evidence is to be held back because of this,
-        if it is the one too many. ms: steady time."""
-        terms, name = self._terms, name_of(pair)
-        if not terms.guard_people or not pair[1]:
+        if it is the one too many. ms: steady time. later: a bounce that came back says so."""
+        terms, (source, place) = self._terms, pair
+        if not terms.guard_people or not place:
             return []
         self._turn(ms)
-        news, taken = self._remember(pair, who, ms), self._took(pair)
-        share = len(news) / (len(news) + taken)
-        if len(news) < terms.guard_people or share < terms.guard_share:
-            return []
+        self._answered.refused(place, later)
+        news = self._remember(place, LATER if later else source, who, ms)
+        told = news.get(source, ())
+        if len(told) >= terms.guard_people and not later:
+            share = len(told) / (len(told) + self._took(pair))
+            if share >= terms.guard_share:
+                return self._raise(name_of(pair), told, f"{share:.0%}", f"within {terms.guard_within_s:g} s", ms)
+        count = sum(map(len, news.values()))
+        if LATER in news and count >= terms.guard_people:
+            share = self._answered.share(place)
+            if share >= terms.guard_share:
+                everybody = [one for some in news.values() for one in some]
+                return self._raise(place, everybody, f"{share:.0%}", "within a day, some by mail", ms)
+        return []
+
+    def _raise(self, name: str, news: Iterable[Refused], share: str, within: str, ms: int) -> list[str]:
         self._last_ms[name] = ms
         if self.up(name):
             return []
+        people = [one.who for one in news]
         cause = (
-            f"{len(news):,} people new to us do not exist there, it says, {share:.0%} of those it answered about within"
-            f" {terms.guard_within_s:g} s: the provider or the list is bad; nobody is suppressed for that"
+            f"{len(people):,} people new to us do not exist there, it says, {share} of those it answered about"
+            f" {within}: the provider or the list is bad; nobody is suppressed for that"
         )
         self._core.schedule.policy.stop(GUARD, name, math.inf, cause)
         self._core.meter.add("zonemta_suppression_guards_total")
         log.error("%s: %s; see `zonemta suppression guards`", name, cause)
-        return [one.who for one in news]
+        return people
 
-    def _remember(self, pair: Pair, who: str, ms: int) -> deque[Refused]:
-        """All of that time."""
-        news = self._refused.setdefault(pair, deque(maxlen=PEOPLE_MAX))
-        self._refused.move_to_end(pair)
-        if len(self._refused) > PAIRS_MAX:
+    def _remember(self, place: str, source: str, who: str, ms: int) -> dict[str, deque[Refused]]:
+        """All of that time at that place."""
+        news = self._refused.setdefault(place, {})
+        self._refused.move_to_end(place)
+        if len(self._refused) > PLACES_MAX:
             self._refused.popitem(last=False)
-        news.append(Refused(ms, who))
-        while news[0].ms <= ms - self._terms.guard_within_s * 1000:
-            news.popleft()
+        news.setdefault(source, deque(maxlen=PEOPLE_MAX)).append(Refused(ms, who))
+        for name, some in list(news.items()):
+            while some and some[0].ms <= ms - self._terms.guard_within_s * 1000:
+                some.popleft()
+            if not some:
+                del news[name]
         return news
 
     def _took(self, pair: Pair) -> int:
@@ -119,6 +180,7 @@ class Guard:
             self._taken.append((now, {}))
         while self._taken[0][0] < now - SLICES:
             self._taken.popleft()
+        self._answered.turn(ms)
 
     # -- its end
 
@@ -127,17 +189,35 @@ class Guard:
         self._turn(ms)
         up = self.names()
         for name in self._last_ms.keys() - up:  # somebody has lifted it
-            self._refused.pop(pair_of(name), None)
+            self._forget(name)
         self._last_ms = {name: self._last_ms.get(name, ms) for name in up}
         for name in up:
             if ms - self._last_ms[name] >= self._terms.guard_calm_s * 1000:
                 self.lift(name, "it has been calm")
+        if ms - self._saved_ms >= SAVED_MS:
+            self._saved_ms = ms
+            self._write(self._old + self._answered.changes(self._least()))
+            self._old = []
 
     def lift(self, name: str, cause: str) -> bool:
         """What was counted so far counts no more, so that it does not rise again at once."""
         self._last_ms.pop(name, None)
-        self._refused.pop(pair_of(name), None)
+        self._forget(name)
         return self._core.schedule.policy.lift(GUARD, name, cause)
+
+    def _forget(self, name: str) -> None:
+        source, place = pair_of(name)
+        self._answered.believe(place, source, self._core.clock.steady_ms())
+        self._write(self._answered.state(place))
+        if not source:
+            self._refused.pop(place, None)
+        elif place in self._refused:
+            self._refused[place].pop(source, None)
+
+    def _least(self) -> float:
+        """About how many people a place must have answered for that to keep a guard down."""
+        terms = self._terms
+        return terms.guard_people / terms.guard_share if terms.guard_people and terms.guard_share else math.inf
 
     # -- what survives
 
@@ -145,21 +225,26 @@ class Guard:
         """To be written with the evidence."""
         pair = pair_of(name)
         counts = [[number, taken[pair]] for number, taken in self._taken if pair in taken]
-        return [(keys.guard(name), records.pack(counts))]
+        return [(keys.guard(name), records.pack(counts)), *self._answered.state(pair[1])]
 
-    def restore(self, recent: list[tuple[int, str, str]]) -> None:
-        """After a start. recent: when, who, and the name of source and provider, of what may still count."""
-        here = {pair: {one.who for one in news} for pair, news in self._refused.items()}
-        for ms, who, name in recent:
-            pair = pair_of(name)
-            if who not in here.get(pair, ()):
-                self._refused.setdefault(pair, deque(maxlen=PEOPLE_MAX)).append(Refused(ms, who))
-        for pair, news in self._refused.items():
-            self._refused[pair] = deque(sorted(news), maxlen=PEOPLE_MAX)
-        self._restore_taken(self._core.clock.steady_ms())
+    def restore(self, recent: list[News]) -> None:
+        """After a start, once the evidence has been read. recent: what may still count."""
+        here = [
+            News(one.ms, one.who, name_of((source, place)) if source != LATER else place, source == LATER)
+            for place, some in self._refused.items()
+            for source, news in some.items()
+            for one in news
+        ]
+        self._refused.clear()
+        for ms, who, name, later in sorted({one.who: one for one in [*recent, *here]}.values()):
+            source, place = pair_of(name)
+            if ms <= self._answered.believed_ms(place, source):
+                continue
+            news = self._refused.setdefault(place, {})
+            news.setdefault(LATER if later else source, deque(maxlen=PEOPLE_MAX)).append(Refused(ms, who))
 
-    def _restore_taken(self, ms: int) -> None:
-        """Raises StoreError."""
+    def _load(self, ms: int) -> None:
+        """Before anything is applied again. Raises StoreError."""
         self._turn(ms)
         slices, last = dict(self._taken), self._taken[-1][0]
         old: list[Operation] = []
@@ -167,10 +252,13 @@ class Guard:
             counts = [(number, count) for number, count in records.unpack(value) if number >= last - SLICES]
             pair = pair_of(key.removeprefix(keys.GUARDS).decode())
             for number, count in counts:
-                taken = slices.setdefault(number, {})
-                taken[pair] = taken.get(pair, 0) + count
+                slices.setdefault(number, {})[pair] = count
             if not counts:
                 old.append((key, None))
         self._taken = deque(sorted(slices.items()), maxlen=SLICES + 1)
-        if old:
-            self._core.lines.submit(old, lambda _: None, sync=False, keep=True)
+        self._answered.load(self._core.store)
+        self._old = old
+
+    def _write(self, changes: list[Operation]) -> None:
+        if changes:
+            self._core.lines.submit(changes, lambda _: None, sync=False, keep=True)

@@ -30,7 +30,7 @@ from zonemta_py.queue.suppression.entry import ALL, Suppressed
 from zonemta_py.queue.suppression.evidence import Evidence, Item
 from zonemta_py.queue.suppression.evidence_store import is_pending
 from zonemta_py.queue.suppression.found import BY, GUARD_BY, HARD_BOUNCE, scope_of, wanted
-from zonemta_py.queue.suppression.guard import Guard, Pair, name_of
+from zonemta_py.queue.suppression.guard import Guard, News, Pair, covers, name_of
 from zonemta_py.queue.suppression.register import SuppressionList
 from zonemta_py.schedule.policy.state import GUARD
 from zonemta_py.schedule.time.pace import behind
@@ -117,13 +117,15 @@ class SuppressionPolicy:
         if before is None and self.store.pending >= PEOPLE_MAX and not heard.agreed and group in GROUPS:
             return []
         found, name = before.copy() if before is not None else Evidence(who), name_of(heard.pair)
+        later = heard.stage == proof.REPORT
         held_too, written = list[str](), list[Operation]()
         if group == "unknown" and not any(one.group == group for one in found.items):
-            held_too = self.guard.refused(heard.pair, who, heard.ms)
+            held_too = self.guard.refused(heard.pair, who, heard.ms, later)
             written = self.guard.state(name) if name else []
+        guard = self.guard.holder(heard.pair, later) if group == "unknown" else ""
         item = Item(
-            group, heard.ms, heard.message, heard.tenant, heard.agreed, group == "unknown" and self.guard.up(name),
-            name, heard.what, heard.said[:SAID_MAX], heard.stage, heard.campaign, heard.scope,
+            group, heard.ms, heard.message, heard.tenant, heard.agreed, bool(guard),
+            guard or name, heard.what, heard.said[:SAID_MAX], heard.stage, heard.campaign, heard.scope,
         )  # fmt: skip
         found.forget_old(heard.ms)
         if not found.add(item):
@@ -131,7 +133,7 @@ class SuppressionPolicy:
         written += self.store.put(who, found, before)
         for other in held_too:
             if other != who:
-                written += self._hold(other, name, heard.ms)
+                written += self._hold(other, guard, heard.ms)
         self._look(who)
         return written
 
@@ -162,7 +164,9 @@ class SuppressionPolicy:
             return []
         found = before.copy()
         found.items = [
-            one._replace(held=True) if (one.group, one.at) == ("unknown", name) and one.ms > since_ms else one
+            one._replace(held=True, at=name)
+            if one.group == "unknown" and covers(name, one.at) and one.ms > since_ms
+            else one
             for one in found.items
         ]
         self._due.pop(who, None)
@@ -267,7 +271,7 @@ class SuppressionPolicy:
         self._core.keep(asyncio.ensure_future(behind(self._begin(), BEGIN_RESTS)))
 
     async def _begin(self) -> None:
-        now_ms, recent = self._core.clock.steady_ms(), list[tuple[int, str, str]]()
+        now_ms, recent = self._core.clock.steady_ms(), list[News]()
         since_ms = now_ms - self._core.config.suppression.guard_within_s * 1000
 
         def seen(found: Evidence) -> None:
@@ -275,7 +279,7 @@ class SuppressionPolicy:
                 self._due[found.who] = None
             first = next((item for item in found.items if item.group == "unknown"), None)
             if first is not None and first.ms > since_ms and first.at:
-                recent.append((first.ms, found.who, first.at))
+                recent.append(News(first.ms, found.who, first.at, first.stage == proof.REPORT))
             if any(item.held and now_ms - item.ms < TAKEN_BACK_MS for item in found.items):
                 self._back[found.who] = None
 

@@ -102,6 +102,8 @@ class FeedbackRow(Model):
     tied: str
     raw_bytes: int
     again: bool
+    place: str
+    """Of a bounce: the provider that had taken the mail, or the site; empty: unknown."""
 
 
 class FeedbackPage(Model):
