@@ -8,6 +8,7 @@ from zonemta_py.config.section import shipped
 from zonemta_py.mail.dsn import Kind, build
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.feedback.read import read
+from zonemta_py.mail.feedback.status import read_status
 from zonemta_py.mail.notices.phrases import load
 from zonemta_py.mail.notices.wording import Failed, Wording
 from zonemta_py.mail.reply import Reply
@@ -39,3 +40,33 @@ def test_our_own_notifications_are_read(kind: Kind, expected: str, address: str)
 def test_what_nobody_understands_is_other() -> None:
     report = read(b"Subject: hello\r\n\r\nHow are you?\r\n")
     assert (report.form, [found.kind for found in report.found], report.subject) == ("", ["other"], "hello")
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        "Final-Recipient: rfc822; a@b.example\nAction: failed\nStatus: 5.1.1\n"
+        "Final-Recipient: rfc822; c@b.example\nAction: failed\nStatus: 5.2.2",
+        "Action: failed\nFinal-Recipient: rfc822; a@b.example\nStatus: 5.1.1\n"
+        "Action: failed\nFinal-Recipient: rfc822; c@b.example\nStatus: 5.2.2",
+        "Final-Recipient: rfc822; a@b.example\n\nAction: failed\n\nStatus: 5.1.1\n\n"
+        "Final-Recipient: rfc822; c@b.example\n\nAction: failed\n\nStatus: 5.2.2",
+    ],
+    ids=["no blank line between", "the action first", "a blank line after each field"],
+)
+def test_recipients_are_told_apart_however_blank_lines_stand(status: str) -> None:
+    found = read_status(f"Reporting-MTA: dns; b.example\n{status}\n")
+    assert [(one.kind, one.recipient, one.reply.enhanced) for one in found] == [
+        ("bounce", "a@b.example", "5.1.1"),
+        ("bounce", "c@b.example", "5.2.2"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("named", "recipient"),
+    [("utf-8; j\\x{F6}rn@b.example", "jörn@b.example"), ("rfc822; ann@#b.example", "ann@#b.example")],
+)
+def test_odd_addresses_are_named_as_they_were_used(named: str, recipient: str) -> None:
+    """RFC 6533 3 escapes; and what fails is often no domain."""
+    (found,) = read_status(f"Final-Recipient: {named}\nAction: failed\nStatus: 5.1.2\n")
+    assert found.recipient == recipient

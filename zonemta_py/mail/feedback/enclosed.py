@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
+from zonemta_py.mail.feedback.diagnostic import ENHANCED
 from zonemta_py.mail.feedback.vocabulary import phrases
+
+_REST_CHARACTERS = 4_000
 
 _MARKS = phrases(
     """
@@ -55,9 +58,15 @@ def parted(text: str) -> tuple[str, str]:
         return text[: mark.start()], _unindented(text[mark.end() :])
     if header and text[: header.start()].strip():
         return text[: header.start()], _unindented(text[header.start() :])
-    if mark and text[: mark.start()].strip():
+    if mark and text[: mark.start()].strip() and not _goes_on(text[: mark.start()], text[mark.end() :]):
         return text[: mark.start()], ""
     return text, ""
+
+
+def _goes_on(told: str, rest: str) -> bool:
+    """Whether what follows is no letter, but what matters of the report: whom it is about, or what the server said."""
+    rest = rest[:_REST_CHARACTERS]
+    return ("@" in rest and "@" not in told) or bool(ENHANCED.search(rest) and not ENHANCED.search(told))
 
 
 def _unindented(original: str) -> str:

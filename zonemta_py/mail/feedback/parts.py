@@ -42,6 +42,7 @@ _DISPOSITIONS = frozenset(("message/disposition-notification", "message/global-d
 
 _HIDDEN = re.compile(r"<(/?)(?:style|script|title)\b", re.IGNORECASE)
 _BREAK = re.compile(r"</?(?:br|p|div|tr|li|h\d|table|blockquote|pre)\b[^<>]{0,400}>", re.IGNORECASE)
+_CELL = re.compile(r"</?(?:td|th|dt|dd)\b[^<>]{0,400}>", re.IGNORECASE)
 _TAG = re.compile(r"<[/!?A-Za-z][^<>]{0,2000}>")
 _ADDRESS_TAG = re.compile(r"<([^<>\s@]{1,64}@[^<>\s@]{1,255})>")
 
@@ -97,9 +98,9 @@ def fields_of(text: str) -> dict[str, str]:
 
 
 def plain(text: str) -> str:
-    """HTML as text: its tags gone, a line for each block; <a@example.com> stays."""
+    """HTML as text: its tags gone, a line for each block, a space between cells; <a@example.com> stays."""
     text = _ADDRESS_TAG.sub(r"&lt;\1&gt;", _shown(text))
-    return html.unescape(_TAG.sub("", _BREAK.sub("\n", text)))
+    return html.unescape(_TAG.sub("", _CELL.sub(" ", _BREAK.sub("\n", text)))).replace("\xa0", " ")
 
 
 def _shown(text: str) -> str:

@@ -6,10 +6,21 @@ a line break has torn apart is found. A phrase must be unlikely in a letter of a
 
 from __future__ import annotations
 
+import unicodedata
+
+_DIACRITICS = "".join(map(chr, range(0x0300, 0x0370)))
+
 
 def phrases(text: str) -> tuple[str, ...]:
-    """They stand between semicolons."""
-    return tuple(phrase for part in text.split(";") if (phrase := " ".join(part.split())))
+    """They stand between semicolons. Those in Latin letters with diacritics are there without them, too: much is
+    written by systems that have none."""
+    said = [phrase for part in text.split(";") if (phrase := " ".join(part.split()))]
+    return tuple(dict.fromkeys([*said, *map(_bare, said)]))
+
+
+def _bare(phrase: str) -> str:
+    bare = unicodedata.normalize("NFKD", phrase).translate(dict.fromkeys(map(ord, _DIACRITICS)))
+    return bare if bare.isascii() else phrase
 
 
 DAEMONS = phrases(
