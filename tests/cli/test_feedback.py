@@ -1,5 +1,6 @@
 """`zonemta feedback …` against a real queue: what came back, listed, shown, and forgotten."""
 
+import csv
 import json
 from collections.abc import Callable
 from typing import Any
@@ -48,8 +49,26 @@ def test_it_is_listed_and_shown(served: Told, told: Told) -> None:
     assert "came back: complaint" in told("trace", message).out
     ran = told("feedback", "list", "--kind", "slander")
     assert (ran.code, "there is no kind of feedback 'slander'" in ran.err) == (Exit.DATA, True)
+    for option, nonsense, sentence in (
+        ("--recipient", "@@", "is not an address"),
+        ("--message", "18", "16 hexadecimal"),
+    ):
+        ran = told("feedback", "list", option, nonsense)
+        assert (ran.code, f"{nonsense!r} is not" in ran.err, sentence in ran.err) == (Exit.DATA, True, True)
     ran = told("feedback", "show", "999")
     assert (ran.code, "nothing that came back has number 999" in ran.err) == (Exit.DATA, True)
+
+
+def test_a_table_for_a_spreadsheet_has_no_formula(served: Told, told: Told) -> None:
+    """Strangers write these texts. Numbers and addresses stay what they are, since programs read them too."""
+    hostile = ['=HYPERLINK("https://evil.example")', "@SUM(1)", "+cmd|' /C calc'!A0", "-2+3+cmd|x", "\t=1+1"]
+    rows = [Feedback("other", "+1.2@x.test", raw=b"x%d" % at, text=text) for at, text in enumerate(hostile)]
+    served().do(lambda queue: queue.feedback(rows))
+    table = list(csv.reader(told("feedback", "list", "--csv").out.splitlines()))[1:]
+    assert len(table) == len(hostile)
+    for row in table:
+        assert row[3] == "+1.2@x.test"
+        assert row[-1].startswith("'") or row[-1].lstrip() == "=1+1"
 
 
 def test_what_nobody_understood_is_kept_until_it_is_forgotten(served: Told, told: Told) -> None:

@@ -16,7 +16,7 @@ from zonemta_py.cli.lake.spark import Master, Memory, spark, told
 from zonemta_py.cli.terminal import progress
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, readable, tabled
-from zonemta_py.cli.terminal.output import print_json, print_table
+from zonemta_py.cli.terminal.output import inert, print_json, print_table
 
 Lake = Annotated[Path, typer.Option(metavar="DIR", help="The lake: a folder for its tables.")]
 
@@ -171,6 +171,8 @@ def _cell(value: Any) -> Any:
         return ", ".join(f"{key or 'unclassified'} {count}" for key, count in sorted(value.items()))
     if isinstance(value, float):
         return round(value, 4)
+    if isinstance(value, str):
+        return inert(value)
     return _text(value) if isinstance(value, datetime | date) else value
 
 

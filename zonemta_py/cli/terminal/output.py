@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,6 +22,10 @@ from enum import Enum
 from typing import Any
 
 from zonemta_py.cli.terminal.errors import CommandError, Exit
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+_HARMLESS = re.compile(r"[+-][\d,.:%]*|[+-][\w.+-]*@[\w.-]+")
+"""Numbers, and addresses that begin so: they are themselves, also for a program that reads them back."""
 
 
 class Form(Enum):
@@ -120,7 +125,7 @@ def print_table(
     records = [[_field(row[number]) for number in which] for row in all_rows]
     if style.form is Form.CSV:
         writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerows([[names[number] for number in which], *records])
+        writer.writerows([[names[number] for number in which], *([inert(cell) for cell in row] for row in records)])
     else:
         sys.stdout.writelines("\t".join(" ".join(field.split()) for field in record) + "\n" for record in records)
     if footer:
@@ -162,6 +167,11 @@ def _chosen(names: Sequence[str], wanted: Sequence[str], first: bool) -> list[in
 def _spelled(name: str) -> str:
     """As it is written in --columns."""
     return name.strip().lower().replace(" ", "-").replace("_", "-")
+
+
+def inert(cell: str) -> str:
+    """No formula, whatever a stranger has written: a spreadsheet runs what begins with one of these."""
+    return f"'{cell}" if cell.startswith(FORMULA) and not _HARMLESS.fullmatch(cell) else cell
 
 
 def _field(cell: object) -> str:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.feedback import KINDS
+from zonemta_py.mail.address import AddressRefused, parse_mailbox
 from zonemta_py.mail.addresses.person import person
 from zonemta_py.queue.feedback.register import ERASED, shown
 from zonemta_py.queue.lifecycle.context import QueueContext
 
 ROWS_MAX = 1_000
+_ID = re.compile("[0-9a-f]{16}")
 LOOK_MAX = 2_000
 """Rows that are looked at for one page: it may end before it is full."""
 
@@ -27,7 +30,9 @@ async def came_back(
     await queue.core.settled()
     if not 1 <= limit <= ROWS_MAX:
         raise ValueError(f"limit is {limit}; give 1 to {ROWS_MAX:,}")
-    who = person(recipient) if recipient else ""
+    who = _whom(recipient) if recipient else ""
+    if message and not _ID.fullmatch(message):
+        raise ValueError(f"{message[:80]!a} is not a message's id: 16 hexadecimal digits")
     wanted = {name: value for name, value in (("kind", kind), ("campaign", campaign), ("message", message)) if value}
 
     def fits(row: dict[str, Any]) -> bool:
@@ -40,6 +45,14 @@ async def came_back(
         found = [row for row in reversed(queue.heard.of(message)) if fits(row) and row["ms"] >= since_ms]
         return {"rows": [row for row in found if not after or row["seq"] < after][:limit], "next": None}
     return _page(queue, fits, since_ms, after, limit)
+
+
+def _whom(recipient: str) -> str:
+    """Raises ValueError: nobody can have that address."""
+    try:
+        return person(parse_mailbox(recipient))
+    except AddressRefused:
+        raise ValueError(f"{recipient[:80]!a} is not an address; write it like ann@example.com") from None
 
 
 def _page(
