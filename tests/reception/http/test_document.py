@@ -49,6 +49,9 @@ def document(request: pytest.FixtureRequest) -> Any:
     return schemathesis.openapi.from_dict(_quick(DOCUMENT))
 
 
+pytestmark = pytest.mark.usefixtures("tried_here")
+
+
 @pytest.fixture(scope="module")
 def kept_open() -> Iterator[requests.Session]:
     """Thousands of requests on one connection, or on a few."""
