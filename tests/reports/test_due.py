@@ -64,7 +64,7 @@ def test_not_again_for_what_comes_later_still() -> None:
     assert quiet is not None
     assert not due.due(quiet, 9, END + 99 * HOUR, 72 * HOUR)
     assert due.settled(ONCE, 4, END + 72 * HOUR, 72 * HOUR) is None
-    twice = due.made(due.trying(ONCE, 4, END + 72 * HOUR), END + 73 * HOUR)
+    twice = due.made(due.trying(ONCE, 4, END + 72 * HOUR), END + 73 * HOUR, "/pages")
     assert (twice.made, twice.returned) == (2, 4)
     assert not due.due(twice, 9, END + 99 * HOUR, 72 * HOUR)
 

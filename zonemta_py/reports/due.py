@@ -73,11 +73,12 @@ def failed(row: CampaignReport, trouble: str, unavailable: bool) -> CampaignRepo
     return replace(row, tries=tries, trouble=trouble)
 
 
-def made(row: CampaignReport, now_ms: int) -> CampaignReport:
-    """Once its page is there."""
+def made(row: CampaignReport, now_ms: int, place: str) -> CampaignReport:
+    """Once its page is there. place: the folder."""
     return replace(
-        row, made=row.made + 1, made_ms=now_ms, returned=row.asked, tries=0, next_ms=0, trouble="", file=row.page_name
-    )
+        row, made=row.made + 1, made_ms=now_ms, returned=row.asked, tries=0, next_ms=0, trouble="",
+        file=row.page_name, place=place,
+    )  # fmt: skip
 
 
 def outdated(row: CampaignReport, now_ms: int, keep_ms: int) -> bool:

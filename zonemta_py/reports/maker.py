@@ -145,7 +145,7 @@ class ReportMaker:
         except FileNotFoundError:
             return False
         path = self._shelf.put(row, content)
-        self._note(due.made(row, self._now_ms()))
+        self._note(due.made(row, self._now_ms(), str(path.parent)))
         waiting.unlink()
         log.info("campaign %s: its report is %s", row.name, path)
         return True

@@ -35,7 +35,7 @@ class CampaignReport:
     tenant, seq: as "campaign-ends" says. accepted: recipients, when it ended. made: 1, the report after its end is
     there; 2, so is the one that is made again, or there was no need. made_ms: of the page. returned: what had come back
     when the page was made; asked: when the last try began. tries: since the last success; next_ms: none before then;
-    trouble: why the last one failed. file: the page's name, "" for none.
+    trouble: why the last one failed. file: the page's name, "" for none; place: the folder it was put into.
     """
 
     name: str
@@ -52,6 +52,7 @@ class CampaignReport:
     next_ms: int = 0
     trouble: str = ""
     file: str = ""
+    place: str = ""
 
     @property
     def key(self) -> str:
@@ -108,11 +109,11 @@ class ReportShelf:
         return max(found, key=lambda row: (bool(self.page(row)), row.created_ms), default=None)
 
     def page(self, row: CampaignReport) -> Path | None:
-        """Its page, if it is there."""
-        if self._pages is None or not _PAGE.fullmatch(row.file):
+        """Its page, if it is there: in the folder for reports, or where it was put."""
+        if not _PAGE.fullmatch(row.file):
             return None
-        path = self._pages / row.file
-        return path if path.is_file() else None
+        places = [self._pages, Path(row.place) if row.place else None]
+        return next((path for place in places if place and (path := place / row.file).is_file()), None)
 
     def put(self, row: CampaignReport, content: bytes) -> Path:
         """Puts its page there; returns once that is stable."""

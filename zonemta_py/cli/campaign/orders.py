@@ -81,6 +81,7 @@ def status(
     asked = CampaignDoor(nodes, key_file, ca, config, folder)
     row = asked.status(name)
     row |= {"scheduled": asked.hours(name)} if row.get("hours") else {}
+    row |= asked.report(name, row["created_ms"])
     if json:
         print_json(row)
         return
@@ -120,7 +121,8 @@ class CampaignDoor:
         self, nodes: str, key_file: Path | None, ca: Path | None, config: Path | None, folder: Path | None
     ) -> None:
         self._target = target(nodes, key_file, config, folder, _ASK_S, ca) if nodes else None
-        self._folder = None if nodes else configuration(config, folder).folder
+        self._config = None if nodes else configuration(config, folder)
+        self._folder = self._config.folder if self._config is not None else None
 
     def status(self, name: str) -> dict[str, Any]:
         """Raises CommandError."""
@@ -134,6 +136,17 @@ class CampaignDoor:
         if self._folder is not None:
             return self._local("campaign-hours", name=name)  # type: ignore[no-any-return]
         return self._remote(lambda nodes: nodes.hours(name))  # type: ignore[no-any-return]
+
+    def report(self, name: str, created_ms: int) -> dict[str, Any]:
+        """Where this machine's report on it is, or why there is none; empty: none is due, or it was asked of nodes."""
+        from zonemta_py.reports.shelf import ReportShelf
+
+        shelf = ReportShelf(self._config) if self._config is not None else None
+        row = shelf.newest(name) if shelf is not None else None
+        if shelf is None or row is None or row.created_ms != created_ms:
+            return {}
+        page = shelf.page(row)
+        return {"report": {"file": str(page or ""), "made_ms": row.made_ms if page else 0, "trouble": row.trouble}}
 
     def campaigns(self) -> list[dict[str, Any]]:
         """Raises CommandError."""
@@ -203,6 +216,8 @@ def described(row: dict[str, Any]) -> list[tuple[str, object]]:
     done = (row["accepted"] - row["waiting"] - row.get("deleted", 0)) / all_of_it if all_of_it else 0.0
     lines += _variants(row.get("variants"))
     lines += [("goes", sentence)] if (sentence := words(row.get("hours"))) else []
+    if (report := row.get("report")) and (report["file"] or report["trouble"]):
+        lines.append(("report", report["file"] or f"not made yet: {report['trouble']}"))
     return [*lines, ("done", f"{done:.1%}"), ("rate", f"{row['rate_per_s']:,}/s"), ("estimated end", _end(row))]
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi.responses import HTMLResponse
 
+from zonemta_py.reception.http import report_page
 from zonemta_py.reception.http.authentication import answer, described, needs, request_context, visit
 from zonemta_py.reception.http.documents import campaigns, models, reading, templates
 from zonemta_py.reception.http.documents.problem import FieldError, RequestProblem, invalid
@@ -116,9 +118,28 @@ async def one(
     who, here = visit(request).key, request_context(request)
     who.check("campaigns", "read")
     row = await here.campaign(name, who.scope)
+    report = await report_page.known(here.config, name, who.scope)
+    row["report_ms"] = report.made_ms if report is not None and report.created_ms == row["created_ms"] else 0
     if hours and row.get("hours"):
         row["scheduled"] = await here.ask("campaign-hours", name=name)
     return answer(row)
+
+
+@router.get(
+    "/{name}/report",
+    summary="A campaign's report",
+    response_class=HTMLResponse,
+    openapi_extra=needs("campaigns", "read"),
+    responses=described(404, 422),
+)
+async def report(request: Request, name: _Name) -> Response:
+    """The page that was made when the campaign had ended, also once the queue has forgotten the campaign."""
+    who, here = visit(request).key, request_context(request)
+    who.check("campaigns", "read")
+    try:
+        return await report_page.shown(here.config, name, who.scope)
+    except report_page.NoReport as none:
+        raise RequestProblem("not-found", str(none)) from None
 
 
 @router.patch(

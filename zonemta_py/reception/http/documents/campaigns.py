@@ -174,6 +174,8 @@ class CampaignRow(Model):
     `of`); only in the response for a single campaign."""
     history: list[list[int]] = Field(default_factory=list)
     """[ms, waiting, delivered] at up to 240 times; only in the response for a single campaign."""
+    report_ms: int = 0
+    """When its report was made (GET …/report); 0: there is none; only in the response for a single campaign."""
     scheduled: dict[str, Any] | None = None
     """zones: [{time_zone, waiting, next_ms}], of who was not tried yet, the next first; last_ms: when the last is due;
     counted: false if there are more. Only where hours are asked for, and the campaign has some."""

@@ -33,6 +33,7 @@ PAGES: dict[str, Handler] = {
     "/sources": standing.sources,
     "/campaigns": campaigns.every,
     "/campaigns/{name}": campaigns.one,
+    "/campaigns/{name}/report": campaigns.report,
     "/suspensions": standing.suspensions,
     "/doubt": queue.doubt,
     "/suppressions": people.suppressions,
