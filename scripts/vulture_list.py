@@ -76,6 +76,7 @@ _.full_name
 _.cases
 
 # members of the HTTP interface's documents, for its description
+_.report_ms
 _.remarks
 _.undo_until_ms
 _.anew_ms
