@@ -95,6 +95,7 @@ async def test_each_recipient_gets_his_own(scripted: Any, merge: Any, dispatch: 
     assert found["bob@d.example"].get_content() == "Hello Bob, welcome to Bonn\r\n"
     assert found["bob@d.example"]["Subject"] == "For Bob"
     assert found["bob@d.example"]["Date"] == "Tue, 14 Nov 2023 22:13:20 +0000"
+    assert found["bob@d.example"]["Message-ID"].endswith(f".{letters[1].id}@d.example>")
     assert queue.asked == ["spring"]
     sizes = {int(line.partition("SIZE=")[2].split()[0]) for line in server.commands if line.startswith("MAIL")}
     assert sizes == {len(body) for body in server.bodies}

@@ -94,6 +94,7 @@ def test_every_key_is_listed() -> None:
         keys.suppressed("<address>", "<scope>").decode(),
         keys.sent("<id>").decode(),
         keys.sent_as(b"\0").decode().replace("00", "<name>"),
+        keys.sent_to("<id>", "<hash>").decode(),
         keys.evidence("<address>").decode(),
         keys.guard("<provider> <source>").decode(),
         keys.guard_day("<provider>").decode(),

@@ -103,18 +103,69 @@ async def test_a_hash_in_the_recipients_place_finds_who_is_named(home: Any) -> N
     assert mark
     row = Feedback("bounce", "eve@x.test", one, genuine="token", mark=mark, original={"to": f"Some <{LONG}>"})
     assert (await heard(home, row))["recipient"] == LONG
-    row = Feedback("bounce", "eve@x.test", one, genuine="token", mark=mark)
+    row = Feedback("bounce", "eve@x.test", one, genuine="token", mark="a" * 22)
     assert (await heard(home, row))["recipient"] == ""
 
 
+def mark_of(home: Any, message_id: str, recipient: str) -> str:
+    """What a return path says instead of a long recipient."""
+    today = int(home.clock.now_s) // DAY_S
+    return verp.decode(verp.encode(message_id, recipient, "ret.src.test", SECRET, today), SECRET, today, 21).mark
+
+
+@pytest.mark.parametrize("recipient", [LONG, f"{'ö' * 9}@x.test", f"Ann.{'o' * 30}@X.test", f"{'a' * 32}@x.test"])
+async def test_a_hash_finds_its_recipient_whom_nobody_names(home: Any, recipient: str) -> None:
+    """Among those of the message, waiting or ended, also after a crash; as it was given."""
+    one = await home.put("bob@x.test", recipient)
+    mark = verp._mark(recipient)
+    row = Feedback("bounce", "eve@x.test", one, genuine="token", mark=mark.upper())
+    assert (await heard(home, row))["recipient"] == recipient
+    for delivery in await home.leases():
+        await home.settle(delivery)
+    await home.crash()
+    row = Feedback("unsubscribe", "", one, genuine="token", mark=mark, scope="all", via="mailto")
+    assert (await heard(home, row))["recipient"] == recipient
+
+
+async def test_of_recipients_that_fit_nothing_is_kept(home: Any) -> None:
+    await home.put("bob@x.test", f"{'a' * 31}@x.test", "ann_b+c@some-where.test")
+    await home.rest()
+    assert home.queue.core.store.first(keys.SENT_TO, keys.end(keys.SENT_TO)) is None
+
+
+@pytest.mark.parametrize("end", ["age", "erasure"])
+async def test_whom_a_hash_stands_for_is_forgotten(home: Any, end: str) -> None:
+    """With the return path, and when the person is erased."""
+    one = await sent(home, LONG)
+    mark = mark_of(home, one, LONG)
+    if end == "age":
+        await home.move(21 * DAY_S + 1)
+        await home.queue.sweep()
+    else:
+        await home.queue.ask("forget", address=LONG.upper())
+    await home.rest()
+    assert home.queue.core.store.first(keys.SENT_TO, keys.end(keys.SENT_TO)) is None
+    assert (await heard(home, Feedback("bounce", "", one, genuine="token", mark=mark)))["recipient"] == ""
+
+
 async def test_a_merged_message_is_known_by_its_message_id(home: Any) -> None:
-    """Which is made from campaign and recipient: the campaign is found, if not which of its messages it was."""
-    await sent(home)
+    """Which is made from campaign and recipient, and has the id; in mail of versions before, only the campaign is
+    found."""
+    one = await sent(home)
     made = sha256(b"spring\0bob@x.test").hexdigest()[:32]
     found = await heard(home, Feedback("complaint", "bob@x.test", message_id=f"<{made}@src.test>"))
     assert (found["tied"], found["message"], found["campaign"], found["tenant"]) == ("message-id", "", "spring", "acme")
     row = Feedback("complaint", "bob@x.test", message_id=f"<{made}@src.test>", text="in other words")
     assert await home.queue.feedback([row]) == [False]
+    found = await heard(home, Feedback("complaint", "bob@x.test", message_id=f"<{made}.{one}@src.test>"))
+    assert (found["tied"], found["message"], found["campaign"], found["tenant"]) == (
+        "message-id",
+        one,
+        "spring",
+        "acme",
+    )
+    found = await heard(home, Feedback("bounce", "bob@x.test", message_id=f"{made}.{'0' * 16}@src.test"))
+    assert (found["tied"], found["message"], found["campaign"]) == ("message-id", "", "spring")
 
 
 async def test_it_is_remembered_as_long_as_a_return_path_holds(home: Any) -> None:
@@ -135,6 +186,21 @@ async def test_it_is_remembered_as_long_as_a_return_path_holds(home: Any) -> Non
     await home.queue.sweep()
     await home.rest()
     assert left() == 0
+
+
+async def test_an_enclosed_return_path_holds_for_days_of_its_own(house: Make) -> None:
+    """Longer or shorter than one of SRS; the message is remembered as long."""
+    home = await house(return_path=PATH | {"verp_days": 30})
+    one = await sent(home)
+    path = verp.encode(one, "bob@x.test", "ret.src.test", SECRET, int(home.clock.now_s) // DAY_S)
+    await home.move(30 * DAY_S)
+    await home.queue.sweep()
+    found = await heard(home, Feedback("complaint", original={"return-path": path}))
+    assert (found["tied"], found["message"], found["recipient"]) == ("headers", one, "bob@x.test")
+    assert found["campaign"] == "spring"
+    await home.move(DAY_S)
+    found = await heard(home, Feedback("bounce", original={"return-path": path}))
+    assert (found["tied"], found["message"]) == ("", "")
 
 
 async def test_nothing_is_remembered_without_a_return_path(house: Make) -> None:

@@ -120,7 +120,11 @@ class OutgoingPath(Section):
     secret: str = ""
     """Signs VERP and SRS addresses; at least 16 characters. `zonemta config secret` makes one."""
     srs_days: int = Field(21, ge=1, le=100)
-    """How long an SRS or VERP address is accepted back."""
+    """How many days an SRS address is accepted back."""
+    verp_days: int = Field(0, ge=0, le=100)
+    """How many days after a message was sent what comes back about it is taken by its VERP address, also where that
+    stands only in the original that a report encloses; for so long it is remembered what a message was, and what has
+    come, so that nothing counts twice. 0: as `srs_days`. Complaints may come weeks later."""
     feedback_id: str = ""
     """Feedback-ID field that is added: a text with {campaign}, {tenant}, {zone}, {id}, {sender} (the return path's
     domain); empty: none."""
@@ -134,6 +138,11 @@ class OutgoingPath(Section):
     @classmethod
     def _check_domains(cls, values: list[str]) -> list[str]:
         return domain_rules(values)
+
+    @property
+    def days(self) -> int:
+        """How long what comes back about a message is taken, and remembered."""
+        return self.verp_days or self.srs_days
 
     @field_validator("verp", "srs")
     @classmethod

@@ -25,6 +25,7 @@
     suppressed-in <scope> <address>                  no mail of that scope goes to this address, and why
     sent <id>                  what is remembered of messages up to that one after their end
     sent-as <name>             its id, by its Message-ID
+    sent-to <id> <hash>        its recipient whom our addresses name by a hash only
     feedback <seq>             what came back about a message, by its journal record
     feedback-of <id> <name>    the record with that, by message ("-": unknown) and what makes it the same
     evidence <address>         what speaks against writing to that person again
@@ -58,6 +59,7 @@ REQUEST_ENDS = b"request-end "
 SUPPRESSED = b"suppressed "
 SUPPRESSED_IN = b"suppressed-in "
 SENT = b"sent "
+SENT_TO = b"sent-to "
 FEEDBACK = b"feedback "
 FEEDBACK_OF = b"feedback-of "
 EVIDENCE = b"evidence "
@@ -193,6 +195,11 @@ def feedback(seq: int) -> bytes:
 def feedback_of(message_id: str, name: str) -> bytes:
     """name: hexadecimal digits (`queue.feedback.names`)."""
     return f"feedback-of {message_id or '-'} {name}".encode()
+
+
+def sent_to(message_id: str, mark: str) -> bytes:
+    """mark: of its recipient (`mail.addresses.verp.mark_of`)."""
+    return SENT_TO + f"{message_id} {mark}".encode()
 
 
 def evidence(person: str) -> bytes:

@@ -139,9 +139,10 @@ class Compiled:
 
     def pieces(
         self, fields: Mapping[str, str], recipient: str, campaign: str, date: str, identity: str = "",
-        tracking: Tracking | None = None,
+        tracking: Tracking | None = None, number: str = "",
     ) -> list[bytes]:  # fmt: skip
-        """The message of `render` in pieces, cut anywhere. tracking: what the HTML gets of it; None: nothing.
+        """The message of `render` in pieces, cut anywhere. tracking: what the HTML gets of it; None: nothing. number:
+        our id of the message, which its Message-ID carries too; "": none.
 
         Attachments and images are the same objects for all recipients: streaming copies none of them.
         """
@@ -150,7 +151,7 @@ class Compiled:
         unique = hashlib.sha256(named).hexdigest()[:32]
         try:
             return [
-                b"".join(self._header(values, recipient, date, unique)),
+                b"".join(self._header(values, recipient, date, f"{unique}.{number}" if number else unique)),
                 *self._body(values, unique, tracking),
                 b"\r\n",
             ]
@@ -171,14 +172,14 @@ class Compiled:
         text = self.html.text(_values(fields, recipient, campaign))
         return _CID.sub(lambda found: shown.get(found[1], found[0]), text)
 
-    def _header(self, values: _Values, recipient: str, date: str, unique: str) -> list[bytes]:
+    def _header(self, values: _Values, recipient: str, date: str, name: str) -> list[bytes]:
         sender, domain = self._from or self._sender(values)
         made = [sender]
         if self.reply_to:
             made.append(header.mailbox("Reply-To", _text(self.reply_to[0], values), self.reply_to[1].text(values)))
         made.append(header.mailbox("To", _text(self.to_name, values), recipient))
         made.append(header.unstructured("Subject", self.subject.text(values)))
-        made.append(f"Date: {header.clean(date)}\r\nMessage-ID: <{unique}@{domain}>\r\n".encode())
+        made.append(f"Date: {header.clean(date)}\r\nMessage-ID: <{name}@{domain}>\r\n".encode())
         if self.list_unsubscribe:
             made.append(header.url("List-Unsubscribe", self.list_unsubscribe.text(values)))
             if self.one_click:

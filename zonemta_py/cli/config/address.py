@@ -46,7 +46,7 @@ def decode_verp(address: Address, config: ConfigFile = None, folder: Folder = No
     settings = configuration(config, folder)
     path = _settings(settings)
     try:
-        found = verp_paths.decode(_bare(address), path.secrets, _today(), path.srs_days)
+        found = verp_paths.decode(_bare(address), path.secrets, _today(), path.days)
     except verp_paths.VerpRefused as refused:
         raise CommandError(Exit.DATA, f"{address}: {refused}") from None
     _check_ours(address, path.verp, "return_path.verp")

@@ -49,7 +49,7 @@ class ReturnPath(OutgoingPath):
 
     earlier_secrets: list[str] = []
     """What `secret` was before: what it signed is still taken. To change the secret, move it here, and remove it when
-    what it signed is too old (srs_days, unsubscribe_days)."""
+    what it signed is too old (srs_days, verp_days, unsubscribe_days)."""
     bounces: list[str] = []
     """Addresses that bounces come to besides VERP's, such as bounce@example.com: all that comes there is read, and only
     what proves to be genuine suppresses."""
@@ -117,7 +117,7 @@ class ReturnPath(OutgoingPath):
         """Which addresses are ours."""
         return ReturnDomains(
             self.verp, self.srs, self.unsubscribe_domain, frozenset(self.bounces), frozenset(self.complaints),
-            self.secrets, self.srs_days, self.unsubscribe_days,
+            self.secrets, self.srs_days, self.days, self.unsubscribe_days,
         )  # fmt: skip
 
 

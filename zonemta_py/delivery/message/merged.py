@@ -91,7 +91,9 @@ class Templates:
         try:
             tracking = self._links.tracking(delivery) if self._links is not None else None
             date = _date(delivery.received_ms // 1000)
-            pieces = kept.template.pieces(fields, address, delivery.campaign, date, tracking=tracking)
+            pieces = kept.template.pieces(
+                fields, address, delivery.campaign, date, tracking=tracking, number=delivery.id
+            )
         finally:
             if making is not None:
                 making.end()

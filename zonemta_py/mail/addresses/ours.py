@@ -45,6 +45,7 @@ class ReturnDomains:
     bounces: frozenset[str] = frozenset()
     complaints: frozenset[str] = frozenset()
     secrets: tuple[str, ...] = ()
+    srs_days: int = 21
     days: int = 21
     unsubscribe_days: int = 365
 
@@ -76,7 +77,7 @@ class ReturnDomains:
                 left = leaving.decode(f"{local}@", self.secrets, today, self.unsubscribe_days)
                 return Ours("unsubscribe", address, left.returned, scope=left.scope)
             if domain == self.srs and srs.looks(local):
-                return Ours("srs", address, forward=srs.reverse(f"{local}@", self.secrets, today, self.days))
+                return Ours("srs", address, forward=srs.reverse(f"{local}@", self.secrets, today, self.srs_days))
         except ValueError as error:  # what stands where a tag or a day should be may be anything
             raise NotOurs(str(error)) from None
         return None

@@ -23,8 +23,11 @@ _UNUSUAL = re.compile(rb"[^A-Za-z0-9_.+-]")
 _PATH = re.compile(
     r"b(?P<day>[a-z2-7]{2})(?P<tag>[a-z2-7]{8})(?P<id>[a-z2-7]{13})(?P<to>[-.].+)", re.IGNORECASE | re.ASCII
 )
+_SIMPLE = re.compile(r"[\w+-]+(?:\.[\w+-]+)*@[\w+-]+(?:\.[\w+-]+)*", re.ASCII)
 _HEX = re.compile(rb"~([0-9A-Fa-f]{2})")
 _ID_BITS = 64
+NAMED_MAX = LOCAL_MAX - 2 - 2 - token.TAG_CHARACTERS - 13
+"""Characters that the shortest of our addresses has for a recipient (`mail.addresses.leaving`)."""
 _MARK_CHARACTERS = 22
 
 
@@ -79,6 +82,13 @@ def put(recipient: str, characters: int) -> str:
     local, _, host = recipient.rpartition("@")
     to = f"-{_escaped(local)}={_escaped(host)}"
     return to if len(to) <= characters else f".{_mark(recipient)}"
+
+
+def mark_of(recipient: str) -> str:
+    """The hash that stands in the recipient's place, in some of our addresses at least; "": all have room for it."""
+    if len(recipient) < NAMED_MAX and _SIMPLE.fullmatch(recipient):
+        return ""
+    return _mark(recipient) if put(recipient, NAMED_MAX)[0] == "." else ""
 
 
 def is_put(to: str) -> bool:

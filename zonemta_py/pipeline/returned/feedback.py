@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 LATEST_DAYS = 100
-"""How long a return path can hold (`return_path.srs_days`)."""
+"""How long a return path can hold (`return_path.verp_days`)."""
 _TOLD = "form string, tied string, scope string, message_id string, agreed boolean, again boolean"
 _ATTEMPT = ("id", "recipient", "at", "attempt", "verdict", "provider", "source", "site")
 

@@ -52,6 +52,9 @@ async def forget(queue: QueueContext, who: str) -> dict[str, int]:
             if not found:
                 break
         await _forget_doubts(core, who)
+        async for rows in _portions(core, keys.SENT_TO):
+            theirs: list[Operation] = [(key, None) for key, value in rows if person(_address(value)) == who]
+            core.lines.submit(theirs, immediately, sync=False, keep=True)
         await asyncio.to_thread(queue.heard.unread.drop_naming, who)
         async for rows in _portions(core, keys.FEEDBACK):
             core.lines.submit(queue.heard.erased(rows, who), immediately, sync=False, keep=True)
@@ -107,6 +110,10 @@ async def _portions(core: Core, prefix: bytes) -> AsyncIterator[list[tuple[bytes
         yield rows
         start = rows[-1][0] + b"\0"
         await asyncio.sleep(0)
+
+
+def _address(value: bytes) -> str:
+    return value.decode("utf-8", "surrogateescape")
 
 
 async def _forget_doubts(core: Core, who: str) -> None:

@@ -3,7 +3,7 @@
 The store follows the journal: the record's body and its names (`names`), by which it is known when it comes again, are
 in one batch with what follows from it (`consequences`): the figures that count it, and the evidence by which the policy
 decides. So a crash leaves all or nothing, and replay does what is missing. Rows and names are forgotten after
-`return_path.srs_days`.
+`return_path.days`.
 
 Failures: while the disk has errors everything is refused (451), and nothing of it is recorded.
 """
@@ -56,7 +56,7 @@ _DAY_MS = 86_400_000
 
 
 class FeedbackRegister:
-    """All feedback of the last `srs_days` days."""
+    """All feedback of the last `return_path.days` days."""
 
     def __init__(self, core: Core, judge: Callable[[Reply], Classified], policy: SuppressionPolicy) -> None:
         """judge: what a reply that a report quotes means, by our rules. policy: is told what is genuine."""
@@ -209,7 +209,7 @@ class FeedbackRegister:
     def tidy(self) -> bool:
         """Forgets a portion of what is too old; True: there may be more. Raises StoreError."""
         core, gone, old = self._core, list[Operation](), list[FeedbackRecord]()
-        over_ms = core.clock.ms() - core.config.return_path.srs_days * _DAY_MS
+        over_ms = core.clock.ms() - core.config.return_path.days * _DAY_MS
         rows = list(islice(core.store.scan(keys.FEEDBACK, keys.end(keys.FEEDBACK)), AT_ONCE))
         for key, value in rows:
             if value != ERASED and records.unpack(value)[0] >= over_ms:

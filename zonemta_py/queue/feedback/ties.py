@@ -21,7 +21,7 @@ from zonemta_py.queue.core.core import Core
 
 _ID = re.compile(r"(?<![0-9A-Za-z])[0-9a-f]{16}(?![0-9A-Za-z])")
 _ADDRESS = re.compile(r"[^\s<>,;:\"()]+@[^\s<>,;:\"()]+")
-_MERGED = re.compile(r"<?([0-9a-f]{32})@")
+_MERGED = re.compile(r"<?([0-9a-f]{32})(?:\.([0-9a-f]{16}))?@")
 _DAY_MS = 86_400_000
 IDS_MAX = 20
 """Numbers in enclosed fields that are looked up."""
@@ -61,19 +61,24 @@ class Ties:
             return "headers"
         return ""
 
-    @staticmethod
-    def _marked(row: Feedback) -> str:
-        """The one of those who are named that the return path's hash was made of; "": none was."""
+    def _marked(self, row: Feedback) -> str:
+        """Of whom the return path's hash was made: one of those who are named, or of the message's recipients; "": none
+        was."""
         path = Return("", "", 0, row.mark)
         named = [
             row.recipient,
             *(one for field in _WITH_PEOPLE for one in _ADDRESS.findall(row.original.get(field, ""))),
         ]
-        return next((one for one in named if one and path.is_to(one)), "")
+        named_so = next((one for one in named if one and path.is_to(one)), "")
+        return named_so or self._core.sent.recipient(row.message, row.mark)
 
     def _of_merged(self, row: Feedback) -> bool:
-        """A merged message's Message-ID is a hash of campaign and recipient (`merge.render`)."""
+        """A merged message's Message-ID is a hash of campaign and recipient, and the message's id (`merge.render`);
+        versions before had no id in it."""
         found = _MERGED.match(row.message_id)
+        if found is not None and found[2] and self._core.sent.get(found[2]) is not None:
+            row.message = found[2]
+            return True
         if found is None or not row.recipient:
             return False
         for name, campaign in self._core.campaigns.by_name.items():
@@ -103,7 +108,7 @@ class Ties:
         if not path.verp or not value:
             return False
         try:
-            said = verp.decode(value, path.secrets, self._core.clock.ms() // _DAY_MS, path.srs_days)
+            said = verp.decode(value, path.secrets, self._core.clock.ms() // _DAY_MS, path.days)
         except VerpRefused:
             return False
         row.message, row.mark = said.id, said.mark

@@ -340,7 +340,7 @@ class Comparison:
         """The suppression list, and the keys of requests."""
         for found in (
             *suppressions.findings(self.store, self.truth.listed, self.lossy, self.lost),
-            *self.truth.heard.findings(self.store, self.config.return_path.srs_days),
+            *self.truth.heard.findings(self.store, self.config.return_path.days),
         ):
             self.report.add(*found[:4])
             self.operations += found.operations

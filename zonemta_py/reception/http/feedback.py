@@ -139,7 +139,7 @@ async def every(
     after: Annotated[models.Count, Query(description="The last page's `next`; default: the first page.")] = 0,
     limit: Annotated[int, Query(ge=1, le=1_000, description="Maximum number of rows.")] = 100,
 ) -> Response:
-    """The newest first, of the last `return_path.srs_days` days; a page may have fewer rows than asked for."""
+    """The newest first, of the last `return_path.verp_days` days; a page may have fewer rows than asked for."""
     here = _asked(request, "read")
     where = {"kind": kind, "recipient": recipient, "campaign": campaign, "message": message}
     given = {name: value for name, value in where.items() if value}

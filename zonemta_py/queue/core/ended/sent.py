@@ -2,8 +2,9 @@
 
 Only where a return path is configured (`return_path.verp`), and written in the batch that accepts them: one row of all
 messages of the batch (id, zone, tenant and campaign; a key for each would cost more than all the rest), and a key for
-each that leads from its Message-ID to its id. Nobody is named in them. They are forgotten after `return_path.srs_days`:
-ids are ordered by time.
+each that leads from its Message-ID to its id. They are forgotten after `return_path.days`: ids are ordered by time.
+Nobody is named in them but recipients whose address is too long for a return path, which has a hash instead: a key for
+each leads from that to the address, as long as an address to unsubscribe at may have that hash, too.
 
 A store that is lost to damage has lost them too: then a return path still says which message and recipient it was.
 """
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 from zonemta_py.config import Config
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, Store
+from zonemta_py.mail.addresses.verp import mark_of
 from zonemta_py.mail.envelope import Envelope
 
 AT_ONCE = 100
@@ -47,7 +49,7 @@ _Alike = tuple[str, str | None, str | None]
 
 
 class Sent:
-    """Of all messages of the last `srs_days` days."""
+    """Of all messages of the last `return_path.days` days."""
 
     def __init__(self, store: Store, config: Config) -> None:
         self._store = store
@@ -60,7 +62,9 @@ class Sent:
     def configure(self, config: Config) -> None:
         """Another configuration from now on."""
         self._remembers = bool(config.return_path.verp)
-        self._days = config.return_path.srs_days
+        path = config.return_path
+        self._days = path.days
+        self._named_days = max(path.days, path.unsubscribe_days if path.unsubscribe_domain else 0)
 
     def note(self, message_id: str, envelope: Envelope, zone: str) -> Sequence[Operation]:
         """What goes into the batch that accepts it, besides `changes`. zone: of its first recipient."""
@@ -70,6 +74,9 @@ class Sent:
         name = named(text) if text else _NONE
         alike = zone, envelope.tenant, envelope.campaign
         found: list[Operation] = [(keys.sent_as(name), message_id.encode())] if text else []
+        for recipient in envelope.recipients:
+            if mark := mark_of(recipient.address):
+                found.append((keys.sent_to(message_id, mark), recipient.address.encode("utf-8", "surrogateescape")))
         if message_id > self._last:
             self._last = message_id
             row = self._fresh.get(alike)
@@ -113,11 +120,18 @@ class Sent:
         value = self._store.get(keys.sent_as(named(message_id_field))) if message_id_field else None
         return value.decode() if value is not None else ""
 
+    def recipient(self, message_id: str, mark: str) -> str:
+        """Whom our addresses name by that hash; "": nobody is known. Raises StoreError."""
+        value = self._store.get(keys.sent_to(message_id, mark.lower())) if message_id else None
+        return value.decode("utf-8", "surrogateescape") if value is not None else ""
+
     def expired(self, now_ms: int) -> list[Operation]:
         """What is too old, AT_ONCE rows at most. Raises StoreError."""
-        oldest = keys.SENT + keys.id_at(now_ms - self._days * _DAY_MS).encode()
-        found: list[Operation] = []
-        for key, value in islice(self._store.scan(keys.SENT, oldest), AT_ONCE):
+        oldest = keys.id_at(now_ms - self._days * _DAY_MS).encode()
+        named = keys.SENT_TO + keys.id_at(now_ms - self._named_days * _DAY_MS).encode()
+        long = islice(self._store.keys(keys.SENT_TO, named), AT_ONCE)
+        found: list[Operation] = [(key, None) for key in long]
+        for key, value in islice(self._store.scan(keys.SENT, keys.SENT + oldest), AT_ONCE):
             found.append((key, None))
             names = (name for _, _, names in _rows(value) for name in names)
             found += [(keys.sent_as(name), None) for name in names if name != _NONE]
