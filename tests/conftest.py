@@ -30,7 +30,7 @@ from xdist.scheduler import LoadScopeScheduling
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-STUCK_S, LEAVING_S = float(os.environ.get("ZONEMTA_STUCK_S", "270")), 60
+STUCK_S, LEAVING_S = float(os.environ.get("ZONEMTA_STUCK_S", "480")), 60
 STDERR = pytest.StashKey[int]()
 MEMORY, ROOM_BYTES = Path("/dev/shm"), 1 << 30
 SPARK = "spark"

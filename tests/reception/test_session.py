@@ -119,7 +119,7 @@ def test_a_client_that_breaks_the_handshake_off_keeps_no_place(open_door: Any, c
 
 def next_free(door: Any) -> Any:
     """A connection that was let in; the end of the one before may take a moment to be noticed."""
-    for _ in range(400):
+    for _ in range(1200):
         with contextlib.suppress(ConnectionError):
             wire = door.wire()
             if wire.banner[:3] == "220":

@@ -17,7 +17,7 @@ from zonemta_py.queue.api import QueueRefusal
 
 def eventually(condition: Any) -> None:
     """Waits until something that happens in the listener's thread has happened."""
-    for _ in range(4000):
+    for _ in range(12_000):
         if condition():
             return
         time.sleep(0.005)
