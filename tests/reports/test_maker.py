@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from zonemta_py.config import Config
+from zonemta_py.pipeline.erasure.person import DataSubject
 from zonemta_py.queue.api import Admin
+from zonemta_py.reports.erasure import in_pages
 from zonemta_py.reports.maker import ReportMaker
 from zonemta_py.reports.shelf import CampaignReport, ReportShelf
 
@@ -210,3 +212,21 @@ def test_names_of_pages_are_harmless(tmp_path: Path) -> None:
         assert page[0] not in ".-"
         assert len(page) < 100
     assert CampaignReport("a", END).page_name.lower() != CampaignReport("A", END).page_name.lower()
+
+
+async def test_a_person_is_erased_from_pages(tmp_path: Path) -> None:
+    """A page that names the person is removed, wherever in it; and not made again by itself."""
+    names = ("text", "encoded", "file", "other")
+    house = House(tmp_path, *(said(name) for name in names))
+    house.program = (
+        "import base64, pathlib, sys\n"
+        "said = {'text': '<td>550 Ann@x.test?', 'encoded': '550 ann&#64;x.test', 'other': '550 joann@x.test',"
+        " 'file': 'data:text/csv;charset=utf-8;base64,' + base64.b64encode(b'reply,550 <ann@x.test>').decode()}\n"
+        "pathlib.Path(sys.argv[2]).write_text(said[sys.argv[1]])"
+    )
+    await house.rest()
+    person = DataSubject("ann@x.test", "stand@in.test")
+    assert sorted(in_pages(house.shelf, lambda text: person.erased(text)[1] > 0)) == ["encoded", "file", "text"]
+    house.again()
+    await house.rest()
+    assert house.there() == ["550 joann@x.test"]

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from zonemta_py.cli.campaign.erasure import in_reports
 from zonemta_py.cli.queue import evidence
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.queue.erasure import Archive, FilesOnly, InLake, Proof, Subaddresses, in_files
@@ -220,14 +221,15 @@ def forget(
     json: AsJson = False,
 ) -> None:
     """Erase a person from the queue: all that waits for the address, and what the queue keeps about it; and from
-    archive, lake, and what event sinks keep on this machine, where a random stand-in replaces the address. Plans of
-    campaigns that name the person are named, or deleted."""
+    archive, lake, and what event sinks keep on this machine, where a random stand-in replaces the address. Reports on
+    campaigns that name the person are removed; plans of campaigns that do are named, or deleted."""
     chosen = configuration(config, folder)
     if files_only and not (archive or lake or plans):
         raise CommandError(Exit.USAGE, "--files-only needs files; name them with --archive, --lake or --plans")
     with Telling(json) as tell:
         done = None if files_only else _forget_in_queue(chosen, address, keep, tell)
         in_sinks(chosen, address, subaddresses, tell)
+        in_reports(chosen, address, subaddresses, tell)
         if archive or lake:
             in_files(address, proof, archive, lake, chosen.folder, subaddresses, done, tell)
         in_plans(address, plans or [Path()], subaddresses, delete_plans, tell)
