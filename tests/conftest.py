@@ -85,7 +85,6 @@ LONG_S = {
     "tests/events/sinks/test_webhook.py": 8,
     "tests/test_house.py": 8,
     "tests/wire/test_pulse.py": 8,
-    "tests/scripts/test_questions.py": 8,
     "tests/wire/test_owed.py": 8,
     "tests/queue/test_fence.py": 8,
     "tests/plugins/test_custom_routing.py": 8,

@@ -49,6 +49,7 @@ class Ours:
         folder.chmod(0o700)
         self._mta = Mta(folder, 9, processes=1, more=CONFIG.format(port=self.port))
         self._mta.start()
+        asyncio.run(self._mta.taking())
 
     def end(self) -> None:
         self._mta.end()

@@ -32,7 +32,7 @@ class Server:
         asyncio.run(self.mta.taking())
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), 30)
+        return socket.create_connection(("127.0.0.1", self.port), 60)
 
     def say(self, text: bytes, end: bool = True) -> bytes:
         """One connection: all it answers until its clean end. Raises ConnectionResetError."""

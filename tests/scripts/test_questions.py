@@ -1,4 +1,4 @@
-"""The short form of scripts/questions: everything is asked of 100,000 recipients while mail is sent."""
+"""The short form of scripts/questions: everything is asked of 20,000 recipients while mail is sent."""
 
 import sys
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 TOP = Path(__file__).parents[2]
+RECIPIENTS = 20_000
 
 
 @pytest.fixture
@@ -16,15 +17,14 @@ def found(memory: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     sys.modules.pop("asking", None)
     import asking
 
-    return dict(asking.trial(memory / "mta", 100_000, 1.0, lambda text: None, stretches=2))
+    return dict(asking.trial(memory / "mta", RECIPIENTS, 1.0, lambda text: None, stretches=2))
 
 
-def test_no_question_stops_the_scheduler(found: dict[str, Any]) -> None:
-    """By what the queue's process works, as the machine may be busy otherwise: no answer takes long, the event loop is
-    never held for long, and deliveries go on."""
-    alone, asked = found["alone"], found["asked"]
-    assert found["size"]["queued"] + found["size"]["deferred"] > 90_000
-    slow = {name: work["p50"] for name, work in found["work"].items() if work["p50"] > 50}
-    assert slow.keys() <= {"trace"}, slow  # what follows one question falls into it; it waits for a process of its own
-    assert asked["worked"]["p99"] <= 30
-    assert asked["by_work"] > 0.55 * alone["by_work"]  # questions rest by the clock: of little time they have more
+def test_every_question_is_answered_and_mail_goes_on(found: dict[str, Any]) -> None:
+    """How long answers take, and what mail loses by them, is measured by scripts/questions alone; that questions rest
+    is tried in tests/queue/test_browse.py."""
+    assert found["size"]["queued"] + found["size"]["deferred"] > 0.9 * RECIPIENTS
+    for when in ("idle", "work", "busy"):
+        assert found[when].keys() >= {"size", "list", "list nobody", "sizes domain", "show", "lanes", "trace"}
+    assert len(found["asked"]["rates"]) == 1
+    assert found["asked"]["rate"] > 0
