@@ -106,5 +106,4 @@ _.get_usage_pieces
 
 # Figures of a campaign, counted by their names (`queue.feedback.consequences.FIGURES`).
 _.auto_replies
-_.clicks
 _.unsubscribes

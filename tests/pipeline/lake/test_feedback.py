@@ -1,6 +1,7 @@
 """Table `feedback`: what came back, beside the attempt that had delivered the message."""
 
 import json
+from datetime import date
 
 import pytest
 
@@ -9,6 +10,7 @@ from zonemta_py.disk.feedback import FeedbackRecord
 from zonemta_py.disk.records import Type
 from zonemta_py.pipeline.journal import rows as journal_rows
 from zonemta_py.pipeline.lake import table, update
+from zonemta_py.pipeline.returned import feedback
 
 ONE, TWO = "00000000000000a1", "00000000000000b2"
 
@@ -26,19 +28,23 @@ def told(spark, tmp_path):
 
 
 def test_each_record_is_a_row_with_its_latest_attempt(told, journal):
-    """Provider, source and site of the recipient's last attempt before it; of an unknown message there are none."""
-    journal.envelope(ONE, ["a@x.example", "b@x.example"])
+    """Provider, source and site of the recipient's last attempt before it, and the message's campaign; of an unknown
+    message there are none, and its campaign is what the record says."""
+    journal.envelope(ONE, ["a@x.example", "b@x.example"], campaign="spring")
+    accepted = journal.now
     journal.result(ONE, ["a@x.example"], "deferred", provider="yahoo")
     journal.pass_time(minutes=5)
     journal.result(ONE, ["a@x.example"], "delivered", provider="google")
     journal.pass_time(hours=30)
-    journal.feedback(ONE, "a@x.example", "bounce", campaign="spring", code=550, enhanced="5.1.1", reply="no such user")
-    journal.feedback(TWO, "c@Y.example", "complaint", told={"form": "arf"}, name=None)
+    journal.feedback(ONE, "a@x.example", "bounce", campaign="said", code=550, enhanced="5.1.1", reply="no such user")
+    journal.feedback(TWO, "c@Y.example", "complaint", told={"form": "arf"}, name=None, campaign="said")
     journal.feedback(ONE, "a@x.example", "unsubscribe", told={"again": True})
     first, second = told(journal)
     assert (first.kind, first.provider, first.site) == ("bounce", "google", "mx.example")
     assert (first.campaign, first.code) == ("spring", 550)
     assert (first.at - first.delivered_at).total_seconds() == 30 * 3600
+    assert first.received_at.timestamp() == accepted.timestamp()
+    assert (second.campaign, second.received_at) == ("said", None)
     assert (first.form, first.tied, first.agreed, first.genuine, first.reporter) == (
         "rfc3464", "token", True, "token", "mx.example",
     )  # fmt: skip
@@ -58,6 +64,15 @@ def test_an_attempt_that_comes_later_into_the_lake_is_seen(told, journal):
     late.result(ONE, ["a@x.example"], "delivered")
     (row,) = told(late)
     assert row.provider == "google"
+
+
+def test_an_envelope_that_comes_later_is_seen(spark):
+    """It alone says which campaign it was, and when it was accepted."""
+    columns = "type string, id string, day date"
+    day = date(2026, 3, 4)
+    told = spark.createDataFrame([("FEEDBACK", ONE, day), ("FEEDBACK", TWO, date(2026, 3, 5))], columns)
+    new = spark.createDataFrame([("ENVELOPE", ONE, date(2026, 3, 3)), ("FINISH", TWO, day)], columns)
+    assert feedback.touched(told, new) == [day]
 
 
 def test_a_record_of_the_journal_is_a_row():

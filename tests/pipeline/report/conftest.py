@@ -11,6 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from zonemta_py.pipeline.report.returned.rows import (
+    Arrival,
+    Cohort,
+    Delivered,
+    KindCount,
+    LaterBounce,
+    RatedGroup,
+    ReturnCounts,
+    Returned,
+)
 from zonemta_py.pipeline.report.rows import (
     AttemptCounts,
     Bin,
@@ -70,7 +80,34 @@ def facts() -> Facts:
         tried=[Tried(*row) for row in _TRIED],
         warm=[WarmDay("192.0.2.1", "google", MIDNIGHT - n * DAY_S, 900 - 90 * n, 1_000 - 90 * n) for n in range(9)],
         left=[Left(MIDNIGHT + 9 * 3600 + 60 * n, 2_000, 19 * n, 2_000 - 20 * n) for n in range(60)],
-        ends=MIDNIGHT + 11 * 3600,
+        ends=MIDNIGHT + 11 * 3600, returned=_returned(providers, hours),
+    )  # fmt: skip
+
+
+def _returned(providers: list[str], hours: range) -> Returned:
+    """What came back of two days, hour by hour; a campaign and a class are hostile."""
+    delivered, came = Delivered(1_900, 1_000, 500), ReturnCounts(6, 30, 9, 20, 300, 40)
+    shares = [
+        RatedGroup(name, Delivered(470 - 100 * n, 200, 100), ReturnCounts(n, 7, 2, 5, 70, 10))
+        for n, name in enumerate(providers)
+    ]
+    return Returned(
+        True, came, ReturnCounts(1, 5, 4, 9), delivered, at_once=12, providers=shares,
+        kinds=[
+            KindCount("complaint", 6, 2), KindCount("bounce", 30, 1), KindCount("unsubscribe", 9, 0),
+            KindCount("auto-reply", 20, 0), KindCount("open", 300, 0), KindCount("click", 40, 0),
+            KindCount("other", 0, 5),
+        ],
+        campaigns=[
+            RatedGroup(HOSTILE, Delivered(1_000, 1_000, 500), came),
+            RatedGroup("no campaign", Delivered(900), ReturnCounts()),
+        ],
+        cohorts=[
+            Cohort(at, Delivered(200 - n, 150, 80), ReturnCounts(n % 2, 2, n % 3, 1, 9, 2))
+            for n, at in enumerate(hours)
+        ],
+        arrivals=[Arrival(at + 7200 * n, ReturnCounts(n % 2, 3, 1, 2, 30 - n, 3)) for n, at in enumerate(hours)],
+        bounces=[LaterBounce("mailbox-full", "google", "spring", 20), LaterBounce(HOSTILE, "yahoo", "spring", 10)],
     )  # fmt: skip
 
 
@@ -101,6 +138,13 @@ class Journal:
         }  # fmt: skip
         self.add("DELIVERY", at, **who, **(usual | columns))
 
+    def feedback(
+        self, who: dict[str, Any], at: datetime, kind: str, genuine: str | None = "token", **columns: Any
+    ) -> None:
+        told = {"form": "", "tied": "token", "scope": "", "message_id": "", "agreed": False, "again": False}
+        usual = {"what": "smtp", "name": genuine, "kind": kind, "value": json.dumps(told)}
+        self.add("FEEDBACK", at, **who, **(usual | columns))
+
 
 def _fill(journal: Journal) -> None:
     """Two days: 40 and 60 recipients, of which some are deferred, bounced, blocked, or wait."""
@@ -122,15 +166,44 @@ def _fill(journal: Journal) -> None:
                 journal.tried(who, at + timedelta(seconds=2), "deferred", **place, **blocked)
             else:
                 journal.tried(who, at + timedelta(seconds=2), **place, tls="" if n % 10 == 3 else "TLSv1.3")
+                _returns(journal, who, at + timedelta(seconds=2), n, name)
     for days, cap in ((3, 50), (1, 100), (0, 200)):
         at = DAY - timedelta(days=days)
         was = f"{(at - timedelta(days=1)).date()} was good; now {cap} a day"
         journal.add("STANDING", at, what="warmup", kind="192.0.2.1", name="google", reason=was, value=json.dumps(None))
 
 
+def _returns(journal: Journal, who: dict[str, Any], at: datetime, n: int, name: str) -> None:
+    """What comes back of a delivery, each of a person of its own; of winter a complaint in time, and one too late."""
+    of, later = {"campaign": name, **who}, [at + timedelta(hours=hours) for hours in range(121)]
+    if name == "winter":
+        if n in (3, 4):
+            journal.feedback(of, later[120 if n == 4 else 1], "complaint")
+        return
+    match n:
+        case 3:  # three days later, and again by another report; one more says less than who it was of
+            journal.feedback(of, later[72], "complaint")
+            journal.feedback(of, later[73], "complaint", "key")
+            stranger = {"id": "0" * 15 + "7", "zone": "default", "recipient": "x@example.com", "campaign": name}
+            journal.feedback(stranger, later[24], "complaint", "dkim")
+            journal.feedback(stranger | {"campaign": None, "id": None}, later[20], "other", None)
+        case 4:
+            journal.feedback(of, later[1], "complaint", None)
+        case 5 | 6:
+            journal.feedback(of, later[30], "bounce", **{"class": "mailbox-full" if n == 5 else "user-unknown"})
+        case 7:
+            journal.feedback(of, later[0] + timedelta(minutes=5), "unsubscribe")
+            journal.feedback(of, later[0], "auto-reply")
+        case 8 | 9 | 13:  # of eight a proxy, at once
+            journal.feedback(of, later[2] if n != 8 else at + timedelta(seconds=5), "open")
+        case 14:
+            journal.feedback(of, later[2], "click")
+            journal.feedback(of, later[3], "click")
+
+
 @pytest.fixture(scope="session")
 def lake(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two days of mail in all three tables, and the journal's rows as bronze."""
+    """Two days of mail in all tables, with what came back of it, and the journal's rows as bronze."""
     from zonemta_py.pipeline.journal.schema import NAMES, ROWS
     from zonemta_py.pipeline.lake import bronze, update
 

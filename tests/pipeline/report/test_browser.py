@@ -69,7 +69,7 @@ def shown(
 def test_all_is_drawn_without_a_request_or_a_complaint(shown: Shown) -> None:
     """Each plot has its drawing; the only thing that was read is the file itself."""
     plots = shown.page.locator("[data-plot]")
-    assert plots.count() == int(shown.page.locator("html").get_attribute("data-drawn") or 0) == 8
+    assert plots.count() == int(shown.page.locator("html").get_attribute("data-drawn") or 0) == 17
     for at in range(plots.count()):
         assert plots.nth(at).locator("svg.main-svg").first.bounding_box()
         assert plots.nth(at).locator(".trace, .heatmaplayer image").count() >= 1

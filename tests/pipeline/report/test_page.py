@@ -72,7 +72,8 @@ def test_every_part_is_there(made: Reader) -> None:
     """In its order, each with a heading that names it."""
     ids = [attributes["id"] for attributes in made.of("section")]
     assert ids == [
-        "headline", "over-time", "provider-hour", "source-provider", "domains", "classes", "replies", "latency",
+        "headline", "over-time", "provider-hour", "source-provider", "domains", "classes", "replies", "came-back",
+        "came-back-when", "bounced-later", "came-back-rates", "came-back-provider", "came-back-campaign", "latency",
         "retries", "tls", "warm-up",
     ]  # fmt: skip
     assert [attributes["aria-labelledby"] for attributes in made.of("section")] == [f"{one}-title" for one in ids]
@@ -116,7 +117,7 @@ def test_a_name_does_not_turn_the_text_behind_it(day: ReportScope) -> None:
 def test_everything_has_a_name_for_who_cannot_see_it(made: Reader) -> None:
     """Each plot has a text, each table a caption, each link says what it gives; one first heading."""
     drawn = [one for one in made.of("div") if "data-plot" in one]
-    assert len(drawn) == 7
+    assert len(drawn) == 17
     assert all(one["role"] == "img" and len(one["aria-label"] or "") > 20 for one in drawn)
     assert len(list(made.of("caption"))) == len(list(made.of("table")))
     assert all(one.get("aria-label") for one in made.of("a"))

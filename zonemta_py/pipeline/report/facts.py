@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from zonemta_py.pipeline.lake import table
 from zonemta_py.pipeline.report import queries, warmups
 from zonemta_py.pipeline.report.queries import BINS_PER_DECADE, SETS
+from zonemta_py.pipeline.report.returned import facts as returned
 from zonemta_py.pipeline.report.rows import (
     AttemptCounts,
     Bin,
@@ -55,6 +56,7 @@ def gather(spark: SparkSession, lake: Path, scope: ReportScope) -> Facts:
         replies = pool.submit(lambda: queries.replies(read("deliveries"), scope).collect())
         domains = pool.submit(lambda: queries.domains(read("outcomes"), scope).collect())
         warm = pool.submit(lambda: warmups.gather(spark, lake, scope))
+        back = pool.submit(lambda: returned.gather(spark, lake, scope, read("outcomes")))
         changes = queries.burn_down(read("outcomes"), scope).collect() if scope.kind is Kind.CAMPAIGN else []
     counts, accepted = asked.result(), people.result()
     left = burnt(sorted((row.at, row.first, row.came, row.got, row.went) for row in changes))
@@ -71,6 +73,7 @@ def gather(spark: SparkSession, lake: Path, scope: ReportScope) -> Facts:
         tried=accepted.tried(),
         warm=warm.result(),
         left=left,
+        returned=back.result(),
         ends=end_of(left),
     )
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from zonemta_py.pipeline.report import words
+from zonemta_py.pipeline.report.returned.rows import FEW, MARKS, NAMES, ReturnCounts
 from zonemta_py.pipeline.report.rows import AttemptCounts, Facts, Totals
 from zonemta_py.pipeline.report.scope import ReportScope
 from zonemta_py.pipeline.report.tables import Table
 
-SAME_SHARE, SAME_TIME = 0.0005, 0.03
-"""Smaller changes are none: of shares half a tenth of a point, of times as much as they are exact to."""
+SAME_SHARE, SAME_RATE, SAME_TIME = 0.0005, 0.0001, 0.03
+"""Smaller changes are none: of shares half a tenth of a point, of rates of what came back a hundredth, of times as much
+as they are exact to."""
 Share = tuple[int, int]
 Change = tuple[str, str]
 """What a figure was before, and the mood of its card."""
@@ -24,6 +26,8 @@ class Card(NamedTuple):
     note: str
     change: str
     mood: str
+    alarm: str = ""
+    """What is wrong with it, whatever it was before."""
 
 
 def compared(facts: Facts, scope: ReportScope) -> bool:
@@ -54,7 +58,33 @@ def cards(facts: Facts, scope: ReportScope) -> list[Card]:
         ),
         Card("Median time", words.span(now.median_s), "to delivery", *_times(now.median_s, before.median_s, known)),
         Card("p95 time", words.span(now.p95_s), "to delivery", *_times(now.p95_s, before.p95_s, known)),
+        *(_came(facts, known) if facts.returned.known else []),
     ]
+
+
+def _came(facts: Facts, known: bool) -> list[Card]:
+    """What matters of what came back, of what was delivered."""
+    found = []
+    for label, name in (
+        ("Complaints", "complaints"),
+        ("Unsubscribes", "unsubscribes"),
+        ("Bounced later", "bounced_later"),
+    ):
+        now = getattr(facts.returned.now, name), facts.now.delivered
+        before = getattr(facts.returned.before, name), facts.before.delivered
+        alarm = _marked(now) if name == "complaints" else ""
+        change = _points(now, before, known, up=False, same=SAME_RATE)
+        found.append(Card(label, words.percent(*now), f"{now[0]:,} of delivered", *change, alarm))
+    return found
+
+
+def _marked(complaints: Share) -> str:
+    """Which of the marks they pass. One complaint of a few people is no rate."""
+    count, delivered = complaints
+    if delivered < FEW:
+        return ""
+    passed = [mark for mark in MARKS if 100 * count >= mark * delivered]
+    return f"{'not below' if passed[-1] == MARKS[0] else 'at or above'} {passed[-1]}%" if passed else ""
 
 
 def headline_table(facts: Facts, scope: ReportScope) -> Table:
@@ -70,6 +100,11 @@ def headline_table(facts: Facts, scope: ReportScope) -> Table:
         ("median time to delivery, s", facts.now.median_s, facts.before.median_s),
         ("p95 time to delivery, s", facts.now.p95_s, facts.before.p95_s),
         ("p99 time to delivery, s", facts.now.p99_s, facts.before.p99_s),
+        *(
+            (f"recipients, {NAMES[name]}", getattr(facts.returned.now, name), getattr(facts.returned.before, name))
+            for name in ReturnCounts._fields
+            if facts.returned.known
+        ),
     ]
     before = scope.compared_with or "period before"
     return Table("headline", "Headline figures", ["figure", scope.name, before], rows)
@@ -100,12 +135,12 @@ def _ratio(now: int, before: int, known: bool) -> Change:
     return f"{text}, was {before:,}", ""
 
 
-def _points(now: Share, before: Share, known: bool, up: bool) -> Change:
+def _points(now: Share, before: Share, known: bool, up: bool, same: float = SAME_SHARE) -> Change:
     """up: more is better."""
     if not (known and now[1] and before[1]):
         return "", ""
     was, more = f"was {words.percent(*before)}", now[0] / now[1] - before[0] / before[1]
-    if words.percent(*now) == words.percent(*before) or abs(more) < SAME_SHARE:
+    if words.percent(*now) == words.percent(*before) or abs(more) < same:
         return was, "same"
     return was, "better" if (more > 0) == up else "worse"
 

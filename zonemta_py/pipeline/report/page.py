@@ -20,9 +20,10 @@ import jinja2
 from markupsafe import Markup
 
 from zonemta_py.pipeline.report.headline import cards, compared, headline_table
+from zonemta_py.pipeline.report.parts import Plot
 from zonemta_py.pipeline.report.rows import Facts
 from zonemta_py.pipeline.report.scope import ReportScope
-from zonemta_py.pipeline.report.sections import Plot, sections
+from zonemta_py.pipeline.report.sections import sections
 from zonemta_py.pipeline.report.tables import Table
 
 _UNSTEADY = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")

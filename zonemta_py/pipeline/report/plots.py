@@ -39,7 +39,7 @@ _TICKS_S = {
 
 def over_time(moments: Sequence[Moment], step_s: int) -> go.Figure:
     """Attempts by how they ended, stacked, above the share of those that did not deliver."""
-    figure = _figure(height=420, hovermode="x unified")
+    figure = blank(height=420, hovermode="x unified")
     if moments:  # a step lasts until the next one, the last one too
         moments = [*moments, moments[-1]._replace(at=moments[-1].at + step_s)]
     times = [words.second(row.at) for row in moments]
@@ -63,7 +63,7 @@ def over_time(moments: Sequence[Moment], step_s: int) -> go.Figure:
     figure.update_layout(
         yaxis={"domain": [0.4, 1], "title": {"text": f"attempts per {width}"}},
         yaxis2={**_AXIS, "domain": [0, 0.28], "ticksuffix": "%", "rangemode": "tozero", "nticks": 4},
-        xaxis={"anchor": "y2", **_dates(times)},
+        xaxis={"anchor": "y2", **dates(times)},
     )
     return figure
 
@@ -90,10 +90,10 @@ def heat(cells: Sequence[Cell], providers: Sequence[str], hours: Sequence[int], 
     said = [[f"{t.trouble:,} of {t.total:,} attempts not delivered" if t else "" for t in row] for row in grid]
     columns = [f"{hour // 3600:02}:00" for hour in hours] if of_day else [words.moment(hour) for hour in hours]
     alone = len(hours) < 2  # on an axis of dates, one column has no width
-    figure = _figure(height=max(_LOWEST_PX["heat"], 60 + 26 * len(providers)), margin=_LOW)
+    figure = blank(height=max(_LOWEST_PX["heat"], 60 + 26 * len(providers)), margin=_LOW)
     for name, values, colour, suffix in (("share", share, "209,73,91", "%"), ("attempts", counts, "43,131,186", "")):
         figure.add_heatmap(
-            z=values, x=columns, y=_safe(words.labels(providers)), name=name, customdata=said, xgap=1, ygap=1, zmin=0,
+            z=values, x=columns, y=safe(words.labels(providers)), name=name, customdata=said, xgap=1, ygap=1, zmin=0,
             zmax=max((value for row in values for value in row if value is not None), default=0) or 1,
             colorscale=[[0, f"rgba({colour},0.07)"], [0.5, f"rgba({colour},0.55)"], [1, f"rgba({colour},1)"]],
             colorbar={"thickness": 10, "outlinewidth": 0, "ticksuffix": suffix, "len": 1, "nticks": 5},
@@ -108,7 +108,7 @@ def heat(cells: Sequence[Cell], providers: Sequence[str], hours: Sequence[int], 
 
 def latency(bins: Sequence[Bin], marks: Sequence[tuple[str, float]]) -> go.Figure:
     """Recipients by time from acceptance to delivery, on a logarithmic axis. marks: ("median", seconds) …, rising."""
-    figure = _figure(height=320, bargap=0.03, showlegend=False)
+    figure = blank(height=320, bargap=0.03, showlegend=False)
     figure.add_bar(
         x=[(row.low_s + row.high_s) / 2 for row in bins], width=[row.high_s - row.low_s for row in bins],
         y=[row.n for row in bins], marker={"color": ACCENT},
@@ -143,8 +143,8 @@ def causes(rows: Sequence[Cause], last: str) -> go.Figure:
     for row in rows:
         totals[row.name] = totals.get(row.name, 0) + row.n
     names = sorted(totals, key=lambda name: (name == last, -totals[name], name))
-    figure = _figure(height=110 + 26 * len(names), barmode="stack")
-    shown = dict(zip(names, _safe(words.labels(names)), strict=True))
+    figure = blank(height=110 + 26 * len(names), barmode="stack")
+    shown = dict(zip(names, safe(words.labels(names)), strict=True))
     for kind in KINDS[1:]:
         counts = {row.name: row.n for row in rows if row.kind == kind}
         if counts:
@@ -152,7 +152,7 @@ def causes(rows: Sequence[Cause], last: str) -> go.Figure:
                 y=[shown[name] for name in names], x=[counts.get(name, 0) for name in names], name=kind,
                 orientation="h", marker=_marker(kind), hovertemplate=f"%{{y}}<br>%{{x:,}} {kind}<extra></extra>",
             )  # fmt: skip
-    _totals(figure, [shown[name] for name in names], [totals[name] for name in names])
+    add_totals(figure, [shown[name] for name in names], [totals[name] for name in names])
     figure.update_layout(yaxis={"autorange": "reversed", "showgrid": False}, xaxis={"title": {"text": "attempts"}})
     return figure
 
@@ -165,9 +165,9 @@ def secure(pairs: Sequence[Pair]) -> go.Figure:
         sums[row.provider] = tls + row.secure, all_ + row.attempts.delivered
     names = sorted((name for name in sums if sums[name][1]), key=lambda name: (sums[name][0] / sums[name][1], name))
     shares = [100 * sums[name][0] / sums[name][1] for name in names]
-    figure = _figure(height=max(_LOWEST_PX["secure"], 50 + 22 * len(names)), showlegend=False, margin=_LOW)
+    figure = blank(height=max(_LOWEST_PX["secure"], 50 + 22 * len(names)), showlegend=False, margin=_LOW)
     figure.add_bar(
-        y=_safe(words.labels(names)), x=shares, orientation="h", marker={"color": ACCENT}, cliponaxis=False,
+        y=safe(words.labels(names)), x=shares, orientation="h", marker={"color": ACCENT}, cliponaxis=False,
         text=[words.percent(*sums[name]) for name in names], textposition="outside",
         customdata=[f"{sums[name][0]:,} of {sums[name][1]:,}" for name in names],
         hovertemplate="%{y}<br>%{customdata} deliveries encrypted<extra></extra>",
@@ -181,7 +181,7 @@ def secure(pairs: Sequence[Pair]) -> go.Figure:
 
 def tried(rows: Sequence[Tried], most: int) -> go.Figure:
     """Recipients that needed more than one attempt, by how many; those of `most` and above are one bar."""
-    figure = _figure(height=320, barmode="stack", bargap=0.25)
+    figure = blank(height=320, barmode="stack", bargap=0.25)
     last = max((row.attempts for row in rows), default=2)
     names = [str(count) if count < most else f"{most}+" for count in range(2, last + 1)]
     for state, colour in STATES.items():
@@ -201,7 +201,7 @@ def tried(rows: Sequence[Tried], most: int) -> go.Figure:
 
 def warm(days: Sequence[WarmDay]) -> go.Figure:
     """What one source sent to one provider each day, under the cap of its warm-up."""
-    figure = _figure(height=260, bargap=0.15)
+    figure = blank(height=260, bargap=0.15)
     dates = [words.day(row.day) for row in days]
     figure.add_bar(x=dates, y=[row.sent for row in days], name="sent", marker={"color": ACCENT})
     if any(row.cap is not None for row in days):
@@ -215,7 +215,7 @@ def warm(days: Sequence[WarmDay]) -> go.Figure:
 
 def burn_down(rows: Sequence[Left], ends: int | None) -> go.Figure:
     """Recipients waiting and delivered; dotted to the time at which none will wait."""
-    figure = _figure(height=340, hovermode="x unified")
+    figure = blank(height=340, hovermode="x unified")
     times = [words.second(row.at) for row in rows]
     for name, colour, fill in (("delivered", COLOURS["delivered"], None), ("waiting", COLOURS["deferred"], "tozeroy")):
         figure.add_scatter(
@@ -227,18 +227,18 @@ def burn_down(rows: Sequence[Left], ends: int | None) -> go.Figure:
             x=[times[-1], words.second(ends)], y=[rows[-1].waiting, 0], name="estimated", mode="lines",
             line={"color": COLOURS["deferred"], "width": 2, "dash": "dot"}, hovertemplate="%{y:,}",
         )  # fmt: skip
-    axis = _dates([*times, words.second(ends)] if ends is not None else times)
+    axis = dates([*times, words.second(ends)] if ends is not None else times)
     figure.update_layout(xaxis=axis, yaxis={"title": {"text": "recipients"}, "rangemode": "tozero"})
     return figure
 
 
-def _dates(times: Sequence[str]) -> dict[str, Any]:
+def dates(times: Sequence[str]) -> dict[str, Any]:
     """An axis from the first to the last of them, with no parts of a second at its ticks."""
     axis: dict[str, Any] = {"type": "date", "tickformatstops": [{"dtickrange": [None, 1000], "value": "%H:%M:%S"}]}
     return axis | {"range": [times[0], times[-1]]} if times and times[0] < times[-1] else axis
 
 
-def _figure(**layout: Any) -> go.Figure:
+def blank(**layout: Any) -> go.Figure:
     """Without plotly's own looks: the page has the rest."""
     figure = go.Figure()
     figure.update_layout(
@@ -259,7 +259,7 @@ def _marker(kind: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _totals(figure: go.Figure, names: list[str], totals: list[int]) -> None:
+def add_totals(figure: go.Figure, names: list[str], totals: list[int]) -> None:
     """A number at the end of each stack."""
     figure.add_scatter(
         y=names, x=totals, mode="text", text=[f" {count:,}" for count in totals], textposition="middle right",
@@ -278,5 +278,5 @@ def _log10(seconds: float) -> float:
     return round(math.log10(seconds), 6)
 
 
-def _safe(names: Sequence[str]) -> list[str]:
+def safe(names: Sequence[str]) -> list[str]:
     return [html.escape(name, quote=False) for name in names]  # plotly knows no &quot;

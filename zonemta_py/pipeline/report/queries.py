@@ -6,6 +6,7 @@ attempts that did not deliver. No sketch is used, as their bytes depend on chanc
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -37,7 +38,7 @@ def attempts(deliverability: DataFrame, scope: ReportScope) -> DataFrame:
     that were encrypted.
     """
     at = F.unix_seconds("since")
-    rows = deliverability.filter("grain = '5min'").withColumn("now", _is_now(scope, at)).filter("now is not null")
+    rows = deliverability.filter("grain = '5min'").withColumn("now", is_now(scope, at)).filter("now is not null")
     split = {
         "at": F.floor(at / scope.step_s) * scope.step_s,
         "hour": F.floor((at % DAY_S if scope.by_hour_of_day else at) / HOUR_S) * HOUR_S,
@@ -47,12 +48,7 @@ def attempts(deliverability: DataFrame, scope: ReportScope) -> DataFrame:
     now = [F.when(F.col("now"), value).alias(name) for name, value in split.items()]
     ends = rows.select("now", *now, F.explode(_ends()).alias("end")).select("*", "end.*")
     fine = ends.groupBy(*_SPLIT).agg(_sum("n"), _sum("secure"))
-    columns = [[F.col(name) for name in ("now", "kind", *names)] for names in SETS]
-    grouped = fine.groupingSets(columns, *map(F.col, _SPLIT)).agg(
-        F.grouping_id().alias("group"), _sum("n"), _sum("secure")
-    )
-    numbers = F.create_map(*(F.lit(value) for at, names in enumerate(SETS) for value in (_group(names), at)))
-    return grouped.withColumn("set", numbers[F.col("group")]).drop("group").filter("n > 0")
+    return in_sets(fine, ("now", "kind"), SETS, ("n", "secure")).filter("n > 0")
 
 
 def recipients(outcomes: DataFrame, scope: ReportScope) -> DataFrame:
@@ -60,9 +56,9 @@ def recipients(outcomes: DataFrame, scope: ReportScope) -> DataFrame:
 
     bin: of the time to delivery t, floor(log10(t) × BINS_PER_DECADE); null where there is none.
     """
-    at = _accepted_at()
+    at = accepted_at()
     time = F.greatest("to_delivery_s", F.lit(SHORTEST_S))
-    rows = outcomes.withColumn("now", _is_now(scope, at)).filter("now is not null")
+    rows = outcomes.withColumn("now", is_now(scope, at)).filter("now is not null")
     bins = F.when(F.col("to_delivery_s").isNotNull(), F.floor(F.log10(time) * BINS_PER_DECADE))  # greatest() skips null
     tried = F.least("attempts", F.lit(ATTEMPTS_MAX)).alias("attempts")
     return rows.groupBy("now", "state", tried, bins.alias("bin")).agg(F.count("*").alias("n"))
@@ -73,7 +69,7 @@ def domains(outcomes: DataFrame, scope: ReportScope) -> DataFrame:
 
     Behind a smart host this is all that is known of where mail goes: its attempts have the smart host's provider.
     """
-    rows = outcomes.filter(_is_now(scope, _accepted_at()) & (F.col("domain") != ""))
+    rows = outcomes.filter(is_now(scope, accepted_at()) & (F.col("domain") != ""))
     states = {"delivered": ["delivered"], "bounced": ["bounced"], "waiting": ["waiting", "held"]}
     sums = [F.sum(F.col("state").isin(*some).cast("int")).alias(name) for name, some in states.items()]
     counted = rows.groupBy("domain").agg(F.count("*").alias("n"), *sums)
@@ -131,17 +127,28 @@ def nobody(kind: Kind) -> str:
     return {Kind.PROVIDER: NO_PROVIDER, Kind.IP: NO_SOURCE}.get(kind, "")
 
 
-def _accepted_at() -> Column:
-    """Of a row of outcomes, UNIX seconds."""
+def accepted_at() -> Column:
+    """When the message of a row of outcomes came in, UNIX seconds."""
     return F.coalesce(F.unix_seconds("received_at"), F.unix_seconds(F.col("day").cast("timestamp")))
 
 
-def _is_now(scope: ReportScope, at: Column) -> Column:
+def is_now(scope: ReportScope, at: Column) -> Column:
     """True: of the scope; false: of what it is compared with; null: neither."""
     now = mine(scope) & (at >= scope.start) & (at < scope.end)
     if scope.kind is Kind.CAMPAIGN:
         return F.when(now, True).when(F.col("campaign") == F.lit(scope.rival or None), False)
     return F.when(now, True).when(mine(scope) & (at >= scope.before) & (at < scope.start), False)
+
+
+def in_sets(rows: DataFrame, always: Sequence[str], sets: Sequence[Sequence[str]], sums: Sequence[str]) -> DataFrame:
+    """Sums of these columns per group of `always` and each of the sets; column `set` is the set's place in `sets`, and
+    columns that are not in it are null."""
+    split = [*always, *dict.fromkeys(name for names in sets for name in names)]
+    columns = [[F.col(name) for name in (*always, *names)] for names in sets]
+    grouped = rows.groupingSets(columns, *map(F.col, split)).agg(F.grouping_id().alias("group"), *map(_sum, sums))
+    numbers = {_group(split, {*always, *names}): at for at, names in enumerate(sets)}
+    known = F.create_map(*(F.lit(value) for pair in numbers.items() for value in pair))
+    return grouped.withColumn("set", known[F.col("group")]).drop("group")
 
 
 def _ends() -> Column:
@@ -176,6 +183,6 @@ def _sum(name: str) -> Column:
     return F.sum(name).alias(name)
 
 
-def _group(names: tuple[str, ...]) -> int:
-    """What grouping_id() says of the set: a bit for each column of _SPLIT, the last the lowest; 1: not in the set."""
-    return int("".join("0" if name in ("now", "kind", *names) else "1" for name in _SPLIT), 2)
+def _group(split: Sequence[str], names: Collection[str]) -> int:
+    """What grouping_id() says of the set: a bit for each column of `split`, the last the lowest; 1: not in the set."""
+    return int("".join("0" if name in names else "1" for name in split), 2)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from zonemta_py.pipeline.report.returned.rows import Returned
+
 KINDS = ("delivered", "deferred", "bounced", "blocked")
 """How an attempt ended. Blocked: deferred or bounced with one of `classes.BLOCKED_CLASSES`, as campaigns count."""
 
@@ -141,6 +143,7 @@ class Facts:
     tried: list[Tried] = field(default_factory=list)
     warm: list[WarmDay] = field(default_factory=list)
     left: list[Left] = field(default_factory=list)
+    returned: Returned = field(default_factory=Returned)
     ends: int | None = None
     """When none will be waiting, at the present rate; None: none is, or nothing is delivered."""
 

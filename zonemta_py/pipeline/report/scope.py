@@ -46,6 +46,11 @@ class ReportScope:
         return next((step for length, step in STEPS_S if self.end - self.start <= length), DAY_S)
 
     @property
+    def cohort_s(self) -> int:
+        """Rates of what came back are told for the mail accepted in steps of so many seconds: an hour, or a day."""
+        return HOUR_S if self.end - self.start <= 2 * DAY_S else DAY_S
+
+    @property
     def by_hour_of_day(self) -> bool:
         """The heat map's columns are the 24 hours of all days together, as there are too many to show each."""
         return self.end - self.start > 2 * DAY_S

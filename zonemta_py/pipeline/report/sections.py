@@ -8,49 +8,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
-from typing import TYPE_CHECKING
 
 from zonemta_py.pipeline.report import words
+from zonemta_py.pipeline.report.parts import OTHERS, PageSection, Plot, largest, rounded
+from zonemta_py.pipeline.report.returned.sections import returned
 from zonemta_py.pipeline.report.rows import AttemptCounts, Bin, Cause, Cell, Facts, WarmDay
 from zonemta_py.pipeline.report.scope import DAY_S, HOUR_S, Kind, ReportScope
 from zonemta_py.pipeline.report.tables import Table
 
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
-PROVIDERS_MAX, CAUSES_MAX, CURVES_MAX, REPLIES_MAX, ATTEMPTS_MAX = 12, 10, 6, 12, 10
-OTHERS = "others"
+CAUSES_MAX, CURVES_MAX, ATTEMPTS_MAX = 10, 6, 10
 BINS_PER_DECADE = 8
 
 
-@dataclass(frozen=True)
-class Plot:
-    """alt: what it shows, for those who cannot see it. switch: names of layers, of which one is shown."""
-
-    id: str
-    figure: go.Figure
-    alt: str
-    title: str = ""
-    switch: Sequence[tuple[str, str]] = ()
-
-
-@dataclass(frozen=True)
-class Section:
-    id: str
-    title: str
-    says: str
-    plots: Sequence[Plot]
-    table: Table
-    open: bool = False
-    wide: bool = True
-    """Takes the whole width of a wide page."""
-
-
-def sections(facts: Facts, scope: ReportScope) -> list[Section]:
+def sections(facts: Facts, scope: ReportScope) -> list[PageSection]:
     """In the order of the page."""
-    parts: Iterable[Section | None] = (
+    parts: Iterable[PageSection | None] = (
         _burn_down(facts) if scope.kind is Kind.CAMPAIGN else None,
         _over_time(facts, scope),
         _heat(facts, scope),
@@ -58,6 +32,7 @@ def sections(facts: Facts, scope: ReportScope) -> list[Section]:
         _domains(facts),
         _causes(facts),
         _replies(facts),
+        *returned(facts.returned, scope),
         _latency(facts),
         _tried_again(facts),
         _secure(facts),
@@ -66,7 +41,7 @@ def sections(facts: Facts, scope: ReportScope) -> list[Section]:
     return _without_gaps([part for part in parts if part])
 
 
-def _without_gaps(parts: list[Section]) -> list[Section]:
+def _without_gaps(parts: list[PageSection]) -> list[PageSection]:
     """Narrow parts stand in twos; one that is left alone becomes wide."""
     for at, part in enumerate(parts):
         before = sum(1 for _ in takewhile(lambda one: not one.wide, reversed(parts[:at])))
@@ -76,7 +51,7 @@ def _without_gaps(parts: list[Section]) -> list[Section]:
     return parts
 
 
-def _over_time(facts: Facts, scope: ReportScope) -> Section:
+def _over_time(facts: Facts, scope: ReportScope) -> PageSection:
     from zonemta_py.pipeline.report import plots
 
     width = {300: "5 minutes", HOUR_S: "hour", DAY_S: "day"}[scope.step_s]
@@ -93,10 +68,10 @@ def _over_time(facts: Facts, scope: ReportScope) -> Section:
     )  # fmt: skip
     figure = plots.over_time(facts.moments, scope.step_s)
     plot = Plot("over-time-plot", figure, f"Stacked bars of attempts per {width}. {says}")
-    return Section("over-time", "Deliverability over time", says, [plot], table)
+    return PageSection("over-time", "Deliverability over time", says, [plot], table)
 
 
-def _heat(facts: Facts, scope: ReportScope) -> Section | None:
+def _heat(facts: Facts, scope: ReportScope) -> PageSection | None:
     from zonemta_py.pipeline.report import plots
 
     if not facts.cells:
@@ -121,10 +96,10 @@ def _heat(facts: Facts, scope: ReportScope) -> Section | None:
     switch = [("share", "Share not delivered"), ("attempts", "Attempts")]
     plot = Plot("provider-hour-plot", figure, f"Heat map of provider by hour. {says}", switch=switch)
     title = "Providers by hour of the day" if scope.by_hour_of_day else "Providers by hour"
-    return Section("provider-hour", title, says, [plot], table)
+    return PageSection("provider-hour", title, says, [plot], table)
 
 
-def _trouble(facts: Facts) -> Section | None:
+def _trouble(facts: Facts) -> PageSection | None:
     if not facts.pairs:
         return None
     rows = sorted(facts.pairs, key=lambda row: (-row.attempts.trouble, -row.attempts.total, row.source, row.provider))
@@ -140,21 +115,21 @@ def _trouble(facts: Facts) -> Section | None:
         "source-provider", "Sources and providers, most trouble first", columns,
         [
             (
-                row.source, row.provider, _rounded(row.attempts.trouble, row.attempts.total), row.attempts.total,
-                *row.attempts, _rounded(row.secure, row.attempts.delivered),
+                row.source, row.provider, rounded(row.attempts.trouble, row.attempts.total), row.attempts.total,
+                *row.attempts, rounded(row.secure, row.attempts.delivered),
             )
             for row in rows
         ],
         bar="not delivered %",
     )  # fmt: skip
-    return Section("source-provider", "Where the trouble is", says, [], table, open=True)
+    return PageSection("source-provider", "Where the trouble is", says, [], table, open=True)
 
 
-def _domains(facts: Facts) -> Section | None:
+def _domains(facts: Facts) -> PageSection | None:
     if not facts.domains:
         return None
     rows = [
-        (row.name, row.recipients, row.delivered, row.bounced, row.waiting, _rounded(row.bounced, row.recipients))
+        (row.name, row.recipients, row.delivered, row.bounced, row.waiting, rounded(row.bounced, row.recipients))
         for row in facts.domains
     ]
     first = facts.domains[0]
@@ -162,10 +137,10 @@ def _domains(facts: Facts) -> Section | None:
     says = f"Most recipients are at {first.name}: {first.recipients:,}, {share} of all."
     columns = ["domain", "recipients", "delivered", "bounced", "waiting", "bounced %"]
     table = Table("domains", "Recipients by domain, largest first", columns, rows, bar="bounced %")
-    return Section("domains", "Where recipients are", says, [], table, open=True)
+    return PageSection("domains", "Where recipients are", says, [], table, open=True)
 
 
-def _causes(facts: Facts) -> Section | None:
+def _causes(facts: Facts) -> PageSection | None:
     from zonemta_py.pipeline.report import plots
 
     if not facts.causes:
@@ -181,10 +156,10 @@ def _causes(facts: Facts) -> Section | None:
     rows = sorted(facts.causes, key=lambda row: (-row.n, row))
     table = Table("classes", "Attempts not delivered, by class of reply", ["class", "kind", "attempts"], rows)
     plot = Plot("classes-plot", plots.causes(_summed(shown), OTHERS), f"Bars per class of reply. {says}")
-    return Section("classes", "Why mail was refused", says, [plot], table, wide=False)
+    return PageSection("classes", "Why mail was refused", says, [plot], table, wide=False)
 
 
-def _replies(facts: Facts) -> Section | None:
+def _replies(facts: Facts) -> PageSection | None:
     if not facts.said:
         return None
     rows = sorted(facts.said, key=lambda row: (-row.n, row.cause, row.shape))
@@ -193,10 +168,10 @@ def _replies(facts: Facts) -> Section | None:
         "replies", "Replies, most frequent first", ["attempts", "reply", "class", "kind"],
         [(row.n, row.example, row.cause, row.kind) for row in rows],
     )  # fmt: skip
-    return Section("replies", "What servers replied", says, [], table, open=True, wide=False)
+    return PageSection("replies", "What servers replied", says, [], table, open=True, wide=False)
 
 
-def _latency(facts: Facts) -> Section | None:
+def _latency(facts: Facts) -> PageSection | None:
     from zonemta_py.pipeline.report import plots
 
     if not facts.latency or facts.now.median_s is None:
@@ -210,10 +185,10 @@ def _latency(facts: Facts) -> Section | None:
     bins = _coarse(facts.latency)
     table = Table("latency", "Recipients by time to delivery", ["from s", "to s", "recipients"], bins)
     plot = Plot("latency-plot", plots.latency(bins, marks), f"Histogram on a logarithmic axis. {says}")
-    return Section("latency", "Time to delivery", says, [plot], table, wide=False)
+    return PageSection("latency", "Time to delivery", says, [plot], table, wide=False)
 
 
-def _tried_again(facts: Facts) -> Section | None:
+def _tried_again(facts: Facts) -> PageSection | None:
     from zonemta_py.pipeline.report import plots
 
     rows = [row for row in facts.tried if row.attempts]
@@ -225,10 +200,10 @@ def _tried_again(facts: Facts) -> Section | None:
     says += "the plot shows the others." if once < all_ else "none needed another."
     table = Table("retries", "Recipients by attempts so far", ["attempts", "state", "recipients"], sorted(facts.tried))
     plot = Plot("retries-plot", plots.tried(rows, ATTEMPTS_MAX), f"Bars per number of attempts. {says}")
-    return Section("retries", "Retries", says, [plot] if once < all_ else [], table, wide=False)
+    return PageSection("retries", "Retries", says, [plot] if once < all_ else [], table, wide=False)
 
 
-def _secure(facts: Facts) -> Section | None:
+def _secure(facts: Facts) -> PageSection | None:
     from zonemta_py.pipeline.report import plots
 
     delivered = sum(row.attempts.delivered for row in facts.pairs)
@@ -236,16 +211,16 @@ def _secure(facts: Facts) -> Section | None:
         return None
     tls = sum(row.secure for row in facts.pairs)
     says = f"{words.percent(tls, delivered)} of deliveries were encrypted."
-    kept = _names([(row.provider, row.attempts.total) for row in facts.pairs])
+    kept = largest([(row.provider, row.attempts.total) for row in facts.pairs])
     shown = [row if row.provider in kept else row._replace(provider=OTHERS) for row in facts.pairs]
     rows = [(row.source, row.provider, row.attempts.delivered, row.secure) for row in sorted(facts.pairs)]
     columns = ["source", "provider", "delivered", "encrypted"]
     table = Table("tls", "Deliveries that were encrypted", columns, rows)
     plot = Plot("tls-plot", plots.secure(shown), f"Bars per provider. {says}")
-    return Section("tls", "Encryption", says, [plot], table, wide=False)
+    return PageSection("tls", "Encryption", says, [plot], table, wide=False)
 
 
-def _warm(facts: Facts) -> Section | None:
+def _warm(facts: Facts) -> PageSection | None:
     from zonemta_py.pipeline.report import plots
 
     if not facts.warm:
@@ -265,10 +240,10 @@ def _warm(facts: Facts) -> Section | None:
     ]  # fmt: skip
     rows = [(r.source, r.provider, words.day(r.day), r.sent, r.cap) for pair in sorted(curves) for r in curves[pair]]
     table = Table("warm-up", "Recipients a day and caps", ["source", "provider", "day", "sent", "cap"], rows)
-    return Section("warm-up", "Warm-up of new sources", says, drawn, table)
+    return PageSection("warm-up", "Warm-up of new sources", says, drawn, table)
 
 
-def _burn_down(facts: Facts) -> Section | None:
+def _burn_down(facts: Facts) -> PageSection | None:
     from zonemta_py.pipeline.report import plots
 
     if not facts.left:
@@ -287,7 +262,7 @@ def _burn_down(facts: Facts) -> Section | None:
         [(words.second(row.at), row.accepted, row.delivered, row.waiting) for row in facts.left],
     )  # fmt: skip
     plot = Plot("burn-down-plot", plots.burn_down(facts.left, facts.ends), f"Recipients waiting over time. {says}")
-    return Section("burn-down", "Burn-down", says, [plot], table)
+    return PageSection("burn-down", "Burn-down", says, [plot], table)
 
 
 def _hour(at: int, scope: ReportScope) -> str:
@@ -298,22 +273,9 @@ def _pair(pair: tuple[str, str]) -> str:
     return " → ".join(pair)
 
 
-def _rounded(part: int, whole: int) -> float | None:
-    return round(100 * part / whole, 2) if whole else None
-
-
-def _names(counts: Sequence[tuple[str, int]]) -> list[str]:
-    """The largest, at most so many that they and "others" fit; largest first."""
-    sums: dict[str, int] = {}
-    for name, count in counts:
-        sums[name] = sums.get(name, 0) + count
-    order = sorted(sums, key=lambda name: (-sums[name], name))
-    return order if len(order) <= PROVIDERS_MAX + 1 else order[:PROVIDERS_MAX]
-
-
 def _largest(cells: Sequence[Cell]) -> tuple[list[str], list[Cell]]:
     """Providers that are shown, and the cells with all others as one."""
-    kept = _names([(cell.provider, cell.attempts.total) for cell in cells])
+    kept = largest([(cell.provider, cell.attempts.total) for cell in cells])
     sums: dict[tuple[str, int], AttemptCounts] = {}
     for cell in cells:
         key = (cell.provider if cell.provider in kept else OTHERS, cell.hour)
