@@ -22,14 +22,15 @@ COLUMNS = {
 }  # fmt: skip
 LAST = "_final"
 """Collections whose names end so are measured only when they are named: a look at their misses spoils them."""
-REPORTS = "reports"
+REPORTS = tuple(sorted(path.stem for path in reports.FOLDER.glob("*.jsonl")))
+"""Collections of mail that comes back."""
 SEEN = "seen"
 """Collections whose names begin so may be read."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/replies", description=__doc__)
-    names = [*sorted(path.stem for path in replies.FOLDER.glob("*.jsonl")), REPORTS]
+    names = [*sorted(path.stem for path in replies.FOLDER.glob("*.jsonl")), *REPORTS]
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help=f"which of {', '.join(names)}; default: all but *{LAST}"
     )
@@ -47,11 +48,15 @@ def main() -> int:
     of_replies = {
         name: replies.measured(rules, replies.read(replies.FOLDER / f"{name}.jsonl"))
         for name in chosen
-        if name != REPORTS
+        if name not in REPORTS
     }
-    of_reports = reports.measured(rules, reports.read(reports.FOLDER / "mails.jsonl")) if REPORTS in chosen else []
+    of_reports = {
+        name: reports.measured(rules, reports.read(reports.FOLDER / f"{name}.jsonl"))
+        for name in chosen
+        if name in REPORTS
+    }
     figures = {name: asdict(replies.figures(ones)) for name, ones in of_replies.items()}
-    figures |= {REPORTS: asdict(reports.figures(of_reports))} if of_reports else {}
+    figures |= {name: asdict(reports.figures(ones)) for name, ones in of_reports.items()}
     if options.json:
         print(json.dumps(figures, indent=1))
         return 0
@@ -61,13 +66,14 @@ def main() -> int:
         if name.startswith(SEEN) or options.show:
             _confusion(console, name, ones)
             _misses(console, name, ones)
-    if options.show:
-        _missed_reports(console, of_reports)
+    for name, mails in of_reports.items():
+        if options.show:
+            _missed_reports(console, name, mails)
     return 0
 
 
 def _tables(console: Console, figures: dict[str, dict[str, Any]]) -> None:
-    for title, part in (("Replies", set(figures) - {REPORTS}), ("Mail that comes back", {REPORTS} & set(figures))):
+    for title, part in (("Replies", set(figures) - {*REPORTS}), ("Mail that comes back", {*REPORTS})):
         rows = {name: row for name, row in figures.items() if name in part}
         table = Table("", title=title, title_justify="left")
         for key in next(iter(rows.values()), {}):
@@ -96,16 +102,16 @@ def _misses(console: Console, name: str, ones: list[replies.Understood]) -> None
             console.print(text, markup=False)
 
 
-def _missed_reports(console: Console, mails: list[reports.Understood]) -> None:
+def _missed_reports(console: Console, name: str, mails: list[reports.Understood]) -> None:
     for number, mail in enumerate(mails, 1):
         for one in mail.news:
             if not (one.kind_right and one.recipient_right and one.hard_right and one.class_right):
                 made = (
                     f"{one.found.kind} {one.found.recipient} {one.kind}: {one.found.reply}" if one.found else "nothing"
                 )
-                console.print(f"mail {number} ({mail.form or 'no form'}): {one.expected}: {made}", markup=False)
+                console.print(f"{name} {number} ({mail.form or 'no form'}): {one.expected}: {made}", markup=False)
         for found in mail.spurious:
-            console.print(f"mail {number} ({mail.form or 'no form'}): news of nobody: {found}", markup=False)
+            console.print(f"{name} {number} ({mail.form or 'no form'}): news of nobody: {found}", markup=False)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """A collection of mails that come back, and what `mail.feedback` and the rules make of each.
 
-A line of a collection is a JSON object: the mail as text (mail) or as bytes (base64), and found, a list of objects of
-what it says of each recipient:
+A line of a collection is a JSON object: the mail as text (mail) or as bytes (base64), its name if it has one, and
+found, a list of objects of what it says of each recipient:
   kind: one of `mail.feedback.report.KINDS`. recipient: "" if it is not named.
   hard, class: of bounces and delays, as in a collection of replies (`replies`); class null: it does not matter.
 Where honest people differ, kind, recipient and class are lists of what is right, and hard is null.

@@ -15,6 +15,14 @@ FLOORS = {
 }
 """Collection → least % of classes right, least % of hard or soft right, most % undefined, most false suppressions. They
 only get better: what rules reach becomes the floor."""
+FLOORS_OF_REPORTS = {
+    "mails": (98.0, 97.0, 93.5, 1, 1),
+    "forms": (99.5, 98.5, 93.5, 0, 0),
+    "forms_final": (98.0, 98.0, 96.0, 0, 0),
+    "letters": (100.0, 100.0, 100.0, 0, 0),
+}
+"""Collection → least % of kinds, of recipient and hardness, of classes right; most mails taken for bounces, and most
+news of nobody. "letters": ordinary mail, much of it about bounces. "forms_final": nobody mends by what it shows."""
 
 
 @pytest.fixture
@@ -42,14 +50,18 @@ def test_a_collection_is_understood(replies: ModuleType, name: str) -> None:
     assert figures.false_suppressions <= false_suppressions, figures
 
 
-def test_mail_that_comes_back_is_understood(replies: ModuleType, reports: ModuleType) -> None:
-    """Figures as above: nobody who writes readers has looked at these mails."""
-    figures = reports.figures(reports.measured(replies.shipped(), reports.read(reports.FOLDER / "mails.jsonl")))
-    assert figures.kind_right >= 98.0, figures
-    assert figures.recipient_and_hard_right >= 97.0, figures
-    assert figures.class_right >= 93.5, figures
-    assert figures.false_bounces <= 1, figures
-    assert figures.spurious <= 1, figures
+@pytest.mark.parametrize("name", FLOORS_OF_REPORTS)
+def test_mail_that_comes_back_is_understood(replies: ModuleType, reports: ModuleType, name: str) -> None:
+    """Figures as above, without the words of the mails."""
+    kind_right, recipient_and_hard_right, class_right, false_bounces, spurious = FLOORS_OF_REPORTS[name]
+    mails = reports.read(reports.FOLDER / f"{name}.jsonl")
+    assert mails
+    figures = reports.figures(reports.measured(replies.shipped(), mails))
+    assert figures.kind_right >= kind_right, figures
+    assert figures.recipient_and_hard_right >= recipient_and_hard_right, figures
+    assert figures.class_right >= class_right, figures
+    assert figures.false_bounces <= false_bounces, figures
+    assert figures.spurious <= spurious, figures
 
 
 def test_collections_have_nothing_in_common(replies: ModuleType) -> None:

@@ -55,3 +55,29 @@ def test_a_read_receipt_is_other_news(disposition: str) -> None:
     report = read(f"From: bob@example.net\nContent-Type: multipart/report; boundary=b\n\n{part}\n".encode())
     (found,) = report.found
     assert (report.form, found.kind, found.recipient) == ("rfc8098", "other", "bob@example.net")
+
+
+QUOTED = "Why did <ann@example.net>: 550 5.1.1 User unknown come back?\n\nFinal-Recipient: rfc822; ann@example.net\nAction: failed\n"
+
+
+@pytest.mark.parametrize(
+    "subject", ["A question", "Re: Undelivered Mail", "[ops] Mail delivery failed (#550)", "550 5.1.1"]
+)
+def test_whoever_can_be_answered_may_quote_a_bounce(subject: str) -> None:
+    """A mail system leaves the envelope's sender empty (RFC 5321 4.5.5), so a person's mail is told from a bounce."""
+    message = f"From: Bob <bob@example.net>\nSubject: {subject}\n\n{QUOTED}".encode()
+    (found,) = read(message, "bob@example.net").found
+    assert found.kind == "other"
+
+
+@pytest.mark.parametrize("field", ["List-Id: <ops.example.net>", "List-Unsubscribe: <mailto:x@example.net>"])
+def test_a_list_may_quote_a_bounce(field: str) -> None:
+    message = f"From: Bob <bob@example.net>\n{field}\nSubject: Undelivered Mail\n\n{QUOTED}".encode()
+    assert [found.kind for found in read(message, "ops-owner@example.net").found] == ["other"]
+
+
+def test_a_postmaster_may_write_a_letter() -> None:
+    message = b"From: postmaster@example.net\nSubject: Your newsletter\n\nSign it, or we shall answer 550 5.7.1.\n"
+    assert [found.kind for found in read(message, "postmaster@example.net").found] == ["other"]
+    bounce = b"From: postmaster@example.net\nSubject: Your mail\n\n<ann@example.net>: 550 5.1.1 User unknown\n"
+    assert [(found.kind, found.recipient) for found in read(bounce, "").found] == [("bounce", "ann@example.net")]

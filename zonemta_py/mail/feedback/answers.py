@@ -12,6 +12,7 @@ from zonemta_py.mail.feedback.vocabulary import (
     AWAY_TEXTS,
     CHALLENGES,
     LISTS,
+    TICKETS,
     UNSUBSCRIBES,
     says,
 )
@@ -32,6 +33,7 @@ _REPLY_FIELDS = (
     "x-fc-machinegenerated",
     "x-rt-loop-prevention",
     "x-otrs-followup",
+    "x-ms-exchange-inbox-rules-loop",
 )
 """Fields that only those who answer by themselves write."""
 _CHALLENGE_FIELDS = ("x-tmda-fingerprint", "x-challenge", "x-boxbe-challenge", "x-spamarrest", "x-asvp-challenge")
@@ -119,7 +121,7 @@ def _answering(parts: Parts, subject: str, text: str, daemon: bool) -> bool:
         return True
     if any(name in fields for name in _REPLY_FIELDS) or fields.get("precedence", "").lower() in _REPLY_PRECEDENCE:
         return True
-    if says(subject, AWAY_SUBJECTS):
+    if says(subject, AWAY_SUBJECTS) or (says(subject, TICKETS) and not is_reply(parts)):
         return True
     automatic = (
         bool(submitted and submitted != "no") or "x-auto-response-suppress" in fields or subject.startswith("auto")

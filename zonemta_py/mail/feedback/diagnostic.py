@@ -12,6 +12,10 @@ from zonemta_py.mail.reply import Reply
 SENTENCE_CHARACTERS_MAX = 1_500
 GENERIC = frozenset(("5.0.0", "4.0.0", "2.0.0", "5.3.0", "4.3.0", "5.5.0", "4.5.0", "5.4.0", "4.4.0", ""))
 """They say no more than the class, or what the reporter thought of the conversation; one in the text is better."""
+TELLING = frozenset(
+    f"{status}.{name}" for status in "45" for name in ("1.1", "1.2", "1.6", "1.10", "2.1", "2.2", "3.4")
+)
+"""They say what there is to say of the recipient, its domain or the size; prose beside them is courtesy or a footer."""
 
 ENHANCED = re.compile(r"(?<![\w.])([245]\.\d{1,2}\.\d{1,3})(?![\d.]*\.\d|\d)")
 _DIGITS = re.compile(r"[45][0-7]\d")
@@ -29,7 +33,7 @@ _TYPE = re.compile(r"^(?:(?:smtp|dns|rfc822|unknown|x-[\w-]{1,40}|[a-z][\w-]{1,2
 _CODE_ONLY = re.compile(r"(?:x-[\w-]{1,40}|[a-z-]{2,20});\s*\d*\s*", re.IGNORECASE)
 _TAIL = re.compile(
     r"(?:Giving up on\b|I'm not going to try again|\(Other MXes tried|--- ?(?:Below|Enclosed)"
-    r"|\[(?:RCPT_TO|MAIL_FROM|DATA)\]|Connection closed).*",
+    r"|\[(?:RCPT_TO|MAIL_FROM|DATA)\]|\(SENT_[A-Z_]{2,20}\)|Connection closed).*",
     re.IGNORECASE,
 )
 

@@ -53,7 +53,7 @@ def parted(text: str) -> tuple[str, str]:
         mark
         and text[: mark.start()].strip()
         and (not header or mark.start() < header.start())
-        and _FIELD.search(text, mark.end(), mark.end() + 4_000)
+        and _is_letter(text[: mark.start()], text[mark.end() :])
     ):
         return text[: mark.start()], _unindented(text[mark.end() :])
     if header and text[: header.start()].strip():
@@ -61,6 +61,12 @@ def parted(text: str) -> tuple[str, str]:
     if mark and text[: mark.start()].strip() and not _goes_on(text[: mark.start()], text[mark.end() :]):
         return text[: mark.start()], ""
     return text, ""
+
+
+def _is_letter(told: str, rest: str) -> bool:
+    """Whether header fields follow: two, as "Subject:" alone may be the report's."""
+    fields = len(_FIELD.findall(rest[:_REST_CHARACTERS]))
+    return fields > 1 or (fields == 1 and not _goes_on(told, rest))
 
 
 def _goes_on(told: str, rest: str) -> bool:

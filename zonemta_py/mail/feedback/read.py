@@ -18,7 +18,7 @@ import re
 from zonemta_py.mail.feedback.addresses import address_of, addresses
 from zonemta_py.mail.feedback.answers import is_reply, read_answer, read_receipt, read_unsubscribe
 from zonemta_py.mail.feedback.complaint import read_arf, read_forwarded
-from zonemta_py.mail.feedback.diagnostic import GENERIC, has_code, implied
+from zonemta_py.mail.feedback.diagnostic import GENERIC, TELLING, has_code, implied
 from zonemta_py.mail.feedback.enclosed import parted
 from zonemta_py.mail.feedback.notification import read_notification
 from zonemta_py.mail.feedback.parts import Parts, fields_of, take_apart
@@ -31,6 +31,7 @@ from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.reply import Reply
 
 _KEPT = frozenset(("from", "to", "subject", "date", "message-id", "list-id", "list-unsubscribe", "feedback-id"))
+_OF_MANY = ("list-id", "list-post", "list-unsubscribe")
 _MESSAGE_ID = re.compile(r"<[^<>\s]{1,500}>")
 _RECEIVED_FOR = re.compile(r"\bfor\s{1,4}<([^<>\s@]{1,128}@[^<>\s]{1,255})>")
 _STATUS = re.compile(r"^Reporting-MTA[ \t]?:", re.IGNORECASE | re.MULTILINE)
@@ -61,9 +62,14 @@ _FORMS = (
 """Forms by their own words, for an operator's figures."""
 
 
-def read(message: bytes) -> Report:
-    """What the message says; a Report with form "" and one Found of kind "other" if nobody understands it."""
+def read(message: bytes, sender: str | None = None) -> Report:
+    """What the message says; a Report with form "" and one Found of kind "other" if nobody understands it.
+
+    sender: of its envelope, "" the null one; None: what its Return-Path says, if it has one.
+    """
     parts = take_apart(message)
+    if sender is not None:
+        parts.fields["return-path"] = f"<{sender}>"
     form, found, fields = _understood(parts)
     if form in ("", "text") and parts.enclosed:
         inner = take_apart(parts.enclosed)
@@ -102,11 +108,11 @@ def _understood(parts: Parts) -> tuple[str, list[Found], dict[str, str]]:
 
 def _of_text(parts: Parts) -> tuple[str, list[Found]]:
     text, original = parted(parts.text)
-    if "final-recipient:" in parts.text.lower() and (found := _torn(parts)):
-        return "rfc3464", found
     sender, subject = parts.decoded("from").lower(), parts.decoded("subject").lower()
     daemon = says(sender, DAEMONS) or not address_of(sender)
     failure = says(subject, FAILURES) or says(subject, DELAYS)
+    if "final-recipient:" in parts.text.lower() and (daemon or not _private(parts)) and (found := _torn(parts)):
+        return "rfc3464", found
     if not daemon and not failure and (found := read_unsubscribe(parts, by_subject=True)):
         return "unsubscribe", found
     form, found = read_answer(parts, daemon, failure)
@@ -126,11 +132,39 @@ def _speaks_of_delivery(parts: Parts, daemon: bool, failure: bool, words: str) -
     if parts.fields.get("x-failed-recipients"):
         return True
     told = says(words, FAILURES) or says(words, DELAYS) or has_code(words) or parts.kind == "multipart/report"
-    if daemon:
-        return failure or told
-    unanswerable = parts.fields.get("return-path", "").strip() == "<>"
     quotes = bool(parts.original) or has_code(words) or "@" in words
-    return told and quotes and not is_reply(parts) and (failure or (unanswerable and bool(parts.original)))
+    if daemon:
+        return failure or (told and (not _answerable(parts) or bool(parts.original) or "@" in words))
+    if is_reply(parts) or _to_many(parts):
+        return False
+    unanswerable = _path(parts) == "<>"
+    if _answerable(parts):
+        quotes = bool(parts.original) or (_titled(parts) and "@" in words)
+    return told and quotes and (failure or (unanswerable and bool(parts.original)))
+
+
+def _private(parts: Parts) -> bool:
+    """Whether a person writes, or a list: they may quote what they like."""
+    return _answerable(parts) and (not _titled(parts) or _to_many(parts))
+
+
+def _titled(parts: Parts) -> bool:
+    """Whether its subject begins with the failure or delay; people come to it later, or answer it."""
+    return parts.decoded("subject").lower().lstrip().startswith((*FAILURES, *DELAYS))
+
+
+def _path(parts: Parts) -> str:
+    return parts.fields.get("return-path", "").strip()
+
+
+def _answerable(parts: Parts) -> bool:
+    """Whether its envelope names who wrote it: mail systems leave that empty, lest two of them answer each other."""
+    return "@" in _path(parts)
+
+
+def _to_many(parts: Parts) -> bool:
+    """A list's mail, or a newsletter."""
+    return _answerable(parts) and any(name in parts.fields for name in _OF_MANY)
 
 
 def _told(text: str, subject: str, words: str, parts: Parts) -> list[Found]:
@@ -174,7 +208,7 @@ def _says_little(reply: Reply) -> bool:
 
 def _better(one: Found, told: Reply | None, text: str) -> Found:
     reply = one.reply
-    if told is None or (reply.text and reply.code and not has_code(text)):
+    if told is None or ((reply.text or reply.enhanced in TELLING) and reply.code and not has_code(text)):
         return one
     if reply.text and (told.enhanced in GENERIC or told.code // 100 != reply.code // 100):
         return one

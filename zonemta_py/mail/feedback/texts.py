@@ -23,9 +23,14 @@ _OF_SENDER = re.compile(
 )
 """Before a reply: it was said of the sender, or of our name, and not of the recipient."""
 _EMPTY_WORDS = re.compile(
-    r"\.\.\. (?:service unavailable|remote protocol error|unknown mailer error \d*)\s*$", re.IGNORECASE
+    r"\.\.\. (?:service unavailable|remote protocol error|unknown mailer error \d*|can(?:'t|not) create output)\s*$",
+    re.IGNORECASE,
 )
 """With these a mail system passes on what the line before says."""
+_TITLE = re.compile(
+    r"(?:delivery status notification|undelivered mail|returned mail: see|failure notice)", re.IGNORECASE
+)
+"""Such a subject says of the failure that it is one."""
 _PARENT = re.compile(
     r"\((?:ultimately )?(?:generated|expanded) from:? <?([^\s<>()]{1,64}@[^\s<>()]{1,255}?)>?\)", re.IGNORECASE
 )
@@ -61,12 +66,15 @@ class Told(NamedTuple):
 
 def read_text(text: str, clues: Clues) -> list[Told]:
     """For each recipient that the text, without the original, is about. If it names none, of recipient ""."""
+    if "@" not in text and not has_code(text) and ("@" in clues.subject or has_code(clues.subject)):
+        text = f"{clues.subject}\n\n{text}"
     page = TextPage(text[:TEXT_CHARACTERS_MAX])
     places = page.places(clues.sender) or [place for place in page.places(frozenset()) if place[2] == 2]
     recipients = _recipients(places, clues)[:RECIPIENTS_MAX] or [""]
     whole = page.through_code(0, len(page.lines))
     if len(_words(_ADDRESS.sub("", whole))) < 2:
-        whole = "\n".join([clues.subject, *(line for line in page.lines if line.strip())])[:_SAID_CHARACTERS_MAX]
+        lines = [] if _TITLE.match(clues.subject) else [clues.subject, *(line for line in page.lines if line.strip())]
+        whole = "\n".join(lines or [whole])[:_SAID_CHARACTERS_MAX]
     return [_told(recipient, len(recipients), places, page, whole, clues) for recipient in recipients]
 
 

@@ -35,38 +35,54 @@ DAEMONS = phrases(
 
 FAILURES = phrases(
     """
-    undeliver; undelivered; did not reach; while attempting to deliver; returned mail; returned to sender;
-    mail delivery fail; delivery failure; failure notice; delivery fail; failed delivery; failure delivery;
-    non-delivery; nondeliver; non delivery; not delivered; could not be delivered; couldn't be delivered;
-    can't be delivered; cannot be delivered; delivery status notification; delivery notification; delivery report;
-    mail system error; mail failure; message delivery has failed; mail could not be delivered;
-    error sending your mail; delivery error; mail error; mailer error; unable to deliver; not deliverable;
-    message rejected; mail rejected; rejected:; email delivery failure; returning message; returning to sender;
-    bounced; user unknown; unknown user; address unknown; invalid address; delivery problem; unzustellbar;
-    nicht zugestellt; unzustellbarkeit; zustellung fehlgeschlagen; nicht zustellbar; non remis; non distribu;
-    échec de la remise; echec de la remise; non délivr; echec de remise; échec de remise; non livré; non entregable;
-    no se pudo entregar; no entregad; no se puede entregar; error de entrega; fallo en la entrega; correo devuelto;
-    mensaje devuelto; não entregue; nao entregue; falha na entrega; não foi possível entregar;
-    não pôde ser entregue; devolvid; mancato recapito; recapito non riuscito; non recapitabile;
-    impossibile recapitare; mancata consegna; non consegnato; onbestelbaar; niet bezorgd; niet afgeleverd;
-    kan niet worden bezorgd; niedostarczon; nie dostarczono; nie można dostarczyć; zwrot; niedoręcz; недоставлен;
-    не доставлен; не может быть доставлен; ошибка доставки; невозможно доставить; не удалось доставить; недоставка;
-    не вдалося доставити; nedoručiteln; nebylo možné doručit; nedoručen; teslim edilemedi; teslim edilemiyor;
-    iletilemedi; gönderilemedi; kunde inte levereras; går inte att leverera; gick inte att leverera; olevererat;
-    kunne ikke leveres; ikke leveret; uleverbar; kan ikke leveres; toimitus epäonnistui; ei voitu toimittaa;
-    ei voida toimittaa; kézbesíthetetlen; nem kézbesíthető; sikertelen kézbesítés; nelivrabil; nu a putut fi livrat;
-    δεν παραδόθηκε; αποτυχία παράδοσης; 退信; 无法投递; 未送达; 无法送达; 投递失败; 发送失败; 無法傳遞; 傳送失敗;
-    無法投遞; 退回; 配信できません; 配信不能; 配信エラー; 送信できません; 送信エラー; メールエラー; 届けられません;
-    届きません; 未配信; 배달되지; 반송; 전송 실패; 발송 실패; 배달할 수 없; 전달할 수 없; 전달되지; تعذر التسليم;
-    فشل التسليم; فشل تسليم; لم يتم تسليم; לא נמסר; לא ניתן למסור; gửi không thành công; không thể gửi;
-    không gửi được; ส่งไม่สำเร็จ; ไม่สามารถส่ง; tidak terkirim; gagal dikirim; gagal terkirim; tidak dapat dikirim;
-    neisporuč; did not reach the following; failed mail; mail has been returned; message has been returned;
-    wasn't able to deliver; was not able to deliver; was unable to deliver; were unable to deliver;
-    intended recipient; email bounce; mail bounce; bounce notification; bounce message; was rejected;
-    has been rejected; could not deliver; cannot deliver; can not deliver; permanent fatal errors;
+    undeliver; did not reach; while attempting to deliver; returned mail; returned to sender; mail delivery fail;
+    delivery failure; failure notice; delivery fail; failed delivery; failure delivery; non-delivery; nondeliver;
+    non delivery; not delivered; could not be delivered; couldn't be delivered; can't be delivered;
+    cannot be delivered; delivery status notification; delivery notification; delivery report; mail system error;
+    mail failure; message delivery has failed; mail could not be delivered; error sending your mail; delivery error;
+    mail error; mailer error; unable to deliver; not deliverable; message rejected; mail rejected; rejected:;
+    email delivery failure; returning message; returning to sender; bounced; user unknown; unknown user;
+    address unknown; invalid address; delivery problem; unzustellbar; nicht zugestellt; unzustellbarkeit;
+    zustellung fehlgeschlagen; nicht zustellbar; non remis; non distribu; échec de la remise; echec de la remise;
+    non délivr; echec de remise; échec de remise; non livré; non entregable; no se pudo entregar; no entregad;
+    no se puede entregar; error de entrega; fallo en la entrega; correo devuelto; mensaje devuelto; não entregue;
+    nao entregue; falha na entrega; não foi possível entregar; não pôde ser entregue; devolvid; mancato recapito;
+    recapito non riuscito; non recapitabile; impossibile recapitare; mancata consegna; non consegnato; onbestelbaar;
+    niet bezorgd; niet afgeleverd; kan niet worden bezorgd; niedostarczon; nie dostarczono; nie można dostarczyć;
+    zwrot; niedoręcz; недоставлен; не доставлен; не может быть доставлен; ошибка доставки; невозможно доставить;
+    не удалось доставить; недоставка; не вдалося доставити; nedoručiteln; nebylo možné doručit; nedoručen;
+    teslim edilemedi; teslim edilemiyor; iletilemedi; gönderilemedi; kunde inte levereras; går inte att leverera;
+    gick inte att leverera; olevererat; kunne ikke leveres; ikke leveret; uleverbar; kan ikke leveres;
+    toimitus epäonnistui; ei voitu toimittaa; ei voida toimittaa; kézbesíthetetlen; nem kézbesíthető;
+    sikertelen kézbesítés; nelivrabil; nu a putut fi livrat; δεν παραδόθηκε; αποτυχία παράδοσης; 退信; 无法投递;
+    未送达; 无法送达; 投递失败; 发送失败; 無法傳遞; 傳送失敗; 無法投遞; 退回; 配信できません; 配信不能; 配信エラー;
+    送信できません; 送信エラー; メールエラー; 届けられません; 届きません; 未配信; 배달되지; 반송; 전송 실패; 발송 실패;
+    배달할 수 없; 전달할 수 없; 전달되지; تعذر التسليم; فشل التسليم; فشل تسليم; لم يتم تسليم; לא נמסר; לא ניתן למסור;
+    gửi không thành công; không thể gửi; không gửi được; ส่งไม่สำเร็จ; ไม่สามารถส่ง; tidak terkirim; gagal dikirim;
+    gagal terkirim; tidak dapat dikirim; neisporuč; did not reach the following; failed mail; mail has been returned;
+    message has been returned; wasn't able to deliver; was not able to deliver; was unable to deliver;
+    were unable to deliver; intended recipient; email bounce; mail bounce; bounce notification; bounce message;
+    was rejected; has been rejected; could not deliver; cannot deliver; can not deliver; permanent fatal errors;
     failed permanently; no such user; no such recipient; mailbox full; mailbox is full; quota exceeded; over quota;
-    does not exist; not been delivered; message you sent blocked; was blocked by; has been blocked;
-    could not be sent; couldn't be sent; not be relayed; failed to deliver; failed to be delivered;
+    does not exist; not been delivered; message you sent blocked; was blocked by; has been blocked; could not be sent;
+    couldn't be sent; not be relayed; failed to deliver; failed to be delivered; not a valid user;
+    not a valid recipient; not a valid address; no se ha podido entregar; no ha podido ser entregad;
+    no pudo ser entregad; devolución de correo; devolución del mensaje; n'a pas pu être remis; n'a pas pu être délivr;
+    n'a pas pu être livr; n'a pas pu être distribu; n'a pas été remis; retour à l'expéditeur; konnte nicht übermittelt;
+    konnten nicht zugestellt; nicht ausgeliefert; rücksendung; unzustellbare; non è stato recapitato;
+    non è stato consegnato; non è stato possibile recapitare; messaggio respinto; não foi entregue;
+    não pode ser entregue; mensagem devolvida; retorno de mensagem; kon niet worden bezorgd;
+    kon niet worden afgeleverd; kon niet afgeleverd; nie została dostarczona; nie mogła zostać dostarczona;
+    niedoręczon; не была доставлена; не было доставлено; не может быть доставлено; не удалось отправить;
+    возврат письма; не доставлено; nepodařilo doručit; nelze doručit; nebyla doručena; ulaştırılamadı; iletilemiyor;
+    har inte levererats; inte kunnat levereras; blev ikke leveret; er ikke levert; kunne ikke sendes; ei toimitettu;
+    nem sikerült kézbesíteni; nem lehetett kézbesíteni; nu a fost livrat; nu poate fi livrat;
+    δεν ήταν δυνατή η παράδοση; 无法送到; 被退回; 投递不成功; 未能送达; 未能投递; 发送不成功; 無法送達; 無法傳送;
+    投遞失敗; 寄送失敗; 配達できません; 配信できなかった; 送信できなかった; 送信に失敗; 配信に失敗; 届けできません;
+    보내지 못; 전송되지; 전송하지 못; 전달하지 못; 반송되; 발송되지; تعذر تسليم; تعذر إرسال; لم تصل رسالتك; לא הגיעה;
+    לא ניתן היה למסור; thư bị trả lại; ถูกตีกลับ; dikembalikan; не е доставен; nije isporučen; nije moguće isporučiti;
+    sporočila ni bilo; nepavyko pristatyti; neizdevās piegādāt; ei õnnestunud; не може бути доставлен;
+    повернення листа;
     """
 )
 """In a subject or text: it was not delivered."""
@@ -76,13 +92,13 @@ DELAYS = phrases(
     warning message only; delivery status notification (delay; delivery delayed; message delayed; delayed mail;
     has been delayed; has not yet been delivered; not yet been delivered; will be retried;
     delivery attempts will continue; will continue to try; warning--could not send; warning: could not send;
-    warning: message; still being retried; will keep trying; still trying; is delayed; mail delayed;
-    delayed delivery; temporarily delayed; you do not need to resend; delivery incomplete; not been delivered yet;
-    zustellung verzögert; wird verzögert; verspätet; verzögert sich; verzögerung; remise retardée;
-    livraison retardée; a été retardé; a été différé; entrega retrasada; se ha retrasado; entrega demorada;
-    atrasada; entrega adiada; consegna ritardata; in ritardo; recapito ritardato; vertraagd; opóźnion; opóźnienie;
-    задерж; отложена; gecikti; fördröj; försenad; forsinket; viivästy; zpožděn; odložen; 遅延; 遅れて; 延迟; 延遲;
-    지연; تأخر; תעוכב; καθυστέρ; késlelte; întârzi; trì hoãn; tertunda; ล่าช้า;
+    warning: message; still being retried; will keep trying; still trying; is delayed; mail delayed; delayed delivery;
+    temporarily delayed; you do not need to resend; delivery incomplete; not been delivered yet; zustellung verzögert;
+    wird verzögert; verspätet; verzögert sich; verzögerung; remise retardée; livraison retardée; a été retardé;
+    a été différé; entrega retrasada; se ha retrasado; entrega demorada; atrasada; entrega adiada; consegna ritardata;
+    in ritardo; recapito ritardato; vertraagd; opóźnion; opóźnienie; задерж; отложена; gecikti; fördröj; försenad;
+    forsinket; viivästy; zpožděn; odložen; 遅延; 遅れて; 延迟; 延遲; 지연; تأخر; תעוכב; καθυστέρ; késlelte; întârzi;
+    trì hoãn; tertunda; ล่าช้า;
     """
 )
 """It is still tried."""
@@ -97,71 +113,73 @@ FINAL = phrases(
 
 DELIVERED = phrases(
     """
-    successful mail delivery report; delivery status notification (success; successfully delivered;
-    was successfully; has been successfully; relayed; your message was delivered; delivered:; zugestellt:;
-    erfolgreich zugestellt; remis avec succès; entregado correctamente; entregue com êxito;
-    consegnato correttamente;
+    successful mail delivery report; delivery status notification (success; successfully delivered; was successfully;
+    has been successfully; relayed; your message was delivered; delivered:; zugestellt:; erfolgreich zugestellt;
+    remis avec succès; entregado correctamente; entregue com êxito; consegnato correttamente;
     """
 )
 
 AWAY_SUBJECTS = phrases(
     """
     out of office; out of the office; out-of-office; ooo:; automatic reply; auto reply; auto-reply; autoreply;
-    auto response; auto-response; autoresponse; autorespons; automated reply; automated response;
-    automatic response; auto responder; autoresponder; auto:; [auto]; (auto); vacation; on vacation; away from;
-    on holiday; annual leave; on leave; maternity leave; parental leave; sabbatical; i am away; i'm away;
-    currently away; away until; absence; absent; be back; no longer with; thank you for your email;
-    thank you for contacting; thank you for your message; we have received your; we received your;
-    your message has been received; ticket received; ticket #; [ticket; request received; case #; abwesen;
-    abwesenheit; automatische antwort; autom. antwort; nicht im büro; nicht im hause; bin im urlaub; außer haus;
-    im urlaub; eingangsbestätigung; réponse automatique; reponse automatique; absence du bureau; absent du bureau;
-    en congé; message d'absence; accusé de réception; je suis absent; respuesta automática; respuesta automatica;
+    auto response; auto-response; autoresponse; autorespons; automated reply; automated response; automatic response;
+    auto responder; autoresponder; auto:; [auto]; (auto); vacation; on vacation; away from; on holiday; annual leave;
+    on leave; maternity leave; parental leave; sabbatical; i am away; i'm away; currently away; away until; absence;
+    absent; be back; no longer with; thank you for your email; thank you for contacting; thank you for your message;
+    thank you for your e-mail; we have received your; we received your; your message has been received; my new address;
+    new e-mail address; new email address; ticket received; request received; abwesen; abwesenheit;
+    automatische antwort; autom. antwort; nicht im büro; nicht im hause; bin im urlaub; außer haus; im urlaub;
+    eingangsbestätigung; réponse automatique; reponse automatique; absence du bureau; absent du bureau; en congé;
+    message d'absence; accusé de réception; je suis absent; respuesta automática; respuesta automatica;
     fuera de la oficina; fuera de oficina; de vacaciones; ausente; autorespuesta; resposta automática;
-    resposta automatica; fora do escritório; fora do escritorio; em férias; de férias; ausência;
-    risposta automatica; fuori ufficio; fuori sede; assenza; in ferie; assente; automatisch antwoord;
-    automatisch bericht; afwezig; niet op kantoor; met vakantie; op vakantie; automatyczna odpowiedź;
-    odpowiedź automatyczna; autoodpowiedź; nieobecn; poza biurem; na urlopie; urlop; автоответ;
-    автоматический ответ; вне офиса; в отпуске; отсутству; отпуск; автоматична відповідь; відпустк;
-    automatická odpověď; mimo kancelář; dovolená; nepřítomnost; neprítomnosť; otomatik yanıt; otomatik cevap;
-    ofis dışında; izinde; tatilde; automatiskt svar; autosvar; frånvaro; ej på kontoret; semester; automatisk svar;
-    ikke på kontoret; fravær; på ferie; automaattinen vastaus; poissa toimistosta; poissaolo; lomalla;
-    automatikus válasz; házon kívül; szabadság; távollét; răspuns automat; în concediu; nu sunt la birou;
-    αυτόματη απάντηση; εκτός γραφείου; σε άδεια; απουσία; 自動返信; 自動応答; 不在通知; 不在のお知らせ; 不在連絡;
-    休暇; 受付完了; お問い合わせありがとう; 自动回复; 自動回覆; 自动答复; 外出; 休假; 不在办公室; 不在辦公室;
-    자동 회신; 자동응답; 자동 응답; 자동회신; 부재중; 부재 중; 휴가; رد تلقائي; خارج المكتب; في إجازة; تلقائي;
-    תשובה אוטומטית; מענה אוטומטי; מחוץ למשרד; בחופשה; trả lời tự động; vắng mặt; nghỉ phép; ตอบกลับอัตโนมัติ;
-    ไม่อยู่ที่สำนักงาน; ลาพักร้อน; balasan otomatis; di luar kantor; sedang cuti; automatski odgovor; odsutn;
-    samodejni odgovor; автоматичен отговор; automatinis atsak; automātiska atbilde; automaatvastus;
+    resposta automatica; fora do escritório; fora do escritorio; em férias; de férias; ausência; risposta automatica;
+    fuori ufficio; fuori sede; assenza; in ferie; assente; automatisch antwoord; automatisch bericht; afwezig;
+    niet op kantoor; met vakantie; op vakantie; automatyczna odpowiedź; odpowiedź automatyczna; autoodpowiedź;
+    nieobecn; poza biurem; na urlopie; urlop; автоответ; автоматический ответ; вне офиса; в отпуске; отсутству; отпуск;
+    автоматична відповідь; відпустк; automatická odpověď; mimo kancelář; dovolená; nepřítomnost; neprítomnosť;
+    otomatik yanıt; otomatik cevap; ofis dışında; izinde; tatilde; automatiskt svar; autosvar; frånvaro;
+    ej på kontoret; semester; automatisk svar; ikke på kontoret; fravær; på ferie; automaattinen vastaus;
+    poissa toimistosta; poissaolo; lomalla; automatikus válasz; házon kívül; szabadság; távollét; răspuns automat;
+    în concediu; nu sunt la birou; αυτόματη απάντηση; εκτός γραφείου; σε άδεια; απουσία; 自動返信; 自動応答; 不在通知;
+    不在のお知らせ; 不在連絡; 休暇; 受付完了; お問い合わせありがとう; 自动回复; 自動回覆; 自动答复; 外出; 休假;
+    不在办公室; 不在辦公室; 자동 회신; 자동응답; 자동 응답; 자동회신; 부재중; 부재 중; 휴가; رد تلقائي; خارج المكتب;
+    في إجازة; تلقائي; תשובה אוטומטית; מענה אוטומטי; מחוץ למשרד; בחופשה; trả lời tự động; vắng mặt; nghỉ phép;
+    ตอบกลับอัตโนมัติ; ไม่อยู่ที่สำนักงาน; ลาพักร้อน; balasan otomatis; di luar kantor; sedang cuti; automatski odgovor;
+    odsutn; samodejni odgovor; автоматичен отговор; automatinis atsak; automātiska atbilde; automaatvastus;
     """
 )
 """In the subject of a person's, or a help desk's, automatic reply."""
+
+TICKETS = phrases("ticket #; [ticket; case #;")
+"""Likewise, but people who answer leave it there."""
 
 AWAY_TEXTS = phrases(
     """
     out of the office; out of office; i am currently away; i will be away; i'm currently out; on vacation;
     on holiday until; on annual leave; on maternity leave; limited access to email; limited access to e-mail;
-    upon my return; when i return; when i get back; until my return; i will respond; no longer work;
-    no longer with the company; is no longer with; has left the company; this is an automatic reply;
-    this is an automated re; this is an auto; automatically generated reply; we have received your;
-    thank you for contacting; thank you for your message; thank you for your e-mail; thank you for your email;
-    a ticket has been; your ticket; ticket number; this mailbox is not monitored; mailbox is unattended;
-    inbox is not monitored; is no longer in use; has changed my email; my new email address;
-    i have changed my email; ich bin derzeit nicht; ich bin zurzeit nicht; ich bin bis; nicht im büro; im urlaub;
-    nicht mehr für; nicht mehr bei; in dringenden fällen; vielen dank für ihre nachricht;
-    vielen dank für ihre e-mail; wieder erreichbar; elternzeit; je suis absent; je suis actuellement; en congé;
-    absent du bureau; de retour le; à mon retour; nous avons bien reçu; ne travaille plus; estoy fuera;
-    fuera de la oficina; de vacaciones; a mi regreso; hemos recibido su; ya no trabaja; estaré ausente;
-    estou ausente; estou fora; de férias; em férias; meu retorno; não trabalha mais; recebemos sua; recebemos a sua;
-    sono assente; sono fuori; in ferie; al mio rientro; sarò assente; abbiamo ricevuto; non lavora più;
-    ik ben afwezig; ik ben niet aanwezig; met vakantie; op vakantie; niet meer werkzaam; we hebben uw;
+    upon my return; when i return; when i get back; until my return; i will respond; no longer works;
+    no longer work for; no longer work at; no longer work here; no longer work in; no longer with the company;
+    is no longer with; has left the company; this is an automatic reply; this is an automated re; this is an auto;
+    automatically generated reply; we have received your; thank you for contacting; thank you for your message;
+    thank you for your e-mail; thank you for your email; a ticket has been; your ticket; ticket number;
+    this mailbox is not monitored; mailbox is unattended; inbox is not monitored; is no longer in use;
+    has changed my email; my new email address; i have changed my email; i am on leave; i'm on leave; i am on holiday;
+    i'm on holiday; i am travelling; i'm travelling; i am traveling; i'm traveling; ich bin derzeit nicht;
+    ich bin zurzeit nicht; ich bin bis; nicht im büro; im urlaub; nicht mehr für; nicht mehr bei; in dringenden fällen;
+    vielen dank für ihre nachricht; vielen dank für ihre e-mail; wieder erreichbar; elternzeit; je suis absent;
+    je suis actuellement; en congé; absent du bureau; de retour le; à mon retour; nous avons bien reçu;
+    ne travaille plus; estoy fuera; fuera de la oficina; de vacaciones; a mi regreso; hemos recibido su; ya no trabaja;
+    estaré ausente; estou ausente; estou fora; de férias; em férias; meu retorno; não trabalha mais; recebemos sua;
+    recebemos a sua; sono assente; sono fuori; in ferie; al mio rientro; sarò assente; abbiamo ricevuto;
+    non lavora più; ik ben afwezig; ik ben niet aanwezig; met vakantie; op vakantie; niet meer werkzaam; we hebben uw;
     jestem nieobecn; przebywam na urlopie; na urlopie; poza biurem; po powrocie; nie pracuje; я в отпуске;
     нахожусь в отпуске; буду отсутствовать; меня не будет; больше не работает; ваше обращение; ваше письмо получено;
     jsem mimo kancelář; na dovolené; po návratu; ofis dışındayım; izindeyim; izinli; tatildeyim; jag är på semester;
     jag är inte på kontoret; åter på kontoret; tillbaka; jeg er på ferie; ikke på kontoret; tilbake; olen lomalla;
-    poissa; szabadságon; házon kívül; sunt în concediu; λείπω; σε άδεια; 不在にして; 休暇をいただ; 休暇を取;
-    自動返信; 自動的に返信; 戻り次第; お問い合わせいただき; 不在办公室; 正在休假; 休假中; 自动回复; 会尽快回复;
-    自動回覆; 부재중; 휴가 중; 자동으로 발송; 자동 회신; أنا خارج; في إجازة; איני במשרד; בחופשה; tôi đang nghỉ;
-    vắng mặt; ขณะนี้ฉันไม่อยู่; saya sedang cuti; di luar kantor;
+    poissa; szabadságon; házon kívül; sunt în concediu; λείπω; σε άδεια; 不在にして; 休暇をいただ; 休暇を取; 自動返信;
+    自動的に返信; 戻り次第; お問い合わせいただき; 不在办公室; 正在休假; 休假中; 自动回复; 会尽快回复; 自動回覆; 부재중;
+    휴가 중; 자동으로 발송; 자동 회신; أنا خارج; في إجازة; איני במשרד; בחופשה; tôi đang nghỉ; vắng mặt;
+    ขณะนี้ฉันไม่อยู่; saya sedang cuti; di luar kantor;
     """
 )
 
@@ -174,11 +192,17 @@ CHALLENGES = phrases(
     to be added to the; allowed senders; allowed sender list; request to be added; your message is being held;
     message is held until; message is on hold; message is waiting for your; release your message;
     deliver your message, please; to deliver your message, click; click the link below to; complete this one-time;
-    one-time verification; spamarrest; spam arrest; boxbe; bluebottle; tmda; mailblocks; spamblocker; choicemail;
-    qurb; uol antispam; antispam uol; anti-spam uol; cleanmessage; bitte bestätigen sie ihre nachricht;
+    one-time verification; spamarrest; spam arrest; boxbe; bluebottle; tmda; mailblocks; spamblocker; choicemail; qurb;
+    uol antispam; antispam uol; anti-spam uol; cleanmessage; bitte bestätigen sie ihre nachricht;
     confirmer votre message; confirmer que vous; confirme su mensaje; confirmar su mensaje; confirme que;
-    confirmar o envio; confirme o envio; conferma il tuo messaggio; potwierdź; подтвердите отправку;
-    подтвердите, что; 確認のため返信;
+    confirmar o envio; confirme o envio; conferma il tuo messaggio; potwierdź; подтвердите отправку; подтвердите, что;
+    確認のため返信; that you are a person; that you are not a machine; no robot; not a bot; not a spammer;
+    i don't know you yet; letters in the picture; characters in the picture; letters shown; verification needed;
+    verification required; unknown sender, please; has not been verified; kein roboter; dass sie ein mensch;
+    absender bestätigen; bestätigen sie ihre e-mail; n'êtes pas un robot; êtes humain; no es un robot;
+    no eres un robot; es una persona; não é um robô; é uma pessoa real; non sei un robot; non è un robot; geen robot;
+    nie jesteś robotem; не робот; robot olmadığınızı; nejste robot; 不是机器人; 不是機器人; ロボットではない;
+    로봇이 아님;
     """
 )
 
@@ -196,13 +220,13 @@ LISTS = phrases(
 
 UNSUBSCRIBES = phrases(
     """
-    unsubscribe; unsub; opt out; opt-out; optout; remove me; remove from list; signoff; abmelden; abmeldung;
-    austragen; désabonn; desabonn; désinscri; desinscri; cancelar suscripción; cancelar suscripcion; darse de baja;
-    dar de baja; baja; cancelar inscrição; cancelar a inscrição; descadastrar; remover; cancella iscrizione;
-    disiscri; annulla iscrizione; uitschrijven; afmelden; wypisz; rezygnacja; отписаться; отписка; відписатися;
-    odhlásit; aboneliğimi iptal; abonelikten; avsluta prenumeration; avregistrera; afmeld; meld af; avmeld;
-    peruuta tilaus; leiratkoz; dezabonare; διαγραφή; 配信停止; 退会; 登録解除; 退订; 退訂; 取消订阅; 수신거부;
-    수신 거부; 구독 취소; إلغاء الاشتراك; הסר; hủy đăng ký; berhenti berlangganan;
+    unsubscribe; unsub; opt out; opt-out; optout; remove me; remove from list; signoff; abmelden; abmeldung; austragen;
+    désabonn; desabonn; désinscri; desinscri; cancelar suscripción; cancelar suscripcion; darse de baja; dar de baja;
+    baja; cancelar inscrição; cancelar a inscrição; descadastrar; remover; cancella iscrizione; disiscri;
+    annulla iscrizione; uitschrijven; afmelden; wypisz; rezygnacja; отписаться; отписка; відписатися; odhlásit;
+    aboneliğimi iptal; abonelikten; avsluta prenumeration; avregistrera; afmeld; meld af; avmeld; peruuta tilaus;
+    leiratkoz; dezabonare; διαγραφή; 配信停止; 退会; 登録解除; 退订; 退訂; 取消订阅; 수신거부; 수신 거부; 구독 취소;
+    إلغاء الاشتراك; הסר; hủy đăng ký; berhenti berlangganan;
     """
 )
 
@@ -220,9 +244,9 @@ NAMING = phrases(
     """
     recipient; rcpt to; address; deliver; addressed to; user; mailbox; account; failed; reach; sent to; message to;
     mail to; to:; to <; for <; for:; bounce; to the following; empfänger; adresse; zustell; an:; benutzer; destinat;
-    dirección; endereço; utilisateur; usuario; usuário; utente; indirizzo; casella; ontvanger; adresat; odbiorc;
-    adres; получател; адрес; ящик; пользовател; příjemc; alıcı; mottagar; modtager; mottaker; vastaanottaj; címzett;
-    收件; 用户; 用戶; 地址; 宛; 受信者; あて先; 送信先; 받는; 수신; 주소; المستلم; נמען; παραλήπτ;
+    dirección; endereço; utilisateur; usuario; usuário; utente; indirizzo; casella; ontvanger; adresat; odbiorc; adres;
+    получател; адрес; ящик; пользовател; příjemc; alıcı; mottagar; modtager; mottaker; vastaanottaj; címzett; 收件;
+    用户; 用戶; 地址; 宛; 受信者; あて先; 送信先; 받는; 수신; 주소; المستلم; נמען; παραλήπτ;
     """
 )
 """Before an address: it is a recipient."""
@@ -230,8 +254,8 @@ NAMING = phrases(
 HELPERS = phrases(
     """
     contact; assist; questions; support@; abuse@; help@; hostmaster@; for help; reply to; reported by; send mail to;
-    send e-mail to; send email to; forward this; kontakt; wenden sie; contactez; póngase en contacto;
-    entre em contato; contatt; обратитесь; обращайтесь; 連絡; 联系; お問い合わせ; message-id; 様; 您好;
+    send e-mail to; send email to; forward this; kontakt; wenden sie; contactez; póngase en contacto; entre em contato;
+    contatt; обратитесь; обращайтесь; 連絡; 联系; お問い合わせ; message-id; 様; 您好;
     """
 )
 """In a line with an address: it is who helps, or who is written to."""

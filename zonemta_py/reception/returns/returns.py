@@ -88,7 +88,7 @@ class Returns:
 
     async def take(self, ours: Sequence[Ours], beginning: bytes, whole: bool, sent: SentBy) -> None:
         """The message is complete. beginning: of its bytes, CRLF; whole: that is all of it. Raises QueueRefusal."""
-        report = read(beginning)
+        report = read(beginning, sent.sender)
         genuine = await self._proof(ours, beginning, whole, sent)
         came = Came(beginning, report, genuine, not sent.sender)
         found = [row for one in ours for row in rows(one, came, self.domains, self.today)]
