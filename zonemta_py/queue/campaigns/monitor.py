@@ -1,6 +1,7 @@
 """Periodic work on campaigns: `tick`, called about every second, records each campaign's history, pauses those beyond a
 threshold, cancels those whose time is over (`until`), removes what waits of canceled ones, ends those with nothing
-left, and forgets ended ones.
+left, and forgets ended ones. When the machine's clock was set, whoever waits for an hour of theirs is looked at again:
+the times in the store's keys are steady, those of campaigns are the clock's (`schedule.time.steady`).
 
 Failures: StoreError on a disk error; the next tick does the rest.
 """
@@ -38,6 +39,8 @@ class CampaignMonitor:
         self._moved: dict[str, Moved] = {}
         self._sweep: Sweep | None = None
         self._swept_ms = 0
+        self._apart_ms = 0
+        """How far steady time was ahead of the clock at the last tick; after a start, as if that had never been set."""
 
     def sweep_soon(self) -> None:
         """A campaign was canceled: a pass over all canceled ones begins with the next tick."""
@@ -46,6 +49,7 @@ class CampaignMonitor:
     def tick(self) -> bool:
         """Checks each campaign; True: there is more to remove at once. Raises StoreError."""
         core, now_ms = self._core, self._core.clock.ms()
+        self._follow_clock()
         for campaign in list(core.campaigns.by_name.values()):
             operations = self._follow_named(campaign, now_ms) if campaign.named else self._follow(campaign, now_ms)
             if operations:
@@ -53,6 +57,19 @@ class CampaignMonitor:
         for campaign in list(named.forgotten(core, now_ms)):
             core.lines.submit(self._forget(campaign), immediately, sync=False, keep=True)
         return self._remove(now_ms)
+
+    def _follow_clock(self) -> None:
+        """If it was set, all that wait for an hour are to be looked at again."""
+        core, apart_ms = self._core, self._core.clock.apart_ms()
+        if apart_ms == self._apart_ms:
+            return
+        self._apart_ms = apart_ms
+        for name in core.campaigns.timed:
+            campaign = core.campaigns.by_name[name]
+            if not campaign.ended_ms:
+                self.move(campaign)
+                record: list[Operation] = [(keys.campaign(name), campaign.record())]
+                core.lines.submit(record, immediately, sync=False, keep=True)
 
     def _follow_named(self, campaign: Campaign, now_ms: int) -> list[Operation]:
         """As long as anything happens; a thousand of them may be at rest."""
