@@ -1,14 +1,18 @@
-"""A campaign through the whole real MTA: template in, everybody's own message out, over a killed queue and sender."""
+"""A campaign through the whole real MTA: template in, everybody's own message out, over a killed queue and sender. Its
+report is asked for by itself when it has ended."""
 
 from __future__ import annotations
 
 import asyncio
 import email
 import email.policy
+import os
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
-from survival.rig import Mta
+from survival.rig import TOP, Mta
 
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.merge.compile import prepare
@@ -57,7 +61,10 @@ async def ended(queue: RemoteQueue) -> dict[str, Any]:
 async def test_everybody_gets_his_own_and_the_tally_is_exact(tmp_path: Path) -> None:
     """With queue and sender killed on the way: nobody is left out, twice at most whose reply was awaited just then."""
     async with Sink(SinkOptions(listen=("127.0.0.1:0",), keep=True, dot_latency_s=0.02)) as sink:
-        mta = Mta(tmp_path / "queue", sink.port, home=tmp_path)
+        mta = Mta(
+            tmp_path / "queue", sink.port, home=tmp_path, more='[reports]\nfolder = "pages"',
+            environment=no_spark(tmp_path),
+        )  # fmt: skip
         mta.start()
         try:
             await mta.accepting()
@@ -72,6 +79,7 @@ async def test_everybody_gets_his_own_and_the_tally_is_exact(tmp_path: Path) -> 
                     mta.kill("queue")
             await complete(queue)
             row = await ended(queue)
+            await asyncio.to_thread(asked_for, mta)
             doubtful = set(mta.in_doubt())
         finally:
             mta.end()
@@ -88,6 +96,26 @@ async def test_everybody_gets_his_own_and_the_tally_is_exact(tmp_path: Path) -> 
         letter = email.message_from_bytes(bodies[0], policy=email.policy.default)
         assert (letter["To"], letter["Subject"]) == (address, f"For {name}")
         assert f"Dear {name}" in letter.get_body(("html",)).get_content()
+
+
+def no_spark(folder: Path) -> dict[str, str]:
+    """The environment of an MTA that has another package of that name."""
+    (folder / "shadow" / "pyspark").mkdir(parents=True)
+    (folder / "shadow" / "pyspark" / "__init__.py").touch()
+    return {"PYTHONPATH": f"{TOP}:{folder / 'shadow'}"}
+
+
+def asked_for(mta: Mta) -> None:
+    """The process that makes reports is killed, and its successor sees at once what is due; what lacks is said."""
+    (pid,) = [pid for pid in mta.children() if "reports" in Path(f"/proc/{pid}/comm").read_text()]
+    os.kill(pid, signal.SIGKILL)
+    said, end = (
+        "campaign spring: its report cannot be made: pyspark.sql: not installed; ",
+        time.monotonic() + PATIENCE_S,
+    )
+    while said not in mta.log.read_text():
+        assert time.monotonic() < end, mta.log_tail()
+        time.sleep(0.05)
 
 
 async def complete(queue: RemoteQueue) -> None:
