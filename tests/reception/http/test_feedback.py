@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -90,11 +91,11 @@ def test_a_providers_webhook(open_http: Any) -> None:
     hook = door.client_with("")
     hook.headers.pop("authorization", None)
     answer = hook.post("/v1/feedback/sendgrid", json=[event], auth=("any", HOOK))
-    assert answer.json() == {"recorded": 1, "known": 0}
+    assert answer.json() == {"recorded": 1, "known": 0, "left_out": 0}
     row = door.client.get("/v1/feedback", params={"message": one}).json()["rows"][0]
     assert (row["kind"], row["tied"], row["form"]) == ("complaint", "message-id", "sendgrid")
     asked = {"Type": "SubscriptionConfirmation", "SubscribeURL": "https://sns.example/confirm", "TopicArn": "arn:x"}
-    assert hook.post("/v1/feedback/ses", json=asked, auth=("any", HOOK)).json() == {"recorded": 0, "known": 0}
+    assert hook.post("/v1/feedback/ses", json=asked, auth=("any", HOOK)).json()["recorded"] == 0
     answer = hook.post("/v1/feedback/mailgun", json=[event], auth=("any", HOOK))
     assert (answer.status_code, "not of the form that mailgun documents" in answer.text) == (422, True)
     assert hook.post("/v1/feedback/sendgrid", json=[event], auth=("any", "wrong")).status_code == 401
@@ -103,7 +104,101 @@ def test_a_providers_webhook(open_http: Any) -> None:
 
 @pytest.mark.parametrize("path", ["/v1/feedback", "/v1/feedback/report", "/v1/feedback/ses"])
 def test_who_may_not(open_http: Any, path: str) -> None:
-    """A key needs the right, which one with a scope cannot have."""
+    """A key needs the right."""
     door = open_http(http=KEYS)
     answer = door.client_with("zmta_shop").post(path, json={"rows": []})
     assert (answer.status_code, "lacks the right feedback" in answer.text) == (403, True)
+
+
+SCOPED = {"keys": [
+    {"name": "acme", "hash": hashed("zmta_acme"), "rights": ["feedback"], "tenants": ["acme"]},
+    {"name": "both", "hash": hashed("zmta_both"), "rights": ["feedback"], "tenants": ["acme", "beta"]},
+    {"name": "spring", "hash": hashed("zmta_spring"), "rights": ["feedback"], "campaigns": ["spring"]},
+]}  # fmt: skip
+UNKNOWN = {"kind": "bounce", "code": 550, "enhanced": "5.1.1", "text": "no such user"}
+
+
+@pytest.fixture
+def site(open_http: Any) -> Any:
+    """Keys with a scope; a message of each of two tenants, of a campaign of each, by their names in `ids`."""
+    door = open_http(return_path=PATH, http=SCOPED)
+    door.ids = {}
+    for tenant, campaign in (("acme", "spring"), ("beta", "autumn")):
+        own = {"tenant": tenant, "campaign": campaign, "headers": {"Message-ID": f"<{tenant}@src.test>"}}
+        door.ids[tenant] = door.client.post("/v1/inject", json=MAIL | own).json()["id"]
+    return door
+
+
+@pytest.mark.parametrize(
+    ("key", "row", "sentence"),
+    [
+        ("acme", {"message": "beta"}, "its message is not in this key's scope"),
+        ("acme", {"message_id": "<beta@src.test>"}, "its message is not in this key's scope"),
+        ("acme", {"message_id": "<beta@src.test>", "tenant": "acme"}, "its message is not in this key's scope"),
+        ("acme", {"message": "0199aabbccddeeff"}, "its message is not in this key's scope"),
+        ("acme", {"tenant": "beta"}, "the tenant 'beta' is not in this key's scope"),
+        ("acme", {"campaign": "autumn"}, "the campaign 'autumn' is not in this key's scope"),
+        ("acme", {"message": "acme", "scope": "all"}, "the scope 'all' is not its own; use one of tenant:acme"),
+        ("acme", {"scope": "tenant:beta"}, "the scope 'tenant:beta' is not its own"),
+        ("both", {}, "neither a message that is known nor a tenant; name one of acme, beta"),
+        ("spring", {"message": "beta"}, "its message is not in this key's scope"),
+        ("spring", {"message": "acme", "scope": "tenant:acme"}, "use one of campaign:spring"),
+    ],
+)
+def test_a_key_with_a_scope_tells_nothing_of_others(site: Any, key: str, row: dict[str, str], sentence: str) -> None:
+    """Then nothing at all is recorded, and the sentence says which row it is."""
+    row = row | {"message": site.ids.get(row.get("message", ""), row.get("message", ""))}
+    own = {"kind": "delay", "recipient": "ann@x.test", "tenant": "acme", "campaign": "spring"}
+    answer = site.client_with(f"zmta_{key}").post(
+        "/v1/feedback", json={"rows": [own, UNKNOWN | {"recipient": "eve@x.test"} | row]}
+    )
+    assert (answer.status_code, "rows[1]: " in answer.text) == (403, True)
+    assert sentence in answer.json()["detail"]
+    assert site.client.get("/v1/feedback").json()["rows"] == []
+
+
+def test_what_a_key_with_a_scope_tells_is_for_its_own_lists(site: Any) -> None:
+    """A customer who invents bounces of everybody harms himself alone; he sees what came back about his mail."""
+    rows = [
+        UNKNOWN | {"recipient": "ann@x.test", "message": site.ids["acme"]},
+        UNKNOWN | {"recipient": "bob@x.test"},
+        {"kind": "complaint", "recipient": "cat@x.test", "message_id": "<acme@src.test>", "campaign": "autumn"},
+        {"kind": "unsubscribe", "recipient": "dan@x.test", "message": site.ids["acme"]},
+    ]
+    acme = site.client_with("zmta_acme")
+    assert acme.post("/v1/feedback", json={"rows": rows}).json() == {"recorded": 4, "known": 0}
+    assert acme.post("/v1/feedback", json={"rows": rows}).json() == {"recorded": 0, "known": 4}
+    spring = [UNKNOWN | {"recipient": "fay@x.test"}]
+    assert site.client_with("zmta_spring").post("/v1/feedback", json={"rows": spring}).json()["recorded"] == 1
+    beta = {"kind": "delay", "recipient": "gus@x.test", "message": site.ids["beta"]}
+    assert site.client.post("/v1/feedback", json={"rows": [beta]}).json()["recorded"] == 1
+    found = acme.get("/v1/feedback").json()["rows"]
+    assert {(row["recipient"], row["campaign"], row["scope"]) for row in found} == {
+        ("ann@x.test", "spring", "tenant:acme"), ("bob@x.test", "", "tenant:acme"),
+        ("cat@x.test", "spring", "tenant:acme"), ("dan@x.test", "spring", "campaigns:acme"),
+    } | {("fay@x.test", "spring", "campaign:spring") for row in found if row["recipient"] == "fay@x.test"}  # fmt: skip
+    assert acme.get("/v1/feedback", params={"message": site.ids["beta"]}).json()["rows"] == []
+    expected = {("ann", "tenant:acme"), ("bob", "tenant:acme"), ("cat", "tenant:acme"), ("dan", "campaigns:acme"),
+                ("fay", "campaign:spring")}  # fmt: skip
+    end, listed = time.monotonic() + 60, set[tuple[str, str]]()
+    while listed != expected and time.monotonic() < end:
+        listed = {(row["address"][:3], row["scope"]) for row in _suppressions(site)}
+    assert listed == expected
+
+
+def _suppressions(site: Any) -> list[dict[str, str]]:
+    scopes = ("all", "tenant:acme", "campaigns:acme", "campaign:spring", "campaigns", "tenant:beta")
+    own = [site.client.get("/v1/suppressions", params={"scope": one}).json()["rows"] for one in scopes]
+    return [row for rows in own for row in rows]
+
+
+def test_a_report_that_a_key_with_a_scope_passes_on(site: Any) -> None:
+    """By the token of the address it came to, about its own mail alone."""
+    today = site.queue.core.clock.ms() // 86_400_000
+    mail, acme = {"content-type": "message/rfc822"}, site.client_with("zmta_acme")
+    for tenant, status in (("acme", 200), ("beta", 403)):
+        path = verp.encode(site.ids[tenant], "ann@x.test", "ret.src.test", SECRET, today)
+        answer = acme.post("/v1/feedback/report", content=BOUNCE, headers=mail, params={"to": path})
+        assert answer.status_code == status, answer.text
+    (row,) = site.client.get("/v1/feedback").json()["rows"]
+    assert (row["message"], row["scope"], row["genuine"]) == (site.ids["acme"], "tenant:acme", "token")

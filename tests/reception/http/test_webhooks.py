@@ -40,6 +40,10 @@ HOOKS = [
 ]
 
 
+def told(recorded: int, known: int, left_out: int = 0) -> dict[str, int]:
+    return {"recorded": recorded, "known": known, "left_out": left_out}
+
+
 def certificate(days: int = 1) -> bytes:
     """Of RSA_KEY, in PEM. days: until it ends."""
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "sns.amazonaws.com")])
@@ -93,8 +97,8 @@ def gun(number: str, secret: str = SECRET, ago_s: int = 0, who: str = "ann@x.tes
 
 def test_mailgun_signs_a_token_which_is_good_for_one_event(post: Any) -> None:
     body = gun("t1")
-    assert post("mailgun", body).json() == {"recorded": 1, "known": 0}
-    assert post("mailgun", body).json() == {"recorded": 0, "known": 1}, "an answer may be lost"
+    assert post("mailgun", body).json() == told(1, 0)
+    assert post("mailgun", body).json() == told(0, 1), "an answer may be lost"
     stolen = json.loads(body) | {"event-data": {"event": "complained", "recipient": "eve@x.test", "id": "new"}}
     sentence = problem(post("mailgun", json.dumps(stolen).encode()), 403)["detail"]
     assert "has come before, with another event" in sentence
@@ -104,7 +108,10 @@ def test_a_mailgun_token_is_remembered_by_the_queue_too(tmp_path: Path) -> None:
     """Another process does not know the tokens before it, but the journal does."""
     body = json.loads(gun("t2"))
     stolen = body | {"event-data": {"event": "complained", "recipient": "eve@x.test", "id": "new"}}
-    for content, expected in ((body, {"recorded": 1, "known": 0}), (stolen, {"recorded": 0, "known": 1})):
+    for content, expected in (
+        (body, told(1, 0)),
+        (stolen, told(0, 1)),
+    ):
         door = HttpDoor(tmp_path, Host.empty(), {"http": {"webhooks": HOOKS}})
         try:
             with door.client_with("") as client:
@@ -149,8 +156,8 @@ def event(number: str) -> bytes:
 
 def test_sendgrid_signs_the_bytes_of_the_body(post: Any) -> None:
     body = event("g1")
-    assert post("sendgrid", body, grid(body)).json() == {"recorded": 1, "known": 0}
-    assert post("sendgrid", body, grid(body)).json() == {"recorded": 0, "known": 1}
+    assert post("sendgrid", body, grid(body)).json() == told(1, 0)
+    assert post("sendgrid", body, grid(body)).json() == told(0, 1)
     assert post("sendgrid", body.replace(b"  ", b" "), grid(body)).status_code == 403
     sentence = problem(post("sendgrid", event("g2"), grid(body)), 403)["detail"]
     assert "not made with a key in public_keys, or the body was changed" in sentence
@@ -208,7 +215,7 @@ def asking(**changed: Any) -> dict[str, Any]:
 def test_amazon_signs_in_two_versions_and_its_certificate_is_fetched_once(post: Any, signed_door: Any) -> None:
     del signed_door[1][:]
     text = {"content-type": "text/plain; charset=UTF-8"}
-    assert post("ses", json.dumps(sns("1")).encode(), text).json() == {"recorded": 1, "known": 0}
+    assert post("ses", json.dumps(sns("1")).encode(), text).json() == told(1, 0)
     assert post("ses", json.dumps(sns("2", Subject="Amazon SES")).encode(), text).json()["known"] == 1
     row = signed_door[0].client.get("/v1/feedback", params={"recipient": "cat@x.test"}).json()["rows"][0]
     assert (row["kind"], row["genuine"], row["message_id"]) == ("complaint", "key", "<one@src.test>")
@@ -250,11 +257,11 @@ def test_what_amazon_has_not_signed_is_refused(post: Any, content: Any, sentence
 
 def test_a_subscription_of_our_topic_is_confirmed(post: Any, signed_door: Any) -> None:
     content = asking()
-    assert post("ses", json.dumps(content).encode()).json() == {"recorded": 0, "known": 0}
+    assert post("ses", json.dumps(content).encode()).json() == told(0, 0)
     assert signed_door[1][-1] == content["SubscribeURL"]
     count = len(signed_door[1])
     gone = asking(Type="UnsubscribeConfirmation")
-    assert post("ses", json.dumps(gone).encode()).json() == {"recorded": 0, "known": 0}
+    assert post("ses", json.dumps(gone).encode()).json() == told(0, 0)
     assert len(signed_door[1]) == count, "somebody may have meant it"
 
 
@@ -277,11 +284,35 @@ def test_with_a_certificate_of_ours_nothing_is_fetched(
             status = client.post("/v1/feedback/ses", json=sns()).status_code
             assert status == (200 if name == "good" else 403)
             if name == "good":
-                assert client.post("/v1/feedback/ses", json=asking()).json() == {"recorded": 0, "known": 0}
+                assert client.post("/v1/feedback/ses", json=asking()).json() == {
+                    "recorded": 0,
+                    "known": 0,
+                    "left_out": 0,
+                }
                 assert f"open {SNS}/?Action=ConfirmSubscription" in caplog.text
                 assert client.post("/v1/feedback/sendgrid", content=b"[]").status_code == 401, "others need a key"
     with open_http(http={"webhooks": HOOKS[2:]}).client_with("") as client:
         assert "failed" in problem(client.post("/v1/feedback/ses", json=sns()), 503)["detail"]
+
+
+def test_a_webhook_with_tenants_is_about_their_mail_alone(open_http: Any) -> None:
+    door = open_http(
+        http={"webhooks": [HOOKS[1] | {"tenants": ["acme"]}]}, return_path={"verp": "r.src.test", "secret": "s" * 16}
+    )
+    for tenant in ("acme", "beta"):
+        mail = {"from": "a@src.test", "to": ["ann@x.test"], "subject": "x", "text": "y", "tenant": tenant}
+        door.client.post(
+            "/v1/inject", json=mail | {"headers": {"Message-ID": f"<{tenant}@src.test>"}}
+        ).raise_for_status()
+    rows = [{"email": "ann@x.test", "event": "spamreport", "smtp-id": f"<{one}@src.test>"} for one in ("beta", "acme")]
+    body = json.dumps(rows).encode()
+    with door.client_with("") as client:
+        answer = client.post(
+            "/v1/feedback/sendgrid", content=body, headers={"content-type": "application/json", **grid(body)}
+        )
+    assert answer.json() == told(1, 0, 1)
+    (row,) = door.client.get("/v1/feedback").json()["rows"]
+    assert (row["tenant"], row["scope"]) == ("acme", "tenant:acme")
 
 
 # -- configuration

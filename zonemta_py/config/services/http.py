@@ -15,8 +15,8 @@ from zonemta_py.config.services.webhooks import Webhook
 
 Right = Literal["inject", "campaigns", "suppressions", "read", "events", "push", "pop", "metrics", "feedback"]
 Role = Literal["inject", "read", "operate", "admin"]
-OF_ALL: tuple[Right, ...] = ("push", "pop", "metrics", "feedback")
-"""Rights that a key with a scope cannot have: named queues, figures and what comes back belong to no tenant."""
+OF_ALL: tuple[Right, ...] = ("push", "pop", "metrics")
+"""Rights that a key with a scope cannot have: named queues and figures belong to no tenant."""
 SCOPE_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 
 

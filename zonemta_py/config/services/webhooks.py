@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from zonemta_py.config.section import NAME, Section
 
+NAME_OF_TENANT = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 _NEEDS = {"mailgun": "secrets", "sendgrid": "public_keys", "ses": "topics"}
 
 
@@ -31,6 +32,8 @@ class Webhook(Section):
     certificates: list[Path] = []
     """Of ses: PEM files with SNS's certificates. Then nothing is fetched, and an operator confirms subscriptions by the
     address in the log."""
+    tenants: list[Annotated[str, Field(pattern=NAME_OF_TENANT)]] = []
+    """Its scope: only about mail of these tenants, and for their lists; empty: about all. The rest is left out."""
     age_s: int = Field(86_400, ge=60, le=7 * 86_400)
     """How long ago it may have been signed. Providers try again for hours; what comes twice counts once."""
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.feedback import KINDS
 from zonemta_py.mail.address import AddressRefused, parse_mailbox
 from zonemta_py.mail.addresses.person import person
+from zonemta_py.queue.api import Feedback
 from zonemta_py.queue.feedback.register import ERASED, shown
 from zonemta_py.queue.lifecycle.context import QueueContext
 
+Within = tuple[Collection[str], Collection[str]]
 ROWS_MAX = 1_000
 _ID = re.compile("[0-9a-f]{16}")
 LOOK_MAX = 2_000
@@ -21,10 +23,10 @@ LOOK_MAX = 2_000
 
 async def came_back(
     queue: QueueContext, kind: str = "", recipient: str = "", campaign: str = "", message: str = "",
-    since_ms: int = 0, after: int = 0, limit: int = 100, unread: bool = False,
+    since_ms: int = 0, after: int = 0, limit: int = 100, unread: bool = False, within: Within = ((), ()),
 ) -> dict[str, Any]:  # fmt: skip
     """{rows, next}: after: the last page's `next`; None: it was the last one. unread: only what nobody understood, and
-    is kept."""
+    is kept. within: names of tenants and of campaigns, none of a kind: all."""
     if kind and kind not in KINDS:
         raise ValueError(f"there is no kind of feedback {kind!r}; there are {', '.join(KINDS)}")
     await queue.core.settled()
@@ -36,6 +38,8 @@ async def came_back(
     wanted = {name: value for name, value in (("kind", kind), ("campaign", campaign), ("message", message)) if value}
 
     def fits(row: dict[str, Any]) -> bool:
+        if not all(not own or row[name] in own for name, own in zip(("tenant", "campaign"), within, strict=True)):
+            return False
         return all(row[name] == value for name, value in wanted.items()) and (
             (not who or person(row["recipient"]) == who)
             and (not unread or bool(row["raw_bytes"] and queue.heard.raw(row["seq"])))
@@ -78,6 +82,18 @@ def _page(
     return {"rows": rows, "next": int(stop.split()[1])}
 
 
+async def ties(queue: QueueContext, rows: list[list[Any]]) -> list[list[Any]]:
+    """What each is about, without recording it: (message, campaign, tenant, whether that message is known). rows: all
+    fields of `Feedback`."""
+    await queue.core.settled()
+    found = list[list[Any]]()
+    for row in rows:
+        told = Feedback(*row)
+        _, known = queue.heard.tie(told)
+        found.append([told.message, told.campaign, told.tenant, known])
+    return found
+
+
 async def one(queue: QueueContext, seq: int) -> dict[str, Any] | None:
     """All of one; raw: of what nobody understood the message, as text."""
     await queue.core.settled()
@@ -96,5 +112,5 @@ async def forget(queue: QueueContext, numbers: list[int], all: bool = False) -> 
 
 
 QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
-    "feedback": came_back, "feedback-one": one, "feedback-forget": forget,
+    "feedback": came_back, "feedback-ties": ties, "feedback-one": one, "feedback-forget": forget,
 }  # fmt: skip

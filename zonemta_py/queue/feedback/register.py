@@ -177,6 +177,11 @@ class FeedbackRegister:
 
     # -- what there is
 
+    def tie(self, row: Feedback) -> tuple[str, bool]:
+        """As `Ties.tie`; and whether its message is known. Raises StoreError, ValueError."""
+        _check(row)
+        return self._ties.tie(row), bool(row.message) and self._core.sent.get(row.message) is not None
+
     def of(self, message_id: str) -> list[dict[str, Any]]:
         """All that came back about a message, in the order of time. Raises StoreError."""
         prefix = keys.FEEDBACK_OF + message_id.encode() + b" "

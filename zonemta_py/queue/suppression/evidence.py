@@ -42,7 +42,8 @@ ACCEPTED_MS = 2 * DAY_MS
 class Item(NamedTuple):
     """One refusal, complaint or unsubscribe. ms: steady time. message: what tells it from others: our id of the
     message, or whatever names it. at: which provider told which source (`guard.name_of`). held: the guard holds it
-    back, or did. said: the reply. scope: of an unsubscribe."""
+    back, or did. said: the reply. scope: of an unsubscribe; of a refusal that somebody with a scope has reported, the
+    only one that it counts for."""
 
     group: str
     ms: int
@@ -56,6 +57,11 @@ class Item(NamedTuple):
     stage: str = ""
     campaign: str = ""
     scope: str = ""
+
+    @property
+    def within(self) -> str:
+        """The only scope that this refusal counts for; "": as the tenant's terms say."""
+        return self.scope if self.group in GROUPS else ""
 
     @property
     def day(self) -> int:
@@ -129,23 +135,25 @@ class Enough(NamedTuple):
     items: list[Item]
 
 
-def enough(evidence: Evidence, terms: Tolerances, tenant: str, ms: int) -> Enough | None:
-    """What is enough to write to the person no more, by the terms of that tenant; None: nothing is. ms: steady time."""
+def enough(evidence: Evidence, terms: Tolerances, tenant: str, ms: int, within: str = "") -> Enough | None:
+    """What is enough to write to the person no more, by the terms of that tenant; None: nothing is. ms: steady time.
+    within: only what counts for that scope alone."""
     if not terms.automatic:
         return None
     for group in GROUPS:
-        items = counted(evidence, terms, group, tenant, ms)
+        items = counted(evidence, terms, group, tenant, ms, within)
         if is_enough(items, terms.tolerance(group)):
             return Enough(group, items)
     return None
 
 
-def counted(evidence: Evidence, terms: Tolerances, group: str, tenant: str, ms: int) -> list[Item]:
+def counted(evidence: Evidence, terms: Tolerances, group: str, tenant: str, ms: int, within: str = "") -> list[Item]:
     """The refusals of a group that count: one for each message and day."""
     since = ms - int(terms.tolerance(group).within_days * DAY_MS)
     items, messages, days = list[Item](), set[str](), set[int]()
     for item in sorted(evidence.items, key=lambda one: (not _sure(one), one.ms)):
-        theirs = item.group == group and (terms.scope == "all" or item.tenant == tenant)
+        own = item.within == within and (terms.scope == "all" or item.tenant == tenant)
+        theirs = item.group == group and own
         if theirs and item.ms >= since and item.message not in messages and item.day not in days:
             items.append(item)
             messages.add(item.message)

@@ -28,11 +28,11 @@ def wanted(
             scope = item.scope or usual_scope(item.group, item.tenant)
             entry = _entry(evidence.who, Enough(item.group, [item]), item.group, scope, apart_ms)
             made.setdefault((scope, item.group), entry)
-    for tenant in dict.fromkeys(item.tenant for item in evidence.items):
+    for tenant, within in dict.fromkeys((item.tenant, item.within) for item in evidence.items):
         of = terms.of(tenant)
-        found = enough(evidence, of, tenant, ms)
+        found = enough(evidence, of, tenant, ms, within)
         if found is not None:
-            scope = scope_of(of.scope, tenant)
+            scope = within or scope_of(of.scope, tenant)
             made.setdefault((scope, HARD_BOUNCE), _entry(evidence.who, found, HARD_BOUNCE, scope, apart_ms))
     return made
 

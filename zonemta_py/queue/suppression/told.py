@@ -20,11 +20,11 @@ def shown(item: Item, apart_ms: int) -> dict[str, Any]:
 def standing(evidence: Evidence, terms: SuppressionSection, ms: int) -> list[dict[str, Any]]:
     """One row for each group of refusals and each scope that they may lead to. ms: steady time."""
     rows = list[dict[str, Any]]()
-    for tenant in dict.fromkeys(item.tenant for item in evidence.items):
+    for tenant, within in dict.fromkeys((item.tenant, item.within) for item in evidence.items):
         of = terms.of(tenant)
-        scope = scope_of(of.scope, tenant)
+        scope = within or scope_of(of.scope, tenant)
         for group in GROUPS if of.automatic else ():
-            items = counted(evidence, of, group, tenant, ms)
+            items = counted(evidence, of, group, tenant, ms, within)
             if items and not any((row["group"], row["scope"]) == (group, scope) for row in rows):
                 rows.append({"group": group, "scope": scope} | _row(group, items, of.tolerance(group)))
     return rows

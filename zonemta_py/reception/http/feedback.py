@@ -17,12 +17,14 @@ from zonemta_py.mail.addresses.ours import NotOurs, Ours
 from zonemta_py.mail.feedback import webhooks
 from zonemta_py.mail.feedback.read import read
 from zonemta_py.queue.api import Feedback
+from zonemta_py.reception.http import bounded
 from zonemta_py.reception.http.authentication import answer, described, needs, request_context, visit
 from zonemta_py.reception.http.documents import models, reading, returned
-from zonemta_py.reception.http.documents.problem import FieldError, invalid
+from zonemta_py.reception.http.documents.problem import FieldError, RequestProblem, invalid
 from zonemta_py.reception.http.request_context import RequestContext
 from zonemta_py.reception.http.webhooks import BODY_BYTES_MAX, Proven
 from zonemta_py.reception.returns.rows import Came, rows
+from zonemta_py.reception.scope import KeyScope
 
 log = logging.getLogger(__name__)
 
@@ -45,26 +47,33 @@ _RIGHT: Right = "feedback"
     "/feedback",
     summary="Tell what became of messages",
     response_model=returned.Recorded,
-    openapi_extra=reading.body_of("FeedbackRows") | needs(_RIGHT, whole=True),
+    openapi_extra=reading.body_of("FeedbackRows") | needs(_RIGHT),
     responses=described(400, 413, 415, 422),
 )
 async def add(request: Request) -> Response:
     """Bounces, complaints, unsubscribes and what else came back by other ways than SMTP. Answered when it is on stable
     storage; each is counted for its campaign and suppresses as if it had come by mail. Repeat it whenever no answer
-    came: nothing is counted twice."""
+    came: nothing is counted twice. A key with a scope tells of its own mail, and what follows is for its own lists; if
+    any row is not in the scope, none is recorded."""
     here = _asked(request)
     content = await reading.json_object(request, here.config.http.body_bytes, returned.ROWS_MAX * 16)
     document = reading.checked(returned.FeedbackRows, content)
     fields = [one.model_dump() | {"scope": one.scope or "", "via": "http", "form": "json", "genuine": "key"}
               for one in document.rows]  # fmt: skip
-    return answer(await _recorded(here, [Feedback(**one) for one in fields]))
+    told_rows, who = [Feedback(**one) for one in fields], visit(request).key
+    if who.scope.bound:
+        refused = await bounded.bind(here, who.scope, who.name, told_rows)
+        for at, why in enumerate(refused):
+            if why:
+                raise RequestProblem("no-right", f"the key {who.name!r}: rows[{at}]: {why}")
+    return answer(await _recorded(here, told_rows))
 
 
 @router.post(
     "/feedback/report",
     summary="Pass on a report that came by mail",
     response_model=returned.ReportRead,
-    openapi_extra=_MAIL | needs(_RIGHT, whole=True),
+    openapi_extra=_MAIL | needs(_RIGHT),
     responses=described(400, 413, 415, 422),
 )
 async def report(
@@ -87,6 +96,10 @@ async def report(
     found = rows(ours or Ours("bounce", to), came, domains, today)
     for row in found:
         row.via = "http"
+    who = visit(request).key
+    found, left_out = await _within(here, who.scope, who.name, found)
+    if left_out and not found:
+        raise RequestProblem("no-right", f"the key {who.name!r}: {left_out[0]}")
     new = await here.queue.feedback(found)
     told = [
         {"kind": row.kind, "recipient": row.recipient, "code": row.code, "enhanced": row.enhanced, "text": row.text,
@@ -98,8 +111,8 @@ async def report(
 @router.post(
     "/feedback/{form}",
     summary="Take a provider's webhook",
-    response_model=returned.Recorded,
-    openapi_extra=_POSTED | needs(_RIGHT, whole=True),
+    response_model=returned.WebhookTaken,
+    openapi_extra=_POSTED | needs(_RIGHT),
     responses=described(400, 413, 415, 422),
 )
 async def take(
@@ -114,19 +127,21 @@ async def take(
     content, proven = await (_signed(request, here, form) if signed else _keyed(request, here))
     if form == "ses" and (kind := webhooks.asks(content)):
         await _about_itself(here, kind, content, proven)
-        return answer({"recorded": 0, "known": 0})
+        return answer({"recorded": 0, "known": 0, "left_out": 0})
     try:
         found = webhooks.read(form, content)
     except webhooks.WebhookRefused as error:
         raise invalid([FieldError("body", str(error))]) from None
-    return answer(await _recorded(here, [_row(form, one, proven) for one in found]))
+    scope, who = (proven.scope, proven.hook.name) if proven else (visit(request).key.scope, visit(request).key.name)
+    told_rows, left_out = await _within(here, scope, who, [_row(form, one, proven) for one in found])
+    return answer(await _recorded(here, told_rows) | {"left_out": len(left_out)})
 
 
 @router.get(
     "/feedback",
     summary="What came back",
     response_model=returned.FeedbackPage,
-    openapi_extra=needs(_RIGHT, "read", whole=True),
+    openapi_extra=needs(_RIGHT, "read"),
     responses=described(422),
 )
 async def every(
@@ -139,19 +154,33 @@ async def every(
     after: Annotated[models.Count, Query(description="The last page's `next`; default: the first page.")] = 0,
     limit: Annotated[int, Query(ge=1, le=1_000, description="Maximum number of rows.")] = 100,
 ) -> Response:
-    """The newest first, of the last `return_path.verp_days` days; a page may have fewer rows than asked for."""
+    """The newest first, of the last `return_path.verp_days` days; a page may have fewer rows than asked for. A key
+    with a scope sees what is in it."""
     here = _asked(request, "read")
     where = {"kind": kind, "recipient": recipient, "campaign": campaign, "message": message}
     given = {name: value for name, value in where.items() if value}
-    return answer(await here.ask("feedback", **given, since_ms=since_ms, after=after, limit=limit))
+    own = visit(request).key.scope
+    within = sorted(own.tenants), sorted(own.campaigns)
+    return answer(await here.ask("feedback", **given, since_ms=since_ms, after=after, limit=limit, within=within))
 
 
 def _asked(request: Request, *others: Right) -> RequestContext:
     """Raises RequestProblem: the key may not."""
     who = visit(request).key
     who.check(_RIGHT, *others)
-    who.check_whole()
     return request_context(request)
+
+
+async def _within(
+    here: RequestContext, scope: KeyScope, who: str, told_rows: list[Feedback]
+) -> tuple[list[Feedback], list[str]]:
+    """What is in the scope; why the others are not."""
+    if not scope.bound:
+        return told_rows, []
+    refused = await bounded.bind(here, scope, who, told_rows)
+    if left_out := [why for why in refused if why]:
+        log.info("%s: %d of %d rows of feedback are left out: %s", who, len(left_out), len(told_rows), left_out[0])
+    return [row for row, why in zip(told_rows, refused, strict=True) if not why], left_out
 
 
 async def _recorded(here: RequestContext, found: list[Feedback]) -> dict[str, int]:

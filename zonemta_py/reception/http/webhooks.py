@@ -20,6 +20,7 @@ from zonemta_py.config import Config, ConfigError
 from zonemta_py.config.services.webhooks import Webhook
 from zonemta_py.logs.causes import cause
 from zonemta_py.reception.http.documents.problem import RequestProblem
+from zonemta_py.reception.scope import KeyScope
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
@@ -51,6 +52,10 @@ class Proven(NamedTuple):
     hook: Webhook
     token: str = ""
     topic: str = ""
+
+    @property
+    def scope(self) -> KeyScope:
+        return KeyScope(frozenset(self.hook.tenants))
 
 
 class SignedWebhooks:

@@ -54,6 +54,11 @@ class Recorded(Model):
     """Of which the like had been recorded before: they are not counted again."""
 
 
+class WebhookTaken(Recorded):
+    left_out: int
+    """Rows about mail that is not in the scope of the key or webhook: nothing is recorded of them."""
+
+
 class FoundRow(Model):
     kind: Kind
     recipient: str
