@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.queue.lives import seeds
 from zonemta_py.config.limits import rate
 from zonemta_py.mail.classify import NoRoute
 from zonemta_py.mail.reply import Reply
@@ -377,7 +378,7 @@ class Life:
         return f"it waits for ever: {await self.house.sizes()} {rows} {zones}"
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", seeds(6))
 async def test_a_random_life_of_the_scheduler(house: Callable[..., Any], seed: int) -> None:
     """Limits hold, stops hold, and in the end all mail has ended; nothing is left in memory of it."""
     die = random.Random(seed)

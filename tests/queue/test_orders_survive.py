@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.queue.lives import shared
 from zonemta_py.disk.leveldb.store import Store, StoreError
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.merge.compile import prepare
@@ -123,7 +124,7 @@ async def prepared(house: Make, case: Case) -> Any:
 
 async def insist(home: Any, order: Callable[[Any], Any]) -> None:
     """Asks until it is answered, as any client does."""
-    for _ in range(500):
+    for _ in range(12_000):
         try:
             await order(home)
         except (QueueRefusal, StoreError, ValueError) as error:
@@ -171,7 +172,7 @@ async def finished(home: Any, case: Case) -> None:
 async def test_a_crash_at_any_instant_of_an_order(house: Make, name: str, power: bool) -> None:
     """SIGKILL or a power cut, so many turns of the loop after it was given; what was answered is there at once."""
     case, answered = CASES[name], ANSWERED.get(name)
-    for turns in TURNS:
+    for turns in shared(TURNS, power):
         die = random.Random(turns)
         home = await prepared(house, case)
         task = asyncio.ensure_future(case.order(home))
@@ -210,7 +211,7 @@ async def test_a_fence_at_any_read_of_an_order(
 ) -> None:
     """The disk says no for a moment: it is refused for now, or done; nothing is damaged, nothing waits for ever."""
     case, reached = CASES[name], 0
-    for number in READS:
+    for number in (reads := shared(READS, crash)):
         home = await prepared(house, case)
         if crash:  # so that all is read from the store again
             await home.crash()
@@ -222,4 +223,4 @@ async def test_a_fence_at_any_read_of_an_order(
         monkeypatch.undo()
         assert not home.damages
         assert not core.quarantine.cases()
-    assert reached == len(READS), "the fence hardly ever came"
+    assert reached == len(reads), "the fence hardly ever came"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.queue.lives import seeds
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, DELIVERED
 
@@ -56,7 +57,7 @@ async def ending(home: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("guard", [0, 4])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(2))
 async def test_a_killed_queue_decides_as_one_that_is_not(house: Make, seed: int, guard: int) -> None:
     """Nothing that was heard is lost, and nothing counts twice."""
     settings = {**SETTINGS, "guard_people": guard}

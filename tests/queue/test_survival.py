@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.queue.lives import seeds
 from zonemta_py.disk import journal, records
 from zonemta_py.disk.records import Type
 from zonemta_py.mail.envelope import Envelope, Recipient
@@ -215,7 +216,7 @@ class Life:
                 self.ended[recipient.address] = DELIVERED
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(6))
 async def test_a_random_life(house: Callable[..., Any], seed: int) -> None:
     """Whatever happens in whatever order: nothing is lost, nothing is sent twice without being listed, sizes hold."""
     home = await house(zones=ZONES, queue=QUEUE)
