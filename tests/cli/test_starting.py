@@ -40,9 +40,12 @@ def begun(tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
         process.wait()
 
 
-def test_a_command_waits_for_a_queue_that_starts(begun: Any, told: Told, tmp_path: Path) -> None:
-    """In the first moment, and after a kill, when the socket of the process before is there; but an MTA that has ended
-    is said at once."""
+def test_a_command_waits_for_a_queue_that_starts(
+    begun: Any, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the first moment, and after a kill, when the socket of the process before is there; but for an MTA that has
+    ended nobody waits: this test would not end in time."""
+    monkeypatch.setattr("zonemta_py.cli.run.asking.START_S", 3600)
     for _ in range(2):
         mta = begun()
         ran = told("queue", "size")
@@ -50,9 +53,7 @@ def test_a_command_waits_for_a_queue_that_starts(begun: Any, told: Told, tmp_pat
         mta.kill()
         mta.wait()
         assert not presence.there(tmp_path)
-        before = time.process_time()
         assert told("queue", "size").code == Exit.UNAVAILABLE
-        assert time.process_time() - before < 1
     assert (tmp_path / presence.NAME).stat().st_uid == os.getuid()
 
 

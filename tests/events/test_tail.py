@@ -2,11 +2,9 @@
 
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -278,14 +276,3 @@ def test_numbers_that_were_never_stable_are_given_again(tmp_path: Path) -> None:
         found += tail.read(seq, 10)
     assert [record.seq for record in found] == list(range(1, seq + 1))
     assert found == list(journal.read(tmp_path / "journal"))
-
-
-def test_it_keeps_up(scribe: Scribe) -> None:
-    """Records a second, for the log: far more than mail can make."""
-    scribe.fill(30_000, 300)
-    shutil.rmtree(scribe.folder / "archive", ignore_errors=True)
-    begin = time.process_time()
-    assert len(rest(JournalTail(scribe.folder), scribe.seq, 5000)) == scribe.seq
-    rate = scribe.seq / max(0.001, time.process_time() - begin)
-    print(f"{rate:,.0f} records/s")
-    assert rate > 10_000

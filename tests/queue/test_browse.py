@@ -220,6 +220,7 @@ async def test_a_busy_queue_gets_most_of_the_time(house: Any, monkeypatch: pytes
     monkeypatch.setattr(f"{PACE}.Pace.__init__.__defaults__", (60.0,))
     monkeypatch.setattr(f"{PACE}._loop", pace._Loop())
     monkeypatch.setattr(pace, "OTHERS", 9.0)
+    monkeypatch.setattr(pace, "BUSY", 0.01)  # on a busy machine this test has little of its time
     home = await house()
     await home.put(*(f"u{number}@x.test" for number in range(3000)))
     loop, over = asyncio.get_running_loop(), False
@@ -242,8 +243,12 @@ async def test_a_busy_queue_gets_most_of_the_time(house: Any, monkeypatch: pytes
     sending = asyncio.create_task(mail())
     await asyncio.sleep(0.1)
     assert not pace._loop.busy, "it may be no more than a moment's work"
-    await asyncio.sleep(0.1)
-    assert pace._loop.busy
+    for _ in range(600):
+        await asyncio.sleep(0.1)
+        if pace._loop.busy:
+            break
+    else:
+        pytest.fail("mail is not seen")
     took_s, worked_s = await asked()
     over = True
     await sending
