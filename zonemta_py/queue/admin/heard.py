@@ -8,7 +8,6 @@ from typing import Any
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.feedback import KINDS
-from zonemta_py.mail.address import AddressRefused, parse_mailbox
 from zonemta_py.mail.addresses.person import person
 from zonemta_py.queue.api import Feedback
 from zonemta_py.queue.feedback.register import ERASED, shown
@@ -53,6 +52,8 @@ async def came_back(
 
 def _whom(recipient: str) -> str:
     """Raises ValueError: nobody can have that address."""
+    from zonemta_py.mail.address import AddressRefused, parse_mailbox  # a start accepts mail before it needs a parser
+
     try:
         return person(parse_mailbox(recipient))
     except AddressRefused:
