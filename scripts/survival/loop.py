@@ -19,6 +19,7 @@ from typing import Any
 
 from ports import kept_port
 
+from survival.before import bring_in, pss_kb
 from survival.client import Client, Connection
 from survival.command import Progress, command
 from survival.ledger import Ledger
@@ -110,7 +111,7 @@ class _Loop:
 
 
 async def trial(
-    folder: Path, *, stretches: int, seed: int, progress: Progress = lambda done, note: None
+    folder: Path, *, stretches: int, before: int, seed: int, progress: Progress = lambda done, note: None
 ) -> dict[str, Any]:
     """Runs it and returns figures; "broken" lists the rules that were broken."""
     ours, broken = kept_port(), list[str]()
@@ -120,12 +121,15 @@ async def trial(
         mta.start()
         try:
             await mta.taking()
+            port = ours.getsockname()[1]
+            found_before = await bring_in(mta, port, running, folder, before, progress) if before else {"broken": []}
+            broken += found_before.pop("broken")
             await Handing(mta.port, Ledger(), make=news, series="first").hand_in(range(people))
             await mta.drained()
             sent = {one.recipients[0]: sent_of(one) for one in running.messages}
             running.messages.clear()
             back_to = [sent[f"ann@p{number}.test"] for number in range(people)]
-            loop = _Loop(mta, ours.getsockname()[1], back_to, seed)
+            loop = _Loop(mta, port, back_to, seed)
             await asyncio.to_thread(mta.ask, "stop", kind="zone", name="default", seconds=3600.0, cause="not yet")
             batches = int(stretches * STRETCH_S * PEOPLE_PER_S / AT_ONCE)
             await Client(mta.port, Ledger(), make=batch, people=batches * AT_ONCE).hand_in(range(batches))
@@ -134,8 +138,8 @@ async def trial(
             found: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
             for number in range(stretches):
                 found[number % 2 == 0].append(await loop.stretch(number % 2 == 0))
-                progress(number + 1, f"{found[number % 2 == 0][-1][0]:,.0f} a second")
-            left = await loop._left()
+                progress(before, f"{found[number % 2 == 0][-1][0]:,.0f} a second")
+            left, memory = await loop._left(), pss_kb(mta)
             late = [one.time - loop.bounced[who] for one in running.messages for who in one.recipients
                     if who in loop.bounced and one.time > loop.bounced[who]]  # fmt: skip
         finally:
@@ -147,6 +151,7 @@ async def trial(
     broken += [f"{worst:.1f} s after a bounce its recipient got mail"] * (worst > FOLLOWED_S_MAX)
     broken += await mta.problems()
     return {
+        **found_before,
         "bounces": len(loop.bounced),
         "deliveries_a_second": round(speed[False]),
         "with_bounces": round(speed[True]),
@@ -155,12 +160,16 @@ async def trial(
         "suppressed_after_s": round(statistics.median(loop.followed_s), 3),
         "at_worst_s": round(max(loop.followed_s), 3),
         "last_mail_after_a_bounce_s": round(worst, 3),
+        "queue_pss_mb_at_its_end": round(memory / 1024, 1),
         "broken": broken,
     }
 
 
 def main() -> int:
-    return command("loop", __doc__, "The loop", trial, stretches=(8, "stretches of 5 s, every second one with bounces"))
+    return command(
+        "loop", __doc__, "The loop", trial, stretches=(8, "stretches of 5 s, every second one with bounces"),
+        before=(0, "bounces that come in before, as fast as they go: 200000 are an hour's"),
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -63,9 +63,9 @@ def kind_of(number: int) -> str:
     return KINDS[number % len(KINDS)]
 
 
-def back(number: int, attempt: int, *, sent: list[Sent]) -> Letter:
+def back(number: int, attempt: int, *, sent: list[Sent], kind: str = "") -> Letter:
     """What comes back about one message; each attempt is the same, as of a server that repeats."""
-    one, kind = sent[number], kind_of(number)
+    one, kind = sent[number], kind or kind_of(number)
     head = f"Date: Mon, 2 Nov 2026 10:00:00 +0000\r\nMessage-ID: <{number}@mx.test>\r\nMIME-Version: 1.0\r\n"
     if kind == "unsubscribe":
         text = f"From: {one.recipient}\r\nSubject: unsubscribe\r\n{head}\r\nPlease take me off.\r\n"

@@ -14,7 +14,8 @@ from zonemta_py.disk.leveldb.store import Operation, Store
 
 STEP_MS = 4 * 3_600_000
 STEPS = 6
-PLACES_MAX = 5_000
+PLACES_MAX, PLACES_KEPT = 5_000, 1_000
+"""When there are so many, the largest are kept; many sites that get one message each must cost little."""
 
 
 class Answered:
@@ -76,8 +77,7 @@ class Answered:
         return cells[-1]
 
     def _make_room(self) -> None:
-        smallest = sorted(self._cells, key=self._total)[: PLACES_MAX // 2]
-        self._drop(smallest)
+        self._drop(sorted(self._cells, key=self._total)[: PLACES_MAX - PLACES_KEPT])
 
     def _drop(self, places: list[str]) -> None:
         for place in places:
