@@ -18,7 +18,7 @@ from ports import free_port
 
 HOSTILE = "<script>window.hacked=1</script><img src=x onerror=window.hacked=1>{{7*7}}\"'"
 ROOT = Path(__file__).parents[2]
-_START_S = 30
+_START_S = 60.0
 _AT_ONCE = 1_000
 _CONFIG = """
 [server]
@@ -105,7 +105,7 @@ class Scene:
         log = (self.folder / "log").open("ab")
         command = [sys.executable, "-m", "zonemta_py", "run", "--config", str(self.config)]
         self._mta = subprocess.Popen(command, cwd=ROOT, stderr=log, stdout=log)
-        self.until(lambda: bool(urlopen(f"http://127.0.0.1:{self.http}/v1/health", timeout=5)))
+        self.until(lambda: bool(urlopen(f"http://127.0.0.1:{self.http}/v1/health", timeout=60)))
 
     def until(self, done: Callable[[], bool]) -> None:
         end = time.monotonic() + _START_S

@@ -56,6 +56,7 @@ def shown(
     file = tmp_path_factory.mktemp("page") / "report.html"
     file.write_text(page(facts, campaign), encoding="utf-8")
     tab = browser.new_page(viewport={"width": 1200, "height": 800})
+    tab.set_default_timeout(120_000)
     one = Shown(tab, [], [])
     tab.on("request", lambda request: one.requests.append(request.url))
     tab.on("console", lambda message: one.complaints.append(message.text))

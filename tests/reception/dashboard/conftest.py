@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-PATIENCE_MS = 30_000
+PATIENCE_MS = 120_000
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update",
@@ -49,6 +49,7 @@ class Seen:
 
     def tab(self) -> "Page":
         tab = self.context.new_page()
+        tab.set_default_timeout(PATIENCE_MS)
         tab.on("console", lambda said: said.type == "error" and self._complained(said.text))
         tab.on("pageerror", lambda error: self.complaints.append(str(error)))
         return tab

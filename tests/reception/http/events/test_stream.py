@@ -228,6 +228,7 @@ def test_the_event_source_of_a_browser(door: Any) -> None:
         )
         context = browser.new_context(extra_http_headers={"authorization": f"Bearer {WATCH}"})
         page = context.new_page()
+        page.set_default_timeout(PATIENCE_S * 1000)
         page.goto(f"http://127.0.0.1:{door.port}/v1/health")
         page.evaluate("""() => new Promise((opened) => {
             window.found = [];

@@ -21,6 +21,7 @@ def test_a_person_leaves_and_comes_back(open_links: Any) -> None:
         context = browser.new_context(java_script_enabled=False, locale="fr-FR")
         asked: list[str] = []
         tab = context.new_page()
+        tab.set_default_timeout(120_000)
         tab.set_default_timeout(PATIENCE_MS)
         tab.on("request", lambda request: asked.append(request.url))
         tab.goto(f"http://127.0.0.1:{door.port}{path()}")
