@@ -82,7 +82,7 @@ def test_one_that_goes_on_after_its_end_gets_another() -> None:
 def test_tries_are_further_and_further_apart_and_end() -> None:
     row, now, waits = ROW, END, []
     while due.due(row, 0, now, 0):
-        row = due.failed(due.trying(row, 0, now), "no", unavailable=False)
+        row = due.failed(due.trying(row, 0, now), "no", lasting=False)
         waits.append(row.next_ms - now)
         assert not due.due(row, 0, row.next_ms - 1, 0)
         now = row.next_ms
@@ -90,12 +90,17 @@ def test_tries_are_further_and_further_apart_and_end() -> None:
     assert (waits[0], waits[1], waits[-1]) == (60_000, 120_000, 6 * HOUR)
 
 
-def test_what_only_lacks_a_program_is_tried_for_ever() -> None:
+@pytest.mark.parametrize("why", ["no Java", due.INTERRUPTED])
+def test_what_lacks_a_program_or_was_interrupted_is_tried_for_ever(why: str) -> None:
     row, now = ROW, END
     for _ in range(50):
         assert due.due(row, 0, now, 0)
-        row = due.failed(due.trying(row, 0, now), "no Java", unavailable=True)
-        assert row.next_ms - now <= 3 * HOUR
+        begun = due.trying(row, 0, now)
+        assert due.interrupted(row) is None
+        ended = due.failed(begun, why, lasting=True) if why != due.INTERRUPTED else due.interrupted(begun)
+        assert ended is not None
+        row = ended
+        assert (row.trouble, row.next_ms - now <= 3 * HOUR) == (why, True)
         now = row.next_ms
 
 

@@ -1,8 +1,12 @@
 """The process that makes reports: each once, whole, in its place, whatever ends it. What it runs is a small program."""
 
+import contextlib
 import logging
+import os
+import signal
 import stat
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +123,35 @@ async def test_killed_amid_it_none_is_lost_or_made_twice(tmp_path: Path, moment:
     await house.rest()
     assert (house.there(), house.runs) == (["spring"], 1)
     assert not [*house.shelf.folder.glob("*.html")]
+
+
+async def test_what_a_killed_run_left_is_ended(tmp_path: Path) -> None:
+    """Not what others run."""
+    house = House(tmp_path, said())
+    house.program = (
+        "import os, pathlib, subprocess, sys\n"
+        "one = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
+        "other = subprocess.Popen(['sleep', '600'], env=os.environ | {'TMPDIR': os.environ['TMPDIR'] + 'x'})\n"
+        "pathlib.Path(sys.argv[2]).write_text(f'{one.pid} {other.pid}')"
+    )
+    await house.rest()
+    one, other = map(int, house.there()[0].split())
+    try:
+        assert runs(one)
+        house.again()
+        end = time.monotonic() + 60
+        while runs(one):
+            assert time.monotonic() < end
+            time.sleep(0.01)  # noqa: ASYNC251 (nothing else is to go on)
+        assert runs(other)
+    finally:
+        os.kill(other, signal.SIGKILL)
+
+
+def runs(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    return False
 
 
 async def test_what_lacks_is_said_with_the_remedy(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -14,8 +14,9 @@ from zonemta_py.reports.shelf import CampaignReport
 
 TRIES_MAX = 12
 """After so many, a person has to look; the last ones are 6 hours apart."""
-TRIES_UNAVAILABLE_MAX = 7
-"""What lacks only a program is tried for ever: no try counts beyond this one, an hour apart."""
+TRIES_LASTING_MAX = 7
+"""What only lacks a program, or was interrupted, is tried for ever: no try counts beyond this one, an hour apart."""
+NOW, INTERRUPTED = "it is being made", "it was interrupted"
 _FIRST_MS, _LONGEST_MS = 60_000, 6 * 3_600_000
 
 
@@ -61,15 +62,21 @@ def _again(row: CampaignReport, now_ms: int, again_ms: int) -> bool:
 
 
 def trying(row: CampaignReport, returned: int | None, now_ms: int) -> CampaignReport:
-    """To be noted before a try, so that one that ends the machine is not made at every start."""
+    """To be noted before a try, so that one that ends the machine is not made at once at every start."""
     tries = row.tries + 1
     wait_ms = min(_LONGEST_MS, _FIRST_MS << min(tries - 1, 16))
-    return replace(row, tries=tries, next_ms=now_ms + wait_ms, asked=row.asked if returned is None else returned)
+    asked = row.asked if returned is None else returned
+    return replace(row, tries=tries, next_ms=now_ms + wait_ms, asked=asked, trouble=NOW)
 
 
-def failed(row: CampaignReport, trouble: str, unavailable: bool) -> CampaignReport:
-    """After a try. unavailable: something is not installed."""
-    tries = min(row.tries, TRIES_UNAVAILABLE_MAX) if unavailable else row.tries
+def interrupted(row: CampaignReport) -> CampaignReport | None:
+    """What is to be noted at a start; None: nothing."""
+    return failed(row, INTERRUPTED, lasting=True) if row.trouble == NOW else None
+
+
+def failed(row: CampaignReport, trouble: str, lasting: bool) -> CampaignReport:
+    """After a try. lasting: it is tried until it succeeds."""
+    tries = min(row.tries, TRIES_LASTING_MAX) if lasting else row.tries
     return replace(row, tries=tries, trouble=trouble)
 
 

@@ -81,6 +81,7 @@ class ReportMaker:
 
     def begin(self) -> None:
         """Puts in its place what a run had made before this process was killed. Raises OSError."""
+        _end_left_over(self._shelf.folder / _TEMPORARY)
         self._since_ms = self._shelf.begin(self._now_ms())
         self._rows = {row.key: row for row in self._shelf.rows()}
         wanted = {row.waiting_name for row in self._rows.values()}
@@ -88,7 +89,8 @@ class ReportMaker:
             if path.name not in wanted:
                 path.unlink()
         for row in [*self._rows.values()]:
-            self._take(row)
+            if not self._take(row) and (other := due.interrupted(row)) is not None:
+                self._note(other)
 
     async def look(self) -> bool:
         """Notes what is new, and makes one report; True: it has tried one. Raises OSError, QueueRefusal, ValueError."""
@@ -153,6 +155,7 @@ class ReportMaker:
     async def _run(self, row: CampaignReport, target: Path) -> tuple[int, str]:
         """Exit status, and the last sentence on standard error. Raises OSError."""
         place = self._shelf.folder / _TEMPORARY
+        _end_left_over(place)
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(mode=0o700)
         said = place / "stderr"
@@ -212,8 +215,18 @@ def _environment(place: Path) -> dict[str, str]:
 
 
 def _with_us() -> None:
-    """It dies with this process; its JVM ends when that has gone."""
+    """It dies with this process; its JVM ends when that has gone, or by `_end_left_over`."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _end_left_over(place: Path) -> None:
+    """Ends what a run that was killed has left, known by its environment: a JVM that was about to start would wait for
+    ever once its folder is removed."""
+    mark = os.fsencode(f"TMPDIR={place}")
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if mark in path.read_bytes().split(b"\0"):
+                os.kill(int(path.parent.name), signal.SIGKILL)
 
 
 def _last(path: Path) -> str:
