@@ -185,3 +185,26 @@ def test_no_word_for_a_sender_or_for_us_is_taken_for_a_recipient() -> None:
                 classified = SHIPPED.judge(Reply(550, "5.1.1", text), "rcpt", "")
                 assert classified.kind not in RECIPIENT, (language, text, classified.rule)
                 assert not classified.agreed, (language, text)
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "verdict"),
+    [
+        ("550 5.7.1 mail from 192.0.2.7 is refused, its reputation is too low", "poor-reputation", "retry"),
+        ("550 5.7.1 the reputation of example.com is too low", "poor-reputation", ""),
+        ("554 5.3.0 temporary fault of our database, please try again later", "system-error", "retry"),
+        ("554 5.3.0 fault of our database", "system-error", ""),
+        ("550 5.7.1 too much junk comes from 192.0.2.7", "poor-reputation", "retry"),
+        ("450 4.7.25 Client host rejected: [192.0.2.7] is nobody", "reverse-dns", "retry"),
+        ("550 Relais refusé, utilisateur non authentifié", "relay-denied", ""),
+    ],
+)
+def test_what_is_said_of_our_address_or_asks_to_come_again_is_tried_again(line: str, kind: str, verdict: str) -> None:
+    """Junk before anybody saw the message is our address; of a domain's reputation another address is no help."""
+    classified = judged(line)
+    assert (classified.kind, classified.action.verdict) == (kind, verdict)
+
+
+def test_a_link_on_a_list_is_no_fault_of_an_address_that_is_named_too() -> None:
+    classified = judged("550 5.7.1 Blacklisted URL: shop.example (from 192.0.2.7)", "dot")
+    assert (classified.kind, classified.action.verdict) == ("spam-content", "")

@@ -6,6 +6,8 @@ Promises, whatever the rules:
     (x.1.7, x.1.8).
   - A source address rests, and a 5xx with a recipient's status (5.1.1, 5.1.6, 5.2.1) is tried again, only where the
     reply names our address, host or connection: a URL, attachment or From on a list is no fault of an address.
+  - A 5xx about the reputation of our IP address, or that asks us to come again after a fault of theirs, is tried
+    again.
   - `moved` takes 551, x.1.6 or an address to move to.
   - One reply is enough (`agreed`) only where code, text and stage say the same, without reservations.
 Pure.
@@ -31,6 +33,7 @@ _OTHERS = frozenset(("sender", "source"))
 _NOT_OURS = frozenset(("content", "sender", "domain", "recipient"))
 _AGREEING = {"user-unknown": frozenset(("", "5.1.1", "5.1.10")), "moved": frozenset(("", "5.1.1", "5.1.6"))}
 _CODES = frozenset((550, 551, 553))
+_OF_US = frozenset(("reverse-dns", "blocked-ip"))
 _NEW_ADDRESS = re.compile(
     r"(?:moved?|new|now|forward\w*|instead|chang\w*|try|use|please|relocat\w*|neue?|nou\w*|nuev\w*|nuov\w*|nov\w*)"
     r" .{0,60}@",
@@ -62,6 +65,10 @@ def bar(kind: str, about: str, reply: Reply, stage: str, reading: Reading) -> st
         return f"it speaks of the {_other(reading) or 'source'}"
     if kind == "blocked-ip" and reading.firm and reading.about in _NOT_OURS and not names_us(stage, reading):
         return f"it speaks of the {reading.about}, not of our address"
+    if kind == "policy" and status == ".7.25":
+        return f"status {reply.enhanced} is about reverse DNS"
+    if kind == "blocked-ip" and reading.kind == "spam-content" and _of_a_part(reading):
+        return "it speaks of a part of the message"
     if kind == "relay-denied" and reading.kind == "user-unknown" and "relay" not in reading.said:
         return "it speaks of the recipient, not of relaying"
     if kind == "relay-denied" and reading.kind == "tls" and "relay" not in reading.said:
@@ -70,6 +77,8 @@ def bar(kind: str, about: str, reply: Reply, stage: str, reading: Reading) -> st
         return "it speaks of our address"
     if kind == "system-error" and reading.kind in RECIPIENT and reading.firm and reply.permanent:
         return "it speaks of the recipient"
+    if kind == "system-error" and reading.kind in _OF_US and reading.firm and reading.about == "source":
+        return "it speaks of our address or host"
     if kind == "system-full" and ((reading.kind == "mailbox-full" and reading.firm) or status == ".2.2"):
         return "it speaks of the recipient, not of their system"
     return ""
@@ -81,8 +90,12 @@ def names_us(stage: str, reading: Reading) -> bool:
     return stage in CONNECTING or reading.ip or "source" in reading.speaks or listed
 
 
-def trimmed(action: Action, about: str, reply: Reply, stage: str, reading: Reading) -> Action:
-    """What may be done of it."""
+def trimmed(kind: str, action: Action, about: str, reply: Reply, stage: str, reading: Reading) -> Action:
+    """What may be done of it. A 5xx about the reputation of our IP address, or of a fault of theirs that asks us to
+    come again, says nothing about the message."""
+    ours = kind == "poor-reputation" and reading.ip
+    if not action.verdict and (ours or (kind == "system-error" and _again(reading))):
+        action = replace(action, verdict="retry")
     if about == "source" or names_us(stage, reading):
         return action
     if action.rest_s:
@@ -121,6 +134,15 @@ def _no_recipient(kind: str, about: str, reply: Reply, stage: str, reading: Read
     if kind == "moved" and reply.code != 551 and reply.enhanced[1:] != ".1.6" and not _NEW_ADDRESS.search(reply.text):
         return "nothing says where to: no 551, x.1.6 or address"
     return ""
+
+
+def _again(reading: Reading) -> bool:
+    return "again" in reading.said and reading.kind in ("system-error", "greylisting", "")
+
+
+def _of_a_part(reading: Reading) -> bool:
+    """Whether it speaks of a URL or an attachment, though an address may be named too."""
+    return "part" in reading.said and "source" not in reading.speaks
 
 
 def _other(reading: Reading) -> str:

@@ -116,13 +116,20 @@ def read(text: str, code: int, enhanced: str, stage: str) -> Reading:
         best = None
     if best is None:
         return Reading("", "", speaks, said, False, aside, bool(ips))
-    kind, about = _of_others(best, speaks, said, bool(ips))
+    kind, about = _of_others(best, speaks, said, bool(ips), stage)
     return Reading(kind, about, speaks, said, best.near <= FAR, aside, bool(ips))
 
 
-def _of_others(best: _Said, speaks: frozenset[str], said: frozenset[str], ip: bool) -> tuple[str, str]:
-    """A recipient that is unknown in a reply that speaks of the sender is the sender, or their concern."""
+def _of_others(best: _Said, speaks: frozenset[str], said: frozenset[str], ip: bool, stage: str) -> tuple[str, str]:
+    """A recipient that is unknown in a reply that speaks of the sender is the sender, or their concern; and what is
+    junk before anybody saw the message is our address."""
     kind, about = best.kind, best.about
+    if best.rank == _RANK["busy"] and about == "system":
+        return "system-error", about
+    if kind == "authentication" and "relay" in said:
+        return "relay-denied", about
+    if kind == "spam-content" and ("source" in speaks or ip) and stage in _UNSEEN and "part" not in said:
+        return "poor-reputation", "source"
     if kind == "blocked-ip" and "part" in said and about != "source":
         return "spam-content", "content"
     if kind == "host-unknown" and (ip or "source" in speaks):
@@ -227,6 +234,8 @@ def _unnamed(stage: str, enhanced: str) -> str:
     return ""
 
 
+_UNSEEN = CONNECTING | {"mail", "rcpt"}
+"""Stages at which nobody has seen the message."""
 _PREDICATES = frozenset(_DIRECT) | frozenset(_OF_SUBJECT)
 _PRECEDENCE = ("source", "sender", "recipient", "domain", "content", "system", "command")
 _STRONG = frozenset(("source", "sender"))

@@ -168,7 +168,7 @@ def _guessed(classified: Classified, reply: Reply, stage: str, reading: Reading)
 
 
 def _settled(classified: Classified, about: str, reply: Reply, stage: str, reading: Reading) -> Classified:
-    action = trimmed(classified.action, about, reply, stage, reading)
+    action = trimmed(classified.kind, classified.action, about, reply, stage, reading)
     enough = agreed(classified.kind, reply, stage, reading)
     if action is classified.action and not enough:
         return classified
