@@ -223,16 +223,29 @@ def test_postfix_is_measured(tmp_path: Path) -> None:
 
 
 def test_this_mta_is_measured(tmp_path: Path) -> None:
-    """A short run of everything gives every figure for this MTA, and loses nothing."""
+    """A short run of each kind gives every figure for this MTA, and loses nothing; B, D and H are A and L with other
+    numbers."""
     out = tmp_path / "out.json"
-    words = ("--contenders", "zonemta", "--share", "0.01", "--queued", "1000", "--no-syncs", "--json", str(out))
+    words = (
+        "--contenders",
+        "zonemta",
+        "--scenarios",
+        "A,C,L,dead,restart",
+        "--share",
+        "0.01",
+        "--queued",
+        "1000",
+        "--no-syncs",
+        "--json",
+        str(out),
+    )
     done = bench_script(*words)
     assert done.returncode == 0, done.stdout + done.stderr
     document = json.loads(out.read_text())
     assert document["errors"] == []
     medians = {name: by["zonemta-py"] for name, by in document["medians"].items()}
-    assert list(medians) == ["A", "B", "C", "D", "H", "L", "dead", "restart"]
-    assert all(medians[name]["complete"] for name in "ABCD")
+    assert list(medians) == ["A", "C", "L", "dead", "restart"]
+    assert all(medians[name]["complete"] for name in "ACL")
     assert medians["dead"]["delivered"] == 100
     assert medians["restart"]["missing"] == 0
 
@@ -254,12 +267,12 @@ def test_loads_differ_only_where_asked() -> None:
 def test_what_limits_tls_and_signatures_cost_is_measured(tmp_path: Path) -> None:
     """Each variant of this MTA delivers everything, and stands beside plain."""
     out = tmp_path / "out.json"
-    which = ("--scenarios", "A", "--contenders", "zonemta,limits,starttls,ed25519,rsa2048")
+    which = ("--scenarios", "A", "--contenders", "zonemta,limits,starttls,rsa2048")
     done = bench_script(*which, "--share", "0.01", "--no-syncs", "--json", str(out))
     assert done.returncode == 0, done.stdout + done.stderr
     document = json.loads(out.read_text())
     assert document["errors"] == []
-    assert list(document["medians"]["A"]) == ["zonemta-py", "limits", "starttls", "ed25519", "rsa2048"]
+    assert list(document["medians"]["A"]) == ["zonemta-py", "limits", "starttls", "rsa2048"]
     assert "Beside plain" in done.stdout
 
 
