@@ -17,7 +17,7 @@ _PARAGRAPH_LINES_MAX = 12
 DIALOGUE = re.compile(r"^[\s>]{0,9}(?:<<<|>>>|[245]\d\d[- ]|while talking|\.\.\. while)", re.IGNORECASE)
 """A line of a conversation between servers."""
 _BEGIN = re.compile(
-    r"^[\s>*•|+-]{0,60}(?:<<<|>>>)?\s{0,20}(?:[245]\d\d[- ](?:[245]\.\d{1,2}\.\d{1,3} )?)?"
+    r"^[\s>*•|+-]{0,60}(?:\(?\d{1,3}[.)]\s{1,8})?(?:<<<|>>>)?\s{0,20}(?:[245]\d\d[- ](?:[245]\.\d{1,2}\.\d{1,3} )?)?"
     r"[\"'<\[(«“]{0,3}(?:mailto:|smtp:|rfc822; ?)?",
     re.IGNORECASE,
 )
@@ -31,6 +31,17 @@ _SENDERS = re.compile(
 )
 _MESSAGE = re.compile(r"(?:your (?:message|mail|e-?mail)|\b(?:from|sender|von|by))\s{0,4}:?\s{0,4}$", re.IGNORECASE)
 """A line behind which the sender, or the message's id, stands."""
+
+_NOBODY = ("mailer-daemon@", "maildaemon@")
+"""They report, and get no mail."""
+
+_INSTEAD = re.compile(
+    r"(?:new|neue|nouvelle|nueva|novo|nuovo|nieuwe) (?:e-?mail[- ]?)?"
+    r"(?:address|adresse|dirección|endereço|indirizzo|adres)"
+    r"\s{0,3}:?(?: (?:is|ist|est|es|é|lautet|now))?\s{0,3}[<(\"']?$",
+    re.IGNORECASE,
+)
+"""Before an address: it is where the recipient has gone."""
 
 Place = tuple[int, str, int]
 """Line, address, and how likely it is a failed recipient: 2 it begins the line, 1 it is named as one, 0 it is there,
@@ -87,15 +98,21 @@ class TextPage:
         rest = line[begin.end() :] if begin else line
         found = list[Place]()
         for address in addresses(line)[:PLACES_MAX]:
-            if address.lower() in sender:
+            if address.lower() in sender or address.lower().startswith(_NOBODY):
                 continue
-            if rest.startswith(address) and not _MESSAGE.search(self._before(number)):
+            if _INSTEAD.search(line.partition(address)[0]):
+                continue
+            if rest.startswith(address) and not self._behind_message(number):
                 found.append((number, address, 2))
             elif not helping:
                 before = line.partition(address)[0]
                 context = before if before.strip(" <>\"'(") else self._before(number)
                 found.append((number, address, -1 if _FIELD.match(line) else int(says(context.lower(), NAMING))))
         return found
+
+    def _behind_message(self, number: int) -> bool:
+        before = self._before(number)
+        return bool(_MESSAGE.search(before)) and "recipient" not in before.lower() and not _FIELD.match(before)
 
     def _before(self, number: int) -> str:
         """The line before that has words; "" if there is none."""

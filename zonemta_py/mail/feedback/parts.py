@@ -81,7 +81,7 @@ def take_apart(message: bytes) -> Parts:
     head, body = _split(message)
     parts = Parts(fields_of(head))
     _walk(parts, parts.fields, body, 0)
-    if not parts.text and parts.html:
+    if not parts.text.strip() and parts.html:
         parts.text = _BLANKS.sub(_BLANK, plain(parts.html))[:TEXT_CHARACTERS_MAX]
     return parts
 

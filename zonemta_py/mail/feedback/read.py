@@ -134,7 +134,8 @@ def _speaks_of_delivery(parts: Parts, daemon: bool, failure: bool, words: str) -
     told = says(words, FAILURES) or says(words, DELAYS) or has_code(words) or parts.kind == "multipart/report"
     quotes = bool(parts.original) or has_code(words) or "@" in words
     if daemon:
-        return failure or (told and (not _answerable(parts) or bool(parts.original) or "@" in words))
+        addressed = not _answerable(parts) or bool(parts.original) or "@" in words
+        return failure or (told and addressed) or says(parts.decoded("subject").lower(), DELIVERED)
     if is_reply(parts) or _to_many(parts):
         return False
     unanswerable = _path(parts) == "<>"

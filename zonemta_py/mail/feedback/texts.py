@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from zonemta_py.mail.feedback.diagnostic import has_code, implied, reply_of
 from zonemta_py.mail.feedback.page import DIALOGUE, Place, TextPage
+from zonemta_py.mail.feedback.vocabulary import FAILURES, REASONS, says
 from zonemta_py.mail.reply import Reply
 
 RECIPIENTS_MAX = 100
@@ -42,6 +43,7 @@ _REPORTER = re.compile(
 
 
 _ADDRESS = re.compile(r"[^\s<>@]{1,64}@[^\s<>@]{1,255}")
+_CLAUSE = re.compile(r"(?<=[.:;,!])\s+|\n(?![ \t]*[a-z])|(?<=[。：，])")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 
 
@@ -97,7 +99,7 @@ def _told(recipient: str, count: int, places: list[Place], page: TextPage, whole
     )
     segment = page.through_code(own[0], end or len(page.lines)) if own else ""
     said = _said(own, count, segment, whole, page)
-    reply = implied(reply_of(said), clues.subject)
+    reply = implied(reply_of(_reason(said)), f"{said} {clues.subject}")
     if len(_words(said.replace(recipient, ""))) < 2 and not reply.text.strip(" -<>:"):
         reply = Reply(reply.code, reply.enhanced, clues.subject)
     if (of := _OF_SENDER.search(f"{said}\n{segment}")) and "in reply to" not in reply.text:
@@ -128,6 +130,19 @@ def _said(own: list[int], count: int, segment: str, whole: str, page: TextPage) 
     if has_code(whole) or not _words(_ADDRESS.sub("\n", segment).partition("\n")[2]):
         return whole
     return segment
+
+
+def _reason(said: str) -> str:
+    """Without clauses that only tell that it failed, where others tell why: rules go by all words."""
+    if has_code(said):
+        return said
+    telling = " ".join(clause for clause in _CLAUSE.split(said) if clause.strip() and not _courtesy(clause))
+    return telling if len(_words(_ADDRESS.sub("", telling))) > 1 else said
+
+
+def _courtesy(clause: str) -> bool:
+    words = " ".join(_ADDRESS.sub("", clause).lower().split())
+    return says(words, FAILURES) and not says(words, REASONS) and not any(map(str.isdigit, words))
 
 
 def _words(text: str) -> list[str]:

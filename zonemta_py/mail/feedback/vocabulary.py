@@ -28,7 +28,9 @@ DAEMONS = phrases(
     mailer-daemon; mailer_daemon; maildaemon; mail-daemon; mailerdaemon; mail delivery; mail.delivery; mail deliver;
     maildelivery; postmaster; post_master; post.master; daemon@; mail administrator; mmdf; mail system; mail-system;
     mailsystem; mail router; ndr administrator; mdaemon; interscan; delivery subsystem; delivery-subsystem;
-    delivery system; mail gateway; bounce; undeliver; smtp gateway;
+    delivery system; mail gateway; bounce; undeliver; smtp gateway; antivirus; anti-virus; virusscan; mailscanner;
+    mailscan; spamfilter; mail filter; mailfilter; mail-filter; mailguard; mailsweeper; noreply-delivery;
+    mail transport; mta@; mailrouter;
     """
 )
 """In a From field: a mail system's."""
@@ -82,10 +84,28 @@ FAILURES = phrases(
     보내지 못; 전송되지; 전송하지 못; 전달하지 못; 반송되; 발송되지; تعذر تسليم; تعذر إرسال; لم تصل رسالتك; לא הגיעה;
     לא ניתן היה למסור; thư bị trả lại; ถูกตีกลับ; dikembalikan; не е доставен; nije isporučen; nije moguće isporučiti;
     sporočila ni bilo; nepavyko pristatyti; neizdevās piegādāt; ei õnnestunud; не може бути доставлен;
-    повернення листа;
+    повернення листа; mail returned; message returned; was returned; is returned; letter returned;
+    been returned to you; virus in your; virus in a; virus found; virus detected; virus alert; contained a virus;
+    contains a virus; not reach its; did not arrive; could not reach; cannot be reached; was not accepted;
+    were not accepted; not be processed; zurückgewiesen; zurückgesendet; zurückgeschickt; abgewiesen; abgelehnt;
+    konnte nicht gesendet; a été rejeté; a été refusé; rejeté par; rechazado; ha sido devuelto; fue devuelto; rejeitad;
+    recusad; rifiutat; respint; geweigerd; teruggestuurd; odrzucon; zwrócon; отклонен; возвращен; возвращено;
+    отклонено; відхилен; повернено; odmítnut; vráceno; reddedildi; geri döndü; avvisat; avvist; afvist; palautettu;
+    elutasít; visszaküld; respins; απορρίφθηκε; επιστράφηκε; 拒收; 拒绝接收; 受信拒否; 返送; 수신 거부됨; رفض; נדחתה;
+    bị từ chối; ถูกปฏิเสธ; ditolak;
     """
 )
 """In a subject or text: it was not delivered."""
+
+REASONS = phrases(
+    """
+    user; recipient; address; mailbox; account; quota; full; exist; reject; refus; block; spam; junk; virus; infect;
+    unknown; invalid; not found; policy; large; size; relay; attach; connect; time; host; domain; expire; day; long;
+    empfänger; benutzer; postfach; adresse; konto; unbekannt; abgelehnt; voll; destinat; usuario; usuário; utilisateur;
+    utente; buzón; caixa; casella; boîte; plein; lleno; cheia; piena; rechaz; rejet; rifiut; rejeit; desconoc; inconnu;
+    """
+)
+"""In a clause about a failure: it also tells why."""
 
 DELAYS = phrases(
     """
@@ -98,7 +118,19 @@ DELAYS = phrases(
     a été différé; entrega retrasada; se ha retrasado; entrega demorada; atrasada; entrega adiada; consegna ritardata;
     in ritardo; recapito ritardato; vertraagd; opóźnion; opóźnienie; задерж; отложена; gecikti; fördröj; försenad;
     forsinket; viivästy; zpožděn; odložen; 遅延; 遅れて; 延迟; 延遲; 지연; تأخر; תעוכב; καθυστέρ; késlelte; întârzi;
-    trì hoãn; tertunda; ล่าช้า;
+    trì hoãn; tertunda; ล่าช้า; could not be delivered yet; couldn't be delivered yet; cannot be delivered yet;
+    not delivered yet; not yet delivered; go on trying; keep on trying; continue trying; we will try again;
+    will try again; further attempts; will be tried again; is being retried; message is still in the queue;
+    still queued; noch nicht zugestellt; weiter versucht; weitere versuche; erneut versucht; pas encore été remis;
+    pas encore été délivré; pas encore pu être; est retardé; message retardé; nouvelles tentatives; essaierons;
+    réessaie; aún no se ha; todavía no se ha; nuevos intentos; seguirá intentando; seguiremos intentando;
+    ainda não foi entregue; novas tentativas; continuaremos tentando; non è stato ancora; non è ancora stato;
+    nuovi tentativi; ulteriori tentativi; nog niet bezorgd; nog niet afgeleverd; opnieuw geprobeerd;
+    jeszcze nie został; ponowne próby; пока не доставлен; ещё не доставлен; еще не доставлен; попытки будут;
+    попытки доставки; повторные попытки; ще не доставлен; dosud nebyl; další pokusy; henüz teslim; tekrar denenecek;
+    ännu inte levererat; nya försök; endnu ikke leveret; ennå ikke levert; ei vielä toimitettu; yritetään uudelleen;
+    még nem kézbesít; újrapróbál; încă nu a fost; 尚未投递; 尚未送达; 将继续尝试; 繼續嘗試; 再送を試み; 再試行;
+    まだ配信; 계속 시도; 다시 시도; ستتم المحاولة; akan dicoba lagi; sẽ thử lại;
     """
 )
 """It is still tried."""
@@ -116,6 +148,8 @@ DELIVERED = phrases(
     successful mail delivery report; delivery status notification (success; successfully delivered; was successfully;
     has been successfully; relayed; your message was delivered; delivered:; zugestellt:; erfolgreich zugestellt;
     remis avec succès; entregado correctamente; entregue com êxito; consegnato correttamente;
+    delivered to the following; has been delivered; was delivered to; zugestellt wurde; wurde zugestellt;
+    a bien été remis; a été remis; se ha entregado; foi entregue; è stato consegnato; доставлено адресату;
     """
 )
 
@@ -208,7 +242,7 @@ CHALLENGES = phrases(
 
 LISTS = phrases(
     """
-    the results of your email command; your message to; awaits moderator approval; is not a member of;
+    the results of your email command; awaits moderator approval; is not a member of;
     not a member of this mailing list; are not member; you are not allowed to post; not allowed to post;
     post by non-member; non-member; subscribers only; held for moderat; is being held until the list moderator;
     loop alert; duplicated message-id; listserv; majordomo results; command results; ezmlm; sympa;
