@@ -48,6 +48,18 @@ class KeyScope:
         return all(0 < len(_listed(where.get(name))) == len(own.intersection(_listed(where.get(name))))
                    for name, own in self._named())  # fmt: skip
 
+    def owner(self, named: str) -> str:
+        """Whose what somebody brings is: the tenant that they name, or if they name none ("") the scope's, if there is
+        just one. Raises OutOfScope."""
+        if self.campaigns and not self.tenants:
+            raise OutOfScope("is for campaigns, and attachments are a tenant's; give it tenants, too")
+        if not self.tenants:
+            return named
+        tenant = named or (min(self.tenants) if len(self.tenants) == 1 else "")
+        if tenant not in self.tenants:
+            raise OutOfScope(f"is not for the tenant {tenant[:80]!r}; name one of {names(self.tenants)}"[:400])
+        return tenant
+
     def take(self, envelope: Envelope) -> Reply | None:
         """Makes mail that names no tenant or campaign one of the scope's, if there is just one; why it is refused."""
         for name, own in self._named():

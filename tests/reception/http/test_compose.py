@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zonemta_py.reception.http.documents.attachments import AttachedFile
 from zonemta_py.reception.http.documents.compose import compose
 from zonemta_py.reception.http.documents.models import MessageDocument
 
@@ -28,7 +29,8 @@ def test_bodies_and_files_come_out_as_they_went_in(
         for n, one in enumerate(files)
     ]
     request = {"from": "a@b.test", "to": ["c@d.test"], "text": text, "html": html, "attachments": attachments}
-    whole = compose(MessageDocument.model_validate(request), files)
+    given = [AttachedFile(f"{n}.bin", "text/x", one, f"i{n}" if shown else None) for n, one in enumerate(files)]
+    whole = compose(MessageDocument.model_validate(request), given)
     assert whole.isascii()
     assert whole.endswith(b"\r\n")
     assert max(map(len, whole.split(b"\r\n"))) <= 998

@@ -90,6 +90,13 @@ class Http(Section):
     """PEM file with the private key; empty: it is in the certificate file."""
     body_bytes: int = Field(8 * 1024 * 1024, ge=1000, le=64 * 1024 * 1024)
     """Largest JSON body; a message handed in as message/rfc822 may have limits.message_bytes."""
+    attachment_bytes: int = Field(10 * 1024 * 1024, ge=1000, le=48 * 1024 * 1024)
+    """Largest attachment that is uploaded once (PUT /v1/attachments/{file}), to which requests refer."""
+    attachments_bytes: int = Field(1024 * 1024 * 1024, ge=1000)
+    """What all such attachments of one tenant may have together."""
+    attachment_days: float = Field(30, gt=0, le=3660)
+    """How long such an attachment is kept after it was last uploaded, by this machine's clock; mail that refers to it
+    has a copy of its own."""
     requests: int = Field(64, ge=1, le=10_000)
     """Requests in progress at once; more get 503 and a Retry-After."""
     requests_per_key: int = Field(32, ge=1, le=10_000)

@@ -17,13 +17,13 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from zonemta_py.disk import identity
+from zonemta_py.disk import attachments, identity
 from zonemta_py.queue.core.commit import Worker
 from zonemta_py.queue.core.core import Core
 
 MAKING = "backup.making"
 TRIES = 50
-_LINKED = ("archive", "bodies")
+_LINKED = ("archive", "bodies", attachments.FOLDER)
 _COPIED = ("receipts",)
 
 

@@ -333,8 +333,11 @@ def _bounds(given: dict[str, Any] | None) -> dict[str, float]:
 
 
 def _template(template: bytes) -> bytes:
-    if not isinstance(template, bytes) or len(template) > TEMPLATE_BYTES_MAX:
-        raise ValueError(f"a template is bytes, {TEMPLATE_BYTES_MAX:,} at most")
+    if not isinstance(template, bytes):
+        raise ValueError("a template is bytes; pack a prepared one")
+    if len(template) > TEMPLATE_BYTES_MAX:
+        what = f"the template has {len(template):,} bytes with its attachments; {TEMPLATE_BYTES_MAX:,} at most"
+        raise ValueError(f"{what}: use smaller files, or link to them")
     from zonemta_py.merge.source import TemplateSource  # here, because a start accepts mail before it needs templates
 
     try:

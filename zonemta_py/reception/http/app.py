@@ -26,6 +26,7 @@ from zonemta_py.reception.http.documents.problem import MEDIA_TYPE, RequestProbl
 from zonemta_py.reception.http.documents.reading import of_validation
 from zonemta_py.reception.http.monitoring import metrics
 from zonemta_py.reception.http.request_context import Visit
+from zonemta_py.reception.http.uploads import attachments
 from zonemta_py.reception.named_queues import QueueProblem
 from zonemta_py.reception.receiver import MessageRefused
 
@@ -43,7 +44,7 @@ _BODIES = (
     queue_rows.Extension, bodies.Lift, bodies.SuspensionDocument, bodies.StepDocument, bodies.TaskDocument,
     bodies.Start, bodies.Reload, bodies.Drain,
 )  # fmt: skip
-_MODULES = (inject, campaigns, suppressions, feedback, events, queues, metrics, *ALL)
+_MODULES = (inject, attachments, campaigns, suppressions, feedback, events, queues, metrics, *ALL)
 _REFUSALS = (RequestProblem, QueueRefusal, QueueProblem, Verdict, MessageRefused)
 
 

@@ -14,6 +14,7 @@ from zonemta_py.reception.http.documents.problem import FieldError, RequestProbl
 from zonemta_py.reception.http.keys import Holder
 from zonemta_py.reception.http.request_context import RequestContext
 from zonemta_py.reception.http.templates import merged
+from zonemta_py.reception.http.uploads.attached import AttachmentGroup
 from zonemta_py.reception.suppression_scopes import own_campaigns
 from zonemta_py.zones.calendar import campaign_hours
 from zonemta_py.zones.calendar.campaign_hours import CampaignHours
@@ -49,7 +50,7 @@ async def put(request: Request, name: _Name) -> Response:
             what = f"the campaign {name!r} of the tenant {tenant!r}"
             raise RequestProblem("no-right", f"{what} is not in the scope of the key {who.name!r}; name one that is")
     here.check_choices(visit(request), tenant, content.zone, content.priority)
-    template = await _prepared(here, content.template, who)
+    template = await _prepared(here, content.template, who, tenant)
     if content.zone and here.config.zone(content.zone) is None:
         raise invalid([FieldError("zone", f"there is no zone {content.zone[:80]!a}; name one from the configuration")])
     for variant in content.choice.of if content.choice else ():
@@ -65,13 +66,16 @@ async def put(request: Request, name: _Name) -> Response:
     return answer(await here.ask("campaign-put", name=name, template=template, bounds=bounds, alone=alone, **settings))
 
 
-async def _prepared(here: RequestContext, given: str | templates.TemplateDocument, who: Holder) -> bytes:
+async def _prepared(here: RequestContext, given: str | templates.TemplateDocument, who: Holder, tenant: str) -> bytes:
     """Checked, and prepared unless it comes so. Raises RequestProblem."""
     if isinstance(given, str):
         template = reading.bytes_of(given, "template")
         await here.templates.sound(template, here.site.clock_ms(), who.senders)
         return template
-    return (await here.templates.prepared(given.source().pack(), here.site.clock_ms(), who.senders)).prepared
+    async with here.attachments.of([AttachmentGroup("template.attachments", given.attachments)], who, tenant) as (
+        files,
+    ):
+        return (await here.templates.prepared(given.source(files).pack(), here.site.clock_ms(), who.senders)).prepared
 
 
 @router.get(

@@ -15,10 +15,12 @@ from zonemta_py.merge.problems import RenderRefused
 from zonemta_py.queue.api import Receipt
 from zonemta_py.reception.http.authentication import answer, described, needs, request_context, visit
 from zonemta_py.reception.http.documents import batch, models, reading, templates
+from zonemta_py.reception.http.documents.attachments import AttachedFile
 from zonemta_py.reception.http.documents.compose import compose
 from zonemta_py.reception.http.documents.problem import FieldError, RequestProblem, invalid
 from zonemta_py.reception.http.request_context import Digest, RequestContext, Visit
 from zonemta_py.reception.http.templates import merged
+from zonemta_py.reception.http.uploads.attached import AttachmentGroup
 
 router = APIRouter(dependencies=[Depends(reading.known_query)])
 LARGE = 256 * 1024
@@ -105,9 +107,12 @@ async def _message(here: RequestContext, who: Visit, request: Request, content: 
     )  # fmt: skip
     _check_recipients(here, envelope)
     key = _scoped(who, request)
-    digest = Digest(key, await _run(large, _whole, content) if key else "")
+    whole = await _run(large, _whole, content) if key else ""
     large = large or bool(message.attachments)
-    return await here.hand_in(envelope, who, _pieces(await _run(large, _written, message)), digest)
+    given = [AttachmentGroup("attachments", message.attachments)]
+    async with here.attachments.of(given, who.key, message.tenant or "") as (files,):
+        digest = Digest(key, whole, *(one.digest for one in files if one.digest))
+        return await here.hand_in(envelope, who, _pieces(await _run(large, _written, message, files)), digest)
 
 
 async def _merged(here: RequestContext, who: Visit, request: Request, content: dict[str, Any]) -> list[dict[str, Any]]:
@@ -124,10 +129,9 @@ async def _run(large: bool, work: Callable[..., _T], *arguments: Any) -> _T:
     return await asyncio.to_thread(work, *arguments) if large else work(*arguments)
 
 
-def _written(message: models.MessageDocument) -> bytes:
+def _written(message: models.MessageDocument, files: list[AttachedFile]) -> bytes:
     if message.raw is not None:
         return message.raw.encode()
-    files = [reading.bytes_of(one.content, f"attachments[{n}].content") for n, one in enumerate(message.attachments)]
     try:
         return compose(message, files)
     except RenderRefused as refused:

@@ -107,6 +107,13 @@ class Holder:
         except OutOfScope as error:
             raise RequestProblem("no-right", f"the key {self.name!r} {error}") from None
 
+    def owner(self, tenant: str) -> str:
+        """Of what the key brings, naming that tenant or none (""). Raises RequestProblem."""
+        try:
+            return self.scope.owner(tenant)
+        except OutOfScope as error:
+            raise RequestProblem("no-right", f"the key {self.name!r} {error}") from None
+
     def speak(self, *addresses: str) -> None:
         """Whether the key may send mail from all of these. Raises RequestProblem."""
         for address in addresses:

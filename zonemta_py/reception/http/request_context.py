@@ -27,6 +27,7 @@ from zonemta_py.reception.http.keys import ApiKeys, Holder, token
 from zonemta_py.reception.http.monitoring.exposition import Certificates
 from zonemta_py.reception.http.shares import AccountSessions, HttpCounts, RequestShares, StreamShares
 from zonemta_py.reception.http.templates.check import TemplateCheck, TemplateStore
+from zonemta_py.reception.http.uploads.attached import AttachmentDesk
 from zonemta_py.reception.http.webhooks import Fetch, SignedWebhooks
 from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.login import Login
@@ -69,6 +70,7 @@ class RequestContext:
         self.site = ListenerSettings(config, config.http.listener, queue, host, gate, Login({}))
         self.keys = ApiKeys(config.http.keys, local, self.site.permissions)
         self.templates = TemplateCheck(queue, self.site.rules.terms, config.links.enabled)
+        self.attachments = AttachmentDesk(config, self.site.clock_ms)
         self.queues = NamedQueues(config, queue)
         self.shares = RequestShares(config.http.requests, config.http.requests_per_key, opened.requests)
         self.streams = StreamShares(config.http.streams, opened.streams)

@@ -44,7 +44,11 @@ async def serve(
     app = AuthenticationMiddleware(shared(), request_context, _dashboard(request_context))
     server = HttpServer(settings(app, connections, context))
     retirement = Retirement(queue.ask, request_context.revise)
-    await server.until_end(bound, connections, retirement, request_context.streams.end)
+    tidying = asyncio.create_task(request_context.attachments.tidy())
+    try:
+        await server.until_end(bound, connections, retirement, request_context.streams.end)
+    finally:
+        tidying.cancel()
 
 
 def _open_sessions(config: Config, here: RequestContext) -> Iterator[tuple[str, tuple[str], int]]:

@@ -13,6 +13,7 @@ STREAM = "/v1/events"
 PLACES = {
     "name": "spring", "action": "pause", "address": "ann@a.test", "queue": "q", "id": "0" * 16, "kind": "zone",
     "source": "127.0.0.1", "provider": "google", "number": "1", "domain": "a.test", "by": "zone", "form": "ses",
+    "file": "a.pdf",
 }  # fmt: skip
 """What the parts of paths are."""
 

@@ -49,6 +49,7 @@ class Site:
                     for scope in (f"tenant:{tenant}", f"campaign:{campaign}")]  # fmt: skip
             self.post("POST", "/v1/suppressions", {"rows": rows})
             self.post("PUT", f"/v1/suspensions/tenant/{tenant}", {"cause": f"about {domain}"})
+            self.post("PUT", f"/v1/attachments/{domain}.pdf?tenant={tenant}", {"about": domain})
         row = {"verb": "set", "set": {"priority": 3}, "cause": SECRET, "where": {"tenant": "beta"}}
         self.task = self.post("POST", "/v1/tasks", row)["id"]
         self.post("POST", "/v1/suppressions", {"rows": [{"address": f"all@{SECRET}.test", "kind": "manual"}]})
@@ -66,6 +67,7 @@ class Site:
         paths = (
             "/v1/campaigns/autumn", f"/v1/messages/{self.ids['beta']}", f"/v1/suppressions/bob@{SECRET}.test",
             f"/v1/suppressions/all@{SECRET}.test", "/v1/standing?kind=tenant", "/v1/size?tenant=beta",
+            "/v1/attachments?tenant=beta",
         )  # fmt: skip
         found = [self.door.client.get(path).json() for path in paths]
         found[0].pop("history")

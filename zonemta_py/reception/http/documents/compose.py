@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from zonemta_py.merge import header
 from zonemta_py.merge.encoding import base64, base64_bytes, join, piece
-from zonemta_py.reception.http.documents.models import Attachment, MessageDocument, PersonDocument
+from zonemta_py.reception.http.documents.attachments import AttachedFile
+from zonemta_py.reception.http.documents.models import MessageDocument, PersonDocument
 
 _DENSE = 6
 """If one character in this many is not ASCII, base64 is shorter than quoted-printable, and no less readable."""
 
 
-def compose(message: MessageDocument, files: list[bytes]) -> bytes:
-    """message: not raw. files: contents of its attachments, decoded. Raises RenderRefused."""
+def compose(message: MessageDocument, files: list[AttachedFile]) -> bytes:
+    """message: not raw. files: its attachments. Raises RenderRefused."""
     assert message.from_ is not None
     fields = [header.mailbox("From", message.from_.name, message.from_.address), _list("To", message.to)]
     if message.cc:
@@ -34,11 +35,10 @@ def _list(name: str, people: list[PersonDocument]) -> bytes:
     return b",\r\n".join([fields[0], *(field[len(name) + 1 :] for field in fields[1:])]) + b"\r\n"
 
 
-def _content(message: MessageDocument, files: list[bytes]) -> bytes:
+def _content(message: MessageDocument, files: list[AttachedFile]) -> bytes:
     """The body and its MIME fields: text, alternatives, inline images, attachments."""
-    both = list(zip(message.attachments, files, strict=True))
-    shown = [_file(one, content) for one, content in both if one.content_id and message.html is not None]
-    attached = [_file(one, content) for one, content in both if not one.content_id or message.html is None]
+    shown = [_file(one) for one in files if one.content_id and message.html is not None]
+    attached = [_file(one) for one in files if not one.content_id or message.html is None]
     texts = [] if message.text is None else [_text("plain", message.text)]
     if message.html is not None:
         html = _text("html", message.html)
@@ -62,10 +62,10 @@ def _multipart(kind: str, entities: list[bytes]) -> bytes:
     return opening + between + between.join(entities) + f"\r\n--{boundary}--".encode()
 
 
-def _file(attachment: Attachment, content: bytes) -> bytes:
+def _file(attachment: AttachedFile) -> bytes:
     disposition = "inline" if attachment.content_id else "attachment"
     lines = [f"Content-Type: {attachment.type}", "Content-Transfer-Encoding: base64"]
     if attachment.content_id:
         lines.append(f"Content-ID: <{attachment.content_id}>")
     lines.append(f"Content-Disposition: {disposition};\r\n {header.parameter('filename', attachment.name)}")
-    return ("\r\n".join(lines) + "\r\n\r\n").encode() + base64_bytes(content)
+    return ("\r\n".join(lines) + "\r\n\r\n").encode() + base64_bytes(attachment.content)

@@ -58,6 +58,10 @@ class Model(BaseModel):
     )
 
 
+def _given(key: str) -> dict[str, Any]:
+    return {"required": [key], "properties": {key: {"not": {"type": "null"}}}}
+
+
 class PersonDocument(Model):
     """A mailbox with its display name; a plain string is the address alone."""
 
@@ -74,27 +78,45 @@ _PERSON = {"anyOf": [{"type": "string", "format": "email"}, {"$ref": "#/componen
 Mailbox = Annotated[PersonDocument, BeforeValidator(_person), WithJsonSchema(_PERSON)]
 
 
-class Attachment(Model):
-    """A file."""
+_FILE_NAME = _described(values.LINE_PATTERN, minLength=1, maxLength=255)
 
-    name: Annotated[str, AfterValidator(values.file_name), _described(values.LINE_PATTERN, minLength=1, maxLength=255)]
-    """File name as the reader sees it."""
-    type: Annotated[str, AfterValidator(values.media_type), _described(values.MEDIA_PATTERN)] = (
-        "application/octet-stream"
+
+class Attachment(Model):
+    """A file: its content, or a reference to one that was uploaded (PUT /v1/attachments/{file})."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [
+                {"allOf": [_given("name"), _given("content")], "properties": {"ref": {"type": "null"}}},
+                {"allOf": [_given("ref")], "properties": {"content": {"type": "null"}}},
+            ]
+        }
     )
-    """Media type."""
-    content: Base64
+
+    name: Annotated[str, AfterValidator(values.file_name), _FILE_NAME] | None = None
+    """File name as the reader sees it; of a reference, default: the name it was uploaded with."""
+    type: Annotated[str, AfterValidator(values.media_type), _described(values.MEDIA_PATTERN)] | None = None
+    """Media type; default: application/octet-stream, of a reference that it was uploaded with."""
+    content: Base64 | None = None
     """The file in base64 (RFC 4648)."""
+    ref: Annotated[str, AfterValidator(values.file_name), _FILE_NAME] | None = None
+    """Instead of content: the name that the mail's tenant has uploaded it with, or sha256: and its digest in hex."""
     content_id: Annotated[str, AfterValidator(values.content_id), _described(values.CONTENT_ID_PATTERN)] | None = None
     """For an image that the HTML refers to as cid:content_id."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Attachment:
+        if self.content is not None and self.ref is not None:
+            raise ValueError("ref stands for content; give one of the two")
+        if self.content is None and self.ref is None:
+            raise ValueError("there is neither content nor ref; give one of them")
+        if self.name is None and self.ref is None:
+            raise ValueError("name is missing; give the name that the reader sees")
+        return self
 
 
 _COMPOSED = ("from", "cc", "reply_to", "subject", "text", "html", "headers", "attachments")
 """Keys of a message that is not raw."""
-
-
-def _given(key: str) -> dict[str, Any]:
-    return {"required": [key], "properties": {key: {"not": {"type": "null"}}}}
 
 
 class MessageDocument(Model):

@@ -8,7 +8,8 @@ from pydantic import AfterValidator, ConfigDict, FailFast, Field, WithJsonSchema
 from pydantic.config import JsonDict
 
 from zonemta_py.merge.source import File, TemplateSource, Text
-from zonemta_py.reception.http.documents import reading, values
+from zonemta_py.reception.http.documents import values
+from zonemta_py.reception.http.documents.attachments import AttachedFile
 from zonemta_py.reception.http.documents.models import (
     Attachment,
     Body,
@@ -73,14 +74,10 @@ class TemplateDocument(Model):
             raise ValueError("html is made from mjml; give one of the two")
         return self
 
-    def source(self, where: str = "template") -> TemplateSource:
-        """Not prepared. where: its place in the request. Raises RequestProblem."""
-        files = [
-            (one, reading.bytes_of(one.content, f"{where}.attachments[{number}].content"))
-            for number, one in enumerate(self.attachments)
-        ]
+    def source(self, files: list[AttachedFile]) -> TemplateSource:
+        """Not prepared. files: its attachments."""
         return TemplateSource(
-            file=where,
+            file="template",
             subject=Text(self.subject, "subject"),
             sender=Text(self.from_, "from"),
             reply_to=_text(self.reply_to or None, "reply_to"),
@@ -91,8 +88,8 @@ class TemplateDocument(Model):
             text=_text(self.text, "text"),
             html=_text(self.html, "html"),
             mjml=_text(self.mjml, "mjml"),
-            attachments=tuple(File(one.name, one.type, content) for one, content in files if not one.content_id),
-            images=tuple(File(one.content_id, one.type, content) for one, content in files if one.content_id),
+            attachments=tuple(File(one.name, one.type, one.content) for one in files if not one.content_id),
+            images=tuple(File(one.content_id, one.type, one.content) for one in files if one.content_id),
         )
 
 

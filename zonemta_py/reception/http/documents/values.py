@@ -25,6 +25,8 @@ COLUMN_PATTERN = "^[A-Za-z_][A-Za-z0-9_]{0,62}$"
 HEADER_PATTERN = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,76}$"
 MEDIA_PATTERN = r"^(?!multipart/|message/)[A-Za-z0-9!#$&^_.+-]{1,80}/[A-Za-z0-9!#$&^_.+-]{1,80}$"
 CONTENT_ID_PATTERN = r"^[A-Za-z0-9._+-]{1,100}(@[A-Za-z0-9.-]{1,100})?$"
+UPLOAD_PATTERN = rf"^(?!sha256:)(?!\.{{1,2}}$)[^/{CONTROLS}]{{1,255}}$"
+"""A path with . or .. in it is another one to many clients."""
 _SPACE, _DIGIT = "[ \\t\\r\\n]*", "[A-Za-z0-9+/]"
 BASE64_PATTERN = (
     f"^{_SPACE}(?:(?:{_DIGIT}{_SPACE}){{4}})*"
@@ -38,6 +40,7 @@ _OURS = re.compile(
     r"|arc-.*|authentication-results",
     re.IGNORECASE,
 )
+_UPLOAD = re.compile(UPLOAD_PATTERN.strip("^$"))
 _REQUEST_KEY = re.compile(r"[ -~]{1,200}")
 _MEDIA = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,80}/[A-Za-z0-9!#$&^_.+-]{1,80}")
 _CONTENT_ID = re.compile(r"[A-Za-z0-9._+-]{1,100}(@[A-Za-z0-9.-]{1,100})?")
@@ -121,6 +124,15 @@ def content_id(given: str) -> str:
 def file_name(given: str) -> str:
     if not given or len(given) > 255 or not fits(given):
         raise ValueError("is not a file name; use up to 255 characters, without controls")
+    return given
+
+
+def upload_name(given: str) -> str:
+    """Of an attachment that is uploaded: it is a part of a path, and a digest may stand in its place."""
+    if not _UPLOAD.fullmatch(given) or not fits(given):
+        raise ValueError(
+            f"{given[:80]!a} is no name for an attachment; use up to 255 characters, without /, controls or sha256:"
+        )
     return given
 
 

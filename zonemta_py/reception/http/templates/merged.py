@@ -21,12 +21,13 @@ from zonemta_py.mail.schedule_fields import InvalidValue, apply
 from zonemta_py.merge.source import TemplateSource, Text
 from zonemta_py.merge.trial import Person, Rendered, RenderOrder, TrialResult
 from zonemta_py.queue.api import Receipt
-from zonemta_py.reception.http.documents import reading
+from zonemta_py.reception.http.documents.attachments import AttachedFile
 from zonemta_py.reception.http.documents.campaigns import TrialDocument
 from zonemta_py.reception.http.documents.problem import ERRORS_MAX, FieldError, RequestProblem, invalid
 from zonemta_py.reception.http.documents.templates import MergedDocument, PersonalDocument
 from zonemta_py.reception.http.request_context import Digest, RequestContext, Visit
 from zonemta_py.reception.http.templates.workshop import TOO_MUCH
+from zonemta_py.reception.http.uploads.attached import AttachmentGroup
 
 NAME = "recipient_name"
 """The field that a template without to_name has beside the address."""
@@ -43,16 +44,27 @@ async def send(here: RequestContext, who: Visit, content: MergedDocument, key: s
     if len(content.messages) > 1 and not key:
         what = "several messages need the header Idempotency-Key; send one that names this request, the same each time"
         raise RequestProblem("malformed", what)
-    source = content.template.source()
+    people = len(content.messages)
+    groups = [AttachmentGroup("template.attachments", content.template.attachments, people), *_groups(content.messages)]
+    async with here.attachments.of(groups, who.key, content.tenant or "") as (common, *own):
+        return await _send(here, who, content, key, common, own)
+
+
+async def _send(
+    here: RequestContext, who: Visit, content: MergedDocument, key: str, common: list[AttachedFile],
+    own: list[list[AttachedFile]],
+) -> list[dict[str, Any]]:  # fmt: skip
+    """common: the template's attachments. own: everybody's."""
+    source = content.template.source(common)
     if not content.template.to_name and any(one.to.name for one in content.messages):
         source = replace(source, to_name=Text(f"{{{{ {NAME} }}}}", "to_name"))
     found = await here.templates.prepared(source.pack(), here.site.clock_ms(), who.key.senders)
     check_fields(found, content.messages, here.config.links.enabled)
     sender = content.sender if content.sender is not None else _author(found)
     letters = await rendered(
-        here, who, found.prepared, content.messages, content.campaign or "", content.tenant or "", key
+        here, who, found.prepared, content.messages, own, content.campaign or "", content.tenant or "", key
     )
-    shared = json.dumps(content.model_dump(mode="json", exclude={"messages"}), sort_keys=True) if key else ""
+    shared = _identity(content.model_dump(mode="json", exclude={"messages"}), common) if key else ""
 
     def one(number: int) -> Awaitable[dict[str, Any]]:
         person = content.messages[number]
@@ -61,8 +73,8 @@ async def send(here: RequestContext, who: Visit, content: MergedDocument, key: s
             tenant=content.tenant, priority=content.priority,
         )  # fmt: skip
         _obey(here, found, envelope)
-        own = json.dumps(person.model_dump(mode="json"), sort_keys=True) if key else ""
-        digest = Digest(f"key {who.key.name} {key} {number}" if key else "", "merged", shared, own)
+        alone = _identity(person.model_dump(mode="json"), own[number]) if key else ""
+        digest = Digest(f"key {who.key.name} {key} {number}" if key else "", "merged", shared, alone)
         return _hand_in(here, who, envelope, letters[number], digest)
 
     return await _several(one, len(letters))
@@ -76,7 +88,9 @@ async def test(
     subject = replace(source.subject, content=protected(content.subject) + source.subject.content)
     packed = replace(source, subject=subject).pack()
     check_fields(await here.templates.look(packed), content.messages, here.config.links.enabled)
-    letters = await rendered(here, who, packed, content.messages, campaign["name"], campaign["tenant"] or "", "")
+    tenant = campaign["tenant"] or ""
+    async with here.attachments.of(_groups(content.messages), who.key, tenant) as own:
+        letters = await rendered(here, who, packed, content.messages, own, campaign["name"], tenant, "")
 
     def one(number: int) -> Awaitable[dict[str, Any]]:
         envelope = Envelope(
@@ -101,17 +115,18 @@ async def _several(one: Callable[[int], Awaitable[dict[str, Any]]], count: int) 
 
 
 async def rendered(
-    here: RequestContext, who: Visit, template: bytes, people: list[PersonalDocument], campaign: str, tenant: str,
-    key: str,
+    here: RequestContext, who: Visit, template: bytes, people: list[PersonalDocument], files: list[list[AttachedFile]],
+    campaign: str, tenant: str, key: str,
 ) -> list[bytes]:  # fmt: skip
-    """Everybody's message. template: prepared. Raises RequestProblem for a value that the template cannot take."""
+    """Everybody's message. template: prepared. files: of each alone. Raises RequestProblem for a value that the
+    template cannot take."""
     unique = f"{who.key.name} {key}" if key else who.id
     order = RenderOrder(
         template,
         campaign,
         formatdate(here.site.clock_ms() / 1000),
         [
-            _person(one, number, f"{unique} {number}", _links(here, one.to.address, campaign, tenant))
+            _person(one, files[number], f"{unique} {number}", _links(here, one.to.address, campaign, tenant))
             for number, one in enumerate(people)
         ],
     )
@@ -134,13 +149,21 @@ def _links(here: RequestContext, address: str, campaign: str, tenant: str) -> di
     return {name: url(links.url, link._replace(purpose=one), links.secrets) for name, one in PRINTED.items()}
 
 
-def _person(one: PersonalDocument, number: int, identity: str, links: dict[str, str]) -> Person:
-    files = [
-        (file.name, file.type, reading.bytes_of(file.content, f"messages[{number}].attachments[{n}].content"))
-        for n, file in enumerate(one.attachments)
-    ]
+def _groups(people: list[PersonalDocument]) -> list[AttachmentGroup]:
+    return [AttachmentGroup(f"messages[{number}].attachments", one.attachments) for number, one in enumerate(people)]
+
+
+def _identity(document: dict[str, Any], files: list[AttachedFile]) -> str:
+    """What a repeated request has to have, too: the same contents where it refers to some."""
+    return json.dumps([document, [one.digest for one in files]], sort_keys=True)
+
+
+def _person(one: PersonalDocument, files: list[AttachedFile], identity: str, links: dict[str, str]) -> Person:
     return Person(
-        one.to.address, {NAME: one.to.name, **links, **one.fields}, files, hashlib.sha256(identity.encode()).hexdigest()
+        one.to.address,
+        {NAME: one.to.name, **links, **one.fields},
+        [(file.name, file.type, file.content) for file in files],
+        hashlib.sha256(identity.encode()).hexdigest(),
     )
 
 
