@@ -52,7 +52,7 @@ async def test_a_drain_ends_what_is_under_way(tmp_path: Path) -> None:
         await mta.drained()
         assert mta.in_doubt() == []
         answered.clear()
-        rest_s = 20.0
+        rest_s = 600.0
         await give(mta, "late@bulk.test")
         await asyncio.wait_for(answered.wait(), 60)
         assert await asyncio.to_thread(mta.ask, "drain", for_s=600.0, by="a test")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,17 +28,30 @@ async def test_another_sender_takes_its_place(tmp_path: Path) -> None:
         try:
             await mta.taking()
             (stopped,) = await until(lambda: [pid for pid, role in mta.children().items() if role == "sender"])
-            await asyncio.sleep(1)  # it has said that it is there
+            await give(mta, "1.0")
+            await asyncio.to_thread(settled, mta)  # now it waits for more
+            assert server.counters.recipients == 1
             os.kill(stopped, signal.SIGSTOP)
-            connection = await Connection.open(mta.port)
-            await connection.transaction(Letter("1.0", "a@b.test", ["bob@x.test"], b"Subject: x\r\n\r\nHello\r\n"))
-            connection.close()
-            arrived = await until(lambda: enter(server, ledger) or server.counters.recipients)
-            assert arrived == 1
+            await give(mta, "2.0")
+            await until(lambda: enter(server, ledger) or server.counters.recipients > 1)
+            assert server.counters.recipients == 2
             assert stopped not in mta.children()
             assert "is still stuck: it is killed" in mta.log_tail(20)
         finally:
             mta.end()
+
+
+async def give(mta: Mta, id: str) -> None:
+    connection = await Connection.open(mta.port)
+    await connection.transaction(Letter(id, "a@b.test", ["bob@x.test"], b"Subject: x\r\n\r\nHello\r\n"))
+    connection.close()
+
+
+def settled(mta: Mta) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while mta.ask("size")["total"]["messages"]:
+        assert time.monotonic() < end, mta.log_tail()
+        time.sleep(0.05)
 
 
 async def until(found: Callable[[], Any]) -> Any:
