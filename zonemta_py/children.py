@@ -153,7 +153,7 @@ def check_listeners(config: Config, host: Host) -> None:
         pages.check(config)
 
     if any(hook.certificates for hook in config.http.webhooks):
-        from zonemta_py.reception.http import webhooks
+        from zonemta_py.reception.http.returned import webhooks
 
         for hook in config.http.webhooks:
             webhooks.read_certificates(hook)

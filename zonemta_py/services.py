@@ -22,7 +22,7 @@ from zonemta_py.plugin.host import Host
 if TYPE_CHECKING:
     from zonemta_py.delivery.dns.destination import DnsDestinationResolver
     from zonemta_py.delivery.tls_explain import TlsExplainer
-    from zonemta_py.reception.http.webhooks import Fetch
+    from zonemta_py.reception.http.returned.webhooks import Fetch
 
 FETCHED_BYTES_MAX = 64 * 1024
 FILES_BESIDES_LEASES = 600
@@ -115,7 +115,7 @@ def fetching(config: Config) -> Fetch:
     async def fetched(host: str, path: str) -> bytes:
         from zonemta_py.delivery.tls import https
         from zonemta_py.mail.classify import NoRoute
-        from zonemta_py.reception.http.webhooks import FetchFailed
+        from zonemta_py.reception.http.returned.webhooks import FetchFailed
 
         context = ssl.create_default_context(cafile=config.tls.ca_file)
         try:

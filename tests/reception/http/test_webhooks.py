@@ -24,7 +24,7 @@ from tests.reception.http.conftest import HttpDoor
 from tests.reception.http.test_problems import problem
 from zonemta_py.config import Config
 from zonemta_py.plugin.host import Host
-from zonemta_py.reception.http.webhooks import FetchFailed
+from zonemta_py.reception.http.returned.webhooks import FetchFailed
 
 SECRET = "key-0123456789abcdef"
 TOPIC = "arn:aws:sns:eu-west-1:123456789012:bounces"

@@ -17,7 +17,7 @@ from starlette.types import Message
 
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import QueueRefusal
-from zonemta_py.reception.http import campaigns, events, feedback, inject, queues, suppressions
+from zonemta_py.reception.http import campaigns, events, inject, queues, suppressions
 from zonemta_py.reception.http.admin import ALL, bodies
 from zonemta_py.reception.http.authentication import OPEN, answer, described, request_context, told
 from zonemta_py.reception.http.documents import campaigns as campaign_bodies
@@ -26,6 +26,7 @@ from zonemta_py.reception.http.documents.problem import MEDIA_TYPE, RequestProbl
 from zonemta_py.reception.http.documents.reading import of_validation
 from zonemta_py.reception.http.monitoring import metrics
 from zonemta_py.reception.http.request_context import Visit
+from zonemta_py.reception.http.returned import feedback
 from zonemta_py.reception.http.uploads import attachments
 from zonemta_py.reception.named_queues import QueueProblem
 from zonemta_py.reception.receiver import MessageRefused

@@ -25,10 +25,10 @@ from zonemta_py.reception.http.documents.cursors import Cursors
 from zonemta_py.reception.http.documents.problem import FieldError, RequestProblem, invalid
 from zonemta_py.reception.http.keys import ApiKeys, Holder, token
 from zonemta_py.reception.http.monitoring.exposition import Certificates
+from zonemta_py.reception.http.returned.webhooks import Fetch, SignedWebhooks
 from zonemta_py.reception.http.shares import AccountSessions, HttpCounts, RequestShares, StreamShares
 from zonemta_py.reception.http.templates.check import TemplateCheck, TemplateStore
 from zonemta_py.reception.http.uploads.attached import AttachmentDesk
-from zonemta_py.reception.http.webhooks import Fetch, SignedWebhooks
 from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.login import Login
 from zonemta_py.reception.named_queues import NamedQueues

@@ -20,9 +20,9 @@ from zonemta_py.reception.http.app import shared
 from zonemta_py.reception.http.authentication import AuthenticationMiddleware
 from zonemta_py.reception.http.keys import kept_token
 from zonemta_py.reception.http.request_context import QueueFace, RequestContext, TlsTerms
+from zonemta_py.reception.http.returned.webhooks import Fetch
 from zonemta_py.reception.http.serving.connection import HttpServer, behind, settings
 from zonemta_py.reception.http.shares import HttpCounts
-from zonemta_py.reception.http.webhooks import Fetch
 from zonemta_py.reception.retirement import Retirement
 
 

@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 
 from tests.reception.dashboard.conftest import CHROMIUM, FLAGS, PATIENCE_MS
-from tests.reception.http.links.conftest import path
+from tests.reception.dashboard.test_pages import usable
+from tests.reception.http.links.conftest import path, today
+
+LONG = {"recipient": f"{'very-long-' * 6}name@{'sub.' * 30}example.com", "campaign": "x" * 63}
+HOSTILE = {"recipient": '"<script>window.hacked=1</script>"@example.com', "tenant": "<img src=x onerror=hacked=1>"}
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs a browser; install chromium")
@@ -37,4 +41,27 @@ def test_a_person_leaves_and_comes_back(open_links: Any) -> None:
         assert tab.get_by_role("status").count() == 1
         assert door.listed() == {}
         assert {url.split("/")[2] for url in asked} == {f"127.0.0.1:{door.port}"}
+        everybody_can_use_it(browser, f"http://127.0.0.1:{door.port}")
         browser.close()
+
+
+def everybody_can_use_it(browser: Any, door: str) -> None:
+    """axe finds nothing wrong with any page, none is wider than a phone, and no text becomes a part of it."""
+    tab = browser.new_page(viewport={"width": 320, "height": 640})
+    tab.set_default_timeout(PATIENCE_MS)
+    pages = [path(), path(purpose="preferences"), path(day=today() - 400), "/u/cut", "/nothing"]
+    pages += [path(**LONG), path(purpose="preferences", **LONG), path(**HOSTILE)]
+    for place in pages:
+        tab.goto(door + place)
+        looked_at(tab, place)
+    for place, button in ((path(), "page"), (path(purpose="preferences"), "leave")):
+        tab.goto(door + place)
+        with tab.expect_navigation():
+            tab.get_by_role("button").first.click()
+        looked_at(tab, button)
+
+
+def looked_at(tab: Any, place: str) -> None:
+    assert usable(tab) == [], place
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 320, place
+    assert tab.evaluate("window.hacked") is None, place

@@ -8,6 +8,12 @@ from typing import Any
 from tests.reception.http.links.conftest import ID, path, today
 from zonemta_py.queue.queue import LocalQueue
 
+NOWHERE = (
+    "javascript:alert(1)",
+    "//evil.example",
+    "https://x.example/\r\nSet-Cookie: a=1",
+    "https://x.example/\u4e2d",
+)
 TARGET = "https://shop.example/spring?a=1&b=2"
 
 
@@ -45,7 +51,8 @@ def test_no_open_redirect(open_links: Any) -> None:
     door = open_links()
     token = path(purpose="click", target=TARGET).removeprefix("/c/")
     for wrong in ("/c/https://evil.example", "/c/?url=https://evil.example", f"/c/{token[:-4]}AAAA", f"/o/{token}",
-                  path(purpose="click", target="https://evil.example", secret="not the secret")):  # fmt: skip
+                  path(purpose="click", target="https://evil.example", secret="not the secret"),
+                  *(path(purpose="click", target=one) for one in NOWHERE)):  # fmt: skip
         answer = door.client.get(wrong)
         assert (answer.status_code, "location" in answer.headers) == (403, False)
     assert door.client.post(f"/c/{token}").status_code == 405

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -65,6 +66,7 @@ METHODS = {
     "c": "GET, HEAD, OPTIONS",
 }  # fmt: skip
 PICTURE = {**HEADERS, "cross-origin-resource-policy": "cross-origin"}
+_TARGET = re.compile("https?://[!-~]+", re.IGNORECASE)
 _PURPOSES = {path: purpose for purpose, path in links.PATHS.items()}
 
 
@@ -135,6 +137,8 @@ class LinksApp:
             link = links.decode(token, self._links.secrets)
             if link.purpose != _PURPOSES[what]:
                 raise LinkRefused("it is a link for another purpose")
+            if link.purpose == "click" and not _TARGET.fullmatch(link.target):
+                raise LinkRefused("it leads to what is no web page")  # we sign no such link
         except LinkRefused as refused:
             raise Answered(self._wrong(request, "wrong", 403, str(refused))) from None
         if link.purpose not in ("open", "click") and self._age(link) > self._links.days:

@@ -17,12 +17,12 @@ from zonemta_py.mail.addresses.ours import NotOurs, Ours
 from zonemta_py.mail.feedback import webhooks
 from zonemta_py.mail.feedback.read import read
 from zonemta_py.queue.api import Feedback
-from zonemta_py.reception.http import bounded
 from zonemta_py.reception.http.authentication import answer, described, needs, request_context, visit
 from zonemta_py.reception.http.documents import models, reading, returned
 from zonemta_py.reception.http.documents.problem import FieldError, RequestProblem, invalid
 from zonemta_py.reception.http.request_context import RequestContext
-from zonemta_py.reception.http.webhooks import BODY_BYTES_MAX, Proven
+from zonemta_py.reception.http.returned import bounded
+from zonemta_py.reception.http.returned.webhooks import BODY_BYTES_MAX, Proven
 from zonemta_py.reception.returns.rows import Came, rows
 from zonemta_py.reception.scope import KeyScope
 

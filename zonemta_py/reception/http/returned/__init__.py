@@ -1,0 +1,1 @@
+"""What came back, told over HTTP: by programs with a key, and by webhooks that prove themselves."""
