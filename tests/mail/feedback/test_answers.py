@@ -70,6 +70,21 @@ def test_whoever_can_be_answered_may_quote_a_bounce(subject: str) -> None:
     assert found.kind == "other"
 
 
+@pytest.mark.parametrize("subject", ["Delivery failed: order 550", "Mailbox full?", "Unknown user", "Delivery delayed"])
+def test_whoever_can_be_answered_may_speak_of_deliveries(subject: str) -> None:
+    """A bounce names somebody else, and its title is of a delivery."""
+    message = (
+        f"From: Bob <bob@example.net>\nSubject: {subject}\n\nIt was not delivered (550). Write to bob@example.net\n"
+    )
+    assert [found.kind for found in read(message.encode(), "bob@example.net").found] == ["other"]
+    bounce = (
+        b"From: gate@example.net\nSubject: Delivery failed\n\nNot delivered to ann@example.net: 550 5.1.1 unknown\n"
+    )
+    assert [(found.kind, found.recipient) for found in read(bounce, "gate@example.net").found] == [
+        ("bounce", "ann@example.net")
+    ]
+
+
 @pytest.mark.parametrize("field", ["List-Id: <ops.example.net>", "List-Unsubscribe: <mailto:x@example.net>"])
 def test_a_list_may_quote_a_bounce(field: str) -> None:
     message = f"From: Bob <bob@example.net>\n{field}\nSubject: Undelivered Mail\n\n{QUOTED}".encode()

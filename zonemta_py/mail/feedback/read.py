@@ -18,19 +18,20 @@ import re
 from zonemta_py.mail.feedback.addresses import address_of, addresses
 from zonemta_py.mail.feedback.answers import is_reply, read_answer, read_receipt, read_unsubscribe
 from zonemta_py.mail.feedback.complaint import read_arf, read_forwarded
-from zonemta_py.mail.feedback.diagnostic import GENERIC, TELLING, has_code, implied
+from zonemta_py.mail.feedback.diagnostic import ENHANCED, GENERIC, TELLING, has_code, implied
 from zonemta_py.mail.feedback.enclosed import parted
 from zonemta_py.mail.feedback.notification import read_notification
 from zonemta_py.mail.feedback.parts import Parts, fields_of, take_apart
 from zonemta_py.mail.feedback.report import Found, Report
 from zonemta_py.mail.feedback.status import read_status
 from zonemta_py.mail.feedback.texts import Clues, read_text
-from zonemta_py.mail.feedback.vocabulary import DAEMONS, DELAYS, DELIVERED, FAILURES, FINAL, says
+from zonemta_py.mail.feedback.vocabulary import DAEMONS, DELAYS, DELIVERED, FAILURES, FINAL, REASONS, says
 from zonemta_py.mail.headers import decode
 from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.reply import Reply
 
 _KEPT = frozenset(("from", "to", "subject", "date", "message-id", "list-id", "list-unsubscribe", "feedback-id"))
+_TITLES = tuple(phrase for phrase in (*FAILURES, *DELAYS) if not says(phrase, REASONS))
 _OF_MANY = ("list-id", "list-post", "list-unsubscribe")
 _MESSAGE_ID = re.compile(r"<[^<>\s]{1,500}>")
 _RECEIVED_FOR = re.compile(r"\bfor\s{1,4}<([^<>\s@]{1,128}@[^<>\s]{1,255})>")
@@ -132,16 +133,24 @@ def _speaks_of_delivery(parts: Parts, daemon: bool, failure: bool, words: str) -
     if parts.fields.get("x-failed-recipients"):
         return True
     told = says(words, FAILURES) or says(words, DELAYS) or has_code(words) or parts.kind == "multipart/report"
-    quotes = bool(parts.original) or has_code(words) or "@" in words
-    if daemon:
-        addressed = not _answerable(parts) or bool(parts.original) or "@" in words
-        return failure or (told and addressed) or says(parts.decoded("subject").lower(), DELIVERED)
-    if is_reply(parts) or _to_many(parts):
-        return False
     unanswerable = _path(parts) == "<>"
+    if daemon and not _answerable(parts):
+        status = bool(ENHANCED.search(words)) or (unanswerable and "@" in words)
+        return failure or told or status or says(parts.decoded("subject").lower(), DELIVERED)
+    if is_reply(parts) or (_to_many(parts) and not daemon):
+        return False
+    if daemon:
+        return failure or (told and (bool(parts.original) or _names_another(parts, words)))
+    quotes = bool(parts.original) or has_code(words) or "@" in words
     if _answerable(parts):
-        quotes = bool(parts.original) or (_titled(parts) and "@" in words)
+        quotes = bool(parts.original) or (_titled(parts) and _names_another(parts, words))
     return told and quotes and (failure or (unanswerable and bool(parts.original)))
+
+
+def _names_another(parts: Parts, words: str) -> bool:
+    """Whether it names an address that is not its author's."""
+    author = address_of(parts.decoded("from")).lower()
+    return any(one != author for one in addresses(words))
 
 
 def _private(parts: Parts) -> bool:
@@ -150,8 +159,8 @@ def _private(parts: Parts) -> bool:
 
 
 def _titled(parts: Parts) -> bool:
-    """Whether its subject begins with the failure or delay; people come to it later, or answer it."""
-    return parts.decoded("subject").lower().lstrip().startswith((*FAILURES, *DELAYS))
+    """Whether its subject begins with the failure or delay of a delivery; people come to it later, or answer it."""
+    return parts.decoded("subject").lower().lstrip().startswith(_TITLES)
 
 
 def _path(parts: Parts) -> str:

@@ -37,7 +37,8 @@ DAEMONS = phrases(
 
 FAILURES = phrases(
     """
-    undeliver; did not reach; while attempting to deliver; returned mail; returned to sender; mail delivery fail;
+    undeliver; delivery has failed;
+    did not reach; while attempting to deliver; returned mail; returned to sender; mail delivery fail;
     delivery failure; failure notice; delivery fail; failed delivery; failure delivery; non-delivery; nondeliver;
     non delivery; not delivered; could not be delivered; couldn't be delivered; can't be delivered;
     cannot be delivered; delivery status notification; delivery notification; delivery report; mail system error;
