@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import HTMLResponse
+from pydantic import BaseModel
 
 from zonemta_py.reception.http import report_page
 from zonemta_py.reception.http.authentication import answer, described, needs, request_context, visit
 from zonemta_py.reception.http.documents import campaigns, models, reading, templates
 from zonemta_py.reception.http.documents.problem import FieldError, RequestProblem, invalid
 from zonemta_py.reception.http.keys import Holder
-from zonemta_py.reception.http.request_context import RequestContext
+from zonemta_py.reception.http.request_context import RequestContext, Visit
 from zonemta_py.reception.http.templates import merged
 from zonemta_py.reception.http.uploads.attached import AttachmentGroup
 from zonemta_py.reception.suppression_scopes import own_campaigns
@@ -25,6 +26,15 @@ _Action = Annotated[
     Literal["pause", "resume", "cancel", "complete"],
     Path(description="complete: all batches were sent, so it ends when nothing waits any more."),
 ]
+_Body = TypeVar("_Body", bound=BaseModel)
+
+
+def _order(summary: str, body: str, model: Any = campaigns.CampaignRow) -> dict[str, Any]:
+    """Arguments of a route that orders something about a campaign that is there. body: the name of its schema."""
+    return {
+        "summary": summary, "response_model": model, "openapi_extra": reading.body_of(body) | needs("campaigns"),
+        "responses": described(400, 404, 409, 413, 415, 422),
+    }  # fmt: skip
 
 
 @router.put(
@@ -146,72 +156,44 @@ async def report(request: Request, name: _Name) -> Response:
         raise RequestProblem("not-found", str(none)) from None
 
 
-@router.patch(
-    "/{name}",
-    summary="Change when a campaign goes",
-    response_model=campaigns.CampaignRow,
-    openapi_extra=reading.body_of("CampaignTimes") | needs("campaigns"),
-    responses=described(400, 404, 409, 413, 415, 422),
-)
+@router.patch("/{name}", **_order("Change when a campaign goes", "CampaignTimes"))
 async def change(request: Request, name: _Name) -> Response:
     """What is named changes, for all that waits; the rest stays. It is in effect before the response is sent."""
-    here, who = request_context(request), visit(request)
-    who.key.check("campaigns")
-    said = reading.checked(campaigns.CampaignTimes, await reading.json_object(request, here.config.http.body_bytes))
-    await here.campaign(name, who.key.scope)
-    await here.own(name, who)
+    here, _, said, _ = await _ordered(request, name, campaigns.CampaignTimes)
     return answer(await here.ask("campaign-schedule", name=name, **said.model_dump(exclude_none=True)))
 
 
-@router.post(
-    "/{name}/decide",
-    summary="Choose a campaign's template between its variants",
-    response_model=campaigns.CampaignRow,
-    openapi_extra=reading.body_of("Decision") | needs("campaigns"),
-    responses=described(400, 404, 409, 413, 415, 422),
-)
+@router.post("/{name}/decide", **_order("Choose a campaign's template between its variants", "Decision"))
 async def decide(request: Request, name: _Name) -> Response:
     """What waits of it goes from now on, with that template. It cannot be undone."""
-    here, who = request_context(request), visit(request)
-    who.key.check("campaigns")
-    said = reading.checked(campaigns.Decision, await reading.json_object(request, here.config.http.body_bytes))
-    await here.campaign(name, who.key.scope)
-    await here.own(name, who)
+    here, who, said, _ = await _ordered(request, name, campaigns.Decision)
     cause = said.cause or f"by the key {who.key.name}"
     return answer(await here.ask("campaign-decide", name=name, winner=said.winner, cause=cause))
 
 
-@router.post(
-    "/{name}/test",
-    summary="Send a campaign's message to yourself",
-    response_model=templates.MergedReceipt,
-    openapi_extra=reading.body_of("Trial") | needs("campaigns"),
-    responses=described(400, 404, 409, 413, 415, 422),
-)
+@router.post("/{name}/test", **_order("Send a campaign's message to yourself", "Trial", templates.MergedReceipt))
 async def test(request: Request, name: _Name) -> Response:
     """The message as these people would get it, at once, whatever the campaign's state and hours; it counts for no
     campaign."""
-    here, who = request_context(request), visit(request)
-    who.key.check("campaigns")
-    content = reading.checked(campaigns.TrialDocument, await reading.json_object(request, here.config.http.body_bytes))
-    row = await here.campaign(name, who.key.scope)
-    await here.own(name, who)
+    here, who, content, row = await _ordered(request, name, campaigns.TrialDocument)
     return answer({"messages": await merged.test(here, who, row, content)})
 
 
-@router.post(
-    "/{name}/{action}",
-    summary="Pause, resume, cancel or complete a campaign",
-    response_model=campaigns.CampaignRow,
-    openapi_extra=reading.body_of("Order") | needs("campaigns"),
-    responses=described(400, 404, 409, 413, 415, 422),
-)
+@router.post("/{name}/{action}", **_order("Pause, resume, cancel or complete a campaign", "Order"))
 async def order(request: Request, name: _Name, action: _Action) -> Response:
     """The order is in effect before the response is sent. Canceling takes effect at once and cannot be undone."""
-    here, who = request_context(request), visit(request)
-    who.key.check("campaigns")
-    said = reading.checked(campaigns.Order, await reading.json_object(request, here.config.http.body_bytes))
-    await here.campaign(name, who.key.scope)
-    await here.own(name, visit(request))
+    here, who, said, _ = await _ordered(request, name, campaigns.Order)
     arguments = {} if action == "complete" else {"cause": said.cause or f"by the key {who.key.name}"}
     return answer(await here.ask(f"campaign-{action}", name=name, **arguments))
+
+
+async def _ordered(
+    request: Request, name: str, body: type[_Body]
+) -> tuple[RequestContext, Visit, _Body, dict[str, Any]]:
+    """Whom to ask, who orders what, and the row of the campaign, which is theirs. Raises RequestProblem."""
+    here, who = request_context(request), visit(request)
+    who.key.check("campaigns")
+    said = reading.checked(body, await reading.json_object(request, here.config.http.body_bytes))
+    row = await here.campaign(name, who.key.scope)
+    await here.own(name, who)
+    return here, who, said, row

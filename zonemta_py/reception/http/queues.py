@@ -9,12 +9,12 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import AfterValidator
 
 from zonemta_py.config.services.pull import names_queue
-from zonemta_py.reception.http import handover
 from zonemta_py.reception.http.authentication import answer, described, needs, request_context, visit
 from zonemta_py.reception.http.documents import queue_rows, reading
 from zonemta_py.reception.http.documents.problem import RequestProblem
-from zonemta_py.reception.http.handover import Handover
 from zonemta_py.reception.http.request_context import Digest
+from zonemta_py.reception.http.serving import handover
+from zonemta_py.reception.http.serving.handover import Handover
 from zonemta_py.reception.named_queues import Push, Taken
 
 router = APIRouter(prefix="/v1/queues", dependencies=[Depends(reading.known_query)])

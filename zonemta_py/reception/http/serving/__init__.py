@@ -1,1 +1,1 @@
-"""Connections that speak HTTP, for every listener that does."""
+"""Connections that speak HTTP, for every listener that does, and a response that knows whether it has arrived."""
