@@ -61,8 +61,13 @@ class Takers:
         return self._core.schedule.sites.place(domain) or self._by_name(domain)
 
     def _by_name(self, domain: str) -> str:
-        path = self._core.config.dns.providers or shipped("providers.toml")
+        path = self._core.config.dns.providers or _shipped()
         return _loaded(path, changed(path)).of((), domain)
+
+
+@lru_cache(1)
+def _shipped() -> Path:
+    return shipped("providers.toml")  # it looks in several folders
 
 
 @lru_cache(2)
