@@ -130,10 +130,12 @@ async def _tell_of_path(request: Request, error: Any) -> Response:
 
 
 def _methods(request: Request) -> set[str]:
-    """All methods of the path; the framework's own list has only the first route's."""
+    """All methods of the path; the framework's own list has only the first route's. A route that names more of the path
+    hides those that name less: `report` is no order to a campaign."""
     ours = [*request.app.routes, *(route for module in _MODULES for route in module.router.routes)]
     found = [route for route in ours if isinstance(route, Route) and route.matches(request.scope)[0] != Match.NONE]
-    return {method for route in found for method in route.methods or ()}
+    least = min((route.path.count("{") for route in found), default=0)
+    return {method for route in found if route.path.count("{") == least for method in route.methods or ()}
 
 
 async def _gone(request: Request, error: Exception) -> Response:
