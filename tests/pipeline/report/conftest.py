@@ -220,6 +220,24 @@ def lake(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Pat
     return folder
 
 
+@pytest.fixture(scope="session")
+def found(spark: "SparkSession", lake: Path) -> Facts:
+    """Of the second day."""
+    from zonemta_py.pipeline.report import facts
+
+    return facts.gather(spark, lake, of_day(DAY.date()))
+
+
+@pytest.fixture(scope="session")
+def campaigns(spark: "SparkSession", lake: Path) -> dict[str, tuple[ReportScope, Facts]]:
+    """Scope and facts of each campaign of the lake, the older first."""
+    from zonemta_py.pipeline.report import facts
+
+    spans = facts.spans(spark, lake)
+    scopes = [facts.of_campaign(spans, span.name) for span in spans]
+    return {scope.name: (scope, facts.gather(spark, lake, scope)) for scope in scopes if scope}
+
+
 @pytest.fixture
 def scope_of() -> Callable[[Kind, str], ReportScope]:
     """Both days of what has that name."""

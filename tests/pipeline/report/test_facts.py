@@ -1,7 +1,7 @@
 """Facts of a lake whose every row is known: 40 recipients on one day, 60 on the next."""
 
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,18 +12,15 @@ from hypothesis import strategies as st
 
 from zonemta_py.mail.rules.classes import BLOCKED_CLASSES
 from zonemta_py.pipeline.findings.baseline import shares
+from zonemta_py.pipeline.lake import table
 from zonemta_py.pipeline.report import facts, queries, warmups
 from zonemta_py.pipeline.report.page import page
+from zonemta_py.pipeline.report.returned.rows import ReturnCounts
 from zonemta_py.pipeline.report.rows import AttemptCounts, Bin, Facts, Left
-from zonemta_py.pipeline.report.scope import DAY_S, Kind, ReportScope, of_day
+from zonemta_py.pipeline.report.scope import DAY_S, Kind, ReportScope
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@pytest.fixture(scope="module")
-def found(spark: "SparkSession", lake: Path) -> Facts:
-    return facts.gather(spark, lake, of_day(date(2026, 5, 4)))
 
 
 def test_headline_counts_recipients_and_attempts_of_the_day_and_the_one_before(found: Facts) -> None:
@@ -65,13 +62,11 @@ def test_every_view_adds_up_to_the_same_attempts(found: Facts, day: ReportScope)
     assert {row.provider for row in found.pairs} == {"google", "microsoft", queries.NO_PROVIDER}
 
 
-def test_domains_are_the_recipients_own(found: Facts, spark: "SparkSession", lake: Path) -> None:
+def test_domains_are_the_recipients_own(found: Facts, campaigns: dict[str, tuple[ReportScope, Facts]]) -> None:
     """Whatever the provider of the attempt: 60 recipients at two domains, the larger first; a campaign has its own."""
     assert [(row.name, row.recipients) for row in found.domains] == [("example.com", 45), ("www.example.com", 15)]
     assert [sum(one) for one in list(zip(*found.domains, strict=True))[1:]] == [60, 48, 6, 6]
-    scope = facts.of_campaign(facts.spans(spark, lake), "winter")
-    assert scope
-    assert [row.recipients for row in facts.gather(spark, lake, scope).domains] == [30, 10]
+    assert [row.recipients for row in campaigns["winter"][1].domains] == [30, 10]
 
 
 def test_encrypted_deliveries_are_counted_per_pair(found: Facts) -> None:
@@ -108,23 +103,19 @@ def test_warm_up_knows_the_caps_that_the_journal_tells(found: Facts) -> None:
     assert [row.cap for row in found.warm] == [100, 200]
 
 
-def test_a_campaign_is_found_with_its_time_and_its_rival(spark: "SparkSession", lake: Path) -> None:
+def test_a_campaign_is_found_with_its_time_and_its_rival(campaigns: dict[str, tuple[ReportScope, Facts]]) -> None:
     """It is compared with the campaign that began before it, and its burn-down ends with those who wait."""
-    spans = facts.spans(spark, lake)
-    assert [span.name for span in spans] == ["winter", "spring"]
-    scope = facts.of_campaign(spans, "spring")
-    assert scope
+    assert list(campaigns) == ["winter", "spring"]
+    scope, found = campaigns["spring"]
     assert (scope.rival, scope.end - scope.start) == ("winter", 2 * 3600)
-    found = facts.gather(spark, lake, scope)
     assert (found.now.recipients, found.before.recipients) == (60, 40)
     assert (found.left[0][1:], found.left[1].accepted > 0, found.left[-1][1:]) == ((0, 0, 0), True, (60, 48, 6))
     assert found.left[0].at < found.left[1].at
     assert found.ends is not None
-    assert facts.of_campaign(spans, "sprig") is None
-    first = facts.of_campaign(spans, "winter")
-    assert first
+    assert facts.of_campaign([facts.Span("spring", 0, 1)], "sprig") is None
+    first, alone = campaigns["winter"]
     assert first.rival == ""
-    assert facts.gather(spark, lake, first).before.recipients == 0
+    assert alone.before.recipients == 0
 
 
 @pytest.mark.parametrize(
@@ -140,9 +131,20 @@ def test_other_scopes_count_their_own_only(
     attempts: int,
 ) -> None:
     """A provider, a zone and a source over both days."""
-    found = facts.gather(spark, lake, scope_of(kind, name))
-    assert found.now.attempts.total == attempts
+    rows = queries.attempts(table.read(spark, lake, "deliverability"), scope_of(kind, name)).collect()
+    assert facts.Counts(rows).attempts(True).total == attempts
     assert name in facts.names(spark, lake, kind)
+
+
+def test_a_page_of_a_provider_is_about_it_alone(
+    spark: "SparkSession", lake: Path, scope_of: Callable[[Kind, str], ReportScope]
+) -> None:
+    """Attempts, recipients, and what came back of its own mail: not what came of mail that is not known."""
+    found = facts.gather(spark, lake, scope_of(Kind.PROVIDER, "google"))
+    assert (found.now.attempts.total, found.now.recipients) == (38, 34)
+    assert found.returned.now == ReturnCounts(complaints=2, bounced_later=1, opens=1)
+    assert [row.name for row in found.returned.providers] == ["google"]
+    assert found.returned.delivered.all == found.now.delivered
 
 
 def test_days_that_the_lake_has_not_are_empty(spark: "SparkSession", lake: Path) -> None:

@@ -9,11 +9,14 @@ from hypothesis import strategies as st
 
 from zonemta_py.pipeline.report import plots, words
 from zonemta_py.pipeline.report.facts import burnt
+from zonemta_py.pipeline.report.returned.plots import arrivals, complaints, later, rates
+from zonemta_py.pipeline.report.returned.rows import Delivered, RatedGroup, ReturnCounts
 from zonemta_py.pipeline.report.rows import AttemptCounts, Bin, Cause, Cell, Facts, Left, Moment, Pair, Tried, WarmDay
 
 NOTHING = (
     plots.over_time([], 300), plots.heat([], [], [], False), plots.latency([], []), plots.causes([], "others"),
     plots.secure([]), plots.tried([], 10), plots.warm([]), plots.burn_down([], None),
+    arrivals([], ["complaints"], 0, 3600), rates([], "complaints", 3600), complaints([]), later([]),
 )  # fmt: skip
 
 
@@ -143,6 +146,13 @@ def test_names_are_text_in_a_figure(name: str) -> None:
     """Plotly takes tags in labels as HTML, links among them; so no name has one."""
     label = plots.heat([Cell(name, 0, AttemptCounts(9))], [name], [0], True).data[0].y[0]
     assert not re.search("[<>]", label)
+
+
+def test_names_are_text_in_figures_of_what_came_back() -> None:
+    """A campaign and a class that are tags."""
+    name = "<a href='x'>&"
+    drawn = complaints([RatedGroup(name, Delivered(100), ReturnCounts(1))]), later([(name, 1)])
+    assert [figure.data[0].y[0] for figure in drawn] == ["&lt;a href='x'&gt;&amp;"] * 2
 
 
 @given(st.lists(st.text(max_size=60), unique=True, max_size=12))

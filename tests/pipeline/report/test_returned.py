@@ -1,72 +1,68 @@
 """What came back of mail of which every row is known: 32 recipients delivered on one day, 48 on the next."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.pipeline.report.conftest import DAY, MIDNIGHT
-from zonemta_py.pipeline.report import facts
+from tests.pipeline.report.conftest import MIDNIGHT
 from zonemta_py.pipeline.report.headline import cards, headline_table
 from zonemta_py.pipeline.report.returned import plots, queries
 from zonemta_py.pipeline.report.returned.rows import Cohort, Delivered, KindCount, LaterBounce, ReturnCounts, Returned
 from zonemta_py.pipeline.report.returned.sections import returned
 from zonemta_py.pipeline.report.rows import Facts, Totals
-from zonemta_py.pipeline.report.scope import DAY_S, ReportScope, of_day
+from zonemta_py.pipeline.report.scope import DAY_S, ReportScope
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 FIRST_HOUR = ReturnCounts(1, 2, 1, 1, 2, 1)
 
 
-@pytest.fixture(scope="module")
-def found(spark: "SparkSession", lake: Path) -> Returned:
-    return facts.gather(spark, lake, of_day(DAY.date())).returned
+@pytest.fixture
+def back(found: Facts) -> Returned:
+    return found.returned
 
 
-def test_recipients_count_once_however_often_and_late_it_is_said(found: Returned) -> None:
+def test_recipients_count_once_however_often_and_late_it_is_said(back: Returned) -> None:
     """Two reports of one complaint, two links that one person followed; what came days later is of the day it was
     accepted on. Nothing that is unproven is counted, nor an open that a proxy made."""
-    assert found.now == FIRST_HOUR
-    assert found.delivered == Delivered(48, 48, 48)
-    assert found.kinds[:2] == [KindCount("complaint", 1, 1), KindCount("bounce", 2, 0)]
-    assert found.at_once == 1
+    assert back.now == FIRST_HOUR
+    assert back.delivered == Delivered(48, 48, 48)
+    assert back.kinds[:2] == [KindCount("complaint", 1, 1), KindCount("bounce", 2, 0)]
+    assert back.at_once == 1
 
 
-def test_every_view_of_what_came_back_adds_up(found: Returned) -> None:
+def test_every_view_of_what_came_back_adds_up(back: Returned) -> None:
     """By provider, campaign and time of acceptance, and by the time at which it came; bounces by class."""
-    for rows in (found.providers, found.campaigns, found.cohorts, found.arrivals):
-        assert ReturnCounts(*map(sum, zip(*(row.came for row in rows), strict=True))) == found.now
-    for shares in (found.providers, found.campaigns, found.cohorts):
+    for rows in (back.providers, back.campaigns, back.cohorts, back.arrivals):
+        assert ReturnCounts(*map(sum, zip(*(row.came for row in rows), strict=True))) == back.now
+    for shares in (back.providers, back.campaigns, back.cohorts):
         assert sum(row.delivered.all for row in shares) == 48
-    assert [(row.name, row.delivered.all, row.came.complaints) for row in found.providers] == [
+    assert [(row.name, row.delivered.all, row.came.complaints) for row in back.providers] == [
         ("google", 16, 1), ("microsoft", 16, 0), (queries.NO_PROVIDER, 16, 0),
     ]  # fmt: skip
-    assert [(row.at - MIDNIGHT, row.came) for row in found.cohorts] == [(32_400, FIRST_HOUR), (36_000, ReturnCounts())]
-    assert [((row.at - MIDNIGHT) // 3600, row.came[:2]) for row in found.arrivals] == [
+    assert [(row.at - MIDNIGHT, row.came) for row in back.cohorts] == [(32_400, FIRST_HOUR), (36_000, ReturnCounts())]
+    assert [((row.at - MIDNIGHT) // 3600, row.came[:2]) for row in back.arrivals] == [
         (6, (0, 0)),
         (36, (0, 2)),
         (78, (1, 0)),
     ]
-    assert found.bounces == [
+    assert back.bounces == [
         LaterBounce("mailbox-full", queries.NO_PROVIDER, "spring", 1),
         LaterBounce("user-unknown", "google", "spring", 1),
     ]  # fmt: skip
 
 
-def test_what_it_is_compared_with_is_seen_at_the_same_age(found: Returned) -> None:
+def test_what_it_is_compared_with_is_seen_at_the_same_age(back: Returned) -> None:
     """Of the day before, the complaint that came after five days is not counted: this day is only four days old."""
-    assert found.before == ReturnCounts(complaints=1)
+    assert back.before == ReturnCounts(complaints=1)
 
 
-def test_what_names_a_campaign_alone_counts_for_it(spark: "SparkSession", lake: Path) -> None:
+def test_what_names_a_campaign_alone_counts_for_it(campaigns: dict[str, tuple[ReportScope, Facts]]) -> None:
     """A complaint whose message is not in the lake is the campaign's, at a provider that is not known; its rival's are
     all that came at the same age."""
-    scope = facts.of_campaign(facts.spans(spark, lake), "spring")
-    assert scope
-    found = facts.gather(spark, lake, scope).returned
+    found = campaigns["spring"][1].returned
     assert found.now == FIRST_HOUR._replace(complaints=2)
     assert found.providers[2][::2] == (queries.NO_DELIVERY, ReturnCounts(1))
     assert found.before == ReturnCounts(1)
