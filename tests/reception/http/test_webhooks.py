@@ -6,6 +6,7 @@ import base64
 import hashlib
 import hmac
 import json
+import socket
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,6 +25,7 @@ from tests.reception.http.conftest import HttpDoor
 from tests.reception.http.test_problems import problem
 from zonemta_py.config import Config
 from zonemta_py.plugin.host import Host
+from zonemta_py.reception.http.returned import feedback
 from zonemta_py.reception.http.returned.webhooks import FetchFailed
 
 SECRET = "key-0123456789abcdef"
@@ -182,6 +184,17 @@ def test_what_sendgrid_has_not_signed_is_refused(post: Any, headers: dict[str, s
 def test_a_giant_body_is_not_read_before_it_is_proven(post: Any) -> None:
     body = b"[" + b" " * 1_100_000 + b"]"
     assert post("sendgrid", body, grid(body)).status_code == 413
+
+
+def test_a_body_that_trickles_does_not_keep_a_place(signed_door: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anybody may begin one; those who have a key are held by a rate."""
+    monkeypatch.setattr(feedback, "SIGNED_BODY_S", 0.1)
+    with socket.create_connection(("127.0.0.1", signed_door[0].port), timeout=60) as client:
+        client.sendall(
+            b"POST /v1/feedback/sendgrid HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 1000\r\n\r\n["
+        )
+        assert client.recv(100).startswith(b"HTTP/1.1 408 ")
 
 
 # -- Amazon SNS

@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 router = APIRouter(prefix="/v1", dependencies=[Depends(reading.known_query)])
 BEGINNING_BYTES = 65_536
+SIGNED_BODY_S = 20.0
+"""How long a body may take that anybody could send: strangers must not keep the places of providers."""
 _DAY_MS = 86_400_000
 _MAIL = {
     "requestBody": {"required": True, "content": {reading.MAIL: {"schema": {"type": "string", "format": "binary"}}}}
@@ -208,7 +210,11 @@ async def _keyed(request: Request, here: RequestContext) -> tuple[Any, None]:
 
 async def _signed(request: Request, here: RequestContext, form: returned.Provider) -> tuple[Any, Proven]:
     """What is posted with a signature, which is right. Raises RequestProblem."""
-    body = await _body(request, min(here.config.http.body_bytes, BODY_BYTES_MAX))
+    try:
+        async with asyncio.timeout(SIGNED_BODY_S):
+            body = await _body(request, min(here.config.http.body_bytes, BODY_BYTES_MAX))
+    except TimeoutError:
+        raise RequestProblem("slow", "the request comes too slowly; post it again over a faster connection") from None
     if form == "sendgrid":
         proven = here.webhooks.check_sendgrid(request.headers, body)
         return _parsed(body), proven
