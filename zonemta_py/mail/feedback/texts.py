@@ -8,6 +8,7 @@ such; those of the sender and of who helps are not meant. What follows an addres
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from zonemta_py.mail.feedback.diagnostic import has_code, implied, reply_of
@@ -94,21 +95,18 @@ def _recipients(places: list[Place], clues: Clues) -> list[str]:
 def _told(recipient: str, count: int, places: list[Place], page: TextPage, whole: str, clues: Clues) -> Told:
     name = recipient.lower()
     own = [number for number, address, likely in places if likely > 0 and address.lower() == name]
-    end = next(
-        (n for n, address, likely in places if own and n > own[0] and likely == 2 and address.lower() != name), 0
-    )
-    segment = page.through_code(own[0], end or len(page.lines)) if own else ""
+    segment = page.through_code(own[0], _end(own[0], name, places) or len(page.lines)) if own else ""
     said = _said(own, count, segment, whole, page)
-    reply = implied(reply_of(_reason(said)), f"{said} {clues.subject}")
+    reply, host = _reply(said, clues.subject)
     if len(_words(said.replace(recipient, ""))) < 2 and not reply.text.strip(" -<>:"):
         reply = Reply(reply.code, reply.enhanced, clues.subject)
     if (of := _OF_SENDER.search(f"{said}\n{segment}")) and "in reply to" not in reply.text:
         command = "HELO" if of[3] or (of[1] or "")[1:].lower() in ("elo", "hlo") else "MAIL FROM"
         reply = Reply(reply.code, reply.enhanced, f"{reply.text} (in reply to {command} command)")
-    parent, host = _PARENT.search(segment), _REPORTER.search(said)
+    parent = _PARENT.search(segment)
     if parent and (not clues.sent_to or parent[1].lower() in {address.lower() for address in clues.sent_to}):
         recipient = parent[1]
-    return Told(recipient, reply, host[1] if host else clues.reporter)
+    return Told(recipient, reply, host or clues.reporter)
 
 
 def _end(start: int, name: str, places: list[Place]) -> int:
@@ -130,6 +128,13 @@ def _said(own: list[int], count: int, segment: str, whole: str, page: TextPage) 
     if has_code(whole) or not _words(_ADDRESS.sub("\n", segment).partition("\n")[2]):
         return whole
     return segment
+
+
+@lru_cache(maxsize=4)
+def _reply(said: str, subject: str) -> tuple[Reply, str]:
+    """What was said, and the host that said it; often the same of many recipients."""
+    host = _REPORTER.search(said)
+    return implied(reply_of(_reason(said)), f"{said} {subject}"), host[1] if host else ""
 
 
 def _reason(said: str) -> str:
