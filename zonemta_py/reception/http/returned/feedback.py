@@ -115,7 +115,7 @@ async def report(
     summary="Take a provider's webhook",
     response_model=returned.WebhookTaken,
     openapi_extra=_POSTED | needs(_RIGHT),
-    responses=described(400, 413, 415, 422),
+    responses=described(400, 408, 413, 415, 422),
 )
 async def take(
     request: Request,
