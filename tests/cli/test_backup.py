@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 
 from zonemta_py.cli.terminal.errors import Exit
+from zonemta_py.disk.attachments import Attachments
+from zonemta_py.disk.space import Space
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.queue.queue import LocalQueue
 
@@ -50,6 +52,21 @@ def command(folder: Path, target: Path, most: int = resource.RLIM_INFINITY) -> t
     words = [sys.executable, "-m", "zonemta_py", "backup", str(target), "--folder", str(folder)]
     ran = subprocess.run(words, capture_output=True, text=True, check=False, preexec_fn=limit)
     return ran.returncode, ran.stderr
+
+
+def test_uploads_are_in_it(served: Callable[..., Any], tmp_path: Path) -> None:
+    """As at that moment, whatever becomes of them afterwards."""
+    served()
+    shelf = Attachments(tmp_path, Space(tmp_path, 0), 1000, 1_000_000, 0)
+    new = shelf.begin()
+    new.write(b"terms")
+    kept, _ = new.finish("shop", "terms.pdf", "application/pdf", 0)
+    new.abort()
+    assert command(tmp_path, tmp_path / "copy") == (0, "")
+    shelf.remove("shop", "terms.pdf")
+    copy = Attachments(tmp_path / "copy", Space(tmp_path, 0), 1000, 1_000_000, 0)
+    assert copy.find("shop", ["terms.pdf"], 0) == {"terms.pdf": kept}
+    assert copy.read("shop", kept) == b"terms"
 
 
 def test_to_another_disk(served: Callable[..., Any], tmp_path: Path, elsewhere: Path) -> None:
