@@ -142,7 +142,7 @@ def _speaks_of_delivery(parts: Parts, daemon: bool, failure: bool, words: str) -
     if daemon:
         return failure or (told and (bool(parts.original) or _names_another(parts, words)))
     quotes = bool(parts.original) or has_code(words) or "@" in words
-    if _answerable(parts):
+    if not unanswerable:  # or nobody has told
         quotes = bool(parts.original) or (_titled(parts) and _names_another(parts, words))
     return told and quotes and (failure or (unanswerable and bool(parts.original)))
 
