@@ -1,4 +1,4 @@
-"""A real Chromium and 30,000 recipients that wait: each page comes; an order about all of them is done and undone."""
+"""A real Chromium and 100,000 recipients that wait: each page comes; an order about all of them is done and undone."""
 
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
@@ -10,7 +10,7 @@ from tests.reception.dashboard.conftest import PATIENCE_MS, Seen, check, order
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-RECIPIENTS, ALL = 30_000, "30\u202f000"
+RECIPIENTS, ALL = 100_000, "100\u202f000"
 PAGES = (
     "", "/queue", "/queue?domain=d7.example", "/queue?sender=nobody@x.y", "/destinations", "/destinations?by=provider",
     "/zones?zone=bulk", "/sources", "/campaigns", "/campaigns/big", "/suspensions", "/doubt", "/suppressions", "/tasks",
