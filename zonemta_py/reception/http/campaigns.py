@@ -7,19 +7,28 @@ from typing import Annotated, Any, Literal, TypeVar
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel
+from starlette.convertors import StringConvertor, register_url_convertor
 
-from zonemta_py.reception.http import report_page
 from zonemta_py.reception.http.authentication import answer, described, needs, request_context, visit
 from zonemta_py.reception.http.documents import campaigns, models, reading, templates
 from zonemta_py.reception.http.documents.problem import FieldError, RequestProblem, invalid
 from zonemta_py.reception.http.keys import Holder
 from zonemta_py.reception.http.request_context import RequestContext, Visit
+from zonemta_py.reception.http.serving import report_page
 from zonemta_py.reception.http.templates import merged
 from zonemta_py.reception.http.uploads.attached import AttachmentGroup
 from zonemta_py.reception.suppression_scopes import own_campaigns
 from zonemta_py.zones.calendar import campaign_hours
 from zonemta_py.zones.calendar.campaign_hours import CampaignHours
 
+
+class _OrderName(StringConvertor):
+    """What may be an order: not what is there to be read."""
+
+    regex = "(?!report$)[^/]+"
+
+
+register_url_convertor("campaign_order", _OrderName())
 router = APIRouter(prefix="/v1/campaigns", dependencies=[Depends(reading.known_query)])
 _Name = Annotated[models.Name, Path(description="The campaign's name.")]
 _Action = Annotated[
@@ -179,7 +188,7 @@ async def test(request: Request, name: _Name) -> Response:
     return answer({"messages": await merged.test(here, who, row, content)})
 
 
-@router.post("/{name}/{action}", **_order("Pause, resume, cancel or complete a campaign", "Order"))
+@router.post("/{name}/{action:campaign_order}", **_order("Pause, resume, cancel or complete a campaign", "Order"))
 async def order(request: Request, name: _Name, action: _Action) -> Response:
     """The order is in effect before the response is sent. Canceling takes effect at once and cannot be undone."""
     here, who, said, _ = await _ordered(request, name, campaigns.Order)

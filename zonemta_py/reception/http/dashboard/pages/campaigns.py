@@ -7,9 +7,9 @@ import json
 from starlette.requests import Request
 from starlette.responses import Response
 
-from zonemta_py.reception.http import report_page
 from zonemta_py.reception.http.dashboard.desk import Desk, NoPage
 from zonemta_py.reception.http.dashboard.words import query
+from zonemta_py.reception.http.serving import report_page
 from zonemta_py.reception.scope import EVERYTHING
 from zonemta_py.zones.calendar.campaign_hours import words
 
