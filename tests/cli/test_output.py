@@ -179,9 +179,7 @@ def test_each_table_in_each_form(
     assert read
     assert all(len(row) == len(read[0]) for row in read)
     wrong = zonemta(*command, "--csv", "--json", *where)
-    assert (wrong.code, wrong.err) == (
-        Exit.USAGE, "zonemta: --json, --plain and --csv exclude each other; leave one\n",
-    )  # fmt: skip
+    assert (wrong.code, "--json, --plain and --csv exclude each other; leave one" in wrong.err) == (Exit.USAGE, True)
 
 
 @pytest.mark.parametrize("columns", [80, 200])

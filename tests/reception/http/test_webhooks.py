@@ -23,7 +23,8 @@ from cryptography.x509.oid import NameOID
 
 from tests.reception.http.conftest import HttpDoor
 from tests.reception.http.test_problems import problem
-from zonemta_py.config import Config
+from zonemta_py.children import check_listeners
+from zonemta_py.config import Config, ConfigError
 from zonemta_py.plugin.host import Host
 from zonemta_py.reception.http.returned import feedback
 from zonemta_py.reception.http.returned.webhooks import FetchFailed
@@ -329,6 +330,18 @@ def test_a_webhook_with_tenants_is_about_their_mail_alone(open_http: Any) -> Non
 
 
 # -- configuration
+
+
+def test_a_certificate_that_is_none(tmp_path: Path) -> None:
+    """`zonemta config check` and a reload say so before anything begins."""
+    (tmp_path / "wrong.pem").write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+    for name, sentence in (
+        ("none", "none.pem: no such file or directory"),
+        ("wrong", "wrong.pem: it is not"),
+    ):
+        hook = HOOKS[2] | {"certificates": [str(tmp_path / f"{name}.pem")]}
+        with pytest.raises(ConfigError, match=f"^http.webhooks.amazon: certificates: {tmp_path}/{sentence}"):
+            check_listeners(Config.model_validate({"http": {"webhooks": [hook]}}), Host.empty())
 
 
 @pytest.mark.parametrize(

@@ -204,8 +204,8 @@ def read_certificates(hook: Webhook) -> list[SnsKey]:
         try:
             found += signatures.sns_keys(file.read_bytes())
         except (OSError, ValueError) as error:
-            reason = cause(error) if isinstance(error, OSError) else str(error)
-            raise ConfigError(f"http.webhooks.{hook.name}: certificates: {file}: {reason}; correct it") from None
+            said = f"{cause(error)}; correct it" if isinstance(error, OSError) else f"{file}: {error}"
+            raise ConfigError(f"http.webhooks.{hook.name}: certificates: {said}") from None
     return found
 
 
