@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.rules.rule import reply_of
 from zonemta_py.mail.rules.rules import Rules
 
 RULES = Path(__file__).parents[2] / "config" / "rules.toml"
@@ -101,3 +102,39 @@ def test_the_same_words_of_a_recipient_do(rules: Rules) -> None:
     """Otherwise nothing would be shown above."""
     for text in ("user unknown", "no such mailbox", "recipient does not exist", "Empfänger unbekannt"):
         assert rules.judge(Reply(550, "5.1.1", text), "rcpt", "").agreed
+
+
+OURS = (
+    "192.0.2.25|client host mta.example.com|the connecting server|your HELO|the PTR of 192.0.2.25|your sending domain|"
+    "the sender|the envelope sender|your network|DKIM selector|the relay host|your account here|sending user|"
+    "the authenticated user|the login you used|the URL in the body|your certificate|list owner"
+)
+CLOSED = (
+    "{} is disabled|{}: mailbox disabled|mailbox of {} is closed|{}: account suspended|account of {} is inactive|"
+    "{} is no longer in use|user disabled by {}|mailbox disabled for {}|mailbox locked, {} is unknown"
+)
+
+
+def test_what_is_closed_of_ours_suppresses_nobody(rules: Rules) -> None:
+    texts = [said.format(one) for one, said in product(OURS.split("|"), CLOSED.split("|"))]
+    assert [text for text in texts if rules.judge(Reply(550, "5.2.1", text), "rcpt", "").agreed] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "enough"),
+    [
+        ("550 5.2.1 The email account that you tried to reach is disabled", True),
+        ("550 5.2.1 Postfach deaktiviert", True),
+        ("550 5.2.1 mailbox is not active any more", True),
+        ("554 5.1.1 user unknown", True),
+        ("550 5.1.0 user unknown", True),
+        ("550 mailbox disabled", False),  # words alone: often it is for a time
+        ("550 5.2.1 mailbox temporarily disabled", False),
+        ("550 5.2.1 mailbox disabled, over quota", False),
+        ("450 5.2.1 mailbox disabled", False),
+        ("550 5.7.1 user unknown", False),
+        ("554 5.1.1 invalid recipient", False),  # filters say so too
+    ],
+)
+def test_what_one_reply_is_enough_for(rules: Rules, line: str, enough: bool) -> None:
+    assert rules.judge(reply_of(line), "rcpt", "").agreed is enough

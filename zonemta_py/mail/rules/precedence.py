@@ -27,12 +27,20 @@ RECIPIENT = frozenset(("user-unknown", "mailbox-full", "inactive", "suspended", 
 """Classes that say something about the recipient, and lead to suppression sooner or later."""
 OF_SENDERS = (".1.7", ".1.8")
 OF_RECIPIENTS = frozenset(("5.1.1", "5.1.6", "5.2.1"))
-GONE = frozenset(("user-unknown", "moved"))
 _NUMBERS = frozenset(("too-many-recipients", "mailbox-full", "message-too-big"))
 _OTHERS = frozenset(("sender", "source"))
 _NOT_OURS = frozenset(("content", "sender", "domain", "recipient"))
-_AGREEING = {"user-unknown": frozenset(("", "5.1.1", "5.1.10")), "moved": frozenset(("", "5.1.1", "5.1.6"))}
-_CODES = frozenset((550, 551, 553))
+_AGREEING = {
+    "user-unknown": frozenset(("", "5.1.1", "5.1.10", "5.1.0")),
+    "moved": frozenset(("", "5.1.1", "5.1.6")),
+    "inactive": frozenset(("5.2.1",)),
+    "suspended": frozenset(("5.2.1", "5.7.13")),
+}
+"""Class → the statuses that say the same. That a mailbox is disabled, words alone do not prove: often it is for a
+time."""
+_PLAIN = frozenset(("5.1.1", "5.1.10"))
+"""With these any 5xx will do."""
+_CODES = frozenset((550, 551, 553, 554))
 _OF_US = frozenset(("reverse-dns", "blocked-ip"))
 _NEW_ADDRESS = re.compile(
     r"(?:moved?|new|now|forward\w*|instead|chang\w*|try|use|please|relocat\w*|neue?|nou\w*|nuev\w*|nuov\w*|nov\w*)"
@@ -108,15 +116,20 @@ def trimmed(kind: str, action: Action, about: str, reply: Reply, stage: str, rea
 def agreed(kind: str, reply: Reply, stage: str, reading: Reading) -> bool:
     """kind: the class that a rule gave, which `bar` allows."""
     return (
-        kind in GONE
-        and stage in RECIPIENT_STAGES
-        and reply.code in _CODES
-        and reply.enhanced in _AGREEING[kind]
+        stage in RECIPIENT_STAGES
+        and reply.permanent
+        and (reply.code in _CODES or reply.enhanced in _PLAIN)
+        and reply.enhanced in _AGREEING.get(kind, ())
         and reading.kind == kind
         and reading.about == "recipient"
         and reading.firm
-        and not (reading.ip or reading.aside or reading.said & _CONTRARY)
+        and not (reading.ip or reading.aside or reading.said & _contrary(kind))
     )
+
+
+def _contrary(kind: str) -> frozenset[str]:
+    """What else must not be said."""
+    return _CONTRARY - {"disabled"} if kind in ("inactive", "suspended") else _CONTRARY
 
 
 def _no_recipient(kind: str, about: str, reply: Reply, stage: str, reading: Reading) -> str:
