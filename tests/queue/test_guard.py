@@ -10,6 +10,7 @@ import pytest
 from tests.queue.lives import seeds
 from tests.queue.test_suppression_policy import UNKNOWN, answered, guards, listed, settled
 from zonemta_py.mail.classify import NoRoute
+from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, Feedback
 from zonemta_py.zones.site import Site
 
@@ -58,6 +59,17 @@ async def test_twenty_unknown_people_among_others(home: Any, way: Any, others: i
     assert len(await listed(home)) == suppressed
     assert guards(home) == ([] if suppressed else ["x.test"])
     assert [row["people"] for row in await home.queue.policy.guards()] == ([] if suppressed else [20])
+
+
+async def test_twenty_disabled_mailboxes_are_held_back_likewise(home: Any) -> None:
+    """One refusal is enough for them too, so the guard is for them too: ten unknown and ten disabled raise it."""
+    names = [f"q{number}@x.test" for number in range(10)]
+    for name in names:
+        await home.put(name, sender="")
+    await answered(home, dict.fromkeys(names, Reply(550, "5.2.1", "mailbox disabled")))
+    assert (guards(home), len(await listed(home))) == ([], 10)
+    await refused(home, 10)
+    assert (guards(home), len(await listed(home))) == (["x.test"], 0)
 
 
 async def test_both_ways_count_together(home: Any) -> None:

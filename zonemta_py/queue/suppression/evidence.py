@@ -22,6 +22,8 @@ OF_CLASS = {
 """The group of a class of replies that is about the recipient; others never count."""
 COUNTED = {"unknown": (BOUNCED,), "inactive": (BOUNCED, DEFERRED), "full": (BOUNCED, DEFERRED),
            "domain": (BOUNCED, DEFERRED)}  # fmt: skip
+GUARDED = frozenset(("unknown", "inactive"))
+"""Groups of which one refusal may be enough: a guard holds them back where a provider says so of many at once."""
 COMPLAINT, UNSUBSCRIBE = "complaint", "unsubscribe"
 AT_ONCE = (UNSUBSCRIBE, COMPLAINT)
 """Groups of which one is enough, whatever the configuration says: the person has said so."""

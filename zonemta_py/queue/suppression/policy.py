@@ -119,10 +119,10 @@ class SuppressionPolicy:
         found, name = before.copy() if before is not None else Evidence(who), name_of(heard.pair)
         later = heard.stage == proof.REPORT
         held_too, written = list[str](), list[Operation]()
-        if group == "unknown" and not any(one.group == group for one in found.items):
+        if group in proof.GUARDED and not any(one.group in proof.GUARDED for one in found.items):
             held_too = self.guard.refused(heard.pair, who, heard.ms, later)
             written = self.guard.state(name) if name else []
-        guard = self.guard.holder(heard.pair, later) if group == "unknown" else ""
+        guard = self.guard.holder(heard.pair, later) if group in proof.GUARDED else ""
         item = Item(
             group, heard.ms, heard.message, heard.tenant, heard.agreed, bool(guard),
             guard or name, heard.what, heard.said[:SAID_MAX], heard.stage, heard.campaign, heard.scope,
@@ -165,7 +165,7 @@ class SuppressionPolicy:
         found = before.copy()
         found.items = [
             one._replace(held=True, at=name)
-            if one.group == "unknown" and covers(name, one.at) and one.ms > since_ms
+            if one.group in proof.GUARDED and covers(name, one.at) and one.ms > since_ms
             else one
             for one in found.items
         ]
@@ -277,7 +277,7 @@ class SuppressionPolicy:
         def seen(found: Evidence) -> None:
             if (not found.listed or len(found.items) > 1) and self._missing(found):
                 self._due[found.who] = None
-            first = next((item for item in found.items if item.group == "unknown"), None)
+            first = next((item for item in found.items if item.group in proof.GUARDED), None)
             if first is not None and first.ms > since_ms and first.at:
                 recent.append(News(first.ms, found.who, first.at, first.stage == proof.REPORT))
             if any(item.held and now_ms - item.ms < TAKEN_BACK_MS for item in found.items):
