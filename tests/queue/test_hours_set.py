@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.queue.lives import seeds
 from tests.queue.test_campaign_hours import BY_COLUMN, ZONES, batch, local, sent, timed
 from tests.queue.test_campaigns import row, tick
 from tests.queue.test_clock import HOUR
@@ -32,7 +33,7 @@ async def test_nine_oclock_is_nine_by_the_clock_as_it_is_now(house: Make, set_h:
     assert went == [("ann", "29 09:00"), ("bob", "29 09:00")]
 
 
-@pytest.mark.parametrize("seed", [7])
+@pytest.mark.parametrize("seed", seeds(1))
 async def test_a_clock_that_is_set_again_and_again(house: Make, seed: int) -> None:
     """By hours, forward and back, over the night in which Berlin's clocks go forward; killed now and then, some tries
     deferred: each between nine and five of their own clocks, once, in the end."""
