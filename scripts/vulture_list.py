@@ -19,6 +19,9 @@ _.send_400_response
 _.keep_alive
 _.should_exit
 
+# starlette's convertors of paths
+_.regex
+
 # html.parser.HTMLParser
 _.handle_startendtag
 _.handle_endtag

@@ -1,7 +1,6 @@
 """A campaign's report in the dashboard and by HTTP: for whoever may see the campaign, harmless whatever is in it."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -17,9 +16,10 @@ PAGE = f'<meta http-equiv="Content-Security-Policy" content="script-src {HASHES}
 KEYS = {"watch": {}, "other": {"tenants": ["other"]}, "own": {"tenants": ["shop"]}, "named": {"campaigns": ["spring"]}}
 
 
-@pytest.fixture
-def door(tmp_path: Path) -> Iterator[HttpDoor]:
+@pytest.fixture(scope="module")
+def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpDoor]:
     """A campaign of the tenant shop, whose report is there; and what is known of one whose report could not be made."""
+    tmp_path = tmp_path_factory.mktemp("reports")
     keys = [{"name": name, "hash": hashed(READER + name), "role": "read", **scope} for name, scope in KEYS.items()]
     sections = {"http": {"dashboard": True, "keys": keys}, "reports": {"folder": "pages"}}
     made = HttpDoor(tmp_path, Host.empty(), sections)
