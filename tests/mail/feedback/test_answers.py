@@ -76,7 +76,8 @@ def test_whoever_can_be_answered_may_speak_of_deliveries(subject: str) -> None:
     message = (
         f"From: Bob <bob@example.net>\nSubject: {subject}\n\nIt was not delivered (550). Write to bob@example.net\n"
     )
-    assert [found.kind for found in read(message.encode(), "bob@example.net").found] == ["other"]
+    for sender in ("bob@example.net", None):
+        assert [found.kind for found in read(message.encode(), sender).found] == ["other"]
     bounce = (
         b"From: gate@example.net\nSubject: Delivery failed\n\nNot delivered to ann@example.net: 550 5.1.1 unknown\n"
     )

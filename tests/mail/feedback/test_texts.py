@@ -53,3 +53,11 @@ def test_details_of_the_original_are_not_its_end() -> None:
 def test_a_part_of_blanks_does_not_hide_the_other_form() -> None:
     parts = "--b\n\n \n--b\nContent-Type: text/html\n\n<p>ann@b.example: 550 5.1.1 unknown</p>\n--b--"
     assert said(parts, kind="multipart/alternative; boundary=b") == [("bounce", "ann@b.example", "unknown")]
+
+
+@pytest.mark.parametrize(
+    "words", ["<ann@b.example>: 550 Mail from 192.0.2.1 is refused", "ann@b.example takes no mail from you."]
+)
+def test_mail_from_somewhere_does_not_make_the_recipient_the_sender(words: str) -> None:
+    assert [one[1] for one in said(words)] == ["ann@b.example"]
+    assert [one[1] for one in said(f"MAIL FROM:<me@c.example>\n{words}")] == ["ann@b.example"]

@@ -27,7 +27,8 @@ _FIELD = re.compile(
     re.IGNORECASE,
 )
 _SENDERS = re.compile(
-    r"(?:mail from|original sender|sender address|envelope-from|your message from|from address)\W", re.IGNORECASE
+    r"(?:mail from|original sender|sender address|envelope-from|your message from|from address)\W.{0,40}$",
+    re.IGNORECASE,
 )
 _MESSAGE = re.compile(r"(?:your (?:message|mail|e-?mail)|\b(?:from|sender|von|by))\s{0,4}:?\s{0,4}$", re.IGNORECASE)
 """A line behind which the sender, or the message's id, stands."""
@@ -66,7 +67,7 @@ class TextPage:
         """Addresses, in their order, but for those of the sender (lower-case) and of who helps."""
         found = list[Place]()
         for number, line in enumerate(self.lines):
-            if "@" in line and len(found) < PLACES_MAX and not _SENDERS.search(line):
+            if "@" in line and len(found) < PLACES_MAX:
                 found += self._places(number, line, sender)
         return found
 
@@ -100,12 +101,12 @@ class TextPage:
         for address in addresses(line)[:PLACES_MAX]:
             if address.lower() in sender or address.lower().startswith(_NOBODY):
                 continue
-            if _INSTEAD.search(line.partition(address)[0]):
+            before = line.partition(address)[0]
+            if _INSTEAD.search(before) or _SENDERS.search(before):
                 continue
             if rest.startswith(address) and not self._behind_message(number):
                 found.append((number, address, 2))
             elif not helping:
-                before = line.partition(address)[0]
                 context = before if before.strip(" <>\"'(") else self._before(number)
                 found.append((number, address, -1 if _FIELD.match(line) else int(says(context.lower(), NAMING))))
         return found

@@ -144,6 +144,8 @@ def _speaks_of_delivery(parts: Parts, daemon: bool, failure: bool, words: str) -
     quotes = bool(parts.original) or has_code(words) or "@" in words
     if not unanswerable:  # or nobody has told
         quotes = bool(parts.original) or (_titled(parts) and _names_another(parts, words))
+    if unanswerable and failure and "@" in words:
+        return True
     return told and quotes and (failure or (unanswerable and bool(parts.original)))
 
 

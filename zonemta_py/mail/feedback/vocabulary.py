@@ -110,6 +110,7 @@ REASONS = phrases(
 
 DELAYS = phrases(
     """
+    attempts continue; next try; next attempt; is waiting;
     warning message only; delivery status notification (delay; delivery delayed; message delayed; delayed mail;
     has been delayed; has not yet been delivered; not yet been delivered; will be retried;
     delivery attempts will continue; will continue to try; warning--could not send; warning: could not send;
@@ -190,6 +191,7 @@ TICKETS = phrases("ticket #; [ticket; case #;")
 
 AWAY_TEXTS = phrases(
     """
+    thank you for writing; thanks for writing;
     out of the office; out of office; i am currently away; i will be away; i'm currently out; on vacation;
     on holiday until; on annual leave; on maternity leave; limited access to email; limited access to e-mail;
     upon my return; when i return; when i get back; until my return; i will respond; no longer works;
