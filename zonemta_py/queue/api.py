@@ -102,7 +102,7 @@ class Feedback:
     message, if the reporter knows them; the queue fills in what it knows. code: 0 unknown; enhanced, text: of the reply
     that a bounce quotes. reporter: the host that says so. form: of the report. via: "smtp", "http", "link", "mailto".
     genuine: what proves it: "token", "dkim", "spf", "key"; "" nothing, so it is shown, but neither counts nor
-    suppresses. scope: of an unsubscribe, "" the usual one. name: what makes it the same when it comes twice; "": made
+    suppresses. scope: of the entry that follows, "" the usual one. name: what makes it the same twice; "": made
     of the rest. raw: what nobody understood, kept for an operator. mark: the hash that a VERP path has in the
     recipient's place. original: a few header fields of the original, lower-case names.
     """

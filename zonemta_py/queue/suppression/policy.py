@@ -52,7 +52,8 @@ class Statement(NamedTuple):
     """Something that was said of a recipient. what: the class of a reply (`mail.rules.classes`), "complaint" or
     "unsubscribe". agreed: as of `Classified`. message: our id of the message; if that is unknown, whatever tells it
     from others. ms: when, steady time. pair: which source of ours, and which provider or site, "" if unknown. said:
-    the reply. stage: as of an outcome, or "report". scope: of an unsubscribe."""
+    the reply. stage: as of an outcome, or "report". scope: of an unsubscribe; of others as
+    of an `Item`."""
 
     address: str
     what: str
