@@ -19,9 +19,9 @@ Until = Callable[[Callable[[], Any]], Awaitable[None]]
 
 def established(*servers: Server) -> int:
     """Connections to them that are open, as the kernel counts them of who has opened them."""
-    wanted = {f":{server.port:04X}" for server in servers}
+    wanted = {f"0100007F:{server.port:04X}" for server in servers}  # others have connections of other addresses
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    return sum(row[3] == "01" and row[2][-5:] in wanted for row in rows)
+    return sum(row[3] == "01" and row[2] in wanted for row in rows)
 
 
 class Counting(Queue):
