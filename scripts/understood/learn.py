@@ -1,5 +1,5 @@
 """scripts/learn: a model of which replies belong to which class (`mail.rules.opinion`), from the rules' examples and
-the collection that may be read."""
+the collections that may be read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ Lesson = tuple[set[str], str]
 
 def main() -> None:
     rules = replies.shipped()
-    lessons = [*of_rules(rules), *of_collection(replies.read(replies.FOLDER / "seen.jsonl"))]
+    collections = sorted(replies.FOLDER.glob("seen*.jsonl"))
+    lessons = [*of_rules(rules), *(one for path in collections for one in of_collection(replies.read(path)))]
     FILE.write_text(json.dumps(learned(lessons), separators=(",", ":"), ensure_ascii=False) + "\n", "utf-8")
     print(f"{FILE.name}: {FILE.stat().st_size // 1024} KB of {len(lessons)} replies")
 

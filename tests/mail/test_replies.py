@@ -10,8 +10,8 @@ TOP = Path(__file__).parents[2]
 FLOORS = {
     "seen": (97.5, 99.0, 0.5, 0),
     "seen_words": (93.5, 98.0, 0.5, 0),
-    "unseen": (91.0, 99.0, 1.0, 0),
-    "unseen_public": (87.0, 98.5, 4.0, 0),
+    "unseen": (91.5, 99.0, 1.0, 0),
+    "unseen_public": (87.5, 98.5, 3.5, 0),
 }
 """Collection → least % of classes right, least % of hard or soft right, most % undefined, most false suppressions. They
 only get better: what rules reach becomes the floor."""

@@ -1,7 +1,7 @@
 """A second opinion on replies that no rule knows by their text: which class's replies they are most like.
 
 A naive Bayes model (multinomial) over the letters by threes, the codes and the stage, learned by `scripts/learn` from
-the examples of config/rules.toml and the collection of replies that may be read (tests/mail/replies/seen.jsonl), and
+the examples of config/rules.toml and the collections of replies that may be read (tests/mail/replies/seen*.jsonl), and
 kept as opinion.json. Promise: it is asked only where a rule that is `vague` holds; it changes the class and nothing
 else, neither verdict nor action; and never to a class that leads to suppression: it is a guess.
 """
