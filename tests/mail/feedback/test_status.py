@@ -70,3 +70,8 @@ def test_odd_addresses_are_named_as_they_were_used(named: str, recipient: str) -
     """RFC 6533 3 escapes; and what fails is often no domain."""
     (found,) = read_status(f"Final-Recipient: {named}\nAction: failed\nStatus: 5.1.2\n")
     assert found.recipient == recipient
+
+
+def test_fields_of_nobody_beside_a_recipient_are_no_news() -> None:
+    status = "Action: failed\nStatus: 5.0.0\n\nFinal-Recipient: rfc822; a@b.example\nAction: delayed\nStatus: 4.7.0\n"
+    assert [(one.kind, one.recipient) for one in read_status(status)] == [("delay", "a@b.example")]

@@ -31,7 +31,7 @@ _ACTIONS = {
 
 
 def read_status(status: str) -> list[Found]:
-    """One for each recipient named in a message/delivery-status part, [] if there is none."""
+    """One for each recipient named in a message/delivery-status part; if none is named, for each group of fields."""
     groups = _groups(status)
     whole: dict[str, str] = {}
     found = list[Found]()
@@ -40,7 +40,7 @@ def read_status(status: str) -> list[Found]:
             whole = group | whole
         elif len(found) < RECIPIENTS_MAX:
             found.append(_found(group, whole))
-    return found
+    return [one for one in found if one.recipient] or found
 
 
 def _groups(status: str) -> list[dict[str, str]]:
