@@ -266,7 +266,7 @@ def test_it_is_there_after_a_restart(open_http: Open, tmp_path_factory: pytest.T
     assert door.client.post("/v1/inject", json=MAIL | {"attachments": [{"ref": REF}]}).status_code == 200
     door.stop()
     assert len(list((folder / FOLDER).iterdir())) == 2
-    door = HttpDoor(folder, Host.empty(), {"http": {"attachment_days": 1e-6}})
+    door = HttpDoor(folder, Host.empty(), {"http": {"attachment_days": 1e-9}})
     assert names(door.client) == []
     door.stop()
     assert list((folder / FOLDER).iterdir()) == []
