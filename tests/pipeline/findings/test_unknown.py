@@ -18,7 +18,7 @@ from zonemta_py.pipeline.findings.unknown import UNKNOWN, VAGUE, Shape, clusters
 
 OURS = Rules.load([Path("config/rules.toml")])
 MADE_UP = (
-    "The glorbing of {host} [{ip}] for <{address}> is exhausted, ticket {id}, see https://help.example.net/{n}",
+    "The glorbing of {host} [{ip}] for <{address}> is flimmered, ticket {id}, see https://help.example.net/{n}",
     "Frobnicated sender quorum: {n} of {n} votes for {address}",
     "mailbox quorx {id} frozzled until {n}:{n}",
 )
@@ -49,7 +49,7 @@ def rows() -> list[dict[str, Any]]:
                 "class": "system-error" if first else "", "rule": "code-450" if first else ""}  # fmt: skip
     near = {"verdict": "deferred", "code": 450, "stage": "rcpt", "enhanced": "4.9.9"}
     made += [
-        near | {"reply": said(chance, MADE_UP[0]).replace("is exhausted", "was exhausted"), "class": "undefined"}
+        near | {"reply": said(chance, MADE_UP[0]).replace("is flimmered", "was flimmered"), "class": "undefined"}
     ] * 4
     known = {
         "verdict": "bounced",
@@ -70,7 +70,7 @@ def test_replies_are_put_together_by_shape(found: list[dict[str, Any]]) -> None:
     """Three forms make three clusters, the commonest first; one word's difference joins; known ones are not there."""
     assert list(found[0]) == [part.split()[0] for part in UNKNOWN.split(", ")]
     assert [(row["replies"], row["shapes"]) for row in found] == [(154, 2), (100, 1), (50, 1)]
-    assert found[0]["shape"] == ("the glorbing of <host> [<ip>] for <<address>> is exhausted, ticket <id>, see <url>")
+    assert found[0]["shape"] == ("the glorbing of <host> [<ip>] for <<address>> is flimmered, ticket <id>, see <url>")
     assert (found[0]["codes"], found[1]["providers"], found[2]["stages"]) == ([450], ["yahoo"], ["rcpt"])
     assert found[0]["first_at"] < found[0]["last_at"]
 
