@@ -22,6 +22,7 @@ import hashlib
 import os
 import re
 import secrets
+import threading
 import time
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
@@ -228,29 +229,34 @@ class Upload:
 
     def __init__(self, to: Attachments, path: Path, handle: int) -> None:
         self._to, self._path, self._handle = to, path, handle
+        self._lock = threading.Lock()
+        """`abort` may come while a thread still writes."""
         self._sum, self.size = hashlib.sha256(), 0
 
     def write(self, block: bytes) -> None:
         """Raises NoRoom, OSError."""
         self._to.check_room(len(block))
         rest = memoryview(block)
-        while rest:
-            rest = rest[os.write(self._handle, rest) :]
+        with self._lock:
+            while rest:
+                rest = rest[os.write(self._handle, rest) :]  # after `abort`, -1 is a bad descriptor
         self._sum.update(block)
         self.size += len(block)
 
     def finish(self, tenant: str, name: str, kind: str, now_ms: int) -> tuple[Kept, bool]:
         """The file has that name from now on; whether the name is new. Raises AttachmentRefused, OSError."""
-        os.fsync(self._handle)
+        with self._lock:
+            os.fsync(self._handle)
         kept = Kept(name, kind, self.size, self._sum.hexdigest(), now_ms)
         return kept, self._to.enter(tenant, kept, self._path)
 
     def abort(self) -> None:
         """Removes what has got no name. Idempotent."""
-        if self._handle >= 0:
-            os.close(self._handle)
-            self._handle = -1
-            self._path.unlink(missing_ok=True)
+        with self._lock:
+            if self._handle >= 0:
+                os.close(self._handle)
+                self._handle = -1
+                self._path.unlink(missing_ok=True)
 
 
 def _of(tenant: str) -> str:
