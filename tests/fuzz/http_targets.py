@@ -8,6 +8,7 @@ from zonemta_py.merge.compile import compile as compile_template
 from zonemta_py.merge.problems import RenderRefused, TemplateRefused
 from zonemta_py.merge.source import TemplateSource, Text
 from zonemta_py.reception.http.documents import batch, models, reading
+from zonemta_py.reception.http.documents.attachments import AttachedFile
 from zonemta_py.reception.http.documents.compose import compose
 from zonemta_py.reception.http.documents.problem import RequestProblem
 
@@ -26,6 +27,12 @@ def template(data: bytes) -> None:
     assert not _BROKEN.search(message), "a message has a line that ends it, or a bare line end"
 
 
+def _file(one: models.Attachment) -> AttachedFile:
+    """One that was uploaded has some content."""
+    content = b"uploaded" if one.ref else reading.bytes_of(one.content or "", "")
+    return AttachedFile(one.name or "uploaded", one.type or "application/octet-stream", content, one.content_id)
+
+
 def json_body(data: bytes) -> None:
     """What the HTTP listener reads as JSON: a message, or a batch."""
     try:
@@ -34,7 +41,7 @@ def json_body(data: bytes) -> None:
             batch.read(content, 1_000)
             return
         message = reading.checked(models.MessageDocument, content)
-        files = [reading.bytes_of(one.content, "") for one in message.attachments]
+        files = [_file(one) for one in message.attachments]
         whole = compose(message, files) if message.raw is None else b""
     except (RequestProblem, RenderRefused):
         return

@@ -203,9 +203,10 @@ def read_certificates(hook: Webhook) -> list[SnsKey]:
     for file in hook.certificates:
         try:
             found += signatures.sns_keys(file.read_bytes())
-        except (OSError, ValueError) as error:
-            said = f"{cause(error)}; correct it" if isinstance(error, OSError) else f"{file}: {error}"
-            raise ConfigError(f"http.webhooks.{hook.name}: certificates: {said}") from None
+        except OSError as error:
+            raise ConfigError(f"http.webhooks.{hook.name}: certificates: {cause(error)}; correct it") from None
+        except ValueError as error:
+            raise ConfigError(f"http.webhooks.{hook.name}: certificates: {file}: {error}") from None
     return found
 
 
