@@ -4,9 +4,9 @@ A run looks at the same examples every time, so that what fails has been broken 
 `pytest --hypothesis-profile=search` looks at others. Tests that need Spark share a session, and those that wait for
 many syncs without trying any have a folder in memory.
 
-`scripts/test` runs them in four processes (pytest-xdist): a file's tests stay together, since they share fixtures, and
-so do all files that share the session of Spark. What takes long begins first, so that all end together; but of what
-keeps both cores busy for a minute, one at a time, so that the others need not wait for a turn.
+`scripts/test` runs them in five processes (pytest-xdist): a file's tests stay together, since they share fixtures, and
+so do all files that share one of the two sessions of Spark. What takes long begins first, so that all end together; but
+of what keeps both cores busy for a minute, one at a time, so that the others need not wait for a turn.
 
 No run waits for ever: a test fails after `timeout` of pyproject.toml, wherever it waits. A process that does not come
 out of its test even then, or does not end when all are done, shows where its threads are and ends itself; xdist reports
@@ -33,9 +33,10 @@ if TYPE_CHECKING:
 STUCK_S, LEAVING_S = float(os.environ.get("ZONEMTA_STUCK_S", "480")), 60
 STDERR = pytest.StashKey[int]()
 MEMORY, ROOM_BYTES = Path("/dev/shm"), 1 << 30
-SPARK = "spark"
+SPARK, LAKES = "spark", "spark, lakes and reports"
 LONG_S = {
     SPARK: 1000,
+    LAKES: 1000,
     "tests/pipeline/test_cluster.py": 999,
     "tests/reception/dashboard/test_pages.py": 67,
     "tests/faults/test_disk.py": 51,
@@ -101,6 +102,9 @@ SHARED = (
 )  # fmt: skip
 """Files that share a session of Spark, and so a process: to start another takes longer than many of their tests."""
 
+OF_LAKES = ("tests/pipeline/lake/", "tests/pipeline/report/")
+"""Half of them, with a session of their own: in one process after the other they took longer than all other tests."""
+
 HEAVY = {SPARK, "tests/pipeline/test_cluster.py"}
 """What is never begun while another of these runs, as long as anything else is left."""
 
@@ -134,7 +138,9 @@ class _Together(LoadScopeScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return SPARK if file.startswith(SHARED) and file not in WITHOUT else file
+        if not file.startswith(SHARED) or file in WITHOUT:
+            return file
+        return LAKES if file.startswith(OF_LAKES) else SPARK
 
     def _assign_work_unit(self, node: Any) -> None:
         others = [given for other, given in self.assigned_work.items() if other is not node]

@@ -134,8 +134,8 @@ def test_others_are_not_looked_at() -> None:
             policy.apply(["rate", ["192.0.2.1", site], bounded, "too fast"])
             policy.stop("rest", f"192.0.2.1 {site}", 600, "blocked")
             policy.manners.learn(site, 5, True, "said so")
-        rows = list[dict[str, Any]]()
-        took.append(steps(lambda rows=rows: rows.extend(rows_of(policy, "d7.test"))))  # type: ignore[misc]
+        took.append(min(steps(lambda: rows_of(policy, "d7.test")) for _ in range(3)))  # without a look for garbage
+        rows = rows_of(policy, "d7.test")
         assert [row["kind"] for row in rows] == ["rest", "rate", "concurrency", "recipients", "pipelining"]
     assert took[1] == took[0]
 

@@ -37,10 +37,10 @@ def test_what_belongs_to_no_message_has_no_order() -> None:
 
 
 def test_redis_dies_under_load_and_every_event_is_there_after_all(tmp_path: Path) -> None:
-    """A real MTA, real mail, a real server: killed for a second, with more events than memory holds."""
+    """A real MTA, real mail, a real server: killed for three seconds, with more events than memory holds."""
     if RedisServer.missing():
         pytest.skip(RedisServer.missing())
-    command = [sys.executable, "-m", "brokers.outage", "--json", "--only", "redis", "--down", "1", "--rate", "250"]
+    command = [sys.executable, "-m", "brokers.outage", "--json", "--only", "redis", "--down", "3", "--rate", "250"]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "scripts")}
     ran = subprocess.run(
         [*command, "--folder", str(tmp_path)], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=400
