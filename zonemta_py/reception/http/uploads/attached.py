@@ -90,7 +90,7 @@ class AttachmentDesk:
     def _found(self, tenant: str, wanted: dict[str, str]) -> dict[str, Kept]:
         """wanted: place in the request → reference."""
         found = self.kept.find(tenant, {*wanted.values()}, self.clock_ms())
-        of = f"the tenant {tenant!r} has" if tenant else "there is (of no tenant)"
+        of = f"the tenant {tenant!r} has" if tenant else "there is"
         wrong = [
             FieldError(where, f"{of} no attachment {ref[:100]!r}; upload it first (PUT /v1/attachments/…)")
             for where, ref in wanted.items()
