@@ -25,7 +25,7 @@ from survival.command import Progress, command
 from survival.ledger import Ledger
 from survival.letters import Letter
 from survival.returns import MORE, TICKS, Handing, Sent, back, kind_of, news, sent_of, spent
-from survival.rig import Mta
+from survival.rig import SHIPPED, Mta
 from zonemta_py.sink import Sink, SinkOptions
 
 PER_HOUR = 200_000
@@ -117,7 +117,7 @@ async def trial(
     ours, broken = kept_port(), list[str]()
     people = 2 * int(STRETCH_S * PER_HOUR / 3600) * ((stretches + 1) // 2)  # half of them bounce
     async with Sink(SinkOptions(listen=("127.0.0.1:0",), keep=True)) as running:
-        mta = Mta(folder, running.port, more=MORE.format(port=ours.getsockname()[1]))
+        mta = Mta(folder, running.port, more=MORE.format(port=ours.getsockname()[1]), **SHIPPED)
         mta.start()
         try:
             await mta.taking()
