@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from zonemta_py.mail.feedback.addresses import address_of
+from zonemta_py.mail.feedback.addresses import address_of, addresses
 from zonemta_py.mail.feedback.parts import Parts, fields_of
 from zonemta_py.mail.feedback.report import Found
 from zonemta_py.mail.feedback.vocabulary import (
@@ -12,6 +12,8 @@ from zonemta_py.mail.feedback.vocabulary import (
     AWAY_TEXTS,
     CHALLENGES,
     LISTS,
+    RECEIVED,
+    REQUESTS,
     TICKETS,
     UNSUBSCRIBES,
     says,
@@ -38,6 +40,8 @@ _REPLY_FIELDS = (
 """Fields that only those who answer by themselves write."""
 _CHALLENGE_FIELDS = ("x-tmda-fingerprint", "x-challenge", "x-boxbe-challenge", "x-spamarrest", "x-asvp-challenge")
 _REPLY_PRECEDENCE = ("auto_reply", "auto-reply", "autoreply")
+_SERVICE = re.compile(r"(?:no-?reply|do-?not-?reply|noti|verif|confirm|challenge|auto|system|mailer|service)", re.IGNORECASE)
+"""The local part of a program's address."""
 _STEMS = frozenset(
     one for one in UNSUBSCRIBES if one.endswith(("abonn", "inscri", "iscri", "koz", "meld", "unsub", "optout"))
 )
@@ -84,8 +88,8 @@ def read_unsubscribe(parts: Parts, by_subject: bool = False) -> list[Found]:
     if not asked and not by_subject:
         first = next((line.strip().lower() for line in parts.text[:4_000].split("\n") if line.strip()), "")
         to = address_of(parts.fields.get("to", "")).lower().partition("@")[0]
-        short = len(subject) <= _UNSUBSCRIBE_LETTERS_MAX and not is_reply(parts)
-        asked = (short and _asks(first)) or to.startswith(("unsubscribe", "unsub-", "unsub+", "optout", "opt-out"))
+        short = len(subject) <= _UNSUBSCRIBE_LETTERS_MAX
+        asked = (short and (first.strip(" .!") in UNSUBSCRIBES if is_reply(parts) else _asks(first))) or to.startswith(("unsubscribe", "unsub-", "unsub+", "optout", "opt-out"))
     if not asked:
         return []
     return [Found("unsubscribe", address_of(parts.decoded("from")), Reply(0, "", one_line(subject)[:200]), "")]
@@ -123,8 +127,14 @@ def _answering(parts: Parts, subject: str, text: str, daemon: bool) -> bool:
         return True
     if says(subject, AWAY_SUBJECTS) or (says(subject, TICKETS) and not is_reply(parts)):
         return True
+    if says(subject, REQUESTS) and says(subject, RECEIVED):
+        return True
     automatic = (
-        bool(submitted and submitted != "no") or "x-auto-response-suppress" in fields or subject.startswith("auto")
+        bool(submitted and submitted != "no")
+        or "x-auto-response-suppress" in fields
+        or subject.startswith("auto")
+        or fields.get("precedence", "").lower() in ("bulk", "junk")
+        or fields.get("x-mailer", "").lower().startswith(("vacation", "autorespond", "auto-respond"))
     )
     return not daemon and (automatic or subject.startswith(_REPLY_SUBJECTS)) and says(text, AWAY_TEXTS)
 
@@ -153,4 +163,15 @@ _REPLY_SUBJECTS = (
 
 def _found(parts: Parts, kind: str) -> Found:
     text = re.sub(r"\s+", " ", parts.text[: 2 * _TEXT_CHARACTERS]).strip()[:_TEXT_CHARACTERS]
-    return Found(kind, address_of(parts.decoded("from")), Reply(0, "", text), parts.sender_host())
+    return Found(kind, _answered_for(parts, kind), Reply(0, "", text), parts.sender_host())
+
+
+def _answered_for(parts: Parts, kind: str) -> str:
+    """Whose answer it is: who sends it, or, of a service, the only other address that its first sentences name."""
+    author = address_of(parts.decoded("from"))
+    if kind != "challenge" and not _SERVICE.match(author):
+        return author
+    ours = {one.lower() for name in ("to", "delivered-to") for one in addresses(parts.fields.get(name, ""))}
+    named = {one.lower(): one for one in addresses(parts.text[: 2 * _TEXT_CHARACTERS])}
+    others = [one for lower, one in named.items() if lower not in ours and lower != author.lower()]
+    return others[0] if len(others) == 1 else author

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 
 from zonemta_py.mail.feedback.addresses import address_of
+from zonemta_py.mail.feedback.diagnostic import has_code
 from zonemta_py.mail.feedback.enclosed import parted
 from zonemta_py.mail.feedback.parts import Parts, fields_of
 from zonemta_py.mail.feedback.report import Found
-from zonemta_py.mail.feedback.vocabulary import COMPLAINTS, says
+from zonemta_py.mail.feedback.vocabulary import COMPLAINING, COMPLAINTS, FAILURES, JUNK, says
 from zonemta_py.mail.fields import one_line
 from zonemta_py.mail.reply import Reply
 
@@ -37,7 +38,11 @@ _REPORTERS = (
     "junkreport",
     "antispam",
     "spam-report",
+    "abuse-team",
+    "abuse team",
+    "abuse desk",
 )
+_TAKERS = ("abuse@", "fbl@", "fbl-", "complaints@", "spam@", "postmaster@")
 _RECEIVED_FOR = re.compile(r"\bfor <([^<>\s@]{1,128}@[^<>\s]{1,255})>")
 
 
@@ -62,14 +67,22 @@ def read_forwarded(parts: Parts) -> list[Found]:
     if not original:
         head, original = parted(parts.text)
     marked = "x-hmxmroriginalrecipient" in original[:8_000].lower()
-    told = says(subject, COMPLAINTS) or (
-        says(" ".join(head[:2_000].lower().split()), COMPLAINTS) and says(sender, _REPORTERS)
-    )
-    if not marked and not (told and original):
+    if not marked and not (original and _complains(parts, subject, sender, " ".join(head[:2_000].lower().split()))):
         return []
     parts.original = parts.original or original
     named = _named(original.partition("\n\n")[0]) or _named(head) or [_delivered_to(original)]
     return [Found("complaint", one, Reply(0, "", one_line(subject)[:300]), parts.sender_host()) for one in named]
+
+
+def _complains(parts: Parts, subject: str, sender: str, words: str) -> bool:
+    """By its subject; or by its words, where those who pass on complaints, or somebody who is asked to take them, has
+    it. A bounce may say that a mail was spam."""
+    if says(subject, COMPLAINTS) or (says(subject, COMPLAINING) and says(subject, JUNK)):
+        return True
+    if parts.fields.get("return-path", "").strip() == "<>" or has_code(words) or says(subject, FAILURES):
+        return False
+    passed_on = says(sender, _REPORTERS) or says(parts.fields.get("to", "").lower(), _TAKERS)
+    return passed_on and (says(words, COMPLAINTS) or says(words, COMPLAINING) or says(words, JUNK))
 
 
 def _named(text: str) -> list[str]:

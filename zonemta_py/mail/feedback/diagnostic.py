@@ -24,7 +24,7 @@ _TO_ENHANCED = r"(?:[ :#(<-]{0,3}|[ ,]{1,2}ERROR_CODE ?: ?)([245]\.\d{1,2}\.\d{1
 _WITH_ENHANCED = re.compile(rf"(?<![\w./@-]){_CODES}(?:[ :#-]+{_CODES})?{_TO_ENHANCED}", re.IGNORECASE)
 _ALONE = re.compile(
     rf"(?<![\w./@-]){_CODES}(?:[- :]+\1)?(?=[\s:,;-]|$)"
-    r"(?!:\d| ?(?:sec|min|hour|day|kb|mb|byte|attempt|recip|messages))[- :,]*",
+    r"(?!:\d|-\d+ | ?(?:sec|min|hour|day|kb|mb|byte|attempt|recip|messages|lines))[- :,]*",
     re.IGNORECASE,
 )
 _BACKWARDS = re.compile(rf"\(?#?([245]\.\d{{1,2}}\.\d{{1,3}})\)?[ :]+(?:smtp;? ?)?{_CODES}(?=[ :-])[ :-]*")
@@ -32,11 +32,13 @@ _SUCCESS = re.compile(r"(?:[a-z][\w-]{0,30};)?\s*(2\d\d)[ -]+(?:(2\.\d{1,2}\.\d{
 _TYPE = re.compile(r"^(?:(?:smtp|dns|rfc822|unknown|x-[\w-]{1,40}|[a-z][\w-]{1,20})\s*;\s*)+", re.IGNORECASE)
 _CODE_ONLY = re.compile(r"(?:x-[\w-]{1,40}|[a-z-]{2,20});\s*\d*\s*", re.IGNORECASE)
 _TAIL = re.compile(
-    r"(?:Giving up on\b|I'm not going to try again|\(Other MXes tried|--- ?(?:Below|Enclosed)"
+    r"(?:Giving up (?:on|after)\b|Gave up (?:on|after)\b|I'm not going to try again|\(Other MXes tried|--- ?(?:Below|Enclosed)"
     r"|\[(?:RCPT_TO|MAIL_FROM|DATA)\]|\(SENT_[A-Z_]{2,20}\)|Connection closed).*",
     re.IGNORECASE,
 )
 
+_WORD = re.compile(r"[^\W\d_]{3,}")
+_BRACKET = re.compile(r"[)\]）]")
 _SOFT = phrases(
     """
     full; quota; exceeded storage; out of storage; storage; exceeds allowed size; local limit; time out; timeout;
@@ -90,6 +92,12 @@ def has_code(sentence: str) -> bool:
     )
 
 
+def temporary(words: str) -> bool:
+    """Whether replies or statuses are quoted, and all of them are temporary."""
+    found = [one[1] for pattern in (_WITH_ENHANCED, _ALONE, ENHANCED) for one in pattern.finditer(words)]
+    return bool(found) and all(one.startswith("4") for one in found)
+
+
 def _split(sentence: str) -> tuple[int, str, str]:
     """Code, enhanced code, the words behind them."""
     found = _SUCCESS.match(sentence)
@@ -99,15 +107,24 @@ def _split(sentence: str) -> tuple[int, str, str]:
     if found:
         code, enhanced = found[2] or found[1], found[3]
         text = re.sub(rf"\s*\b{found[1]}[- ]#?{re.escape(enhanced)}\b:?", "", sentence[found.end() :])
-        return int(code), enhanced, text
+        return int(code), enhanced, _around(sentence[: found.start()], text)
     found = _BACKWARDS.search(sentence)
     if found:
         return int(found[2]), found[1], sentence[found.end() :]
     found = _ALONE.search(sentence)
     if found:
         text = re.sub(rf"\s*\b{found[1]}-(?=\S)", " ", sentence[found.end() :])
-        return int(found[1]), "", text if len(text) > 2 else sentence
+        return int(found[1]), "", _around(sentence[: found.start()], text) if len(text) > 2 else sentence
     return 0, "", _TYPE.sub("", _CODE_ONLY.sub("", sentence, count=1) if _CODE_ONLY.match(sentence) else sentence)
+
+
+def _around(before: str, after: str) -> str:
+    """The words beside a code: those behind it, as servers write it, or, where prose has it in brackets or at its
+    end, those before."""
+    bracketed = before.rstrip()[-1:] in ("(", "[", "（") and not _WORD.search(_BRACKET.split(after, 1)[0])
+    if len(_WORD.findall(before)) > 2 and (bracketed or not _WORD.search(after)):
+        return f"{before.rstrip(' ([（')} {after.lstrip(' )]）.,;')}".strip()
+    return after
 
 
 def _better(enhanced: str, status: str, sentence: str, code: int) -> str:

@@ -16,7 +16,7 @@ _MARKS = phrases(
     returned message; message text follows; original mail; your original message; headers of the original;
     returned mail follows; text of the message; start of returned; the following is a copy; copy of your message;
     a copy of the original; a copy of your; undelivered message follows; non-delivered message; body of the message;
-    copy of the message; returned text follows; forwarded message; bounced e-mail:; bounced message:;
+    copy of the message; offending message; offending mail; reported message; returned text follows; forwarded message; bounced e-mail:; bounced message:;
     ursprüngliche nachricht; originalnachricht; original-nachricht; nachricht folgt; kopie ihrer nachricht;
     kopie der nachricht; message d'origine; message original; copie du message; copie de votre message;
     mensaje original; copia del mensaje; copia de su mensaje; mensagem original; cópia da mensagem;

@@ -14,14 +14,22 @@ PLACES_MAX = 400
 _SAID_CHARACTERS_MAX = 2_000
 _PARAGRAPH_LINES_MAX = 12
 
-DIALOGUE = re.compile(r"^[\s>]{0,9}(?:<<<|>>>|[245]\d\d[- ]|while talking|\.\.\. while)", re.IGNORECASE)
+_TIME = r"(?:\[?[\d:.,/T -]{4,30}\]?\s{1,4})?"
+_SPEAKER = r"(?:<<<|>>>|<-|->|[CS]:|=>)"
+DIALOGUE = re.compile(
+    rf"^[\s>]{{0,9}}(?:<<<|>>>|[245]\d\d[- ]|while talking|\.\.\. while|{_TIME}{_SPEAKER})", re.IGNORECASE
+)
 """A line of a conversation between servers."""
 _BEGIN = re.compile(
-    r"^[\s>*•|+-]{0,60}(?:\(?\d{1,3}[.)]\s{1,8})?(?:<<<|>>>)?\s{0,20}(?:[245]\d\d[- ](?:[245]\.\d{1,2}\.\d{1,3} )?)?"
+    rf"^(?:[\s>]{{0,9}}{_TIME}{_SPEAKER}\s{{0,4}}RCPT TO: ?"
+    r"|[\s>*•·◦–—|+-]{0,60}(?:\(?(?:\d{1,3}|[a-z]|[ivx]{1,4})(?:[.)]|\s{0,3}\|)\s{1,8})?(?:<<<|>>>)?\s{0,20}"
+    r"(?:[245]\d\d[- ](?:[245]\.\d{1,2}\.\d{1,3} )?)?)"
     r"[\"'<\[(«“]{0,3}(?:mailto:|smtp:|rfc822; ?)?",
     re.IGNORECASE,
 )
-"""What may stand before an address that begins a line: bullets, quotes, a reply code."""
+"""What may stand before an address that begins a line: bullets, numbers, quotes, a reply code, RCPT in a log."""
+_PERSON = re.compile(r"^[\s>*•|+-]{0,20}[\w\"'’.,-]{2,30}(?: [\w\"'’.,()-]{1,30}){1,3} ?<$")
+"""What may stand before an address at the beginning of a line, too: a person's name."""
 _FIELD = re.compile(
     r"^\W{0,8}(?:from|sender|reply-to|return-path|message-id|x-[\w-]{1,40}|to|cc|subject|von|an|de|para)\s?:",
     re.IGNORECASE,
@@ -37,8 +45,9 @@ _NOBODY = ("mailer-daemon@", "maildaemon@")
 """They report, and get no mail."""
 
 _INSTEAD = re.compile(
-    r"(?:new|neue|nouvelle|nueva|novo|nuovo|nieuwe) (?:e-?mail[- ]?)?"
-    r"(?:address|adresse|dirección|endereço|indirizzo|adres)"
+    r"(?:(?:new|neue|nouvelle|nueva|novo|nuovo|nieuwe|nowy|новый|jetzige|current) (?:e-?mail[- ]?)?"
+    r"(?:address|adresse|dirección|endereço|indirizzo|adres|адрес)"
+    r"|(?:elsewhere|moved to|reached at|write to|contact at|forwarding address|please use|instead)(?: now| at)?)"
     r"\s{0,3}:?(?: (?:is|ist|est|es|é|lautet|now))?\s{0,3}[<(\"']?$",
     re.IGNORECASE,
 )
@@ -85,6 +94,34 @@ class TextPage:
                 coded = coded or self.coded(number)
         return "\n".join(taken)[:_SAID_CHARACTERS_MAX]
 
+    def heading(self, start: int) -> str:
+        """What stands over the list that a line is in: "They are not known:", blank, address, address."""
+        number = start - 1
+        while number >= 0 and (not self.lines[number].strip() or self._only_address(number)):
+            number -= 1
+        taken = list[str]()
+        while number >= 0 and self.lines[number].strip() and len(taken) < _PARAGRAPH_LINES_MAX:
+            if addresses(self.lines[number]):
+                break
+            if self._tells(number):
+                taken.insert(0, self.lines[number])
+            number -= 1
+        return "\n".join(taken)
+
+    def _only_address(self, number: int) -> bool:
+        line = self.lines[number]
+        begin = _BEGIN.match(line)
+        rest = line[begin.end() :] if begin else line
+        return any(not rest.replace(one, "").strip(" <>()[]|;,.:\"'") for one in addresses(rest)[:1])
+
+    def led(self, start: int, end: int) -> int:
+        """Where the paragraph begins that leads over to the address in line `end`; `end` if none does, as where a
+        blank line stands between or it begins with what is before."""
+        number = end
+        while number - 1 > start and self.lines[number - 1].strip():
+            number -= 1
+        return number if number - 1 > start and number < end else end
+
     def paragraph(self, start: int) -> str:
         """A line of a conversation, and what continues it."""
         taken = [self.lines[start]]
@@ -102,13 +139,14 @@ class TextPage:
             if address.lower() in sender or address.lower().startswith(_NOBODY):
                 continue
             before = line.partition(address)[0]
-            if _INSTEAD.search(before) or _SENDERS.search(before):
+            led = before if before.strip(" <>\"'(") else self._before(number)
+            if _INSTEAD.search(led) or _SENDERS.search(before):
                 continue
             if rest.startswith(address) and not self._behind_message(number):
                 found.append((number, address, 2))
             elif not helping:
-                context = before if before.strip(" <>\"'(") else self._before(number)
-                found.append((number, address, -1 if _FIELD.match(line) else int(says(context.lower(), NAMING))))
+                named = bool(_PERSON.match(before)) or says(led.lower(), NAMING)
+                found.append((number, address, -1 if _FIELD.match(line) else int(named)))
         return found
 
     def _behind_message(self, number: int) -> bool:

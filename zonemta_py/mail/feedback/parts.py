@@ -13,6 +13,7 @@ import html
 import quopri
 import re
 from dataclasses import dataclass, field
+from urllib.parse import unquote
 
 from zonemta_py.mail.charsets import codec_of, text_of
 from zonemta_py.mail.feedback.addresses import address_of
@@ -44,6 +45,9 @@ _HIDDEN = re.compile(r"<(/?)(?:style|script|title)\b", re.IGNORECASE)
 _BREAK = re.compile(r"</?(?:br|p|div|tr|li|h\d|table|blockquote|pre)\b[^<>]{0,400}>", re.IGNORECASE)
 _CELL = re.compile(r"</?(?:td|th|dt|dd)\b[^<>]{0,400}>", re.IGNORECASE)
 _TAG = re.compile(r"<[/!?A-Za-z][^<>]{0,2000}>")
+_MAILTO = re.compile(
+    r"<a\b[^<>]{0,200}?\bhref\s{0,3}=\s{0,3}[\"']?mailto:([^\"'?<>\s]{3,320})[^<>]{0,400}>([^<>]{0,200})", re.IGNORECASE
+)
 _ADDRESS_TAG = re.compile(r"<([^<>\s@]{1,64}@[^<>\s@]{1,255})>")
 
 
@@ -99,8 +103,14 @@ def fields_of(text: str) -> dict[str, str]:
 
 def plain(text: str) -> str:
     """HTML as text: its tags gone, a line for each block, a space between cells; <a@example.com> stays."""
-    text = _ADDRESS_TAG.sub(r"&lt;\1&gt;", _shown(text))
+    text = _MAILTO.sub(_linked, _ADDRESS_TAG.sub(r"&lt;\1&gt;", _shown(text)))
     return html.unescape(_TAG.sub("", _CELL.sub(" ", _BREAK.sub("\n", text)))).replace("\xa0", " ")
+
+
+def _linked(found: re.Match[str]) -> str:
+    """A link that writes to somebody, whose address its words may not have."""
+    address = unquote(html.unescape(found[1]))
+    return found[0] if "@" in found[2] else f"{found[0][: -len(found[2])]}&lt;{html.escape(address)}&gt; {found[2]}"
 
 
 def _shown(text: str) -> str:

@@ -16,23 +16,22 @@ from __future__ import annotations
 import re
 
 from zonemta_py.mail.feedback.addresses import address_of, addresses
-from zonemta_py.mail.feedback.answers import is_reply, read_answer, read_receipt, read_unsubscribe
+from zonemta_py.mail.feedback.answers import read_answer, read_receipt, read_unsubscribe
 from zonemta_py.mail.feedback.complaint import read_arf, read_forwarded
 from zonemta_py.mail.feedback.diagnostic import ENHANCED, GENERIC, TELLING, has_code, implied
 from zonemta_py.mail.feedback.enclosed import parted
 from zonemta_py.mail.feedback.notification import read_notification
 from zonemta_py.mail.feedback.parts import Parts, fields_of, take_apart
+from zonemta_py.mail.feedback.recognition import is_delay, private, speaks_of_delivery
 from zonemta_py.mail.feedback.report import Found, Report
 from zonemta_py.mail.feedback.status import read_status
 from zonemta_py.mail.feedback.texts import Clues, read_text
-from zonemta_py.mail.feedback.vocabulary import DAEMONS, DELAYS, DELIVERED, FAILURES, FINAL, REASONS, says
+from zonemta_py.mail.feedback.vocabulary import DAEMONS, DELAYS, DELIVERED, FAILURES, says
 from zonemta_py.mail.headers import decode
 from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.reply import Reply
 
 _KEPT = frozenset(("from", "to", "subject", "date", "message-id", "list-id", "list-unsubscribe", "feedback-id"))
-_TITLES = tuple(phrase for phrase in (*FAILURES, *DELAYS) if not says(phrase, REASONS))
-_OF_MANY = ("list-id", "list-post", "list-unsubscribe")
 _MESSAGE_ID = re.compile(r"<[^<>\s]{1,500}>")
 _RECEIVED_FOR = re.compile(r"\bfor\s{1,4}<([^<>\s@]{1,128}@[^<>\s]{1,255})>")
 _STATUS = re.compile(r"^Reporting-MTA[ \t]?:", re.IGNORECASE | re.MULTILINE)
@@ -74,7 +73,7 @@ def read(message: bytes, sender: str | None = None) -> Report:
     form, found, fields = _understood(parts)
     if form in ("", "text") and parts.enclosed:
         inner = take_apart(parts.enclosed)
-        if inner.status or inner.feedback:  # a gateway, or somebody, has passed a report on
+        if (inner.status or inner.feedback) and not _to_author(inner, parts):  # a gateway, or somebody, has passed it on
             parts = inner
             form, found, fields = _understood(parts)
     fields = fields or fields_of(parts.original.lstrip("\n").partition("\n\n")[0])
@@ -89,6 +88,12 @@ def read(message: bytes, sender: str | None = None) -> Report:
         _original(fields),
         parts.decoded("subject")[:_VALUE_CHARACTERS_MAX],
     )
+
+
+def _to_author(inner: Parts, parts: Parts) -> bool:
+    """Whether the report was for who now sends it: it is about a mail of theirs."""
+    author = address_of(parts.decoded("from")).lower()
+    return bool(author) and author in {one.lower() for one in addresses(inner.fields.get("to", ""))}
 
 
 def _understood(parts: Parts) -> tuple[str, list[Found], dict[str, str]]:
@@ -112,7 +117,7 @@ def _of_text(parts: Parts) -> tuple[str, list[Found]]:
     sender, subject = parts.decoded("from").lower(), parts.decoded("subject").lower()
     daemon = says(sender, DAEMONS) or not address_of(sender)
     failure = says(subject, FAILURES) or says(subject, DELAYS)
-    if "final-recipient:" in parts.text.lower() and (daemon or not _private(parts)) and (found := _torn(parts)):
+    if "final-recipient:" in parts.text.lower() and (daemon or not private(parts)) and (found := _torn(parts)):
         return "rfc3464", found
     if not daemon and not failure and (found := read_unsubscribe(parts, by_subject=True)):
         return "unsubscribe", found
@@ -123,65 +128,13 @@ def _of_text(parts: Parts) -> tuple[str, list[Found]]:
         return "unsubscribe", found
     words = " ".join(text[:_TEXT_CHARACTERS].lower().split())
     parts.original = parts.original or original
-    if not _speaks_of_delivery(parts, daemon, failure, words):
+    if not speaks_of_delivery(parts, daemon, failure, words):
         return "", []
     return _form(words), _told(text, subject, words, parts)
 
 
-def _speaks_of_delivery(parts: Parts, daemon: bool, failure: bool, words: str) -> bool:
-    """Whether it is a mail system that writes, and of a delivery; a person may answer with the same subject."""
-    if parts.fields.get("x-failed-recipients"):
-        return True
-    told = says(words, FAILURES) or says(words, DELAYS) or has_code(words) or parts.kind == "multipart/report"
-    unanswerable = _path(parts) == "<>"
-    if daemon and not _answerable(parts):
-        status = bool(ENHANCED.search(words)) or (unanswerable and "@" in words)
-        return failure or told or status or says(parts.decoded("subject").lower(), DELIVERED)
-    if is_reply(parts) or (_to_many(parts) and not daemon):
-        return False
-    if daemon:
-        return failure or (told and (bool(parts.original) or _names_another(parts, words)))
-    quotes = bool(parts.original) or has_code(words) or "@" in words
-    if not unanswerable:  # or nobody has told
-        quotes = bool(parts.original) or (_titled(parts) and _names_another(parts, words))
-    if unanswerable and failure and "@" in words:
-        return True
-    return told and quotes and (failure or (unanswerable and bool(parts.original)))
-
-
-def _names_another(parts: Parts, words: str) -> bool:
-    """Whether it names an address that is not its author's."""
-    author = address_of(parts.decoded("from")).lower()
-    return any(one != author for one in addresses(words))
-
-
-def _private(parts: Parts) -> bool:
-    """Whether a person writes, or a list: they may quote what they like."""
-    return _answerable(parts) and (not _titled(parts) or _to_many(parts))
-
-
-def _titled(parts: Parts) -> bool:
-    """Whether its subject begins with the failure or delay of a delivery; people come to it later, or answer it."""
-    return parts.decoded("subject").lower().lstrip().startswith(_TITLES)
-
-
-def _path(parts: Parts) -> str:
-    return parts.fields.get("return-path", "").strip()
-
-
-def _answerable(parts: Parts) -> bool:
-    """Whether its envelope names who wrote it: mail systems leave that empty, lest two of them answer each other."""
-    return "@" in _path(parts)
-
-
-def _to_many(parts: Parts) -> bool:
-    """A list's mail, or a newsletter."""
-    return _answerable(parts) and any(name in parts.fields for name in _OF_MANY)
-
-
 def _told(text: str, subject: str, words: str, parts: Parts) -> list[Found]:
-    delayed = says(f"{subject} {words}", DELAYS) and not says(words, FINAL)
-    kind = "delay" if delayed else "delivered" if says(subject, DELIVERED) else "bounce"
+    kind = "delay" if is_delay(subject, words) else "delivered" if says(subject, DELIVERED) else "bounce"
     found = [_of_group(Found(kind, *one)) for one in read_text(text, _clues(parts))]
     return [_passing(one) if kind == "delay" else one for one in found]
 
@@ -251,7 +204,9 @@ def _clues(parts: Parts) -> Clues:
     )
     failed = list(dict.fromkeys(addresses(parts.fields.get("x-failed-recipients", ""))))
     received = _RECEIVED_FOR.search(parts.original[:16_000])
-    sent_to = addresses(fields.get("to", "")) or ([received[1]] if received else [])
+    sent_to = addresses(fields.get("to", ""))
+    if received and (not sent_to or set(sent_to) <= {address for value in sender for address in addresses(value)}):
+        sent_to = [received[1]]  # a newsletter may say that it is to itself
     own = frozenset(address.lower() for value in sender for address in addresses(value)) - {
         one.lower() for one in failed
     }

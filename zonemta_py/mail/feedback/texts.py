@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from zonemta_py.mail.feedback.diagnostic import has_code, implied, reply_of
+from zonemta_py.mail.feedback.diagnostic import has_code, implied, reply_of, temporary
 from zonemta_py.mail.feedback.page import DIALOGUE, Place, TextPage
 from zonemta_py.mail.feedback.vocabulary import FAILURES, REASONS, says
 from zonemta_py.mail.reply import Reply
@@ -73,7 +73,7 @@ def read_text(text: str, clues: Clues) -> list[Told]:
         text = f"{clues.subject}\n\n{text}"
     page = TextPage(text[:TEXT_CHARACTERS_MAX])
     places = page.places(clues.sender) or [place for place in page.places(frozenset()) if place[2] == 2]
-    recipients = _recipients(places, clues)[:RECIPIENTS_MAX] or [""]
+    recipients = _recipients(places, clues, text)[:RECIPIENTS_MAX] or [""]
     whole = page.through_code(0, len(page.lines))
     if len(_words(_ADDRESS.sub("", whole))) < 2:
         lines = [] if _TITLE.match(clues.subject) else [clues.subject, *(line for line in page.lines if line.strip())]
@@ -81,9 +81,21 @@ def read_text(text: str, clues: Clues) -> list[Told]:
     return [_told(recipient, len(recipients), places, page, whole, clues) for recipient in recipients]
 
 
-def _recipients(places: list[Place], clues: Clues) -> list[str]:
+def _whole(places: list[Place], clues: Clues, text: str) -> str:
+    """Whom the original was for, where the text names them over the end of a line; "" if it does not."""
+    for one in clues.sent_to if len(clues.sent_to) == 1 else ():
+        parts = [address.lower() for _, address, _ in places]
+        if one.lower() not in parts and any(part in one.lower() for part in parts):
+            return one if one.lower() in "".join(text.lower().split()) else ""
+    return ""
+
+
+def _recipients(places: list[Place], clues: Clues, text: str) -> list[str]:
     if clues.failed:
         return clues.failed
+    whole = _whole(places, clues, text)
+    if whole:
+        return [whole]
     best = max((likely for _, _, likely in places), default=0)
     chosen = list({address.lower(): address for _, address, likely in places if likely == best}.values())
     if best <= 0:
@@ -95,8 +107,11 @@ def _recipients(places: list[Place], clues: Clues) -> list[str]:
 def _told(recipient: str, count: int, places: list[Place], page: TextPage, whole: str, clues: Clues) -> Told:
     name = recipient.lower()
     own = [number for number, address, likely in places if likely > 0 and address.lower() == name]
-    segment = page.through_code(own[0], _end(own[0], name, places) or len(page.lines)) if own else ""
-    said = _said(own, count, segment, whole, page)
+    end = _end(own[0], name, places) if own else 0
+    segment = page.through_code(own[0], page.led(own[0], end) if end else len(page.lines)) if own else ""
+    if count > 1 and own and not _telling(segment.replace(recipient, "")):
+        segment = f"{recipient}\n{page.heading(own[0])}"
+    said = _final(_said(own, count, segment, whole, page))
     reply, host = _reply(said, clues.subject)
     if len(_words(said.replace(recipient, ""))) < 2 and not reply.text.strip(" -<>:"):
         reply = Reply(reply.code, reply.enhanced, clues.subject)
@@ -111,8 +126,19 @@ def _told(recipient: str, count: int, places: list[Place], page: TextPage, whole
 
 def _end(start: int, name: str, places: list[Place]) -> int:
     """The next line that names another recipient, 0 if none does."""
-    others = (number for number, address, likely in places if likely == 2 and address.lower() != name)
+    best = max(likely for number, address, likely in places if number == start and address.lower() == name)
+    others = (number for number, address, likely in places if likely >= best and address.lower() != name)
     return next((number for number in others if number > start), 0)
+
+
+def _final(said: str) -> str:
+    """Of a log of several attempts, from the one on that was final."""
+    lines = said.split("\n")
+    coded = [number for number, line in enumerate(lines) if has_code(line)]
+    if len(coded) < 2 or not temporary(lines[coded[0]]):
+        return said
+    last = next((number for number in coded if not temporary(lines[number])), 0)
+    return "\n".join(lines[last:])
 
 
 def _said(own: list[int], count: int, segment: str, whole: str, page: TextPage) -> str:
@@ -143,6 +169,13 @@ def _reason(said: str) -> str:
         return said
     telling = " ".join(clause for clause in _CLAUSE.split(said) if clause.strip() and not _courtesy(clause))
     return telling if len(_words(_ADDRESS.sub("", telling))) > 1 else said
+
+
+def _telling(text: str) -> bool:
+    """Whether it says more than that it failed."""
+    return has_code(text) or any(
+        len(_words(clause)) > 1 and not _courtesy(clause) for clause in _CLAUSE.split(text) if clause.strip()
+    )
 
 
 def _courtesy(clause: str) -> bool:

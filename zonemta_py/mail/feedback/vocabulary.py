@@ -35,6 +35,17 @@ DAEMONS = phrases(
 )
 """In a From field: a mail system's."""
 
+MACHINES = phrases(
+    """
+    mail; post; smtp; mta; robot; bot@; system; noreply; no-reply; no_reply; donotreply; do-not-reply; notif; server;
+    relay; gate; queue; service; daemon; admin; deliver; transport; spool; filter; guard; courier; report; alert; watch;
+    support; helpdesk; automat; agent; status; correo; correio; courrier; poczt; pošt; почт; пошт; пощ; послуж; сервер;
+    робот; система; levelez; rendszer; passerelle; zustell; sunucu; järjestelm; 邮; 郵; メール; 配信; 메일; 시스템; 系统;
+    系統; البريد; דואר; thư; surel;
+    """
+)
+"""In a From field: a program writes, not a person."""
+
 FAILURES = phrases(
     """
     undeliver; delivery has failed;
@@ -132,7 +143,24 @@ DELAYS = phrases(
     попытки доставки; повторные попытки; ще не доставлен; dosud nebyl; další pokusy; henüz teslim; tekrar denenecek;
     ännu inte levererat; nya försök; endnu ikke leveret; ennå ikke levert; ei vielä toimitettu; yritetään uudelleen;
     még nem kézbesít; újrapróbál; încă nu a fost; 尚未投递; 尚未送达; 将继续尝试; 繼續嘗試; 再送を試み; 再試行;
-    まだ配信; 계속 시도; 다시 시도; ستتم المحاولة; akan dicoba lagi; sẽ thử lại;
+    まだ配信; 계속 시도; 다시 시도; ستتم المحاولة; akan dicoba lagi; sẽ thử lại; remains in our queue;
+    remains in the queue; stays in the queue; stays in our queue; kept in the queue; kept in our queue;
+    still in our queue; still in the queue; carry on trying; we carry on; keep at it; we keep on; we shall try;
+    we'll try again; we'll keep trying; will be attempted again; we will retry; we shall retry; we'll retry;
+    next delivery attempt; next retry; retrying; takes longer; for the time being; not given up;
+    no action is required on your part; need not do anything; need to do nothing; don't have to do anything;
+    do not have to do anything; wir versuchen es; versuchen es weiter; bisher nicht; weiterhin versucht;
+    bleibt in der warteschlange; in der warteschlange; nächster versuch; bislang nicht; nous réessay; nous continu;
+    prochaine tentative; reste dans la file; en file d'attente; en attente de livraison; sigue en espera;
+    sigue en cola; próximo intento; volveremos a intentar; seguimos intentando; se seguirá; próxima tentativa;
+    continua na fila; tentaremos novamente; voltaremos a tentar; prossimo tentativo; riproverem; ritenteremo;
+    resta in coda; è ancora in coda; volgende poging; blijft in de wachtrij; we proberen het; blijven het proberen;
+    następna próba; kolejna próba; kolejne próby; pozostaje w kolejce; będziemy próbować; spróbujemy; следующая попытка;
+    остается в очереди; остаётся в очереди; находится в очереди; будет повторена; попробуем; наступна спроба;
+    залишається в черзі; další pokus; zůstává ve frontě; sonraki deneme; kuyrukta; nästa försök; ligger kvar i kön;
+    næste forsøg; neste forsøk; ligger i kø; seuraava yritys; pysyy jonossa; következő kísérlet; következő próbálkozás;
+    次回の; 再送します; 再送いたします; 送信待ち; 下次尝试; 仍在队列; 稍后重试; 下次嘗試; 仍在佇列; 대기 중; 다음 시도;
+    재시도; lần thử tiếp; percobaan berikutnya; επόμενη προσπάθεια; המשך ניסיונות; ננסה שוב; سنحاول; سنعاود;
     """
 )
 """It is still tried."""
@@ -141,6 +169,19 @@ FINAL = phrases(
     """
     giving up; given up; gave up; permanent error; failed permanently; permanent fatal; will not be retried;
     no further delivery attempts; not going to try again; permanent failure; could not send mail for 5; endgültig;
+    gives up; give up on; last attempt; final attempt; no further attempt; no more attempt; not be tried again;
+    not try again; won't try again; not be attempted again; not be resent; not be sent any more; stopped trying;
+    have abandoned; been abandoned; taken out of the queue; taken from the queue; removed from the queue;
+    removed from our queue; deleted from the queue; has been removed; has been deleted; was deleted; been destroyed;
+    been discarded; been dropped; in vain until; keine weiteren versuche; kein weiterer versuch; aufgegeben;
+    nicht erneut versucht; nicht weiter versucht; letzter versuch; gelöscht; abandonn; plus de tentative;
+    aucune nouvelle tentative; dernière tentative; supprimé; no se volverá a intentar; no se intentará; último intento;
+    se abandon; no se reintentará; não haverá nova; não será tentad; última tentativa; desistimos; foi removid;
+    non verranno effettuati; non saranno effettuati; ultimo tentativo; rinunci; geen verdere poging;
+    geen nieuwe poging; opgegeven; zaprzestano; ostatnia próba; nie będzie ponown; kolejnych prób nie; попыток не будет;
+    попытки прекращены; больше не будет; прекращены; спроб не буде; další pokusy nebud; vzdáv; vzdali;
+    tekrar denenmeyecek; vazgeç; inga fler försök; gett upp; gitt opp; opgivet; luovuttu; ei yritetä;
+    nem próbál; feladtuk; 再送は行; 再送しません; 断念; 不再重试; 不再尝试; 已放弃; 不再重試; 已放棄; 더 이상 시도; 포기;
     """
 )
 """It is not tried again, whatever else is said about delay."""
@@ -189,6 +230,28 @@ AWAY_SUBJECTS = phrases(
 TICKETS = phrases("ticket #; [ticket; case #;")
 """Likewise, but people who answer leave it there."""
 
+REQUESTS = phrases(
+    """
+    ticket; case; request; enquiry; inquiry; message; e-mail; email; query; vorgang; anfrage; nachricht; anliegen;
+    demande; message; solicitud; consulta; mensaje; solicitação; pedido; mensagem; richiesta; messaggio; verzoek; vraag;
+    bericht; zaak; zgłoszen; wiadomo; запрос; обращени; заявк; письмо; звернення; запит; požadav; zpráv; talep; başvuru;
+    ileti; ärende; meddelande; henvendelse; forespørsel; sag; tiedustelu; viesti; kérés; megkeresés; üzenet; cerere;
+    solicitare; mesaj; αίτημα; 问询; 工单; 来信; 邮件; 來信; 信件; お問い合わせ; お問合せ; メール; 문의; 메일; طلب; رسالتك;
+    פנייה; פנייתך; yêu cầu; permintaan; pesan;
+    """
+)
+RECEIVED = phrases(
+    """
+    received; got your; was registered; has been registered; has been created; has been opened; has been logged;
+    eingegangen; erhalten; registriert; bien reçu; a été reçu; enregistré; recibido; recibida; registrad; recebid;
+    ricevut; presa in carico; ontvangen; geregistreerd; otrzymaliśmy; zarejestrowan; przyjęt; получен; принят;
+    зарегистрирован; отримано; прийнято; přijat; obdrželi; alındı; aldık; mottagit; mottaget; modtaget; mottatt;
+    vastaanotettu; megkaptuk; érkezett; primit; înregistrat; λάβαμε; ελήφθη; 收到; 已受理; 受け付け; 受付; 受理; 접수;
+    받았; استلمنا; تم استلام; קיבלנו; התקבלה; đã nhận; telah menerima; diterima;
+    """
+)
+"""Together with REQUESTS in a subject: a help desk acknowledges."""
+
 AWAY_TEXTS = phrases(
     """
     thank you for writing; thanks for writing;
@@ -217,6 +280,19 @@ AWAY_TEXTS = phrases(
     自動的に返信; 戻り次第; お問い合わせいただき; 不在办公室; 正在休假; 休假中; 自动回复; 会尽快回复; 自動回覆; 부재중;
     휴가 중; 자동으로 발송; 자동 회신; أنا خارج; في إجازة; איני במשרד; בחופשה; tôi đang nghỉ; vắng mặt;
     ขณะนี้ฉันไม่อยู่; saya sedang cuti; di luar kantor;
+    thanks for getting in touch; thanks for contacting; has been given the number; your reference number;
+    your case number; will look at it within; will get back to you; we will reply; we'll reply; i have retired;
+    i retired; has retired; have left the; i have left; i left the; has moved on; is on leave; out until; not in today;
+    passed away; has died; is deceased; this account is no longer; this address is no longer monitored; not monitored;
+    nobody reads; do not reply to this; ich bin im; bin ich nicht; nicht mehr im unternehmen; ausgeschieden; im ruhestand;
+    wird nicht gelesen; nicht überwacht; a quitté; est parti; à la retraite; en arrêt; se ha jubilado; ya no forma parte;
+    dejó la empresa; aposent; já não faz parte; deixou a empresa; è in pensione; ha lasciato; is met pensioen;
+    heeft ons verlaten; przeszł; odszedł; odeszła; на пенсии; уволил; больше не сотрудник; не працює; odešel; odešla;
+    emekli; ayrıldı; ayrılmıştır; gått i pension; har slutat; er stoppet; har sluttet; jäänyt eläkkeelle; nyugdíj;
+    pensionat; 退职; 离职; 退職; 退社; 퇴사; 퇴직; uw bericht aan; dank voor uw; danke für ihre; merci pour votre;
+    merci de votre; gracias por su; gracias por escribir; gracias por contactar; obrigado por; obrigada por;
+    grazie per; dziękujemy za; спасибо за; благодарим; дякуємо; děkujeme; teşekkür; tack för; takk for; tak for;
+    kiitos; köszönjük; mulțumim; ευχαριστούμε; 感谢您; 謝謝您; ありがとうございま; 감사합니다; شكرا; תודה;
     """
 )
 
@@ -239,7 +315,10 @@ CHALLENGES = phrases(
     absender bestätigen; bestätigen sie ihre e-mail; n'êtes pas un robot; êtes humain; no es un robot;
     no eres un robot; es una persona; não é um robô; é uma pessoa real; non sei un robot; non è un robot; geen robot;
     nie jesteś robotem; не робот; robot olmadığınızı; nejste robot; 不是机器人; 不是機器人; ロボットではない;
-    로봇이 아님;
+    로봇이 아님; you're human; you are human; i am a human; i am human; solve the; captcha; puzzle; a human being;
+    real human; released once you; held until you; let me know you are; answer this mail without changing;
+    reply to this message to confirm; simply reply to this; to have it released; confirm your address to;
+    needs to know you; unknown to me; not known to me; your address is not known; whitelist;
     """
 )
 
@@ -257,7 +336,15 @@ LISTS = phrases(
 
 UNSUBSCRIBES = phrases(
     """
-    unsubscribe; unsub; opt out; opt-out; optout; remove me; remove from list; signoff; abmelden; abmeldung; austragen;
+    unsubscribe; unsub; stop; take me off; take my name off; off your list; off the list; off this list;
+    cancel my subscription; cancel subscription; stop sending; stop mailing; no more emails; no more mail;
+    no longer wish to receive; don't want these; do not want these; abbestell; abo kündigen; newsletter kündigen;
+    aus ihrem verteiler; aus dem verteiler; keine mails mehr; keine newsletter mehr; ne plus recevoir; désabonner;
+    me désinscrire; no quiero recibir; no deseo recibir; não quero receber; não desejo receber; non voglio ricevere;
+    non desidero ricevere; geen nieuwsbrief meer; niet meer ontvangen; nie chcę otrzymywać; proszę o wypisanie;
+    не хочу получать; уберите меня; удалите меня; nechci dostávat; almak istemiyorum; vill inte ha; ønsker ikke;
+    en halua; nem kérek; nu mai doresc; δεν θέλω; 不想再收到; 不要再发; 不要再寄; 配信を停止; 送らないで; 받고 싶지;
+    그만 보내; opt out; opt-out; optout; remove me; remove from list; signoff; abmelden; abmeldung; austragen;
     désabonn; desabonn; désinscri; desinscri; cancelar suscripción; cancelar suscripcion; darse de baja; dar de baja;
     baja; cancelar inscrição; cancelar a inscrição; descadastrar; remover; cancella iscrizione; disiscri;
     annulla iscrizione; uitschrijven; afmelden; wypisz; rezygnacja; отписаться; отписка; відписатися; odhlásit;
@@ -276,10 +363,28 @@ COMPLAINTS = phrases(
     """
 )
 
+COMPLAINING = phrases(
+    """
+    report; complain; abuse; beschwer; gemeldet; meldung; plainte; signal; plaint; queja; denuncia; reclam; denúncia;
+    segnala; lament; klacht; melding; skarg; zgłosz; жалоб; жалу; скарг; stížnost; nahlás; şikayet; şikâyet; anmäl;
+    klag; anmeld; valitus; panasz; bejelent; plânger; sesiz; παράπον; αναφορ; 投诉; 投訴; 举报; 檢舉; 通報; 申告; 苦情;
+    신고; 불만; شكوى; بلاغ; תלונ; דיווח; khiếu nại; báo cáo; keluhan; lapor; marked; flagged; markiert; never signed up;
+    did not sign up; didn't sign up; did not ask for; didn't ask for; nicht bestellt; stop sending me; unsolicited;
+    """
+)
+JUNK = phrases(
+    """
+    spam; spämm; junk; unsolicited; unwanted; unverlangt; unerwünscht; indésirable; non sollicit; no deseado;
+    no solicitado; não solicitad; indesejad; indesiderat; ongewenst; niechcian; niezamówion; спам; нежелательн;
+    nevyžádan; istenmeyen; oönskad; uønsket; roskaposti; kéretlen; nesolicitat; ανεπιθύμητ; 垃圾; 迷惑; スパム; 스팸;
+    مزعج; غير مرغوب; דואר זבל; ספאם; thư rác;
+    """
+)
+"""Together with COMPLAINING in a subject over somebody's message: a complaint."""
 
 NAMING = phrases(
     """
-    recipient; rcpt to; address; deliver; addressed to; user; mailbox; account; failed; reach; sent to; message to;
+    recipient; rcpt; address; deliver; addressed to; user; mailbox; account; failed; reach; sent to; message to;
     mail to; to:; to <; for <; for:; bounce; to the following; empfänger; adresse; zustell; an:; benutzer; destinat;
     dirección; endereço; utilisateur; usuario; usuário; utente; indirizzo; casella; ontvanger; adresat; odbiorc; adres;
     получател; адрес; ящик; пользовател; příjemc; alıcı; mottagar; modtager; mottaker; vastaanottaj; címzett; 收件;

@@ -1,0 +1,105 @@
+"""Whether a text that came back speaks of a delivery, and whether that is still tried.
+
+Theory: what has the null sender comes from a machine (RFC 5321 4.5.5): an automatic reply, which is asked first
+(`answers`), or a notification. So a status code, an enclosed message, or words that mean a refusal to the rules'
+vocabulary are enough there; what a person or a list may have sent must look like a report in more than one way, since
+they quote reports and write about them. Pure.
+"""
+
+from __future__ import annotations
+
+from zonemta_py.mail.feedback.addresses import address_of, addresses
+from zonemta_py.mail.feedback.answers import is_reply
+from zonemta_py.mail.feedback.diagnostic import ENHANCED, has_code, temporary
+from zonemta_py.mail.feedback.parts import Parts
+from zonemta_py.mail.feedback.vocabulary import DELAYS, DELIVERED, FAILURES, FINAL, MACHINES, REASONS, says
+from zonemta_py.mail.rules.reading import read as meaning
+from zonemta_py.mail.rules.spelling import folded
+
+_TITLES = tuple(phrase for phrase in (*FAILURES, *DELAYS) if not says(phrase, REASONS))
+_OF_MANY = ("list-id", "list-post", "list-unsubscribe")
+_MEANING_CHARACTERS = 1_000
+
+
+def speaks_of_delivery(parts: Parts, daemon: bool, failure: bool, words: str) -> bool:
+    """Whether it is a mail system that writes, and of a delivery; a person may answer with the same subject.
+
+    daemon: its author is a mail system's. failure: its subject speaks of one. words: the text without the original,
+    lower case, with single spaces."""
+    if parts.fields.get("x-failed-recipients"):
+        return True
+    told = says(words, FAILURES) or says(words, DELAYS) or has_code(words) or parts.kind == "multipart/report"
+    unanswerable = _path(parts) == "<>"
+    if unanswerable and _of_machine(parts, told, words):
+        return True
+    if daemon and not answerable(parts):
+        status = bool(ENHANCED.search(words)) or (unanswerable and "@" in words)
+        return failure or told or status or says(parts.decoded("subject").lower(), DELIVERED)
+    if is_reply(parts) or (to_many(parts) and not daemon):
+        return False
+    if daemon:
+        return failure or (told and (bool(parts.original) or _names_another(parts, words)))
+    quotes = bool(parts.original) or has_code(words) or "@" in words
+    if not unanswerable:  # or nobody has told
+        quotes = bool(parts.original) or (titled(parts) and _names_another(parts, words))
+    if unanswerable and failure and "@" in words:
+        return True
+    return told and quotes and (failure or (unanswerable and bool(parts.original)))
+
+
+def _of_machine(parts: Parts, told: bool, words: str) -> bool:
+    """Of what has the null sender, and is no automatic reply."""
+    said = f"{parts.decoded('subject').lower()} {words}"
+    about = bool(parts.original) or _names_another(parts, said)
+    if has_code(said) or ENHANCED.search(said):
+        return about or not is_reply(parts)
+    if is_reply(parts) or not about:
+        return False
+    if not says(parts.decoded("from").lower(), MACHINES):
+        return told and bool(parts.original)
+    return told or _means_refusal(said)
+
+
+def _means_refusal(said: str) -> bool:
+    """To the vocabulary of the rules for replies."""
+    found = meaning(folded(said[:_MEANING_CHARACTERS]), 0, "", "report")
+    return bool(found.kind) and found.firm
+
+
+def is_delay(subject: str, words: str) -> bool:
+    """Whether delivery is still tried. Both lower case."""
+    if says(words, FINAL) or says(subject, FINAL):
+        return False
+    if says(f"{subject} {words}", DELAYS):
+        return True
+    return temporary(words) and not says(f"{subject} {words}", FAILURES)
+
+
+def _names_another(parts: Parts, words: str) -> bool:
+    """Whether it names an address that is not its author's."""
+    author = address_of(parts.decoded("from")).lower()
+    return any(one != author for one in addresses(words))
+
+
+def private(parts: Parts) -> bool:
+    """Whether a person writes, or a list: they may quote what they like."""
+    return answerable(parts) and (not titled(parts) or to_many(parts))
+
+
+def titled(parts: Parts) -> bool:
+    """Whether its subject begins with the failure or delay of a delivery; people come to it later, or answer it."""
+    return parts.decoded("subject").lower().lstrip().startswith(_TITLES)
+
+
+def _path(parts: Parts) -> str:
+    return parts.fields.get("return-path", "").strip()
+
+
+def answerable(parts: Parts) -> bool:
+    """Whether its envelope names who wrote it: mail systems leave that empty, lest two of them answer each other."""
+    return "@" in _path(parts)
+
+
+def to_many(parts: Parts) -> bool:
+    """A list's mail, or a newsletter."""
+    return answerable(parts) and any(name in parts.fields for name in _OF_MANY)
