@@ -12,10 +12,12 @@ from zonemta_py.mail.feedback.vocabulary import (
     AWAY_TEXTS,
     CHALLENGES,
     LISTS,
+    MACHINES,
     RECEIVED,
     REQUESTS,
     TICKETS,
     UNSUBSCRIBES,
+    fails,
     says,
 )
 from zonemta_py.mail.fields import one_line
@@ -52,12 +54,19 @@ _UNSUBSCRIBE_LETTERS_MAX = 80
 def read_receipt(parts: Parts) -> list[Found]:
     """A disposition notification (RFC 8098): opened or deleted, hence no bounce; [] if it has no such part."""
     fields = fields_of(parts.disposition)
-    if not fields:
+    if not fields or _rejected(parts, fields.get("disposition", "").lower()):
         return []
     recipient = address_of(fields.get("original-recipient", "")) or address_of(fields.get("final-recipient", ""))
     return [
         Found("other", recipient, Reply(0, "", fields.get("disposition", "")[:_TEXT_CHARACTERS]), parts.sender_host())
     ]
+
+
+def _rejected(parts: Parts, disposition: str) -> bool:
+    """Whether it says that a filter has refused the message in its recipient's name (RFC 5429 2.1.2)."""
+    if "deleted" not in disposition:
+        return False
+    return any("rejected" in parts.decoded(name).lower() for name in ("auto-submitted", "subject"))
 
 
 def read_answer(parts: Parts, daemon: bool, failure: bool) -> tuple[str, list[Found]]:
@@ -121,7 +130,7 @@ def _challenging(parts: Parts, subject: str, text: str, daemon: bool) -> bool:
 def _answering(parts: Parts, subject: str, text: str, daemon: bool) -> bool:
     fields = parts.fields
     submitted = fields.get("auto-submitted", "").lower()
-    if submitted.startswith("auto-replied") and (not daemon or is_reply(parts)):
+    if submitted.startswith("auto-replied") and (not daemon or is_reply(parts)) and not _refusing(parts, subject, text):
         return True
     if any(name in fields for name in _REPLY_FIELDS) or fields.get("precedence", "").lower() in _REPLY_PRECEDENCE:
         return True
@@ -137,6 +146,17 @@ def _answering(parts: Parts, subject: str, text: str, daemon: bool) -> bool:
         or fields.get("x-mailer", "").lower().startswith(("vacation", "autorespond", "auto-respond"))
     )
     return not daemon and (automatic or subject.startswith(_REPLY_SUBJECTS)) and says(text, AWAY_TEXTS)
+
+
+def writes_itself(parts: Parts) -> bool:
+    """Whether a program has written it, by its name, address or domain."""
+    return says(parts.decoded("from").lower(), MACHINES)
+
+
+def _refusing(parts: Parts, subject: str, text: str) -> bool:
+    """Whether a filter or a list says by it that it has not taken the message; nobody's absence."""
+    away = says(subject, AWAY_SUBJECTS) or says(text, AWAY_TEXTS)
+    return fails(subject) and fails(text) and not away and writes_itself(parts)
 
 
 _REPLY_SUBJECTS = (

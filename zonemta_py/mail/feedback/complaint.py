@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from zonemta_py.mail.feedback.addresses import address_of
+from zonemta_py.mail.feedback.addresses import address_of, addresses
 from zonemta_py.mail.feedback.diagnostic import has_code
 from zonemta_py.mail.feedback.enclosed import parted
 from zonemta_py.mail.feedback.parts import Parts, fields_of
@@ -67,11 +67,21 @@ def read_forwarded(parts: Parts) -> list[Found]:
     if not original:
         head, original = parted(parts.text)
     marked = "x-hmxmroriginalrecipient" in original[:8_000].lower()
-    if not marked and not (original and _complains(parts, subject, sender, " ".join(head[:2_000].lower().split()))):
-        return []
+    words = " ".join(head[:2_000].lower().split())
+    if not marked and not (original and _complains(parts, subject, sender, words)):
+        return _told_by_desk(parts, subject, sender, words)
     parts.original = parts.original or original
     named = _named(original.partition("\n\n")[0]) or _named(head) or [_delivered_to(original)]
     return [Found("complaint", one, Reply(0, "", one_line(subject)[:300]), parts.sender_host()) for one in named]
+
+
+def _told_by_desk(parts: Parts, subject: str, sender: str, words: str) -> list[Found]:
+    """A complaint that an abuse desk passes on in words alone, and names who complained."""
+    if not (says(sender, _REPORTERS) and says(subject, COMPLAINING) and says(subject, JUNK)):
+        return []
+    own = {one.lower() for name in ("from", "to") for one in addresses(parts.fields.get(name, ""))}
+    named = [one for one in addresses(words) if one not in own]
+    return [Found("complaint", one, Reply(0, "", one_line(subject)[:300]), parts.sender_host()) for one in named[:1]]
 
 
 def _complains(parts: Parts, subject: str, sender: str, words: str) -> bool:

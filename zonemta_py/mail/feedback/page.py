@@ -21,13 +21,12 @@ DIALOGUE = re.compile(
 )
 """A line of a conversation between servers."""
 _BEGIN = re.compile(
-    rf"^(?:[\s>]{{0,9}}{_TIME}{_SPEAKER}\s{{0,4}}RCPT TO: ?"
-    r"|[\s>*•·◦–—|+-]{0,60}(?:\(?(?:\d{1,3}|[a-z]|[ivx]{1,4})(?:[.)]|\s{0,3}\|)\s{1,8})?(?:<<<|>>>)?\s{0,20}"
+    r"^(?:[\s>*•·◦–—|+-]{0,60}(?:\(?(?:\d{1,3}|[a-z]|[ivx]{1,4})(?:[.)]|\s{0,3}\|)\s{1,8})?(?:<<<|>>>)?\s{0,20}"
     r"(?:[245]\d\d[- ](?:[245]\.\d{1,2}\.\d{1,3} )?)?)"
     r"[\"'<\[(«“]{0,3}(?:mailto:|smtp:|rfc822; ?)?",
     re.IGNORECASE,
 )
-"""What may stand before an address that begins a line: bullets, numbers, quotes, a reply code, RCPT in a log."""
+"""What may stand before an address that begins a line: bullets, numbers, quotes, a reply code."""
 _PERSON = re.compile(r"^[\s>*•|+-]{0,20}[\w\"'’.,-]{2,30}(?: [\w\"'’.,()-]{1,30}){1,3} ?<$")
 """What may stand before an address at the beginning of a line, too: a person's name."""
 _FIELD = re.compile(

@@ -26,7 +26,7 @@ from zonemta_py.mail.feedback.recognition import is_delay, private, speaks_of_de
 from zonemta_py.mail.feedback.report import Found, Report
 from zonemta_py.mail.feedback.status import read_status
 from zonemta_py.mail.feedback.texts import Clues, read_text
-from zonemta_py.mail.feedback.vocabulary import DAEMONS, DELAYS, DELIVERED, FAILURES, says
+from zonemta_py.mail.feedback.vocabulary import DAEMONS, DELAYS, DELIVERED, fails, says
 from zonemta_py.mail.headers import decode
 from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.reply import Reply
@@ -102,8 +102,10 @@ def _understood(parts: Parts) -> tuple[str, list[Found], dict[str, str]]:
         return "arf", found, {}
     if parts.status and (found := read_status(parts.status)):
         return "rfc3464", _explained(found, parts), {}
-    if parts.disposition and (found := read_receipt(parts)):
-        return "rfc8098", found, {}
+    if parts.disposition:
+        if found := read_receipt(parts):
+            return "rfc8098", found, {}
+        parts.fields.setdefault("x-failed-recipients", fields_of(parts.disposition).get("final-recipient", ""))
     found, fields = read_notification(parts.text)
     if found:
         return "sns", found, fields
@@ -116,7 +118,7 @@ def _of_text(parts: Parts) -> tuple[str, list[Found]]:
     text, original = parted(parts.text)
     sender, subject = parts.decoded("from").lower(), parts.decoded("subject").lower()
     daemon = says(sender, DAEMONS) or not address_of(sender)
-    failure = says(subject, FAILURES) or says(subject, DELAYS)
+    failure = fails(subject) or says(subject, DELAYS)
     if "final-recipient:" in parts.text.lower() and (daemon or not private(parts)) and (found := _torn(parts)):
         return "rfc3464", found
     if not daemon and not failure and (found := read_unsubscribe(parts, by_subject=True)):

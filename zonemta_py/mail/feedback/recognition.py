@@ -9,10 +9,10 @@ they quote reports and write about them. Pure.
 from __future__ import annotations
 
 from zonemta_py.mail.feedback.addresses import address_of, addresses
-from zonemta_py.mail.feedback.answers import is_reply
+from zonemta_py.mail.feedback.answers import is_reply, writes_itself
 from zonemta_py.mail.feedback.diagnostic import ENHANCED, has_code, temporary
 from zonemta_py.mail.feedback.parts import Parts
-from zonemta_py.mail.feedback.vocabulary import DELAYS, DELIVERED, FAILURES, FINAL, MACHINES, REASONS, says
+from zonemta_py.mail.feedback.vocabulary import DELAYS, DELIVERED, FAILURES, FINAL, REASONS, fails, says
 from zonemta_py.mail.rules.reading import read as meaning
 from zonemta_py.mail.rules.spelling import folded
 
@@ -28,23 +28,26 @@ def speaks_of_delivery(parts: Parts, daemon: bool, failure: bool, words: str) ->
     lower case, with single spaces."""
     if parts.fields.get("x-failed-recipients"):
         return True
-    told = says(words, FAILURES) or says(words, DELAYS) or has_code(words) or parts.kind == "multipart/report"
-    unanswerable = _path(parts) == "<>"
-    if unanswerable and _of_machine(parts, told, words):
-        return True
+    told = fails(words) or says(words, DELAYS) or has_code(words) or parts.kind == "multipart/report"
+    if _path(parts) == "<>":
+        return _of_machine(parts, told, words) or (daemon and _of_daemon(parts, failure or told, words))
     if daemon and not answerable(parts):
-        status = bool(ENHANCED.search(words)) or (unanswerable and "@" in words)
-        return failure or told or status or says(parts.decoded("subject").lower(), DELIVERED)
-    if is_reply(parts) or (to_many(parts) and not daemon):
+        return _of_daemon(parts, failure or told, words)
+    if (is_reply(parts) and not parts.enclosed) or (to_many(parts) and not daemon):
         return False
     if daemon:
-        return failure or (told and (bool(parts.original) or _names_another(parts, words)))
-    quotes = bool(parts.original) or has_code(words) or "@" in words
-    if not unanswerable:  # or nobody has told
-        quotes = bool(parts.original) or (titled(parts) and _names_another(parts, words))
-    if unanswerable and failure and "@" in words:
-        return True
-    return told and quotes and (failure or (unanswerable and bool(parts.original)))
+        told = told and (says(words, FAILURES) or not fails(words))
+        return titled(parts) or (told and (bool(parts.original) or _names_another(parts, words)))
+    subject = parts.decoded("subject").lower()
+    if told and writes_itself(parts) and _names_another(parts, f"{subject} {words}"):
+        return not answerable(parts) or says(subject, _TITLES)
+    return told and failure and (bool(parts.original) or (titled(parts) and _names_another(parts, words)))
+
+
+def _of_daemon(parts: Parts, told: bool, words: str) -> bool:
+    """Of what a mail system signs, and has the null sender or one that nobody has told."""
+    status = bool(ENHANCED.search(words)) or (_path(parts) == "<>" and "@" in words)
+    return told or status or says(parts.decoded("subject").lower(), DELIVERED)
 
 
 def _of_machine(parts: Parts, told: bool, words: str) -> bool:
@@ -55,7 +58,7 @@ def _of_machine(parts: Parts, told: bool, words: str) -> bool:
         return about or not is_reply(parts)
     if is_reply(parts) or not about:
         return False
-    if not says(parts.decoded("from").lower(), MACHINES):
+    if not writes_itself(parts):
         return told and bool(parts.original)
     return told or _means_refusal(said)
 
@@ -72,7 +75,7 @@ def is_delay(subject: str, words: str) -> bool:
         return False
     if says(f"{subject} {words}", DELAYS):
         return True
-    return temporary(words) and not says(f"{subject} {words}", FAILURES)
+    return temporary(words) and not fails(f"{subject} {words}")
 
 
 def _names_another(parts: Parts, words: str) -> bool:
@@ -102,4 +105,4 @@ def answerable(parts: Parts) -> bool:
 
 def to_many(parts: Parts) -> bool:
     """A list's mail, or a newsletter."""
-    return answerable(parts) and any(name in parts.fields for name in _OF_MANY)
+    return _path(parts) != "<>" and any(name in parts.fields for name in _OF_MANY)

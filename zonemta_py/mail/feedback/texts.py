@@ -78,7 +78,8 @@ def read_text(text: str, clues: Clues) -> list[Told]:
     if len(_words(_ADDRESS.sub("", whole))) < 2:
         lines = [] if _TITLE.match(clues.subject) else [clues.subject, *(line for line in page.lines if line.strip())]
         whole = "\n".join(lines or [whole])[:_SAID_CHARACTERS_MAX]
-    return [_told(recipient, len(recipients), places, page, whole, clues) for recipient in recipients]
+    count = len({*map(str.lower, recipients), *(one.lower() for _, one, likely in places if likely == 2)})
+    return [_told(recipient, count, places, page, whole, clues) for recipient in recipients]
 
 
 def _whole(places: list[Place], clues: Clues, text: str) -> str:
@@ -109,8 +110,8 @@ def _told(recipient: str, count: int, places: list[Place], page: TextPage, whole
     own = [number for number, address, likely in places if likely > 0 and address.lower() == name]
     end = _end(own[0], name, places) if own else 0
     segment = page.through_code(own[0], page.led(own[0], end) if end else len(page.lines)) if own else ""
-    if count > 1 and own and not _telling(segment.replace(recipient, "")):
-        segment = f"{recipient}\n{page.heading(own[0])}"
+    if count > 1 and own and not _telling(_ADDRESS.sub("", segment)) and _telling(heading := page.heading(own[0])):
+        segment = f"{recipient}\n{heading}"
     said = _final(_said(own, count, segment, whole, page))
     reply, host = _reply(said, clues.subject)
     if len(_words(said.replace(recipient, ""))) < 2 and not reply.text.strip(" -<>:"):
@@ -149,7 +150,7 @@ def _said(own: list[int], count: int, segment: str, whole: str, page: TextPage) 
         if _EMPTY_WORDS.search(page.lines[quoted]) and len(_words(before)) > 1:
             return before if has_code(before) else f"{dialogue[0]} {before}"
         return page.paragraph(quoted)
-    if has_code(segment) or (count > 1 and len(_words(segment)) > 1):
+    if has_code(segment) or (count > 1 and len(_words(_ADDRESS.sub("", segment))) > 1):
         return segment
     if has_code(whole) or not _words(_ADDRESS.sub("\n", segment).partition("\n")[2]):
         return whole

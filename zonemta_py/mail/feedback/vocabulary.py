@@ -6,6 +6,7 @@ a line break has torn apart is found. A phrase must be unlikely in a letter of a
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 _DIACRITICS = "".join(map(chr, range(0x0300, 0x0370)))
@@ -37,7 +38,7 @@ DAEMONS = phrases(
 
 MACHINES = phrases(
     """
-    mail; post; smtp; mta; robot; bot@; system; noreply; no-reply; no_reply; donotreply; do-not-reply; notif; server;
+    mail; post; smtp; mta; root@; robot; sympa; majordom; listserv; mailman; -owner@; bot@; system; noreply; no-reply; no_reply; donotreply; do-not-reply; notif; server;
     relay; gate; queue; service; daemon; admin; deliver; transport; spool; filter; guard; courier; report; alert; watch;
     support; helpdesk; automat; agent; status; correo; correio; courrier; poczt; pošt; почт; пошт; пощ; послуж; сервер;
     робот; система; levelez; rendszer; passerelle; zustell; sunucu; järjestelm; 邮; 郵; メール; 配信; 메일; 시스템; 系统;
@@ -53,7 +54,7 @@ FAILURES = phrases(
     delivery failure; failure notice; delivery fail; failed delivery; failure delivery; non-delivery; nondeliver;
     non delivery; not delivered; could not be delivered; couldn't be delivered; can't be delivered;
     cannot be delivered; delivery status notification; delivery notification; delivery report; mail system error;
-    mail failure; message delivery has failed; mail could not be delivered; error sending your mail; delivery error;
+    mail failure; message delivery has failed; mail could not be delivered; error sending; delivery error;
     mail error; mailer error; unable to deliver; not deliverable; message rejected; mail rejected; rejected:;
     email delivery failure; returning message; returning to sender; bounced; user unknown; unknown user;
     address unknown; invalid address; delivery problem; unzustellbar; nicht zugestellt; unzustellbarkeit;
@@ -108,6 +109,21 @@ FAILURES = phrases(
     """
 )
 """In a subject or text: it was not delivered."""
+
+_FAILED = re.compile(
+    r"\b(?:not|never|cannot|can't|couldn't|didn't|wasn't|weren't|hasn't|haven't|won't|unable|failed|impossible|nobody)\b"
+    r"(?:\W{1,3}\w{1,20}){0,4}?\W{1,3}(?:deliver\w*|hand\w* (?:over|to)|accept\w*|reach\w*|arrive\w*|receive\w*|get|gets|got"
+    r"|served|placed|stored|sent|send|forward\w*|pass\w* on|relay\w*|transmi\w+|transfer\w*|bring|brought|processed)\b"
+    r"|\b(?:was|were|has|have|had|is|are|be|been|being)\b(?:\W{1,3}\w{1,20}){0,2}?\W{1,3}"
+    r"(?:reject|refus|return|bounc|block|turned (?:down|away|back)|sent back|given back|discard|dropped|destroy|withheld|declin"
+    r"|denied|thrown away|undeliver|stopped)"
+)
+
+
+def fails(words: str) -> bool:
+    """Whether the words, lower case with single spaces, say that something was not delivered."""
+    return says(words, FAILURES) or _FAILED.search(words) is not None
+
 
 REASONS = phrases(
     """
@@ -318,6 +334,9 @@ CHALLENGES = phrases(
     로봇이 아님; you're human; you are human; i am a human; i am human; solve the; captcha; puzzle; a human being;
     real human; released once you; held until you; let me know you are; answer this mail without changing;
     reply to this message to confirm; simply reply to this; to have it released; confirm your address to;
+    erősítse meg, hogy; ön ember; engedélyezett feladók; är en människa; er et menneske; olet ihminen; sunteți om;
+    είστε άνθρωπος; 사람임을; 人間である; 真人; 验证您是; أنك إنسان; שאתה אדם; là người; bukan robot; liste blanche;
+    lista blanca; lista branca; lista bianca; białej liście; белый список; білий список; ホワイトリスト; 白名单; 白名單;
     needs to know you; unknown to me; not known to me; your address is not known; whitelist;
     """
 )
