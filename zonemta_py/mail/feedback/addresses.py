@@ -9,6 +9,12 @@ _EDGES = ".:'`!?-…’‘"
 _LOCAL_CHARACTERS_MAX = 128
 _DOMAIN = re.compile(r"[^\W_](?:[\w.-]{0,253}[^\W_])?")
 _IDEOGRAPHS = re.compile(r"^[\u2e80-\uffef]+(?=[!-~]+$)")
+_AT = re.compile(
+    r"(?<![\w.+-])([\w.+-]{1,64})(?: at |\s?[\[(]at[\])]\s?|\s?\(a\)\s?|\s?@\s?)"
+    r"((?:[\w-]{1,63}(?:\.| dot |\s?[\[(]dot[\])]\s?)){1,6}[a-z]{2,24})(?![\w.-]*\w)",
+    re.IGNORECASE,
+)
+_DOT = re.compile(r" dot |\s?[\[(]dot[\])]\s?", re.IGNORECASE)
 _QUOTED = re.compile(r"\"[^\"\n@]{1,64}\"@[\w.-]{1,253}")
 
 
@@ -20,6 +26,15 @@ def addresses(text: str) -> list[str]:
         return [one.rstrip(".") for one in quoted]
     found = (_address(word) for word in _APART.split(text) if "@" in word)
     return [address for address in found if address]
+
+
+def spelt_out(text: str) -> list[str]:
+    """Those that are hidden from programs: "ann at example.net", "ann(at)example(dot)net"."""
+    return [
+        f"{found[1]}@{_DOT.sub('.', found[2])}"
+        for _, found in zip(range(20), _AT.finditer(text), strict=False)
+        if "." in _DOT.sub(".", found[2])
+    ]
 
 
 def address_of(value: str) -> str:

@@ -80,7 +80,7 @@ def read_answer(parts: Parts, daemon: bool, failure: bool) -> tuple[str, list[Fo
         return "", []
     if _challenging(parts, subject, text, daemon):
         return "challenge", [_found(parts, "challenge")]
-    if says(subject, LISTS) and not failure:
+    if says(subject, LISTS) and not failure and not fails(text):
         return "list", [_found(parts, "auto-reply")]
     if (daemon and failure) or parts.fields.get("x-failed-recipients"):
         return "", []
@@ -149,8 +149,9 @@ def _answering(parts: Parts, subject: str, text: str, daemon: bool) -> bool:
 
 
 def writes_itself(parts: Parts) -> bool:
-    """Whether a program has written it, by its name, address or domain."""
-    return says(parts.decoded("from").lower(), MACHINES)
+    """Whether a program has written it, by its name and the local part of its address."""
+    author = parts.decoded("from").lower()
+    return says(author.replace(f"@{address_of(author).rpartition('@')[2]}", "@"), MACHINES)
 
 
 def _refusing(parts: Parts, subject: str, text: str) -> bool:

@@ -145,8 +145,14 @@ class TextPage:
                 found.append((number, address, 2))
             elif not helping:
                 named = bool(_PERSON.match(before)) or says(led.lower(), NAMING)
-                found.append((number, address, -1 if _FIELD.match(line) else int(named)))
+                found.append((number, address, -1 if self._in_field(number) else int(named)))
         return found
+
+    def _in_field(self, number: int) -> bool:
+        """Whether it is a header field's line, or continues one that lists addresses."""
+        while number and self.lines[number - 1].rstrip().endswith((";", ",")) and self.lines[number][:1] in " \t":
+            number -= 1
+        return _FIELD.match(self.lines[number]) is not None
 
     def _behind_message(self, number: int) -> bool:
         before = self._before(number)

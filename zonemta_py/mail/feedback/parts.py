@@ -24,6 +24,8 @@ PART_BYTES_MAX = 65_536
 HEADER_BYTES_MAX = 32_768
 TEXT_CHARACTERS_MAX = 32_768
 """Of all human-readable parts together."""
+_PLACEHOLDER_CHARACTERS = 80
+"""A text that is shorter asks for a program that shows HTML, or says no more than that does."""
 PARTS_MAX = 40
 DEPTH_MAX = 5
 FIELDS_MAX = 400
@@ -85,7 +87,7 @@ def take_apart(message: bytes) -> Parts:
     head, body = _split(message)
     parts = Parts(fields_of(head))
     _walk(parts, parts.fields, body, 0)
-    if not parts.text.strip() and parts.html:
+    if parts.html and len(parts.text.strip()) < _PLACEHOLDER_CHARACTERS:
         parts.text = _BLANKS.sub(_BLANK, plain(parts.html))[:TEXT_CHARACTERS_MAX]
     return parts
 

@@ -118,7 +118,7 @@ def _of_text(parts: Parts) -> tuple[str, list[Found]]:
     text, original = parted(parts.text)
     sender, subject = parts.decoded("from").lower(), parts.decoded("subject").lower()
     daemon = says(sender, DAEMONS) or not address_of(sender)
-    failure = fails(subject) or says(subject, DELAYS)
+    failure = fails(subject) or "reject" in subject or says(subject, DELAYS)
     if "final-recipient:" in parts.text.lower() and (daemon or not private(parts)) and (found := _torn(parts)):
         return "rfc3464", found
     if not daemon and not failure and (found := read_unsubscribe(parts, by_subject=True)):

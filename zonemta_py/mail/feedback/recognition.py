@@ -8,7 +8,7 @@ they quote reports and write about them. Pure.
 
 from __future__ import annotations
 
-from zonemta_py.mail.feedback.addresses import address_of, addresses
+from zonemta_py.mail.feedback.addresses import address_of, addresses, spelt_out
 from zonemta_py.mail.feedback.answers import is_reply, writes_itself
 from zonemta_py.mail.feedback.diagnostic import ENHANCED, has_code, temporary
 from zonemta_py.mail.feedback.parts import Parts
@@ -30,17 +30,17 @@ def speaks_of_delivery(parts: Parts, daemon: bool, failure: bool, words: str) ->
         return True
     told = fails(words) or says(words, DELAYS) or has_code(words) or parts.kind == "multipart/report"
     if _path(parts) == "<>":
-        return _of_machine(parts, told, words) or (daemon and _of_daemon(parts, failure or told, words))
+        return _of_machine(parts, told, failure, words) or (daemon and _of_daemon(parts, failure or told, words))
     if daemon and not answerable(parts):
         return _of_daemon(parts, failure or told, words)
     if (is_reply(parts) and not parts.enclosed) or (to_many(parts) and not daemon):
         return False
     if daemon:
         told = told and (says(words, FAILURES) or not fails(words))
-        return titled(parts) or (told and (bool(parts.original) or _names_another(parts, words)))
+        return says(parts.decoded("subject").lower(), FAILURES) or (told and (bool(parts.original) or _names_another(parts, words)))
     subject = parts.decoded("subject").lower()
     if told and writes_itself(parts) and _names_another(parts, f"{subject} {words}"):
-        return not answerable(parts) or says(subject, _TITLES)
+        return not answerable(parts) or says(subject, _TITLES) or "reject" in subject
     return told and failure and (bool(parts.original) or (titled(parts) and _names_another(parts, words)))
 
 
@@ -50,7 +50,7 @@ def _of_daemon(parts: Parts, told: bool, words: str) -> bool:
     return told or status or says(parts.decoded("subject").lower(), DELIVERED)
 
 
-def _of_machine(parts: Parts, told: bool, words: str) -> bool:
+def _of_machine(parts: Parts, told: bool, failure: bool, words: str) -> bool:
     """Of what has the null sender, and is no automatic reply."""
     said = f"{parts.decoded('subject').lower()} {words}"
     about = bool(parts.original) or _names_another(parts, said)
@@ -59,8 +59,8 @@ def _of_machine(parts: Parts, told: bool, words: str) -> bool:
     if is_reply(parts) or not about:
         return False
     if not writes_itself(parts):
-        return told and bool(parts.original)
-    return told or _means_refusal(said)
+        return failure or (told and bool(parts.original))
+    return failure or told or _means_refusal(said)
 
 
 def _means_refusal(said: str) -> bool:
@@ -81,7 +81,7 @@ def is_delay(subject: str, words: str) -> bool:
 def _names_another(parts: Parts, words: str) -> bool:
     """Whether it names an address that is not its author's."""
     author = address_of(parts.decoded("from")).lower()
-    return any(one != author for one in addresses(words))
+    return any(one != author for one in addresses(words) or spelt_out(words))
 
 
 def private(parts: Parts) -> bool:

@@ -11,6 +11,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
+from zonemta_py.mail.feedback.addresses import spelt_out
 from zonemta_py.mail.feedback.diagnostic import has_code, implied, reply_of, temporary
 from zonemta_py.mail.feedback.page import DIALOGUE, Place, TextPage
 from zonemta_py.mail.feedback.vocabulary import FAILURES, REASONS, says
@@ -71,6 +72,8 @@ def read_text(text: str, clues: Clues) -> list[Told]:
     """For each recipient that the text, without the original, is about. If it names none, of recipient ""."""
     if "@" not in text and not has_code(text) and ("@" in clues.subject or has_code(clues.subject)):
         text = f"{clues.subject}\n\n{text}"
+    if "@" not in text and not clues.sent_to and (hidden := spelt_out(text)):
+        clues = clues._replace(failed=clues.failed or hidden[:1])
     page = TextPage(text[:TEXT_CHARACTERS_MAX])
     places = page.places(clues.sender) or [place for place in page.places(frozenset()) if place[2] == 2]
     recipients = _recipients(places, clues, text)[:RECIPIENTS_MAX] or [""]

@@ -40,7 +40,7 @@ MACHINES = phrases(
     """
     mail; post; smtp; mta; root@; robot; sympa; majordom; listserv; mailman; -owner@; bot@; system; noreply; no-reply; no_reply; donotreply; do-not-reply; notif; server;
     relay; gate; queue; service; daemon; admin; deliver; transport; spool; filter; guard; courier; report; alert; watch;
-    support; helpdesk; automat; agent; status; correo; correio; courrier; poczt; pošt; почт; пошт; пощ; послуж; сервер;
+    support; helpdesk; automat; agent; status; wall; spam; virus; secur; scan; bounce; kurier; kurir; layanan; surel; cartero; correo; correio; courrier; poczt; pošt; почт; пошт; пощ; послуж; сервер;
     робот; система; levelez; rendszer; passerelle; zustell; sunucu; järjestelm; 邮; 郵; メール; 配信; 메일; 시스템; 系统;
     系統; البريد; דואר; thư; surel;
     """
@@ -185,7 +185,7 @@ FINAL = phrases(
     """
     giving up; given up; gave up; permanent error; failed permanently; permanent fatal; will not be retried;
     no further delivery attempts; not going to try again; permanent failure; could not send mail for 5; endgültig;
-    gives up; give up on; last attempt; final attempt; no further attempt; no more attempt; not be tried again;
+    gives up; give up on; expired; time is up; ran out of time; lifetime is over; last attempt; final attempt; no further attempt; no more attempt; not be tried again;
     not try again; won't try again; not be attempted again; not be resent; not be sent any more; stopped trying;
     have abandoned; been abandoned; taken out of the queue; taken from the queue; removed from the queue;
     removed from our queue; deleted from the queue; has been removed; has been deleted; was deleted; been destroyed;
