@@ -49,3 +49,31 @@ async def test_a_request_that_is_in_the_socket_already_shares_the_sync(house: Ma
         await asyncio.wait_for(all_done, 60)
         loop.remove_reader(theirs)
     assert order == ["first: 1", "second: 1"]
+
+
+async def test_who_is_patient_shares_the_sync_of_another_and_asks_for_none_of_its_own(house: Make) -> None:
+    """But waits no longer than PATIENT_S for company."""
+    core = (await house()).queue.core
+    await core.journal.stable()
+    loop, before, order = asyncio.get_running_loop(), core.journal.syncs, list[str]()
+    all_done = loop.create_future()
+
+    def done(who: str) -> None:
+        order.append(f"{who}: {core.journal.syncs - before}")
+        if len(order) == 4:
+            all_done.set_result(None)
+
+    def ask(who: str, patient: bool) -> None:
+        core.journal.append(Type.STANDING, records.pack(["nobody", ["none", ""], [], ""]), 0)
+        core.journal.when_stable(partial(done, who), patient)
+
+    ask("patient", True)
+    ask("patient too", True)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    ask("not patient", False)
+    await asyncio.wait_for(core.journal.stable(), 60)
+    ask("alone", True)
+    await asyncio.wait_for(all_done, 60)
+    assert order == ["patient: 1", "patient too: 1", "not patient: 1", order[-1]]
+    assert order[-1].startswith("alone: ")

@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 NO_SPACE = Reply(452, "4.3.1", "the queue's disk is full, try again later")
 DISK_ERROR = Reply(451, "4.3.0", "the queue's disk reported an error, try again later")
 RETRY_S = 0.5
+PATIENT_S = 0.02
+"""How long records wait for company whose writers can wait: what comes back, and what follows from it."""
 UNSYNCED_BYTES_MAX = 2 * 1024 * 1024
 """Written to the store but not synced: kept in memory until then, since a failing sync may lose it."""
 
@@ -315,6 +317,8 @@ class JournalLine:
         self._worker = hire("journal", self._loop)
         self._buffer: list[Record] = []
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        self._urgent = next_seq - 1
+        """The last record that somebody waits for who is not patient."""
         self._timer: asyncio.TimerHandle | None = None
         self._soon = False
         self._busy = False
@@ -326,13 +330,18 @@ class JournalLine:
         self.next_seq = seq + 1
         self._buffer.append(Record(seq, now_ms, int(kind), body))
         if self._timer is None and not self._soon and not self._busy:
-            self._timer = self._loop.call_later(self.lazy_s, self._start)
+            self._later(self.lazy_s)
         return seq
 
-    def when_stable(self, then: Callable[[], None]) -> None:
-        """Calls `then` once everything appended so far is on stable storage; in the order of the calls."""
+    def when_stable(self, then: Callable[[], None], patient: bool = False) -> None:
+        """Calls `then` once everything appended so far is on stable storage; in the order of the calls. patient: that
+        may take PATIENT_S, in which others may share the sync; none is made for it alone while others are."""
         self._waiting.append((self.next_seq - 1, then))
-        self._kick()
+        if not patient:
+            self._urgent = self.next_seq - 1
+            self._kick()
+        elif not self._soon and not self._busy:
+            self._later(PATIENT_S)
 
     async def stable(self) -> None:
         """Waits for the same."""
@@ -369,10 +378,19 @@ class JournalLine:
             self.stable_seq = last
             while self._waiting and self._waiting[0][0] <= last:
                 self._waiting.popleft()[1]()
-        if self._waiting:
+        if self._urgent > last:
             self._kick()
-        elif self._buffer and self._timer is None:
-            self._timer = self._loop.call_later(self.lazy_s, self._start)
+        elif self._waiting or self._buffer:
+            self._later(PATIENT_S if self._waiting else self.lazy_s)
+
+    def _later(self, after_s: float) -> None:
+        """At the latest; one timer is enough."""
+        at_s = self._loop.time() + after_s
+        if self._timer is not None:
+            if self._timer.when() <= at_s:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(at_s, self._start)
 
     def _kick(self) -> None:
         if not self._busy and not self._soon:

@@ -138,7 +138,7 @@ class FeedbackRegister:
         stable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         seq = core.ledger.open(Type.FEEDBACK, record.pack(), ms)
         self._under_way |= dict.fromkeys(record.names, stable)
-        core.journal.when_stable(partial(core.ledger.apply, seq, partial(self._stable, seq, ms, record)))
+        core.journal.when_stable(partial(core.ledger.apply, seq, partial(self._stable, seq, ms, record)), patient=True)
         return stable
 
     def _stable(self, seq: int, ms: int, record: FeedbackRecord) -> None:

@@ -144,7 +144,7 @@ def remove(
         tell.removed(core, message.id, zone, record.recipients, reason)
     suppressed = reason.startswith(SUPPRESSED)
     apply = partial(_apply, core, zone, message, entries, now_ms, suppressed, done, task)
-    core.ledger.write(Type.REMOVED, record.pack(), apply, now_ms)
+    core.ledger.write(Type.REMOVED, record.pack(), apply, now_ms, patient=suppressed)
 
 
 def _apply(

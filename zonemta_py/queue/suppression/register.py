@@ -225,7 +225,8 @@ class SuppressionList:
             async with self._changes:
                 fresh = self._fresh(portion)
                 if fresh:
-                    await self._change(Type.SUPPRESS, [row.row() for row in fresh])
+                    patient = all(row.by == BY for row in fresh)
+                    await self._change(Type.SUPPRESS, [row.row() for row in fresh], patient)
             count = sum(not row.again for row in fresh)
             added += count
             known += len(portion) - count
@@ -278,7 +279,8 @@ class SuppressionList:
             after = last.address if last.scope == ALL else f"{last.address} {last.scope}"
         self.told_from, self.told_bytes = began, size
 
-    async def _change(self, kind: Type, body: list[Any] | UnsuppressRecord) -> None:
+    async def _change(self, kind: Type, body: list[Any] | UnsuppressRecord, patient: bool = False) -> None:
+        """patient: nobody waits for it, so that it shares the next sync and batch."""
         core = self._core
         trouble = core.lines.trouble or core.journal.trouble
         if trouble is not None:
@@ -287,14 +289,16 @@ class SuppressionList:
         self._grown(_places(kind, body))
         self._pending += 1
         packed = body.pack() if isinstance(body, UnsuppressRecord) else records.pack(body)
-        core.ledger.write(kind, packed, partial(self._settle, kind, body, partial(_wake, done)))
+        apply = partial(self._settle, kind, body, partial(_wake, done), patient)
+        core.ledger.write(kind, packed, apply, patient=patient)
         await asyncio.shield(done)
 
-    def _settle(self, kind: Type, body: Sequence[Any], done: Callable[[], None]) -> None:
+    def _settle(self, kind: Type, body: Sequence[Any], done: Callable[[], None], patient: bool) -> None:
         if kind == Type.SUPPRESS:
             self._count_complaints(map(Suppressed.from_row, body))
         self._write([*operations(kind, body), *self._forgiven(kind, body)], done)
-        self._core.lines.flush()
+        if not patient:
+            self._core.lines.flush()
 
     def foresee(self, kind: Type, body: list[Any]) -> None:
         """Takes a record into account that `again` will apply."""
