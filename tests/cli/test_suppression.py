@@ -58,6 +58,11 @@ def test_scopes(served: Told, told: Told, tmp_path: Path) -> None:
     file.write_text("email\nbob@x.test\n")
     told("suppression", "import", file, "--scope", "tenant:acme")
     assert json.loads(told("suppression", "show", "bob@x.test", "--json").out)["scope"] == "tenant:acme"
+    told("suppression", "add", "cat@x.test", "--kind", "unsubscribe", "--scope", "list:acme/Weekly.example")
+    page = json.loads(told("suppression", "list", "--scope", "list:acme/weekly.example", "--json").out)
+    assert [(row["address"], row["scope"]) for row in page["rows"]] == [("cat@x.test", "list:acme/weekly.example")]
+    ran = told("suppression", "remove", "cat@x.test", "--scope", "list:acme/weekly.example")
+    assert ran.out == "1 removed from the suppression list\n"
     ran = told("suppression", "add", "ann@x.test", "--scope", "news")
     assert ran.code == Exit.DATA
     assert "'news' is not a scope; use all, campaigns, campaigns:TENANT" in ran.err

@@ -173,6 +173,9 @@ def test_people() -> None:
     assert told(Type.UNSUPPRESS, [[], "whole"]) == []
     ((kind, data),) = told(Type.UNSUPPRESS, [["b@x.test"], "ann", ["zone:bulk"]])
     assert (kind, data["zone"]) == ("unsuppressed", "bulk")
+    for scope, tenant in (("list:shop/weekly.example", "shop"), ("list:weekly.example", None)):
+        ((_, data),) = told(Type.UNSUPPRESS, [["b@x.test"], "ann", [scope]])
+        assert (data["scope"], data.get("tenant")) == (scope, tenant)
 
 
 @pytest.mark.parametrize(

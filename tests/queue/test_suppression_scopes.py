@@ -316,7 +316,9 @@ async def test_a_complaint_is_counted_once_however_its_entry_is_written_again(ho
     await home.sound()
 
 
-@pytest.mark.parametrize("scope", ["news", "zone:", "zone:a b", "list:x", "campaigns:a@b", "ALL"])
+@pytest.mark.parametrize(
+    "scope", ["news", "zone:", "zone:a b", "lists:x", "list:a/b/c", "list:/x", "campaigns:a@b", "ALL"]
+)
 async def test_what_is_no_scope_is_refused(house: Make, scope: str) -> None:
     """With those that there are."""
     home = await house()

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
+from zonemta_py.mail.list_id import list_of
 from zonemta_py.reception.ingest import Chunks, Ingest, IngestRules
 
 RULES = IngestRules("mx.test", trust_zone=True, header_bytes=1000, hops=5)
@@ -52,6 +53,16 @@ def test_chunks_are_exact(lengths: list[int]) -> None:
     last = chunks.last()
     assert b"".join([*chunks.ready, last]) == b"".join(blocks)
     assert 0 < len(last) <= CHUNK_BYTES or not any(lengths)
+
+
+def test_which_list_it_is_of_is_kept_whole() -> None:
+    """Also behind a phrase that is longer than what is kept of other fields."""
+    for phrase in ("Weekly", "Weekly deals, " * 30, "=?utf-8?q?Angebote_der_Woche_f=C3=BCr_Sie?= " * 8):
+        names = set()
+        for name in ("Weekly", "products"):
+            _, arrival = arrive([f"List-Id: {phrase}\r\n <{name}.shop.example>\r\n\r\nx\r\n".encode()])
+            names.add(list_of(arrival.envelope.headers))
+        assert names == {"weekly.shop.example", "products.shop.example"}
 
 
 def test_a_header_section_over_the_limit_is_refused_and_forgotten() -> None:

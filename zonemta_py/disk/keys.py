@@ -164,7 +164,10 @@ def request_end(until_ms: int, request: bytes) -> bytes:
 
 
 def suppressed_range(scope: str) -> bytes:
-    return SUPPRESSED if scope == "all" else f"suppressed-in {scope} ".encode()
+    """Of a scope; of all scopes that begin so, if that ends with a slash."""
+    if scope == "all":
+        return SUPPRESSED
+    return f"suppressed-in {scope}".encode() if scope[-1] == "/" else f"suppressed-in {scope} ".encode()
 
 
 def suppressed(person: str, scope: str = "all") -> bytes:
@@ -253,8 +256,8 @@ def message_range(message_id: str) -> bytes:
 
 
 def end(prefix: bytes) -> bytes:
-    """The first key after every key that starts with `prefix` (which ends in a space)."""
-    return prefix[:-1] + b"!"
+    """The first key after every key that starts with `prefix` (which ends in a space or a slash)."""
+    return prefix[:-1] + (b"0" if prefix[-1:] == b"/" else b"!")
 
 
 def place(key: bytes) -> Place:

@@ -258,6 +258,8 @@ def _unsuppress(body: list[Any]) -> Iterator[Told]:
 
 def _person(address: str, scope: str) -> dict[str, Any]:
     kind, _, name = scope.partition(":")
+    if kind == "list":  # list:TENANT/NAME, or list:NAME of none
+        kind, name = "tenant", name.rpartition("/")[0]
     about = {_SCOPES[kind]: name} if name and kind in _SCOPES else {}
     return {"recipient": address, "domain": address.rpartition("@")[2].lower(), "scope": scope, **about}
 

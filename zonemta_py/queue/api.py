@@ -184,6 +184,7 @@ class Delivery:
 
     connection: None, or a limit on connections counts the lease's: 0, or the name of the idle one that it is to go on
     over; that is used, or closed before another is opened. A connection's name is the lease that opened it.
+    list_name: of the list that it is of (`mail.list_id`), "" none.
     """
 
     lease: int
@@ -229,6 +230,7 @@ class Delivery:
     unsigned: bool = False
     tables: list[str] = field(default_factory=list)
     connection: int | None = None
+    list_name: str = ""
 
 
 @dataclass(slots=True)

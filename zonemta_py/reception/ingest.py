@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field, replace
 
+from zonemta_py.mail import list_id
 from zonemta_py.mail.addresses.senders import ANYBODY, Senders
 from zonemta_py.mail.dkim.canonical import BodyHash, Form
 from zonemta_py.mail.envelope import Envelope
@@ -234,7 +235,9 @@ class Ingest:
         """Copies the chosen fields into the envelope; once more after plugins have changed them."""
         headers = self.headers
         if headers is not None:
-            self.envelope.headers = headers.chosen(self._rules.kept_names)
+            self.envelope.headers = found = headers.chosen(self._rules.kept_names)
+            if len(found.get(list_id.FIELD, "")) == list_id.KEPT_MAX:  # it was cut, and what names the list comes last
+                found[list_id.FIELD] = list_id.kept(headers.decoded(list_id.FIELD, list_id.READ_MAX))
             if self._said:
                 self.envelope.headers |= self._said
             no = headers.any_of(_TLS_REQUIRED) and headers.get("TLS-Required").strip().lower() == "no"

@@ -15,12 +15,13 @@ CAMPAIGNS_MAX = 1_000
 
 
 async def people_scopes(queue: Admin, scope: KeyScope) -> list[str] | None:
-    """Names of the entries' scopes, in order; None: all."""
+    """Names of the entries' scopes, in order; None: all. "list:TENANT/": all lists of a tenant."""
     if not scope.bound:
         return None
     found = set[str]()
     if not scope.campaigns:
         found |= {f"{kind}:{tenant}" for tenant in scope.tenants if tenant for kind in ("tenant", "campaigns")}
+        found |= {f"list:{tenant}/" for tenant in scope.tenants if tenant}
     if scope.tenants:
         found |= {f"campaign:{row['name']}" for row in await own_campaigns(queue, scope)}
     else:
@@ -40,6 +41,11 @@ async def own_campaigns(queue: Admin, scope: KeyScope) -> list[dict[str, Any]]:
     return found[:CAMPAIGNS_MAX]
 
 
+def is_own(mine: list[str], scope: str) -> bool:
+    """Whether it is one of these."""
+    return scope in mine or (scope.startswith("list:") and f"{scope.rpartition('/')[0]}/" in mine)
+
+
 def own_scope(mine: list[str], wanted: str | None, kind: str) -> str:
     """The scope of a new entry; not given: the only tenant's or campaign's, for an unsubscribe its campaigns'. Raises
     OutOfScope."""
@@ -47,12 +53,17 @@ def own_scope(mine: list[str], wanted: str | None, kind: str) -> str:
         usual = [one for one in mine if one.startswith("campaigns:" if kind == "unsubscribe" else "tenant:")] or mine
         if len(usual) == 1:
             return usual[0]
-    elif wanted in mine:
+    elif is_own(mine, wanted):
         return wanted
     if not mine:
         raise OutOfScope("has neither a tenant nor a campaign whose entries it could change; give its account a tenant")
     what = f"is not for the scope {wanted!r}" if wanted else "has several scopes, and the entry names none"
-    raise OutOfScope(f"{what}; use one of {', '.join(mine)}"[:400])
+    raise OutOfScope(f"{what}; use one of {', '.join(map(written, mine))}"[:400])
+
+
+def written(scope: str) -> str:
+    """As a sentence has it."""
+    return f"{scope}NAME" if scope[-1] == "/" else scope
 
 
 def entries_of(row: dict[str, Any] | None, mine: list[str] | None) -> list[dict[str, Any]]:
@@ -60,22 +71,22 @@ def entries_of(row: dict[str, Any] | None, mine: list[str] | None) -> list[dict[
     if row is None:
         return []
     rows = [{name: value for name, value in row.items() if name != "others"}, *row["others"]]
-    return [one for one in rows if mine is None or one["scope"] in mine]
+    return [one for one in rows if mine is None or is_own(mine, one["scope"])]
 
 
 async def page_of(
     queue: Admin, mine: list[str], after: str, limit: int, kind: str | None, wanted: str | None
 ) -> dict[str, Any]:
     """As "suppressions", scope by scope: nothing else is read, and no cursor names anybody else. Raises ValueError."""
-    scopes = [one for one in mine if wanted in (None, one)]
+    scopes = mine if wanted is None else [wanted] if is_own(mine, wanted) else []
     within = after.rpartition(" ")[2]
-    if after and within not in scopes:
+    begin = next((number for number, one in enumerate(scopes) if is_own([one], within)), None) if after else 0
+    if begin is None:
         raise ValueError(f"{after!r} is not a cursor of these pages; begin again without it")
     rows: list[dict[str, Any]] = []
-    for scope in scopes[scopes.index(within) if after else 0 :]:
+    for scope in scopes[begin:]:
         page = await queue.ask("suppressions", after=after, limit=limit - len(rows), kind=kind, scope=scope)
         rows, after = rows + page["rows"], ""
         if page["next"] is not None or len(rows) >= limit:
-            last = rows[-1] if rows else {}
-            return {"rows": rows, "next": page["next"] or f"{last['address']} {scope}"}
+            return {"rows": rows, "next": page["next"] or f"{rows[-1]['address']} {rows[-1]['scope']}"}
     return {"rows": rows, "next": None}

@@ -140,6 +140,9 @@ def site(open_http: Any) -> Any:
         ("acme", {"campaign": "autumn"}, "the campaign 'autumn' is not in this key's scope"),
         ("acme", {"message": "acme", "scope": "all"}, "the scope 'all' is not its own; use one of tenant:acme"),
         ("acme", {"scope": "tenant:beta"}, "the scope 'tenant:beta' is not its own"),
+        ("acme", {"scope": "list:beta/weekly"}, "use one of tenant:acme, campaigns:acme, list:acme/NAME, or none"),
+        ("acme", {"scope": "list:weekly"}, "the scope 'list:weekly' is not its own"),
+        ("spring", {"scope": "list:acme/weekly"}, "use one of campaign:spring"),
         ("both", {}, "neither a message that is known nor a tenant; name one of acme, beta"),
         ("spring", {"message": "beta"}, "its message is not in this key's scope"),
         ("spring", {"message": "acme", "scope": "tenant:acme"}, "use one of campaign:spring"),
@@ -164,10 +167,11 @@ def test_what_a_key_with_a_scope_tells_is_for_its_own_lists(site: Any) -> None:
         UNKNOWN | {"recipient": "bob@x.test"},
         {"kind": "complaint", "recipient": "cat@x.test", "message_id": "<acme@src.test>", "campaign": "autumn"},
         {"kind": "unsubscribe", "recipient": "dan@x.test", "message": site.ids["acme"]},
+        {"kind": "unsubscribe", "recipient": "eve@x.test", "message": site.ids["acme"], "scope": "list:acme/weekly"},
     ]
     acme = site.client_with("zmta_acme")
-    assert acme.post("/v1/feedback", json={"rows": rows}).json() == {"recorded": 4, "known": 0}
-    assert acme.post("/v1/feedback", json={"rows": rows}).json() == {"recorded": 0, "known": 4}
+    assert acme.post("/v1/feedback", json={"rows": rows}).json() == {"recorded": 5, "known": 0}
+    assert acme.post("/v1/feedback", json={"rows": rows}).json() == {"recorded": 0, "known": 5}
     spring = [UNKNOWN | {"recipient": "fay@x.test"}]
     assert site.client_with("zmta_spring").post("/v1/feedback", json={"rows": spring}).json()["recorded"] == 1
     beta = {"kind": "delay", "recipient": "gus@x.test", "message": site.ids["beta"]}
@@ -176,10 +180,11 @@ def test_what_a_key_with_a_scope_tells_is_for_its_own_lists(site: Any) -> None:
     assert {(row["recipient"], row["campaign"], row["scope"]) for row in found} == {
         ("ann@x.test", "spring", "tenant:acme"), ("bob@x.test", "", "tenant:acme"),
         ("cat@x.test", "spring", "tenant:acme"), ("dan@x.test", "spring", "campaigns:acme"),
+        ("eve@x.test", "spring", "list:acme/weekly"),
     } | {("fay@x.test", "spring", "campaign:spring") for row in found if row["recipient"] == "fay@x.test"}  # fmt: skip
     assert acme.get("/v1/feedback", params={"message": site.ids["beta"]}).json()["rows"] == []
     expected = {("ann", "tenant:acme"), ("bob", "tenant:acme"), ("cat", "tenant:acme"), ("dan", "campaigns:acme"),
-                ("fay", "campaign:spring")}  # fmt: skip
+                ("fay", "campaign:spring"), ("eve", "list:acme/weekly")}  # fmt: skip
     end, listed = time.monotonic() + 60, set[tuple[str, str]]()
     while listed != expected and time.monotonic() < end:
         listed = {(row["address"][:3], row["scope"]) for row in _suppressions(site)}
@@ -187,7 +192,7 @@ def test_what_a_key_with_a_scope_tells_is_for_its_own_lists(site: Any) -> None:
 
 
 def _suppressions(site: Any) -> list[dict[str, str]]:
-    scopes = ("all", "tenant:acme", "campaigns:acme", "campaign:spring", "campaigns", "tenant:beta")
+    scopes = ("all", "tenant:acme", "campaigns:acme", "campaign:spring", "campaigns", "tenant:beta", "list:acme/weekly")
     own = [site.client.get("/v1/suppressions", params={"scope": one}).json()["rows"] for one in scopes]
     return [row for rows in own for row in rows]
 

@@ -15,6 +15,7 @@ from zonemta_py.queue.suppression.entry import (
     Suppressed,
     checked,
     checked_person,
+    checked_range,
     checked_scope,
     usual_scope,
 )
@@ -81,7 +82,7 @@ async def _suppressions(
         raise ValueError(f"there is no kind {kind!r}; use {', '.join(KINDS)}")
     if after and not _is_cursor(after):
         raise ValueError(f"{after!r} is not a cursor; use the one that the previous page ended with, or omit it")
-    scope = checked_scope(scope) if scope else None
+    scope = checked_range(scope) if scope else None
     following: str | None = after
     rows, limit, pace = list[dict[str, Any]](), max(1, min(limit, LIST_MAX)), Pace()
     for _ in range(LIST_MAX // _TURN):

@@ -8,6 +8,8 @@ The scope says which mail an entry stops:
     campaigns          every campaign, all mail of zones that are for campaigns (`campaigns = true`), and mail that gets
                        our List-Unsubscribe
     campaigns:TENANT   the same, of that tenant only
+    list:NAME          mail of that list, by its List-Id (`mail.list_id`), that is of no tenant
+    list:TENANT/NAME   the same, of that tenant
     campaign:NAME      that campaign
 
 The default is all, except for an unsubscribe: that covers the campaigns of the tenant whose campaign the entry names;
@@ -28,17 +30,20 @@ from zonemta_py.disk.records import Type, UnsuppressRecord
 from zonemta_py.mail.addresses.person import person
 from zonemta_py.mail.addresses.written import bare
 from zonemta_py.mail.limits import ADDRESS_BYTES_MAX
+from zonemta_py.mail.list_id import list_scope
 
 KINDS: tuple[str, ...] = get_args(Kind)
 """By rank, lowest first: what a person has said ranks above what a machine found."""
 COMPLAINT, ERASED, UNSUBSCRIBE = "complaint", "erased", "unsubscribe"
 ALL, CAMPAIGNS = "all", "campaigns"
-SCOPES = "all, campaigns, campaigns:TENANT, campaign:NAME, tenant:NAME or zone:NAME"
+SCOPES = "all, campaigns, campaigns:TENANT, campaign:NAME, list:NAME, list:TENANT/NAME, tenant:NAME or zone:NAME"
 WHOLE_BEGINS = UnsuppressRecord([], "whole")
 """The whole list follows. A SUPPRESS record without entries ends it."""
 TEXT_CHARACTERS_MAX = 500
-SCOPE_PATTERN = "^(all|campaigns|(campaigns|campaign|tenant|zone):[A-Za-z0-9][A-Za-z0-9._-]{0,62})$"
+_PART = "[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
+SCOPE_PATTERN = f"^(all|campaigns|(campaigns|campaign|tenant|zone):{_PART}|list:({_PART}/)?{_PART})$"
 _SCOPE = re.compile(SCOPE_PATTERN.strip("^$"))
+_EVERY_LIST = re.compile(f"list:{_PART}/")
 
 
 class Suppressed(NamedTuple):
@@ -106,8 +111,10 @@ def joined(before: Suppressed, row: Suppressed) -> Suppressed:
     return base._replace(also=tuple(sorted(also, key=KINDS.index)), again=not heavier)
 
 
-def scopes_of(zone: Zone, tenant: str | None, campaign: str | None, bulk: bool = False) -> list[str]:
-    """Every scope that this mail belongs to. bulk: it gets List-Unsubscribe."""
+def scopes_of(
+    zone: Zone, tenant: str | None, campaign: str | None, bulk: bool = False, list_name: str = ""
+) -> list[str]:
+    """Every scope that this mail belongs to. bulk: it gets List-Unsubscribe. list_name: of its list, "" none."""
     found = [ALL, f"zone:{zone.name}"]
     if tenant:
         found.append(f"tenant:{tenant}")
@@ -115,6 +122,8 @@ def scopes_of(zone: Zone, tenant: str | None, campaign: str | None, bulk: bool =
         found.append(CAMPAIGNS)
         if tenant:
             found.append(f"campaigns:{tenant}")
+    if list_name:
+        found.append(list_scope(list_name, tenant or ""))
     if campaign:
         found.append(f"campaign:{campaign}")
     return found
@@ -162,7 +171,15 @@ def checked_scope(scope: Any) -> str:
     """Raises ValueError."""
     if not isinstance(scope, str) or not _SCOPE.fullmatch(scope):
         raise ValueError(f"{scope!r} is not a scope; use {SCOPES}")
-    return scope
+    if not scope.startswith("list:"):
+        return scope
+    whose, slash, name = scope.rpartition("/")
+    return f"{whose}/{name.lower()}" if slash else scope.lower()
+
+
+def checked_range(scope: Any) -> str:
+    """The same, or all lists of a tenant, "list:TENANT/" (`keys.suppressed_range`). Raises ValueError."""
+    return scope if isinstance(scope, str) and _EVERY_LIST.fullmatch(scope) else checked_scope(scope)
 
 
 def checked_person(address: Any) -> str:

@@ -15,7 +15,7 @@ Failures: a store that cannot be read refuses mail for now.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -26,6 +26,7 @@ from zonemta_py.disk.leveldb.store import Operation, StoreError, StoreFenced
 from zonemta_py.disk.records import Type, UnsuppressRecord
 from zonemta_py.mail.addresses.person import person
 from zonemta_py.mail.envelope import Envelope
+from zonemta_py.mail.list_id import list_of
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.core.commit import immediately
@@ -109,12 +110,13 @@ class SuppressionList:
         """Recipients that must get no mail, with the kind and scope of their entry. Raises StoreError."""
         if not self._any or not envelope.sender:
             return {}
+        said = {"unsubscribe": envelope.unsubscribe, "headers": envelope.headers}
         scopes: dict[str, list[str]] = {}
         found: dict[str, str] = {}
         for row in routed:
             zone, address = self._core.schedule.zones[row.zone].zone, row.recipient.address
             if row.zone not in scopes:
-                scopes[row.zone] = self._peopled(zone, envelope.tenant, envelope.campaign, envelope.unsubscribe)
+                scopes[row.zone] = self._peopled(zone, envelope.tenant, envelope.campaign, said)
             if entry := self._stopping(address, zone, scopes[row.zone]):
                 found[address] = entry.because()
         return found
@@ -125,36 +127,31 @@ class SuppressionList:
         if not self.leaving and (not self._any or first.id > self._mark):
             return {}
         zone, flow_id = batch.zone.zone, batch.flow_queue.flow_id
-        scopes = self._peopled(zone, flow_id.tenant, flow_id.campaign, self._scoped and self._has_link(first.id))
+        said = self._said(first.id) if self._scoped else {}
+        scopes = self._peopled(zone, flow_id.tenant, flow_id.campaign, said)
         reasons: dict[str, list[Entry]] = {}
         for entry in batch.entries:
             reason = self._reason(entry.address, zone, scopes)
             if reason:
                 reasons.setdefault(reason, []).append(entry)
-        return reasons if reasons and self._has_sender(first.id) else {}
+        return reasons if reasons and (said or self._said(first.id)).get("sender") else {}
 
     def stops(self, message_id: str, address: str, zone: Zone, flow_id: FlowId) -> bool:
         """Whether that recipient would be left out when it is leased. Raises StoreError."""
         if not self._any and not self.leaving:
             return False
-        scopes = self._peopled(zone, flow_id.tenant, flow_id.campaign, self._scoped and self._has_link(message_id))
-        return bool(self._reason(address, zone, scopes)) and self._has_sender(message_id)
+        said = self._said(message_id)
+        scopes = self._peopled(zone, flow_id.tenant, flow_id.campaign, said)
+        return bool(said.get("sender") and self._reason(address, zone, scopes))
 
-    def _has_link(self, message_id: str) -> bool:
+    def _said(self, message_id: str) -> Mapping[str, Any]:
+        """A message's metadata; of a damaged one nothing: leasing deals with that."""
         try:
-            return bool(self._core.messages.peek(message_id).get("unsubscribe"))
+            return self._core.messages.peek(message_id)
         except StoreFenced:
             raise
         except StoreError:
-            return False
-
-    def _has_sender(self, message_id: str) -> bool:
-        try:
-            return bool(self._core.messages.peek(message_id)["sender"])
-        except StoreFenced:
-            raise
-        except StoreError:
-            return False  # its message is damaged: leasing deals with that
+            return {}
 
     def _reason(self, address: str, zone: Zone, scopes: list[str]) -> str:
         if entry := self._stopping(address, zone, scopes):
@@ -169,14 +166,15 @@ class SuppressionList:
                 return entry
         return None
 
-    def _peopled(self, zone: Zone, tenant: str | None, campaign: str | None, link: bool) -> list[str]:
-        """The scopes of such mail that have any entries. link: it asks for List-Unsubscribe. Raises StoreError."""
+    def _peopled(self, zone: Zone, tenant: str | None, campaign: str | None, said: Mapping[str, Any]) -> list[str]:
+        """The scopes of such mail that have any entries. said: its metadata. Raises StoreError."""
         if not self._scoped:
             return [ALL]
         if len(self._filled) > SCOPES_MAX:
             self._filled = {scope: True for scope, filled in self._filled.items() if filled}
-        bulk = self._core.config.unsubscribing.covers(zone.name, link)
-        return [scope for scope in scopes_of(zone, tenant, campaign, bulk) if self._has(scope)]
+        bulk = self._core.config.unsubscribing.covers(zone.name, said.get("unsubscribe", False))
+        every = scopes_of(zone, tenant, campaign, bulk, list_of(said.get("headers")))
+        return [scope for scope in every if self._has(scope)]
 
     def _has(self, scope: str) -> bool:
         known = self._filled.get(scope)

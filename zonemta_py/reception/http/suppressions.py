@@ -12,7 +12,7 @@ from zonemta_py.reception.http.documents import models, people, reading
 from zonemta_py.reception.http.documents.problem import FieldError, RequestProblem, invalid
 from zonemta_py.reception.http.keys import Holder
 from zonemta_py.reception.scope import OutOfScope
-from zonemta_py.reception.suppression_scopes import entries_of, own_scope, page_of, people_scopes
+from zonemta_py.reception.suppression_scopes import entries_of, is_own, own_scope, page_of, people_scopes
 
 router = APIRouter(prefix="/v1", dependencies=[Depends(reading.known_query)])
 _AT_ONCE = 500
@@ -105,8 +105,8 @@ async def evidence(request: Request, address: _Address) -> Response:
     if scope.bound:
         mine = await people_scopes(here.queue, scope) or []
         theirs = [one for one in found["heard"] if scope.covers(one.get("tenant"), one.get("campaign"))]
-        found |= {"heard": theirs, "standing": [row for row in found["standing"] if row["scope"] in mine]}
-        found |= {"entries": [row for row in found["entries"] if row["scope"] in mine], "guards": []}
+        found |= {"heard": theirs, "standing": [row for row in found["standing"] if is_own(mine, row["scope"])]}
+        found |= {"entries": [row for row in found["entries"] if is_own(mine, row["scope"])], "guards": []}
     return answer(found)
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from zonemta_py.queue.api import EVERYBODY, Feedback
 from zonemta_py.reception.http.request_context import RequestContext
 from zonemta_py.reception.scope import KeyScope, names
+from zonemta_py.reception.suppression_scopes import is_own, written
 from zonemta_py.wire.frames import feedback_row
 
 _SUPPRESSES = ("bounce", "complaint", "unsubscribe")
@@ -88,10 +89,12 @@ def _effect(scope: KeyScope, row: Feedback, about: _About) -> str:
     """The scope of what follows from it."""
     if row.kind not in _SUPPRESSES:
         return row.scope
-    own = [f"tenant:{about.tenant}", f"campaigns:{about.tenant}"] if about.tenant and not scope.campaigns else []
+    whole = f"tenant:{about.tenant}", f"campaigns:{about.tenant}", f"list:{about.tenant}/"
+    own = [*whole] if about.tenant and not scope.campaigns else []
     own += [f"campaign:{about.campaign}"] if about.campaign else []
-    if row.scope and row.scope not in own:
-        raise _Outside(f"the scope {row.scope[:80]!r} is not its own; use one of {', '.join(own)}, or none")
+    if row.scope and not is_own(own, row.scope):
+        known = ", ".join(map(written, own))
+        raise _Outside(f"the scope {row.scope[:80]!r} is not its own; use one of {known}, or none")
     if not own:
         raise _Outside("it is of neither a tenant nor a campaign, so nobody's list has room for it; leave it out")
     if row.kind == "unsubscribe" and not row.scope and len(own) > 1:
