@@ -111,6 +111,9 @@ def test_a_link_says_what_it_is_for(zonemta: Any, tmp_path: Path) -> None:
     link = Link("unsubscribe", "0199aabbccddeeff", "ann@d.example", "spring", "acme", "campaigns", TODAY - 3)
     done = zonemta("address", url("https://m.example", link, [SECRET]) + "?x=y", "--config", file)
     assert "unsubscribes (campaigns:acme): message 0199aabbccddeeff to ann@d.example, made 3 days ago" in done.out
+    left = link._replace(scope="list", list_name="weekly.example")
+    done = zonemta("address", url("https://m.example", left, [SECRET]), "--config", file)
+    assert "unsubscribes (list:acme/weekly.example): message" in done.out
     for wrong, sentence in (
         (link._replace(day=TODAY - 400), "refused with 410: it is 400 days old"), (link, "refused with 403: its sig"),
     ):  # fmt: skip

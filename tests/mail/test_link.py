@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zonemta_py.mail.addresses.link import PURPOSES, SCOPES, Link, LinkRefused, age, decode, encode
+from zonemta_py.mail.addresses.link import PURPOSES, WIDENING, Link, LinkRefused, age, decode, encode
 from zonemta_py.reception.http.links import forms
 
 SECRET = "0123456789abcdef"
 WORDS = st.text(st.characters(blacklist_characters="\0", blacklist_categories=("Cs",)), max_size=60)
 LINKS = st.builds(
     Link, st.sampled_from(PURPOSES), st.integers(0, 2**64 - 1).map("{:016x}".format), WORDS.filter(bool), WORDS, WORDS,
-    st.sampled_from(SCOPES), st.integers(0, 2**16 - 1), WORDS,
+    st.sampled_from(WIDENING), st.integers(0, 2**16 - 1), WORDS, WORDS,
 )  # fmt: skip
 
 
@@ -46,6 +46,40 @@ def test_no_other_text_is_it(link: Link, data: st.DataObject) -> None:
 def test_no_text_breaks_it(text: str) -> None:
     with pytest.raises(LinkRefused):
         decode(text, [SECRET])
+
+
+@pytest.mark.parametrize(
+    ("token", "link"),
+    [
+        (
+            "EFQCTiABmaq7zN3u_2FubkBleGFtcGxlLmNvbQBzcHJpbmcAYWNtZQWCf_0m_tSDc6rFCU_7gPQ",
+            Link("unsubscribe", "0199aabbccddeeff", "ann@example.com", "spring", "acme", "all", 20_000),
+        ),
+        (
+            "E1QATiABmaq7zN3u_2FubkBleGFtcGxlLmNvbQAAYWNtZQBodHRwczovL3guZXhhbXBsZS_Ogpsc8RfKYa8W6nc4hHbl",
+            Link("click", "0199aabbccddeeff", "ann@example.com", "", "acme", "campaign", 20_000, "https://x.example/"),
+        ),
+    ],
+)
+def test_links_that_are_out(token: str, link: Link) -> None:
+    """Those of versions that knew no lists are read, and made, as they were."""
+    assert decode(token, [SECRET]) == link
+    assert encode(link, [SECRET]) == token
+
+
+@pytest.mark.parametrize(
+    ("changed", "scope"),
+    [
+        ({}, "list:acme/weekly.example"),
+        ({"tenant": ""}, "list:weekly.example"),
+        ({"list_name": ""}, "campaigns:acme"),
+        ({"list_name": "", "tenant": ""}, "campaigns"),
+    ],
+)
+def test_what_leaving_a_list_stops(changed: dict[str, str], scope: str) -> None:
+    """Where the link knows of none, as much as leaving all campaigns."""
+    link = Link("unsubscribe", "0" * 16, "a@b.example", "spring", "acme", "list", list_name="weekly.example")
+    assert link._replace(**changed).entry_scope == scope
 
 
 def test_age() -> None:

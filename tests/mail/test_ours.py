@@ -101,7 +101,9 @@ def test_named_addresses() -> None:
     assert ReturnDomains().find("postmaster@", TODAY) is None
 
 
-@given(st.text('abc019.+-=_"\\@ üß', min_size=1, max_size=70), st.sampled_from(["campaign", "campaigns", "all"]))
+@given(
+    st.text('abc019.+-=_"\\@ üß', min_size=1, max_size=70), st.sampled_from(["campaign", "list", "campaigns", "all"])
+)
 def test_unsubscribe_addresses(local: str, scope: str) -> None:
     """Any recipient, found again by the address or, of a long one, by its hash; never too long for a server."""
     recipient = f"{local}@d.example"

@@ -122,6 +122,7 @@ def test_what_cannot_be_kept(parameters: str, said: str) -> None:
         ({"unsubscribe": "Yes"}, {"unsubscribe": True}),
         ({"unsubscribe": "0"}, {"unsubscribe": False}),
         ({"unsubscribe": "Campaign"}, {"unsubscribe": True, "unsubscribe_scope": "campaign"}),
+        ({"unsubscribe": "list"}, {"unsubscribe": True, "unsubscribe_scope": "list"}),
         ({"unsubscribe": "no", "track": "Clicks"}, {"unsubscribe": False, "unsubscribe_scope": "", "track": "clicks"}),
     ],
 )

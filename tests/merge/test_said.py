@@ -6,7 +6,7 @@ import pytest
 
 from zonemta_py.merge.compile import compile, prepare
 from zonemta_py.merge.problems import TemplateRefused
-from zonemta_py.merge.said import said
+from zonemta_py.merge.said import list_id, said
 from zonemta_py.merge.source import TemplateSource, Text
 
 
@@ -33,6 +33,8 @@ def test_they_are_heard_and_leave_with_no_message(source: Callable[..., Template
         ({"X_Campaign": "x"}, "t:3:5: X-Campaign is a setting of the campaign, not of its template; remove it, and"),
         ({"x_sending_zone": "x"}, "send with --zone"),
         ({"X_Priority_Level": "1"}, "send with --priority"),
+        ({"X_Unsubscribe": "List"}, "t:3:5: X-Unsubscribe: list needs a List-Id that is the same for all recipients"),
+        ({"X_Unsubscribe": "list", "List_Id": "<{{ a }}.example>"}, "X-Unsubscribe: list needs a List-Id"),
     ],
 )
 def test_what_cannot_be_heard_is_said(
@@ -42,6 +44,19 @@ def test_what_cannot_be_heard_is_said(
     with pytest.raises(TemplateRefused) as refused:
         prepare(source(text="x", headers=headers(**field)))
     assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [("Weekly\n <weekly.example>", "Weekly <weekly.example>"), ("<{{ a }}.example>", ""), ("{# no #}<a.example>", "")],
+)
+def test_of_which_list_it_is(source: Callable[..., TemplateSource], given: str, said: str) -> None:
+    """Only where that is the same for all; the field is in every message."""
+    made = prepare(source(text="x", headers=headers(List_ID=given, list_id="<other.example>")))
+    assert list_id(made) == said
+    assert list_id(prepare(source(text="x"))) == ""
+    good = prepare(source(text="x", headers=headers(List_Id="<weekly.example>", X_Unsubscribe="list")))
+    assert b"List-Id: <weekly.example>" in compile(good).render({}, "a@b.example", "c", "d")
 
 
 @pytest.mark.parametrize("src", ["logo.png", "/home/ann/logo.png", "../x.gif", "C:"])

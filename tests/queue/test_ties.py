@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.disk import keys
+from zonemta_py.disk import keys, records
 from zonemta_py.mail.addresses import verp
 from zonemta_py.queue.api import Feedback
 from zonemta_py.queue.feedback.register import shown
@@ -214,10 +214,43 @@ async def test_nothing_is_remembered_without_a_return_path(house: Make) -> None:
 
 @pytest.mark.parametrize(
     ("scope", "reaches"),
-    [("campaign", "campaign:spring"), ("campaigns", "campaigns:acme"), ("all", "tenant:acme")],
+    [
+        ("campaign", "campaign:spring"),
+        ("campaigns", "campaigns:acme"),
+        ("all", "tenant:acme"),
+        ("list", "list:acme/weekly.example"),
+    ],
 )
 async def test_an_unsubscribe_by_mail_reaches_as_far_as_one_by_a_link(home: Any, scope: str, reaches: str) -> None:
     """Its address has no room for the names of campaign and tenant: they are the message's."""
-    one = await sent(home)
+    one = await sent(home, headers={"message-id": "<one@src.test>", "list-id": "Weekly <weekly.example>"})
     row = Feedback("unsubscribe", "bob@x.test", one, scope=scope, via="mailto", genuine="token")
     assert (await heard(home, row))["scope"] == reaches
+
+
+async def test_who_leaves_a_list_by_mail_keeps_the_others(home: Any) -> None:
+    """By an address in an issue that waits still, or has gone long ago; each message's list is its own, also where they
+    came together. Of a message without one, all campaigns are left."""
+    for name, lists, reaches in (
+        ("bob", "weekly.example", "list:acme/weekly.example"), ("ann", "product.example", "list:acme/product.example"),
+        ("cat", "", "campaigns:acme"),
+    ):  # fmt: skip
+        headers = {"message-id": f"<{name}@src.test>"} | ({"list-id": f"<{lists}>"} if lists else {})
+        gone, waits = await sent(home, headers=headers), await home.put("x@x.test", tenant="acme", headers=headers)
+        for message in (gone, waits):
+            row = Feedback("unsubscribe", f"{name}@x.test", message, scope="list", via="mailto", genuine="token")
+            assert (await heard(home, row))["scope"] == reaches
+    await home.put("bob@x.test", "ann@x.test", tenant="acme", campaign="w8", headers={"list-id": "<weekly.example>"})
+    going = {one.address for delivery in await home.leases() for one in delivery.recipients}
+    assert going == {"x@x.test", "ann@x.test"}
+
+
+async def test_what_a_version_without_lists_remembered(home: Any) -> None:
+    """Its rows end earlier; those of messages of no list still do."""
+    one = await sent(home)
+    key = home.queue.core.store.last(keys.SENT, keys.end(keys.SENT))
+    (row,) = records.unpack(home.queue.core.store.get(key))
+    assert row[:3] == ["default", "acme", "spring"]
+    assert len(row) == 5
+    row = Feedback("unsubscribe", "bob@x.test", one, scope="list", via="mailto", genuine="token")
+    assert (await heard(home, row))["scope"] == "campaigns:acme"

@@ -116,6 +116,9 @@ def test_an_unsubscribe(back: Any) -> None:
     row, *others = back.submission.heard
     assert (row.kind, row.recipient, row.message, row.scope) == ("unsubscribe", "ann@d.test", ID, "all")
     assert (row.genuine, row.via) == ("token", "mailto")
+    with back.greeted() as wire:
+        wire.mail(MESSAGE, "ann@d.test", (leaving_path(scope="list"),))
+    assert back.submission.heard.pop().scope == "list"
     long = f"{'a' * 40}@d.test"  # stands as a hash in the address
     with back.greeted() as wire:
         wire.mail(b"From: Ann <" + long.encode() + b">\r\n" + MESSAGE, "x@y.test", (leaving_path(long),))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from typing import NamedTuple
 
-from zonemta_py.mail.addresses.link import SCOPES
+from zonemta_py.mail.addresses.link import WIDENING
 from zonemta_py.mail.envelope import Envelope
 
 PARAMETERS = frozenset(("MT-PRIORITY", "HOLDFOR", "HOLDUNTIL", "BY", "REQUIRETLS"))
@@ -266,9 +266,11 @@ def _time_zone(envelope: Envelope, value: str, terms: Terms, now_ms: int) -> Non
 def _unsubscribe(envelope: Envelope, value: str, terms: Terms, now_ms: int) -> None:
     """yes, no, or what the link stops, which means yes."""
     word = value.lower()
-    if word not in _YES and word not in SCOPES:
-        raise _invalid(value, f"neither yes nor no, and not what an unsubscribe stops ({', '.join(SCOPES)}); give one")
-    envelope.unsubscribe, envelope.unsubscribe_scope = _YES.get(word, True), word if word in SCOPES else ""
+    if word not in _YES and word not in WIDENING:
+        raise _invalid(
+            value, f"neither yes nor no, and not what an unsubscribe stops ({', '.join(WIDENING)}); give one"
+        )
+    envelope.unsubscribe, envelope.unsubscribe_scope = _YES.get(word, True), word if word in WIDENING else ""
 
 
 def _track(envelope: Envelope, value: str, terms: Terms, now_ms: int) -> None:

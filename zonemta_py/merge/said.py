@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zonemta_py.mail.list_id import FIELD, kept
 from zonemta_py.mail.schedule_fields import FIELDS
 from zonemta_py.merge.problems import TemplateProblem
 from zonemta_py.merge.source import TemplateSource
@@ -29,6 +30,14 @@ def said(source: TemplateSource) -> dict[str, str]:
     return found
 
 
+def list_id(source: TemplateSource) -> str:
+    """Its List-Id, by which its messages are of a list; "": there is none, or it is not the same for all recipients."""
+    for name, text in source.headers:
+        if name.lower() == FIELD:
+            return "" if "{" in text.content else kept(" ".join(text.content.split()))
+    return ""
+
+
 def unclear(source: TemplateSource) -> Iterator[TemplateProblem]:
     """Fields that are not allowed: their places, and the remedy."""
     for name, text in source.headers:
@@ -37,6 +46,8 @@ def unclear(source: TemplateSource) -> Iterator[TemplateProblem]:
             sentence = f"{name} is a setting of the campaign, not of its template; remove it, and send with {option}"
         elif name.lower() in _NAMES and "{" in text.content:
             sentence = f"{name} is the same for all recipients of a batch; write it without {{{{ … }}}}"
+        elif name.lower() == "x-unsubscribe" and text.content.strip().lower() == "list" and not list_id(source):
+            sentence = f"{name}: list needs a List-Id that is the same for all recipients; add it, without {{{{ … }}}}"
         else:
             continue
         yield TemplateProblem(text.file, text.line, text.column, sentence)

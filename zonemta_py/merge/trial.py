@@ -22,7 +22,7 @@ class TrialResult(NamedTuple):
     """problems: sentences with their places; if there are any, nothing else is known.
 
     wanted: name of a column that the template needs → where it stands. said: see `said.said`. author: who it is
-    from, as the template writes it.
+    from, as the template writes it. list_id: see `said.list_id`.
     """
 
     problems: list[str]
@@ -31,6 +31,7 @@ class TrialResult(NamedTuple):
     author: str = ""
     prepared: bytes = b""
     """The template as it is stored, if it was to be prepared."""
+    list_id: str = ""
 
     def pack(self) -> bytes:
         return bytes(msgpack.packb(tuple(self)))
@@ -122,7 +123,7 @@ def look(packed: bytes) -> TrialResult:
     """The problems a sender would meet, and what the batches must supply."""
     from zonemta_py.merge.compile import compile, wanted
     from zonemta_py.merge.problems import TemplateRefused
-    from zonemta_py.merge.said import said, unclear
+    from zonemta_py.merge.said import list_id, said, unclear
     from zonemta_py.merge.source import TemplateSource
 
     try:
@@ -134,7 +135,7 @@ def look(packed: bytes) -> TrialResult:
         return (
             TrialResult(found, {}, {})
             if found
-            else TrialResult([], wanted(source), said(source), source.sender.content)
+            else TrialResult([], wanted(source), said(source), source.sender.content, list_id=list_id(source))
         )
     except TemplateRefused as refused:
         return TrialResult([str(problem) for problem in refused.problems], {}, {})

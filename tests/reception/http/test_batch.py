@@ -235,6 +235,44 @@ def test_what_a_templates_header_says_is_done(open_http: Any) -> None:
         assert said in answer.json()["detail"]
 
 
+def test_a_campaign_is_of_the_list_that_its_template_names(open_http: Any) -> None:
+    """Who has left it is left out of this issue, and taken out of the last one, which waits; another tenant's list of
+    that name, and another list, still come. Which it is goes with each delivery, for its link."""
+    door = open_http()
+    weekly, products = ((("List-Id", Text(f"News <{name}.shop.example>")),) for name in ("Weekly", "products"))
+    for name, tenant, headers in (
+        ("weekly-7", "acme", weekly), ("weekly-8", "acme", weekly), ("products-3", "acme", products),
+        ("weekly-b", "beta", weekly),
+    ):  # fmt: skip
+        assert put(door, packed(headers=headers), name, tenant=tenant).status_code == 200
+    assert send(door, ROWS[:1], campaign="weekly-7").json()["accepted"] == 1
+    left = {"address": "anna@example.org", "kind": "unsubscribe", "scope": "list:acme/weekly.shop.example"}
+    assert door.client.post("/v1/suppressions", json={"rows": [left]}).json()["added"] == 1
+    for name, suppressed in (("weekly-8", 1), ("products-3", 0), ("weekly-b", 0)):
+        assert send(door, ROWS, campaign=name, key=name).json()["suppressed"] == suppressed, name
+    named = {one.campaign: one.list_name for one in door.deliveries(2)}
+    assert named.items() <= {
+        "weekly-8": "weekly.shop.example", "products-3": "products.shop.example", "weekly-b": "weekly.shop.example",
+    }.items()  # fmt: skip
+    waiting = {row["name"]: row["waiting"] for row in door.client.get("/v1/campaigns").json()}
+    assert waiting == {"weekly-7": 0, "weekly-8": 1, "products-3": 2, "weekly-b": 2}
+
+
+@pytest.mark.parametrize("list_id", ["", "<{{ name }}.shop.example>"])
+def test_a_list_that_nobody_could_leave(open_http: Any, list_id: str) -> None:
+    """A template that asks for it has to name one that is the same for all; without that wish it may do as it likes,
+    and is of no list that is known."""
+    door = open_http()
+    headers = (("List-Id", Text(list_id)),) if list_id else ()
+    answer = put(door, packed(headers=(*headers, ("X-Unsubscribe", Text("list")))))
+    assert answer.status_code == 422
+    assert "X-Unsubscribe: list needs a List-Id that is the same for all recipients; add it" in answer.json()["detail"]
+    assert put(door, packed(headers=headers)).status_code == 200
+    assert send(door, ROWS[:1]).json()["accepted"] == 1
+    (delivery,) = door.deliveries(1)
+    assert delivery.list_name == ""
+
+
 @pytest.mark.parametrize(
     "given",
     [

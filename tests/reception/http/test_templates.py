@@ -185,25 +185,28 @@ def test_links_in_messages_of_their_own(open_http: Any) -> None:
     secret = "0123456789abcdef"
     links = {"enabled": True, "url": "https://mail.example.com", "secrets": [secret], "port": 8599}
     template = TEMPLATE | {"html": "<a href='{{ preferences_url }}'>{{ name }}</a>"}
+    template |= {"headers": {"List-Id": "News <weekly.shop.example>", "X-Unsubscribe": "list"}}
     door = open_http(links=links)
     assert inject(door, "1", template=template, tenant="acme").status_code == 200
     for address, (_, message) in letters(door, 2).items():
         token = message.get_body(("html",)).get_content().partition("/p/")[2].partition("'")[0]
         link = decode(token, [secret])
         assert (link.purpose, link.id, link.recipient, link.tenant) == ("preferences", UNKNOWN, address, "acme")
+        assert link.entry_scope == "list:acme/weekly.shop.example"
     assert wrong(inject(open_http(), "1", template=template))[0][0] == "messages[0].fields"
 
 
 def test_a_template_is_chosen_between_variants(open_http: Any) -> None:
     """Batches need the fields of all of them; what waits goes with the chosen one."""
     door = open_http()
-    other = TEMPLATE | {"subject": "Dear {{ title }} {{ name }}"}
+    lists = [{"headers": {"List-Id": f"<{name}.shop.example>"}} for name in ("a", "b")]
+    other = TEMPLATE | {"subject": "Dear {{ title }} {{ name }}"} | lists[1]
     for name, template in (("spring.a", TEMPLATE), ("spring.b", other)):
         assert door.client.put(
             f"/v1/campaigns/{name}", json={"sender": "news@src.test", "template": template}
         ).is_success
     choice = {"of": ["spring.a", "spring.b"], "after_h": 0}
-    made = {"sender": "news@src.test", "template": TEMPLATE, "choice": choice}
+    made = {"sender": "news@src.test", "template": TEMPLATE | lists[0], "choice": choice}
     assert door.client.put("/v1/campaigns/spring", json=made).json() == {"created": True}
     assert door.client.put("/v1/campaigns/late", json=made | {"choice": {"of": ["spring", "none"]}}).status_code == 404
     batch = {"campaign": "spring", "columns": ["name"], "recipients": [["anna@example.org", "Anna"]]}
@@ -216,7 +219,7 @@ def test_a_template_is_chosen_between_variants(open_http: Any) -> None:
     answer = door.client.post("/v1/campaigns/spring/decide", json={"winner": "spring.b"})
     assert answer.status_code == 200, answer.text
     (delivery,) = door.deliveries(1)
-    assert delivery.campaign == "spring"
+    assert (delivery.campaign, delivery.list_name) == ("spring", "")
     packed = door.do(lambda queue: queue.template("spring"))
     letter = compile(TemplateSource.unpack(packed)).render({"name": "Anna", "title": "Dr"}, "anna@example.org", "x", "")
     assert b"Subject: Dear Dr Anna\r\n" in letter

@@ -42,10 +42,11 @@ class Links(Section):
     one in front, and remove the old one when its links are too old."""
     days: int = Field(365, ge=30, le=10_000)
     """How long a link is valid."""
-    scope: Literal["campaign", "campaigns", "all"] = "campaigns"
-    """What leaving by a link stops, where X-Unsubscribe does not say: the campaign, campaigns (of its tenant, if it has
-    one), or all mail (of its tenant, if it has one): receipts too."""
-    choices: list[Literal["campaign", "campaigns", "all"]] = ["campaigns"]
+    scope: Literal["campaign", "list", "campaigns", "all"] = "campaigns"
+    """What leaving by a link stops, where X-Unsubscribe does not say: the campaign; the list, by its List-Id (without
+    one as campaigns); campaigns (of its tenant, if it has one); or all mail (of its tenant, if it has one): receipts
+    too."""
+    choices: list[Literal["campaign", "list", "campaigns", "all"]] = ["list", "campaigns"]
     """What people may leave and rejoin on the page of their settings, besides what the link stops."""
     track: Literal["off", "asked", "on"] = "off"
     """Opens and clicks of mail made from a campaign's template, by a picture and links in its HTML that are each

@@ -15,10 +15,10 @@ from zonemta_py.mail.addresses.srs import ADDRESS_MAX, LOCAL_MAX, unquoted
 from zonemta_py.mail.addresses.token import Secrets
 
 _PURPOSE = "leave"
-_LETTERS = {"campaign": "c", "campaigns": "s", "all": "a"}
+_LETTERS = {"campaign": "c", "list": "l", "campaigns": "s", "all": "a"}
 _SCOPES = {letter: scope for scope, letter in _LETTERS.items()}
 _ADDRESS = re.compile(
-    r"u(?P<day>[a-z2-7]{2})(?P<tag>[a-z2-7]{8})(?P<id>[a-z2-7]{13})(?P<scope>[csa])(?P<to>[-.].+)",
+    r"u(?P<day>[a-z2-7]{2})(?P<tag>[a-z2-7]{8})(?P<id>[a-z2-7]{13})(?P<scope>[clsa])(?P<to>[-.].+)",
     re.IGNORECASE | re.ASCII,
 )
 
@@ -28,7 +28,7 @@ class LeavingRefused(ValueError):
 
 
 class Leaving(NamedTuple):
-    """returned: message, recipient and age. scope: "campaign", "campaigns" or "all"."""
+    """returned: message, recipient and age. scope: "campaign", "list", "campaigns" or "all"."""
 
     returned: verp.Return
     scope: str

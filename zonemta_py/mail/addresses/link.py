@@ -17,10 +17,15 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
+from zonemta_py.mail.list_id import list_scope
+
 Purpose = Literal["unsubscribe", "preferences", "open", "click"]
-Scope = Literal["campaign", "campaigns", "all"]
+Scope = Literal["campaign", "list", "campaigns", "all"]
 PURPOSES: tuple[Purpose, ...] = ("unsubscribe", "preferences", "open", "click")
-SCOPES: tuple[Scope, ...] = ("campaign", "campaigns", "all")
+WIDENING: tuple[Scope, ...] = ("campaign", "list", "campaigns", "all")
+"""What leaving may stop, from the narrowest on: a campaign is of one list."""
+_SCOPES: tuple[Scope, ...] = ("campaign", "campaigns", "all", "list")
+"""By their number in tokens."""
 PATHS: dict[Purpose, str] = {"unsubscribe": "u", "preferences": "p", "open": "o", "click": "c"}
 """Below the listener's URL: what comes before the token."""
 PRINTED: dict[str, Purpose] = {"unsubscribe_url": "unsubscribe", "preferences_url": "preferences"}
@@ -32,7 +37,7 @@ TOKEN_CHARACTERS_MAX = 8_192
 _VERSION = 1
 _HEAD = struct.Struct(">BBBHQ")
 _TAG_BYTES = 16
-_TEXTS = 4
+_TEXTS = 5
 _DAYS = 1 << 16
 
 
@@ -41,7 +46,8 @@ class LinkRefused(ValueError):
 
 
 class Link(NamedTuple):
-    """id: the message's, 16 hexadecimal digits. day: since 1970, when it was made. target: where a click leads."""
+    """id: the message's, 16 hexadecimal digits. day: since 1970, when it was made. target: where a click leads.
+    list_name: of the list that it is of (`mail.list_id`), "" none."""
 
     purpose: Purpose
     id: str
@@ -51,18 +57,26 @@ class Link(NamedTuple):
     scope: Scope = "campaigns"
     day: int = 0
     target: str = ""
+    list_name: str = ""
 
     @property
     def entry_scope(self) -> str:
         """The scope of the entry in the suppression list that leaving by this link makes. It never reaches beyond the
         tenant whose mail it was."""
-        return scope_for(self.scope, self.campaign, self.tenant)
+        return self.entry_for(self.scope)
+
+    def entry_for(self, scope: Scope) -> str:
+        """The same, if that much is left."""
+        return scope_for(scope, self.campaign, self.tenant, self.list_name)
 
 
-def scope_for(scope: Scope, campaign: str, tenant: str) -> str:
-    """As the suppression list writes it: campaign:NAME, campaigns:TENANT, campaigns, tenant:NAME or all."""
+def scope_for(scope: Scope, campaign: str, tenant: str, list_name: str) -> str:
+    """As the suppression list writes it: campaign:NAME, list:TENANT/NAME, list:NAME, campaigns:TENANT, campaigns,
+    tenant:NAME or all. Of no campaign, or of no list: as all campaigns."""
     if scope == "campaign" and campaign:
         return f"campaign:{campaign}"
+    if scope == "list" and list_name:
+        return list_scope(list_name, tenant)
     if scope == "all":
         return f"tenant:{tenant}" if tenant else "all"
     return f"campaigns:{tenant}" if tenant else "campaigns"
@@ -70,9 +84,9 @@ def scope_for(scope: Scope, campaign: str, tenant: str) -> str:
 
 def encode(link: Link, secrets: Sequence[str]) -> str:
     """The token. secrets: the first one signs."""
-    texts = (link.recipient, link.campaign, link.tenant, link.target)
+    texts = (link.recipient, link.campaign, link.tenant, link.target, link.list_name)
     kind = _VERSION << 4 | PURPOSES.index(link.purpose)
-    head = _HEAD.pack(kind, _number(secrets[0]), SCOPES.index(link.scope), link.day % _DAYS, int(link.id, 16))
+    head = _HEAD.pack(kind, _number(secrets[0]), _SCOPES.index(link.scope), link.day % _DAYS, int(link.id, 16))
     said = head + "\0".join(texts).rstrip("\0").encode("utf-8", "surrogateescape")
     return base64.urlsafe_b64encode(said + _tag(secrets[0], said)).rstrip(b"=").decode()
 
@@ -102,8 +116,9 @@ def decode(token: str, secrets: Sequence[str]) -> Link:
 def _read(said: bytes) -> Link:
     kind, _, scope, day, number = _HEAD.unpack_from(said)
     texts = said[_HEAD.size :].decode("utf-8", "surrogateescape").split("\0")
-    recipient, campaign, tenant, target = texts + [""] * (_TEXTS - len(texts))
-    return Link(PURPOSES[kind & 15], f"{number:016x}", recipient, campaign, tenant, SCOPES[scope], day, target)
+    recipient, campaign, tenant, target, list_name = (texts + [""] * _TEXTS)[:_TEXTS]
+    purpose, stops = PURPOSES[kind & 15], _SCOPES[scope]
+    return Link(purpose, f"{number:016x}", recipient, campaign, tenant, stops, day, target, list_name)
 
 
 def age(link: Link, today: int) -> int:

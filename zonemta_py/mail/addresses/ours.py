@@ -25,7 +25,7 @@ class NotOurs(ValueError):
 
 class Ours(NamedTuple):
     """purpose: what comes to it. address: as it was given. returned: message, recipient and age, where a tag proves
-    them. forward: to whom an SRS address leads. scope: what leaving stops: "campaign", "campaigns", "all"."""
+    them. forward: to whom an SRS address leads. scope: what leaving stops (`leaving.Leaving`)."""
 
     purpose: Purpose
     address: str

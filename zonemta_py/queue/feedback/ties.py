@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from zonemta_py.mail.addresses import verp
-from zonemta_py.mail.addresses.link import SCOPES, scope_for
+from zonemta_py.mail.addresses.link import WIDENING, scope_for
 from zonemta_py.mail.addresses.verp import Return, VerpRefused
 from zonemta_py.queue.api import Feedback
 from zonemta_py.queue.core.core import Core
@@ -39,12 +39,12 @@ class Ties:
         "message-id", "feedback-id", "headers"; "": by nothing. Raises StoreError."""
         if row.mark:
             row.recipient = self._marked(row)
-        tied = self._by(row)
+        tied, list_name = self._by(row), ""
         if row.message and (sent := self._core.sent.get(row.message)) is not None:
             row.campaign, row.tenant = sent.campaign or row.campaign, sent.tenant or row.tenant
-            row.zone = sent.zone or row.zone
+            row.zone, list_name = sent.zone or row.zone, sent.list_name
         if row.via == "mailto":
-            row.scope = _reach(row)
+            row.scope = _reach(row, list_name)
         return tied
 
     def _by(self, row: Feedback) -> str:
@@ -123,9 +123,9 @@ class Ties:
         return False
 
 
-def _reach(row: Feedback) -> str:
-    """Of an unsubscribe by mail, whose address has no room for the names of campaign and tenant."""
-    return scope_for(row.scope, row.campaign, row.tenant) if row.scope in SCOPES else row.scope
+def _reach(row: Feedback, list_name: str) -> str:
+    """Of an unsubscribe by mail, whose address has no room for the names of campaign, list and tenant."""
+    return scope_for(row.scope, row.campaign, row.tenant, list_name) if row.scope in WIDENING else row.scope
 
 
 def _numbers(row: Feedback) -> Iterator[str]:

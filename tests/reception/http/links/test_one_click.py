@@ -56,6 +56,9 @@ def test_what_mailbox_providers_send(open_links: Any, who: str) -> None:
         ({"scope": "all"}, "tenant:acme"),
         ({"scope": "all", "tenant": ""}, "all"),
         ({"scope": "campaign", "campaign": ""}, "campaigns:acme"),
+        ({"scope": "list", "list_name": "weekly.example"}, "list:acme/weekly.example"),
+        ({"scope": "list", "list_name": "weekly.example", "tenant": ""}, "list:weekly.example"),
+        ({"scope": "list"}, "campaigns:acme"),
     ],
 )
 def test_what_a_link_stops(open_links: Any, changed: dict[str, str], scope: str) -> None:

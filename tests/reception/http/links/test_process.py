@@ -42,6 +42,7 @@ url = "https://127.0.0.1:{port}"
 secrets = ["{secret}"]
 [return_path]
 verp = "back.test"
+unsubscribe_domain = "leave.test"
 secret = "{path}"
 earlier_secrets = []
 [[listeners]]
@@ -53,15 +54,22 @@ relay_networks = []
 
 
 class Letters:
-    """A receiving server: return path and unsubscribe link of each message, by its recipient."""
+    """A receiving server: return path and unsubscribe link of each message, by its recipient; and what came, its
+    subject and recipient. written: the address that takes a mail instead."""
 
     def __init__(self) -> None:
         self.got: dict[str, tuple[str, str]] = {}
+        self.written: dict[str, str] = {}
+        self.came = set[tuple[str, str]]()
 
     async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
-        found = re.search(rb"^List-Unsubscribe:\s*<(\S+)>", envelope.content, re.MULTILINE)
-        assert found is not None
-        self.got[envelope.rcpt_tos[0]] = envelope.mail_from, found[1].decode()
+        to, fields = envelope.rcpt_tos[0], envelope.content
+        found = re.search(rb"^List-Unsubscribe:\s*<(\S+)>,\s*<mailto:([^?]+)", fields, re.MULTILINE)
+        subject = re.search(rb"^Subject: (.*?)\r?$", fields, re.MULTILINE)
+        assert subject is not None
+        self.came.add((subject[1].decode(), to))
+        if found is not None:
+            self.got[to], self.written[to] = (envelope.mail_from, found[1].decode()), found[2].decode()
         return "250 taken"
 
 
@@ -101,6 +109,14 @@ class Running:
         back, url = self.letters.got[recipient]
         return back, url.removeprefix(f"https://127.0.0.1:{self.port}/u/")
 
+    def send(self, subject: str, *people: str, fields: str = "", list_id: str = "") -> None:
+        """An issue of a list, which asks that leaving it stops the list alone; or another message."""
+        if list_id:
+            fields += f"List-Id: {subject} <{list_id}>\r\nX-Unsubscribe: list\r\n"
+        with smtplib.SMTP("127.0.0.1", self.mta.port) as client:
+            for one in people:
+                client.sendmail("news@src.test", one, f"Subject: {subject}\r\n{fields}\r\nx\r\n")
+
     def takes(self, address: str) -> int:
         """What RCPT says to it."""
         with smtplib.SMTP("127.0.0.1", self.mx) as client:
@@ -123,6 +139,38 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     made = Running(tmp_path_factory.mktemp("mta"))
     yield made
     made.end()
+
+
+def test_who_leaves_one_newsletter_keeps_the_other(running: Running) -> None:
+    """By a click or by a mail, of an issue that has come: the issue of that list that waits does not, nor does the
+    next; those of the other list, of another tenant's list of that name, and a receipt do. What was answered holds
+    after the queue was killed."""
+    people = ("click@y.test", "mail@y.test", "stays@y.test")
+    came, weekly = running.letters.came, "Weekly.Shop.example"
+    issue, later = "X-Tenant: acme\r\nX-Campaign: {}\r\n", "X-Deliver-After: 86400\r\n"
+    running.send("weekly 7", *people, fields=issue.format("weekly-7"), list_id=weekly)
+    _until(lambda: {("weekly 7", one) for one in people} <= came)
+    running.send("weekly 8", *people, fields=issue.format("weekly-8") + later, list_id=weekly)
+    running.send("products 3", *people, fields=issue.format("products-3") + later, list_id="products.shop.example")
+    running.send("of beta", *people, fields="X-Tenant: beta\r\n" + later, list_id=weekly)
+    _, url = running.letters.got[people[0]]
+    assert running.leaves(url.rpartition("/")[2]) == 200
+    with smtplib.SMTP("127.0.0.1", running.mx) as client:
+        client.sendmail(people[1], running.letters.written[people[1]], "Subject: unsubscribe\r\n\r\n")
+    (queue,) = [pid for pid, role in running.mta.children().items() if role == "queue"]
+    os.kill(queue, signal.SIGKILL)
+    for one in people[:2]:
+        _until(lambda one=one: running.mta.ask("suppression", address=one) is not None)  # type: ignore[misc]
+        assert running.mta.ask("suppression", address=one)["scope"] == "list:acme/weekly.shop.example"
+    running.send("weekly 9", *people, fields=issue.format("weekly-9"), list_id=weekly)
+    running.send("receipt", *people, fields="X-Tenant: acme\r\n")
+    running.mta.ask("task", verb="flush", where={"all": True}, by="ann")
+    everybody = {(subject, one) for subject in ("products 3", "of beta", "receipt") for one in people}
+    stays = {(subject, people[2]) for subject in ("weekly 8", "weekly 9")}
+    _until(lambda: everybody | stays <= came)
+    assert {row for row in came if row[1] in people[:2] and row[0] in ("weekly 8", "weekly 9")} == set()
+    _until(lambda: running.mta.ask("size")["total"]["messages"] == 0)
+    assert everybody | stays | {("weekly 7", one) for one in people} == {row for row in came if row[1] in people}
 
 
 def test_secrets_change_while_mail_is_out(running: Running) -> None:

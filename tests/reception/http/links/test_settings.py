@@ -12,7 +12,7 @@ from zonemta_py.config import Config, ConfigError
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.reception.http.links import pages, words
 
-EVERY = ["campaign", "campaigns", "all"]
+EVERY = ["campaign", "list", "campaigns", "all"]
 SETTINGS = path(purpose="preferences")
 
 
@@ -39,6 +39,29 @@ def test_leaving_and_coming_back(open_links: Any) -> None:
     assert door.client.post(SETTINGS, data={"leave": "all"}).status_code == 200
     assert door.lists({"tenant:acme": "unsubscribe"})
     assert 'name="leave"' not in door.client.get(SETTINGS).text, "there is nothing narrower left to leave"
+
+
+def test_a_list_is_between_its_campaigns_and_all_of_them(open_links: Any) -> None:
+    """It has its name, in the language of the page, and is left and joined by itself; who has left it gets none of its
+    campaigns, and who has left all campaigns gets none of it. Links of mail without a list do not offer one."""
+    door, settings = open_links(choices=EVERY), path(purpose="preferences", list_name="weekly.example")
+    page = door.client.get(settings, headers={"accept-language": "de"})
+    assert page.text.count('name="leave"') == 4
+    assert "E-Mails der Liste „weekly.example“" in page.text
+    offered = [page.text.index(f'value="{one}"') for one in EVERY]
+    assert offered == sorted(offered)
+    assert door.client.post(settings, data={"leave": "list"}).status_code == 200
+    assert door.lists({"list:acme/weekly.example": "unsubscribe"})
+    page = door.client.get(settings)
+    assert [f'name="leave" value="{one}"' in page.text for one in EVERY] == [False, False, True, True]
+    assert "You have unsubscribed from more than these." in page.text
+    assert page.text.count('name="rejoin" value="list"') == 1
+    assert door.client.post(settings, data={"rejoin": "list"}).status_code == 200
+    assert door.listed() == {}
+    assert door.client.post(settings, data={"leave": "campaigns"}).status_code == 200
+    assert [f'name="leave" value="{one}"' in door.client.get(settings).text for one in EVERY] == [False] * 3 + [True]
+    assert 'value="list"' not in door.client.get(SETTINGS).text
+    assert door.client.post(SETTINGS, data={"leave": "list"}).status_code == 400
 
 
 def test_only_what_is_offered_can_be_chosen(open_links: Any) -> None:

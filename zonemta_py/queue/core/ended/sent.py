@@ -1,8 +1,8 @@
 """What is remembered of messages after they have ended, so that what comes back can be tied to them.
 
 Only where a return path is configured (`return_path.verp`), and written in the batch that accepts them: one row of all
-messages of the batch (id, zone, tenant and campaign; a key for each would cost more than all the rest), and a key for
-each that leads from its Message-ID to its id. They are forgotten after `return_path.days`: ids are ordered by time.
+messages of the batch (id, zone, tenant, campaign, list; a key for each would cost more than all the rest), and a key
+for each that leads from its Message-ID to its id. They are forgotten after `return_path.days`: ids are ordered by time.
 Nobody is named in them but recipients whose address is too long for a return path, which has a hash instead: a key for
 each leads from that to the address, as long as an address to unsubscribe at may have that hash, too.
 
@@ -21,6 +21,7 @@ from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.mail.addresses.verp import mark_of
 from zonemta_py.mail.envelope import Envelope
+from zonemta_py.mail.list_id import list_of
 
 AT_ONCE = 100
 """Rows that are looked at, or forgotten, at once."""
@@ -30,11 +31,12 @@ _DAY_MS = 86_400_000
 
 
 class SentMessage(NamedTuple):
-    """zone: of its first recipient, "" unknown."""
+    """zone: of its first recipient, "" unknown. list_name: of its list (`mail.list_id`), "" none."""
 
     zone: str
     tenant: str = ""
     campaign: str = ""
+    list_name: str = ""
 
 
 class _Row(NamedTuple):
@@ -44,8 +46,8 @@ class _Row(NamedTuple):
     names: list[bytes]
 
 
-_Alike = tuple[str, str | None, str | None]
-"""Zone, tenant, campaign."""
+_Alike = tuple[str, str | None, str | None, str]
+"""Zone, tenant, campaign, list."""
 
 
 class Sent:
@@ -72,7 +74,7 @@ class Sent:
             return ()
         text = envelope.headers.get("message-id", "")
         name = named(text) if text else _NONE
-        alike = zone, envelope.tenant, envelope.campaign
+        alike = zone, envelope.tenant, envelope.campaign, list_of(envelope.headers)
         found: list[Operation] = [(keys.sent_as(name), message_id.encode())] if text else []
         for recipient in envelope.recipients:
             if mark := mark_of(recipient.address):
@@ -113,7 +115,8 @@ class Sent:
         if waits is None:
             return None
         metadata: dict[str, Any] = records.unpack(waits)
-        return SentMessage("", metadata.get("tenant", ""), metadata.get("campaign", ""))
+        list_name = list_of(metadata.get("headers"))
+        return SentMessage("", metadata.get("tenant", ""), metadata.get("campaign", ""), list_name)
 
     def called(self, message_id_field: str) -> str:
         """Our id of the message with that Message-ID; "" if there is none. Raises StoreError."""
@@ -148,15 +151,15 @@ def named(message_id_field: str) -> bytes:
 
 def _packed(rows: dict[_Alike, _Row]) -> bytes:
     return records.pack([
-        [zone, tenant or "", campaign or "", "".join(row.ids).encode(), b"".join(row.names)]
-        for (zone, tenant, campaign), row in rows.items()
+        [zone, tenant or "", campaign or "", "".join(row.ids).encode(), b"".join(row.names), *([name] if name else [])]
+        for (zone, tenant, campaign, name), row in rows.items()
     ])  # fmt: skip
 
 
 def _rows(value: bytes) -> list[tuple[SentMessage, list[str], list[bytes]]]:
     """Of a row: messages that are alike, their ids, and the name of each."""
     return [
-        (SentMessage(*row[:3]), [part.decode() for part in _cut(row[3], _ID)], _cut(row[4], _NAME))
+        (SentMessage(*row[:3], *row[5:6]), [part.decode() for part in _cut(row[3], _ID)], _cut(row[4], _NAME))
         for row in records.unpack(value)
     ]
 

@@ -213,21 +213,22 @@ class LinksApp:
             done = await self._change(request, link, await self._said(request))
         found = await self._in_time(request, partial(leaving.entries, self._queue, link))
         choices = tuple(
-            PageChoice(one, _label(page, one), leaving.state(found, one, link)) for one in self._offered(link)
+            PageChoice(one, _label(page, one, link), leaving.state(found, one, link)) for one in self._offered(link)
         )  # fmt: skip
         status = 400 if request.method == "POST" and not done else 200
         return self._page(request, page._replace(choices=choices, saved=done), status)
 
     def _offered(self, link: Link) -> list[links.Scope]:
         """From the narrowest to the widest; always what the link itself stops."""
-        wanted = {link.scope if link.campaign or link.scope != "campaign" else "campaigns", *self._links.choices}
-        return [one for one in links.SCOPES if one in wanted and (one != "campaign" or link.campaign)]
+        unknown = {"campaign": not link.campaign, "list": not link.list_name}
+        there = [one for one in links.WIDENING if not unknown.get(one)]
+        wanted = {link.scope if link.scope in there else "campaigns", *self._links.choices}
+        return [one for one in there if one in wanted]
 
     async def _change(self, request: Request, link: Link, said: dict[str, str]) -> bool:
         for verb, act in (("leave", leaving.left), ("rejoin", leaving.rejoin)):
             if (choice := said.get(verb, "")) in self._offered(link):
-                scope = links.scope_for(choice, link.campaign, link.tenant)
-                await self._in_time(request, partial(act, self._queue, link, scope))
+                await self._in_time(request, partial(act, self._queue, link, link.entry_for(choice)))
                 self._known.pop(link.recipient.lower(), None)
                 count("zonemta_links_requests_total", ("unsubscribed" if verb == "leave" else "rejoined",))
                 return True
@@ -290,7 +291,9 @@ class LinksApp:
         return HTMLResponse(self._pages.html(page), status, {**HEADERS, **about})
 
 
-def _label(page: LinkPage, choice: links.Scope) -> str:
+def _label(page: LinkPage, choice: links.Scope, link: Link) -> str:
     if choice == "campaign":
-        return page.words("campaign", campaign=page.campaign)
+        return page.words("campaign", campaign=link.campaign)
+    if choice == "list":
+        return page.words("list", list=link.list_name)
     return page.words(f"{choice}_of", tenant=page.tenant) if page.tenant else page.words(choice)

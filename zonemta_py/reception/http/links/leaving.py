@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Literal, Protocol
 
-from zonemta_py.mail.addresses.link import UNKNOWN, Link, Scope, scope_for
+from zonemta_py.mail.addresses.link import UNKNOWN, Link, Scope
+from zonemta_py.mail.list_id import list_scope
 from zonemta_py.queue.api import Admin, Feedback, Reception
 
 UNSUBSCRIBE = "unsubscribe"
@@ -59,14 +60,14 @@ async def rejoin(queue: LinksQueue, link: Link, scope: str) -> None:
 
 async def entries(queue: LinksQueue, link: Link) -> list[dict[str, Any]]:
     """Those of the recipient that may stop such mail."""
-    scopes = [one for one in _every(link) if not one.endswith(":")]
+    scopes = [one for one in _every(link) if one[-1] not in ":/"]
     row = await queue.ask("suppression", address=link.recipient, scopes=scopes)
     return [] if row is None else [{name: row[name] for name in row if name != "others"}, *row["others"]]
 
 
 def state(found: list[dict[str, Any]], choice: Scope, link: Link) -> State:
     """found: the address's entries."""
-    own = scope_for(choice, link.campaign, link.tenant)
+    own = link.entry_for(choice)
     covering = [entry for entry in found if entry["scope"] in _wider(link, own)]
     if not covering:
         return "in"
@@ -77,7 +78,8 @@ def state(found: list[dict[str, Any]], choice: Scope, link: Link) -> State:
 
 def _every(link: Link) -> list[str]:
     """Scopes of such mail, from the narrowest on."""
-    return [f"campaign:{link.campaign}", f"campaigns:{link.tenant}", "campaigns", f"tenant:{link.tenant}", "all"]
+    narrow = [f"campaign:{link.campaign}", list_scope(link.list_name, link.tenant)]
+    return [*narrow, f"campaigns:{link.tenant}", "campaigns", f"tenant:{link.tenant}", "all"]
 
 
 def _wider(link: Link, scope: str) -> list[str]:

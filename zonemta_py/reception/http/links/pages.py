@@ -36,7 +36,7 @@ _OURS = Environment(loader=FileSystemLoader(_HERE), autoescape=True, undefined=S
 
 
 class PageChoice(NamedTuple):
-    """A row of the page of settings. name: of `mail.addresses.link.SCOPES`. state: of `leaving.State`."""
+    """A row of the page of settings. name: of `mail.addresses.link.WIDENING`. state: of `leaving.State`."""
 
     name: str
     label: str

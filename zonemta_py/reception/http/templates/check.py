@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 
 from zonemta_py.mail.addresses.senders import ANYBODY, Senders
 from zonemta_py.mail.envelope import Envelope
+from zonemta_py.mail.list_id import FIELD
 from zonemta_py.mail.schedule_fields import InvalidValue, Terms, apply
 from zonemta_py.merge.source import LINKS
 from zonemta_py.merge.trial import TrialResult
@@ -59,7 +60,7 @@ class TemplateCheck:
             raise invalid([FieldError("template", f"is from {address[:80]}, and this key {NOT_AS} that; {REMEDY}")])
 
     async def check(self, envelope: Envelope) -> None:
-        """Applies the template's fields for this server to a batch's envelope.
+        """Applies the template's fields for this server to a batch's envelope, and its List-Id.
 
         Raises RequestProblem for missing columns. An unknown campaign is refused by the queue.
         """
@@ -78,15 +79,19 @@ class TemplateCheck:
         if lacking:
             raise invalid([_missing(name, found.wanted[name], envelope.columns) for name in lacking[:ERRORS_MAX]])
         self._apply(found, envelope, envelope.received_ms)
+        if found.list_id:
+            envelope.headers = {**envelope.headers, FIELD: found.list_id}
 
     async def _found(self, campaign: str) -> TrialResult:
-        """What its template needs, or those it will be chosen from."""
+        """What its template needs, or those it will be chosen from; of which list it is, unless they differ."""
         found = await self.look(await self._templates.template(campaign))
         variants = (await self._templates.ask("campaign", name=campaign))["variants"] or {"figures": [], "winner": ""}
-        wanted = dict(found.wanted)
+        wanted, list_id = dict(found.wanted), found.list_id
         for one in variants["figures"] if not variants["winner"] else ():
-            wanted |= (await self.look(await self._templates.template(one["name"]))).wanted
-        return found._replace(wanted=wanted)
+            other = await self.look(await self._templates.template(one["name"]))
+            wanted |= other.wanted
+            list_id = list_id if list_id == other.list_id else ""
+        return found._replace(wanted=wanted, list_id=list_id)
 
     def _apply(self, found: TrialResult, envelope: Envelope, now_ms: int) -> None:
         try:

@@ -14,9 +14,10 @@ from dataclasses import replace
 from email.utils import formatdate
 from typing import Any
 
-from zonemta_py.mail.addresses.link import PRINTED, UNKNOWN, Link, url
+from zonemta_py.mail.addresses.link import PRINTED, UNKNOWN, WIDENING, Link, Scope, url
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
+from zonemta_py.mail.list_id import list_name
 from zonemta_py.mail.schedule_fields import InvalidValue, apply
 from zonemta_py.merge.source import TemplateSource, Text
 from zonemta_py.merge.trial import Person, Rendered, RenderOrder, TrialResult
@@ -62,7 +63,7 @@ async def _send(
     check_fields(found, content.messages, here.config.links.enabled)
     sender = content.sender if content.sender is not None else _author(found)
     letters = await rendered(
-        here, who, found.prepared, content.messages, own, content.campaign or "", content.tenant or "", key
+        here, who, found.prepared, found, content.messages, own, content.campaign or "", content.tenant or "", key
     )
     shared = _identity(content.model_dump(mode="json", exclude={"messages"}), common) if key else ""
 
@@ -87,10 +88,11 @@ async def test(
     source = TemplateSource.unpack(await here.queue.template(campaign["name"]))
     subject = replace(source.subject, content=protected(content.subject) + source.subject.content)
     packed = replace(source, subject=subject).pack()
-    check_fields(await here.templates.look(packed), content.messages, here.config.links.enabled)
+    found = await here.templates.look(packed)
+    check_fields(found, content.messages, here.config.links.enabled)
     tenant = campaign["tenant"] or ""
     async with here.attachments.of(_groups(content.messages), who.key, tenant) as own:
-        letters = await rendered(here, who, packed, content.messages, own, campaign["name"], tenant, "")
+        letters = await rendered(here, who, packed, found, content.messages, own, campaign["name"], tenant, "")
 
     def one(number: int) -> Awaitable[dict[str, Any]]:
         envelope = Envelope(
@@ -115,18 +117,18 @@ async def _several(one: Callable[[int], Awaitable[dict[str, Any]]], count: int) 
 
 
 async def rendered(
-    here: RequestContext, who: Visit, template: bytes, people: list[PersonalDocument], files: list[list[AttachedFile]],
-    campaign: str, tenant: str, key: str,
+    here: RequestContext, who: Visit, template: bytes, found: TrialResult, people: list[PersonalDocument],
+    files: list[list[AttachedFile]], campaign: str, tenant: str, key: str,
 ) -> list[bytes]:  # fmt: skip
-    """Everybody's message. template: prepared. files: of each alone. Raises RequestProblem for a value that the
-    template cannot take."""
+    """Everybody's message. template: prepared; found: what there is to know of it. files: of each alone. Raises
+    RequestProblem for a value that the template cannot take."""
     unique = f"{who.key.name} {key}" if key else who.id
     order = RenderOrder(
         template,
         campaign,
         formatdate(here.site.clock_ms() / 1000),
         [
-            _person(one, files[number], f"{unique} {number}", _links(here, one.to.address, campaign, tenant))
+            _person(one, files[number], f"{unique} {number}", _links(here, found, one.to.address, campaign, tenant))
             for number, one in enumerate(people)
         ],
     )
@@ -140,12 +142,14 @@ async def rendered(
     return made.messages
 
 
-def _links(here: RequestContext, address: str, campaign: str, tenant: str) -> dict[str, str]:
+def _links(here: RequestContext, found: TrialResult, address: str, campaign: str, tenant: str) -> dict[str, str]:
     """What the template may print: the message has no id yet."""
     links, day = here.config.links, here.site.clock_ms() // 86_400_000
     if not links.enabled:
         return {}
-    link = Link("unsubscribe", UNKNOWN, address, campaign, tenant, links.scope, day)
+    asked = found.said.get("X-Unsubscribe", "").lower()
+    scope: Scope = asked if asked in WIDENING else links.scope
+    link = Link("unsubscribe", UNKNOWN, address, campaign, tenant, scope, day, list_name=list_name(found.list_id))
     return {name: url(links.url, link._replace(purpose=one), links.secrets) for name, one in PRINTED.items()}
 
 
