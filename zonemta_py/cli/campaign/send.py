@@ -100,7 +100,9 @@ def send(
             choice=tried.choice | {"of": tried.campaigns(name)} if tried.names else {},
             seeds=campaign_settings.seeds(seeds), notify=notify, in_doubt=in_doubt.removeprefix("zone"),
         )  # fmt: skip
-        plan = work.plan(settings, copy, plan_folder, suppressions, engagement, lake, name_of)
+        plan = work.plan(
+            settings, copy, plan_folder, suppressions, engagement, lake, name_of, tenant=tenant, list_ids=mail.list_ids
+        )
     announcement = _stored(announcement, plan)
     show(plan, table=not json)
     _warn_of_canary(announcement.bounds, plan.report["canary"])
@@ -119,13 +121,15 @@ def send(
 
 class _Mail(NamedTuple):
     """email: the list's column with the address. fields: those the templates use. templates: prepared. sender: the
-    first's From, "" where that is made from fields. columns: of the list."""
+    first's From, "" where that is made from fields. columns: of the list. list_ids: of each template, see
+    `merge.said.list_id`."""
 
     email: str
     fields: dict[str, str]
     templates: list[bytes]
     sender: str
     columns: list[str]
+    list_ids: list[str]
 
 
 def _matched(work: Work, list_: str, copy: str, multiline: bool, maps: list[str], templates: list[Path]) -> _Mail:
@@ -135,9 +139,10 @@ def _matched(work: Work, list_: str, copy: str, multiline: bool, maps: list[str]
     email = next(fields[one] for one in ADDRESS_COLUMNS if one in fields)
     print(describe(list_, names, email), file=sys.stderr)
     found = [sound(template, fields) for template in templates]
-    used = set[str]().union(*(names_of for _, names_of, _ in found))
+    used = set[str]().union(*(names_of for _, names_of, *_ in found))
     wanted = {one: fields[one] for one in sorted(used & fields.keys())}
-    return _Mail(email, wanted, [packed for packed, _, _ in found], found[0][2], names)
+    list_ids = [one for *_, one in found]
+    return _Mail(email, wanted, [packed for packed, *_ in found], found[0][2], names, list_ids)
 
 
 def _ways(work: Work, zones: list[str], sources: list[str], caps: list[str], days: int) -> dict[str, Any]:

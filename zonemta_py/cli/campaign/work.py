@@ -7,9 +7,9 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,14 +87,17 @@ class Work:
     def plan(
         self, settings: Settings, list_: str, folder: Path, suppressions: str, engagement: str,
         lake: Path | None = None, name_of: Callable[[str], str] = lambda text: text,
+        tenant: str = "", list_ids: Collection[str] = (),
     ) -> Plan:  # fmt: skip
-        """lake: it may know engagement, too. name_of: a path in the list as shown to users. Raises CommandError."""
+        """lake: it may know engagement, too. name_of: a path in the list as shown to users. tenant: whose mail it is;
+        list_ids: of its templates. Raises CommandError."""
+        kept_out = partial(self._suppressed, file=suppressions, folder=folder, tenant=tenant, list_ids=list_ids)
         from zonemta_py.pipeline.prepare.plan import plan
 
         with _sentences(), _steps("plan") as (say, _):
             return plan(
-                self.spark, settings, list_, folder, lambda spark: self._suppressed(spark, suppressions, folder),
-                lambda spark: _events(spark, engagement, lake), say, name_of,
+                self.spark, settings, list_, folder, kept_out, lambda spark: _events(spark, engagement, lake), say,
+                name_of,
             )  # fmt: skip
 
     def found(self, folder: Path) -> Plan:
@@ -128,14 +131,14 @@ class Work:
         with _sentences(), bar(f"count {column}"):
             return values(self.spark, list_, column, multiline)
 
-    def _suppressed(self, spark: Any, file: str, folder: Path) -> Any:
-        from zonemta_py.pipeline.prepare.suppressed import from_nodes, read
+    def _suppressed(self, spark: Any, file: str, folder: Path, tenant: str, list_ids: Collection[str]) -> Any:
+        from zonemta_py.pipeline.prepare.suppressed import from_nodes, read, scopes_of
 
         if file:
             return read(spark, file)
         if self._to is None:
             return None
-        return from_nodes(spark, self._to, folder.with_name(folder.name + ".new"))
+        return from_nodes(spark, self._to, folder.with_name(folder.name + ".new"), scopes_of(tenant, list_ids))
 
 
 def _events(spark: Any, file: str, lake: Path | None) -> Any:
@@ -207,12 +210,14 @@ def read_columns(work: Work, list_: str, multiline: bool) -> list[str]:
         return columns(work.spark, list_, multiline)
 
 
-def sound(template: Path, fields: dict[str, str]) -> tuple[bytes, set[str], str]:
-    """A prepared template's bytes, the names it uses, its sender if that is no field. Raises CommandError."""
+def sound(template: Path, fields: dict[str, str]) -> tuple[bytes, set[str], str, str]:
+    """A prepared template's bytes, the names it uses, its sender if that is no field, its List-Id likewise. Raises
+    CommandError."""
     from zonemta_py.merge.compile import compile, prepare
     from zonemta_py.merge.compile import fields as names_of
     from zonemta_py.merge.load import load
     from zonemta_py.merge.problems import TemplateRefused, ToolMissing
+    from zonemta_py.merge.said import list_id
 
     try:
         source = prepare(load(template), list(fields))
@@ -222,7 +227,7 @@ def sound(template: Path, fields: dict[str, str]) -> tuple[bytes, set[str], str]
         raise CommandError(Exit.DATA, "\n".join(map(str, refused.problems[:_SHOWN]))) from None
     except ToolMissing as missing:
         raise CommandError(Exit.UNAVAILABLE, str(missing)) from None
-    return source.pack(), used, compiled.sender[1].constant or ""
+    return source.pack(), used, compiled.sender[1].constant or "", list_id(source)
 
 
 def rendered(work: Work, plan: Plan, template: bytes) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zonemta_py.mail.list_id import list_name, list_scope
 from zonemta_py.pipeline.nodes.client import NodeAccess, NodeClient
 from zonemta_py.pipeline.prepare.normalise import normalise
 from zonemta_py.pipeline.prepare.settings import PlanRefused
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 SUPPRESSED = "suppressed"
 COLUMNS = "address string, kind string, since_ms bigint, by string"
+_EVERYBODYS = frozenset(("all", "campaigns"))
+"""Scopes of every campaign."""
 
 
 def without_suppressed(people: DataFrame, suppressed: DataFrame | None) -> DataFrame:
@@ -75,7 +78,7 @@ def _csv(spark: SparkSession, file: str) -> DataFrame:
     return small(spark, values, ", ".join(f"`{name.replace('`', '``')}` string" for name in header))
 
 
-def from_nodes(spark: SparkSession, target: NodeAccess, folder: Path) -> DataFrame | None:
+def from_nodes(spark: SparkSession, target: NodeAccess, folder: Path, scopes: Collection[str]) -> DataFrame | None:
     """What `of_nodes` gives, by way of a file in `folder`. Raises NodeRefused, NodeGone."""
     import pyarrow as pa
     import pyarrow.parquet
@@ -84,20 +87,27 @@ def from_nodes(spark: SparkSession, target: NodeAccess, folder: Path) -> DataFra
     file = folder / "suppressed.parquet"
     n = 0
     with pa.parquet.ParquetWriter(file, schema) as writer:
-        for found in of_nodes(target):
+        for found in of_nodes(target, scopes):
             rows = [{name: row.get(name) for name in schema.names} for row in found]
             writer.write_table(pa.Table.from_pylist(rows, schema))
             n += len(rows)
     return spark.read.schema(COLUMNS).parquet(str(file)) if n else None
 
 
-def of_nodes(target: NodeAccess) -> Iterator[list[dict[str, Any]]]:
-    """What any of the nodes has on its list for all mail or all campaigns: who complained at one gets nothing from the
-    others either. For the other scopes they look themselves, when the mail comes. Raises NodeRefused, NodeGone."""
+def scopes_of(tenant: str, list_ids: Collection[str]) -> frozenset[str]:
+    """Which entries keep a campaign's mail from somebody at all nodes: those for all mail or all campaigns, for its
+    tenant's, and for its list. list_ids: of its templates, "" none."""
+    own = {f"tenant:{tenant}", f"campaigns:{tenant}"} if tenant else set[str]()
+    return _EVERYBODYS | own | {list_scope(name, tenant) for name in map(list_name, list_ids) if name}
+
+
+def of_nodes(target: NodeAccess, scopes: Collection[str]) -> Iterator[list[dict[str, Any]]]:
+    """What any of the nodes has on its list in these scopes: who complained at one gets nothing from the others either.
+    For the other scopes they look themselves, when the mail comes. Raises NodeRefused, NodeGone."""
     for url in target.nodes:
         with NodeClient(url, target) as node:
             for page in node.suppressions():
-                yield [row for row in page if row.get("scope", "all") in ("all", "campaigns")]
+                yield [row for row in page if row.get("scope", "all") in scopes]
 
 
 def _columns() -> list[tuple[str, str]]:
