@@ -237,8 +237,9 @@ def test_what_a_templates_header_says_is_done(open_http: Any) -> None:
 
 def test_a_campaign_is_of_the_list_that_its_template_names(open_http: Any) -> None:
     """Who has left it is left out of this issue, and taken out of the last one, which waits; another tenant's list of
-    that name, and another list, still come. Which it is goes with each delivery, for its link."""
-    door = open_http()
+    that name, and another list, still come. Which it is goes with each delivery, for its link, and chooses its zone."""
+    lists = {"name": "lists", "headers": {"List-Id": "*<products.shop.example>"}}
+    door = open_http(zones=[{"name": "default", "default": True}, lists])
     weekly, products = ((("List-Id", Text(f"News <{name}.shop.example>")),) for name in ("Weekly", "products"))
     for name, tenant, headers in (
         ("weekly-7", "acme", weekly), ("weekly-8", "acme", weekly), ("products-3", "acme", products),
@@ -256,6 +257,8 @@ def test_a_campaign_is_of_the_list_that_its_template_names(open_http: Any) -> No
     }.items()  # fmt: skip
     waiting = {row["name"]: row["waiting"] for row in door.client.get("/v1/campaigns").json()}
     assert waiting == {"weekly-7": 0, "weekly-8": 1, "products-3": 2, "weekly-b": 2}
+    sizes = door.do(lambda queue: queue.ask("size"))["zones"]
+    assert (sizes["default"]["queued"], sizes["lists"]["queued"]) == (3, 2)
 
 
 @pytest.mark.parametrize("list_id", ["", "<{{ name }}.shop.example>"])
