@@ -71,7 +71,7 @@ SHIPPED = {"segment_bytes": 16_777_216, "write_buffer_bytes": 4_194_304, "positi
 
 
 class Mta:
-    """`zonemta run` with small segments and buffers, so that a short run sees many of them; SHIPPED has the usual ones."""
+    """`zonemta run` with small segments and buffers, so that a short run sees many; SHIPPED has the usual ones."""
 
     def __init__(
         self,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.mail.feedback.webhooks import READERS, Posted, WebhookRefused, asks, read
+from zonemta_py.mail.feedback.providers.webhooks import READERS, Posted, WebhookRefused, asks, read
 
 MAIL = {
     "messageId": "0102", "source": "news@shop.example", "destination": ["ann@x.example"],

@@ -60,7 +60,7 @@ class Webhook(Section):
         return self
 
     def _check_proofs(self) -> None:
-        from zonemta_py.mail.feedback import signatures  # a start needs it only where one is configured
+        from zonemta_py.mail.feedback.providers import signatures  # a start needs it only where one is configured
 
         for key in self.public_keys:
             try:

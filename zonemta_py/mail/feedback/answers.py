@@ -5,21 +5,19 @@ from __future__ import annotations
 import re
 
 from zonemta_py.mail.feedback.addresses import address_of, addresses
-from zonemta_py.mail.feedback.parts import Parts, fields_of
-from zonemta_py.mail.feedback.report import Found
-from zonemta_py.mail.feedback.vocabulary import (
+from zonemta_py.mail.feedback.correspondence import (
     AWAY_SUBJECTS,
     AWAY_TEXTS,
     CHALLENGES,
     LISTS,
-    MACHINES,
     RECEIVED,
     REQUESTS,
     TICKETS,
     UNSUBSCRIBES,
-    fails,
-    says,
 )
+from zonemta_py.mail.feedback.parts import Parts, fields_of
+from zonemta_py.mail.feedback.report import Found
+from zonemta_py.mail.feedback.vocabulary import MACHINES, fails, says
 from zonemta_py.mail.fields import one_line
 from zonemta_py.mail.reply import Reply
 
@@ -42,7 +40,9 @@ _REPLY_FIELDS = (
 """Fields that only those who answer by themselves write."""
 _CHALLENGE_FIELDS = ("x-tmda-fingerprint", "x-challenge", "x-boxbe-challenge", "x-spamarrest", "x-asvp-challenge")
 _REPLY_PRECEDENCE = ("auto_reply", "auto-reply", "autoreply")
-_SERVICE = re.compile(r"(?:no-?reply|do-?not-?reply|noti|verif|confirm|challenge|auto|system|mailer|service)", re.IGNORECASE)
+_SERVICE = re.compile(
+    r"(?:no-?reply|do-?not-?reply|noti|verif|confirm|challenge|auto|system|mailer|service)", re.IGNORECASE
+)
 """The local part of a program's address."""
 _STEMS = frozenset(
     one for one in UNSUBSCRIBES if one.endswith(("abonn", "inscri", "iscri", "koz", "meld", "unsub", "optout"))
@@ -98,7 +98,8 @@ def read_unsubscribe(parts: Parts, by_subject: bool = False) -> list[Found]:
         first = next((line.strip().lower() for line in parts.text[:4_000].split("\n") if line.strip()), "")
         to = address_of(parts.fields.get("to", "")).lower().partition("@")[0]
         short = len(subject) <= _UNSUBSCRIBE_LETTERS_MAX
-        asked = (short and (first.strip(" .!") in UNSUBSCRIBES if is_reply(parts) else _asks(first))) or to.startswith(("unsubscribe", "unsub-", "unsub+", "optout", "opt-out"))
+        said = first.strip(" .!") in UNSUBSCRIBES if is_reply(parts) else _asks(first)
+        asked = (short and said) or to.startswith(("unsubscribe", "unsub-", "unsub+", "optout", "opt-out"))
     if not asked:
         return []
     return [Found("unsubscribe", address_of(parts.decoded("from")), Reply(0, "", one_line(subject)[:200]), "")]

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 
 from zonemta_py.mail.feedback.addresses import address_of, addresses
+from zonemta_py.mail.feedback.correspondence import COMPLAINING, COMPLAINTS, JUNK
 from zonemta_py.mail.feedback.diagnostic import has_code
 from zonemta_py.mail.feedback.enclosed import parted
 from zonemta_py.mail.feedback.parts import Parts, fields_of
 from zonemta_py.mail.feedback.report import Found
-from zonemta_py.mail.feedback.vocabulary import COMPLAINING, COMPLAINTS, FAILURES, JUNK, says
+from zonemta_py.mail.feedback.vocabulary import FAILURES, says
 from zonemta_py.mail.fields import one_line
 from zonemta_py.mail.reply import Reply
 

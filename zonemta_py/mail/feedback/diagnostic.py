@@ -32,8 +32,8 @@ _SUCCESS = re.compile(r"(?:[a-z][\w-]{0,30};)?\s*(2\d\d)[ -]+(?:(2\.\d{1,2}\.\d{
 _TYPE = re.compile(r"^(?:(?:smtp|dns|rfc822|unknown|x-[\w-]{1,40}|[a-z][\w-]{1,20})\s*;\s*)+", re.IGNORECASE)
 _CODE_ONLY = re.compile(r"(?:x-[\w-]{1,40}|[a-z-]{2,20});\s*\d*\s*", re.IGNORECASE)
 _TAIL = re.compile(
-    r"(?:Giving up (?:on|after)\b|Gave up (?:on|after)\b|I'm not going to try again|\(Other MXes tried|--- ?(?:Below|Enclosed)"
-    r"|\[(?:RCPT_TO|MAIL_FROM|DATA)\]|\(SENT_[A-Z_]{2,20}\)|Connection closed).*",
+    r"(?:(?:Giving|Gave) up (?:on|after)\b|I'm not going to try again|\(Other MXes tried"
+    r"|--- ?(?:Below|Enclosed)|\[(?:RCPT_TO|MAIL_FROM|DATA)\]|\(SENT_[A-Z_]{2,20}\)|Connection closed).*",
     re.IGNORECASE,
 )
 

@@ -18,10 +18,10 @@ import re
 from zonemta_py.mail.feedback.addresses import address_of, addresses
 from zonemta_py.mail.feedback.answers import read_answer, read_receipt, read_unsubscribe
 from zonemta_py.mail.feedback.complaint import read_arf, read_forwarded
-from zonemta_py.mail.feedback.diagnostic import ENHANCED, GENERIC, TELLING, has_code, implied
+from zonemta_py.mail.feedback.diagnostic import GENERIC, TELLING, has_code, implied
 from zonemta_py.mail.feedback.enclosed import parted
-from zonemta_py.mail.feedback.notification import read_notification
 from zonemta_py.mail.feedback.parts import Parts, fields_of, take_apart
+from zonemta_py.mail.feedback.providers.notification import read_notification
 from zonemta_py.mail.feedback.recognition import is_delay, private, speaks_of_delivery
 from zonemta_py.mail.feedback.report import Found, Report
 from zonemta_py.mail.feedback.status import read_status
@@ -73,7 +73,9 @@ def read(message: bytes, sender: str | None = None) -> Report:
     form, found, fields = _understood(parts)
     if form in ("", "text") and parts.enclosed:
         inner = take_apart(parts.enclosed)
-        if (inner.status or inner.feedback) and not _to_author(inner, parts):  # a gateway, or somebody, has passed it on
+        if (inner.status or inner.feedback) and not _to_author(
+            inner, parts
+        ):  # a gateway, or somebody, has passed it on
             parts = inner
             form, found, fields = _understood(parts)
     fields = fields or fields_of(parts.original.lstrip("\n").partition("\n\n")[0])

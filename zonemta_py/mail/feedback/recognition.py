@@ -28,6 +28,7 @@ def speaks_of_delivery(parts: Parts, daemon: bool, failure: bool, words: str) ->
     lower case, with single spaces."""
     if parts.fields.get("x-failed-recipients"):
         return True
+    subject = parts.decoded("subject").lower()
     told = fails(words) or says(words, DELAYS) or has_code(words) or parts.kind == "multipart/report"
     if _path(parts) == "<>":
         return _of_machine(parts, told, failure, words) or (daemon and _of_daemon(parts, failure or told, words))
@@ -37,8 +38,8 @@ def speaks_of_delivery(parts: Parts, daemon: bool, failure: bool, words: str) ->
         return False
     if daemon:
         told = told and (says(words, FAILURES) or not fails(words))
-        return says(parts.decoded("subject").lower(), FAILURES) or (told and (bool(parts.original) or _names_another(parts, words)))
-    subject = parts.decoded("subject").lower()
+        about = bool(parts.original) or _names_another(parts, words)
+        return says(subject, FAILURES) or (told and about)
     if told and writes_itself(parts) and _names_another(parts, f"{subject} {words}"):
         return not answerable(parts) or says(subject, _TITLES) or "reject" in subject
     return told and failure and (bool(parts.original) or (titled(parts) and _names_another(parts, words)))

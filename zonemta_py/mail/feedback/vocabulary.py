@@ -38,25 +38,25 @@ DAEMONS = phrases(
 
 MACHINES = phrases(
     """
-    mail; post; smtp; mta; root@; robot; sympa; majordom; listserv; mailman; -owner@; bot@; system; noreply; no-reply; no_reply; donotreply; do-not-reply; notif; server;
-    relay; gate; queue; service; daemon; admin; deliver; transport; spool; filter; guard; courier; report; alert; watch;
-    support; helpdesk; automat; agent; status; wall; spam; virus; secur; scan; bounce; kurier; kurir; layanan; surel; cartero; correo; correio; courrier; poczt; pošt; почт; пошт; пощ; послуж; сервер;
-    робот; система; levelez; rendszer; passerelle; zustell; sunucu; järjestelm; 邮; 郵; メール; 配信; 메일; 시스템; 系统;
-    系統; البريد; דואר; thư; surel;
+    mail; post; smtp; mta; root@; robot; sympa; majordom; listserv; mailman; -owner@; bot@; system; noreply; no-reply;
+    no_reply; donotreply; do-not-reply; notif; server; relay; gate; queue; service; daemon; admin; deliver; transport;
+    spool; filter; guard; courier; report; alert; watch; support; helpdesk; automat; agent; status; wall; spam; virus;
+    secur; scan; bounce; kurier; kurir; layanan; surel; cartero; correo; correio; courrier; poczt; pošt; почт; пошт;
+    пощ; послуж; сервер; робот; система; levelez; rendszer; passerelle; zustell; sunucu; järjestelm; 邮; 郵; メール;
+    配信; 메일; 시스템; 系统; 系統; البريد; דואר; thư;
     """
 )
 """In a From field: a program writes, not a person."""
 
 FAILURES = phrases(
     """
-    undeliver; delivery has failed;
-    did not reach; while attempting to deliver; returned mail; returned to sender; mail delivery fail;
-    delivery failure; failure notice; delivery fail; failed delivery; failure delivery; non-delivery; nondeliver;
-    non delivery; not delivered; could not be delivered; couldn't be delivered; can't be delivered;
-    cannot be delivered; delivery status notification; delivery notification; delivery report; mail system error;
-    mail failure; message delivery has failed; mail could not be delivered; error sending; delivery error;
-    mail error; mailer error; unable to deliver; not deliverable; message rejected; mail rejected; rejected:;
-    email delivery failure; returning message; returning to sender; bounced; user unknown; unknown user;
+    undeliver; delivery has failed; did not reach; while attempting to deliver; returned mail; returned to sender;
+    mail delivery fail; delivery failure; failure notice; delivery fail; failed delivery; failure delivery;
+    non-delivery; nondeliver; non delivery; not delivered; could not be delivered; couldn't be delivered;
+    can't be delivered; cannot be delivered; delivery status notification; delivery notification; delivery report;
+    mail system error; mail failure; message delivery has failed; mail could not be delivered; error sending;
+    delivery error; mail error; mailer error; unable to deliver; not deliverable; message rejected; mail rejected;
+    rejected:; email delivery failure; returning message; returning to sender; bounced; user unknown; unknown user;
     address unknown; invalid address; delivery problem; unzustellbar; nicht zugestellt; unzustellbarkeit;
     zustellung fehlgeschlagen; nicht zustellbar; non remis; non distribu; échec de la remise; echec de la remise;
     non délivr; echec de remise; échec de remise; non livré; non entregable; no se pudo entregar; no entregad;
@@ -71,22 +71,22 @@ FAILURES = phrases(
     toimitus epäonnistui; ei voitu toimittaa; ei voida toimittaa; kézbesíthetetlen; nem kézbesíthető;
     sikertelen kézbesítés; nelivrabil; nu a putut fi livrat; δεν παραδόθηκε; αποτυχία παράδοσης; 退信; 无法投递;
     未送达; 无法送达; 投递失败; 发送失败; 無法傳遞; 傳送失敗; 無法投遞; 退回; 配信できません; 配信不能; 配信エラー;
-    送信できません; 送信エラー; メールエラー; 届けられません; 届きません; 未配信; 배달되지; 반송; 전송 실패; 발송 실패;
-    배달할 수 없; 전달할 수 없; 전달되지; تعذر التسليم; فشل التسليم; فشل تسليم; لم يتم تسليم; לא נמסר; לא ניתן למסור;
-    gửi không thành công; không thể gửi; không gửi được; ส่งไม่สำเร็จ; ไม่สามารถส่ง; tidak terkirim; gagal dikirim;
-    gagal terkirim; tidak dapat dikirim; neisporuč; did not reach the following; failed mail; mail has been returned;
-    message has been returned; wasn't able to deliver; was not able to deliver; was unable to deliver;
-    were unable to deliver; intended recipient; email bounce; mail bounce; bounce notification; bounce message;
-    was rejected; has been rejected; could not deliver; cannot deliver; can not deliver; permanent fatal errors;
-    failed permanently; no such user; no such recipient; mailbox full; mailbox is full; quota exceeded; over quota;
-    does not exist; not been delivered; message you sent blocked; was blocked by; has been blocked; could not be sent;
-    couldn't be sent; not be relayed; failed to deliver; failed to be delivered; not a valid user;
-    not a valid recipient; not a valid address; no se ha podido entregar; no ha podido ser entregad;
+    送信できません; 送信エラー; メールエラー; 届けられません; 届きません; 未配信; 배달되지; 반송; 전송 실패;
+    발송 실패; 배달할 수 없; 전달할 수 없; 전달되지; تعذر التسليم; فشل التسليم; فشل تسليم; لم يتم تسليم; לא נמסר;
+    לא ניתן למסור; gửi không thành công; không thể gửi; không gửi được; ส่งไม่สำเร็จ; ไม่สามารถส่ง; tidak terkirim;
+    gagal dikirim; gagal terkirim; tidak dapat dikirim; neisporuč; did not reach the following; failed mail;
+    mail has been returned; message has been returned; wasn't able to deliver; was not able to deliver;
+    was unable to deliver; were unable to deliver; intended recipient; email bounce; mail bounce; bounce notification;
+    bounce message; was rejected; has been rejected; could not deliver; cannot deliver; can not deliver;
+    permanent fatal errors; failed permanently; no such user; no such recipient; mailbox full; mailbox is full;
+    quota exceeded; over quota; does not exist; not been delivered; message you sent blocked; was blocked by;
+    has been blocked; could not be sent; couldn't be sent; not be relayed; failed to deliver; failed to be delivered;
+    not a valid user; not a valid recipient; not a valid address; no se ha podido entregar; no ha podido ser entregad;
     no pudo ser entregad; devolución de correo; devolución del mensaje; n'a pas pu être remis; n'a pas pu être délivr;
-    n'a pas pu être livr; n'a pas pu être distribu; n'a pas été remis; retour à l'expéditeur; konnte nicht übermittelt;
-    konnten nicht zugestellt; nicht ausgeliefert; rücksendung; unzustellbare; non è stato recapitato;
-    non è stato consegnato; non è stato possibile recapitare; messaggio respinto; não foi entregue;
-    não pode ser entregue; mensagem devolvida; retorno de mensagem; kon niet worden bezorgd;
+    n'a pas pu être livr; n'a pas pu être distribu; n'a pas été remis; retour à l'expéditeur;
+    konnte nicht übermittelt; konnten nicht zugestellt; nicht ausgeliefert; rücksendung; unzustellbare;
+    non è stato recapitato; non è stato consegnato; non è stato possibile recapitare; messaggio respinto;
+    não foi entregue; não pode ser entregue; mensagem devolvida; retorno de mensagem; kon niet worden bezorgd;
     kon niet worden afgeleverd; kon niet afgeleverd; nie została dostarczona; nie mogła zostać dostarczona;
     niedoręczon; не была доставлена; не было доставлено; не может быть доставлено; не удалось отправить;
     возврат письма; не доставлено; nepodařilo doručit; nelze doručit; nebyla doručena; ulaştırılamadı; iletilemiyor;
@@ -101,22 +101,23 @@ FAILURES = phrases(
     been returned to you; virus in your; virus in a; virus found; virus detected; virus alert; contained a virus;
     contains a virus; not reach its; did not arrive; could not reach; cannot be reached; was not accepted;
     were not accepted; not be processed; zurückgewiesen; zurückgesendet; zurückgeschickt; abgewiesen; abgelehnt;
-    konnte nicht gesendet; a été rejeté; a été refusé; rejeté par; rechazado; ha sido devuelto; fue devuelto; rejeitad;
-    recusad; rifiutat; respint; geweigerd; teruggestuurd; odrzucon; zwrócon; отклонен; возвращен; возвращено;
-    отклонено; відхилен; повернено; odmítnut; vráceno; reddedildi; geri döndü; avvisat; avvist; afvist; palautettu;
-    elutasít; visszaküld; respins; απορρίφθηκε; επιστράφηκε; 拒收; 拒绝接收; 受信拒否; 返送; 수신 거부됨; رفض; נדחתה;
-    bị từ chối; ถูกปฏิเสธ; ditolak;
+    konnte nicht gesendet; a été rejeté; a été refusé; rejeté par; rechazado; ha sido devuelto; fue devuelto;
+    rejeitad; recusad; rifiutat; respint; geweigerd; teruggestuurd; odrzucon; zwrócon; отклонен; возвращен;
+    возвращено; отклонено; відхилен; повернено; odmítnut; vráceno; reddedildi; geri döndü; avvisat; avvist; afvist;
+    palautettu; elutasít; visszaküld; respins; απορρίφθηκε; επιστράφηκε; 拒收; 拒绝接收; 受信拒否; 返送; 수신 거부됨;
+    رفض; נדחתה; bị từ chối; ถูกปฏิเสธ; ditolak;
     """
 )
 """In a subject or text: it was not delivered."""
 
 _FAILED = re.compile(
     r"\b(?:not|never|cannot|can't|couldn't|didn't|wasn't|weren't|hasn't|haven't|won't|unable|failed|impossible|nobody)\b"
-    r"(?:\W{1,3}\w{1,20}){0,4}?\W{1,3}(?:deliver\w*|hand\w* (?:over|to)|accept\w*|reach\w*|arrive\w*|receive\w*|get|gets|got"
-    r"|served|placed|stored|sent|send|forward\w*|pass\w* on|relay\w*|transmi\w+|transfer\w*|bring|brought|processed)\b"
+    r"(?:\W{1,3}\w{1,20}){0,4}?\W{1,3}(?:deliver\w*|hand\w* (?:over|to)|accept\w*|reach\w*|arrive\w*|receive\w*"
+    r"|get|gets|got|served|placed|stored|sent|send|forward\w*|pass\w* on|relay\w*|transmi\w+|transfer\w*|bring"
+    r"|brought|processed)\b"
     r"|\b(?:was|were|has|have|had|is|are|be|been|being)\b(?:\W{1,3}\w{1,20}){0,2}?\W{1,3}"
-    r"(?:reject|refus|return|bounc|block|turned (?:down|away|back)|sent back|given back|discard|dropped|destroy|withheld|declin"
-    r"|denied|thrown away|undeliver|stopped)"
+    r"(?:reject|refus|return|bounc|block|turned (?:down|away|back)|sent back|given back|discard|dropped|destroy"
+    r"|withheld|declin|denied|thrown away|undeliver|stopped)"
 )
 
 
@@ -129,28 +130,29 @@ REASONS = phrases(
     """
     user; recipient; address; mailbox; account; quota; full; exist; reject; refus; block; spam; junk; virus; infect;
     unknown; invalid; not found; policy; large; size; relay; attach; connect; time; host; domain; expire; day; long;
-    empfänger; benutzer; postfach; adresse; konto; unbekannt; abgelehnt; voll; destinat; usuario; usuário; utilisateur;
-    utente; buzón; caixa; casella; boîte; plein; lleno; cheia; piena; rechaz; rejet; rifiut; rejeit; desconoc; inconnu;
+    empfänger; benutzer; postfach; adresse; konto; unbekannt; abgelehnt; voll; destinat; usuario; usuário;
+    utilisateur; utente; buzón; caixa; casella; boîte; plein; lleno; cheia; piena; rechaz; rejet; rifiut; rejeit;
+    desconoc; inconnu;
     """
 )
 """In a clause about a failure: it also tells why."""
 
 DELAYS = phrases(
     """
-    attempts continue; next try; next attempt; is waiting;
-    warning message only; delivery status notification (delay; delivery delayed; message delayed; delayed mail;
-    has been delayed; has not yet been delivered; not yet been delivered; will be retried;
-    delivery attempts will continue; will continue to try; warning--could not send; warning: could not send;
-    warning: message; still being retried; will keep trying; still trying; is delayed; mail delayed; delayed delivery;
-    temporarily delayed; you do not need to resend; delivery incomplete; not been delivered yet; zustellung verzögert;
-    wird verzögert; verspätet; verzögert sich; verzögerung; remise retardée; livraison retardée; a été retardé;
-    a été différé; entrega retrasada; se ha retrasado; entrega demorada; atrasada; entrega adiada; consegna ritardata;
-    in ritardo; recapito ritardato; vertraagd; opóźnion; opóźnienie; задерж; отложена; gecikti; fördröj; försenad;
-    forsinket; viivästy; zpožděn; odložen; 遅延; 遅れて; 延迟; 延遲; 지연; تأخر; תעוכב; καθυστέρ; késlelte; întârzi;
-    trì hoãn; tertunda; ล่าช้า; could not be delivered yet; couldn't be delivered yet; cannot be delivered yet;
-    not delivered yet; not yet delivered; go on trying; keep on trying; continue trying; we will try again;
-    will try again; further attempts; will be tried again; is being retried; message is still in the queue;
-    still queued; noch nicht zugestellt; weiter versucht; weitere versuche; erneut versucht; pas encore été remis;
+    attempts continue; next try; next attempt; is waiting; warning message only; delivery status notification (delay;
+    delivery delayed; message delayed; delayed mail; has been delayed; has not yet been delivered;
+    not yet been delivered; will be retried; delivery attempts will continue; will continue to try;
+    warning--could not send; warning: could not send; warning: message; still being retried; will keep trying;
+    still trying; is delayed; mail delayed; delayed delivery; temporarily delayed; you do not need to resend;
+    delivery incomplete; not been delivered yet; zustellung verzögert; wird verzögert; verspätet; verzögert sich;
+    verzögerung; remise retardée; livraison retardée; a été retardé; a été différé; entrega retrasada;
+    se ha retrasado; entrega demorada; atrasada; entrega adiada; consegna ritardata; in ritardo; recapito ritardato;
+    vertraagd; opóźnion; opóźnienie; задерж; отложена; gecikti; fördröj; försenad; forsinket; viivästy; zpožděn;
+    odložen; 遅延; 遅れて; 延迟; 延遲; 지연; تأخر; תעוכב; καθυστέρ; késlelte; întârzi; trì hoãn; tertunda; ล่าช้า;
+    could not be delivered yet; couldn't be delivered yet; cannot be delivered yet; not delivered yet;
+    not yet delivered; go on trying; keep on trying; continue trying; we will try again; will try again;
+    further attempts; will be tried again; is being retried; message is still in the queue; still queued;
+    noch nicht zugestellt; weiter versucht; weitere versuche; erneut versucht; pas encore été remis;
     pas encore été délivré; pas encore pu être; est retardé; message retardé; nouvelles tentatives; essaierons;
     réessaie; aún no se ha; todavía no se ha; nuevos intentos; seguirá intentando; seguiremos intentando;
     ainda não foi entregue; novas tentativas; continuaremos tentando; non è stato ancora; non è ancora stato;
@@ -171,12 +173,13 @@ DELAYS = phrases(
     sigue en cola; próximo intento; volveremos a intentar; seguimos intentando; se seguirá; próxima tentativa;
     continua na fila; tentaremos novamente; voltaremos a tentar; prossimo tentativo; riproverem; ritenteremo;
     resta in coda; è ancora in coda; volgende poging; blijft in de wachtrij; we proberen het; blijven het proberen;
-    następna próba; kolejna próba; kolejne próby; pozostaje w kolejce; będziemy próbować; spróbujemy; следующая попытка;
-    остается в очереди; остаётся в очереди; находится в очереди; будет повторена; попробуем; наступна спроба;
-    залишається в черзі; další pokus; zůstává ve frontě; sonraki deneme; kuyrukta; nästa försök; ligger kvar i kön;
-    næste forsøg; neste forsøk; ligger i kø; seuraava yritys; pysyy jonossa; következő kísérlet; következő próbálkozás;
-    次回の; 再送します; 再送いたします; 送信待ち; 下次尝试; 仍在队列; 稍后重试; 下次嘗試; 仍在佇列; 대기 중; 다음 시도;
-    재시도; lần thử tiếp; percobaan berikutnya; επόμενη προσπάθεια; המשך ניסיונות; ננסה שוב; سنحاول; سنعاود;
+    następna próba; kolejna próba; kolejne próby; pozostaje w kolejce; będziemy próbować; spróbujemy;
+    следующая попытка; остается в очереди; остаётся в очереди; находится в очереди; будет повторена; попробуем;
+    наступна спроба; залишається в черзі; další pokus; zůstává ve frontě; sonraki deneme; kuyrukta; nästa försök;
+    ligger kvar i kön; næste forsøg; neste forsøk; ligger i kø; seuraava yritys; pysyy jonossa; következő kísérlet;
+    következő próbálkozás; 次回の; 再送します; 再送いたします; 送信待ち; 下次尝试; 仍在队列; 稍后重试; 下次嘗試;
+    仍在佇列; 대기 중; 다음 시도; 재시도; lần thử tiếp; percobaan berikutnya; επόμενη προσπάθεια; המשך ניסיונות;
+    ננסה שוב; سنحاول; سنعاود;
     """
 )
 """It is still tried."""
@@ -185,19 +188,20 @@ FINAL = phrases(
     """
     giving up; given up; gave up; permanent error; failed permanently; permanent fatal; will not be retried;
     no further delivery attempts; not going to try again; permanent failure; could not send mail for 5; endgültig;
-    gives up; give up on; expired; time is up; ran out of time; lifetime is over; last attempt; final attempt; no further attempt; no more attempt; not be tried again;
-    not try again; won't try again; not be attempted again; not be resent; not be sent any more; stopped trying;
-    have abandoned; been abandoned; taken out of the queue; taken from the queue; removed from the queue;
-    removed from our queue; deleted from the queue; has been removed; has been deleted; was deleted; been destroyed;
-    been discarded; been dropped; in vain until; keine weiteren versuche; kein weiterer versuch; aufgegeben;
-    nicht erneut versucht; nicht weiter versucht; letzter versuch; gelöscht; abandonn; plus de tentative;
-    aucune nouvelle tentative; dernière tentative; supprimé; no se volverá a intentar; no se intentará; último intento;
-    se abandon; no se reintentará; não haverá nova; não será tentad; última tentativa; desistimos; foi removid;
-    non verranno effettuati; non saranno effettuati; ultimo tentativo; rinunci; geen verdere poging;
-    geen nieuwe poging; opgegeven; zaprzestano; ostatnia próba; nie będzie ponown; kolejnych prób nie; попыток не будет;
-    попытки прекращены; больше не будет; прекращены; спроб не буде; další pokusy nebud; vzdáv; vzdali;
-    tekrar denenmeyecek; vazgeç; inga fler försök; gett upp; gitt opp; opgivet; luovuttu; ei yritetä;
-    nem próbál; feladtuk; 再送は行; 再送しません; 断念; 不再重试; 不再尝试; 已放弃; 不再重試; 已放棄; 더 이상 시도; 포기;
+    gives up; give up on; expired; time is up; ran out of time; lifetime is over; last attempt; final attempt;
+    no further attempt; no more attempt; not be tried again; not try again; won't try again; not be attempted again;
+    not be resent; not be sent any more; stopped trying; have abandoned; been abandoned; taken out of the queue;
+    taken from the queue; removed from the queue; removed from our queue; deleted from the queue; has been removed;
+    has been deleted; was deleted; been destroyed; been discarded; been dropped; in vain until;
+    keine weiteren versuche; kein weiterer versuch; aufgegeben; nicht erneut versucht; nicht weiter versucht;
+    letzter versuch; gelöscht; abandonn; plus de tentative; aucune nouvelle tentative; dernière tentative; supprimé;
+    no se volverá a intentar; no se intentará; último intento; se abandon; no se reintentará; não haverá nova;
+    não será tentad; última tentativa; desistimos; foi removid; non verranno effettuati; non saranno effettuati;
+    ultimo tentativo; rinunci; geen verdere poging; geen nieuwe poging; opgegeven; zaprzestano; ostatnia próba;
+    nie będzie ponown; kolejnych prób nie; попыток не будет; попытки прекращены; больше не будет; прекращены;
+    спроб не буде; další pokusy nebud; vzdáv; vzdali; tekrar denenmeyecek; vazgeç; inga fler försök; gett upp;
+    gitt opp; opgivet; luovuttu; ei yritetä; nem próbál; feladtuk; 再送は行; 再送しません; 断念; 不再重试; 不再尝试;
+    已放弃; 不再重試; 已放棄; 더 이상 시도; 포기;
     """
 )
 """It is not tried again, whatever else is said about delay."""
@@ -212,202 +216,13 @@ DELIVERED = phrases(
     """
 )
 
-AWAY_SUBJECTS = phrases(
-    """
-    out of office; out of the office; out-of-office; ooo:; automatic reply; auto reply; auto-reply; autoreply;
-    auto response; auto-response; autoresponse; autorespons; automated reply; automated response; automatic response;
-    auto responder; autoresponder; auto:; [auto]; (auto); vacation; on vacation; away from; on holiday; annual leave;
-    on leave; maternity leave; parental leave; sabbatical; i am away; i'm away; currently away; away until; absence;
-    absent; be back; no longer with; thank you for your email; thank you for contacting; thank you for your message;
-    thank you for your e-mail; we have received your; we received your; your message has been received; my new address;
-    new e-mail address; new email address; ticket received; request received; abwesen; abwesenheit;
-    automatische antwort; autom. antwort; nicht im büro; nicht im hause; bin im urlaub; außer haus; im urlaub;
-    eingangsbestätigung; réponse automatique; reponse automatique; absence du bureau; absent du bureau; en congé;
-    message d'absence; accusé de réception; je suis absent; respuesta automática; respuesta automatica;
-    fuera de la oficina; fuera de oficina; de vacaciones; ausente; autorespuesta; resposta automática;
-    resposta automatica; fora do escritório; fora do escritorio; em férias; de férias; ausência; risposta automatica;
-    fuori ufficio; fuori sede; assenza; in ferie; assente; automatisch antwoord; automatisch bericht; afwezig;
-    niet op kantoor; met vakantie; op vakantie; automatyczna odpowiedź; odpowiedź automatyczna; autoodpowiedź;
-    nieobecn; poza biurem; na urlopie; urlop; автоответ; автоматический ответ; вне офиса; в отпуске; отсутству; отпуск;
-    автоматична відповідь; відпустк; automatická odpověď; mimo kancelář; dovolená; nepřítomnost; neprítomnosť;
-    otomatik yanıt; otomatik cevap; ofis dışında; izinde; tatilde; automatiskt svar; autosvar; frånvaro;
-    ej på kontoret; semester; automatisk svar; ikke på kontoret; fravær; på ferie; automaattinen vastaus;
-    poissa toimistosta; poissaolo; lomalla; automatikus válasz; házon kívül; szabadság; távollét; răspuns automat;
-    în concediu; nu sunt la birou; αυτόματη απάντηση; εκτός γραφείου; σε άδεια; απουσία; 自動返信; 自動応答; 不在通知;
-    不在のお知らせ; 不在連絡; 休暇; 受付完了; お問い合わせありがとう; 自动回复; 自動回覆; 自动答复; 外出; 休假;
-    不在办公室; 不在辦公室; 자동 회신; 자동응답; 자동 응답; 자동회신; 부재중; 부재 중; 휴가; رد تلقائي; خارج المكتب;
-    في إجازة; تلقائي; תשובה אוטומטית; מענה אוטומטי; מחוץ למשרד; בחופשה; trả lời tự động; vắng mặt; nghỉ phép;
-    ตอบกลับอัตโนมัติ; ไม่อยู่ที่สำนักงาน; ลาพักร้อน; balasan otomatis; di luar kantor; sedang cuti; automatski odgovor;
-    odsutn; samodejni odgovor; автоматичен отговор; automatinis atsak; automātiska atbilde; automaatvastus;
-    """
-)
-"""In the subject of a person's, or a help desk's, automatic reply."""
-
-TICKETS = phrases("ticket #; [ticket; case #;")
-"""Likewise, but people who answer leave it there."""
-
-REQUESTS = phrases(
-    """
-    ticket; case; request; enquiry; inquiry; message; e-mail; email; query; vorgang; anfrage; nachricht; anliegen;
-    demande; message; solicitud; consulta; mensaje; solicitação; pedido; mensagem; richiesta; messaggio; verzoek; vraag;
-    bericht; zaak; zgłoszen; wiadomo; запрос; обращени; заявк; письмо; звернення; запит; požadav; zpráv; talep; başvuru;
-    ileti; ärende; meddelande; henvendelse; forespørsel; sag; tiedustelu; viesti; kérés; megkeresés; üzenet; cerere;
-    solicitare; mesaj; αίτημα; 问询; 工单; 来信; 邮件; 來信; 信件; お問い合わせ; お問合せ; メール; 문의; 메일; طلب; رسالتك;
-    פנייה; פנייתך; yêu cầu; permintaan; pesan;
-    """
-)
-RECEIVED = phrases(
-    """
-    received; got your; was registered; has been registered; has been created; has been opened; has been logged;
-    eingegangen; erhalten; registriert; bien reçu; a été reçu; enregistré; recibido; recibida; registrad; recebid;
-    ricevut; presa in carico; ontvangen; geregistreerd; otrzymaliśmy; zarejestrowan; przyjęt; получен; принят;
-    зарегистрирован; отримано; прийнято; přijat; obdrželi; alındı; aldık; mottagit; mottaget; modtaget; mottatt;
-    vastaanotettu; megkaptuk; érkezett; primit; înregistrat; λάβαμε; ελήφθη; 收到; 已受理; 受け付け; 受付; 受理; 접수;
-    받았; استلمنا; تم استلام; קיבלנו; התקבלה; đã nhận; telah menerima; diterima;
-    """
-)
-"""Together with REQUESTS in a subject: a help desk acknowledges."""
-
-AWAY_TEXTS = phrases(
-    """
-    thank you for writing; thanks for writing;
-    out of the office; out of office; i am currently away; i will be away; i'm currently out; on vacation;
-    on holiday until; on annual leave; on maternity leave; limited access to email; limited access to e-mail;
-    upon my return; when i return; when i get back; until my return; i will respond; no longer works;
-    no longer work for; no longer work at; no longer work here; no longer work in; no longer with the company;
-    is no longer with; has left the company; this is an automatic reply; this is an automated re; this is an auto;
-    automatically generated reply; we have received your; thank you for contacting; thank you for your message;
-    thank you for your e-mail; thank you for your email; a ticket has been; your ticket; ticket number;
-    this mailbox is not monitored; mailbox is unattended; inbox is not monitored; is no longer in use;
-    has changed my email; my new email address; i have changed my email; i am on leave; i'm on leave; i am on holiday;
-    i'm on holiday; i am travelling; i'm travelling; i am traveling; i'm traveling; ich bin derzeit nicht;
-    ich bin zurzeit nicht; ich bin bis; nicht im büro; im urlaub; nicht mehr für; nicht mehr bei; in dringenden fällen;
-    vielen dank für ihre nachricht; vielen dank für ihre e-mail; wieder erreichbar; elternzeit; je suis absent;
-    je suis actuellement; en congé; absent du bureau; de retour le; à mon retour; nous avons bien reçu;
-    ne travaille plus; estoy fuera; fuera de la oficina; de vacaciones; a mi regreso; hemos recibido su; ya no trabaja;
-    estaré ausente; estou ausente; estou fora; de férias; em férias; meu retorno; não trabalha mais; recebemos sua;
-    recebemos a sua; sono assente; sono fuori; in ferie; al mio rientro; sarò assente; abbiamo ricevuto;
-    non lavora più; ik ben afwezig; ik ben niet aanwezig; met vakantie; op vakantie; niet meer werkzaam; we hebben uw;
-    jestem nieobecn; przebywam na urlopie; na urlopie; poza biurem; po powrocie; nie pracuje; я в отпуске;
-    нахожусь в отпуске; буду отсутствовать; меня не будет; больше не работает; ваше обращение; ваше письмо получено;
-    jsem mimo kancelář; na dovolené; po návratu; ofis dışındayım; izindeyim; izinli; tatildeyim; jag är på semester;
-    jag är inte på kontoret; åter på kontoret; tillbaka; jeg er på ferie; ikke på kontoret; tilbake; olen lomalla;
-    poissa; szabadságon; házon kívül; sunt în concediu; λείπω; σε άδεια; 不在にして; 休暇をいただ; 休暇を取; 自動返信;
-    自動的に返信; 戻り次第; お問い合わせいただき; 不在办公室; 正在休假; 休假中; 自动回复; 会尽快回复; 自動回覆; 부재중;
-    휴가 중; 자동으로 발송; 자동 회신; أنا خارج; في إجازة; איני במשרד; בחופשה; tôi đang nghỉ; vắng mặt;
-    ขณะนี้ฉันไม่อยู่; saya sedang cuti; di luar kantor;
-    thanks for getting in touch; thanks for contacting; has been given the number; your reference number;
-    your case number; will look at it within; will get back to you; we will reply; we'll reply; i have retired;
-    i retired; has retired; have left the; i have left; i left the; has moved on; is on leave; out until; not in today;
-    passed away; has died; is deceased; this account is no longer; this address is no longer monitored; not monitored;
-    nobody reads; do not reply to this; ich bin im; bin ich nicht; nicht mehr im unternehmen; ausgeschieden; im ruhestand;
-    wird nicht gelesen; nicht überwacht; a quitté; est parti; à la retraite; en arrêt; se ha jubilado; ya no forma parte;
-    dejó la empresa; aposent; já não faz parte; deixou a empresa; è in pensione; ha lasciato; is met pensioen;
-    heeft ons verlaten; przeszł; odszedł; odeszła; на пенсии; уволил; больше не сотрудник; не працює; odešel; odešla;
-    emekli; ayrıldı; ayrılmıştır; gått i pension; har slutat; er stoppet; har sluttet; jäänyt eläkkeelle; nyugdíj;
-    pensionat; 退职; 离职; 退職; 退社; 퇴사; 퇴직; uw bericht aan; dank voor uw; danke für ihre; merci pour votre;
-    merci de votre; gracias por su; gracias por escribir; gracias por contactar; obrigado por; obrigada por;
-    grazie per; dziękujemy za; спасибо за; благодарим; дякуємо; děkujeme; teşekkür; tack för; takk for; tak for;
-    kiitos; köszönjük; mulțumim; ευχαριστούμε; 感谢您; 謝謝您; ありがとうございま; 감사합니다; شكرا; תודה;
-    """
-)
-
-CHALLENGES = phrases(
-    """
-    confirm your message; confirm that you are human; confirm you are human; prove you are human;
-    prove that you are human; you are a human; you are a real person; not a robot; verify your email address so;
-    verify yourself; please verify that you sent; sender verification; requires verification; challenge-response;
-    challenge/response; challenge response; add your address to my; approved sender; approved senders;
-    to be added to the; allowed senders; allowed sender list; request to be added; your message is being held;
-    message is held until; message is on hold; message is waiting for your; release your message;
-    deliver your message, please; to deliver your message, click; click the link below to; complete this one-time;
-    one-time verification; spamarrest; spam arrest; boxbe; bluebottle; tmda; mailblocks; spamblocker; choicemail; qurb;
-    uol antispam; antispam uol; anti-spam uol; cleanmessage; bitte bestätigen sie ihre nachricht;
-    confirmer votre message; confirmer que vous; confirme su mensaje; confirmar su mensaje; confirme que;
-    confirmar o envio; confirme o envio; conferma il tuo messaggio; potwierdź; подтвердите отправку; подтвердите, что;
-    確認のため返信; that you are a person; that you are not a machine; no robot; not a bot; not a spammer;
-    i don't know you yet; letters in the picture; characters in the picture; letters shown; verification needed;
-    verification required; unknown sender, please; has not been verified; kein roboter; dass sie ein mensch;
-    absender bestätigen; bestätigen sie ihre e-mail; n'êtes pas un robot; êtes humain; no es un robot;
-    no eres un robot; es una persona; não é um robô; é uma pessoa real; non sei un robot; non è un robot; geen robot;
-    nie jesteś robotem; не робот; robot olmadığınızı; nejste robot; 不是机器人; 不是機器人; ロボットではない;
-    로봇이 아님; you're human; you are human; i am a human; i am human; solve the; captcha; puzzle; a human being;
-    real human; released once you; held until you; let me know you are; answer this mail without changing;
-    reply to this message to confirm; simply reply to this; to have it released; confirm your address to;
-    erősítse meg, hogy; ön ember; engedélyezett feladók; är en människa; er et menneske; olet ihminen; sunteți om;
-    είστε άνθρωπος; 사람임을; 人間である; 真人; 验证您是; أنك إنسان; שאתה אדם; là người; bukan robot; liste blanche;
-    lista blanca; lista branca; lista bianca; białej liście; белый список; білий список; ホワイトリスト; 白名单; 白名單;
-    needs to know you; unknown to me; not known to me; your address is not known; whitelist;
-    """
-)
-
-LISTS = phrases(
-    """
-    the results of your email command; awaits moderator approval; is not a member of;
-    not a member of this mailing list; are not member; you are not allowed to post; not allowed to post;
-    post by non-member; non-member; subscribers only; held for moderat; is being held until the list moderator;
-    loop alert; duplicated message-id; listserv; majordomo results; command results; ezmlm; sympa;
-    request to mailing list; confirm subscribe; confirm unsubscribe; subscription confirm; you are not subscribed;
-    welcome to the;
-    """
-)
-"""Answers of a list server, in the subject."""
-
-UNSUBSCRIBES = phrases(
-    """
-    unsubscribe; unsub; stop; take me off; take my name off; off your list; off the list; off this list;
-    cancel my subscription; cancel subscription; stop sending; stop mailing; no more emails; no more mail;
-    no longer wish to receive; don't want these; do not want these; abbestell; abo kündigen; newsletter kündigen;
-    aus ihrem verteiler; aus dem verteiler; keine mails mehr; keine newsletter mehr; ne plus recevoir; désabonner;
-    me désinscrire; no quiero recibir; no deseo recibir; não quero receber; não desejo receber; non voglio ricevere;
-    non desidero ricevere; geen nieuwsbrief meer; niet meer ontvangen; nie chcę otrzymywać; proszę o wypisanie;
-    не хочу получать; уберите меня; удалите меня; nechci dostávat; almak istemiyorum; vill inte ha; ønsker ikke;
-    en halua; nem kérek; nu mai doresc; δεν θέλω; 不想再收到; 不要再发; 不要再寄; 配信を停止; 送らないで; 받고 싶지;
-    그만 보내; opt out; opt-out; optout; remove me; remove from list; signoff; abmelden; abmeldung; austragen;
-    désabonn; desabonn; désinscri; desinscri; cancelar suscripción; cancelar suscripcion; darse de baja; dar de baja;
-    baja; cancelar inscrição; cancelar a inscrição; descadastrar; remover; cancella iscrizione; disiscri;
-    annulla iscrizione; uitschrijven; afmelden; wypisz; rezygnacja; отписаться; отписка; відписатися; odhlásit;
-    aboneliğimi iptal; abonelikten; avsluta prenumeration; avregistrera; afmeld; meld af; avmeld; peruuta tilaus;
-    leiratkoz; dezabonare; διαγραφή; 配信停止; 退会; 登録解除; 退订; 退訂; 取消订阅; 수신거부; 수신 거부; 구독 취소;
-    إلغاء الاشتراك; הסר; hủy đăng ký; berhenti berlangganan;
-    """
-)
-
-COMPLAINTS = phrases(
-    """
-    abuse report; spam report; spam complaint; complaint about message from; email abuse; abuse complaint;
-    feedback report; junk mail report; junk report; spam notification; reported as spam; marked as spam;
-    client tos notification; this is spam; complaint report; spam-beschwerde; signalement de spam; denuncia de spam;
-    segnalazione di spam; жалоба на спам;
-    """
-)
-
-COMPLAINING = phrases(
-    """
-    report; complain; abuse; beschwer; gemeldet; meldung; plainte; signal; plaint; queja; denuncia; reclam; denúncia;
-    segnala; lament; klacht; melding; skarg; zgłosz; жалоб; жалу; скарг; stížnost; nahlás; şikayet; şikâyet; anmäl;
-    klag; anmeld; valitus; panasz; bejelent; plânger; sesiz; παράπον; αναφορ; 投诉; 投訴; 举报; 檢舉; 通報; 申告; 苦情;
-    신고; 불만; شكوى; بلاغ; תלונ; דיווח; khiếu nại; báo cáo; keluhan; lapor; marked; flagged; markiert; never signed up;
-    did not sign up; didn't sign up; did not ask for; didn't ask for; nicht bestellt; stop sending me; unsolicited;
-    """
-)
-JUNK = phrases(
-    """
-    spam; spämm; junk; unsolicited; unwanted; unverlangt; unerwünscht; indésirable; non sollicit; no deseado;
-    no solicitado; não solicitad; indesejad; indesiderat; ongewenst; niechcian; niezamówion; спам; нежелательн;
-    nevyžádan; istenmeyen; oönskad; uønsket; roskaposti; kéretlen; nesolicitat; ανεπιθύμητ; 垃圾; 迷惑; スパム; 스팸;
-    مزعج; غير مرغوب; דואר זבל; ספאם; thư rác;
-    """
-)
-"""Together with COMPLAINING in a subject over somebody's message: a complaint."""
-
 NAMING = phrases(
     """
     recipient; rcpt; address; deliver; addressed to; user; mailbox; account; failed; reach; sent to; message to;
     mail to; to:; to <; for <; for:; bounce; to the following; empfänger; adresse; zustell; an:; benutzer; destinat;
-    dirección; endereço; utilisateur; usuario; usuário; utente; indirizzo; casella; ontvanger; adresat; odbiorc; adres;
-    получател; адрес; ящик; пользовател; příjemc; alıcı; mottagar; modtager; mottaker; vastaanottaj; címzett; 收件;
-    用户; 用戶; 地址; 宛; 受信者; あて先; 送信先; 받는; 수신; 주소; المستلم; נמען; παραλήπτ;
+    dirección; endereço; utilisateur; usuario; usuário; utente; indirizzo; casella; ontvanger; adresat; odbiorc;
+    adres; получател; адрес; ящик; пользовател; příjemc; alıcı; mottagar; modtager; mottaker; vastaanottaj; címzett;
+    收件; 用户; 用戶; 地址; 宛; 受信者; あて先; 送信先; 받는; 수신; 주소; المستلم; נמען; παραλήπτ;
     """
 )
 """Before an address: it is a recipient."""
@@ -415,8 +230,8 @@ NAMING = phrases(
 HELPERS = phrases(
     """
     contact; assist; questions; support@; abuse@; help@; hostmaster@; for help; reply to; reported by; send mail to;
-    send e-mail to; send email to; forward this; kontakt; wenden sie; contactez; póngase en contacto; entre em contato;
-    contatt; обратитесь; обращайтесь; 連絡; 联系; お問い合わせ; message-id; 様; 您好;
+    send e-mail to; send email to; forward this; kontakt; wenden sie; contactez; póngase en contacto;
+    entre em contato; contatt; обратитесь; обращайтесь; 連絡; 联系; お問い合わせ; message-id; 様; 您好;
     """
 )
 """In a line with an address: it is who helps, or who is written to."""

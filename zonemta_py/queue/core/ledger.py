@@ -63,9 +63,7 @@ class Ledger:
         self._news |= kind != Type.POSITION
         return self._journal.append(kind, body, ms or self._clock.ms())
 
-    def write(
-        self, kind: Type, body: bytes, apply: Callable[[], object], ms: int = 0, *, patient: bool = False
-    ) -> int:
+    def write(self, kind: Type, body: bytes, apply: Callable[[], object], ms: int = 0, *, patient: bool = False) -> int:
         """Appends a record that changes the store: `apply` submits the changes once the record is stable. patient: as
         of `JournalLine.when_stable`."""
         seq = self.open(kind, body, ms)

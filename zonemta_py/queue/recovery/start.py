@@ -31,7 +31,7 @@ from zonemta_py.disk.records import Type
 from zonemta_py.queue.campaigns.commands import begun
 from zonemta_py.queue.core import policy_copy
 from zonemta_py.queue.core.bodies import Bodies
-from zonemta_py.queue.core.commit import Hire, Inline, JournalLine, Thread
+from zonemta_py.queue.core.commit import Hire, JournalLine, Thread
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.fsck import compare, stray_bodies
 from zonemta_py.queue.fsck.repair import repair
@@ -39,6 +39,7 @@ from zonemta_py.queue.hooks import Hooks, NoHooks
 from zonemta_py.queue.lifecycle import files, in_doubt
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.recovery import journal_tail, restore, unrecorded
+from zonemta_py.queue.recovery.inline import Inline
 from zonemta_py.queue.recovery.once import Once
 from zonemta_py.queue.recovery.open_store import open_store, say, stop_to_recover
 from zonemta_py.queue.recovery.replay import Replay

@@ -14,7 +14,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from zonemta_py.config import Right
 from zonemta_py.mail.addresses.ours import NotOurs, Ours
-from zonemta_py.mail.feedback import webhooks
+from zonemta_py.mail.feedback.providers import webhooks
 from zonemta_py.mail.feedback.read import read
 from zonemta_py.queue.api import Feedback
 from zonemta_py.reception.http.authentication import answer, described, needs, request_context, visit

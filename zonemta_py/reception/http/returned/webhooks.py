@@ -1,7 +1,8 @@
 """Webhooks that prove themselves: where [[http.webhooks]] names a provider, its signature is needed, and no key.
 
-What is posted is read within 1 MB, then checked (`mail.feedback.signatures`). The certificate of Amazon SNS is fetched
-once for each address, of configured topics only, at most one at a time, or not at all where files are configured.
+What is posted is read within 1 MB, then checked (`mail.feedback.providers.signatures`). The certificate of Amazon SNS
+is fetched once for each address, of configured topics only, at most one at a time, or not at all where files are
+configured.
 
 Failures: RequestProblem, 403 for what is not proven, 503 while a certificate cannot be had.
 """
@@ -25,7 +26,7 @@ from zonemta_py.reception.scope import KeyScope
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
-    from zonemta_py.mail.feedback.signatures import SnsKey
+    from zonemta_py.mail.feedback.providers.signatures import SnsKey
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from zonemta_py.mail.feedback.addresses import address_of
 from zonemta_py.mail.feedback.diagnostic import reply_of
-from zonemta_py.mail.feedback.notification import read_notification
+from zonemta_py.mail.feedback.providers.notification import read_notification
 from zonemta_py.mail.reply import Reply
 
 EVENTS_MAX = 10_000

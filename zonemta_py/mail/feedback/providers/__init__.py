@@ -1,0 +1,1 @@
+"""What mail providers tell in forms of their own: webhooks, their signatures, notifications by mail."""
