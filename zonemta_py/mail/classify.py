@@ -7,7 +7,7 @@ temporary: unknown means temporary, since a wrong "later" costs a retry and a wr
 Three exceptions:
   421 anywhere: the server is going away (RFC 5321 3.8); temporary, and the destination needs a rest.
   552 to RCPT without a better code: "too many recipients" of old servers (RFC 5321 4.5.3.1.10), meant as 452, unless
-    it says that there is no such mailbox.
+    it says that there is no such mailbox, or how large the message is.
   dns: our own finding; its 5xx (no such domain, null MX) is permanent.
 What ends on our own side (LOCAL: our proxy, our source address) is temporary and says nothing of the destination. So
 is what fails because TLS is demanded (TLS_POLICY): without that demand the same host may accept the mail.
@@ -54,9 +54,11 @@ def judge(reply: Reply, stage: str) -> Judgement:
 
 
 _UNKNOWN = re.compile(
-    r"not (?:be )?found|no such|unknown|(?:does|do)(?: not|n't) exist|non-?exist|invalid|not (?:known|valid|here)",
+    r"not (?:be )?found|no such|unknown|(?:does|do)(?: not|n't) exist|non-?exist|invalid|not (?:known|valid|here)"
+    r"|\b(?:message|mail|e-?mail|size)\b.{0,40}(?:\b\d+ ?(?:[kmg]i?b|bytes)\b|too (?:large|big|long))",
     re.IGNORECASE,
 )
+"""552 to RCPT says that there is no such mailbox, or how large the message is."""
 _NUMBER = re.compile(
     r"\b(?:too many|maximum|max\.?|limit|exceed\w*|number of|over)\b.{0,40}\b(?:recipients?|rcpts?|receivers?)\b"
     r"|\b(?:recipients?|rcpts?)\b.{0,20}\b(?:limit|count|max(?:imum)?|exceed\w*|reached)\b",

@@ -40,8 +40,8 @@ _SENDERS = re.compile(
 _MESSAGE = re.compile(r"(?:your (?:message|mail|e-?mail)|\b(?:from|sender|von|by))\s{0,4}:?\s{0,4}$", re.IGNORECASE)
 """A line behind which the sender, or the message's id, stands."""
 
-_NOBODY = ("mailer-daemon@", "maildaemon@")
-"""They report, and get no mail."""
+_NOBODY = re.compile(r"mailer-daemon@|maildaemon@|owner-|[^@]{1,64}-(?:owner|request)@", re.IGNORECASE)
+"""They report, or run a list, and get no mail."""
 
 _INSTEAD = re.compile(
     r"(?:(?:new|neue|nouvelle|nueva|novo|nuovo|nieuwe|nowy|новый|jetzige|current) (?:e-?mail[- ]?)?"
@@ -64,6 +64,8 @@ class TextPage:
         self.lines = [line[:LINE_CHARACTERS_MAX] for line in text.split("\n", LINES_MAX)[:LINES_MAX]]
         self._coded: dict[int, bool] = {}
         self._useful: dict[int, bool] = {}
+        self._fields: dict[int, bool] = {}
+        self._alone: dict[int, bool] = {}
 
     def coded(self, number: int) -> bool:
         """Whether a reply is quoted in the line."""
@@ -108,10 +110,13 @@ class TextPage:
         return "\n".join(taken)
 
     def _only_address(self, number: int) -> bool:
-        line = self.lines[number]
-        begin = _BEGIN.match(line)
-        rest = line[begin.end() :] if begin else line
-        return any(not rest.replace(one, "").strip(" <>()[]|;,.:\"'") for one in addresses(rest)[:1])
+        if number not in self._alone:
+            line = self.lines[number]
+            begin = _BEGIN.match(line)
+            rest = line[begin.end() :] if begin else line
+            left = (rest.replace(one, "").strip(" <>()[]|;,.:\"'") for one in addresses(rest)[:1])
+            self._alone[number] = not all(left)
+        return self._alone[number]
 
     def led(self, start: int, end: int) -> int:
         """Where the paragraph begins that leads over to the address in line `end`; `end` if none does, as where a
@@ -135,7 +140,7 @@ class TextPage:
         rest = line[begin.end() :] if begin else line
         found = list[Place]()
         for address in addresses(line)[:PLACES_MAX]:
-            if address.lower() in sender or address.lower().startswith(_NOBODY):
+            if address.lower() in sender or _NOBODY.match(address):
                 continue
             before = line.partition(address)[0]
             led = before if before.strip(" <>\"'(") else self._before(number)
@@ -150,9 +155,11 @@ class TextPage:
 
     def _in_field(self, number: int) -> bool:
         """Whether it is a header field's line, or continues one that lists addresses."""
-        while number and self.lines[number - 1].rstrip().endswith((";", ",")) and self.lines[number][:1] in " \t":
-            number -= 1
-        return _FIELD.match(self.lines[number]) is not None
+        if number not in self._fields:
+            line, before = self.lines[number], self.lines[number - 1] if number else ""
+            continues = before.rstrip().endswith((";", ",")) and line[:1] in (" ", "\t")
+            self._fields[number] = self._in_field(number - 1) if continues else _FIELD.match(line) is not None
+        return self._fields[number]
 
     def _behind_message(self, number: int) -> bool:
         before = self._before(number)

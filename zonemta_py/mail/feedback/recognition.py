@@ -17,6 +17,8 @@ from zonemta_py.mail.rules.reading import read as meaning
 from zonemta_py.mail.rules.spelling import folded
 
 _TITLES = tuple(phrase for phrase in (*FAILURES, *DELAYS) if not says(phrase, REASONS))
+_OF_MAIL = ("reject", *(one for one in FAILURES if not says(one, ("user", "address", "mailbox", "account", "domain"))))
+"""In a subject: a message was refused, and not a person's login."""
 _OF_MANY = ("list-id", "list-post", "list-unsubscribe")
 _MEANING_CHARACTERS = 1_000
 
@@ -40,8 +42,9 @@ def speaks_of_delivery(parts: Parts, daemon: bool, failure: bool, words: str) ->
         told = told and (says(words, FAILURES) or not fails(words))
         about = bool(parts.original) or _names_another(parts, words)
         return says(subject, FAILURES) or (told and about)
-    if told and writes_itself(parts) and _names_another(parts, f"{subject} {words}"):
-        return not answerable(parts) or says(subject, _TITLES) or "reject" in subject
+    about = bool(parts.original) or _names_another(parts, f"{subject} {words}")
+    if told and about and writes_itself(parts):
+        return not answerable(parts) or says(subject, _OF_MAIL)
     return told and failure and (bool(parts.original) or (titled(parts) and _names_another(parts, words)))
 
 

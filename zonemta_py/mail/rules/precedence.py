@@ -63,6 +63,8 @@ def bar(kind: str, about: str, reply: Reply, stage: str, reading: Reading) -> st
     many = kind == "too-many-recipients" and not reading.said.isdisjoint(("rate", "reputation"))
     if not about and (many or (kind in _NUMBERS and reading.kind == "rate")):
         return "it speaks of how many in which time"
+    if kind == "protocol" and status == ".5.3":
+        return f"status {reply.enhanced} is about their number"
     if kind == "protocol" and reply.permanent and status.startswith(".7."):
         return f"status {reply.enhanced} is about policy"
     if kind == "too-many-recipients" and status in (".1.1", ".1.6", ".2.1", ".2.2", ".2.3", ".3.4"):
