@@ -86,6 +86,13 @@ def test_explain_says_of_whom_and_what_follows(
     assert suppresses in next(line for line in lines if line.startswith("suppresses"))
 
 
+def test_explain_knows_stages_by_other_names(zonemta: Callable[..., object]) -> None:
+    reply = "554 5.7.1 no such name"
+    for name, stage in (("helo", "ehlo"), ("starttls", "tls")):
+        named = zonemta("rules", "explain", reply, "--stage", name, "--json").out
+        assert named == zonemta("rules", "explain", reply, "--stage", stage, "--json").out
+
+
 def test_explain_names_rules_that_have_no_say(zonemta: Callable[..., object]) -> None:
     """Whose conditions hold, but which speak of somebody else."""
     ran = zonemta("rules", "explain", "550 5.1.1 sender: no such user")

@@ -15,7 +15,7 @@ from zonemta_py.config import Config, ConfigError
 from zonemta_py.config.section import shipped
 from zonemta_py.mail.rules.check import contradictions, overridden, problems
 from zonemta_py.mail.rules.classes import CLASSES
-from zonemta_py.mail.rules.rule import STAGES, reply_of
+from zonemta_py.mail.rules.rule import OTHER_NAMES, STAGES, reply_of
 from zonemta_py.mail.rules.rules import Rules, RulesError
 from zonemta_py.mail.rules.shown import conditions, effects, row
 from zonemta_py.queue.suppression.explained import ExplainedReply, explained
@@ -78,6 +78,7 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Show which rule matches a reply, what it does, whom it speaks of, whether it suppresses, and who disagrees."""
+    stage = OTHER_NAMES.get(stage, stage)
     if stage not in STAGES:
         raise CommandError(Exit.USAGE, f"there is no stage {stage!r}; use one of {', '.join(STAGES)}")
     settings = configuration(config)

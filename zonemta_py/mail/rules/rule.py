@@ -35,6 +35,8 @@ STAGES = (
     "dns",
     "report",
 )
+OTHER_NAMES = {"greeting": "banner", "helo": "ehlo", "starttls": "tls", "end-of-data": "dot"}
+"""What people call them, too."""
 """Those at which a remote server has replied; "report": a reply that somebody's bounce message quotes."""
 QUOTED = frozenset(("rcpt", "data", "body", "dot"))
 """A reply in a report came at one of these: rules for one of them hold for it too."""
