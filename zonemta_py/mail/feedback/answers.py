@@ -47,6 +47,9 @@ _SERVICE = re.compile(
 _STEMS = frozenset(
     one for one in UNSUBSCRIBES if one.endswith(("abonn", "inscri", "iscri", "koz", "meld", "unsub", "optout"))
 )
+_WISHES = tuple(one for one in UNSUBSCRIBES if one.count(" ") > 1)
+"""In as many words, also within a letter."""
+_WISH_CHARACTERS = 300
 _UNSUBSCRIBE_LETTERS_MAX = 80
 """Longer subjects and first lines are letters in which somebody speaks of it."""
 
@@ -99,6 +102,7 @@ def read_unsubscribe(parts: Parts, by_subject: bool = False) -> list[Found]:
         to = address_of(parts.fields.get("to", "")).lower().partition("@")[0]
         short = len(subject) <= _UNSUBSCRIBE_LETTERS_MAX
         said = first.strip(" .!") in UNSUBSCRIBES if is_reply(parts) else _asks(first)
+        said = said or says(" ".join(parts.text[:_WISH_CHARACTERS].lower().split()), _WISHES)
         asked = (short and said) or to.startswith(("unsubscribe", "unsub-", "unsub+", "optout", "opt-out"))
     if not asked:
         return []
@@ -135,7 +139,7 @@ def _answering(parts: Parts, subject: str, text: str, daemon: bool) -> bool:
         return True
     if any(name in fields for name in _REPLY_FIELDS) or fields.get("precedence", "").lower() in _REPLY_PRECEDENCE:
         return True
-    if says(subject, AWAY_SUBJECTS) or (says(subject, TICKETS) and not is_reply(parts)):
+    if says(subject, AWAY_SUBJECTS) or (says(subject, TICKETS) and (submitted or not is_reply(parts))):
         return True
     if says(subject, REQUESTS) and says(subject, RECEIVED):
         return True
@@ -158,7 +162,7 @@ def writes_itself(parts: Parts) -> bool:
 def _refusing(parts: Parts, subject: str, text: str) -> bool:
     """Whether a filter or a list says by it that it has not taken the message; nobody's absence."""
     away = says(subject, AWAY_SUBJECTS) or says(text, AWAY_TEXTS)
-    return fails(subject) and fails(text) and not away and writes_itself(parts)
+    return fails(subject) and not away and writes_itself(parts)
 
 
 _REPLY_SUBJECTS = (
@@ -192,8 +196,8 @@ def _answered_for(parts: Parts, kind: str) -> str:
     """Whose answer it is: who sends it, or, of a service, the only other address that its first sentences name."""
     author = address_of(parts.decoded("from"))
     if kind != "challenge" and not _SERVICE.match(author):
-        return author
+        return author  # a challenge may come from whoever guards the mailbox
     ours = {one.lower() for name in ("to", "delivered-to") for one in addresses(parts.fields.get(name, ""))}
     named = {one.lower(): one for one in addresses(parts.text[: 2 * _TEXT_CHARACTERS])}
-    others = [one for lower, one in named.items() if lower not in ours and lower != author.lower()]
+    others = [one for lower, one in named.items() if lower not in ours | {author.lower()} and "confirm" not in lower]
     return others[0] if len(others) == 1 else author

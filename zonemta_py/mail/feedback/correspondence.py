@@ -129,10 +129,15 @@ CHALLENGES = phrases(
     로봇이 아님; you're human; you are human; i am a human; i am human; solve the; captcha; puzzle; a human being;
     real human; released once you; held until you; let me know you are; answer this mail without changing;
     reply to this message to confirm; simply reply to this; to have it released; confirm your address to;
-    erősítse meg, hogy; ön ember; engedélyezett feladók; är en människa; er et menneske; olet ihminen; sunteți om;
-    είστε άνθρωπος; 사람임을; 人間である; 真人; 验证您是; أنك إنسان; שאתה אדם; là người; bukan robot; liste blanche;
-    lista blanca; lista branca; lista bianca; białej liście; белый список; білий список; ホワイトリスト; 白名单;
-    白名單; needs to know you; unknown to me; not known to me; your address is not known; whitelist;
+    confirmez votre; confirmez que; bestätigen sie ihre; bestätigen sie, dass; confirme su; confirme o seu;
+    confirma que; conferma che; bevestig uw; bevestig dat; підтвердьте; potvrďte; onaylayın; bekräfta att; bekræft at;
+    bekreft at; vahvista; erősítse meg; confirmați; επιβεβαιώστε; 确认您是; 請確認您; 확인해 주;
+    répondez simplement à ce; antworten sie einfach auf diese; responda simplemente a este;
+    responda simplesmente a este; rispondi semplicemente a questo; beantwoord deze; erősítse meg, hogy; ön ember;
+    engedélyezett feladók; är en människa; er et menneske; olet ihminen; sunteți om; είστε άνθρωπος; 사람임을;
+    人間である; 真人; 验证您是; أنك إنسان; שאתה אדם; là người; bukan robot; liste blanche; lista blanca; lista branca;
+    lista bianca; białej liście; белый список; білий список; ホワイトリスト; 白名单; 白名單; needs to know you;
+    unknown to me; not known to me; your address is not known; whitelist;
     """
 )
 
@@ -150,21 +155,23 @@ LISTS = phrases(
 
 UNSUBSCRIBES = phrases(
     """
-    unsubscribe; unsub; stop; take me off; take my name off; off your list; off the list; off this list;
-    cancel my subscription; cancel subscription; stop sending; stop mailing; no more emails; no more mail;
-    no longer wish to receive; don't want these; do not want these; abbestell; abo kündigen; newsletter kündigen;
-    aus ihrem verteiler; aus dem verteiler; keine mails mehr; keine newsletter mehr; ne plus recevoir; désabonner;
-    me désinscrire; no quiero recibir; no deseo recibir; não quero receber; não desejo receber; non voglio ricevere;
-    non desidero ricevere; geen nieuwsbrief meer; niet meer ontvangen; nie chcę otrzymywać; proszę o wypisanie;
-    не хочу получать; уберите меня; удалите меня; nechci dostávat; almak istemiyorum; vill inte ha; ønsker ikke;
-    en halua; nem kérek; nu mai doresc; δεν θέλω; 不想再收到; 不要再发; 不要再寄; 配信を停止; 送らないで; 받고 싶지;
-    그만 보내; opt out; opt-out; optout; remove me; remove from list; signoff; abmelden; abmeldung; austragen;
-    désabonn; desabonn; désinscri; desinscri; cancelar suscripción; cancelar suscripcion; darse de baja; dar de baja;
-    baja; cancelar inscrição; cancelar a inscrição; descadastrar; remover; cancella iscrizione; disiscri;
-    annulla iscrizione; uitschrijven; afmelden; wypisz; rezygnacja; отписаться; отписка; відписатися; odhlásit;
-    aboneliğimi iptal; abonelikten; avsluta prenumeration; avregistrera; afmeld; meld af; avmeld; peruuta tilaus;
-    leiratkoz; dezabonare; διαγραφή; 配信停止; 退会; 登録解除; 退订; 退訂; 取消订阅; 수신거부; 수신 거부; 구독 취소;
-    إلغاء الاشتراك; הסר; hủy đăng ký; berhenti berlangganan;
+    unsubscribe; unsub; stop; take me off; taking me off; off the mailing list; streichen sie mich;
+    tragen sie mich aus; schicken sie mir keine; senden sie mir keine; mir keine weiteren; take my name off;
+    off your list; off the list; off this list; cancel my subscription; cancel subscription; stop sending;
+    stop mailing; no more emails; no more mail; no longer wish to receive; don't want these; do not want these;
+    abbestell; abo kündigen; newsletter kündigen; aus ihrem verteiler; aus dem verteiler; keine mails mehr;
+    keine newsletter mehr; ne plus recevoir; désabonner; me désinscrire; no quiero recibir; no deseo recibir;
+    não quero receber; não desejo receber; non voglio ricevere; non desidero ricevere; geen nieuwsbrief meer;
+    niet meer ontvangen; nie chcę otrzymywać; proszę o wypisanie; не хочу получать; уберите меня; удалите меня;
+    nechci dostávat; almak istemiyorum; vill inte ha; ønsker ikke; en halua; nem kérek; nu mai doresc; δεν θέλω;
+    不想再收到; 不要再发; 不要再寄; 配信を停止; 送らないで; 받고 싶지; 그만 보내; opt out; opt-out; optout; remove me;
+    remove from list; signoff; abmelden; abmeldung; austragen; désabonn; desabonn; désinscri; desinscri;
+    cancelar suscripción; cancelar suscripcion; darse de baja; dar de baja; baja; cancelar inscrição;
+    cancelar a inscrição; descadastrar; remover; cancella iscrizione; disiscri; annulla iscrizione; uitschrijven;
+    afmelden; wypisz; rezygnacja; отписаться; отписка; відписатися; odhlásit; aboneliğimi iptal; abonelikten;
+    avsluta prenumeration; avregistrera; afmeld; meld af; avmeld; peruuta tilaus; leiratkoz; dezabonare; διαγραφή;
+    配信停止; 退会; 登録解除; 退订; 退訂; 取消订阅; 수신거부; 수신 거부; 구독 취소; إلغاء الاشتراك; הסר; hủy đăng ký;
+    berhenti berlangganan;
     """
 )
 

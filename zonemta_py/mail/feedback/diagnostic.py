@@ -8,6 +8,8 @@ from zonemta_py.mail.feedback.vocabulary import phrases
 from zonemta_py.mail.fields import one_line
 from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.rules.reading import read as meaning
+from zonemta_py.mail.rules.spelling import folded
 
 SENTENCE_CHARACTERS_MAX = 1_500
 GENERIC = frozenset(("5.0.0", "4.0.0", "2.0.0", "5.3.0", "4.3.0", "5.5.0", "4.5.0", "5.4.0", "4.4.0", ""))
@@ -33,12 +35,14 @@ _TYPE = re.compile(r"^(?:(?:smtp|dns|rfc822|unknown|x-[\w-]{1,40}|[a-z][\w-]{1,2
 _CODE_ONLY = re.compile(r"(?:x-[\w-]{1,40}|[a-z-]{2,20});\s*\d*\s*", re.IGNORECASE)
 _TAIL = re.compile(
     r"(?:(?:Giving|Gave) up (?:on|after)\b|I'm not going to try again|\(Other MXes tried"
-    r"|--- ?(?:Below|Enclosed)|\[(?:RCPT_TO|MAIL_FROM|DATA)\]|\(SENT_[A-Z_]{2,20}\)|Connection closed).*",
+    r"|--- ?(?:Below|Enclosed)|\[(?:RCPT_TO|MAIL_FROM|DATA)\]|\(SENT_[A-Z_]{2,20}\)|Connection closed|Warning: message still undelivered|Will keep trying).*",
     re.IGNORECASE,
 )
 
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _BRACKET = re.compile(r"[)\]）]")
+_LASTING = frozenset(("user-unknown", "inactive", "suspended", "moved", "spam-content", "virus", "message-too-big"))
+"""Classes of what does not pass, whatever else is said."""
 _SOFT = phrases(
     """
     full; quota; exceeded storage; out of storage; storage; exceeds allowed size; local limit; time out; timeout;
@@ -81,6 +85,9 @@ def implied(reply: Reply, context: str = "") -> Reply:
     """The reply of a bounce that tells neither code nor status: 450 if the words speak of what passes, else 550."""
     if reply.code:
         return reply
+    found = meaning(folded(reply.text), 0, "", "report")
+    if found.firm and found.kind in _LASTING:
+        return Reply(550, reply.enhanced, reply.text)
     words = f"{reply.text} {context}".lower()
     return Reply(450 if any(word in words for word in _SOFT) else 550, reply.enhanced, reply.text)
 
@@ -94,8 +101,16 @@ def has_code(sentence: str) -> bool:
 
 def temporary(words: str) -> bool:
     """Whether replies or statuses are quoted, and all of them are temporary."""
-    found = [one[1] for pattern in (_WITH_ENHANCED, _ALONE, ENHANCED) for one in pattern.finditer(words)]
-    return bool(found) and all(one.startswith("4") for one in found)
+    return _classes(words) == {"4"}
+
+
+def permanent(words: str) -> bool:
+    """Whether they are, and all of them are permanent."""
+    return _classes(words) == {"5"}
+
+
+def _classes(words: str) -> set[str]:
+    return {one[1][0] for pattern in (_WITH_ENHANCED, _ALONE, ENHANCED) for one in pattern.finditer(words)} - {"2"}
 
 
 def _split(sentence: str) -> tuple[int, str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from zonemta_py.mail.feedback.diagnostic import ENHANCED
+from zonemta_py.mail.feedback.diagnostic import ENHANCED, has_code
 from zonemta_py.mail.feedback.vocabulary import phrases
 
 _REST_CHARACTERS = 4_000
@@ -40,6 +40,8 @@ _HEADER = re.compile(
 _FIELD = re.compile(
     r"^[ \t>]{0,8}(?:From|To|Subject|Date|Message-ID|Received|Return-Path)[ \t]?:", re.IGNORECASE | re.MULTILINE
 )
+_TRANSCRIPT = re.compile(r"^[ \t-]*(?:session transcript|transcript of session)", re.IGNORECASE | re.MULTILINE)
+"""It may follow the original's header."""
 _QUOTES = re.compile(r"^(?:> ?)+", re.MULTILINE)
 _INDENT = re.compile(r"^[ \t]{1,8}", re.MULTILINE)
 
@@ -55,7 +57,11 @@ def parted(text: str) -> tuple[str, str]:
         and (not header or mark.start() < header.start())
         and _is_letter(text[: mark.start()], text[mark.end() :])
     ):
-        return text[: mark.start()], _unindented(text[mark.end() :])
+        rest = text[mark.end() :]
+        later = _TRANSCRIPT.search(rest) if not has_code(text[: mark.start()]) else None
+        if later:
+            return text[: mark.start()] + rest[later.start() :], _unindented(rest[: later.start()])
+        return text[: mark.start()], _unindented(rest)
     if header and text[: header.start()].strip():
         return text[: header.start()], _unindented(text[header.start() :])
     if mark and text[: mark.start()].strip() and not _goes_on(text[: mark.start()], text[mark.end() :]):

@@ -40,7 +40,9 @@ _SENDERS = re.compile(
 _MESSAGE = re.compile(r"(?:your (?:message|mail|e-?mail)|\b(?:from|sender|von|by))\s{0,4}:?\s{0,4}$", re.IGNORECASE)
 """A line behind which the sender, or the message's id, stands."""
 
-_NOBODY = re.compile(r"mailer-daemon@|maildaemon@|owner-|[^@]{1,64}-(?:owner|request)@", re.IGNORECASE)
+_NOBODY = re.compile(
+    r"mailer-daemon@|maildaemon@|owner-|[^@]{1,64}-(?:owner|request|subscribe|unsubscribe|help)@", re.IGNORECASE
+)
 """They report, or run a list, and get no mail."""
 
 _INSTEAD = re.compile(

@@ -138,7 +138,13 @@ def _of_text(parts: Parts) -> tuple[str, list[Found]]:
 
 
 def _told(text: str, subject: str, words: str, parts: Parts) -> list[Found]:
-    kind = "delay" if is_delay(subject, words) else "delivered" if says(subject, DELIVERED) else "bounce"
+    kind = (
+        "delay"
+        if is_delay(subject, words)
+        else "delivered"
+        if says(subject, DELIVERED) and not fails(subject)
+        else "bounce"
+    )
     found = [_of_group(Found(kind, *one)) for one in read_text(text, _clues(parts))]
     return [_passing(one) if kind == "delay" else one for one in found]
 

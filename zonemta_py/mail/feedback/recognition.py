@@ -8,9 +8,11 @@ they quote reports and write about them. Pure.
 
 from __future__ import annotations
 
+import re
+
 from zonemta_py.mail.feedback.addresses import address_of, addresses, spelt_out
 from zonemta_py.mail.feedback.answers import is_reply, writes_itself
-from zonemta_py.mail.feedback.diagnostic import ENHANCED, has_code, temporary
+from zonemta_py.mail.feedback.diagnostic import ENHANCED, has_code, permanent, temporary
 from zonemta_py.mail.feedback.parts import Parts
 from zonemta_py.mail.feedback.vocabulary import DELAYS, DELIVERED, FAILURES, FINAL, REASONS, fails, says
 from zonemta_py.mail.rules.reading import read as meaning
@@ -19,6 +21,7 @@ from zonemta_py.mail.rules.spelling import folded
 _TITLES = tuple(phrase for phrase in (*FAILURES, *DELAYS) if not says(phrase, REASONS))
 _OF_MAIL = ("reject", *(one for one in FAILURES if not says(one, ("user", "address", "mailbox", "account", "domain"))))
 """In a subject: a message was refused, and not a person's login."""
+_NOT_FINAL = re.compile(r"\b(?:not|nicht|never)(?: been| yet)? (?:given up|giving up|aufgegeben|abandoned|expired)")
 _OF_MANY = ("list-id", "list-post", "list-unsubscribe")
 _MEANING_CHARACTERS = 1_000
 
@@ -75,10 +78,11 @@ def _means_refusal(said: str) -> bool:
 
 def is_delay(subject: str, words: str) -> bool:
     """Whether delivery is still tried. Both lower case."""
-    if says(words, FINAL) or says(subject, FINAL):
+    said = _NOT_FINAL.sub("", f"{subject} {words}")
+    if says(said, FINAL):
         return False
-    if says(f"{subject} {words}", DELAYS):
-        return True
+    if says(said, DELAYS):
+        return says(subject, DELAYS) or not (permanent(words) and fails(words))
     return temporary(words) and not fails(f"{subject} {words}")
 
 

@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from zonemta_py.mail.feedback.addresses import spelt_out
+from zonemta_py.mail.feedback.addresses import addresses, spelt_out
 from zonemta_py.mail.feedback.diagnostic import has_code, implied, reply_of, temporary
 from zonemta_py.mail.feedback.page import DIALOGUE, Place, TextPage
 from zonemta_py.mail.feedback.vocabulary import FAILURES, REASONS, says
@@ -75,7 +75,11 @@ def read_text(text: str, clues: Clues) -> list[Told]:
     if "@" not in text and not clues.sent_to and (hidden := spelt_out(text)):
         clues = clues._replace(failed=clues.failed or hidden[:1])
     page = TextPage(text[:TEXT_CHARACTERS_MAX])
-    places = page.places(clues.sender) or [place for place in page.places(frozenset()) if place[2] == 2]
+    places = page.places(clues.sender)
+    if not places and not clues.failed:
+        titled = [one for one in addresses(clues.subject) if one.lower() not in clues.sender]
+        clues = clues._replace(failed=titled[:1])
+    places = places or [place for place in page.places(frozenset()) if place[2] == 2]
     recipients = _recipients(places, clues, text)[:RECIPIENTS_MAX] or [""]
     whole = page.through_code(0, len(page.lines))
     if len(_words(_ADDRESS.sub("", whole))) < 2:

@@ -55,6 +55,16 @@ FAILURES = phrases(
     non-delivery; nondeliver; non delivery; not delivered; could not be delivered; couldn't be delivered;
     can't be delivered; cannot be delivered; delivery status notification; delivery notification; delivery report;
     mail system error; mail failure; message delivery has failed; mail could not be delivered; error sending;
+    bounce event; bounce report; hard bounce; hard-bounce; hard bounced; message rejeté; message refusé;
+    mensaje rechazado; mensagem rejeitada; messaggio rifiutato; bericht geweigerd; nachricht abgelehnt;
+    wiadomość odrzucona; сообщение отклонено; n'a pas été diffusé; niet aangenomen; nicht angenommen; no fue aceptad;
+    non è stato accettato; não foi aceit; nie został przyjęt; не принят; не прийнят; nebyla přijata; kabul edilme;
+    togs inte emot; ble ikke mottatt; blev ikke modtaget; ei hyväksytty; zurückgekommen; kommt zurück; vissza;
+    konnten wir nicht zustellen; kunne ikke afleveres; kunde inte lämnas; nepodarilo doručiť; nemohli odoslať;
+    nedoručen; nem tudtuk kézbesíteni; nu am putut livra; nu a ajuns; не можахме да доставим; не беше доставен;
+    не смог передать; не смогли доставить; не змогли доставити; teslim edemedik; ulaşmadı; لم نتمكن من تسليم;
+    לא הצלחנו למסור; تحویل داده نشد; 未能送到; 无法送达; 沒有送達; 投递不了; 配達できませんでした; お届けできません;
+    전달되지 못; 배달하지 못; không gửi được; chưa được gửi; ส่งไม่ถึง; tidak sampai; tidak dapat kami teruskan;
     delivery error; mail error; mailer error; unable to deliver; not deliverable; message rejected; mail rejected;
     rejected:; email delivery failure; returning message; returning to sender; bounced; user unknown; unknown user;
     address unknown; invalid address; delivery problem; unzustellbar; nicht zugestellt; unzustellbarkeit;
@@ -65,23 +75,23 @@ FAILURES = phrases(
     recapito non riuscito; non recapitabile; impossibile recapitare; mancata consegna; non consegnato; onbestelbaar;
     niet bezorgd; niet afgeleverd; kan niet worden bezorgd; niedostarczon; nie dostarczono; nie można dostarczyć;
     zwrot; niedoręcz; недоставлен; не доставлен; не может быть доставлен; ошибка доставки; невозможно доставить;
-    не удалось доставить; недоставка; не вдалося доставити; nedoručiteln; nebylo možné doručit; nedoručen;
-    teslim edilemedi; teslim edilemiyor; iletilemedi; gönderilemedi; kunde inte levereras; går inte att leverera;
+    не удалось доставить; недоставка; не вдалося доставити; nedoručiteln; nebylo možné doručit; teslim edilemedi;
+    teslim edilemiyor; iletilemedi; gönderilemedi; kunde inte levereras; går inte att leverera;
     gick inte att leverera; olevererat; kunne ikke leveres; ikke leveret; uleverbar; kan ikke leveres;
     toimitus epäonnistui; ei voitu toimittaa; ei voida toimittaa; kézbesíthetetlen; nem kézbesíthető;
     sikertelen kézbesítés; nelivrabil; nu a putut fi livrat; δεν παραδόθηκε; αποτυχία παράδοσης; 退信; 无法投递;
-    未送达; 无法送达; 投递失败; 发送失败; 無法傳遞; 傳送失敗; 無法投遞; 退回; 配信できません; 配信不能; 配信エラー;
+    未送达; 投递失败; 发送失败; 無法傳遞; 傳送失敗; 無法投遞; 退回; 配信できません; 配信不能; 配信エラー;
     送信できません; 送信エラー; メールエラー; 届けられません; 届きません; 未配信; 배달되지; 반송; 전송 실패;
     발송 실패; 배달할 수 없; 전달할 수 없; 전달되지; تعذر التسليم; فشل التسليم; فشل تسليم; لم يتم تسليم; לא נמסר;
-    לא ניתן למסור; gửi không thành công; không thể gửi; không gửi được; ส่งไม่สำเร็จ; ไม่สามารถส่ง; tidak terkirim;
-    gagal dikirim; gagal terkirim; tidak dapat dikirim; neisporuč; did not reach the following; failed mail;
-    mail has been returned; message has been returned; wasn't able to deliver; was not able to deliver;
-    was unable to deliver; were unable to deliver; intended recipient; email bounce; mail bounce; bounce notification;
-    bounce message; was rejected; has been rejected; could not deliver; cannot deliver; can not deliver;
-    permanent fatal errors; failed permanently; no such user; no such recipient; mailbox full; mailbox is full;
-    quota exceeded; over quota; does not exist; not been delivered; message you sent blocked; was blocked by;
-    has been blocked; could not be sent; couldn't be sent; not be relayed; failed to deliver; failed to be delivered;
-    not a valid user; not a valid recipient; not a valid address; no se ha podido entregar; no ha podido ser entregad;
+    לא ניתן למסור; gửi không thành công; không thể gửi; ส่งไม่สำเร็จ; ไม่สามารถส่ง; tidak terkirim; gagal dikirim;
+    gagal terkirim; tidak dapat dikirim; neisporuč; did not reach the following; failed mail; mail has been returned;
+    message has been returned; wasn't able to deliver; was not able to deliver; was unable to deliver;
+    were unable to deliver; intended recipient; email bounce; mail bounce; bounce notification; bounce message;
+    was rejected; has been rejected; could not deliver; cannot deliver; can not deliver; permanent fatal errors;
+    failed permanently; no such user; no such recipient; mailbox full; mailbox is full; quota exceeded; over quota;
+    does not exist; not been delivered; message you sent blocked; was blocked by; has been blocked; could not be sent;
+    couldn't be sent; not be relayed; failed to deliver; failed to be delivered; not a valid user;
+    not a valid recipient; not a valid address; no se ha podido entregar; no ha podido ser entregad;
     no pudo ser entregad; devolución de correo; devolución del mensaje; n'a pas pu être remis; n'a pas pu être délivr;
     n'a pas pu être livr; n'a pas pu être distribu; n'a pas été remis; retour à l'expéditeur;
     konnte nicht übermittelt; konnten nicht zugestellt; nicht ausgeliefert; rücksendung; unzustellbare;
@@ -140,7 +150,8 @@ REASONS = phrases(
 DELAYS = phrases(
     """
     attempts continue; next try; next attempt; is waiting; warning message only; delivery status notification (delay;
-    delivery delayed; message delayed; delayed mail; has been delayed; has not yet been delivered;
+    delivery delayed; message delayed; delayed mail; has been delayed; keep the message; keep your message;
+    keeps your message; look again; held back; so far; next one at; next attempt at; has not yet been delivered;
     not yet been delivered; will be retried; delivery attempts will continue; will continue to try;
     warning--could not send; warning: could not send; warning: message; still being retried; will keep trying;
     still trying; is delayed; mail delayed; delayed delivery; temporarily delayed; you do not need to resend;
@@ -165,7 +176,7 @@ DELAYS = phrases(
     remains in the queue; stays in the queue; stays in our queue; kept in the queue; kept in our queue;
     still in our queue; still in the queue; carry on trying; we carry on; keep at it; we keep on; we shall try;
     we'll try again; we'll keep trying; will be attempted again; we will retry; we shall retry; we'll retry;
-    next delivery attempt; next retry; retrying; takes longer; for the time being; not given up;
+    next delivery attempt; next retry; takes longer; for the time being; not given up;
     no action is required on your part; need not do anything; need to do nothing; don't have to do anything;
     do not have to do anything; wir versuchen es; versuchen es weiter; bisher nicht; weiterhin versucht;
     bleibt in der warteschlange; in der warteschlange; nächster versuch; bislang nicht; nous réessay; nous continu;
@@ -188,7 +199,7 @@ FINAL = phrases(
     """
     giving up; given up; gave up; permanent error; failed permanently; permanent fatal; will not be retried;
     no further delivery attempts; not going to try again; permanent failure; could not send mail for 5; endgültig;
-    gives up; give up on; expired; time is up; ran out of time; lifetime is over; last attempt; final attempt;
+    will not succeed; expired; time is up; ran out of time; lifetime is over; last attempt; final attempt;
     no further attempt; no more attempt; not be tried again; not try again; won't try again; not be attempted again;
     not be resent; not be sent any more; stopped trying; have abandoned; been abandoned; taken out of the queue;
     taken from the queue; removed from the queue; removed from our queue; deleted from the queue; has been removed;

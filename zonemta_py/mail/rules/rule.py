@@ -35,9 +35,9 @@ STAGES = (
     "dns",
     "report",
 )
+"""Those at which a remote server has replied; "report": a reply that somebody's bounce message quotes."""
 OTHER_NAMES = {"greeting": "banner", "helo": "ehlo", "starttls": "tls", "end-of-data": "dot"}
 """What people call them, too."""
-"""Those at which a remote server has replied; "report": a reply that somebody's bounce message quotes."""
 QUOTED = frozenset(("rcpt", "data", "body", "dot"))
 """A reply in a report came at one of these: rules for one of them hold for it too."""
 SUBJECTS = ("recipient", "sender", "source", "content", "domain", "system")
