@@ -131,7 +131,7 @@ CHALLENGES = phrases(
     reply to this message to confirm; simply reply to this; to have it released; confirm your address to;
     confirmez votre; confirmez que; bestätigen sie ihre; bestätigen sie, dass; confirme su; confirme o seu;
     confirma que; conferma che; bevestig uw; bevestig dat; підтвердьте; potvrďte; onaylayın; bekräfta att; bekræft at;
-    bekreft at; vahvista; erősítse meg; confirmați; επιβεβαιώστε; 确认您是; 請確認您; 확인해 주;
+    bekreft at; vahvista; erősítse meg; confirmați că; επιβεβαιώστε; 确认您是; 請確認您; 확인해 주;
     répondez simplement à ce; antworten sie einfach auf diese; responda simplemente a este;
     responda simplesmente a este; rispondi semplicemente a questo; beantwoord deze; erősítse meg, hogy; ön ember;
     engedélyezett feladók; är en människa; er et menneske; olet ihminen; sunteți om; είστε άνθρωπος; 사람임을;
