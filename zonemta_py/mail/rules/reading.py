@@ -43,12 +43,13 @@ _DIRECT = {
 }  # fmt: skip
 _OF_SUBJECT = {
     "unknown": {"recipient": "user-unknown", "sender": "policy", "source": "reverse-dns", "domain": "host-unknown",
-                "content": "spam-content", "command": "protocol", "address": "user-unknown"},
+                "content": "spam-content", "command": "protocol", "address": "user-unknown", "encryption": "tls"},
     "full": {
         "recipient": "mailbox-full", "system": "system-full", "sender": "rate", "source": "rate", "": "mailbox-full",
     },
-    "disabled": {"recipient": "suspended", "sender": "policy", "system": "system-error", "source": "blocked-ip"},
-    "inactive": {"recipient": "inactive", "sender": "policy"},
+    "disabled": {"recipient": "suspended", "sender": "policy", "system": "system-error", "source": "blocked-ip",
+                 "encryption": "tls", "domain": "host-unknown"},
+    "inactive": {"recipient": "inactive", "sender": "policy", "encryption": "tls", "domain": "host-unknown"},
     "moved": {"recipient": "moved", "address": "moved"},
     "blocked": {
         "recipient": "suspended", "sender": "policy", "source": "blocked-ip", "domain": "poor-reputation",
@@ -59,8 +60,8 @@ _OF_SUBJECT = {
 ORDER = (
     "greylisting", "virus", "nospace", "recipients", "connections", "authentication", "rdns", "lists", "big", "spam",
     "relay", "blocked:source", "full:recipient", "unknown:sender", "moved", "unknown", "inactive", "disabled", "full",
-    "tls", "reputation", "expired", "rate", "syntax", "blocked", "network", "busy", "protocol", "error", "again",
-    "refused",
+    "tls", "reputation", "expired", "of nobody", "rate", "syntax", "blocked", "network", "busy", "protocol", "error",
+    "again", "refused",
 )  # fmt: skip
 _RANK = {name: rank for rank, name in enumerate(ORDER)}
 _WEAK = frozenset(("error", "refused", "protocol", "network", "busy"))
@@ -207,11 +208,22 @@ def _saying(
         return _Said(_RANK[predicate], near, _DIRECT[predicate], about)
     kinds = _OF_SUBJECT[predicate]
     if about == "system" and about not in kinds:
-        near, about = FAR + 1, _unnamed(stage, enhanced)
+        near, about = FAR + 1, _other_than_system(ends, token, nouns) or _unnamed(stage, enhanced)
+    if predicate == "big" and near > FAR and about == "recipient":
+        about = ""
     kind = kinds.get(about) or kinds.get("", "")
     if not kind:
         return None
+    if (predicate in _OF_NOBODY and near > FAR) or (predicate == "unknown" and about == "content"):
+        return _Said(_RANK["of nobody"], near, kind, about)
     return _Said(_RANK.get(f"{predicate}:{about}", _RANK[predicate]), near, kind, about)
+
+
+def _other_than_system(ends: list[int], token: Token, nouns: list[Token]) -> str:
+    """The nearest subject but their system, which is only where it is said: "not found on this server"."""
+    others = [(_distance(ends, token, noun), next(iter(noun.concepts))) for noun in nouns]
+    near, about = min(((far, name) for far, name in others if name != "system"), default=(FAR + 1, ""))
+    return about if near <= FAR else ""
 
 
 def _distance(ends: list[int], token: Token, noun: Token) -> int:
@@ -236,8 +248,11 @@ def _unnamed(stage: str, enhanced: str) -> str:
 
 _UNSEEN = CONNECTING | {"mail", "rcpt"}
 """Stages at which nobody has seen the message."""
+_OF_NOBODY = frozenset(("full", "inactive", "disabled"))
+"""Of lower rank ("of nobody") where no subject is near: what is full or has run out may be the time for delivery. So is
+a message that is no more."""
 _PREDICATES = frozenset(_DIRECT) | frozenset(_OF_SUBJECT)
-_PRECEDENCE = ("source", "sender", "recipient", "domain", "content", "system", "command")
+_PRECEDENCE = ("source", "sender", "recipient", "domain", "content", "system", "command", "encryption")
 _STRONG = frozenset(("source", "sender"))
 _OURS = frozenset(("source",))
 _SOMEBODY = frozenset(("address",))

@@ -8,9 +8,7 @@ file, once.
 from __future__ import annotations
 
 import re
-import tomllib
-from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import NamedTuple
 
@@ -18,8 +16,20 @@ from zonemta_py.mail.rules.spelling import folded
 
 GAP = 30
 """Letters that "…" in a phrase may stand for, at most."""
-_STARTS = re.compile(r"(?<![^\W_\u2e80-\uffff])(?:[^\W_]|\?(?=[a-z]))|[\u2e80-\uffff]")
-_UMLAUTS = {"ä": "ae", "ö": "oe", "ü": "ue", "å": "aa", "ø": "oe"}
+LETTERS = 6
+"""By which phrases are looked up."""
+REMEMBERED_MAX = 16_384
+"""Beginnings of words kept, with what they may begin."""
+_RUNNING = "\u0e00-\u0e7f\u2e80-\uffff"
+"""Letters that are written without spaces between words: Thai, Chinese, Japanese, and Korean, which has endings."""
+_STARTS = re.compile(rf"(?<![^\W_{_RUNNING}])(?:[^\W_]|\?(?=[a-z]))|[{_RUNNING}]")
+_RUNS = re.compile(f"[{_RUNNING}]")
+_SPACED = re.compile(rf"[^\W_{_RUNNING}]*")
+_UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "å": "aa", "ø": "oe"})
+_MARKED = re.compile("[\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f]+")
+_LIST = re.compile(r"^(\w+) = \[([^\]]*)\]$", re.MULTILINE)
+_END = re.compile("[*…]")
+_PHRASE = re.compile(r'"([^"]+)"')
 
 
 class Token(NamedTuple):
@@ -42,12 +52,12 @@ class _Phrase(NamedTuple):
 def tokens(text: str) -> list[Token]:
     """Phrases in a folded text, in order, none within another: the longest at each place."""
     found: list[Token] = []
-    index, done = _index(), 0
+    done = 0
     for start in _STARTS.finditer(text):
         at = start.start()
         if at < done:
             continue
-        for phrase in index.get(text[at : at + 3]) or index.get(text[at : at + 2]) or index.get(text[at], ()):
+        for phrase in _beginning(text[at : at + LETTERS]):
             if text.startswith(phrase.first, at) and _ends(text, at, phrase):
                 done = _word_end(text, at + len(phrase.first)) if not phrase.whole else at + len(phrase.first)
                 found.append(Token(at, done, phrase.concepts))
@@ -58,7 +68,7 @@ def tokens(text: str) -> list[Token]:
 def _ends(text: str, at: int, phrase: _Phrase) -> bool:
     """Whether the words end where the phrase asks for it, and its later parts follow."""
     end = at + len(phrase.first)
-    if phrase.whole and "/" < text[end : end + 1] < "\u2e80" and text[end].isalnum():
+    if phrase.whole and text[end : end + 1].isalnum() and not _RUNS.match(text, end):
         return False
     for part in phrase.rest:
         place = text.find(part, end, end + GAP + len(part))
@@ -70,9 +80,8 @@ def _ends(text: str, at: int, phrase: _Phrase) -> bool:
 
 def _word_end(text: str, at: int) -> int:
     """Of a word of which only the beginning was asked for."""
-    while at < len(text) and text[at].isalnum() and text[at] < "\u2e80":
-        at += 1
-    return at
+    match = _SPACED.match(text, at)
+    return match.end() if match else at
 
 
 def prepare() -> None:
@@ -80,54 +89,74 @@ def prepare() -> None:
     _index()
 
 
+@lru_cache(REMEMBERED_MAX)
+def _beginning(letters: str) -> tuple[_Phrase, ...]:
+    """What may begin so, the longest first."""
+    those = _phrases(letters[:3]) or _phrases(letters[:2]) or _phrases(letters[:1])
+    return tuple(one for one in those if one.first.startswith(letters) or letters.startswith(one.first))
+
+
+@lru_cache(REMEMBERED_MAX)
+def _phrases(head: str) -> list[_Phrase]:
+    """Those that begin with these letters, if there are any, and those that are only the first of them."""
+    index = _index()
+    entries = [entry for n in range(len(head), 0, -1) for entry in index.get(head[:n], ())] if head in index else []
+    return sorted(map(_phrase, entries), key=lambda phrase: (-len(phrase.first), -len(phrase.rest)))
+
+
 @cache
-def _index() -> dict[str, tuple[_Phrase, ...]]:
-    """First letters → the phrases that begin so, the longest first. Three letters' phrases include those of fewer."""
-    meanings: dict[str, set[str]] = {}
-    for language in tomllib.loads(_file()).values():
-        for concept, phrases in language.items():
-            for phrase in phrases:
-                for spelling in _spellings(phrase):
-                    meanings.setdefault(spelling, set()).add(concept)
-    every = sorted(map(_phrase, meanings.items()), key=lambda phrase: (-len(phrase.first), -len(phrase.rest)))
-    heads: dict[str, list[_Phrase]] = {}
-    for phrase in every:
-        heads.setdefault(phrase.first[:3], []).append(phrase)
-    for head, phrases in heads.items():
-        phrases += [phrase for n in (2, 1) if len(head) > n for phrase in heads.get(head[:n], ()) if len(head) > 2]
-    return {head: tuple(dict.fromkeys(phrases)) for head, phrases in heads.items()}
+def _index() -> dict[str, list[tuple[str, frozenset[str]]]]:
+    """First three letters, or all of a shorter phrase → the spellings that begin so, and their concepts."""
+    index: dict[str, list[tuple[str, frozenset[str]]]] = {}
+    for entry in _meanings().items():
+        head = entry[0][:3]
+        if not head.isalnum():
+            head = _END.split(head)[0].rstrip()
+        index.setdefault(head, []).append(entry)
+    return index
+
+
+def _meanings() -> dict[str, frozenset[str]]:
+    """Every spelling of a phrase → its concepts. The file's lists are found by a regular expression, twenty times as
+    fast as TOML is read: whoever starts waits for it. A test holds both against each other."""
+    found: dict[str, frozenset[str]] = {}
+    said = [
+        (frozenset((concept,)), phrase.replace("* ", "*…"))
+        for concept, phrases in _LIST.findall(_file())
+        for phrase in _PHRASE.findall(phrases)
+    ]
+    ascii_ones = [one for one in said if one[1].isascii()]
+    others = [one for one in said if not one[1].isascii()]
+    marked = [one for one in others if _MARKED.search(one[1])]
+    for those, way in ((ascii_ones, str), (others, str), (marked, _with_two), (marked, _with_lost)):
+        spellings = _plain(way("\n".join(phrase for _, phrase in those))).split("\n")
+        for (concept, _), spelling in zip(those, spellings, strict=True):
+            found[spelling] = found.get(spelling, concept) | concept
+    return found
 
 
 def _file() -> str:
     return resources.files(__package__).joinpath("vocabulary.toml").read_text(encoding="utf-8")
 
 
-def _phrase(entry: tuple[str, Iterable[str]]) -> _Phrase:
+def _phrase(entry: tuple[str, frozenset[str]]) -> _Phrase:
     spelling, concepts = entry
-    first, *rest = (part.strip() for part in spelling.split("…"))
-    prefix = first.endswith("*") or first[-1] >= "\u2e80"
-    return _Phrase(first.rstrip("*"), not prefix, tuple(rest), frozenset(concepts))
+    first, *others = (part.strip() for part in spelling.split("…"))
+    prefix = first.endswith("*") or _RUNS.match(first[-1]) is not None
+    rest = tuple(part.rstrip("*") for part in others if part)
+    return _Phrase(first.rstrip("*"), not prefix, rest, concepts)
 
 
-def _spellings(phrase: str) -> Iterator[str]:
-    """Without marks; umlauts as two letters; marked letters lost."""
-    if phrase.isascii():
-        yield phrase
-        return
-    parts = [part for part in re.split(r"\s*…\s*", phrase) if part]
-    marked = any(c.isalpha() and "\x7f" < c < "\u0250" for c in phrase)
-    ways = [str.lower, _with_two, _with_lost] if marked else [str.lower]
-    for way in ways:
-        yield "…".join(_plain(way(part)) for part in parts)
+def _plain(text: str) -> str:
+    """Without marks, but for a letter that is lost."""
+    return folded(text.replace("?", "\x00").replace("…", "\x01")).replace("\x00", "?").replace("\x01", "…")
 
 
-def _plain(part: str) -> str:
-    return folded(part.replace("?", "\x00")).replace("\x00", "?")
+def _with_two(text: str) -> str:
+    """With umlauts as two letters."""
+    return text.translate(_UMLAUTS)
 
 
-def _with_two(part: str) -> str:
-    return "".join(_UMLAUTS.get(c, c) for c in part)
-
-
-def _with_lost(part: str) -> str:
-    return re.sub("[\x80-\u024f]+", "?", part)
+def _with_lost(text: str) -> str:
+    """With marked letters lost."""
+    return _MARKED.sub("?", text)
