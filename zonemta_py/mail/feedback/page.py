@@ -33,6 +33,8 @@ _FIELD = re.compile(
     r"^\W{0,8}(?:from|sender|reply-to|return-path|message-id|x-[\w-]{1,40}|to|cc|subject|von|an|de|para)\s?:",
     re.IGNORECASE,
 )
+_SALUTATION = re.compile(r"^\W{0,4}(?:[^\W\d]{1,20}[ .'’/-]{0,2}){1,6}[,!:،，！：]?\s*$")
+"""How a letter begins: whom it greets is not whom it is about."""
 _SENDERS = re.compile(
     r"(?:mail from|original sender|sender address|envelope-from|your message from|from address)\W.{0,40}$",
     re.IGNORECASE,
@@ -66,6 +68,7 @@ class TextPage:
         self.lines = [line[:LINE_CHARACTERS_MAX] for line in text.split("\n", LINES_MAX)[:LINES_MAX]]
         self._coded: dict[int, bool] = {}
         self._useful: dict[int, bool] = {}
+        self._first = next((number for number, line in enumerate(self.lines) if line.strip()), 0)
         self._fields: dict[int, bool] = {}
         self._alone: dict[int, bool] = {}
 
@@ -175,6 +178,8 @@ class TextPage:
         if number not in self._useful:
             line = self.lines[number]
             words = line.strip(" -=*_#\t>|")
+            if number == self._first and _SALUTATION.match(line):
+                words = ""
             self._useful[number] = bool(words) and (self.coded(number) or not says(line.lower(), BOILERPLATE))
         return self._useful[number]
 

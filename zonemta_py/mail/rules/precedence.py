@@ -6,7 +6,7 @@ Promises, whatever the rules:
     (x.1.7, x.1.8).
   - A source address rests, and a 5xx with a recipient's status (5.1.1, 5.1.6, 5.2.1) is tried again, only where the
     reply names our address, host or connection: a URL, attachment or From on a list is no fault of an address.
-  - A 5xx about the reputation of our IP address, or that asks us to come again after a fault of theirs, is tried
+  - A 5xx that refuses our IP address, or is about its reputation, or that asks us to come again after a fault of theirs, is tried
     again.
   - `moved` takes 551, x.1.6 or an address to move to.
   - One reply is enough (`agreed`) only where code, text and stage say the same, without reservations.
@@ -41,6 +41,8 @@ time."""
 _PLAIN = frozenset(("5.1.1", "5.1.10"))
 """With these any 5xx will do."""
 _CODES = frozenset((550, 551, 553, 554))
+_UNNAMED = frozenset(("", "source"))
+"""Where an IP address is refused, and nobody else is said to be the reason, it is ours."""
 _OF_US = frozenset(("reverse-dns", "blocked-ip"))
 _NEW_ADDRESS = re.compile(
     r"(?:moved?|new|now|forward\w*|instead|chang\w*|try|use|please|relocat\w*|neue?|nou\w*|nuev\w*|nuov\w*|nov\w*)"
@@ -103,7 +105,7 @@ def names_us(stage: str, reading: Reading) -> bool:
 def trimmed(kind: str, action: Action, about: str, reply: Reply, stage: str, reading: Reading) -> Action:
     """What may be done of it. A 5xx about the reputation of our IP address, or of a fault of theirs that asks us to
     come again, says nothing about the message."""
-    ours = kind == "poor-reputation" and reading.ip
+    ours = reading.ip and (kind == "poor-reputation" or (kind == "policy" and reading.about in _UNNAMED))
     if not action.verdict and (ours or (kind == "system-error" and _again(reading))):
         action = replace(action, verdict="retry")
     if about == "source" or names_us(stage, reading):
