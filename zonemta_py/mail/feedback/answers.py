@@ -200,4 +200,6 @@ def _answered_for(parts: Parts, kind: str) -> str:
     ours = {one.lower() for name in ("to", "delivered-to") for one in addresses(parts.fields.get(name, ""))}
     named = {one.lower(): one for one in addresses(parts.text[: 2 * _TEXT_CHARACTERS])}
     others = [one for lower, one in named.items() if lower not in ours | {author.lower()} and "confirm" not in lower]
+    if not _SERVICE.match(author):
+        others = [one for one in others if one.rpartition("@")[2] == author.rpartition("@")[2]]
     return others[0] if len(others) == 1 else author

@@ -105,7 +105,7 @@ def names_us(stage: str, reading: Reading) -> bool:
 def trimmed(kind: str, action: Action, about: str, reply: Reply, stage: str, reading: Reading) -> Action:
     """What may be done of it. A 5xx about the reputation of our IP address, or of a fault of theirs that asks us to
     come again, says nothing about the message."""
-    ours = reading.ip and (kind == "poor-reputation" or (kind == "policy" and reading.about in _UNNAMED))
+    ours = reading.ip and (kind == "poor-reputation" or (kind == "policy" and reply.enhanced not in OF_RECIPIENTS and reading.about in _UNNAMED))
     if not action.verdict and (ours or (kind == "system-error" and _again(reading))):
         action = replace(action, verdict="retry")
     if about == "source" or names_us(stage, reading):
