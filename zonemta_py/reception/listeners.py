@@ -16,6 +16,7 @@ from typing import Protocol
 
 from zonemta_py.config import Config, Listener
 from zonemta_py.config.senders import Rights, rights
+from zonemta_py.mail.rules import vocabulary
 from zonemta_py.metrics import report
 from zonemta_py.metrics.connections import OpenConnections
 from zonemta_py.plugin.host import Host
@@ -37,6 +38,8 @@ log = logging.getLogger(__name__)
 _HEADER_S_MAX = 10.0
 _SHORT_OF_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _REST_S = 0.2
+_WORDS_S = 2.0
+"""After its start, a process that takes bounces reads the words of those that are written in words alone."""
 
 
 async def serve(
@@ -83,7 +86,9 @@ def _returns(config: Config, queue: Reception, lookups: Callable[[], Lookups] | 
     if not any(listener.feedback for listener in config.listeners):
         return None
     asks = lookups() if lookups and config.return_path.reporters else None
-    return Returns(config, queue, asks, unix_ms, asyncio.get_running_loop().time)
+    loop = asyncio.get_running_loop()
+    loop.call_later(_WORDS_S, vocabulary.prepare)  # not while a start is to accept mail
+    return Returns(config, queue, asks, unix_ms, loop.time)
 
 
 def _revise(gate: ConnectionLimits, revision: Revision) -> None:

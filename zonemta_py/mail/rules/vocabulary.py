@@ -120,8 +120,9 @@ def _meanings() -> dict[str, frozenset[str]]:
     """Every spelling of a phrase → its concepts. The file's lists are found by a regular expression, twenty times as
     fast as TOML is read: whoever starts waits for it. A test holds both against each other."""
     found: dict[str, frozenset[str]] = {}
+    one: dict[frozenset[str], frozenset[str]] = {}  # of those that are equal: there are thousands of each
     said = [
-        (frozenset((concept,)), phrase.replace("* ", "*…"))
+        (one.setdefault(alone := frozenset((concept,)), alone), phrase.replace("* ", "*…"))
         for concept, phrases in _LIST.findall(_file())
         for phrase in _PHRASE.findall(phrases)
     ]
@@ -131,7 +132,8 @@ def _meanings() -> dict[str, frozenset[str]]:
     for those, way in ((ascii_ones, str), (others, str), (marked, _with_two), (marked, _with_lost)):
         spellings = _plain(way("\n".join(phrase for _, phrase in those))).split("\n")
         for (concept, _), spelling in zip(those, spellings, strict=True):
-            found[spelling] = found.get(spelling, concept) | concept
+            both = found.get(spelling, concept) | concept
+            found[spelling] = one.setdefault(both, both)
     return found
 
 
