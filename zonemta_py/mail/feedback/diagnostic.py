@@ -35,7 +35,8 @@ _TYPE = re.compile(r"^(?:(?:smtp|dns|rfc822|unknown|x-[\w-]{1,40}|[a-z][\w-]{1,2
 _CODE_ONLY = re.compile(r"(?:x-[\w-]{1,40}|[a-z-]{2,20});\s*\d*\s*", re.IGNORECASE)
 _TAIL = re.compile(
     r"(?:(?:Giving|Gave) up (?:on|after)\b|I'm not going to try again|\(Other MXes tried"
-    r"|--- ?(?:Below|Enclosed)|\[(?:RCPT_TO|MAIL_FROM|DATA)\]|\(SENT_[A-Z_]{2,20}\)|Connection closed|Warning: message still undelivered|Will keep trying).*",
+    r"|--- ?(?:Below|Enclosed)|\[(?:RCPT_TO|MAIL_FROM|DATA)\]|\(SENT_[A-Z_]{2,20}\)|Connection closed"
+    r"|Warning: message still undelivered|Will keep trying).*",
     re.IGNORECASE,
 )
 

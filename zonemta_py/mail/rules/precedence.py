@@ -6,8 +6,8 @@ Promises, whatever the rules:
     (x.1.7, x.1.8).
   - A source address rests, and a 5xx with a recipient's status (5.1.1, 5.1.6, 5.2.1) is tried again, only where the
     reply names our address, host or connection: a URL, attachment or From on a list is no fault of an address.
-  - A 5xx that refuses our IP address, or is about its reputation, or that asks us to come again after a fault of theirs, is tried
-    again.
+  - A 5xx that refuses our IP address, or is about its reputation, or that asks us to come again after a fault of
+    theirs, is tried again.
   - `moved` takes 551, x.1.6 or an address to move to.
   - One reply is enough (`agreed`) only where code, text and stage say the same, without reservations.
 Pure.
@@ -105,7 +105,8 @@ def names_us(stage: str, reading: Reading) -> bool:
 def trimmed(kind: str, action: Action, about: str, reply: Reply, stage: str, reading: Reading) -> Action:
     """What may be done of it. A 5xx about the reputation of our IP address, or of a fault of theirs that asks us to
     come again, says nothing about the message."""
-    ours = reading.ip and (kind == "poor-reputation" or (kind == "policy" and reply.enhanced not in OF_RECIPIENTS and reading.about in _UNNAMED))
+    refused = kind == "policy" and reply.enhanced not in OF_RECIPIENTS and reading.about in _UNNAMED
+    ours = reading.ip and (kind == "poor-reputation" or refused)
     if not action.verdict and (ours or (kind == "system-error" and _again(reading))):
         action = replace(action, verdict="retry")
     if about == "source" or names_us(stage, reading):
