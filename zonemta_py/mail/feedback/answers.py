@@ -39,6 +39,7 @@ _REPLY_FIELDS = (
 )
 """Fields that only those who answer by themselves write."""
 _CHALLENGE_FIELDS = ("x-tmda-fingerprint", "x-challenge", "x-boxbe-challenge", "x-spamarrest", "x-asvp-challenge")
+_LIST_SERVERS = ("sympa", "listserv", "majordom", "mailman", "ezmlm")
 _REPLY_PRECEDENCE = ("auto_reply", "auto-reply", "autoreply")
 _SERVICE = re.compile(
     r"(?:no-?reply|do-?not-?reply|noti|verif|confirm|challenge|auto|system|mailer|service)", re.IGNORECASE
@@ -47,7 +48,7 @@ _SERVICE = re.compile(
 _STEMS = frozenset(
     one for one in UNSUBSCRIBES if one.endswith(("abonn", "inscri", "iscri", "koz", "meld", "unsub", "optout"))
 )
-_WISHES = tuple(one for one in UNSUBSCRIBES if one.count(" ") > 1)
+_WISHES = tuple(one for one in UNSUBSCRIBES if " " in one)
 """In as many words, also within a letter."""
 _WISH_CHARACTERS = 300
 _UNSUBSCRIBE_LETTERS_MAX = 80
@@ -85,7 +86,8 @@ def read_answer(parts: Parts, daemon: bool, failure: bool) -> tuple[str, list[Fo
         return "challenge", [_found(parts, "challenge")]
     if says(subject, LISTS) and not failure and not fails(text):
         return "list", [_found(parts, "auto-reply")]
-    if (daemon and failure) or parts.fields.get("x-failed-recipients"):
+    answers = is_reply(parts) and parts.fields.get("auto-submitted", "").lower().startswith("auto-replied")
+    if (daemon and failure and not answers) or parts.fields.get("x-failed-recipients"):
         return "", []
     if _answering(parts, subject, text, daemon):
         return "rfc3834", [_found(parts, "auto-reply")]
@@ -150,7 +152,13 @@ def _answering(parts: Parts, subject: str, text: str, daemon: bool) -> bool:
         or fields.get("precedence", "").lower() in ("bulk", "junk")
         or fields.get("x-mailer", "").lower().startswith(("vacation", "autorespond", "auto-respond"))
     )
+    if automatic and not daemon and says(text[:_TEXT_CHARACTERS], REQUESTS) and says(text[:_TEXT_CHARACTERS], RECEIVED):
+        return True
     return not daemon and (automatic or subject.startswith(_REPLY_SUBJECTS)) and says(text, AWAY_TEXTS)
+
+
+def is_list_server(parts: Parts) -> bool:
+    return says(parts.decoded("from").lower(), _LIST_SERVERS)
 
 
 def writes_itself(parts: Parts) -> bool:
@@ -161,8 +169,9 @@ def writes_itself(parts: Parts) -> bool:
 
 def _refusing(parts: Parts, subject: str, text: str) -> bool:
     """Whether a filter or a list says by it that it has not taken the message; nobody's absence."""
-    away = says(subject, AWAY_SUBJECTS) or says(text, AWAY_TEXTS)
-    return fails(subject) and not away and writes_itself(parts)
+    if is_reply(parts) or says(subject, AWAY_SUBJECTS) or says(text, AWAY_TEXTS) or not writes_itself(parts):
+        return False
+    return fails(subject) or (fails(text) and is_list_server(parts))
 
 
 _REPLY_SUBJECTS = (
@@ -195,11 +204,11 @@ def _found(parts: Parts, kind: str) -> Found:
 def _answered_for(parts: Parts, kind: str) -> str:
     """Whose answer it is: who sends it, or, of a service, the only other address that its first sentences name."""
     author = address_of(parts.decoded("from"))
-    if kind != "challenge" and not _SERVICE.match(author):
+    if kind != "challenge" and not _SERVICE.search(author.partition("@")[0]):
         return author  # a challenge may come from whoever guards the mailbox
     ours = {one.lower() for name in ("to", "delivered-to") for one in addresses(parts.fields.get(name, ""))}
     named = {one.lower(): one for one in addresses(parts.text[: 2 * _TEXT_CHARACTERS])}
     others = [one for lower, one in named.items() if lower not in ours | {author.lower()} and "confirm" not in lower]
-    if not _SERVICE.match(author):
+    if not _SERVICE.search(author.partition("@")[0]):
         others = [one for one in others if one.rpartition("@")[2] == author.rpartition("@")[2]]
     return others[0] if len(others) == 1 else author

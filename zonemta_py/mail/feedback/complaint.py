@@ -78,8 +78,13 @@ def read_forwarded(parts: Parts) -> list[Found]:
 
 def _told_by_desk(parts: Parts, subject: str, sender: str, words: str) -> list[Found]:
     """A complaint that an abuse desk passes on in words alone, and names who complained."""
-    if not (says(sender, _REPORTERS) and says(subject, COMPLAINING) and says(subject, JUNK)):
+    if not (says(subject, COMPLAINING) and says(subject, JUNK)):
         return []
+    if not says(sender, _REPORTERS):
+        author = address_of(parts.decoded("from"))
+        theirs = author.lower() == address_of(parts.fields.get("return-path", "")).lower()
+        told = [Found("complaint", author, Reply(0, "", one_line(subject)[:300]), parts.sender_host())]
+        return told if author and theirs and "list-id" not in parts.fields else []
     own = {one.lower() for name in ("from", "to") for one in addresses(parts.fields.get(name, ""))}
     named = [one for one in addresses(words) if one not in own]
     return [Found("complaint", one, Reply(0, "", one_line(subject)[:300]), parts.sender_host()) for one in named[:1]]

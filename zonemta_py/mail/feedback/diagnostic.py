@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from zonemta_py.mail.feedback.vocabulary import phrases
+from zonemta_py.mail.feedback.vocabulary import beginning
 from zonemta_py.mail.fields import one_line
 from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.reply import Reply
@@ -44,7 +44,8 @@ _WORD = re.compile(r"[^\W\d_]{3,}")
 _BRACKET = re.compile(r"[)\]）]")
 _LASTING = frozenset(("user-unknown", "inactive", "suspended", "moved", "spam-content", "virus", "message-too-big"))
 """Classes of what does not pass, whatever else is said."""
-_SOFT = phrases(
+_PASSING = frozenset(("mailbox-full", "expired", "greylisting", "system-full"))
+_SOFT = beginning(
     """
     full; quota; exceeded storage; out of storage; storage; exceeds allowed size; local limit; time out; timeout;
     timed out; expired; too long; temporar; deferred; try again; retry; giving up; for the last; seconds; hours;
@@ -87,10 +88,10 @@ def implied(reply: Reply, context: str = "") -> Reply:
     if reply.code:
         return reply
     found = meaning(folded(reply.text), 0, "", "report")
-    if found.firm and found.kind in _LASTING:
+    if found.kind in _LASTING:
         return Reply(550, reply.enhanced, reply.text)
-    words = f"{reply.text} {context}".lower()
-    return Reply(450 if any(word in words for word in _SOFT) else 550, reply.enhanced, reply.text)
+    passes = (found.firm and found.kind in _PASSING) or _SOFT.search(f"{reply.text} {context}".lower())
+    return Reply(450 if passes else 550, reply.enhanced, reply.text)
 
 
 def has_code(sentence: str) -> bool:

@@ -16,15 +16,16 @@ _MARKS = phrases(
     returned message; message text follows; original mail; your original message; headers of the original;
     returned mail follows; text of the message; start of returned; the following is a copy; copy of your message;
     a copy of the original; a copy of your; undelivered message follows; non-delivered message; body of the message;
-    copy of the message; offending message; offending mail; reported message; returned text follows;
-    forwarded message; bounced e-mail:; bounced message:; ursprüngliche nachricht; originalnachricht;
-    original-nachricht; nachricht folgt; kopie ihrer nachricht; kopie der nachricht; message d'origine;
-    message original; copie du message; copie de votre message; mensaje original; copia del mensaje;
-    copia de su mensaje; mensagem original; cópia da mensagem; messaggio originale; copia del messaggio;
-    oorspronkelijk bericht; oorspronkelijke bericht; kopie van; oryginalna wiadomo; oryginalnej wiadomo;
-    kopia wiadomo; kopia twojej; исходное сообщение; исходного сообщения; копия сообщения; копия вашего;
-    оригинал письма; текст письма; původní zpráv; orijinal ileti; özgün ileti; 原始邮件; 原邮件; 原始郵件; 原信;
-    元のメール; オリジナルメッセージ; 原文; 以下は送信; 원본 메시지; 원본 메일; 원문; الرسالة الأصلية; ההודעה המקורית;
+    copy of the message; offending message; offending mail; rejected message; message begins as follows;
+    returning headers; reported message; returned text follows; forwarded message; bounced e-mail:; bounced message:;
+    ursprüngliche nachricht; originalnachricht; original-nachricht; nachricht folgt; kopie ihrer nachricht;
+    kopie der nachricht; message d'origine; message original; copie du message; copie de votre message;
+    mensaje original; copia del mensaje; copia de su mensaje; mensagem original; cópia da mensagem;
+    messaggio originale; copia del messaggio; oorspronkelijk bericht; oorspronkelijke bericht; kopie van;
+    oryginalna wiadomo; oryginalnej wiadomo; kopia wiadomo; kopia twojej; исходное сообщение; исходного сообщения;
+    копия сообщения; копия вашего; оригинал письма; текст письма; původní zpráv; orijinal ileti; özgün ileti;
+    原始邮件; 原邮件; 原始郵件; 原信; 元のメール; オリジナルメッセージ; 原文; 以下は送信; 원본 메시지; 원본 메일;
+    원문; الرسالة الأصلية; ההודעה המקורית;
     """
 )
 _MARK = re.compile(
@@ -40,6 +41,12 @@ _HEADER = re.compile(
 _FIELD = re.compile(
     r"^[ \t>]{0,8}(?:From|To|Subject|Date|Message-ID|Received|Return-Path)[ \t]?:", re.IGNORECASE | re.MULTILINE
 )
+_BLOCK = re.compile(
+    r"(?:^(?:From|To|Subject|Date|Message-ID|MIME-Version|Content-Type|List-[A-Za-z]{2,12}): [^\n]*\n"
+    r"(?:[ \t][^\n]*\n)*){3}",
+    re.MULTILINE,
+)
+"""A header as it stands."""
 _TRANSCRIPT = re.compile(r"^[ \t-]*(?:session transcript|transcript of session)", re.IGNORECASE | re.MULTILINE)
 """It may follow the original's header."""
 _QUOTES = re.compile(r"^(?:> ?)+", re.MULTILINE)
@@ -64,6 +71,9 @@ def parted(text: str) -> tuple[str, str]:
         return text[: mark.start()], _unindented(rest)
     if header and text[: header.start()].strip():
         return text[: header.start()], _unindented(text[header.start() :])
+    block = _BLOCK.search(text)
+    if block and "@" in text[: block.start()] and not (mark and mark.start() < block.start()):
+        return text[: block.start()], _unindented(text[block.start() :])
     if mark and text[: mark.start()].strip() and not _goes_on(text[: mark.start()], text[mark.end() :]):
         return text[: mark.start()], ""
     return text, ""

@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 
 from zonemta_py.mail.feedback.addresses import address_of, addresses, spelt_out
-from zonemta_py.mail.feedback.answers import is_reply, writes_itself
+from zonemta_py.mail.feedback.answers import is_list_server, is_reply, writes_itself
 from zonemta_py.mail.feedback.diagnostic import ENHANCED, has_code, permanent, temporary
 from zonemta_py.mail.feedback.parts import Parts
-from zonemta_py.mail.feedback.vocabulary import DELAYS, DELIVERED, FAILURES, FINAL, REASONS, fails, says
+from zonemta_py.mail.feedback.vocabulary import DELAYS, DELIVERED, FAILURES, FINAL, POSTAL, REASONS, fails, says
 from zonemta_py.mail.rules.reading import read as meaning
 from zonemta_py.mail.rules.spelling import folded
 
@@ -41,13 +41,15 @@ def speaks_of_delivery(parts: Parts, daemon: bool, failure: bool, words: str) ->
         return _of_daemon(parts, failure or told, words)
     if (is_reply(parts) and not parts.enclosed) or (to_many(parts) and not daemon):
         return False
+    if parts.enclosed and told and writes_itself(parts):
+        return True
     if daemon:
         told = told and (says(words, FAILURES) or not fails(words))
         about = bool(parts.original) or _names_another(parts, words)
         return says(subject, FAILURES) or (told and about)
     about = bool(parts.original) or _names_another(parts, f"{subject} {words}")
     if told and about and writes_itself(parts):
-        return not answerable(parts) or says(subject, _OF_MAIL)
+        return not answerable(parts) or is_list_server(parts) or says(subject, _OF_MAIL)
     return told and failure and (bool(parts.original) or (titled(parts) and _names_another(parts, words)))
 
 
@@ -65,9 +67,9 @@ def _of_machine(parts: Parts, told: bool, failure: bool, words: str) -> bool:
         return about or not is_reply(parts)
     if is_reply(parts) or not about:
         return False
-    if not writes_itself(parts):
-        return failure or (told and bool(parts.original))
-    return failure or told or _means_refusal(said)
+    if failure or says(parts.decoded("from").lower(), POSTAL):
+        return True
+    return (told or _means_refusal(said)) if writes_itself(parts) else told and bool(parts.original)
 
 
 def _means_refusal(said: str) -> bool:
@@ -112,5 +114,7 @@ def answerable(parts: Parts) -> bool:
 
 
 def to_many(parts: Parts) -> bool:
-    """A list's mail, or a newsletter."""
+    """A list's mail, or a newsletter; not what a list server itself has to say (Mailman)."""
+    if parts.fields.get("x-list-administrivia", "").lower() == "yes":
+        return False
     return _path(parts) != "<>" and any(name in parts.fields for name in _OF_MANY)

@@ -16,6 +16,8 @@ from zonemta_py.mail.feedback.diagnostic import has_code, implied, reply_of, tem
 from zonemta_py.mail.feedback.page import DIALOGUE, Place, TextPage
 from zonemta_py.mail.feedback.vocabulary import FAILURES, REASONS, says
 from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.rules.reading import read as meaning
+from zonemta_py.mail.rules.spelling import folded
 
 RECIPIENTS_MAX = 100
 TEXT_CHARACTERS_MAX = 16_384
@@ -187,8 +189,11 @@ def _telling(text: str) -> bool:
 
 
 def _courtesy(clause: str) -> bool:
+    """Whether it says that it failed, and neither why nor anything else."""
     words = " ".join(_ADDRESS.sub("", clause).lower().split())
-    return says(words, FAILURES) and not says(words, REASONS) and not any(map(str.isdigit, words))
+    if not says(words, FAILURES) or says(words, REASONS) or any(map(str.isdigit, words)):
+        return False
+    return meaning(folded(words), 0, "", "report").kind in ("", "policy")
 
 
 def _words(text: str) -> list[str]:

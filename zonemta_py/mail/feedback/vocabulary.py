@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
+_SHORT = 6
 _DIACRITICS = "".join(map(chr, range(0x0300, 0x0370)))
 
 
@@ -17,6 +18,17 @@ def phrases(text: str) -> tuple[str, ...]:
     written by systems that have none."""
     said = [phrase for part in text.split(";") if (phrase := " ".join(part.split()))]
     return tuple(dict.fromkeys([*said, *map(_bare, said)]))
+
+
+def beginning(text: str) -> re.Pattern[str]:
+    """Finds any of the phrases where a word begins, short ones as a word, or, in writing without spaces, anywhere."""
+    return re.compile("|".join(map(_pattern, phrases(text))))
+
+
+def _pattern(phrase: str) -> str:
+    if phrase[0] > "\u2e80":
+        return re.escape(phrase)
+    return rf"(?<!\w){re.escape(phrase)}" + (r"(?!\w)" if len(phrase) < _SHORT and phrase.isascii() else "")
 
 
 def _bare(phrase: str) -> str:
@@ -47,6 +59,17 @@ MACHINES = phrases(
     """
 )
 """In a From field: a program writes, not a person."""
+
+POSTAL = phrases(
+    """
+    mailer; mail system; mail server; mail gate; mail robot; mail service; mailservice; mailserver; mailgate; mail-;
+    mail@; post@; poste@; posta@; posti@; postur@; pasts@; smtp; mta; postman; postal; postmast; delivery; courrier;
+    correo; correio; poczt; pošt; почт; пошт; пощ; levelez; pasta; póst; sähköposti; e-post; epost; postboks; postvak;
+    mailpoort; 邮件; 郵件; メール; 配信; 메일; البريد; דואר; thư điện; surel; ไปรษณีย์; จดหมาย; پست; gateway; queue;
+    robot;
+    """
+)
+"""In a From field: who brings mail. With the null sender they report, in whatever language."""
 
 FAILURES = phrases(
     """
@@ -199,20 +222,21 @@ FINAL = phrases(
     """
     giving up; given up; gave up; permanent error; failed permanently; permanent fatal; will not be retried;
     no further delivery attempts; not going to try again; permanent failure; could not send mail for 5; endgültig;
-    will not succeed; expired; time is up; ran out of time; lifetime is over; last attempt; final attempt;
-    no further attempt; no more attempt; not be tried again; not try again; won't try again; not be attempted again;
-    not be resent; not be sent any more; stopped trying; have abandoned; been abandoned; taken out of the queue;
-    taken from the queue; removed from the queue; removed from our queue; deleted from the queue; has been removed;
-    has been deleted; was deleted; been destroyed; been discarded; been dropped; in vain until;
-    keine weiteren versuche; kein weiterer versuch; aufgegeben; nicht erneut versucht; nicht weiter versucht;
-    letzter versuch; gelöscht; abandonn; plus de tentative; aucune nouvelle tentative; dernière tentative; supprimé;
-    no se volverá a intentar; no se intentará; último intento; se abandon; no se reintentará; não haverá nova;
-    não será tentad; última tentativa; desistimos; foi removid; non verranno effettuati; non saranno effettuati;
-    ultimo tentativo; rinunci; geen verdere poging; geen nieuwe poging; opgegeven; zaprzestano; ostatnia próba;
-    nie będzie ponown; kolejnych prób nie; попыток не будет; попытки прекращены; больше не будет; прекращены;
-    спроб не буде; další pokusy nebud; vzdáv; vzdali; tekrar denenmeyecek; vazgeç; inga fler försök; gett upp;
-    gitt opp; opgivet; luovuttu; ei yritetä; nem próbál; feladtuk; 再送は行; 再送しません; 断念; 不再重试; 不再尝试;
-    已放弃; 不再重試; 已放棄; 더 이상 시도; 포기;
+    will not succeed; message expired; expired in; expired after; time is up; ran out of time; lifetime is over;
+    last attempt; final attempt; no further attempt; no more attempt; not be tried again; not try again;
+    won't try again; not be attempted again; not be resent; not be sent any more; stopped trying; have abandoned;
+    been abandoned; taken out of the queue; taken from the queue; removed from the queue; removed from our queue;
+    deleted from the queue; has been removed; has been deleted; was deleted; been destroyed; been discarded;
+    been dropped; in vain until; keine weiteren versuche; kein weiterer versuch; aufgegeben; nicht erneut versucht;
+    nicht weiter versucht; letzter versuch; gelöscht; abandonn; plus de tentative; aucune nouvelle tentative;
+    dernière tentative; supprimé; no se volverá a intentar; no se intentará; último intento; se abandon;
+    no se reintentará; não haverá nova; não será tentad; última tentativa; desistimos; foi removid;
+    non verranno effettuati; non saranno effettuati; ultimo tentativo; rinunci; geen verdere poging;
+    geen nieuwe poging; opgegeven; zaprzestano; ostatnia próba; nie będzie ponown; kolejnych prób nie;
+    попыток не будет; попытки прекращены; больше не будет; прекращены; спроб не буде; další pokusy nebud; vzdáv;
+    vzdali; tekrar denenmeyecek; vazgeç; inga fler försök; gett upp; gitt opp; opgivet; luovuttu; ei yritetä;
+    nem próbál; feladtuk; 再送は行; 再送しません; 断念; 不再重试; 不再尝试; 已放弃; 不再重試; 已放棄; 더 이상 시도;
+    포기;
     """
 )
 """It is not tried again, whatever else is said about delay."""
