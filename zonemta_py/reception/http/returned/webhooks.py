@@ -72,7 +72,7 @@ class SignedWebhooks:
         for hook in config.http.webhooks:
             self._hooks.setdefault(hook.provider, []).append(hook)
             if hook.public_keys:
-                from zonemta_py.mail.feedback import signatures  # only where one is configured
+                from zonemta_py.mail.feedback.providers import signatures  # only where one is configured
 
                 self._keys[hook.name] = [signatures.sendgrid_key(key) for key in hook.public_keys]
             if hook.certificates:
@@ -84,7 +84,7 @@ class SignedWebhooks:
 
     def check_sendgrid(self, headers: Mapping[str, str], body: bytes) -> Proven:
         """body: as it came. Raises RequestProblem."""
-        from zonemta_py.mail.feedback import signatures
+        from zonemta_py.mail.feedback.providers import signatures
 
         said = headers.get(SIGNATURE, ""), headers.get(TIMESTAMP, "")
         return self._first(
@@ -94,7 +94,7 @@ class SignedWebhooks:
 
     def check_mailgun(self, content: Any) -> Proven:
         """A token may come again, since an answer was lost, but only with the same event. Raises RequestProblem."""
-        from zonemta_py.mail.feedback import signatures
+        from zonemta_py.mail.feedback.providers import signatures
 
         tokens = list[str]()
         proven = self._first(
@@ -111,7 +111,7 @@ class SignedWebhooks:
 
     async def check_ses(self, content: Any) -> Proven:
         """Raises RequestProblem."""
-        from zonemta_py.mail.feedback import signatures
+        from zonemta_py.mail.feedback.providers import signatures
 
         topics = {topic: hook for hook in self._hooks["ses"] for topic in hook.topics}
         hook = self._hooks["ses"][0]
@@ -130,7 +130,7 @@ class SignedWebhooks:
     async def confirm(self, content: Any, proven: Proven) -> None:
         """Amazon SNS asks whether it may post: it may, since the topic is configured and the message signed. Raises
         RequestProblem."""
-        from zonemta_py.mail.feedback import signatures
+        from zonemta_py.mail.feedback.providers import signatures
 
         host, hook = signatures.topic_host(proven.topic), proven.hook
         try:
@@ -169,7 +169,7 @@ class _Certificates:
 
     async def of(self, host: str, path: str) -> list[SnsKey]:
         """Raises RequestProblem."""
-        from zonemta_py.mail.feedback import signatures
+        from zonemta_py.mail.feedback.providers import signatures
 
         url, now = f"{host}{path}", asyncio.get_running_loop().time()
         async with self._one:
@@ -198,7 +198,7 @@ class _Certificates:
 
 def read_certificates(hook: Webhook) -> list[SnsKey]:
     """Of its files. Raises ConfigError."""
-    from zonemta_py.mail.feedback import signatures
+    from zonemta_py.mail.feedback.providers import signatures
 
     found = list["SnsKey"]()
     for file in hook.certificates:
