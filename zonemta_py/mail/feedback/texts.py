@@ -163,7 +163,7 @@ def _said(own: list[int], count: int, segment: str, whole: str, page: TextPage) 
         return segment
     if has_code(whole) or not _words(_ADDRESS.sub("\n", segment).partition("\n")[2]):
         return whole
-    return segment
+    return segment if count > 1 or _reasons(segment) or not _reasons(whole) else whole
 
 
 @lru_cache(maxsize=4)
@@ -186,6 +186,11 @@ def _telling(text: str) -> bool:
     return has_code(text) or any(
         len(_words(clause)) > 1 and not _courtesy(clause) for clause in _CLAUSE.split(text) if clause.strip()
     )
+
+
+def _reasons(text: str) -> bool:
+    """Whether it says why, to the rules' vocabulary."""
+    return meaning(folded(_reason(text)), 0, "", "report").kind not in ("", "policy")
 
 
 def _courtesy(clause: str) -> bool:

@@ -145,7 +145,7 @@ def _no_recipient(kind: str, about: str, reply: Reply, stage: str, reading: Read
     other = _other(reading)
     if kind == "mailbox-full":
         other = reading.about if reading.about in _OTHERS else ""
-    if other and not about:
+    if other and not about and not (stage == "report" and reply.enhanced in OF_RECIPIENTS and reading.kind == kind):
         return f"it speaks of the {other}"
     if kind == "user-unknown" and "reputation" in reading.said and not about:
         return "it speaks of how many there were"

@@ -30,6 +30,8 @@ _IP = re.compile(
 _URL = re.compile(r"https?://\S+")
 _FIELD = re.compile(r"\b(?:from|to|proto|helo|ehlo|client|relay|ip|host|sender|rcpt|recipient|size|id|mailfrom)=\S*")
 """Of the session, as servers add them for whoever reads logs."""
+_HOST_ASIDE = re.compile(r" \((?:[a-z0-9_-]{1,63}\.){1,8}[a-z0-9-]{2,63}\)")
+"""The domain (example.com) …: nothing stands between."""
 _ADDRESS = re.compile(r"<?@>?")
 RECIPIENT_STAGES = frozenset(("rcpt", "data", "dot", "report"))
 """Those at which a reply can be about the recipient."""
@@ -98,6 +100,8 @@ def read(text: str, code: int, enhanced: str, stage: str) -> Reading:
     fields = "=" in text and _FIELD.search(text) is not None
     if fields:
         text = _FIELD.sub(_blank, text)
+    if "(" in text:
+        text = _HOST_ASIDE.sub("", text)
     found = tokens(text)
     subjects = _subjects(text, found)
     ends = [match.start() for match in _CLAUSE.finditer(text)]
@@ -117,6 +121,9 @@ def read(text: str, code: int, enhanced: str, stage: str) -> Reading:
         best = None
     if best is None:
         return Reading("", "", speaks, said, False, aside, bool(ips))
+    told = stage == "report" and enhanced in _OF_RECIPIENTS and best.kind in _RECIPIENT and best.about != "sender"
+    if told and "sender" in speaks:  # whom it greets; not enough to suppress for one of it all the same
+        return Reading(best.kind, best.about, speaks, said, best.near <= FAR, True, bool(ips))
     kind, about = _of_others(best, speaks, said, bool(ips), stage)
     return Reading(kind, about, speaks, said, best.near <= FAR, aside, bool(ips))
 
@@ -256,5 +263,7 @@ _PRECEDENCE = ("source", "sender", "recipient", "domain", "content", "system", "
 _STRONG = frozenset(("source", "sender"))
 _OURS = frozenset(("source",))
 _SOMEBODY = frozenset(("address",))
+_OF_RECIPIENTS = frozenset(("5.1.1", "5.1.10", "5.1.6", "5.2.1"))
+"""Statuses that a report gives about its recipient, though its sentences greet the sender, too."""
 _RECIPIENT = frozenset(("user-unknown", "inactive", "suspended", "moved"))
 _ADJACENT = (" ", "'s ", "s ", "-", " <@> ", "")

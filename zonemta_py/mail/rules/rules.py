@@ -161,7 +161,7 @@ def reading_of(reply: Reply, stage: str) -> Reading:
 
 def _guessed(classified: Classified, reply: Reply, stage: str, reading: Reading) -> Classified:
     """With the class of the second opinion, if it has one that may be."""
-    kind = opinion(reply, stage).kind
+    kind = "" if stage == "report" else opinion(reply, stage).kind
     return (
         classified if not kind or bar(kind, "", reply, stage, reading) else Classified(OPINION, kind, classified.action)
     )
