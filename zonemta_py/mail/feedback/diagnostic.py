@@ -25,7 +25,7 @@ _CODES = r"([45][0-7]\d)"
 _TO_ENHANCED = r"(?:[ :#(<-]{0,3}|[ ,]{1,2}ERROR_CODE ?: ?)([245]\.\d{1,2}\.\d{1,3})\b(?!\.\d)[:)> -]*"
 _WITH_ENHANCED = re.compile(rf"(?<![\w./@-]){_CODES}(?:[ :#-]+{_CODES})?{_TO_ENHANCED}", re.IGNORECASE)
 _ALONE = re.compile(
-    rf"(?<![\w./@-]){_CODES}(?:[- :]+\1)?(?=[\s:,;-]|$)"
+    rf"(?<![\w./@-]){_CODES}(?:[- :]+\1)?(?=[\s:,;-]|(?<=\(...)\)|$)"
     r"(?!:\d|-\d+ | ?(?:sec|min|hour|day|kb|mb|byte|attempt|recip|messages|lines))[- :,]*",
     re.IGNORECASE,
 )
@@ -41,6 +41,7 @@ _TAIL = re.compile(
 )
 
 _WORD = re.compile(r"[^\W\d_]{3,}")
+_FEW_WORDS = 6
 _BRACKET = re.compile(r"[)\]）]")
 _LASTING = frozenset(("user-unknown", "inactive", "suspended", "moved", "spam-content", "virus", "message-too-big"))
 """Classes of what does not pass, whatever else is said."""
@@ -139,7 +140,8 @@ def _around(before: str, after: str) -> str:
     """The words beside a code: those behind it, as servers write it, or, where prose has it in brackets or at its
     end, those before."""
     bracketed = before.rstrip()[-1:] in ("(", "[", "（") and not _WORD.search(_BRACKET.split(after, 1)[0])
-    if len(_WORD.findall(before)) > 2 and (bracketed or not _WORD.search(after)):
+    within = (before.split() or [""])[-1].isalpha() and after[:1].islower() and len(after.split()) < _FEW_WORDS
+    if len(_WORD.findall(before)) > 2 and (bracketed or within or not _WORD.search(after)):
         return f"{before.rstrip(' ([（')} {after.lstrip(' )]）.,;')}".strip()
     return after
 

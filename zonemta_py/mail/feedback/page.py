@@ -43,14 +43,17 @@ _MESSAGE = re.compile(r"(?:your (?:message|mail|e-?mail)|\b(?:from|sender|von|by
 """A line behind which the sender, or the message's id, stands."""
 
 _NOBODY = re.compile(
-    r"mailer-daemon@|maildaemon@|owner-|[^@]{1,64}-(?:owner|request|subscribe|unsubscribe|help)@", re.IGNORECASE
+    r"mailer-daemon@|maildaemon@|majordomo@|listserv@|sympa@|owner-|[^@]{1,64}-(?:owner|request|subscribe|unsubscribe|help)@",
+    re.IGNORECASE,
 )
 """They report, or run a list, and get no mail."""
 
 _INSTEAD = re.compile(
     r"(?:(?:new|neue|nouvelle|nueva|novo|nuovo|nieuwe|nowy|новый|jetzige|current) (?:e-?mail[- ]?)?"
     r"(?:address|adresse|dirección|endereço|indirizzo|adres|адрес)"
-    r"|(?:elsewhere|moved to|reached at|write to|contact at|forwarding address|please use|instead)(?: now| at)?)"
+    r"|(?:har nå adressen|har nu adressen|uusi osoite on|ny e?-?post(?:adresse|adress)? er|je nyní na|ist jetzt unter"
+    r"|est maintenant|ahora es|agora é|ora è|jest teraz|теперь|artık|elsewhere|moved to|reached at|write to|contact at"
+    r"|forwarding address|please use|instead)(?: now| at)?)"
     r"\s{0,3}:?(?: (?:is|ist|est|es|é|lautet|now))?\s{0,3}[<(\"']?$",
     re.IGNORECASE,
 )
@@ -151,7 +154,7 @@ class TextPage:
             led = before if before.strip(" <>\"'(") else self._before(number)
             if _INSTEAD.search(led) or _SENDERS.search(before):
                 continue
-            if rest.startswith(address) and not self._behind_message(number):
+            if rest.startswith(address) and not (self._only_address(number) and self._behind_message(number)):
                 found.append((number, address, 2))
             elif not helping:
                 named = bool(_PERSON.match(before)) or says(led.lower(), NAMING)

@@ -123,12 +123,13 @@ def _of_text(parts: Parts) -> tuple[str, list[Found]]:
     failure = fails(subject) or "reject" in subject or says(subject, DELAYS)
     if "final-recipient:" in parts.text.lower() and (daemon or not private(parts)) and (found := _torn(parts)):
         return "rfc3464", found
+    machine = parts.fields.get("return-path", "").strip() == "<>"
     if not daemon and not failure and (found := read_unsubscribe(parts, by_subject=True)):
         return "unsubscribe", found
     form, found = read_answer(parts, daemon, failure)
     if found:
         return form, found
-    if not daemon and not failure and (found := read_unsubscribe(parts)):
+    if not (daemon or failure or machine) and (found := read_unsubscribe(parts)):
         return "unsubscribe", found
     words = " ".join(text[:_TEXT_CHARACTERS].lower().split())
     parts.original = parts.original or original

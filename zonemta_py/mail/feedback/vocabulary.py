@@ -65,8 +65,8 @@ POSTAL = phrases(
     mailer; mail system; mail server; mail gate; mail robot; mail service; mailservice; mailserver; mailgate; mail-;
     mail@; post@; poste@; posta@; posti@; postur@; pasts@; smtp; mta; postman; postal; postmast; delivery; courrier;
     correo; correio; poczt; pošt; почт; пошт; пощ; levelez; pasta; póst; sähköposti; e-post; epost; postboks; postvak;
-    mailpoort; 邮件; 郵件; メール; 配信; 메일; البريد; דואר; thư điện; surel; ไปรษณีย์; จดหมาย; پست; gateway; queue;
-    robot;
+    mailpoort; 邮件; 郵件; メール; 配信; 메일; البريد; דואר; thư điện; surel; ไปรษณีย์; จดหมาย; डाक; मेल; pošte;
+    poštni; posta; postkamer; kirje; پست; gateway; queue; robot;
     """
 )
 """In a From field: who brings mail. With the null sender they report, in whatever language."""
@@ -106,8 +106,10 @@ FAILURES = phrases(
     未送达; 投递失败; 发送失败; 無法傳遞; 傳送失敗; 無法投遞; 退回; 配信できません; 配信不能; 配信エラー;
     送信できません; 送信エラー; メールエラー; 届けられません; 届きません; 未配信; 배달되지; 반송; 전송 실패;
     발송 실패; 배달할 수 없; 전달할 수 없; 전달되지; تعذر التسليم; فشل التسليم; فشل تسليم; لم يتم تسليم; לא נמסר;
-    לא ניתן למסור; gửi không thành công; không thể gửi; ส่งไม่สำเร็จ; ไม่สามารถส่ง; tidak terkirim; gagal dikirim;
-    gagal terkirim; tidak dapat dikirim; neisporuč; did not reach the following; failed mail; mail has been returned;
+    לא ניתן למסור; gửi không thành công; không thể gửi; ส่งไม่สำเร็จ; वितरित नहीं; नहीं पहुँचा; nie doręczon;
+    ni mogoče dostaviti; ni bilo mogoče dostaviti; nav piegādāt; neizdevās; komst ekki til skila; kom ikke frem;
+    kom inte fram; niet kunnen bezorgen; ไม่สามารถส่ง; tidak terkirim; gagal dikirim; gagal terkirim;
+    tidak dapat dikirim; neisporuč; did not reach the following; failed mail; mail has been returned;
     message has been returned; wasn't able to deliver; was not able to deliver; was unable to deliver;
     were unable to deliver; intended recipient; email bounce; mail bounce; bounce notification; bounce message;
     was rejected; has been rejected; could not deliver; cannot deliver; can not deliver; permanent fatal errors;

@@ -69,6 +69,8 @@ def bar(kind: str, about: str, reply: Reply, stage: str, reading: Reading) -> st
         return f"status {reply.enhanced} is about their number"
     if kind == "protocol" and reply.permanent and status.startswith(".7."):
         return f"status {reply.enhanced} is about policy"
+    if kind == "message-too-big" and status == ".4.7":
+        return f"status {reply.enhanced} is about time"
     if kind == "too-many-recipients" and status in (".1.1", ".1.6", ".2.1", ".2.2", ".2.3", ".3.4"):
         return f"status {reply.enhanced} is not about their number"
     if about:
