@@ -118,7 +118,10 @@ def _complaints() -> Iterator[Written]:
 def _answers() -> Iterator[Written]:
     for text in (*ANSWERS, *UNSUBSCRIBES):
         coding = "base64" if text.charset != "us-ascii" else "7bit"
-        yield Written(text.name, _plain(text, coding), text.rows)
+        message = _plain(text, coding)
+        if text in UNSUBSCRIBES:  # people write them
+            message = message.replace(b"Return-Path: <>", b"Return-Path: <" + text.rows[0].recipient.encode() + b">", 1)
+        yield Written(text.name, message, text.rows)
 
 
 ALL = [*_failures(), *_statuses(), *_complaints(), *_answers()]
