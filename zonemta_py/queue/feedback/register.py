@@ -276,4 +276,5 @@ def _check(row: Feedback) -> None:
         value = getattr(row, name)
         if not isinstance(value, str):
             raise ValueError(f"{name} of feedback is {value!r}; give a text")
-        setattr(row, name, _cut(value.encode("utf-8", "replace").decode(), FIELD_CHARACTERS_MAX))
+        if not value.isascii() or len(value) > FIELD_CHARACTERS_MAX:
+            setattr(row, name, _cut(value.encode("utf-8", "replace").decode(), FIELD_CHARACTERS_MAX))
