@@ -38,6 +38,8 @@ def of_rules(rules: Rules) -> Iterable[Lesson]:
 
 def of_collection(entries: Iterable[replies.Entry]) -> Iterable[Lesson]:
     for entry in entries:
+        if entry.kinds[0] == "undefined":
+            continue
         yield features(as_said(entry.reply), entry.stage), entry.kinds[0]
 
 

@@ -19,7 +19,7 @@ from zonemta_py.mail.rules.spelling import folded
 
 OPINION = "opinion"
 """The rule's name of what was classified so."""
-MARGIN = 2.0
+MARGIN = 1.5
 """Natural logarithm of how much likelier the class has to be than the next."""
 SUPPRESSING = frozenset(("user-unknown", "moved", "inactive", "suspended", "mailbox-full", "host-unknown"))
 _OTHER = re.compile(r"[^\w@]+")

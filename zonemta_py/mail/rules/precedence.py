@@ -145,6 +145,8 @@ def _no_recipient(kind: str, about: str, reply: Reply, stage: str, reading: Read
     if reply.enhanced[1:] in OF_SENDERS:
         return f"status {reply.enhanced} is about the sender"
     other = _other(reading)
+    if kind == "mailbox-full" and reply.enhanced[1:] == ".3.1":
+        return f"status {reply.enhanced} is about their system"
     if kind == "mailbox-full":
         other = reading.about if reading.about in _OTHERS else ""
     if other and not about and not (stage == "report" and reply.enhanced in OF_RECIPIENTS and reading.kind == kind):

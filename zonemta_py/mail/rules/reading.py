@@ -219,8 +219,8 @@ def _saying(
     if predicate == "big" and near > FAR and about == "recipient":
         about = ""
     kind = kinds.get(about) or kinds.get("", "")
-    if not kind:
-        return None
+    if not kind or (predicate == "unknown" and about == "content" and stage == "report"):
+        return None  # a report says that the message was deleted, too
     if (predicate in _OF_NOBODY and near > FAR) or (predicate == "unknown" and about == "content"):
         return _Said(_RANK["of nobody"], near, kind, about)
     return _Said(_RANK.get(f"{predicate}:{about}", _RANK[predicate]), near, kind, about)
