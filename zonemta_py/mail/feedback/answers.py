@@ -14,6 +14,7 @@ from zonemta_py.mail.feedback.correspondence import (
     REQUESTS,
     TICKETS,
     UNSUBSCRIBES,
+    WISH,
 )
 from zonemta_py.mail.feedback.parts import Parts, fields_of
 from zonemta_py.mail.feedback.report import Found
@@ -94,6 +95,15 @@ def read_answer(parts: Parts, daemon: bool, failure: bool) -> tuple[str, list[Fo
     return "", []
 
 
+def read_marked(parts: Parts, daemon: bool) -> tuple[str, list[Found]]:
+    """What says of itself that a program has sent it, and is about a request, in words that nobody knows."""
+    submitted, subject = parts.fields.get("auto-submitted", "").lower(), parts.decoded("subject").lower()
+    answers = is_reply(parts) or says(subject, ("ticket", "case ", "vorgang"))
+    if daemon or not submitted.startswith("auto-") or not answers or "list-id" in parts.fields:
+        return "", []
+    return "rfc3834", [_found(parts, "auto-reply")]
+
+
 def read_unsubscribe(parts: Parts, by_subject: bool = False) -> list[Found]:
     """A mail to the address of List-Unsubscribe (RFC 2369), by subject, or also by its first line or address; [] if it
     is none."""
@@ -104,7 +114,8 @@ def read_unsubscribe(parts: Parts, by_subject: bool = False) -> list[Found]:
         to = address_of(parts.fields.get("to", "")).lower().partition("@")[0]
         short = len(subject) <= _UNSUBSCRIBE_LETTERS_MAX
         said = first.strip(" .!") in UNSUBSCRIBES if is_reply(parts) else _asks(first)
-        said = said or says(" ".join(parts.text[:_WISH_CHARACTERS].lower().split()), _WISHES)
+        text = " ".join(parts.text[:_WISH_CHARACTERS].lower().split())
+        said = said or says(text, _WISHES) or WISH.search(text) is not None
         asked = (short and said) or to.startswith(("unsubscribe", "unsub-", "unsub+", "optout", "opt-out"))
     if not asked:
         return []

@@ -5,6 +5,8 @@ As in `vocabulary`: lower-case, with one space between words, looked for as they
 
 from __future__ import annotations
 
+import re
+
 from zonemta_py.mail.feedback.vocabulary import phrases
 
 AWAY_SUBJECTS = phrases(
@@ -174,6 +176,25 @@ UNSUBSCRIBES = phrases(
     berhenti berlangganan;
     """
 )
+
+WISH = re.compile(
+    r"\b(?:remove|take|delete|strike|drop|cross|stop|cancel|unsubscribe)\b.{0,40}\b(?:me|my|us|our|sending|mailing|lists?)\b"
+    r"|\b(?:streich|austrag|abmeld|lösch|entfern|kündig|abbestell)\w*.{0,40}\b(?:mich|meine|verteiler|newsletter|liste)\b"
+    r"|\b(?:nehmen|tragen|melden) sie mich\b"
+    r"|\b(?:retir|supprim|désabonn|désinscri|enlev)\w*.{0,40}\b(?:moi|me|mon|ma|liste)\b"
+    r"|\b(?:elimin|bórr|borren|cancel)\w*.{0,40}\b(?:me|mi|lista|suscripción)\b"
+    r"|\b(?:remov|retir|exclu|cancel)\w*.{0,40}\b(?:me|meu|minha|lista|inscrição)\b"
+    r"|\b(?:rimuov|cancell|togli|disiscri)\w*.{0,40}\b(?:mi|mio|mia|lista)\b"
+    r"|\b(?:verwijder|schrap|haal|meld|schrijf)\w*.{0,40}\b(?:mij|me|mijn|lijst|nieuwsbrief)\b"
+    r"|\b(?:wypis|usu|skreśl|wykreśl)\w*.{0,40}\b(?:mnie|mój|listy)\b"
+    r"|(?:удалите|уберите|отпишите|исключите|вычеркните).{0,40}(?:меня|мой|рассыл|списк)"
+    r"|(?:видаліть|приберіть|відпишіть).{0,40}(?:мене|мій|розсил|списк)"
+    r"|(?:vyřaď|odstraň|odhlas|smaž)\w*.{0,40}(?:mě|mne|seznam)|\bta bort.{0,40}\b(?:mig|min)\b"
+    r"|\b(?:fjern|slett|slet|meld)\w*.{0,40}\b(?:mig|meg|min|listen)\b|\bpoista\w*.{0,40}\bminu"
+    r"|(?:解除|停止|削除)(?:して|を希望|をお願い|願います)|(?:해지|제외|삭제)해 ?주"
+    r"|(?:退订|退訂|取消订阅|取消訂閱|移除|删除).{0,10}(?:我|邮|郵|名单|名單)"
+)
+"""In the first sentences of a letter: take me off the list."""
 
 COMPLAINTS = phrases(
     """

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 
 from zonemta_py.mail.feedback.addresses import address_of, addresses
-from zonemta_py.mail.feedback.answers import read_answer, read_receipt, read_unsubscribe
+from zonemta_py.mail.feedback.answers import read_answer, read_marked, read_receipt, read_unsubscribe
 from zonemta_py.mail.feedback.complaint import read_arf, read_forwarded
 from zonemta_py.mail.feedback.diagnostic import GENERIC, TELLING, has_code, implied
 from zonemta_py.mail.feedback.enclosed import parted
@@ -134,7 +134,7 @@ def _of_text(parts: Parts) -> tuple[str, list[Found]]:
     words = " ".join(text[:_TEXT_CHARACTERS].lower().split())
     parts.original = parts.original or original
     if not speaks_of_delivery(parts, daemon, failure, words):
-        return "", []
+        return read_marked(parts, daemon)
     return _form(words), _told(text, subject, words, parts)
 
 
