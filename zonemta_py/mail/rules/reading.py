@@ -66,7 +66,8 @@ ORDER = (
     "again", "refused",
 )  # fmt: skip
 _RANK = {name: rank for rank, name in enumerate(ORDER)}
-_WEAK = frozenset(("error", "refused", "protocol", "network", "busy"))
+_TELLING = frozenset(("network", "rate", "blocked-ip", "system-full"))
+"""Classes that rank below "expired", and are its reason where a report names both."""
 
 
 class Reading(NamedTuple):
@@ -117,6 +118,9 @@ def read(text: str, code: int, enhanced: str, stage: str) -> Reading:
     aside = fields or bool(asides)
     said = frozenset(concept for token in found for concept in token.concepts)
     best = min(sayings, default=None)
+    if best and stage == "report" and best.rank == _RANK["expired"]:
+        # That it was given up is said of all: the reason goes before.
+        best = min((one for one in sayings if one.kind in _TELLING and one.near <= FAR), default=best)
     if best and best.kind == "greylisting" and "greylisting" not in said and not _may_be_greylisting(code, enhanced):
         best = None
     if best is None:
