@@ -33,6 +33,14 @@ _FIELD = re.compile(
     r"^\W{0,8}(?:from|sender|reply-to|return-path|message-id|x-[\w-]{1,40}|to|cc|subject|von|an|de|para)\s?:",
     re.IGNORECASE,
 )
+_LED = re.compile(
+    r"^(?![^:]{0,80}(?:\bid\b|identif|messag|referen|\bfrom\b|sender|absender))[^:@]{8,80}[^\W\d_]{3,}:\s{0,3}[<(\"']?$",
+    re.IGNORECASE,
+)
+"""What may stand before an address at the end of its line: a reason and a colon."""
+_FEW_WORDS = 2
+_NEXT = re.compile(r"[>\"')]?\s*[,;]\s*[<\"'(]?")
+"""Between two addresses of a list."""
 _SALUTATION = re.compile(r"^\W{0,4}(?:[^\W\d]{1,20}[ .'’/-]{0,2}){1,6}[,!:،，！：]?\s*$")
 """How a letter begins: whom it greets is not whom it is about."""
 _SENDERS = re.compile(
@@ -103,6 +111,17 @@ class TextPage:
                 coded = coded or self.coded(number)
         return "\n".join(taken)[:_SAID_CHARACTERS_MAX]
 
+    def beside(self, number: int, address: str) -> str:
+        """Of a line that names several, what is said of one of them: up to the next; or what stands before the only
+        one, at its end."""
+        line = self.lines[number]
+        before, _, after = line.partition(address)
+        others = [one for one in addresses(line) if one.lower() != address.lower()]
+        if not others:
+            return "" if any(map(str.isalpha, after)) else before.strip(" <:-\t")
+        following = [after.partition(one)[0] for one in others if one in after]
+        return min(following, key=len, default=after).strip(" ,;<>")
+
     def heading(self, start: int) -> str:
         """What stands over the list that a line is in: "They are not known:", blank, address, address."""
         number = start - 1
@@ -157,8 +176,11 @@ class TextPage:
             if rest.startswith(address) and not (self._only_address(number) and self._behind_message(number)):
                 found.append((number, address, 2))
             elif not helping:
-                named = bool(_PERSON.match(before)) or says(led.lower(), NAMING)
-                found.append((number, address, -1 if self._in_field(number) else int(named)))
+                named = bool(_PERSON.match(before) or _LED.match(before)) or says(led.lower(), NAMING)
+                between = before.rpartition(found[-1][1])[2] if found and found[-1][2] == 2 else ""
+                listed = bool(between) and _NEXT.fullmatch(between) is not None
+                likely = -1 if self._in_field(number) else 2 if listed else int(named)
+                found.append((number, address, likely))
         return found
 
     def _in_field(self, number: int) -> bool:
@@ -166,8 +188,16 @@ class TextPage:
         if number not in self._fields:
             line, before = self.lines[number], self.lines[number - 1] if number else ""
             continues = before.rstrip().endswith((";", ",")) and line[:1] in (" ", "\t")
-            self._fields[number] = self._in_field(number - 1) if continues else _FIELD.match(line) is not None
+            self._fields[number] = self._in_field(number - 1) if continues else self._is_field(line)
         return self._fields[number]
+
+    @staticmethod
+    def _is_field(line: str) -> bool:
+        """And not "To: ann@example.net -> unknown", which goes on behind the address."""
+        if not _FIELD.match(line):
+            return False
+        named = addresses(line)
+        return not named or len(re.findall(r"[^\W\d_]{2,}", line.rpartition(named[-1])[2])) < _FEW_WORDS
 
     def _behind_message(self, number: int) -> bool:
         before = self._before(number)

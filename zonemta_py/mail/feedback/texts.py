@@ -119,7 +119,9 @@ def _told(recipient: str, count: int, places: list[Place], page: TextPage, whole
     own = [number for number, address, likely in places if likely > 0 and address.lower() == name]
     end = _end(own[0], name, places) if own else 0
     segment = page.through_code(own[0], page.led(own[0], end) if end else len(page.lines)) if own else ""
-    if count > 1 and own and not _telling(_ADDRESS.sub("", segment)) and _telling(heading := page.heading(own[0])):
+    if count > 1 and own and _reasons(own_words := page.beside(own[0], recipient)):
+        segment = f"{recipient}\n{own_words}"
+    elif count > 1 and own and not _telling(_ADDRESS.sub("", segment)) and _telling(heading := page.heading(own[0])):
         segment = f"{recipient}\n{heading}"
     said = _final(_said(own, count, segment, whole, page))
     reply, host = _reply(said, clues.subject)
@@ -183,9 +185,12 @@ def _reason(said: str) -> str:
 
 def _telling(text: str) -> bool:
     """Whether it says more than that it failed."""
-    return has_code(text) or any(
-        len(_words(clause)) > 1 and not _courtesy(clause) for clause in _CLAUSE.split(text) if clause.strip()
-    )
+    return has_code(text) or any(map(_tells, _CLAUSE.split(text)))
+
+
+def _tells(clause: str) -> bool:
+    words = _words(clause)
+    return bool(words) and not _courtesy(clause) and (len(words) > 1 or _reasons(clause))
 
 
 def _reasons(text: str) -> bool:
