@@ -41,7 +41,11 @@ _LED = re.compile(
 _FEW_WORDS = 2
 _NEXT = re.compile(r"[>\"')]?\s*[,;]\s*[<\"'(]?")
 """Between two addresses of a list."""
-_SALUTATION = re.compile(r"^\W{0,4}(?:[^\W\d]{1,20}[ .'’/-]{0,2}){1,6}[,!:،，！：]?\s*$")
+_SALUTATION = re.compile(
+    r"^\W{0,4}(?:[^\W\d]{1,20}[ .'’/-]{0,2}){1,6}[,!،，！]\s*$"
+    r"|^\W{0,4}(?:estimad|prezad|apreciad|distinguid|querid|liebe|dear)[^:@\n]{0,60}:\s*$",
+    re.IGNORECASE,
+)
 """How a letter begins: whom it greets is not whom it is about."""
 _SENDERS = re.compile(
     r"(?:mail from|original sender|sender address|envelope-from|your message from|from address)\W.{0,40}$",
