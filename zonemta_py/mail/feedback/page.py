@@ -42,7 +42,7 @@ _FEW_WORDS = 2
 _NEXT = re.compile(r"[>\"')]?\s*[,;]\s*[<\"'(]?")
 """Between two addresses of a list."""
 _SALUTATION = re.compile(
-    r"^\W{0,4}(?:[^\W\d]{1,20}[ .'’/-]{0,2}){1,6}[,!،，！]\s*$"
+    r"^\W{0,4}[^\W\d]{1,20}(?:[ .'’/-]{1,2}[^\W\d]{1,20}){0,5}[,!،，！]\s*$"
     r"|^\W{0,4}(?:estimad|prezad|apreciad|distinguid|querid|liebe|dear)[^:@\n]{0,60}:\s*$",
     re.IGNORECASE,
 )
