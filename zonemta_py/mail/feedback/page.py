@@ -39,6 +39,8 @@ _LED = re.compile(
 )
 """What may stand before an address at the end of its line: a reason and a colon."""
 _FEW_WORDS = 2
+_NEAR = 100
+"""Characters before an address that may say whose it is."""
 _NEXT = re.compile(r"[>\"')]?\s*[,;]\s*[<\"'(]?")
 """Between two addresses of a list."""
 _SALUTATION = re.compile(
@@ -175,7 +177,7 @@ class TextPage:
                 continue
             before = line.partition(address)[0]
             led = before if before.strip(" <>\"'(") else self._before(number)
-            if _INSTEAD.search(led) or _SENDERS.search(before):
+            if _INSTEAD.search(led[-_NEAR:]) or _SENDERS.search(before[-_NEAR:]):
                 continue
             if rest.startswith(address) and not (self._only_address(number) and self._behind_message(number)):
                 found.append((number, address, 2))
