@@ -78,6 +78,9 @@ def read_forwarded(parts: Parts) -> list[Found]:
 
 def _told_by_desk(parts: Parts, subject: str, sender: str, words: str) -> list[Found]:
     """A complaint that an abuse desk passes on in words alone, and names who complained."""
+    desk = says(sender, _REPORTERS) and parts.fields.get("return-path", "").strip() != "<>"
+    if desk and says(words, COMPLAINING) and says(words, JUNK):
+        subject = f"{subject} {words}"
     if not (says(subject, COMPLAINING) and says(subject, JUNK)):
         return []
     if not says(sender, _REPORTERS):

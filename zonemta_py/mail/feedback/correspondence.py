@@ -218,9 +218,9 @@ COMPLAINING = phrases(
 JUNK = phrases(
     """
     spam; spämm; junk; unsolicited; unwanted; unverlangt; unerwünscht; indésirable; non sollicit; no deseado;
-    no solicitado; não solicitad; indesejad; indesiderat; ongewenst; niechcian; niezamówion; спам; нежелательн;
-    nevyžádan; istenmeyen; oönskad; uønsket; roskaposti; kéretlen; nesolicitat; ανεπιθύμητ; 垃圾; 迷惑; スパム; 스팸;
-    مزعج; غير مرغوب; דואר זבל; ספאם; thư rác;
+    no solicitado; não solicitad; indesejad; indesiderat; ongewenst; ongevraagd; niechcian; niezamówion; спам;
+    нежелательн; nevyžádan; istenmeyen; oönskad; uønsket; roskaposti; kéretlen; nesolicitat; ανεπιθύμητ; 垃圾; 迷惑;
+    スパム; 스팸; مزعج; غير مرغوب; דואר זבל; ספאם; thư rác;
     """
 )
 """Together with COMPLAINING in a subject over somebody's message: a complaint."""

@@ -12,6 +12,7 @@ import re
 
 from zonemta_py.mail.feedback.addresses import address_of, addresses, spelt_out
 from zonemta_py.mail.feedback.answers import is_list_server, is_reply, writes_itself
+from zonemta_py.mail.feedback.correspondence import LISTS
 from zonemta_py.mail.feedback.diagnostic import ENHANCED, has_code, permanent, temporary
 from zonemta_py.mail.feedback.parts import Parts
 from zonemta_py.mail.feedback.vocabulary import DELAYS, DELIVERED, FAILURES, FINAL, POSTAL, REASONS, fails, says
@@ -21,6 +22,7 @@ from zonemta_py.mail.rules.spelling import folded
 _TITLES = tuple(phrase for phrase in (*FAILURES, *DELAYS) if not says(phrase, REASONS))
 _OF_MAIL = ("reject", *(one for one in FAILURES if not says(one, ("user", "address", "mailbox", "account", "domain"))))
 """In a subject: a message was refused, and not a person's login."""
+_NOT_YET = re.compile(r"\bnot\b(?:\W{1,3}\w{1,20}){0,4}\W{1,3}yet\b")
 _NOT_FINAL = re.compile(r"\b(?:not|nicht|never)(?: been| yet)? (?:given up|giving up|aufgegeben|abandoned|expired)")
 _OF_MANY = ("list-id", "list-post", "list-unsubscribe")
 _MEANING_CHARACTERS = 1_000
@@ -49,7 +51,8 @@ def speaks_of_delivery(parts: Parts, daemon: bool, failure: bool, words: str) ->
         return says(subject, FAILURES) or (told and about)
     about = bool(parts.original) or _names_another(parts, f"{subject} {words}")
     if told and about and writes_itself(parts):
-        return not answerable(parts) or is_list_server(parts) or says(subject, _OF_MAIL)
+        of_list = is_list_server(parts) or says(words, LISTS)
+        return not answerable(parts) or of_list or says(subject, _OF_MAIL)
     return told and failure and (bool(parts.original) or (titled(parts) and _names_another(parts, words)))
 
 
@@ -83,7 +86,7 @@ def is_delay(subject: str, words: str) -> bool:
     said = _NOT_FINAL.sub("", f"{subject} {words}")
     if says(said, FINAL):
         return False
-    if says(said, DELAYS):
+    if says(said, DELAYS) or _NOT_YET.search(said):
         return says(subject, DELAYS) or not (permanent(words) and fails(words))
     return temporary(words) and not fails(f"{subject} {words}")
 

@@ -47,7 +47,8 @@ _REPORTER = re.compile(
 
 
 _ADDRESS = re.compile(r"[^\s<>@]{1,64}@[^\s<>@]{1,255}")
-_CLAUSE = re.compile(r"(?<=[.:;,!])\s+|\n(?![ \t]*[a-z])|(?<=[。：，])")
+_CLAUSE = re.compile(r"(?<=[.:;,!،؛؟।])\s+|\n(?![ \t]*[a-z])|(?<=[。：，])")
+_COURTESY_WORDS_MAX = 14
 _WORD = re.compile(r"[^\W\d_]{2,}")
 
 
@@ -202,6 +203,8 @@ def _courtesy(clause: str) -> bool:
     """Whether it says that it failed, and neither why nor anything else."""
     words = " ".join(_ADDRESS.sub("", clause).lower().split())
     if not says(words, FAILURES) or says(words, REASONS) or any(map(str.isdigit, words)):
+        return False
+    if len(words.split()) > _COURTESY_WORDS_MAX:  # so long a sentence tells more, in whatever language
         return False
     return meaning(folded(words), 0, "", "report").kind in ("", "policy")
 

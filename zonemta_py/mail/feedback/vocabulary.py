@@ -51,22 +51,22 @@ DAEMONS = phrases(
 MACHINES = phrases(
     """
     mail; post; smtp; mta; root@; robot; sympa; majordom; listserv; mailman; -owner@; bot@; system; noreply; no-reply;
-    no_reply; donotreply; do-not-reply; notif; server; relay; gate; queue; service; daemon; admin; deliver; transport;
-    spool; filter; guard; courier; report; alert; watch; support; helpdesk; automat; agent; status; wall; spam; virus;
-    secur; scan; bounce; kurier; kurir; layanan; surel; cartero; correo; correio; courrier; poczt; pošt; почт; пошт;
-    пощ; послуж; сервер; робот; система; levelez; rendszer; passerelle; zustell; sunucu; järjestelm; 邮; 郵; メール;
-    配信; 메일; 시스템; 系统; 系統; البريد; דואר; thư;
+    no_reply; donotreply; do-not-reply; notif; server; relay; gate; queue; correu; service; daemon; admin; deliver;
+    transport; spool; filter; guard; courier; report; alert; watch; support; helpdesk; automat; agent; status; wall;
+    spam; virus; secur; scan; bounce; kurier; kurir; layanan; surel; cartero; correo; correio; courrier; poczt; pošt;
+    почт; пошт; пощ; послуж; сервер; робот; система; levelez; rendszer; passerelle; zustell; sunucu; järjestelm; 邮;
+    郵; メール; 配信; 메일; 시스템; 系统; 系統; البريد; דואר; thư;
     """
 )
 """In a From field: a program writes, not a person."""
 
 POSTAL = phrases(
     """
-    mailer; mail system; mail server; mail gate; mail robot; mail service; mailservice; mailserver; mailgate; mail-;
-    mail@; post@; poste@; posta@; posti@; postur@; pasts@; smtp; mta; postman; postal; postmast; delivery; courrier;
-    correo; correio; poczt; pošt; почт; пошт; пощ; levelez; pasta; póst; sähköposti; e-post; epost; postboks; postvak;
-    mailpoort; 邮件; 郵件; メール; 配信; 메일; البريد; דואר; thư điện; surel; ไปรษณีย์; จดหมาย; डाक; मेल; pošte;
-    poštni; posta; postkamer; kirje; پست; gateway; queue; robot;
+    mailer; del correu; correu@; mail system; mail server; mail gate; mail robot; mail service; mailservice;
+    mailserver; mailgate; mail-; mail@; post@; poste@; posta@; posti@; postur@; pasts@; smtp; mta; postman; postal;
+    postmast; delivery; courrier; correo; correio; poczt; pošt; почт; пошт; пощ; levelez; pasta; póst; sähköposti;
+    e-post; epost; postboks; postvak; mailpoort; 邮件; 郵件; メール; 配信; 메일; البريد; דואר; thư điện; surel;
+    ไปรษณีย์; จดหมาย; डाक; मेल; pošte; poštni; posta; postkamer; kirje; پست; gateway; queue; robot;
     """
 )
 """In a From field: who brings mail. With the null sender they report, in whatever language."""
@@ -78,45 +78,45 @@ FAILURES = phrases(
     non-delivery; nondeliver; non delivery; not delivered; could not be delivered; couldn't be delivered;
     can't be delivered; cannot be delivered; delivery status notification; delivery notification; delivery report;
     mail system error; mail failure; message delivery has failed; mail could not be delivered; error sending;
-    bounce event; bounce report; hard bounce; hard-bounce; hard bounced; message rejeté; message refusé;
-    mensaje rechazado; mensagem rejeitada; messaggio rifiutato; bericht geweigerd; nachricht abgelehnt;
-    wiadomość odrzucona; сообщение отклонено; n'a pas été diffusé; niet aangenomen; nicht angenommen; no fue aceptad;
-    non è stato accettato; não foi aceit; nie został przyjęt; не принят; не прийнят; nebyla přijata; kabul edilme;
-    togs inte emot; ble ikke mottatt; blev ikke modtaget; ei hyväksytty; zurückgekommen; kommt zurück; vissza;
-    konnten wir nicht zustellen; kunne ikke afleveres; kunde inte lämnas; nepodarilo doručiť; nemohli odoslať;
-    nedoručen; nem tudtuk kézbesíteni; nu am putut livra; nu a ajuns; не можахме да доставим; не беше доставен;
-    не смог передать; не смогли доставить; не змогли доставити; teslim edemedik; ulaşmadı; لم نتمكن من تسليم;
-    לא הצלחנו למסור; تحویل داده نشد; 未能送到; 无法送达; 沒有送達; 投递不了; 配達できませんでした; お届けできません;
-    전달되지 못; 배달하지 못; không gửi được; chưa được gửi; ส่งไม่ถึง; tidak sampai; tidak dapat kami teruskan;
-    delivery error; mail error; mailer error; unable to deliver; not deliverable; message rejected; mail rejected;
-    rejected:; email delivery failure; returning message; returning to sender; bounced; user unknown; unknown user;
-    address unknown; invalid address; delivery problem; unzustellbar; nicht zugestellt; unzustellbarkeit;
-    zustellung fehlgeschlagen; nicht zustellbar; non remis; non distribu; échec de la remise; echec de la remise;
-    non délivr; echec de remise; échec de remise; non livré; non entregable; no se pudo entregar; no entregad;
-    no se puede entregar; error de entrega; fallo en la entrega; correo devuelto; mensaje devuelto; não entregue;
-    nao entregue; falha na entrega; não foi possível entregar; não pôde ser entregue; devolvid; mancato recapito;
-    recapito non riuscito; non recapitabile; impossibile recapitare; mancata consegna; non consegnato; onbestelbaar;
-    niet bezorgd; niet afgeleverd; kan niet worden bezorgd; niedostarczon; nie dostarczono; nie można dostarczyć;
-    zwrot; niedoręcz; недоставлен; не доставлен; не может быть доставлен; ошибка доставки; невозможно доставить;
-    не удалось доставить; недоставка; не вдалося доставити; nedoručiteln; nebylo možné doručit; teslim edilemedi;
-    teslim edilemiyor; iletilemedi; gönderilemedi; kunde inte levereras; går inte att leverera;
-    gick inte att leverera; olevererat; kunne ikke leveres; ikke leveret; uleverbar; kan ikke leveres;
-    toimitus epäonnistui; ei voitu toimittaa; ei voida toimittaa; kézbesíthetetlen; nem kézbesíthető;
-    sikertelen kézbesítés; nelivrabil; nu a putut fi livrat; δεν παραδόθηκε; αποτυχία παράδοσης; 退信; 无法投递;
-    未送达; 投递失败; 发送失败; 無法傳遞; 傳送失敗; 無法投遞; 退回; 配信できません; 配信不能; 配信エラー;
-    送信できません; 送信エラー; メールエラー; 届けられません; 届きません; 未配信; 배달되지; 반송; 전송 실패;
-    발송 실패; 배달할 수 없; 전달할 수 없; 전달되지; تعذر التسليم; فشل التسليم; فشل تسليم; لم يتم تسليم; לא נמסר;
-    לא ניתן למסור; gửi không thành công; không thể gửi; ส่งไม่สำเร็จ; वितरित नहीं; नहीं पहुँचा; nie doręczon;
-    ni mogoče dostaviti; ni bilo mogoče dostaviti; nav piegādāt; neizdevās; komst ekki til skila; kom ikke frem;
-    kom inte fram; niet kunnen bezorgen; ไม่สามารถส่ง; tidak terkirim; gagal dikirim; gagal terkirim;
-    tidak dapat dikirim; neisporuč; did not reach the following; failed mail; mail has been returned;
-    message has been returned; wasn't able to deliver; was not able to deliver; was unable to deliver;
-    were unable to deliver; intended recipient; email bounce; mail bounce; bounce notification; bounce message;
-    was rejected; has been rejected; could not deliver; cannot deliver; can not deliver; permanent fatal errors;
-    failed permanently; no such user; no such recipient; mailbox full; mailbox is full; quota exceeded; over quota;
-    does not exist; not been delivered; message you sent blocked; was blocked by; has been blocked; could not be sent;
-    couldn't be sent; not be relayed; failed to deliver; failed to be delivered; not a valid user;
-    not a valid recipient; not a valid address; no se ha podido entregar; no ha podido ser entregad;
+    no s'ha lliurat; no s'ha pogut lliurar; ni bila dostavljena; nije isporučena; bounce event; bounce report;
+    hard bounce; hard-bounce; hard bounced; message rejeté; message refusé; mensaje rechazado; mensagem rejeitada;
+    messaggio rifiutato; bericht geweigerd; nachricht abgelehnt; wiadomość odrzucona; сообщение отклонено;
+    n'a pas été diffusé; niet aangenomen; nicht angenommen; no fue aceptad; non è stato accettato; não foi aceit;
+    nie został przyjęt; не принят; не прийнят; nebyla přijata; kabul edilme; togs inte emot; ble ikke mottatt;
+    blev ikke modtaget; ei hyväksytty; zurückgekommen; kommt zurück; vissza; konnten wir nicht zustellen;
+    kunne ikke afleveres; kunde inte lämnas; nepodarilo doručiť; nemohli odoslať; nedoručen; nem tudtuk kézbesíteni;
+    nu am putut livra; nu a ajuns; не можахме да доставим; не беше доставен; не смог передать; не смогли доставить;
+    не змогли доставити; teslim edemedik; ulaşmadı; لم نتمكن من تسليم; לא הצלחנו למסור; تحویل داده نشد; 未能送到;
+    无法送达; 沒有送達; 投递不了; 配達できませんでした; お届けできません; 전달되지 못; 배달하지 못; không gửi được;
+    chưa được gửi; ส่งไม่ถึง; tidak sampai; tidak dapat kami teruskan; delivery error; mail error; mailer error;
+    unable to deliver; not deliverable; message rejected; mail rejected; rejected:; email delivery failure;
+    returning message; returning to sender; bounced; user unknown; unknown user; address unknown; invalid address;
+    delivery problem; unzustellbar; nicht zugestellt; unzustellbarkeit; zustellung fehlgeschlagen; nicht zustellbar;
+    non remis; non distribu; échec de la remise; echec de la remise; non délivr; echec de remise; échec de remise;
+    non livré; non entregable; no se pudo entregar; no entregad; no se puede entregar; error de entrega;
+    fallo en la entrega; correo devuelto; mensaje devuelto; não entregue; nao entregue; falha na entrega;
+    não foi possível entregar; não pôde ser entregue; devolvid; mancato recapito; recapito non riuscito;
+    non recapitabile; impossibile recapitare; mancata consegna; non consegnato; onbestelbaar; niet bezorgd;
+    niet afgeleverd; kan niet worden bezorgd; niedostarczon; nie dostarczono; nie można dostarczyć; zwrot; niedoręcz;
+    недоставлен; не доставлен; не может быть доставлен; ошибка доставки; невозможно доставить; не удалось доставить;
+    недоставка; не вдалося доставити; nedoručiteln; nebylo možné doručit; teslim edilemedi; teslim edilemiyor;
+    iletilemedi; gönderilemedi; kunde inte levereras; går inte att leverera; gick inte att leverera; olevererat;
+    kunne ikke leveres; ikke leveret; uleverbar; kan ikke leveres; toimitus epäonnistui; ei voitu toimittaa;
+    ei voida toimittaa; kézbesíthetetlen; nem kézbesíthető; sikertelen kézbesítés; nelivrabil; nu a putut fi livrat;
+    δεν παραδόθηκε; αποτυχία παράδοσης; 退信; 无法投递; 未送达; 投递失败; 发送失败; 無法傳遞; 傳送失敗; 無法投遞;
+    退回; 配信できません; 配信不能; 配信エラー; 送信できません; 送信エラー; メールエラー; 届けられません; 届きません;
+    未配信; 배달되지; 반송; 전송 실패; 발송 실패; 배달할 수 없; 전달할 수 없; 전달되지; تعذر التسليم; فشل التسليم;
+    فشل تسليم; لم يتم تسليم; לא נמסר; לא ניתן למסור; gửi không thành công; không thể gửi; ส่งไม่สำเร็จ; वितरित नहीं;
+    नहीं पहुँचा; nie doręczon; ni mogoče dostaviti; ni bilo mogoče dostaviti; nav piegādāt; neizdevās;
+    komst ekki til skila; kom ikke frem; kom inte fram; niet kunnen bezorgen; ไม่สามารถส่ง; tidak terkirim;
+    gagal dikirim; gagal terkirim; tidak dapat dikirim; neisporuč; did not reach the following; failed mail;
+    mail has been returned; message has been returned; wasn't able to deliver; was not able to deliver;
+    was unable to deliver; were unable to deliver; intended recipient; email bounce; mail bounce; bounce notification;
+    bounce message; was rejected; has been rejected; could not deliver; cannot deliver; can not deliver;
+    permanent fatal errors; failed permanently; no such user; no such recipient; mailbox full; mailbox is full;
+    quota exceeded; over quota; does not exist; not been delivered; message you sent blocked; was blocked by;
+    has been blocked; could not be sent; couldn't be sent; not be relayed; failed to deliver; failed to be delivered;
+    not a valid user; not a valid recipient; not a valid address; no se ha podido entregar; no ha podido ser entregad;
     no pudo ser entregad; devolución de correo; devolución del mensaje; n'a pas pu être remis; n'a pas pu être délivr;
     n'a pas pu être livr; n'a pas pu être distribu; n'a pas été remis; retour à l'expéditeur;
     konnte nicht übermittelt; konnten nicht zugestellt; nicht ausgeliefert; rücksendung; unzustellbare;
@@ -174,18 +174,18 @@ REASONS = phrases(
 
 DELAYS = phrases(
     """
-    attempts continue; next try; next attempt; is waiting; warning message only; delivery status notification (delay;
-    delivery delayed; message delayed; delayed mail; has been delayed; keep the message; keep your message;
-    keeps your message; look again; held back; so far; next one at; next attempt at; has not yet been delivered;
-    not yet been delivered; will be retried; delivery attempts will continue; will continue to try;
-    warning--could not send; warning: could not send; warning: message; still being retried; will keep trying;
-    still trying; is delayed; mail delayed; delayed delivery; temporarily delayed; you do not need to resend;
-    delivery incomplete; not been delivered yet; zustellung verzögert; wird verzögert; verspätet; verzögert sich;
-    verzögerung; remise retardée; livraison retardée; a été retardé; a été différé; entrega retrasada;
-    se ha retrasado; entrega demorada; atrasada; entrega adiada; consegna ritardata; in ritardo; recapito ritardato;
-    vertraagd; opóźnion; opóźnienie; задерж; отложена; gecikti; fördröj; försenad; forsinket; viivästy; zpožděn;
-    odložen; 遅延; 遅れて; 延迟; 延遲; 지연; تأخر; תעוכב; καθυστέρ; késlelte; întârzi; trì hoãn; tertunda; ล่าช้า;
-    could not be delivered yet; couldn't be delivered yet; cannot be delivered yet; not delivered yet;
+    attempts continue; keep trying; been queued for; next try; next attempt; is waiting; warning message only;
+    delivery status notification (delay; delivery delayed; message delayed; delayed mail; has been delayed;
+    keep the message; keep your message; keeps your message; look again; so far; next one at; next attempt at;
+    has not yet been delivered; not yet been delivered; will be retried; delivery attempts will continue;
+    will continue to try; warning--could not send; warning: could not send; warning: message; still being retried;
+    will keep trying; still trying; is delayed; mail delayed; delayed delivery; temporarily delayed;
+    you do not need to resend; delivery incomplete; not been delivered yet; zustellung verzögert; wird verzögert;
+    verspätet; verzögert sich; verzögerung; remise retardée; livraison retardée; a été retardé; a été différé;
+    entrega retrasada; se ha retrasado; entrega demorada; atrasada; entrega adiada; consegna ritardata; in ritardo;
+    recapito ritardato; vertraagd; opóźnion; opóźnienie; задерж; отложена; gecikti; fördröj; försenad; forsinket;
+    viivästy; zpožděn; odložen; 遅延; 遅れて; 延迟; 延遲; 지연; تأخر; תעוכב; καθυστέρ; késlelte; întârzi; trì hoãn;
+    tertunda; ล่าช้า; could not be delivered yet; couldn't be delivered yet; cannot be delivered yet; not delivered yet;
     not yet delivered; go on trying; keep on trying; continue trying; we will try again; will try again;
     further attempts; will be tried again; is being retried; message is still in the queue; still queued;
     noch nicht zugestellt; weiter versucht; weitere versuche; erneut versucht; pas encore été remis;
@@ -222,23 +222,23 @@ DELAYS = phrases(
 
 FINAL = phrases(
     """
-    giving up; given up; gave up; permanent error; failed permanently; permanent fatal; will not be retried;
-    no further delivery attempts; not going to try again; permanent failure; could not send mail for 5; endgültig;
-    will not succeed; message expired; expired in; expired after; time is up; ran out of time; lifetime is over;
-    last attempt; final attempt; no further attempt; no more attempt; not be tried again; not try again;
-    won't try again; not be attempted again; not be resent; not be sent any more; stopped trying; have abandoned;
-    been abandoned; taken out of the queue; taken from the queue; removed from the queue; removed from our queue;
-    deleted from the queue; has been removed; has been deleted; was deleted; been destroyed; been discarded;
-    been dropped; in vain until; keine weiteren versuche; kein weiterer versuch; aufgegeben; nicht erneut versucht;
-    nicht weiter versucht; letzter versuch; gelöscht; abandonn; plus de tentative; aucune nouvelle tentative;
-    dernière tentative; supprimé; no se volverá a intentar; no se intentará; último intento; se abandon;
-    no se reintentará; não haverá nova; não será tentad; última tentativa; desistimos; foi removid;
-    non verranno effettuati; non saranno effettuati; ultimo tentativo; rinunci; geen verdere poging;
-    geen nieuwe poging; opgegeven; zaprzestano; ostatnia próba; nie będzie ponown; kolejnych prób nie;
-    попыток не будет; попытки прекращены; больше не будет; прекращены; спроб не буде; další pokusy nebud; vzdáv;
-    vzdali; tekrar denenmeyecek; vazgeç; inga fler försök; gett upp; gitt opp; opgivet; luovuttu; ei yritetä;
-    nem próbál; feladtuk; 再送は行; 再送しません; 断念; 不再重试; 不再尝试; 已放弃; 不再重試; 已放棄; 더 이상 시도;
-    포기;
+    giving up; abandoned; given up; gave up; permanent error; failed permanently; permanent fatal;
+    will not be retried; no further delivery attempts; not going to try again; permanent failure;
+    could not send mail for 5; endgültig; will not succeed; message expired; expired in; expired after; time is up;
+    ran out of time; lifetime is over; last attempt; final attempt; no further attempt; no more attempt;
+    not be tried again; not try again; won't try again; not be attempted again; not be resent; not be sent any more;
+    stopped trying; have abandoned; been abandoned; taken out of the queue; taken from the queue;
+    removed from the queue; removed from our queue; deleted from the queue; has been removed; has been deleted;
+    was deleted; been destroyed; been discarded; been dropped; in vain until; keine weiteren versuche;
+    kein weiterer versuch; aufgegeben; nicht erneut versucht; nicht weiter versucht; letzter versuch; gelöscht;
+    abandonn; plus de tentative; aucune nouvelle tentative; dernière tentative; supprimé; no se volverá a intentar;
+    no se intentará; último intento; se abandon; no se reintentará; não haverá nova; não será tentad;
+    última tentativa; desistimos; foi removid; non verranno effettuati; non saranno effettuati; ultimo tentativo;
+    rinunci; geen verdere poging; geen nieuwe poging; opgegeven; zaprzestano; ostatnia próba; nie będzie ponown;
+    kolejnych prób nie; попыток не будет; попытки прекращены; больше не будет; прекращены; спроб не буде;
+    další pokusy nebud; vzdáv; vzdali; tekrar denenmeyecek; vazgeç; inga fler försök; gett upp; gitt opp; opgivet;
+    luovuttu; ei yritetä; nem próbál; feladtuk; 再送は行; 再送しません; 断念; 不再重试; 不再尝试; 已放弃; 不再重試;
+    已放棄; 더 이상 시도; 포기;
     """
 )
 """It is not tried again, whatever else is said about delay."""
