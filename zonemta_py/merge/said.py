@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zonemta_py.mail.list_id import FIELD, kept
+from zonemta_py.mail.list_id import FIELD, kept, list_name
 from zonemta_py.mail.schedule_fields import FIELDS
 from zonemta_py.merge.problems import TemplateProblem
 from zonemta_py.merge.source import TemplateSource
@@ -34,7 +34,8 @@ def list_id(source: TemplateSource) -> str:
     """Its List-Id, by which its messages are of a list; "": there is none, or it is not the same for all recipients."""
     for name, text in source.headers:
         if name.lower() == FIELD:
-            return "" if "{" in text.content else kept(" ".join(text.content.split()))
+            value = "" if "{" in text.content else kept(" ".join(text.content.split()))
+            return value if value and list_name(value) else ""
     return ""
 
 

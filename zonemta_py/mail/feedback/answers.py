@@ -52,6 +52,8 @@ _STEMS = frozenset(
 _WISHES = tuple(one for one in UNSUBSCRIBES if " " in one)
 """In as many words, also within a letter."""
 _WISH_CHARACTERS = 300
+_ALONE = frozenset(("baja", "stop", "remover", "off the list", "off this list", "off your list"))
+"""With other words beside them they mean something else: a sick leave, for one."""
 _UNSUBSCRIBE_LETTERS_MAX = 80
 """Longer subjects and first lines are letters in which somebody speaks of it."""
 
@@ -99,7 +101,8 @@ def read_marked(parts: Parts, daemon: bool) -> tuple[str, list[Found]]:
     """What says of itself that a program has sent it, and is about a request, in words that nobody knows."""
     submitted, subject = parts.fields.get("auto-submitted", "").lower(), parts.decoded("subject").lower()
     answers = is_reply(parts) or says(subject, ("ticket", "case ", "vorgang"))
-    if daemon or not submitted.startswith("auto-") or not answers or "list-id" in parts.fields:
+    marked = (submitted.startswith("auto-") and answers) or (is_machine(parts) and thanks(parts.text))
+    if daemon or not marked or "list-id" in parts.fields:
         return "", []
     return "rfc3834", [_found(parts, "auto-reply")]
 
@@ -108,7 +111,13 @@ def read_unsubscribe(parts: Parts, by_subject: bool = False) -> list[Found]:
     """A mail to the address of List-Unsubscribe (RFC 2369), by subject, or also by its first line or address; [] if it
     is none."""
     subject = parts.decoded("subject").lower().strip()
-    asked = "x-apple-unsubscribe" in parts.fields or _asks(subject)
+    marked = "x-apple-unsubscribe" in parts.fields
+    automatic = parts.fields.get("auto-submitted", "").lower().startswith("auto-replied") or says(
+        subject, AWAY_SUBJECTS
+    )
+    if automatic and not marked:
+        return []
+    asked = marked or _asks(subject)
     if not asked and not by_subject:
         first = next((line.strip().lower() for line in parts.text[:4_000].split("\n") if line.strip()), "")
         to = address_of(parts.fields.get("to", "")).lower().partition("@")[0]
@@ -129,7 +138,10 @@ def is_reply(parts: Parts) -> bool:
 
 def _asks(words: str) -> bool:
     words = words.strip(" .!?\"'")
-    return len(words) <= _UNSUBSCRIBE_LETTERS_MAX and any(_at_an_end(one, words) for one in UNSUBSCRIBES)
+    if words in _ALONE:
+        return True
+    wishes = (one for one in UNSUBSCRIBES if one not in _ALONE)
+    return len(words) <= _UNSUBSCRIBE_LETTERS_MAX and any(_at_an_end(one, words) for one in wishes)
 
 
 def _at_an_end(phrase: str, words: str) -> bool:
@@ -170,6 +182,16 @@ def _answering(parts: Parts, subject: str, text: str, daemon: bool) -> bool:
 
 def is_list_server(parts: Parts) -> bool:
     return says(parts.decoded("from").lower(), _LIST_SERVERS)
+
+
+def is_machine(parts: Parts) -> bool:
+    """Whether it has the null sender."""
+    return parts.fields.get("return-path", "").strip() == "<>"
+
+
+def thanks(text: str) -> bool:
+    """Whether it begins as people's, and help desks', automatic replies do."""
+    return says(" ".join(text[:_TEXT_CHARACTERS].lower().split()), AWAY_TEXTS)
 
 
 def writes_itself(parts: Parts) -> bool:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 
 from zonemta_py.mail.feedback.addresses import address_of, addresses
-from zonemta_py.mail.feedback.correspondence import COMPLAINING, COMPLAINTS, JUNK
+from zonemta_py.mail.feedback.answers import is_machine, is_reply
+from zonemta_py.mail.feedback.correspondence import AWAY_SUBJECTS, COMPLAINING, COMPLAINTS, JUNK
 from zonemta_py.mail.feedback.diagnostic import has_code
 from zonemta_py.mail.feedback.enclosed import parted
 from zonemta_py.mail.feedback.parts import Parts, fields_of
 from zonemta_py.mail.feedback.report import Found
-from zonemta_py.mail.feedback.vocabulary import FAILURES, says
+from zonemta_py.mail.feedback.vocabulary import DELAYS, FAILURES, fails, says
 from zonemta_py.mail.fields import one_line
+from zonemta_py.mail.headers import decode
 from zonemta_py.mail.reply import Reply
 
 RECIPIENTS_MAX = 100
@@ -78,6 +80,8 @@ def read_forwarded(parts: Parts) -> list[Found]:
 
 def _told_by_desk(parts: Parts, subject: str, sender: str, words: str) -> list[Found]:
     """A complaint that an abuse desk passes on in words alone, and names who complained."""
+    if not (says(sender, _REPORTERS) or _complaining(parts, subject)):
+        return []
     desk = says(sender, _REPORTERS) and parts.fields.get("return-path", "").strip() != "<>"
     if desk and says(words, COMPLAINING) and says(words, JUNK):
         subject = f"{subject} {words}"
@@ -96,12 +100,24 @@ def _told_by_desk(parts: Parts, subject: str, sender: str, words: str) -> list[F
 def _complains(parts: Parts, subject: str, sender: str, words: str) -> bool:
     """By its subject; or by its words, where those who pass on complaints, or somebody who is asked to take them, has
     it. A bounce may say that a mail was spam."""
-    if says(subject, COMPLAINTS) or (says(subject, COMPLAINING) and says(subject, JUNK)):
+    if _complaining(parts, subject):
         return True
-    if parts.fields.get("return-path", "").strip() == "<>" or has_code(words) or says(subject, FAILURES):
+    if is_machine(parts) or has_code(words) or says(subject, FAILURES):
         return False
     passed_on = says(sender, _REPORTERS) or says(parts.fields.get("to", "").lower(), _TAKERS)
     return passed_on and (says(words, COMPLAINTS) or says(words, COMPLAINING) or says(words, JUNK))
+
+
+def _complaining(parts: Parts, subject: str) -> bool:
+    """Whether its subject says so in words of its own: answers and bounces repeat ours, which may speak of junk."""
+    ours = fields_of(parts.original[:8_000].lstrip("\n").partition("\n\n")[0]).get("subject", "")
+    own = subject.replace(decode(ours).lower().strip(), "") if ours else subject
+    automatic = parts.fields.get("auto-submitted", "").lower().startswith("auto-replied")
+    answers = automatic or is_reply(parts) or says(subject, AWAY_SUBJECTS) or fails(own) or says(own, DELAYS)
+    reports = says(parts.fields.get("from", "").lower(), _REPORTERS)
+    if (answers or is_machine(parts)) and not reports:
+        return False
+    return says(own, COMPLAINTS) or (says(own, COMPLAINING) and says(own, JUNK))
 
 
 def _named(text: str) -> list[str]:

@@ -47,9 +47,8 @@ _HIDDEN = re.compile(r"<(/?)(?:style|script|title)\b", re.IGNORECASE)
 _BREAK = re.compile(r"</?(?:br|p|div|tr|li|h\d|table|blockquote|pre)\b[^<>]{0,400}>", re.IGNORECASE)
 _CELL = re.compile(r"</?(?:td|th|dt|dd)\b[^<>]{0,400}>", re.IGNORECASE)
 _TAG = re.compile(r"<[/!?A-Za-z][^<>]{0,2000}>")
-_MAILTO = re.compile(
-    r"<a\b[^<>]{0,200}?\bhref\s{0,3}=\s{0,3}[\"']?mailto:([^\"'?<>\s]{3,320})[^<>]{0,400}>([^<>]{0,200})", re.IGNORECASE
-)
+_LINK = re.compile(r"<a\b([^<>]{0,1000})>([^<>]{0,200})", re.IGNORECASE)
+_MAILTO = re.compile(r"\bhref\s{0,3}=\s{0,3}[\"']?mailto:([^\"'?<>\s]{3,320})", re.IGNORECASE)
 _ADDRESS_TAG = re.compile(r"<([^<>\s@]{1,64}@[^<>\s@]{1,255})>")
 
 
@@ -105,14 +104,14 @@ def fields_of(text: str) -> dict[str, str]:
 
 def plain(text: str) -> str:
     """HTML as text: its tags gone, a line for each block, a space between cells; <a@example.com> stays."""
-    text = _MAILTO.sub(_linked, _ADDRESS_TAG.sub(r"&lt;\1&gt;", _shown(text)))
+    text = _LINK.sub(_linked, _ADDRESS_TAG.sub(r"&lt;\1&gt;", _shown(text)))
     return html.unescape(_TAG.sub("", _CELL.sub(" ", _BREAK.sub("\n", text)))).replace("\xa0", " ")
 
 
 def _linked(found: re.Match[str]) -> str:
     """A link that writes to somebody, whose address its words may not have."""
-    address = unquote(html.unescape(found[1]))
-    return found[0] if "@" in found[2] else f"{found[0][: -len(found[2])]}&lt;{html.escape(address)}&gt; {found[2]}"
+    written = _MAILTO.search(found[1]) if "@" not in found[2] else None
+    return f"&lt;{html.escape(unquote(html.unescape(written[1])))}&gt; {found[2]}" if written else found[0]
 
 
 def _shown(text: str) -> str:

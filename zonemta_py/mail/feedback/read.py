@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 
 from zonemta_py.mail.feedback.addresses import address_of, addresses
-from zonemta_py.mail.feedback.answers import read_answer, read_marked, read_receipt, read_unsubscribe
+from zonemta_py.mail.feedback.answers import is_machine, read_answer, read_marked, read_receipt, read_unsubscribe
 from zonemta_py.mail.feedback.complaint import read_arf, read_forwarded
 from zonemta_py.mail.feedback.diagnostic import GENERIC, TELLING, has_code, implied
 from zonemta_py.mail.feedback.enclosed import parted
@@ -123,13 +123,13 @@ def _of_text(parts: Parts) -> tuple[str, list[Found]]:
     failure = fails(subject) or "reject" in subject or says(subject, DELAYS)
     if "final-recipient:" in parts.text.lower() and (daemon or not private(parts)) and (found := _torn(parts)):
         return "rfc3464", found
-    machine = parts.fields.get("return-path", "").strip() == "<>"
-    if not daemon and not failure and (found := read_unsubscribe(parts, by_subject=True)):
+    asks = not (daemon or failure or (is_machine(parts) and "x-apple-unsubscribe" not in parts.fields))
+    if asks and (found := read_unsubscribe(parts, by_subject=True)):
         return "unsubscribe", found
     form, found = read_answer(parts, daemon, failure)
     if found:
         return form, found
-    if not (daemon or failure or machine) and (found := read_unsubscribe(parts)):
+    if asks and (found := read_unsubscribe(parts)):
         return "unsubscribe", found
     words = " ".join(text[:_TEXT_CHARACTERS].lower().split())
     parts.original = parts.original or original

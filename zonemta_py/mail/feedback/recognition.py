@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from zonemta_py.mail.feedback.addresses import address_of, addresses, spelt_out
-from zonemta_py.mail.feedback.answers import is_list_server, is_reply, writes_itself
+from zonemta_py.mail.feedback.answers import is_list_server, is_reply, thanks, writes_itself
 from zonemta_py.mail.feedback.correspondence import LISTS
 from zonemta_py.mail.feedback.diagnostic import ENHANCED, has_code, permanent, temporary
 from zonemta_py.mail.feedback.parts import Parts
@@ -24,6 +24,8 @@ _OF_MAIL = ("reject", *(one for one in FAILURES if not says(one, ("user", "addre
 """In a subject: a message was refused, and not a person's login."""
 _NOT_YET = re.compile(r"\bnot\b(?:\W{1,3}\w{1,20}){0,4}\W{1,3}yet\b")
 _NOT_FINAL = re.compile(r"\b(?:not|nicht|never)(?: been| yet)? (?:given up|giving up|aufgegeben|abandoned|expired)")
+_DESKS = ("support", "help", "service@", "info@", "kontakt", "contact", "サポート", "поддержк", "客服", "고객")
+"""In a From field: who answers requests, and may name an address that is no longer used."""
 _OF_MANY = ("list-id", "list-post", "list-unsubscribe")
 _MEANING_CHARACTERS = 1_000
 
@@ -67,10 +69,14 @@ def _of_machine(parts: Parts, told: bool, failure: bool, words: str) -> bool:
     said = f"{parts.decoded('subject').lower()} {words}"
     about = bool(parts.original) or _names_another(parts, said)
     if has_code(said) or ENHANCED.search(said):
-        return about or not is_reply(parts)
+        return bool(parts.original) if is_reply(parts) else True
     if is_reply(parts) or not about:
         return False
-    if failure or says(parts.decoded("from").lower(), POSTAL):
+    if failure:
+        return True
+    if thanks(parts.text) or says(parts.decoded("from").lower(), _DESKS):
+        return False
+    if says(parts.decoded("from").lower(), POSTAL):
         return True
     return (told or _means_refusal(said)) if writes_itself(parts) else told and bool(parts.original)
 
