@@ -234,3 +234,19 @@ def test_a_record_of_a_newer_queue_is_read() -> None:
     assert FeedbackRecord.of([*record, "more"]) == record
     with pytest.raises(ValueError, match="not feedback"):
         FeedbackRecord.of(["bounce"])
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"text": "no such user (reported for leaver@y.test)"},  # who is one of those to whom bob's mail goes
+        {"text": "no such user <news@src.test>"},  # our own address
+        {"quoted": False},  # in words alone: the reader has made up the code
+    ],
+)
+async def test_one_bounce_is_not_enough_where_it_quotes_no_code_or_names_somebody_else(
+    home: Any, more: dict[str, Any]
+) -> None:
+    await home.queue.feedback([came(await sent(home, "bob@x.test"), **more)])
+    assert await listed(home) == {}
+    assert (await figures(home))["bounced_later"] == 1

@@ -104,7 +104,8 @@ class Feedback:
     genuine: what proves it: "token", "dkim", "spf", "key"; "" nothing, so it is shown, but neither counts nor
     suppresses. scope: of the entry that follows, "" the usual one. name: what makes it the same twice; "": made
     of the rest. raw: what nobody understood, kept for an operator. mark: the hash that a VERP path has in the
-    recipient's place. original: a few header fields of the original, lower-case names.
+    recipient's place. original: a few header fields of the original, lower-case names. quoted: the report tells a code
+    or status; else its reader has made up the code, and one such report is never enough to suppress.
     """
 
     kind: str
@@ -127,6 +128,7 @@ class Feedback:
     mark: str = ""
     feedback_id: str = ""
     original: dict[str, str] = field(default_factory=dict)
+    quoted: bool = True
 
 
 class Reception(Submission, Protocol):

@@ -97,3 +97,37 @@ def test_a_postmaster_may_write_a_letter() -> None:
     assert [found.kind for found in read(message, "postmaster@example.net").found] == ["other"]
     bounce = b"From: postmaster@example.net\nSubject: Your mail\n\n<ann@example.net>: 550 5.1.1 User unknown\n"
     assert [(found.kind, found.recipient) for found in read(bounce, "").found] == [("bounce", "ann@example.net")]
+
+
+ECHO = "Our spam report 2026: unsubscribe or stay?"
+
+
+@pytest.mark.parametrize(
+    ("head", "kind"),
+    [
+        ("From: Ann <ann@x.example>\nReturn-Path: <>\nAuto-Submitted: auto-replied\nSubject: Automatic reply: {}", "auto-reply"),
+        ("From: Ann <ann@x.example>\nReturn-Path: <ann@x.example>\nSubject: Automatic reply: {}", "auto-reply"),
+        ("From: Ann <ann@x.example>\nReturn-Path: <>\nAuto-Submitted: auto-replied\nSubject: Respuesta automática: estoy de baja", "auto-reply"),
+        ("From: Ann <ann@x.example>\nReturn-Path: <ann@x.example>\nSubject: Re: {}", "other"),
+        ("From: MAILER-DAEMON@x.example\nReturn-Path: <>\nSubject: Undeliverable: {}", "bounce"),
+        ("From: MAILER-DAEMON@x.example\nReturn-Path: <>\nSubject: Delayed: {}", "delay"),
+    ],
+)  # fmt: skip
+def test_who_repeats_our_subject_means_nothing_of_what_it_says(head: str, kind: str) -> None:
+    """Neither a complaint nor a wish to leave, with the original below or without."""
+    said = {
+        "bounce": "<ann@x.example>: 452 4.2.2 mailbox full",
+        "delay": "<ann@x.example>: 452 4.2.2 full. We will keep trying.",
+    }
+    original = (
+        f"\n-----Original Message-----\nFrom: Shop <shop@src.example>\nTo: ann@x.example\nSubject: {ECHO}\n\nDear Ann"
+    )
+    for below in ("", original):
+        assert kind_of(head.format(ECHO), said.get(kind, "I am back on Monday.") + below) == kind
+
+
+@pytest.mark.parametrize("sender", ["Support <support@x.example>", "サポート <support@x.example>"])
+def test_a_help_desk_that_mentions_an_old_address_bounces_nothing(sender: str) -> None:
+    head = f"From: {sender}\nReturn-Path: <>\nSubject: Hello"
+    body = "Thank you for your message. Please note that old@x.example no longer exists; write to new@x.example."
+    assert kind_of(head, body) != "bounce"

@@ -175,7 +175,10 @@ def _explained(found: list[Found], parts: Parts) -> list[Found]:
         named = [one.recipient for one in poor]
         told = {other.recipient: other.reply for other in read_text(text, clues._replace(failed=named))}
         found = [_better(one, told.get(one.recipient), text) if one in poor else one for one in found]
-    return [one._replace(reply=implied(one.reply)) if one.kind == "bounce" else one for one in found]
+    return [
+        one._replace(reply=implied(one.reply), quoted=bool(one.reply.code)) if one.kind == "bounce" else one
+        for one in found
+    ]
 
 
 def _says_little(reply: Reply) -> bool:

@@ -20,13 +20,14 @@ class Found(NamedTuple):
 
     kind: one of KINDS. recipient: the address that the message was sent to, "" if it is not named. reply: what the
     server said that decided it; its code is 0 and its enhanced code "" where nothing tells them. reporter: the host
-    that says so, "" unknown.
+    that says so, "" unknown. quoted: a code or status is told; False: the reader has made up the code from the words.
     """
 
     kind: str
     recipient: str
     reply: Reply
     reporter: str
+    quoted: bool = True
 
 
 class Report(NamedTuple):

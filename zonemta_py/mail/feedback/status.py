@@ -8,6 +8,7 @@ from zonemta_py.mail.feedback.addresses import address_of
 from zonemta_py.mail.feedback.diagnostic import ENHANCED, reply_of
 from zonemta_py.mail.feedback.parts import fields_of
 from zonemta_py.mail.feedback.report import Found
+from zonemta_py.mail.reply import Reply
 
 RECIPIENTS_MAX = 100
 """Of one report."""
@@ -73,11 +74,14 @@ def _continues(group: dict[str, str], fields: dict[str, str]) -> bool:
 def _found(group: dict[str, str], whole: dict[str, str]) -> Found:
     named = ENHANCED.search(group.get("status", ""))
     status = named[1] if named else ""
-    recipient = _named(group.get("original-recipient", "")) or _named(group.get("final-recipient", ""))
+    original, final = _named(group.get("original-recipient", "")), _named(group.get("final-recipient", ""))
+    recipient = original or final
     reply = reply_of(group.get("diagnostic-code", ""), status)
     comment = group.get("status", "").partition("(")[2].rstrip(") ")
     if not reply.text and comment:
         reply = reply_of(comment, status)
+    if original and final and original.lower() != final.lower() and final not in reply.text:
+        reply = Reply(reply.code, reply.enhanced, f"{reply.text} (for {final})".lstrip())
     words = group.get("action", "").lower().split()
     kind = _ACTIONS.get(words[0].strip("();,") if words else "", "") or _kind_of(status)
     return Found(kind, recipient, reply, _host(group.get("remote-mta", "")) or _host(whole.get("reporting-mta", "")))

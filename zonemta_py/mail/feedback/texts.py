@@ -69,6 +69,8 @@ class Told(NamedTuple):
     recipient: str
     reply: Reply
     reporter: str
+    quoted: bool
+    """As of `Found`."""
 
 
 def read_text(text: str, clues: Clues) -> list[Told]:
@@ -125,7 +127,7 @@ def _told(recipient: str, count: int, places: list[Place], page: TextPage, whole
     elif count > 1 and own and not _telling(_ADDRESS.sub("", segment)) and _telling(heading := page.heading(own[0])):
         segment = f"{recipient}\n{heading}"
     said = _final(_said(own, count, segment, whole, page))
-    reply, host = _reply(said, clues.subject)
+    reply, host, quoted = _reply(said, clues.subject)
     if len(_words(said.replace(recipient, ""))) < 2 and not reply.text.strip(" -<>:"):
         reply = Reply(reply.code, reply.enhanced, clues.subject)
     if (of := _OF_SENDER.search(f"{said}\n{segment}")) and "in reply to" not in reply.text:
@@ -134,7 +136,7 @@ def _told(recipient: str, count: int, places: list[Place], page: TextPage, whole
     parent = _PARENT.search(segment)
     if parent and (not clues.sent_to or parent[1].lower() in {address.lower() for address in clues.sent_to}):
         recipient = parent[1]
-    return Told(recipient, reply, host or clues.reporter)
+    return Told(recipient, reply, host or clues.reporter, quoted)
 
 
 def _end(start: int, name: str, places: list[Place]) -> int:
@@ -170,10 +172,10 @@ def _said(own: list[int], count: int, segment: str, whole: str, page: TextPage) 
 
 
 @lru_cache(maxsize=4)
-def _reply(said: str, subject: str) -> tuple[Reply, str]:
-    """What was said, and the host that said it; often the same of many recipients."""
-    host = _REPORTER.search(said)
-    return implied(reply_of(_reason(said)), f"{said} {subject}"), host[1] if host else ""
+def _reply(said: str, subject: str) -> tuple[Reply, str, bool]:
+    """What was said, the host that said it, whether a code is quoted; often the same of many recipients."""
+    host, found = _REPORTER.search(said), reply_of(_reason(said))
+    return implied(found, f"{said} {subject}"), host[1] if host else "", bool(found.code)
 
 
 def _reason(said: str) -> str:

@@ -123,7 +123,7 @@ class FeedbackRegister:
         return FeedbackRecord(
             row.kind, row.recipient, row.message, row.message_id, row.campaign, row.tenant, row.zone, reply.code,
             reply.enhanced, reply.text, row.reporter, row.form, row.via, row.genuine, row.scope,
-            judged.kind if judged else "", judged.rule if judged else "", bool(judged and judged.agreed),
+            judged.kind if judged else "", judged.rule if judged else "", bool(judged and judged.agreed and _sure(row)),
             tied, names(row), len(row.raw[:RAW_BYTES_MAX]),
             place=self.takers.of(row.recipient, row.zone) if row.kind == "bounce" and row.recipient else "",
         )  # fmt: skip
@@ -238,6 +238,14 @@ def forgotten(key: bytes, value: bytes) -> list[Operation]:
     """What deletes a row and its names."""
     named = [] if value == ERASED else FeedbackRecord.of(records.unpack(value)[1]).names
     return [(key, None), *((keys.feedback_of(*name.split()), None) for name in named)]
+
+
+def _sure(row: Feedback) -> bool:
+    """Whether one such report may be enough: it quotes a reply, which names nobody but the recipient. A mailbox that
+    forwards is not gone because one of those who get its mail is."""
+    from zonemta_py.mail.rules.rules import names_another
+
+    return row.quoted and not names_another(row.text, (row.recipient,))
 
 
 def _names(record: FeedbackRecord, who: str) -> bool:

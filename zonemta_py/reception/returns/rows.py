@@ -102,7 +102,7 @@ def _row(found: Found, came: Came, ours: Ours, genuine: str, at: int) -> Feedbac
         found.kind, found.recipient, message_id=report.message_id, feedback_id=report.feedback_id, code=reply.code,
         enhanced=reply.enhanced, text=reply.text or ("" if understood else report.subject), reporter=found.reporter,
         form=report.form, via="smtp", genuine=genuine, name=_name(came, ours, at),
-        raw=b"" if understood else came.beginning[:RAW_BYTES_MAX], original=report.original,
+        raw=b"" if understood else came.beginning[:RAW_BYTES_MAX], original=report.original, quoted=found.quoted,
     )  # fmt: skip
 
 
