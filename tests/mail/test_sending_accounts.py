@@ -129,7 +129,8 @@ def test_one_of_them_is_not_enough(stage: str) -> None:
 
 def test_nor_is_a_mailbox_enough_that_may_come_back() -> None:
     for text in (
-        "Casella sospesa per mancato rinnovo del canone", "account suspended, invoice unpaid", "5.2.1 邮箱处于休眠状态,登录后即可激活",
+        "Casella sospesa per mancato rinnovo del canone", "account suspended, invoice unpaid",
+        "邮箱处于休眠状态,登录后即可激活",
         "Recipient has moved to a new server, please retry shortly",
     ):  # fmt: skip
         for status in ("5.2.1", "5.1.6"):
