@@ -254,3 +254,15 @@ async def test_what_a_version_without_lists_remembered(home: Any) -> None:
     assert len(row) == 5
     row = Feedback("unsubscribe", "bob@x.test", one, scope="list", via="mailto", genuine="token")
     assert (await heard(home, row))["scope"] == "campaigns:acme"
+
+
+@pytest.mark.parametrize(
+    ("said", "reaches"),
+    [("list", "list:acme/deals.src.test"), ("campaign", "campaign:spring"), ("", "campaigns:acme")],
+)
+async def test_who_leaves_by_another_way_leaves_what_the_mail_says(home: Any, said: str, reaches: str) -> None:
+    """By a mail to the return path, or told by a program, without a scope; the message may have ended."""
+    headers = {"message-id": "<one@src.test>", "list-id": "<deals.src.test>"}
+    await sent(home, headers=headers, unsubscribe=True, unsubscribe_scope=said)
+    row = Feedback("unsubscribe", "bob@x.test", message_id="<one@src.test>", via="http", genuine="key")
+    assert (await heard(home, row))["scope"] == reaches

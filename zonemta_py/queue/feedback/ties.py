@@ -12,9 +12,10 @@ import hashlib
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import cast
 
 from zonemta_py.mail.addresses import verp
-from zonemta_py.mail.addresses.link import WIDENING, scope_for
+from zonemta_py.mail.addresses.link import WIDENING, Scope, scope_for
 from zonemta_py.mail.addresses.verp import Return, VerpRefused
 from zonemta_py.queue.api import Feedback
 from zonemta_py.queue.core.core import Core
@@ -43,6 +44,9 @@ class Ties:
         if row.message and (sent := self._core.sent.get(row.message)) is not None:
             row.campaign, row.tenant = sent.campaign or row.campaign, sent.tenant or row.tenant
             row.zone, list_name = sent.zone or row.zone, sent.list_name
+            if row.kind == "unsubscribe" and not row.scope:  # as the mail's own link would have stopped
+                scope = cast(Scope, sent.scope or self._core.config.links.scope)
+                row.scope = scope_for(scope, row.campaign, row.tenant, list_name)
         if row.via == "mailto":
             row.scope = _reach(row, list_name)
         return tied

@@ -1,8 +1,9 @@
 """What is remembered of messages after they have ended, so that what comes back can be tied to them.
 
 Only where a return path is configured (`return_path.verp`), and written in the batch that accepts them: one row of all
-messages of the batch (id, zone, tenant, campaign, list; a key for each would cost more than all the rest), and a key
-for each that leads from its Message-ID to its id. They are forgotten after `return_path.days`: ids are ordered by time.
+messages of the batch (id, zone, tenant, campaign, list, scope; a key for each would cost more than all the rest), and a
+key for each that leads from its Message-ID to its id. They are forgotten after `return_path.days`: ids are ordered by
+time.
 Nobody is named in them but recipients whose address is too long for a return path, which has a hash instead: a key for
 each leads from that to the address, as long as an address to unsubscribe at may have that hash, too.
 
@@ -31,12 +32,14 @@ _DAY_MS = 86_400_000
 
 
 class SentMessage(NamedTuple):
-    """zone: of its first recipient, "" unknown. list_name: of its list (`mail.list_id`), "" none."""
+    """zone: of its first recipient, "" unknown. list_name: of its list (`mail.list_id`), "" none. scope: what leaving
+    it stops (`Envelope.unsubscribe_scope`)."""
 
     zone: str
     tenant: str = ""
     campaign: str = ""
     list_name: str = ""
+    scope: str = ""
 
 
 class _Row(NamedTuple):
@@ -46,8 +49,8 @@ class _Row(NamedTuple):
     names: list[bytes]
 
 
-_Alike = tuple[str, str | None, str | None, str]
-"""Zone, tenant, campaign, list."""
+_Alike = tuple[str, str | None, str | None, str, str]
+"""Zone, tenant, campaign, list, scope."""
 
 
 class Sent:
@@ -74,7 +77,7 @@ class Sent:
             return ()
         text = envelope.headers.get("message-id", "")
         name = named(text) if text else _NONE
-        alike = zone, envelope.tenant, envelope.campaign, list_of(envelope.headers)
+        alike = zone, envelope.tenant, envelope.campaign, list_of(envelope.headers), envelope.unsubscribe_scope
         found: list[Operation] = [(keys.sent_as(name), message_id.encode())] if text else []
         for recipient in envelope.recipients:
             if mark := mark_of(recipient.address):
@@ -116,7 +119,8 @@ class Sent:
             return None
         metadata: dict[str, Any] = records.unpack(waits)
         list_name = list_of(metadata.get("headers"))
-        return SentMessage("", metadata.get("tenant", ""), metadata.get("campaign", ""), list_name)
+        scope = metadata.get("unsubscribe_scope", "")
+        return SentMessage("", metadata.get("tenant", ""), metadata.get("campaign", ""), list_name, scope)
 
     def called(self, message_id_field: str) -> str:
         """Our id of the message with that Message-ID; "" if there is none. Raises StoreError."""
@@ -151,15 +155,20 @@ def named(message_id_field: str) -> bytes:
 
 def _packed(rows: dict[_Alike, _Row]) -> bytes:
     return records.pack([
-        [zone, tenant or "", campaign or "", "".join(row.ids).encode(), b"".join(row.names), *([name] if name else [])]
-        for (zone, tenant, campaign, name), row in rows.items()
+        [zone, tenant or "", campaign or "", "".join(row.ids).encode(), b"".join(row.names), *_more(name, scope)]
+        for (zone, tenant, campaign, name, scope), row in rows.items()
     ])  # fmt: skip
+
+
+def _more(name: str, scope: str) -> list[str]:
+    """What most rows have not."""
+    return [name, scope] if scope else [name] if name else []
 
 
 def _rows(value: bytes) -> list[tuple[SentMessage, list[str], list[bytes]]]:
     """Of a row: messages that are alike, their ids, and the name of each."""
     return [
-        (SentMessage(*row[:3], *row[5:6]), [part.decode() for part in _cut(row[3], _ID)], _cut(row[4], _NAME))
+        (SentMessage(*row[:3], *row[5:7]), [part.decode() for part in _cut(row[3], _ID)], _cut(row[4], _NAME))
         for row in records.unpack(value)
     ]
 
