@@ -174,21 +174,25 @@ REASONS = phrases(
 
 DELAYS = phrases(
     """
-    attempts continue; keep trying; been queued for; next try; next attempt; is waiting; warning message only;
-    delivery status notification (delay; delivery delayed; message delayed; delayed mail; has been delayed;
-    keep the message; keep your message; keeps your message; look again; so far; next one at; next attempt at;
-    has not yet been delivered; not yet been delivered; will be retried; delivery attempts will continue;
-    will continue to try; warning--could not send; warning: could not send; warning: message; still being retried;
-    will keep trying; still trying; is delayed; mail delayed; delayed delivery; temporarily delayed;
-    you do not need to resend; delivery incomplete; not been delivered yet; zustellung verzögert; wird verzögert;
-    verspätet; verzögert sich; verzögerung; remise retardée; livraison retardée; a été retardé; a été différé;
-    entrega retrasada; se ha retrasado; entrega demorada; atrasada; entrega adiada; consegna ritardata; in ritardo;
-    recapito ritardato; vertraagd; opóźnion; opóźnienie; задерж; отложена; gecikti; fördröj; försenad; forsinket;
-    viivästy; zpožděn; odložen; 遅延; 遅れて; 延迟; 延遲; 지연; تأخر; תעוכב; καθυστέρ; késlelte; întârzi; trì hoãn;
-    tertunda; ล่าช้า; could not be delivered yet; couldn't be delivered yet; cannot be delivered yet; not delivered yet;
-    not yet delivered; go on trying; keep on trying; continue trying; we will try again; will try again;
-    further attempts; will be tried again; is being retried; message is still in the queue; still queued;
-    noch nicht zugestellt; weiter versucht; weitere versuche; erneut versucht; pas encore été remis;
+    attempts continue; wir probieren; probieren es; liegt noch bei uns; będzie próbowa; będziemy próbowa;
+    nadal próbuj; próby będą; on continue; nous poursuivons; seguirá probando; seguiremos probando;
+    continuaremos a tentar; vamos continuar; continueremo; proveremo ancora; blijven proberen; proberen het tot;
+    prøver igen; prøver videre; prøver på nytt; försöker igen; yrittämistä jatketaan; próbálkozunk; vom încerca;
+    ще опитаме; продолжим попытки; 引き続き; 継続して; keep trying; been queued for; next try; next attempt;
+    is waiting; warning message only; delivery status notification (delay; delivery delayed; message delayed;
+    delayed mail; has been delayed; keep the message; keep your message; keeps your message; look again; so far;
+    next one at; next attempt at; has not yet been delivered; not yet been delivered; will be retried;
+    delivery attempts will continue; will continue to try; warning--could not send; warning: could not send;
+    warning: message; still being retried; will keep trying; still trying; is delayed; mail delayed; delayed delivery;
+    temporarily delayed; you do not need to resend; delivery incomplete; not been delivered yet; zustellung verzögert;
+    wird verzögert; verspätet; verzögert sich; verzögerung; remise retardée; livraison retardée; a été retardé;
+    a été différé; entrega retrasada; se ha retrasado; entrega demorada; atrasada; entrega adiada; consegna ritardata;
+    in ritardo; recapito ritardato; vertraagd; opóźnion; opóźnienie; задерж; отложена; gecikti; fördröj; försenad;
+    forsinket; viivästy; zpožděn; odložen; 遅延; 遅れて; 延迟; 延遲; 지연; تأخر; תעוכב; καθυστέρ; késlelte; întârzi;
+    trì hoãn; tertunda; ล่าช้า; could not be delivered yet; couldn't be delivered yet; cannot be delivered yet;
+    not delivered yet; not yet delivered; go on trying; keep on trying; continue trying; we will try again;
+    will try again; further attempts; will be tried again; is being retried; message is still in the queue;
+    still queued; noch nicht zugestellt; weiter versucht; weitere versuche; erneut versucht; pas encore été remis;
     pas encore été délivré; pas encore pu être; est retardé; message retardé; nouvelles tentatives; essaierons;
     réessaie; aún no se ha; todavía no se ha; nuevos intentos; seguirá intentando; seguiremos intentando;
     ainda não foi entregue; novas tentativas; continuaremos tentando; non è stato ancora; non è ancora stato;
