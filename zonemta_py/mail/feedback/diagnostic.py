@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from zonemta_py.mail.feedback.vocabulary import beginning
+from zonemta_py.mail.feedback.vocabulary import beginning, phrases, says
 from zonemta_py.mail.fields import one_line
 from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.reply import Reply
@@ -46,7 +46,7 @@ _BRACKET = re.compile(r"[)\]）]")
 _LASTING = frozenset(("user-unknown", "inactive", "suspended", "moved", "spam-content", "virus", "message-too-big"))
 """Classes of what does not pass, whatever else is said."""
 _PASSING = frozenset(("mailbox-full", "expired", "greylisting", "system-full"))
-_SOFT = beginning(
+_SOFT_WORDS = phrases(
     """
     full; quota; exceeded storage; out of storage; storage; exceeds allowed size; local limit; time out; timeout;
     timed out; expired; too long; temporar; deferred; try again; retry; giving up; for the last; seconds; hours;
@@ -57,6 +57,7 @@ _SOFT = beginning(
     scaduto; тайм; истек; 期限; 时间; 到期;
     """
 )
+_SOFT = beginning(_SOFT_WORDS)
 """Words of what may pass: then a bounce without a code is a temporary failure that lasted too long."""
 
 
@@ -91,7 +92,8 @@ def implied(reply: Reply, context: str = "") -> Reply:
     found = meaning(folded(reply.text), 0, "", "report")
     if found.kind in _LASTING:
         return Reply(550, reply.enhanced, reply.text)
-    passes = (found.firm and found.kind in _PASSING) or _SOFT.search(f"{reply.text} {context}".lower())
+    words = f"{reply.text} {context}".lower()
+    passes = (found.firm and found.kind in _PASSING) or (says(words, _SOFT_WORDS) and _SOFT.search(words))
     return Reply(450 if passes else 550, reply.enhanced, reply.text)
 
 

@@ -198,7 +198,13 @@ def _tells(clause: str) -> bool:
 
 def _reasons(text: str) -> bool:
     """Whether it says why, to the rules' vocabulary."""
-    return meaning(folded(_reason(text)), 0, "", "report").kind not in ("", "policy")
+    return _kind(_ADDRESS.sub("@", _reason(text))) not in ("", "policy")
+
+
+@lru_cache(maxsize=64)
+def _kind(text: str) -> str:
+    """The class that the rules' vocabulary reads in it; often the same of many recipients."""
+    return meaning(folded(text), 0, "", "report").kind
 
 
 def _courtesy(clause: str) -> bool:
@@ -208,7 +214,7 @@ def _courtesy(clause: str) -> bool:
         return False
     if len(words.split()) > _COURTESY_WORDS_MAX:  # so long a sentence tells more, in whatever language
         return False
-    return meaning(folded(words), 0, "", "report").kind in ("", "policy")
+    return _kind(words) in ("", "policy")
 
 
 def _words(text: str) -> list[str]:

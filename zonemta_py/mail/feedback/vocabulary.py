@@ -20,9 +20,9 @@ def phrases(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*said, *map(_bare, said)]))
 
 
-def beginning(text: str) -> re.Pattern[str]:
+def beginning(those: tuple[str, ...]) -> re.Pattern[str]:
     """Finds any of the phrases where a word begins, short ones as a word, or, in writing without spaces, anywhere."""
-    return re.compile("|".join(map(_pattern, phrases(text))))
+    return re.compile("|".join(map(_pattern, those)))
 
 
 def _pattern(phrase: str) -> str:
