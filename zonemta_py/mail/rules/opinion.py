@@ -21,6 +21,8 @@ OPINION = "opinion"
 """The rule's name of what was classified so."""
 MARGIN = 1.5
 """Natural logarithm of how much likelier the class has to be than the next."""
+KNOWN_LEAST = 10
+"""Features that it must know: of a word or two it has no opinion."""
 SUPPRESSING = frozenset(("user-unknown", "moved", "inactive", "suspended", "mailbox-full", "host-unknown"))
 _OTHER = re.compile(r"[^\w@]+")
 
@@ -61,7 +63,7 @@ def opinion(reply: Reply, stage: str) -> Opinion:
             scores[kind] += more
     best, after = sorted(scores, key=scores.__getitem__, reverse=True)[:2]
     margin = scores[best] - scores[after]
-    if margin < MARGIN or best in SUPPRESSING or not reply.text:
+    if margin < MARGIN or best in SUPPRESSING or len(known) < KNOWN_LEAST:
         return Opinion("", margin, ())
     strongest = sorted(known, key=lambda name: -_weight(model, name, best, after))
     return Opinion(best, margin, tuple(strongest[:5]))
