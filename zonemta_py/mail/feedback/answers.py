@@ -108,14 +108,12 @@ def read_marked(parts: Parts, daemon: bool) -> tuple[str, list[Found]]:
 
 
 def read_unsubscribe(parts: Parts, by_subject: bool = False) -> list[Found]:
-    """A mail to the address of List-Unsubscribe (RFC 2369), by subject, or also by its first line or address; [] if it
-    is none."""
+    """A mail to the address of List-Unsubscribe (RFC 2369), by subject, or also by its address or first
+    sentences; [] if it is none."""
     subject = parts.decoded("subject").lower().strip()
     marked = "x-apple-unsubscribe" in parts.fields
-    automatic = parts.fields.get("auto-submitted", "").lower().startswith("auto-replied") or says(
-        subject, AWAY_SUBJECTS
-    )
-    if automatic and not marked:
+    submitted = parts.fields.get("auto-submitted", "").lower()
+    if (submitted.startswith("auto-replied") or says(subject, AWAY_SUBJECTS)) and not marked:
         return []
     asked = marked or _asks(subject)
     if not asked and not by_subject:
@@ -181,6 +179,7 @@ def _answering(parts: Parts, subject: str, text: str, daemon: bool) -> bool:
 
 
 def is_list_server(parts: Parts) -> bool:
+    """Whether a program that runs lists has sent it, by its From field."""
     return says(parts.decoded("from").lower(), _LIST_SERVERS)
 
 

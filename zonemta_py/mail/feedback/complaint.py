@@ -82,7 +82,7 @@ def _told_by_desk(parts: Parts, subject: str, sender: str, words: str) -> list[F
     """A complaint that an abuse desk passes on in words alone, and names who complained."""
     if not (says(sender, _REPORTERS) or _complaining(parts, subject)):
         return []
-    desk = says(sender, _REPORTERS) and parts.fields.get("return-path", "").strip() != "<>"
+    desk = says(sender, _REPORTERS) and not is_machine(parts)
     if desk and says(words, COMPLAINING) and says(words, JUNK):
         subject = f"{subject} {words}"
     if not (says(subject, COMPLAINING) and says(subject, JUNK)):

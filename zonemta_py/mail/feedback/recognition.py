@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from zonemta_py.mail.feedback.addresses import address_of, addresses, spelt_out
-from zonemta_py.mail.feedback.answers import is_list_server, is_reply, thanks, writes_itself
+from zonemta_py.mail.feedback.answers import is_list_server, is_machine, is_reply, thanks, writes_itself
 from zonemta_py.mail.feedback.correspondence import LISTS
 from zonemta_py.mail.feedback.diagnostic import ENHANCED, has_code, permanent, temporary
 from zonemta_py.mail.feedback.parts import Parts
@@ -20,13 +20,16 @@ from zonemta_py.mail.rules.reading import read as meaning
 from zonemta_py.mail.rules.spelling import folded
 
 _TITLES = tuple(phrase for phrase in (*FAILURES, *DELAYS) if not says(phrase, REASONS))
+"""What a subject begins with in a mail about a delivery; a reason alone may begin any letter."""
 _OF_MAIL = ("reject", *(one for one in FAILURES if not says(one, ("user", "address", "mailbox", "account", "domain"))))
 """In a subject: a message was refused, and not a person's login."""
 _NOT_YET = re.compile(r"\bnot\b(?:\W{1,3}\w{1,20}){0,4}\W{1,3}yet\b")
+"""A delay, with at most four words between the two."""
 _NOT_FINAL = re.compile(r"\b(?:not|nicht|never)(?: been| yet)? (?:given up|giving up|aufgegeben|abandoned|expired)")
 _DESKS = ("support", "help", "service@", "info@", "kontakt", "contact", "サポート", "поддержк", "客服", "고객")
 """In a From field: who answers requests, and may name an address that is no longer used."""
 _OF_MANY = ("list-id", "list-post", "list-unsubscribe")
+"""Fields of lists' mail and newsletters (RFC 2369, RFC 2919)."""
 _MEANING_CHARACTERS = 1_000
 
 
@@ -39,7 +42,7 @@ def speaks_of_delivery(parts: Parts, daemon: bool, failure: bool, words: str) ->
         return True
     subject = parts.decoded("subject").lower()
     told = fails(words) or says(words, DELAYS) or has_code(words) or parts.kind == "multipart/report"
-    if _path(parts) == "<>":
+    if is_machine(parts):
         return _of_machine(parts, told, failure, words) or (daemon and _of_daemon(parts, failure or told, words))
     if daemon and not answerable(parts):
         return _of_daemon(parts, failure or told, words)
@@ -60,7 +63,7 @@ def speaks_of_delivery(parts: Parts, daemon: bool, failure: bool, words: str) ->
 
 def _of_daemon(parts: Parts, told: bool, words: str) -> bool:
     """Of what a mail system signs, and has the null sender or one that nobody has told."""
-    status = bool(ENHANCED.search(words)) or (_path(parts) == "<>" and "@" in words)
+    status = bool(ENHANCED.search(words)) or (is_machine(parts) and "@" in words)
     return told or status or says(parts.decoded("subject").lower(), DELIVERED)
 
 
@@ -113,17 +116,13 @@ def titled(parts: Parts) -> bool:
     return parts.decoded("subject").lower().lstrip().startswith(_TITLES)
 
 
-def _path(parts: Parts) -> str:
-    return parts.fields.get("return-path", "").strip()
-
-
 def answerable(parts: Parts) -> bool:
     """Whether its envelope names who wrote it: mail systems leave that empty, lest two of them answer each other."""
-    return "@" in _path(parts)
+    return "@" in parts.fields.get("return-path", "")
 
 
 def to_many(parts: Parts) -> bool:
     """A list's mail, or a newsletter; not what a list server itself has to say (Mailman)."""
     if parts.fields.get("x-list-administrivia", "").lower() == "yes":
         return False
-    return _path(parts) != "<>" and any(name in parts.fields for name in _OF_MANY)
+    return not is_machine(parts) and any(name in parts.fields for name in _OF_MANY)
