@@ -1,8 +1,8 @@
 """A collection of replies, and what the rules make of each.
 
 A line of a collection is a JSON object:
-  reply: its lines as the server sent them, joined by "\\n". stage: where it came. source: a public page, or "own".
-  provider: of config/providers.toml, or "".
+  reply: its lines as the server sent them, joined by "\\n". stage: where it came, as in rules. source: a
+    public page, or "own". provider: of config/providers.toml, or "".
   class: one of the classes; a list where honest people differ.
   hard: true if a good sender gives up on this message now; false if it may be taken later or from elsewhere; null
     where honest people differ.
@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from zonemta_py.mail import classify
 from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.rules.rule import OTHER_NAMES
 from zonemta_py.mail.rules.rules import Classified, Rules
 
 FOLDER = Path(__file__).parents[2] / "tests" / "mail" / "replies"
@@ -90,7 +91,8 @@ def _entry(row: dict[str, Any]) -> Entry:
     if row["suppress"] not in ("may", "never") or row["hard"] not in (True, False, None):
         raise ValueError(f"suppress is {row['suppress']!r}, hard {row['hard']!r}")
     reply = reply_of(row["reply"])
-    return Entry(row["reply"], reply, row["stage"], row["provider"], kinds, row["hard"], row["suppress"], row["source"])
+    stage = OTHER_NAMES.get(row["stage"], row["stage"])
+    return Entry(row["reply"], reply, stage, row["provider"], kinds, row["hard"], row["suppress"], row["source"])
 
 
 def reply_of(text: str) -> Reply:

@@ -130,16 +130,22 @@ def measured(rules: Rules, mails: Iterable[Mail]) -> list[Understood]:
     return [_understood(rules, mail) for mail in mails]
 
 
-def _understood(rules: Rules, mail: Mail) -> Understood:
+def matched(mail: Mail) -> tuple[str, list[tuple[Expected, Found | None]], list[Found]]:
+    """The form that the reader recognizes, what it finds of each that was expected, and what it finds beside that."""
     report = read_report(mail.message)
-    left, news = list(report.found), []
+    left, pairs = list(report.found), list[tuple[Expected, Found | None]]()
     for expected in sorted(mail.expected, key=lambda one: one.recipients == ("",)):
         found = next((one for one in left if one.recipient.lower() in expected.recipients), None)
-        found = found or next(iter(left), None) if len(left) >= len(mail.expected) - len(news) else found
+        found = found or next(iter(left), None) if len(left) >= len(mail.expected) - len(pairs) else found
         if found:
             left.remove(found)
-        news.append(_judged(rules, expected, found))
-    return Understood(mail, report.form, tuple(news), tuple(left))
+        pairs.append((expected, found))
+    return report.form, pairs, left
+
+
+def _understood(rules: Rules, mail: Mail) -> Understood:
+    form, pairs, left = matched(mail)
+    return Understood(mail, form, tuple(_judged(rules, *pair) for pair in pairs), tuple(left))
 
 
 def _judged(rules: Rules, expected: Expected, found: Found | None) -> News:

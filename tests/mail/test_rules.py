@@ -70,7 +70,7 @@ def test_the_quick_way_and_the_plain_way_agree(data: st.DataObject) -> None:
     reply = Reply(data.draw(st.sampled_from([421, 450, 550, 552, 554])), "", text)
     stage = data.draw(st.sampled_from(["connect", "mail", "rcpt", "dot"]))
     first = SHIPPED.matching(reply, stage, "gmx")[0]
-    assert SHIPPED.judge(reply, stage, "gmx").rule in (first.name, OPINION if first.vague else first.name)
+    assert SHIPPED.judge(reply, stage, "gmx").rule.removesuffix(OPINION) == first.name
 
 
 @settings(max_examples=300, deadline=None)

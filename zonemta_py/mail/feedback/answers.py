@@ -41,6 +41,7 @@ _REPLY_FIELDS = (
 """Fields that only those who answer by themselves write."""
 _CHALLENGE_FIELDS = ("x-tmda-fingerprint", "x-challenge", "x-boxbe-challenge", "x-spamarrest", "x-asvp-challenge")
 _LIST_SERVERS = ("sympa", "listserv", "majordom", "mailman", "ezmlm")
+_LIST_ENDS = ("-owner", "-request", "-bounces")
 _REPLY_PRECEDENCE = ("auto_reply", "auto-reply", "autoreply")
 _SERVICE = re.compile(
     r"(?:no-?reply|do-?not-?reply|noti|verif|confirm|challenge|auto|system|mailer|service)", re.IGNORECASE
@@ -86,14 +87,14 @@ def read_answer(parts: Parts, daemon: bool, failure: bool) -> tuple[str, list[Fo
     if "x-apple-unsubscribe" in parts.fields:
         return "", []
     if _challenging(parts, subject, text, daemon):
-        return "challenge", [_found(parts, "challenge")]
+        return "challenge", [answer_of(parts, "challenge")]
     if says(subject, LISTS) and not failure and not fails(text):
-        return "list", [_found(parts, "auto-reply")]
+        return "list", [answer_of(parts, "auto-reply")]
     answers = is_reply(parts) and parts.fields.get("auto-submitted", "").lower().startswith("auto-replied")
     if (daemon and failure and not answers) or parts.fields.get("x-failed-recipients"):
         return "", []
     if _answering(parts, subject, text, daemon):
-        return "rfc3834", [_found(parts, "auto-reply")]
+        return "rfc3834", [answer_of(parts, "auto-reply")]
     return "", []
 
 
@@ -104,7 +105,7 @@ def read_marked(parts: Parts, daemon: bool) -> tuple[str, list[Found]]:
     marked = (submitted.startswith("auto-") and answers) or (is_machine(parts) and thanks(parts.text))
     if daemon or not marked or "list-id" in parts.fields:
         return "", []
-    return "rfc3834", [_found(parts, "auto-reply")]
+    return "rfc3834", [answer_of(parts, "auto-reply")]
 
 
 def read_unsubscribe(parts: Parts, by_subject: bool = False) -> list[Found]:
@@ -180,7 +181,20 @@ def _answering(parts: Parts, subject: str, text: str, daemon: bool) -> bool:
 
 def is_list_server(parts: Parts) -> bool:
     """Whether a program that runs lists has sent it, by its From field."""
-    return says(parts.decoded("from").lower(), _LIST_SERVERS)
+    author = parts.decoded("from").lower()
+    return says(author, _LIST_SERVERS) or address_of(author).partition("@")[0].endswith(_LIST_ENDS)
+
+
+def list_of(parts: Parts) -> str:
+    """The list for which it writes, by its own address; "" if that is no list's."""
+    local, _, domain = address_of(parts.decoded("from")).partition("@")
+    end = next((end for end in _LIST_ENDS if local.lower().endswith(end)), "")
+    return f"{local.removesuffix(local[-len(end) :])}@{domain}" if end and len(end) < len(local) else ""
+
+
+def is_automatic(parts: Parts) -> bool:
+    """Whether it says that a program has sent it (RFC 3834)."""
+    return parts.fields.get("auto-submitted", "no").lower() != "no"
 
 
 def is_machine(parts: Parts) -> bool:
@@ -228,7 +242,8 @@ _REPLY_SUBJECTS = (
 )
 
 
-def _found(parts: Parts, kind: str) -> Found:
+def answer_of(parts: Parts, kind: str) -> Found:
+    """An answer of this kind."""
     text = re.sub(r"\s+", " ", parts.text[: 2 * _TEXT_CHARACTERS]).strip()[:_TEXT_CHARACTERS]
     return Found(kind, _answered_for(parts, kind), Reply(0, "", text), parts.sender_host())
 

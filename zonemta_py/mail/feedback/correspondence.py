@@ -199,11 +199,26 @@ WISH = re.compile(
 COMPLAINTS = phrases(
     """
     abuse report; spam report; spam complaint; complaint about message from; email abuse; abuse complaint;
-    feedback report; junk mail report; junk report; spam notification; reported as spam; marked as spam;
+    [spamcop (; feedback report; junk mail report; junk report; spam notification; reported as spam; marked as spam;
     client tos notification; this is spam; complaint report; spam-beschwerde; signalement de spam; denuncia de spam;
     segnalazione di spam; жалоба на спам;
     """
 )
+
+ACCUSING = phrases(
+    """
+    this is spam; it is spam; it spam; your spam; you are spamming; you spam; stop spamming; never subscribed;
+    never signed up; never asked for; das ist spam; ihr spam; nie angemeldet; nie bestellt; nicht angemeldet;
+    c'est du spam; c'est un spam; jamais inscrit; jamais demandé; esto es spam; su spam; nunca me he suscrito;
+    nunca me suscrib; nunca he dado; isto é spam; nunca me inscrevi; nunca pedi; questo è spam; mai iscritt;
+    mai chiesto; dit is spam; nooit aangemeld; nooit ingeschreven; nooit gevraagd; to jest spam; nigdy się nie zapis;
+    это спам; не подписывал; це спам; не підписував; toto je spam; nikdy jsem se nep; bu spam; hiç abone olmad;
+    det är spam; det er spam; aldrig anmält; aldrig tilmeldt; aldri meldt; tämä on roskaposti; en ole tilannut; ez spam;
+    soha nem iratkoz; este spam; nu m-am abonat; 这是垃圾; 這是垃圾; 从未订阅; 從未訂閱; 迷惑メールです; 登録した覚え;
+    스팸입니다; 구독한 적; هذا بريد مزعج; זה ספאם;
+    """
+)
+"""In a letter of somebody's own: our message was junk to them."""
 
 COMPLAINING = phrases(
     """

@@ -6,7 +6,7 @@ import re
 
 from zonemta_py.mail.feedback.addresses import addresses
 from zonemta_py.mail.feedback.diagnostic import has_code
-from zonemta_py.mail.feedback.vocabulary import BOILERPLATE, HELPERS, NAMING, says
+from zonemta_py.mail.feedback.vocabulary import BOILERPLATE, HELPERS, HELPING, NAMING, says
 
 LINES_MAX = 400
 LINE_CHARACTERS_MAX = 1_000
@@ -31,6 +31,11 @@ _PERSON = re.compile(r"^[\s>*•|+-]{0,20}[\w\"'’.,-]{2,30}(?: [\w\"'’.,()-]
 """What may stand before an address at the beginning of a line, too: a person's name."""
 _FIELD = re.compile(
     r"^\W{0,8}(?:from|sender|reply-to|return-path|message-id|x-[\w-]{1,40}|to|cc|subject|von|an|de|para)\s?:",
+    re.IGNORECASE,
+)
+_OF_AUTHOR = re.compile(
+    r"^\W{0,8}(?:from|sender|reply-to|return-path|message-id|absender|von|de|da|fra|från|od|от|发件人|寄件者|差出人|보낸"
+    r" ?사람)\s{0,9}[:：]",
     re.IGNORECASE,
 )
 _LED = re.compile(
@@ -63,8 +68,10 @@ _NOBODY = re.compile(
 """They report, or run a list, and get no mail."""
 
 _INSTEAD = re.compile(
-    r"(?:(?:new|neue|nouvelle|nueva|novo|nuovo|nieuwe|nowy|новый|jetzige|current) (?:e-?mail[- ]?)?"
-    r"(?:address|adresse|dirección|endereço|indirizzo|adres|адрес)"
+    r"(?:(?:new|neue|nouvelle|nueva|novo|nuovo|nieuwe|nowy|новый|новая|yeni|noua|új|nov[áaý]|ny|uusi|jetzige|current)"
+    r" (?:e-?mail[- ]?|e-?posta )?"
+    r"(?:address|anschrift|adresse|adress|dirección|endereço|indirizzo|adresa|adres|adresi|адрес|почта|cím|osoite)"
+    r"|alamat baru|địa chỉ mới|新(?:的)?(?:邮箱|邮件)?地址|新しいアドレス|새 ?주소|العنوان الجديد|כתובת חדשה"
     r"|(?:har nå adressen|har nu adressen|uusi osoite on|ny e?-?post(?:adresse|adress)? er|je nyní na|ist jetzt unter"
     r"|est maintenant|ahora es|agora é|ora è|jest teraz|теперь|artık|elsewhere|moved to|reached at|write to|contact at"
     r"|forwarding address|please use|instead)(?: now| at)?)"
@@ -75,7 +82,12 @@ _INSTEAD = re.compile(
 
 Place = tuple[int, str, int]
 """Line, address, and how likely it is a failed recipient: 2 it begins the line, 1 it is named as one, 0 it is there,
--1 it is in a header field."""
+-1 it is in a header field, -2 in one of who wrote."""
+
+
+def is_instead(before: str) -> bool:
+    """Whether what stands before an address says that it is where the recipient has gone."""
+    return _INSTEAD.search(before[-_NEAR:]) is not None
 
 
 class TextPage:
@@ -169,15 +181,19 @@ class TextPage:
         return "\n".join(taken)
 
     def _places(self, number: int, line: str, sender: frozenset[str]) -> list[Place]:
-        begin, helping = _BEGIN.match(line), says(line.lower(), HELPERS)
+        begin, named_here = _BEGIN.match(line), addresses(line)[:PLACES_MAX]
         rest = line[begin.end() :] if begin else line
         found = list[Place]()
-        for address in addresses(line)[:PLACES_MAX]:
+        words = line.lower()
+        for address in named_here:
+            words = words.replace(address.lower(), "@")
+        for address in named_here:
+            helping = says(words, HELPERS) or address.lower().startswith(HELPING)
             if address.lower() in sender or _NOBODY.match(address):
                 continue
             before = line.partition(address)[0]
             led = before if before.strip(" <>\"'(") else self._before(number)
-            if _INSTEAD.search(led[-_NEAR:]) or _SENDERS.search(before[-_NEAR:]):
+            if is_instead(led) or _SENDERS.search(before[-_NEAR:]):
                 continue
             if rest.startswith(address) and not (self._only_address(number) and self._behind_message(number)):
                 found.append((number, address, 2))
@@ -185,7 +201,9 @@ class TextPage:
                 named = bool(_PERSON.match(before) or _LED.match(before)) or says(led.lower(), NAMING)
                 between = before.rpartition(found[-1][1])[2] if found and found[-1][2] == 2 else ""
                 listed = bool(between) and _NEXT.fullmatch(between) is not None
-                likely = -1 if self._in_field(number) else 2 if listed else int(named)
+                likely = 2 if listed else int(named)
+                if self._in_field(number):
+                    likely = -2 if _OF_AUTHOR.match(line) else -1
                 found.append((number, address, likely))
         return found
 

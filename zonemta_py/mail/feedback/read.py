@@ -16,13 +16,32 @@ from __future__ import annotations
 import re
 
 from zonemta_py.mail.feedback.addresses import address_of, addresses
-from zonemta_py.mail.feedback.answers import is_machine, read_answer, read_marked, read_receipt, read_unsubscribe
+from zonemta_py.mail.feedback.answers import (
+    answer_of,
+    is_list_server,
+    is_machine,
+    is_reply,
+    list_of,
+    read_answer,
+    read_marked,
+    read_receipt,
+    read_unsubscribe,
+    writes_itself,
+)
 from zonemta_py.mail.feedback.complaint import read_arf, read_forwarded
-from zonemta_py.mail.feedback.diagnostic import GENERIC, TELLING, has_code, implied
+from zonemta_py.mail.feedback.diagnostic import GENERIC, TELLING, has_code, implied, permanent
 from zonemta_py.mail.feedback.enclosed import parted
+from zonemta_py.mail.feedback.likeness import ANSWERS, NEWS, SURE, likely_kind
 from zonemta_py.mail.feedback.parts import Parts, fields_of, take_apart
 from zonemta_py.mail.feedback.providers.notification import read_notification
-from zonemta_py.mail.feedback.recognition import is_delay, private, speaks_of_delivery
+from zonemta_py.mail.feedback.recognition import (
+    is_delay,
+    may_report,
+    names_another,
+    of_desk,
+    private,
+    speaks_of_delivery,
+)
 from zonemta_py.mail.feedback.report import Found, Report
 from zonemta_py.mail.feedback.status import read_status
 from zonemta_py.mail.feedback.texts import Clues, read_text
@@ -34,12 +53,15 @@ from zonemta_py.mail.reply import Reply
 _KEPT = frozenset(("from", "to", "subject", "date", "message-id", "list-id", "list-unsubscribe", "feedback-id"))
 _MESSAGE_ID = re.compile(r"<[^<>\s]{1,500}>")
 _RECEIVED_FOR = re.compile(r"\bfor\s{1,4}<([^<>\s@]{1,128}@[^<>\s]{1,255})>")
+_VERP = re.compile(r"(?:^|[+<\s-])([\w.+]{1,64})=((?:[\w-]{1,63}\.){1,6}[A-Za-z]{2,24})@")
 _STATUS = re.compile(r"^Reporting-MTA[ \t]?:", re.IGNORECASE | re.MULTILINE)
 _VALUE_CHARACTERS_MAX = 500
 _ORIGINAL_FIELDS_MAX = 40
 _LEAVING, _WIDE = "list-unsubscribe", 2_000
 """A mail address and a link, each with its token."""
 _TEXT_CHARACTERS = 4_000
+LIKENESS = "likeness"
+"""The form of what is understood because it is like others (`likeness`)."""
 _FORMS = (
     ("qmail", ("qmail-send program",)),
     ("exim", ("created automatically by mail delivery software",)),
@@ -127,26 +149,60 @@ def _of_text(parts: Parts) -> tuple[str, list[Found]]:
     if asks and (found := read_unsubscribe(parts, by_subject=True)):
         return "unsubscribe", found
     form, found = read_answer(parts, daemon, failure)
-    if found:
+    words = " ".join(text[:_TEXT_CHARACTERS].lower().split())
+    if found and not (form == "rfc3834" and _refused_by_program(parts, text, words)):
         return form, found
     if asks and (found := read_unsubscribe(parts)):
         return "unsubscribe", found
-    words = " ".join(text[:_TEXT_CHARACTERS].lower().split())
     parts.original = parts.original or original
-    if not speaks_of_delivery(parts, daemon, failure, words):
-        return read_marked(parts, daemon)
-    return _form(words), _told(text, subject, words, parts)
+    if not found and not speaks_of_delivery(parts, daemon, failure, words):
+        form, found = read_marked(parts, daemon)
+        if found and not _refused_by_program(parts, text, words):
+            return form, found
+        return _by_likeness(parts, text, words)
+    kind = _kind(parts, text, words)
+    if kind not in NEWS:
+        return LIKENESS, [answer_of(parts, kind)] if kind != "other" else []
+    found = _told(kind, text, words, parts)
+    return (_form(words), found) if _of_somebody(parts, found, daemon) else read_marked(parts, daemon)
 
 
-def _told(text: str, subject: str, words: str, parts: Parts) -> list[Found]:
-    kind = (
-        "delay"
-        if is_delay(subject, words)
-        else "delivered"
-        if says(subject, DELIVERED) and not fails(subject)
-        else "bounce"
-    )
+def _of_somebody(parts: Parts, found: list[Found], daemon: bool) -> bool:
+    """Whether it is news of somebody: of a recipient, or of an enclosed message."""
+    return daemon or bool(parts.original) or any(one.recipient for one in found)
+
+
+def _refused_by_program(parts: Parts, text: str, words: str) -> bool:
+    """Whether what answers by itself is nobody's absence, but a program's, which has not taken the message."""
+    if not is_machine(parts) or is_reply(parts) or of_desk(parts) or not writes_itself(parts):
+        return False
+    return names_another(parts, words) and likely_kind(parts, text) in NEWS
+
+
+def _by_likeness(parts: Parts, text: str, words: str) -> tuple[str, list[Found]]:
+    """Where nothing else says what it is."""
+    kind = likely_kind(parts, text)
+    about = names_another(parts, f"{parts.decoded('subject').lower()} {words}") or is_list_server(parts)
+    if kind in NEWS and may_report(parts) and about:
+        found = _told(kind, text, words, parts)
+        return (LIKENESS, found) if any(one.recipient for one in found) else ("", [])
+    return (LIKENESS, [answer_of(parts, kind)]) if kind in ANSWERS else ("", [])
+
+
+def _kind(parts: Parts, text: str, words: str) -> str:
+    """Of what speaks of a delivery: what its words say; where nothing encloses a message, what it is most like."""
+    subject = parts.decoded("subject").lower()
+    if is_delay(subject, words):
+        return "delay"
+    if says(subject, DELIVERED) and not fails(subject):
+        return "delivered"
+    other = "" if parts.original else likely_kind(parts, text, SURE)
+    return other if other and not (other == "delay" and permanent(words)) else "bounce"
+
+
+def _told(kind: str, text: str, words: str, parts: Parts) -> list[Found]:
     found = [_of_group(Found(kind, *one)) for one in read_text(text, _clues(parts))]
+    found = [one._replace(recipient=one.recipient or list_of(parts)) for one in found]
     return [_passing(one) if kind == "delay" else one for one in found]
 
 
@@ -221,10 +277,24 @@ def _clues(parts: Parts) -> Clues:
     sent_to = addresses(fields.get("to", ""))
     if received and (not sent_to or set(sent_to) <= {address for value in sender for address in addresses(value)}):
         sent_to = [received[1]]  # a newsletter may say that it is to itself
+    sent_to = sent_to or _encoded(parts.fields.get("to", ""))
     own = frozenset(address.lower() for value in sender for address in addresses(value)) - {
         one.lower() for one in failed
     }
-    return Clues(failed, own - {one.lower() for one in sent_to}, sent_to, parts.decoded("subject"), parts.sender_host())
+    own -= {one.lower() for one in sent_to}
+    return Clues(failed, own, _at_home(parts), sent_to, parts.decoded("subject"), parts.sender_host())
+
+
+def _encoded(to: str) -> list[str]:
+    """Whom a return path of the usual form names: bounces+ann=example.net@example.com."""
+    found = _VERP.search(to)
+    return [f"{found[1]}@{found[2]}"] if found else []
+
+
+def _at_home(parts: Parts) -> frozenset[str]:
+    """Domains above the one that the report came to: bounces@news.example.com is at home at example.com."""
+    labels = address_of(parts.fields.get("to", "")).rpartition("@")[2].lower().split(".")
+    return frozenset(".".join(labels[at:]) for at in range(1, len(labels) - 1))
 
 
 def _form(words: str) -> str:

@@ -52,13 +52,13 @@ def speaks_of_delivery(parts: Parts, daemon: bool, failure: bool, words: str) ->
         return True
     if daemon:
         told = told and (says(words, FAILURES) or not fails(words))
-        about = bool(parts.original) or _names_another(parts, words)
+        about = bool(parts.original) or names_another(parts, words)
         return says(subject, FAILURES) or (told and about)
-    about = bool(parts.original) or _names_another(parts, f"{subject} {words}")
+    about = bool(parts.original) or names_another(parts, f"{subject} {words}")
     if told and about and writes_itself(parts):
         of_list = is_list_server(parts) or says(words, LISTS)
         return not answerable(parts) or of_list or says(subject, _OF_MAIL)
-    return told and failure and (bool(parts.original) or (titled(parts) and _names_another(parts, words)))
+    return told and failure and (bool(parts.original) or (titled(parts) and names_another(parts, words)))
 
 
 def _of_daemon(parts: Parts, told: bool, words: str) -> bool:
@@ -70,14 +70,14 @@ def _of_daemon(parts: Parts, told: bool, words: str) -> bool:
 def _of_machine(parts: Parts, told: bool, failure: bool, words: str) -> bool:
     """Of what has the null sender, and is no automatic reply."""
     said = f"{parts.decoded('subject').lower()} {words}"
-    about = bool(parts.original) or _names_another(parts, said)
+    about = bool(parts.original) or names_another(parts, said)
     if has_code(said) or ENHANCED.search(said):
         return bool(parts.original) if is_reply(parts) else True
     if is_reply(parts) or not about:
         return False
     if failure:
         return True
-    if thanks(parts.text) or says(parts.decoded("from").lower(), _DESKS):
+    if of_desk(parts):
         return False
     if says(parts.decoded("from").lower(), POSTAL):
         return True
@@ -100,7 +100,7 @@ def is_delay(subject: str, words: str) -> bool:
     return temporary(words) and not fails(f"{subject} {words}")
 
 
-def _names_another(parts: Parts, words: str) -> bool:
+def names_another(parts: Parts, words: str) -> bool:
     """Whether it names an address that is not its author's."""
     author = address_of(parts.decoded("from")).lower()
     return any(one != author for one in addresses(words) or spelt_out(words))
@@ -109,6 +109,18 @@ def _names_another(parts: Parts, words: str) -> bool:
 def private(parts: Parts) -> bool:
     """Whether a person writes, or a list: they may quote what they like."""
     return answerable(parts) and (not titled(parts) or to_many(parts))
+
+
+def of_desk(parts: Parts) -> bool:
+    """Whether a help desk writes, or what thanks for a mail: either may name an address that is no longer used."""
+    return thanks(parts.text) or says(parts.decoded("from").lower(), _DESKS)
+
+
+def may_report(parts: Parts) -> bool:
+    """Whether it may be a mail system's report, or a list server's: nobody whom one could answer writes them."""
+    if of_desk(parts):
+        return False
+    return is_machine(parts) or is_list_server(parts) or (not answerable(parts) and writes_itself(parts))
 
 
 def titled(parts: Parts) -> bool:

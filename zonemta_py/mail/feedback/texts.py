@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from zonemta_py.mail.feedback.addresses import addresses, spelt_out
 from zonemta_py.mail.feedback.diagnostic import has_code, implied, reply_of, temporary
-from zonemta_py.mail.feedback.page import DIALOGUE, Place, TextPage
+from zonemta_py.mail.feedback.page import DIALOGUE, Place, TextPage, is_instead
 from zonemta_py.mail.feedback.vocabulary import FAILURES, REASONS, says
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules.reading import read as meaning
@@ -50,14 +50,21 @@ _ADDRESS = re.compile(r"[^\s<>@]{1,64}@[^\s<>@]{1,255}")
 _CLAUSE = re.compile(r"(?<=[.:;,!،؛؟।])\s+|\n(?![ \t]*[a-z])|(?<=[。：，])")
 _COURTESY_WORDS_MAX = 14
 _WORD = re.compile(r"[^\W\d_]{2,}")
+_OF_SERVICE = re.compile(
+    r"(?:post-?master|admin|support|help|it|edv|abuse|info|office|contact|noc|root|security|no-?reply|mailer|service)"
+    r"[\w.-]{0,20}@",
+    re.IGNORECASE,
+)
+"""Addresses of who helps."""
 
 
 class Clues(NamedTuple):
-    """What else is known of a report. failed: recipients that a field names. sender: addresses that are the sender's.
-    sent_to: whom the enclosed original was for. subject, reporter: of the report."""
+    """What else is known of a report. failed: recipients that a field names. sender: addresses that are the sender's;
+    at_home: domains, too. sent_to: whom the enclosed original was for. subject, reporter: of the report."""
 
     failed: list[str]
     sender: frozenset[str]
+    at_home: frozenset[str]
     sent_to: list[str]
     subject: str
     reporter: str
@@ -80,11 +87,11 @@ def read_text(text: str, clues: Clues) -> list[Told]:
     if "@" not in text and not clues.sent_to and (hidden := spelt_out(text)):
         clues = clues._replace(failed=clues.failed or hidden[:1])
     page = TextPage(text[:TEXT_CHARACTERS_MAX])
-    places = page.places(clues.sender)
+    places = _others(page.places(clues.sender), clues.at_home)
     if not places and not clues.failed:
         titled = [one for one in addresses(clues.subject) if one.lower() not in clues.sender]
         clues = clues._replace(failed=titled[:1])
-    places = places or [place for place in page.places(frozenset()) if place[2] == 2]
+    places = places or [place for place in page.places(frozenset()) if place[2] == 2] or _only(page, clues)
     recipients = _recipients(places, clues, text)[:RECIPIENTS_MAX] or [""]
     whole = page.through_code(0, len(page.lines))
     if len(_words(_ADDRESS.sub("", whole))) < 2:
@@ -92,6 +99,25 @@ def read_text(text: str, clues: Clues) -> list[Told]:
         whole = "\n".join(lines or [whole])[:_SAID_CHARACTERS_MAX]
     count = len({*map(str.lower, recipients), *(one.lower() for _, one, likely in places if likely == 2)})
     return [_told(recipient, count, places, page, whole, clues) for recipient in recipients]
+
+
+def _only(page: TextPage, clues: Clues) -> list[Place]:
+    """The only address that is not the sender's, wherever it stands."""
+    named = {
+        address.lower(): (number, address, 0)
+        for number, line in enumerate(page.lines)
+        for address in addresses(line)
+        if address.lower() not in clues.sender
+        and address.rpartition("@")[2].lower() not in clues.at_home
+        and not is_instead(line.partition(address)[0])
+    }
+    return list(named.values()) if len(named) == 1 and not clues.sent_to else []
+
+
+def _others(places: list[Place], at_home: frozenset[str]) -> list[Place]:
+    """Without addresses at the sender's own domains, if there are others that may be meant."""
+    others = [place for place in places if place[1].rpartition("@")[2].lower() not in at_home]
+    return others if any(likely >= 0 for _, _, likely in others) else places
 
 
 def _whole(places: list[Place], clues: Clues, text: str) -> str:
@@ -110,11 +136,23 @@ def _recipients(places: list[Place], clues: Clues, text: str) -> list[str]:
     if whole:
         return [whole]
     best = max((likely for _, _, likely in places), default=0)
+    here = _at_reporter(places, clues.reporter, best)
+    if here:
+        return [here]
     chosen = list({address.lower(): address for _, address, likely in places if likely == best}.values())
     if best <= 0:
         known = {address.lower() for address in clues.sent_to}
         return [address for address in chosen if address.lower() in known] or clues.sent_to[:1] or chosen[:1]
     return chosen
+
+
+def _at_reporter(places: list[Place], reporter: str, best: int) -> str:
+    """The only mailbox at the reporter's own domain, where what looks like the recipient is elsewhere: the address to
+    which somebody has moved."""
+    domains = {address.rpartition("@")[2].lower() for _, address, likely in places if likely == best}
+    named = (address for _, address, likely in places if likely >= 0)
+    here = list({one.lower(): one for one in named if one.lower().endswith(f"@{reporter}")}.values())
+    return here[0] if len(here) == 1 and reporter not in domains and not _OF_SERVICE.match(here[0]) else ""
 
 
 def _told(recipient: str, count: int, places: list[Place], page: TextPage, whole: str, clues: Clues) -> Told:
@@ -168,7 +206,7 @@ def _said(own: list[int], count: int, segment: str, whole: str, page: TextPage) 
         return segment
     if has_code(whole) or not _words(_ADDRESS.sub("\n", segment).partition("\n")[2]):
         return whole
-    return segment if count > 1 or _reasons(segment) or not _reasons(whole) else whole
+    return segment if count > 1 or _reasons(segment) else whole
 
 
 @lru_cache(maxsize=4)

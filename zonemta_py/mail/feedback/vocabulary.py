@@ -84,6 +84,7 @@ FAILURES = phrases(
     n'a pas été diffusé; niet aangenomen; nicht angenommen; no fue aceptad; non è stato accettato; não foi aceit;
     nie został przyjęt; не принят; не прийнят; nebyla přijata; kabul edilme; togs inte emot; ble ikke mottatt;
     blev ikke modtaget; ei hyväksytty; zurückgekommen; kommt zurück; vissza; konnten wir nicht zustellen;
+    nicht weitergereicht; nicht weitergeleitet;
     kunne ikke afleveres; kunde inte lämnas; nepodarilo doručiť; nemohli odoslať; nedoručen; nem tudtuk kézbesíteni;
     nu am putut livra; nu a ajuns; не можахме да доставим; не беше доставен; не смог передать; не смогли доставить;
     не змогли доставити; teslim edemedik; ulaşmadı; لم نتمكن من تسليم; לא הצלחנו למסור; تحویل داده نشد; 未能送到;
@@ -174,8 +175,14 @@ REASONS = phrases(
 
 DELAYS = phrases(
     """
-    attempts continue; wir probieren; probieren es; liegt noch bei uns; będzie próbowa; będziemy próbowa;
-    nadal próbuj; próby będą; on continue; nous poursuivons; seguirá probando; seguiremos probando;
+    delay: ; delayed: ; message kept; kept for up to; retried every; is waiting in; waits in the; waiting in our queue;
+    we go on trying; we try again; try it again; go on until; new attempt; neuer versuch; wird später zugestellt;
+    wartet auf; in attesa; nuovo tentativo; en attente; nouvel essai; nouvelle tentative; en espera; nuevo intento;
+    em espera; nova tentativa; oczekuje na; ponowimy; ожидает; повторим; очікує; čeká na; čaká na; bekliyor;
+    yeniden dene; står i kö; nytt försök; i kø; nyt forsøg; nytt forsøk; odottaa; uusi yritys; várakozik;
+    în așteptare; 待機中; 再試行; 再送を; 重试; 重試; 等待; 대기; 재시도; قيد الانتظار; بانتظار; ממתינ; đang chờ;
+    menunggu; रुकी; รอการ; attempts continue; wir probieren; probieren es; liegt noch bei uns; będzie próbowa;
+    będziemy próbowa; nadal próbuj; próby będą; on continue; nous poursuivons; seguirá probando; seguiremos probando;
     continuaremos a tentar; vamos continuar; continueremo; proveremo ancora; blijven proberen; proberen het tot;
     prøver igen; prøver videre; prøver på nytt; försöker igen; yrittämistä jatketaan; próbálkozunk; vom încerca;
     ще опитаме; продолжим попытки; 引き続き; 継続して; keep trying; been queued for; next try; next attempt;
@@ -270,12 +277,15 @@ NAMING = phrases(
 
 HELPERS = phrases(
     """
-    contact; assist; questions; support@; abuse@; help@; hostmaster@; for help; reply to; reported by; send mail to;
+    contact; assist; questions; for help; reply to; reported by; send mail to;
     send e-mail to; send email to; forward this; kontakt; wenden sie; contactez; póngase en contacto;
     entre em contato; contatt; обратитесь; обращайтесь; 連絡; 联系; お問い合わせ; message-id; 様; 您好;
     """
 )
-"""In a line with an address: it is who helps, or who is written to."""
+"""In a line beside an address: it is who helps, or who is written to."""
+
+HELPING = ("support@", "abuse@", "help@", "helpdesk@", "hostmaster@")
+"""So begins an address of who helps."""
 
 BOILERPLATE = phrases(
     """
@@ -287,7 +297,7 @@ BOILERPLATE = phrases(
     the mail system; program at; mail system at host; original message was received; transcript of session;
     technical details of; this is the mailer-daemon; an error has occurred while attempting;
     the following list of recipients; message will be retried for; your message to the following; failure reasons;
-    failed permanently;
+    failed permanently; sorry it didn't work out; i've given up;
     """
 )
 """In a line: what every report of its kind says, and what tells nothing of the reason."""

@@ -97,9 +97,9 @@ class Example(NamedTuple):
 
 @dataclass(slots=True, frozen=True)
 class Rule:
-    """words: the vocabulary reads its class in the text. vague: the text says nothing, so a second opinion is asked
-    (`opinion`). about: of whom its replies speak, one of SUBJECTS. pattern "" and codes, stages, providers None ask
-    nothing; enhanced () likewise."""
+    """words: the vocabulary reads its class in the text. second_opinion: it may name another class (`opinion`). about:
+    of whom its replies speak, one of SUBJECTS. pattern "" and codes, stages, providers None ask nothing; enhanced ()
+    likewise."""
 
     file: str
     name: str
@@ -111,7 +111,7 @@ class Rule:
     stages: frozenset[str] | None = None
     providers: frozenset[str] | None = None
     words: bool = False
-    vague: bool = False
+    second_opinion: bool = False
     about: str = ""
     examples: tuple[Example, ...] = ()
     not_examples: tuple[Example, ...] = ()
@@ -178,7 +178,7 @@ def rule_of(table: dict[str, Any], file: str, number: int, actions: dict[str, di
         frozenset(stages) or None,
         frozenset(providers) or None,
         _given(table, "words", where),
-        _given(table, "vague", where),
+        _given(table, "second_opinion", where),
         _about(table, where),
         tuple(_example(entry, stages, providers, where) for entry in _entries(table, "examples", where)),
         tuple(_example(entry, stages, providers, where) for entry in _entries(table, "not_examples", where)),
@@ -308,7 +308,7 @@ _KEYS = (
     "stage",
     "provider",
     "words",
-    "vague",
+    "second_opinion",
     "about",
     "examples",
     "not_examples",

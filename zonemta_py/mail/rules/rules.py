@@ -2,7 +2,8 @@
 
 The first rule that matches, in the order of the files and within them, decides. A file holds [[rules]] tables (see
 `rule`) and [classes.NAME] tables with the action that all rules of a class take where they do not say otherwise; of
-several files the first that speaks of a class's action key has the say.
+several files the first that speaks of a class's action key has the say. Where the rule allows it a second opinion
+(`opinion`) may name another class.
 Promises: `judge` always answers (class "undefined" if no rule holds), the same for the same arguments; it remembers
 what it answered, in bounded room; a text is looked at up to TEXT_MAX characters.
 Failures: only `load`, with RulesError of one sentence.
@@ -22,7 +23,7 @@ from typing import Any
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules import vocabulary
 from zonemta_py.mail.rules.classes import CLASSES
-from zonemta_py.mail.rules.opinion import OPINION, Opinion, opinion
+from zonemta_py.mail.rules.opinion import OPINION, because, opinion, prepare
 from zonemta_py.mail.rules.pattern import FLAGS, needed
 from zonemta_py.mail.rules.precedence import agreed, bar, trimmed
 from zonemta_py.mail.rules.reading import Reading, read
@@ -32,6 +33,7 @@ from zonemta_py.mail.rules.spelling import folded
 
 __all__ = ["CLASSES", "UNDEFINED", "Action", "Classified", "Rule", "Rules", "RulesError"]
 
+SECOND_OPINION = "second_opinion"
 TEXT_MAX = 1_000
 REMEMBERED_MAX = 8_192
 """Answers, and lists of rules, kept at most; then all are forgotten and collected anew."""
@@ -55,7 +57,7 @@ class Rules:
         self._tests = [(rule, _test(rule)) for rule in self.rules]
         self._by_words = frozenset(rule.name for rule in self.rules if rule.words)
         self._about = {rule.name: rule.about for rule in self.rules if rule.about}
-        self._vague = frozenset(rule.name for rule in self.rules if rule.vague)
+        self._second = frozenset(rule.name for rule in self.rules if rule.second_opinion)
         self._left_over: dict[tuple[int, str, str, str], tuple[_Test, ...]] = {}
         self._answers: dict[tuple[str, int, str, str, str], Classified] = {}
 
@@ -63,6 +65,7 @@ class Rules:
     def load(cls, paths: Iterable[Path]) -> Rules:
         """Reads the files, the one that has precedence first, and the vocabulary. Raises RulesError."""
         vocabulary.prepare()
+        prepare()
         return cls.parse((str(path), _text(path)) for path in paths)
 
     @classmethod
@@ -74,7 +77,7 @@ class Rules:
             for kind, table in _class_actions(file, document).items():
                 actions[kind] = actions.get(kind, {}) | table
         return cls(
-            rule_of(table, file, number, actions)
+            rule_of(_second_opinion(file, document) | table, file, number, actions)
             for file, document in documents
             for number, table in enumerate(_tables(file, document), 1)
         )
@@ -110,9 +113,9 @@ class Rules:
         """Of whom the reply speaks, and what it says."""
         return reading_of(as_said(reply), stage)
 
-    def opinion(self, reply: Reply, stage: str) -> Opinion:
-        """What a statistical model makes of the reply, whether or not it is asked."""
-        return opinion(as_said(reply), stage)
+    def because(self, reply: Reply, stage: str, kind: str) -> tuple[str, ...]:
+        """What in a reply speaks most for a class, to the second opinion."""
+        return because(as_said(reply), stage, kind)
 
     def _judge(self, reply: Reply, stage: str, provider: str) -> Classified:
         text, lowered = reply.text, reply.text.lower()
@@ -126,10 +129,18 @@ class Rules:
                 else:
                     continue
             if search(text) and not self._passed_over(classified, reply, stage, reading):
-                if classified.rule in self._vague:
-                    classified = _guessed(classified, reply, stage, reading)
-                return _settled(classified, self._about.get(classified.rule, ""), reply, stage, reading)
+                settled = _settled(classified, self._about.get(classified.rule, ""), reply, stage, reading)
+                return self._corrected(settled, reply, stage, reading)
         return UNDEFINED
+
+    def _corrected(self, classified: Classified, reply: Reply, stage: str, reading: Reading) -> Classified:
+        """With the class of the second opinion, if it is much surer of it, and may be asked."""
+        if classified.rule not in self._second or classified.agreed:
+            return classified
+        other = opinion(reply, stage)
+        if not other.corrects(classified.kind) or bar(other.kind, "", reply, stage, reading):
+            return classified
+        return Classified(f"{classified.rule}{OPINION}", other.kind, classified.action)
 
     def _passed_over(self, classified: Classified, reply: Reply, stage: str, reading: Reading) -> bool:
         by_words = classified.rule in self._by_words
@@ -157,14 +168,6 @@ def _test(rule: Rule) -> _Test:
 def reading_of(reply: Reply, stage: str) -> Reading:
     """Of whom the reply, in the server's own words, speaks."""
     return read(folded(reply.text), reply.code, reply.enhanced, stage)
-
-
-def _guessed(classified: Classified, reply: Reply, stage: str, reading: Reading) -> Classified:
-    """With the class of the second opinion, if it has one that may be."""
-    kind = "" if stage == "report" else opinion(reply, stage).kind
-    return (
-        classified if not kind or bar(kind, "", reply, stage, reading) else Classified(OPINION, kind, classified.action)
-    )
 
 
 def _settled(classified: Classified, about: str, reply: Reply, stage: str, reading: Reading) -> Classified:
@@ -219,10 +222,18 @@ def _document(file: str, text: str) -> dict[str, Any]:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise RulesError(f"{file}: is not TOML: {error}; correct that line") from None
-    unknown = sorted(document.keys() - {"rules", "classes"})
+    unknown = sorted(document.keys() - {"rules", "classes", SECOND_OPINION})
     if unknown:
         raise RulesError(f"{file}: there is no key {unknown[0]!r}; write [[rules]] and [classes.NAME] tables")
     return document
+
+
+def _second_opinion(file: str, document: dict[str, Any]) -> dict[str, Any]:
+    """What all rules of a file say where they do not say otherwise."""
+    value = document.get(SECOND_OPINION, False)
+    if not isinstance(value, bool):
+        raise RulesError(f"{file}: {SECOND_OPINION} is {value!r}; it must be true or false")
+    return {SECOND_OPINION: value}
 
 
 def _tables(file: str, document: dict[str, Any]) -> list[dict[str, Any]]:

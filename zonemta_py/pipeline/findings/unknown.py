@@ -25,8 +25,8 @@ EXAMPLES_MAX = 5
 REPLY_CHARACTERS_MAX = 1_000
 NEAR = 0.75
 """Shared part of the words of two shapes (Dice's coefficient over their words in order) from which on they are one."""
-VAGUE = r"^(?:code-.*|status-x\.\d|opinion)?$"
-"""Names of the shipped rules that match by code alone, after all others, and of the second opinion."""
+VAGUE = r"^(?:code-.*|status-x\.\d(?:\.opinion)?)?$"
+"""Names of the shipped rules that match by code alone, after all others, with a second opinion or without."""
 
 _SOFTENED = r"^server refused to talk to us: [45]\d\d ?(?:[45]\.\d{1,3}\.\d{1,3} )?"
 _HOST = (

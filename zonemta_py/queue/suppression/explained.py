@@ -9,7 +9,7 @@ from zonemta_py.disk.records import BOUNCED, DEFERRED
 from zonemta_py.mail import classify
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules.check import disagreeing
-from zonemta_py.mail.rules.opinion import OPINION, Opinion
+from zonemta_py.mail.rules.opinion import OPINION
 from zonemta_py.mail.rules.rule import Classified, Rule
 from zonemta_py.mail.rules.rules import Rules
 from zonemta_py.mail.rules.shown import WHO, row
@@ -18,14 +18,14 @@ from zonemta_py.queue.suppression.effect import effect
 
 class ExplainedReply(NamedTuple):
     """matching: the deciding rule first. barred: rules whose conditions hold, and why they have no say. about: of whom
-    the reply speaks, in words, "" if of nobody. suppresses: when such replies put the recipient on the suppression
-    list."""
+    the reply speaks, in words, "" if of nobody. because: what of it speaks for the class, to a second opinion.
+    suppresses: when such replies put the recipient on the suppression list."""
 
     matching: list[Rule]
     barred: list[tuple[Rule, str]]
     about: str
     judged: Classified
-    guess: Opinion
+    because: tuple[str, ...]
     suppresses: str
 
     def rows(self) -> list[dict[str, object]]:
@@ -45,9 +45,9 @@ class ExplainedReply(NamedTuple):
     @property
     def opinion(self) -> str:
         """Why another class than the rule's, "" if it is the rule's."""
-        if self.judged.rule != OPINION:
+        if not self.judged.rule.endswith(OPINION):
             return ""
-        because = ", ".join(map(repr, self.guess.because))
+        because = ", ".join(map(repr, self.because))
         return f"most like replies of {self.judged.kind}, by {because}: a guess, which never suppresses"
 
 
@@ -62,6 +62,6 @@ def explained(rules: Rules, reply: Reply, stage: str, provider: str, tolerances:
         [(rule, why) for rule, why in candidates if why],
         WHO.get(rules.reading(reply, stage).about, ""),
         judged,
-        rules.opinion(reply, stage),
+        rules.because(reply, stage, judged.kind),
         effect(tolerances, judged.kind, judged.agreed, BOUNCED if bounced else DEFERRED),
     )
