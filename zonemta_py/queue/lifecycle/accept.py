@@ -22,10 +22,11 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import Done, QueueRefusal, Receipt
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.bodies import Stored
-from zonemta_py.queue.core.commit import DISK_ERROR, NO_SPACE, immediately
+from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.counters import SUPPRESSED, campaign_of
 from zonemta_py.queue.core.messages import Message
+from zonemta_py.queue.core.trouble import NO_SPACE, refusal
 from zonemta_py.queue.hooks import Routed
 from zonemta_py.queue.lifecycle import admission, suppressed
 from zonemta_py.queue.lifecycle.lease import first_wait_s
@@ -199,7 +200,7 @@ class Acceptance:
         except StoreError as error:
             if isinstance(error, StoreDamaged):
                 self._core.read_failed(error)
-            raise QueueRefusal(DISK_ERROR) from None
+            raise QueueRefusal(refusal(error)) from None
 
     # -- the batch
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 from functools import partial
 from typing import TypeVar
 
@@ -15,8 +14,8 @@ from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import QueueRefusal, Receipt
 from zonemta_py.queue.core.bodies import Stored, client_of
-from zonemta_py.queue.core.commit import DISK_ERROR, NO_SPACE
 from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.core.trouble import refusal
 from zonemta_py.queue.lifecycle.accept import Acceptance
 
 GONE = Reply(451, "4.3.0", "the message was abandoned, try again")
@@ -95,8 +94,7 @@ class LocalIncoming:
         try:
             return job.result()
         except OSError as error:
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-            self._trouble = self._trouble or (NO_SPACE if full else DISK_ERROR)
+            self._trouble = self._trouble or refusal(error)
             raise QueueRefusal(self._trouble) from None
 
     def _check(self) -> None:
