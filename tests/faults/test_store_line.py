@@ -10,10 +10,10 @@ from typing import cast
 import pytest
 
 from zonemta_py.disk.leveldb.store import Operation, Store, StoreFailed
+from zonemta_py.disk.leveldb.trouble import DISK_ERROR
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core import commit
 from zonemta_py.queue.core.commit import StoreLine
-from zonemta_py.queue.core.trouble import DISK_ERROR
 
 PATIENCE_S = 60
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.feedback import KINDS, FeedbackRecord
 from zonemta_py.disk.leveldb.store import Operation, StoreError, StoreFenced
+from zonemta_py.disk.leveldb.trouble import refusal
 from zonemta_py.disk.records import Type
 from zonemta_py.logs.causes import cause
 from zonemta_py.mail.addresses.person import person
@@ -28,7 +29,6 @@ from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import Feedback, QueueRefusal
 from zonemta_py.queue.core.core import Core
-from zonemta_py.queue.core.trouble import refusal
 from zonemta_py.queue.feedback.consequences import figure, statement
 from zonemta_py.queue.feedback.names import names
 from zonemta_py.queue.feedback.takers import Takers

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError
+from zonemta_py.disk.leveldb.trouble import NO_SPACE, refusal
 from zonemta_py.disk.notes import Existence, Note
 from zonemta_py.disk.records import Type
 from zonemta_py.mail.envelope import Envelope, Recipient
@@ -26,7 +27,6 @@ from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.counters import SUPPRESSED, campaign_of
 from zonemta_py.queue.core.messages import Message
-from zonemta_py.queue.core.trouble import NO_SPACE, refusal
 from zonemta_py.queue.hooks import Routed
 from zonemta_py.queue.lifecycle import admission, suppressed
 from zonemta_py.queue.lifecycle.lease import first_wait_s

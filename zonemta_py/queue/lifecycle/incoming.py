@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from zonemta_py.disk.bodies import Shrinker
 from zonemta_py.disk.body_file import BodyFile
+from zonemta_py.disk.leveldb.trouble import refusal
 from zonemta_py.disk.records import OpenRecord, Type
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES
@@ -15,7 +16,6 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import QueueRefusal, Receipt
 from zonemta_py.queue.core.bodies import Stored, client_of
 from zonemta_py.queue.core.core import Core
-from zonemta_py.queue.core.trouble import refusal
 from zonemta_py.queue.lifecycle.accept import Acceptance
 
 GONE = Reply(451, "4.3.0", "the message was abandoned, try again")

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError
+from zonemta_py.disk.leveldb.trouble import DISK_ERROR, refusal
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import QueueRefusal, Receipt
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
-from zonemta_py.queue.core.trouble import DISK_ERROR, refusal
 
 OTHER_CONTENT = Reply(554, "5.5.0", "this key was used for other content; repeat that request, or use a new key")
 AT_ONCE = 1_000
