@@ -9,17 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zonemta_py.config.section import shipped
+from tests.mail.shipped_rules import SHIPPED
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules import opinion as module
 from zonemta_py.mail.rules.opinion import OPINION, SUPPRESSING, opinion
 from zonemta_py.mail.rules.precedence import RECIPIENT
 from zonemta_py.mail.rules.rule import STAGES
-from zonemta_py.mail.rules.rules import Rules, as_said
+from zonemta_py.mail.rules.rules import as_said
 from zonemta_py.queue.suppression.evidence import OF_CLASS
 
 TOP = Path(__file__).parents[2]
-SHIPPED = Rules.load([shipped("rules.toml")])
 
 
 def test_the_classes_it_never_gives_are_those_that_suppress() -> None:
