@@ -5,8 +5,7 @@ A run looks at the same examples every time, so that what fails has been broken 
 many syncs without trying any have a folder in memory.
 
 `scripts/test` runs them in five processes (pytest-xdist): a file's tests stay together, since they share fixtures, and
-so do all files that share one of the two sessions of Spark. What takes long begins first, so that all end together; but
-of what keeps both cores busy for a minute, one at a time, so that the others need not wait for a turn.
+so do all files that share one of the two sessions of Spark. What takes long begins first, so that all end together.
 
 No run waits for ever: a test fails after `timeout` of pyproject.toml, wherever it waits. A process that does not come
 out of its test even then, or does not end when all are done, shows where its threads are and ends itself; xdist reports
@@ -37,7 +36,6 @@ SPARK, LAKES = "spark", "spark, lakes and reports"
 LONG_S = {
     SPARK: 1000,
     LAKES: 1000,
-    "tests/pipeline/test_cluster.py": 999,
     "tests/reception/dashboard/test_pages.py": 67,
     "tests/faults/test_disk.py": 51,
     "tests/reception/http/test_document.py": 44,
@@ -105,12 +103,9 @@ SHARED = (
 OF_LAKES = ("tests/pipeline/lake/", "tests/pipeline/report/")
 """Half of them, with a session of their own: in one process after the other they took longer than all other tests."""
 
-HEAVY = {SPARK, "tests/pipeline/test_cluster.py"}
-"""What is never begun while another of these runs, as long as anything else is left."""
-
 WITHOUT = (
-    "tests/pipeline/test_cluster.py", "tests/pipeline/test_ranges.py", "tests/pipeline/test_reader.py",
-    "tests/pipeline/test_schema.py", "tests/pipeline/findings/test_erasure.py",
+    "tests/pipeline/test_ranges.py", "tests/pipeline/test_reader.py", "tests/pipeline/test_schema.py",
+    "tests/pipeline/findings/test_erasure.py",
     "tests/pipeline/findings/test_erasure_proof.py", "tests/pipeline/findings/test_suppressing.py",
     "tests/pipeline/findings/test_warmup_proposal.py", "tests/pipeline/report/test_browser.py",
     "tests/pipeline/report/test_page.py", "tests/pipeline/report/test_plots.py",
@@ -143,10 +138,7 @@ class _Together(LoadScopeScheduling):  # type: ignore[misc]
         return LAKES if file.startswith(OF_LAKES) else SPARK
 
     def _assign_work_unit(self, node: Any) -> None:
-        others = [given for other, given in self.assigned_work.items() if other is not node]
-        heavy = any(scope in HEAVY and not all(tests.values()) for given in others for scope, tests in given.items())
-        fitting = [scope for scope in self.workqueue if not (heavy and scope in HEAVY)] or [*self.workqueue]
-        longest = max(fitting, key=lambda scope: LONG_S.get(scope, 0))
+        longest = max(self.workqueue, key=lambda scope: LONG_S.get(scope, 0))
         self.workqueue.move_to_end(longest, last=False)
         super()._assign_work_unit(node)
 

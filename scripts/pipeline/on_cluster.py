@@ -19,6 +19,7 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(Path(__file__).parent), str(ROOT)]
@@ -26,26 +27,34 @@ sys.path[:0] = [str(Path(__file__).parent), str(ROOT)]
 from cluster import Cluster  # noqa: E402
 from synthetic import make_archive  # noqa: E402
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """For some hundred rows it takes Spark longer to write and compile Java for them than to do without."""
 
 
 def work(master: str, archive: Path, list_: Path, lake: Path, short: bool) -> None:
-    """All jobs in one session."""
+    """All jobs in a session of their own."""
+    from zonemta_py.pipeline.spark.session import session
+
+    settings = {"spark.executor.memory": "1g", "spark.executor.cores": "1"} | (INTERPRETED if short else {})
+    spark = session(master, memory_gb=1, settings=settings)
+    jobs(spark, archive, list_, lake, short)
+    print(spark.sparkContext.master)
+    spark.stop()
+
+
+def jobs(spark: SparkSession, archive: Path, list_: Path, lake: Path, short: bool) -> None:
     from zonemta_py.pipeline.findings.tables import EVERY
     from zonemta_py.pipeline.lake import bronze
     from zonemta_py.pipeline.lake.update import JOBS, update
     from zonemta_py.pipeline.prepare.plan import plan
     from zonemta_py.pipeline.prepare.settings import Settings
-    from zonemta_py.pipeline.spark.session import session
 
-    settings = {"spark.executor.memory": "1g", "spark.executor.cores": "1"} | (INTERPRETED if short else {})
-    spark = session(master, memory_gb=1, settings=settings)
     bronze.ingest(spark, archive, lake)
     update(spark, lake, jobs=JOBS if short else EVERY)
     plan(spark, Settings("spring", fields={"first_name": "first_name"}), str(list_), lake / "spring.plan")
-    print(spark.sparkContext.master)
-    spark.stop()
 
 
 def digest(lake: Path) -> dict[str, tuple[int, str]]:
@@ -78,8 +87,7 @@ def _list(path: Path, rows: int) -> None:
 def run(name: str, master: str, folder: Path, short: bool) -> str:
     """`work` in a process of its own; the end of what it complained of if it failed."""
     begun = time.monotonic()
-    paths = [str(folder / part) for part in ("archive", "list.csv", name)]
-    command = [sys.executable, __file__, "--work", master, *paths, *(["--short"] * short)]
+    command = [sys.executable, __file__, "--work", master, *map(str, paths(folder, name)), *(["--short"] * short)]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     said = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
     if said.returncode:
@@ -88,30 +96,43 @@ def run(name: str, master: str, folder: Path, short: bool) -> str:
     return ""
 
 
-def main() -> int:
+def paths(folder: Path, name: str) -> tuple[Path, Path, Path]:
+    """Archive, list, and the lake to make."""
+    return folder / "archive", folder / "list.csv", folder / name
+
+
+def clustered(folder: Path, short: bool) -> str:
+    with Cluster(folder / "cluster") as master:
+        return run("cluster", master, folder, short)
+
+
+def main(arguments: list[str] | None = None, spark: SparkSession | None = None) -> int:
+    """spark: a session with local[2] that is there; else one is started."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, default=2_000)
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--short", action="store_true", help="only the tables that need nothing but the journal")
     parser.add_argument("--work", nargs=4, help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     if given.work:
-        master, *paths = given.work
-        archive, list_, lake = map(Path, paths)
+        master, *named = given.work
+        archive, list_, lake = map(Path, named)
         work(master, archive, list_, lake, given.short)
         return 0
     with tempfile.TemporaryDirectory(prefix="zonemta-cluster-", dir=given.folder) as temporary:
         folder = Path(temporary)
         make_archive(folder / "archive", messages=given.messages, days=2, seed=7)
         _list(folder / "list.csv", given.rows)
-        with ThreadPoolExecutor(2 if given.short else 1) as pool:
-            local = pool.submit(run, "local", "local[2]", folder, given.short)
-            if not given.short:
-                local.result()
-            with Cluster(folder / "cluster") as master:
-                cluster = pool.submit(run, "cluster", master, folder, given.short)
-                failures = [failure for failure in (local.result(), cluster.result()) if failure]
+        with ThreadPoolExecutor(1) as pool:
+            beside = pool.submit(clustered, folder, True) if given.short else None
+            if spark is not None:
+                jobs(spark, *paths(folder, "local"), given.short)
+                local = ""
+            else:
+                local = run("local", "local[2]", folder, given.short)
+            cluster = clustered(folder, False) if beside is None else beside.result()
+            failures = [failure for failure in (local, cluster) if failure]
         if failures:
             print("\n".join(failures), file=sys.stderr)
             return 1

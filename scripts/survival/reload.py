@@ -25,6 +25,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from open_connections import Opened, established
+
 from survival import drains
 from survival.client import Client, Connection
 from survival.ledger import Ledger
@@ -83,10 +85,9 @@ def variants(text: str, sink_port: int) -> Iterator[str]:
         yield one
 
 
-def open_to(port: int) -> set[tuple[str, str]]:
-    """Established connections to it, as the kernel counts those of who has opened them: own address, inode."""
-    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    return {(row[1], row[9]) for row in rows if row[3] == "01" and row[2].endswith(f":{port:04X}")}
+def open_to(port: int) -> set[Opened]:
+    """Established connections to it, as the kernel counts those of who has opened them."""
+    return {one for one in established() if one.other[1] == port}
 
 
 def open_at_once(port: int) -> int:

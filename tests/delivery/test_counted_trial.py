@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import uvloop
+from open_connections import Opened, established
 
 from zonemta_py.config import Config
 from zonemta_py.delivery import worker
@@ -31,17 +32,16 @@ from zonemta_py.zones.site import Site
 
 SITES, SENDERS, CONFIGURATIONS, STEPS = 3, 3, 4, 15
 MOST_ALL, MOST_SITE = 3, 2
+LOOK_S = 0.001
 WAYS: dict[str, tuple[str, ...]] = {
     "quit": ("silence", "reset"), "after": ("reset",), "banner": ("421", "reset"), "mail": ("4xx", "421"),
     "next": ("421", "reset"), "dot": ("4xx",),
 }  # fmt: skip
 
 
-def found(ports: list[int]) -> set[tuple[int, str, str]]:
-    """Open connections to these ports: port, own address, inode."""
-    rows = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
-    known = ((int(row[2][-4:], 16), row[1], row[9]) for row in rows if row[3] == "01")
-    return {one for one in known if one[0] in ports}
+def found(ports: list[int]) -> set[Opened]:
+    """Open connections to these ports."""
+    return {one for one in established() if one.other[1] in ports}
 
 
 class Watch(threading.Thread):
@@ -50,7 +50,7 @@ class Watch(threading.Thread):
     def __init__(self, ports: list[int]) -> None:
         super().__init__(daemon=True)
         self.ports, self.over, self.most, self.most_at_one, self.most_before = ports, False, 0, 0, 0
-        self.before: set[tuple[int, str, str]] | None = None
+        self.before: set[Opened] | None = None
 
     def begin(self) -> None:
         """From now on there are limits. Those before may be more than these allow, but with them no other is opened."""
@@ -59,14 +59,15 @@ class Watch(threading.Thread):
     def run(self) -> None:
         last = found(self.ports)
         while not self.over:
+            time.sleep(LOOK_S)
             now = found(self.ports)
             both, last = last & now, now
             if (before := self.before) is None:
                 self.most_before = max(self.most_before, len(both))
             elif not both <= before:
                 self.most = max(self.most, len(both))
-                new = {one[0] for one in both - before}
-                self.most_at_one = max(self.most_at_one, *(sum(one[0] == port for one in both) for port in new))
+                new = {one.other[1] for one in both - before}
+                self.most_at_one = max(self.most_at_one, *(sum(one.other[1] == port for one in both) for port in new))
 
 
 class Sender(threading.Thread):

@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 
 from zonemta_py.disk.leveldb.store import Operation, Store, StoreFailed
+from zonemta_py.disk.leveldb.trouble import DISK_ERROR
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core import commit
 from zonemta_py.queue.core.commit import StoreLine
@@ -83,7 +84,7 @@ async def test_a_failing_sync_loses_nothing_written_before_it(disk: Disk, line: 
     assert await written(line, [(b"a", b"1"), (b"b", b"1")], sync=False, keep=True) is None
     assert await written(line, [(b"a", None), (b"b", b"2")], sync=False, keep=True) is None
     disk.fails = True
-    assert await written(line, [(b"mail", b"x")], sync=True, keep=False) == commit.DISK_ERROR
+    assert await written(line, [(b"mail", b"x")], sync=True, keep=False) == DISK_ERROR
     await line.stable()
     assert disk.stable == {b"b": b"2"}
 
@@ -91,7 +92,7 @@ async def test_a_failing_sync_loses_nothing_written_before_it(disk: Disk, line: 
 async def test_refused_mail_does_not_stay(disk: Disk, line: StoreLine) -> None:
     """A batch that failed may be on the disk all the same: its mail was refused, so its keys are deleted."""
     disk.fails = disk.leaves = True
-    assert await written(line, [(b"mail", b"x")], sync=True, keep=False) == commit.DISK_ERROR
+    assert await written(line, [(b"mail", b"x")], sync=True, keep=False) == DISK_ERROR
     await line.stable()
     assert disk.stable == {}
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.mail.shipped_rules import SHIPPED
 from zonemta_py.config.section import shipped
 from zonemta_py.mail.models.linear import Linear
 from zonemta_py.mail.reply import Reply
@@ -22,7 +23,6 @@ from zonemta_py.mail.rules.rules import Rules, as_said
 from zonemta_py.queue.suppression.evidence import OF_CLASS
 
 TOP = Path(__file__).parents[2]
-SHIPPED = Rules.load([shipped("rules.toml")])
 CORRECTED = Reply(451, "", "mailbox server busy, our disk subsystem is failing")
 """A rule reads "busy", hence a rate; as a whole it is like replies of systems that are broken."""
 

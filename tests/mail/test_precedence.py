@@ -9,17 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zonemta_py.config.section import shipped
+from tests.mail.shipped_rules import SHIPPED
 from zonemta_py.mail import classify
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules import vocabulary
 from zonemta_py.mail.rules.precedence import RECIPIENT
 from zonemta_py.mail.rules.repair import repaired
 from zonemta_py.mail.rules.rule import Classified, reply_of
-from zonemta_py.mail.rules.rules import Rules, names_another
+from zonemta_py.mail.rules.rules import names_another
 from zonemta_py.mail.rules.spelling import folded
-
-SHIPPED = Rules.load([shipped("rules.toml")])
 
 
 def judged(line: str, stage: str = "rcpt") -> Classified:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.mail.shipped_rules import SHIPPED
 from zonemta_py.config.section import shipped
 from zonemta_py.mail import classify
 from zonemta_py.mail.reply import Reply
@@ -21,7 +22,6 @@ from zonemta_py.mail.rules.pattern import FLAGS, needed, risk
 from zonemta_py.mail.rules.rule import STAGES, Action, reply_of
 from zonemta_py.mail.rules.rules import REMEMBERED_MAX, TEXT_MAX, UNDEFINED, Rules, RulesError
 
-SHIPPED = Rules.load([shipped("rules.toml")])
 EXAMPLES = [example for rule in SHIPPED.rules for example in rule.examples]
 PATTERNS = [rule.pattern for rule in SHIPPED.rules]
 

@@ -3,11 +3,9 @@ languages, with a recipient's status and at a recipient's stage."""
 
 import pytest
 
-from zonemta_py.config.section import shipped
+from tests.mail.shipped_rules import SHIPPED as RULES
 from zonemta_py.mail.reply import Reply
-from zonemta_py.mail.rules.rules import Rules
 
-RULES = Rules.load([shipped("rules.toml")])
 ABOUT_US = """
 sending account disabled
 the account you are sending from is disabled

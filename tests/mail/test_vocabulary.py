@@ -7,14 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from zonemta_py.config.section import shipped
+from tests.mail.shipped_rules import SHIPPED
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules import vocabulary
 from zonemta_py.mail.rules.precedence import RECIPIENT
-from zonemta_py.mail.rules.rules import Rules
 from zonemta_py.mail.rules.spelling import folded
 
-SHIPPED = Rules.load([shipped("rules.toml")])
 FILE = Path(vocabulary.__file__).with_name("vocabulary.toml")
 
 

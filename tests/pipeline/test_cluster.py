@@ -1,13 +1,17 @@
 """A cluster runs the same jobs: one master and two workers on loopback, started from the pyspark package."""
 
-import os
-import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
 
 from zonemta_py.pipeline.spark import java
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "pipeline" / "on_cluster.py"
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts" / "pipeline"
 
 
 def quick() -> str:
@@ -17,12 +21,17 @@ def quick() -> str:
     return f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {shared if there and ' ' not in str(file) else ''}"
 
 
-def test_a_standalone_cluster_gives_the_same_results(tmp_path: Path) -> None:
+def test_a_standalone_cluster_gives_the_same_results(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Ingest, tables and a campaign's plan, row for row; the package is shipped to the workers."""
-    command = [sys.executable, str(SCRIPT), "--messages", "200", "--rows", "600", "--short", "--folder", str(tmp_path)]
-    environment = os.environ | {"JDK_JAVA_OPTIONS": quick()}
-    said = subprocess.run(command, capture_output=True, text=True, timeout=400, env=environment)
-    assert said.returncode == 0, said.stdout + said.stderr
-    assert "cluster: spark://127.0.0.1:" in said.stdout
+    monkeypatch.setattr(sys, "path", [str(SCRIPTS), *sys.path])
+    import on_cluster
+
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", quick())
+    status = on_cluster.main(["--messages", "200", "--rows", "600", "--short", "--folder", str(tmp_path)], spark)
+    said, complaints = capsys.readouterr()
+    assert status == 0, said + complaints
+    assert "cluster: spark://127.0.0.1:" in said
     for table in ("bronze", "deliveries", "outcomes", "deliverability", "spring.plan"):
-        assert f"{table}: " in said.stdout
+        assert f"{table}: " in said

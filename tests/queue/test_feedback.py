@@ -9,9 +9,9 @@ import pytest
 
 from zonemta_py.disk import journal, keys, records
 from zonemta_py.disk.feedback import FeedbackRecord
+from zonemta_py.disk.leveldb.trouble import DISK_ERROR
 from zonemta_py.disk.records import Type
 from zonemta_py.queue.api import Feedback, QueueRefusal
-from zonemta_py.queue.core.commit import DISK_ERROR
 
 Make = Callable[..., Any]
 ID, DAY_S = "18bcfe5680000001", 86_400

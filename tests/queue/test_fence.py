@@ -10,7 +10,8 @@ import pytest
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Store, StoreFailed, StoreFenced
-from zonemta_py.queue.api import DELIVERED, QueueRefusal
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.queue.api import DELIVERED, Feedback, QueueRefusal
 from zonemta_py.queue.core import commit
 from zonemta_py.queue.lifecycle import leasing as leasing
 
@@ -154,3 +155,41 @@ async def test_a_disk_in_trouble_is_said_once_and_its_end_too(
     assert sum("mail is refused with 451" in line for line in said) == 2, "store and journal, once each"
     assert sum("mail is accepted" in line for line in said) == 2
     await home.put("bob@x.test")
+
+
+async def test_mail_between_a_full_disk_and_the_word_of_it_is_told_of_that(
+    house: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store is fenced in its thread, and the loop hears of it later, much later on a busy machine: 452 meanwhile.
+
+    Nor is a store that is fenced when feedback comes taken for damaged.
+    """
+    home = await house()
+    await home.queue.ask("suppress", rows=[["dee@x.test", "manual", "", "", "", ""]])
+    core = home.queue.core
+    heard, finish = list[Any](), core.lines._finish
+    monkeypatch.setattr(core.lines, "_finish", lambda *said: heard.append(said))
+
+    def full() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(core.store, "_sync_older_logs", full)
+        first = asyncio.ensure_future(home.put("ann@x.test"))
+        while not heard:  # noqa: ASYNC110 (nobody says when)
+            await asyncio.sleep(0.005)
+    assert core.store.fenced
+    assert core.lines.trouble is None
+    request = Envelope("ann@src.test", [Recipient("cid@x.test")], 9, request="1")
+    row = Feedback("bounce", "cid@x.test", message=f"{1:016x}", code=550, enhanced="5.1.1", genuine="token", via="smtp")
+    for late in (home.put("bob@x.test"), home.put_envelope(request), home.queue.feedback([row])):
+        with pytest.raises(QueueRefusal, match=r"452 4\.3\.1 the queue's disk is full"):
+            await late
+    assert not home.damages
+    monkeypatch.undo()
+    finish(*heard[0])
+    with pytest.raises(QueueRefusal, match=r"452 4\.3\.1"):
+        await first
+    await core.lines.stable()
+    assert await home.put("bob@x.test")
+    await home.sound()

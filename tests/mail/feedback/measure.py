@@ -15,12 +15,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from zonemta_py.config.section import shipped
+from tests.mail.shipped_rules import SHIPPED as RULES
 from zonemta_py.mail.feedback.read import read
 from zonemta_py.mail.feedback.report import Found
-from zonemta_py.mail.rules.rules import Rules
 
-RULES = Rules.load([shipped("rules.toml")])
 NEWS = ("bounce", "delay")
 
 

@@ -3,11 +3,9 @@
 # ruff: noqa: E501 - a form is a line
 import pytest
 
-from zonemta_py.config.section import shipped
+from tests.mail.shipped_rules import SHIPPED as RULES
 from zonemta_py.mail.feedback.read import read
-from zonemta_py.mail.rules.rules import Rules
 
-RULES = Rules.load([shipped("rules.toml")])
 HEAD = (
     "Return-Path: <>\nFrom: Mail Delivery <postmaster@mx.x.example>\nTo: b-77@s.example\nSubject: Mail not delivered\n"
 )

@@ -20,6 +20,7 @@ PATIENCE_MS = 120_000
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )  # fmt: skip
 
 
@@ -37,15 +38,11 @@ class Seen:
         self.context, self.scene = context, scene
         self.hosts: set[str] = set()
         self.complaints: list[str] = []
-        context.route("**/*", self._only_ours)
+        context.on("request", self._asked)
 
-    def _only_ours(self, route: Any) -> None:
-        url = route.request.url
-        if url.startswith(f"http://127.0.0.1:{self.scene.http}/"):
-            route.continue_()
-        else:
-            self.hosts.add(url)
-            route.abort()
+    def _asked(self, request: Any) -> None:
+        if not request.url.startswith(f"http://127.0.0.1:{self.scene.http}/"):
+            self.hosts.add(request.url)
 
     def tab(self) -> "Page":
         tab = self.context.new_page()

@@ -63,7 +63,7 @@ class StoreFailed(StoreError):
 
 
 class StoreFenced(StoreFailed):
-    """It is about to be reopened after a write error; its contents may be undamaged."""
+    """It is about to be reopened after a write error, which it names; its contents may be undamaged."""
 
 
 class Store:
@@ -80,7 +80,7 @@ class Store:
         self.folder = folder
         self._buffer, self._acknowledged, self._cut = write_buffer_bytes, acknowledged, cut
         self._newest = _log_order("")
-        self.fenced = False
+        self.fenced, self._cause = False, ""
         mapping.forbid()
         folder.mkdir(parents=True, exist_ok=True)
         self._reading = threading.RLock()
@@ -273,7 +273,7 @@ class Store:
                 self._sync_older_logs()
                 self._start_writeback()
         except (plyvel.Error, RuntimeError, OSError) as error:
-            self.fenced = True
+            self._cause, self.fenced = str(error), True
             raise _named(error, self.folder) from None
 
     def _not_fenced(self) -> None:
@@ -282,7 +282,7 @@ class Store:
         Readers check in `_reading`, which the closing thread has held once after the fence.
         """
         if self.fenced:
-            raise StoreFenced(f"{self.folder}: fenced after a write error; it will be reopened automatically")
+            raise StoreFenced(f"{self.folder}: fenced after a write error ({self._cause}); it will be reopened")
 
     def _start_writeback(self) -> None:
         """Lets the disk begin with what was written, so that the sync at a large message's end finds little to do."""

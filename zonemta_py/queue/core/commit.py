@@ -13,7 +13,6 @@ nothing fails; everything waits and is written again into a new file. `trouble` 
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import threading
 from collections import deque
@@ -24,15 +23,14 @@ from typing import Any, Protocol
 
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.journal import Writer
-from zonemta_py.disk.leveldb.store import Operation, Store, StoreDamaged, StoreError, StoreFailed
+from zonemta_py.disk.leveldb.store import Operation, Store, StoreDamaged, StoreError
+from zonemta_py.disk.leveldb.trouble import NO_SPACE, refusal, tell
 from zonemta_py.disk.receipts import Receipts
 from zonemta_py.disk.records import Type
 from zonemta_py.mail.reply import Reply
 
 log = logging.getLogger(__name__)
 
-NO_SPACE = Reply(452, "4.3.1", "the queue's disk is full, try again later")
-DISK_ERROR = Reply(451, "4.3.0", "the queue's disk reported an error, try again later")
 RETRY_S = 0.5
 PATIENT_S = 0.02
 """How long records wait for company whose writers can wait: what comes back, and what follows from it."""
@@ -235,8 +233,8 @@ class StoreLine:
             self._damaged(error if isinstance(error, StoreDamaged) else StoreDamaged(repr(error)))
             return
         before = self.trouble
-        self.trouble = NO_SPACE if isinstance(error, StoreFailed) and error.full else DISK_ERROR
-        _tell(before, self.trouble, error)
+        self.trouble = refusal(error)
+        tell(before, self.trouble, error)
         if units:
             self._closing.again()
         everything = [*units, *self._waiting]
@@ -344,9 +342,8 @@ class JournalLine:
     def _finish(self, last: int, sync: bool, error: Exception | None) -> None:
         self._busy = False
         if error is not None:
-            full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
-            before, self.trouble = self.trouble, NO_SPACE if full else DISK_ERROR
-            _tell(before, self.trouble, error)
+            before, self.trouble = self.trouble, refusal(error)
+            tell(before, self.trouble, error)
             self._busy = True  # nothing else goes to the disk until the retry
             self._loop.call_later(RETRY_S, self._retry)
             return
@@ -385,12 +382,6 @@ class JournalLine:
     def _retry(self) -> None:
         self._busy = False
         self._start()
-
-
-def _tell(before: Reply | None, now: Reply, error: Exception) -> None:
-    """Logs each disk error once; writing is retried twice a second."""
-    if before is not now:
-        log.error("%s; mail is refused with %d until the disk can be written again", error, now.code)
 
 
 def immediately(_: Any = None) -> None:

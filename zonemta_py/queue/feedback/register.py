@@ -5,7 +5,7 @@ in one batch with what follows from it (`consequences`): the figures that count 
 decides. So a crash leaves all or nothing, and replay does what is missing. Rows and names are forgotten after
 `return_path.days`.
 
-Failures: while the disk has errors everything is refused (451), and nothing of it is recorded.
+Failures: while the disk has errors everything is refused (451; 452: it is full), and nothing of it is recorded.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.feedback import KINDS, FeedbackRecord
-from zonemta_py.disk.leveldb.store import Operation, StoreError
+from zonemta_py.disk.leveldb.store import Operation, StoreError, StoreFenced
+from zonemta_py.disk.leveldb.trouble import refusal
 from zonemta_py.disk.records import Type
 from zonemta_py.logs.causes import cause
 from zonemta_py.mail.addresses.person import person
 from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import Feedback, QueueRefusal
-from zonemta_py.queue.core.commit import DISK_ERROR
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.feedback.consequences import figure, statement
 from zonemta_py.queue.feedback.names import names
@@ -89,10 +89,11 @@ class FeedbackRegister:
             taken = [self._one(row) for row in rows]
         except OSError as error:
             log.warning("what came back cannot be kept: %s", cause(error))
-            raise QueueRefusal(DISK_ERROR) from None
+            raise QueueRefusal(refusal(error)) from None
         except StoreError as error:
-            core.read_failed(error)
-            raise QueueRefusal(DISK_ERROR) from None
+            if not isinstance(error, StoreFenced):
+                core.read_failed(error)
+            raise QueueRefusal(refusal(error)) from None
         waits = [stable for _, stable in taken if stable is not None and not stable.done()]
         if waits:
             await asyncio.wait(waits)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError
+from zonemta_py.disk.leveldb.trouble import NO_SPACE, refusal
 from zonemta_py.disk.notes import Existence, Note
 from zonemta_py.disk.records import Type
 from zonemta_py.mail.envelope import Envelope, Recipient
@@ -22,7 +23,7 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import Done, QueueRefusal, Receipt
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.bodies import Stored
-from zonemta_py.queue.core.commit import DISK_ERROR, NO_SPACE, immediately
+from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.counters import SUPPRESSED, campaign_of
 from zonemta_py.queue.core.messages import Message
@@ -199,7 +200,7 @@ class Acceptance:
         except StoreError as error:
             if isinstance(error, StoreDamaged):
                 self._core.read_failed(error)
-            raise QueueRefusal(DISK_ERROR) from None
+            raise QueueRefusal(refusal(error)) from None
 
     # -- the batch
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 from functools import partial
 from typing import TypeVar
 
 from zonemta_py.disk.bodies import Shrinker
 from zonemta_py.disk.body_file import BodyFile
+from zonemta_py.disk.leveldb.trouble import refusal
 from zonemta_py.disk.records import OpenRecord, Type
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import QueueRefusal, Receipt
 from zonemta_py.queue.core.bodies import Stored, client_of
-from zonemta_py.queue.core.commit import DISK_ERROR, NO_SPACE
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.lifecycle.accept import Acceptance
 
@@ -95,8 +94,7 @@ class LocalIncoming:
         try:
             return job.result()
         except OSError as error:
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-            self._trouble = self._trouble or (NO_SPACE if full else DISK_ERROR)
+            self._trouble = self._trouble or refusal(error)
             raise QueueRefusal(self._trouble) from None
 
     def _check(self) -> None:

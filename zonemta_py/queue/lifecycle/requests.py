@@ -18,10 +18,11 @@ from typing import Any, NamedTuple
 
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError
+from zonemta_py.disk.leveldb.trouble import DISK_ERROR, refusal
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import QueueRefusal, Receipt
-from zonemta_py.queue.core.commit import DISK_ERROR, immediately
+from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
 
 OTHER_CONTENT = Reply(554, "5.5.0", "this key was used for other content; repeat that request, or use a new key")
@@ -76,7 +77,7 @@ class Requests:
         while (first := self._under_way.get(key)) is not None:
             await asyncio.wait([first])
         if key in self._refused:
-            raise QueueRefusal(DISK_ERROR)
+            raise QueueRefusal(self._core.lines.trouble or DISK_ERROR)
         known = self._known(key, envelope.digest)
         if known is not None:
             return known
@@ -96,7 +97,7 @@ class Requests:
         except StoreError as error:
             if isinstance(error, StoreDamaged):
                 core.read_failed(error)
-            raise QueueRefusal(DISK_ERROR) from None
+            raise QueueRefusal(refusal(error)) from None
         if value is None:
             return None
         record = RequestRecord.of(value)

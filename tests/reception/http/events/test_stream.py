@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from open_connections import established
 
 from tests.reception.http.events.follower import PATIENCE_S, WATCH, Follower
 from zonemta_py.disk import identity, journal
@@ -162,8 +162,8 @@ def test_a_client_that_reads_nothing_holds_up_nobody(
 
 def _is_open(port: int, client_port: int) -> bool:
     """Whether the server still has that connection."""
-    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()]
-    return any(row[1:4] == [f"0100007F:{port:04X}", f"0100007F:{client_port:04X}", "01"] for row in rows)
+    ends = ("127.0.0.1", port), ("127.0.0.1", client_port)
+    return any(one[:2] == ends for one in established())
 
 
 def _hubs() -> Iterator[hub.Hub]:
