@@ -74,7 +74,7 @@ _INSTEAD = re.compile(
     r"|alamat baru|địa chỉ mới|新(?:的)?(?:邮箱|邮件)?地址|新しいアドレス|새 ?주소|العنوان الجديد|כתובת חדשה"
     r"|(?:har nå adressen|har nu adressen|uusi osoite on|ny e?-?post(?:adresse|adress)? er|je nyní na|ist jetzt unter"
     r"|est maintenant|ahora es|agora é|ora è|jest teraz|теперь|artık|elsewhere|moved to|reached at|write to|contact at"
-    r"|forwarding address|please use|instead)(?: now| at)?)"
+    r"|forwarding address|please use|please try|has moved to|instead)(?: now| at)?)"
     r"\s{0,3}:?(?: (?:is|ist|est|es|é|lautet|now))?\s{0,3}[<(\"']?$",
     re.IGNORECASE,
 )

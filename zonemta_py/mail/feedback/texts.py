@@ -174,7 +174,13 @@ def _told(recipient: str, count: int, places: list[Place], page: TextPage, whole
     parent = _PARENT.search(segment)
     if parent and (not clues.sent_to or parent[1].lower() in {address.lower() for address in clues.sent_to}):
         recipient = parent[1]
-    return Told(recipient, reply, host or clues.reporter, quoted)
+    return Told(_unprefixed(recipient, clues), reply, host or clues.reporter, quoted)
+
+
+def _unprefixed(recipient: str, clues: Clues) -> str:
+    """As it was written to, where qmail has put its virtual domain's name before it: "23-ann@example.net"."""
+    meant = clues.sent_to[0] if len(clues.sent_to) == 1 else ""
+    return meant if meant and recipient.lower().endswith(f"-{meant.lower()}") else recipient
 
 
 def _end(start: int, name: str, places: list[Place]) -> int:

@@ -67,6 +67,8 @@ def bar(kind: str, about: str, reply: Reply, stage: str, reading: Reading) -> st
         return "it speaks of how many in which time"
     if kind == "protocol" and status == ".5.3":
         return f"status {reply.enhanced} is about their number"
+    if kind == "protocol" and reply.enhanced in OF_RECIPIENTS:
+        return f"status {reply.enhanced} is about the recipient"
     if kind == "protocol" and reply.permanent and status.startswith(".7."):
         return f"status {reply.enhanced} is about policy"
     if kind == "message-too-big" and status == ".4.7":

@@ -42,6 +42,7 @@ UNDEFINED = Classified("", "undefined", Action())
 _SOFTENED = re.compile(r"server refused to talk to us: ([45]\d\d) ?(?:([45]\.\d{1,3}\.\d{1,3})(?: |$))?(.*)", re.DOTALL)
 """What `classify.judge` makes of a 5xx that came before MAIL: the rules look at the server's own words."""
 _ADDRESS = re.compile(r"""[^\s<>\[\]()"',;:@]{1,64}@[^\s<>\[\]()"',;:@]{1,255}""")
+_SPACES = re.compile(r" {2,}")
 _QMAIL_STATUS = re.compile(r"\(#([45]\.\d{1,3}\.\d{1,3})\)")
 """qmail puts the enhanced code behind its text."""
 
@@ -182,6 +183,8 @@ def _anonymous(text: str) -> str:
     """What of a text is looked at. Addresses are not: mail to virus@example.com has no virus, and replies that differ
     in the address alone are one and the same to our memory."""
     text = repaired(text[:TEXT_MAX])
+    if "  " in text:
+        text = _SPACES.sub(" ", text)
     return _ADDRESS.sub("@", text) if "@" in text else text
 
 
