@@ -32,3 +32,11 @@ def test_no_mutated_report_takes_much_room() -> None:
             assert tracemalloc.get_traced_memory()[1] - before < BYTES_MAX, seed
     finally:
         tracemalloc.stop()
+
+
+def test_a_character_reference_without_end_is_no_character() -> None:
+    """Python refuses to read a number of so many digits."""
+    page = f"<p>Your message to ann@example.net was rejected: no such user &#{'5' * 9_000}; here</p>"
+    head = "From: MAILER-DAEMON@example.net\nReturn-Path: <>\nSubject: failure notice\nContent-Type: text/html"
+    (found,) = read(f"{head}\n\n{page}\n".encode()).found
+    assert (found.kind, found.recipient) == ("bounce", "ann@example.net")

@@ -49,6 +49,8 @@ _CELL = re.compile(r"</?(?:td|th|dt|dd)\b[^<>]{0,400}>", re.IGNORECASE)
 _TAG = re.compile(r"<[/!?A-Za-z][^<>]{0,2000}>")
 _LINK = re.compile(r"<a\b([^<>]{0,1000})>([^<>]{0,200})", re.IGNORECASE)
 _MAILTO = re.compile(r"\bhref\s{0,3}=\s{0,3}[\"']?mailto:([^\"'?<>\s]{3,320})", re.IGNORECASE)
+_NO_CHARACTER = re.compile(r"&#\d{8,};?")
+"""A reference by a number that no character has, of as many digits as Python may refuse to read."""
 _ADDRESS_TAG = re.compile(r"<([^<>\s@]{1,64}@[^<>\s@]{1,255})>")
 
 
@@ -105,7 +107,8 @@ def fields_of(text: str) -> dict[str, str]:
 def plain(text: str) -> str:
     """HTML as text: its tags gone, a line for each block, a space between cells; <a@example.com> stays."""
     text = _LINK.sub(_linked, _ADDRESS_TAG.sub(r"&lt;\1&gt;", _shown(text)))
-    return html.unescape(_TAG.sub("", _CELL.sub(" ", _BREAK.sub("\n", text)))).replace("\xa0", " ")
+    text = _TAG.sub("", _CELL.sub(" ", _BREAK.sub("\n", text)))
+    return html.unescape(_NO_CHARACTER.sub("\ufffd", text)).replace("\xa0", " ")
 
 
 def _linked(found: re.Match[str]) -> str:

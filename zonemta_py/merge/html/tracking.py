@@ -60,6 +60,8 @@ def _linked(html: str, link: Callable[[str], str], ours: str) -> str:
         if place is None:
             return found[0]
         begin, end = place
+        if end - begin > 2 * TARGET_MAX:
+            return found[0]
         target = unescape(found.string[begin:end]).strip()
         if not _URL.fullmatch(target) or len(target) > TARGET_MAX or target.startswith(f"{ours}/"):
             return found[0]
