@@ -16,9 +16,9 @@ from zonemta_py.config.section import shipped
 from zonemta_py.mail.models.linear import Linear
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules import opinion as module
-from zonemta_py.mail.rules.opinion import OPINION, SUPPRESSING, opinion
+from zonemta_py.mail.rules.opinion import SUPPRESSING, opinion
 from zonemta_py.mail.rules.precedence import RECIPIENT
-from zonemta_py.mail.rules.rule import STAGES
+from zonemta_py.mail.rules.rule import OPINION, STAGES
 from zonemta_py.mail.rules.rules import Rules, as_said
 from zonemta_py.queue.suppression.evidence import OF_CLASS
 
@@ -51,7 +51,9 @@ def test_it_changes_the_class_and_nothing_else(code: int, text: str, stage: str)
         assert first.second_opinion
         assert judged.rule == f"{first.name}{OPINION}"
         assert judged.action.verdict == first.action.verdict
-        assert judged.kind not in SUPPRESSING or first.kind in SUPPRESSING
+        assert judged.kind not in SUPPRESSING
+        assert "greylisting" not in (judged.kind, first.kind)
+        assert judged.counted_as == first.name
         assert not judged.agreed
 
 

@@ -17,9 +17,8 @@ from zonemta_py.mail import classify
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules.check import contradictions, overridden, problems
 from zonemta_py.mail.rules.classes import CLASSES
-from zonemta_py.mail.rules.opinion import OPINION
 from zonemta_py.mail.rules.pattern import FLAGS, needed, risk
-from zonemta_py.mail.rules.rule import STAGES, Action, reply_of
+from zonemta_py.mail.rules.rule import OPINION, STAGES, Action, reply_of
 from zonemta_py.mail.rules.rules import REMEMBERED_MAX, TEXT_MAX, UNDEFINED, Rules, RulesError
 
 EXAMPLES = [example for rule in SHIPPED.rules for example in rule.examples]

@@ -10,6 +10,7 @@ from zonemta_py.mail.feedback.correspondence import (
     AWAY_TEXTS,
     CHALLENGES,
     LISTS,
+    NO_WISH,
     RECEIVED,
     REQUESTS,
     TICKETS,
@@ -123,6 +124,8 @@ def read_unsubscribe(parts: Parts, by_subject: bool = False) -> list[Found]:
         short = len(subject) <= _UNSUBSCRIBE_LETTERS_MAX
         said = first.strip(" .!") in UNSUBSCRIBES if is_reply(parts) else _asks(first)
         text = " ".join(parts.text[:_WISH_CHARACTERS].lower().split())
+        if NO_WISH.search(f"{subject} {text}"):
+            return []
         said = said or says(text, _WISHES) or WISH.search(text) is not None
         asked = (short and said) or to.startswith(("unsubscribe", "unsub-", "unsub+", "optout", "opt-out"))
     if not asked:
@@ -190,11 +193,6 @@ def list_of(parts: Parts) -> str:
     local, _, domain = address_of(parts.decoded("from")).partition("@")
     end = next((end for end in _LIST_ENDS if local.lower().endswith(end)), "")
     return f"{local.removesuffix(local[-len(end) :])}@{domain}" if end and len(end) < len(local) else ""
-
-
-def is_automatic(parts: Parts) -> bool:
-    """Whether it says that a program has sent it (RFC 3834)."""
-    return parts.fields.get("auto-submitted", "no").lower() != "no"
 
 
 def is_machine(parts: Parts) -> bool:

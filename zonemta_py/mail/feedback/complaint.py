@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 
 from zonemta_py.mail.feedback.addresses import address_of, addresses
-from zonemta_py.mail.feedback.answers import is_automatic, is_machine, is_reply
-from zonemta_py.mail.feedback.correspondence import ACCUSING, AWAY_SUBJECTS, COMPLAINING, COMPLAINTS, JUNK
+from zonemta_py.mail.feedback.answers import is_machine, is_reply
+from zonemta_py.mail.feedback.correspondence import AWAY_SUBJECTS, COMPLAINING, COMPLAINTS, JUNK
 from zonemta_py.mail.feedback.diagnostic import has_code
 from zonemta_py.mail.feedback.enclosed import parted
 from zonemta_py.mail.feedback.parts import Parts, fields_of
@@ -45,8 +45,9 @@ _REPORTERS = (
     "abuse team",
     "abuse desk",
 )
-_LETTER_CHARACTERS = 600
-_TAKERS = ("abuse@", "fbl@", "fbl-", "complaints@", "spam@", "postmaster@")
+_OURS = ("abuse@", "fbl@", "fbl-", "complaints@", "spam@")
+"""In a To field: addresses for complaints alone."""
+_TAKERS = (*_OURS, "postmaster@")
 _RECEIVED_FOR = re.compile(r"\bfor <([^<>\s@]{1,128}@[^<>\s]{1,255})>")
 
 
@@ -81,29 +82,22 @@ def read_forwarded(parts: Parts) -> list[Found]:
 
 def _told_by_desk(parts: Parts, subject: str, sender: str, words: str) -> list[Found]:
     """A complaint that an abuse desk passes on in words alone, and names who complained."""
-    accused = _accused(parts, words)
-    if not (says(sender, _REPORTERS) or accused or _complaining(parts, subject)):
+    if not (says(sender, _REPORTERS) or _complaining(parts, subject)):
         return []
     desk = says(sender, _REPORTERS) and not is_machine(parts)
     if desk and says(words, COMPLAINING) and says(words, JUNK):
         subject = f"{subject} {words}"
-    if not accused and not (says(subject, COMPLAINING) and says(subject, JUNK)):
+    if not (says(subject, COMPLAINING) and says(subject, JUNK)):
         return []
     if not says(sender, _REPORTERS):
         author = address_of(parts.decoded("from"))
-        theirs = author.lower() == address_of(parts.fields.get("return-path", "")).lower()
+        to = parts.fields.get("to", "").lower()
+        theirs = author.lower() == address_of(parts.fields.get("return-path", "")).lower() and says(to, _OURS)
         told = [Found("complaint", author, Reply(0, "", one_line(subject)[:300]), parts.sender_host())]
         return told if author and theirs and "list-id" not in parts.fields else []
     own = {one.lower() for name in ("from", "to") for one in addresses(parts.fields.get(name, ""))}
     named = [one for one in addresses(words) if one not in own]
     return [Found("complaint", one, Reply(0, "", one_line(subject)[:300]), parts.sender_host()) for one in named[:1]]
-
-
-def _accused(parts: Parts, words: str) -> bool:
-    """Whether a person writes in the first sentences that our mail is junk."""
-    said = words[:_LETTER_CHARACTERS]
-    person = "@" in parts.fields.get("return-path", "") and not is_automatic(parts)
-    return person and says(said, ACCUSING) and says(said, JUNK)
 
 
 def _complains(parts: Parts, subject: str, sender: str, words: str) -> bool:

@@ -178,7 +178,11 @@ UNSUBSCRIBES = phrases(
 )
 
 WISH = re.compile(
-    r"\b(?:remove|take|delete|strike|drop|cross|stop|cancel|unsubscribe)\b.{0,40}\b(?:me|my|us|our|sending|mailing|lists?)\b"
+    r"\b(?:remove|take|delete|strike|drop|cross|unsubscribe)\b(?:\W+\w+)?\W+(?:me|us|this address|these addresses"
+    r"|(?:my|our) (?:\w+ )?(?:e-?mails?|name|address(?:es)?|details|office|company|school|library))\b"
+    r"|\b(?:stop|cease)\b(?:\W+\w+){0,2}?\W+(?:sending|mailing|e-?mailing|writing|newsletters?|mailings?|e-?mails?)\b"
+    r"|\bcancel\b.{0,30}\b(?:subscription|newsletters?|mailings?|e-?mails?)\b"
+    r"|\b(?:off|from)\b(?:\W+\w+){0,2}?\W+(?:mailing|e-?mail|distribution|your|the|this)(?: \w+)? lists?\b"
     r"|\b(?:streich|austrag|abmeld|lösch|entfern|kündig|abbestell)\w*.{0,40}\b(?:mich|meine|verteiler|newsletter|liste)\b"
     r"|\b(?:nehmen|tragen|melden) sie mich\b"
     r"|\b(?:retir|supprim|désabonn|désinscri|enlev)\w*.{0,40}\b(?:moi|me|mon|ma|liste)\b"
@@ -196,6 +200,14 @@ WISH = re.compile(
 )
 """In the first sentences of a letter: take me off the list."""
 
+NO_WISH = re.compile(
+    r"\b(?:don['’]?t|do not|never|not to|bitte nicht|ne (?:me )?|no me|não me|nicht) ?(?:\w+ )?(?:remove|unsubscribe"
+    r"|take|delete|strike|drop|stop|cancel|abmeld|austrag|streich|lösch|désabonn|désinscri|retir|supprim|borr|elimin"
+    r"|remov)|\bwaiting list\b|\bnehmen sie die neue\b"
+    r"|\b(?:new|neue|nouvelle|nueva|nova|nuova|nieuwe) (?:one|address|e-?mail|adresse|dirección|morada|indirizzo|adres)"
+)
+"""Somebody wants to stay, or to be written to at another address."""
+
 COMPLAINTS = phrases(
     """
     abuse report; spam report; spam complaint; complaint about message from; email abuse; abuse complaint;
@@ -204,21 +216,6 @@ COMPLAINTS = phrases(
     segnalazione di spam; жалоба на спам;
     """
 )
-
-ACCUSING = phrases(
-    """
-    this is spam; it is spam; it spam; your spam; you are spamming; you spam; stop spamming; never subscribed;
-    never signed up; never asked for; das ist spam; ihr spam; nie angemeldet; nie bestellt; nicht angemeldet;
-    c'est du spam; c'est un spam; jamais inscrit; jamais demandé; esto es spam; su spam; nunca me he suscrito;
-    nunca me suscrib; nunca he dado; isto é spam; nunca me inscrevi; nunca pedi; questo è spam; mai iscritt;
-    mai chiesto; dit is spam; nooit aangemeld; nooit ingeschreven; nooit gevraagd; to jest spam; nigdy się nie zapis;
-    это спам; не подписывал; це спам; не підписував; toto je spam; nikdy jsem se nep; bu spam; hiç abone olmad;
-    det är spam; det er spam; aldrig anmält; aldrig tilmeldt; aldri meldt; tämä on roskaposti; en ole tilannut; ez spam;
-    soha nem iratkoz; este spam; nu m-am abonat; 这是垃圾; 這是垃圾; 从未订阅; 從未訂閱; 迷惑メールです; 登録した覚え;
-    스팸입니다; 구독한 적; هذا بريد مزعج; זה ספאם;
-    """
-)
-"""In a letter of somebody's own: our message was junk to them."""
 
 COMPLAINING = phrases(
     """

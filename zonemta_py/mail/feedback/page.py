@@ -13,6 +13,7 @@ LINE_CHARACTERS_MAX = 1_000
 PLACES_MAX = 400
 _SAID_CHARACTERS_MAX = 2_000
 _PARAGRAPH_LINES_MAX = 12
+_HEADING_CHARACTERS_MAX = 500
 
 _TIME = r"(?:\[?[\d:.,/T -]{4,30}\]?\s{1,4})?"
 _SPEAKER = r"(?:<<<|>>>|<-|->|[CS]:|=>)"
@@ -39,10 +40,13 @@ _OF_AUTHOR = re.compile(
     re.IGNORECASE,
 )
 _LED = re.compile(
-    r"^(?![^:]{0,80}(?:\bid\b|identif|messag|referen|\bfrom\b|sender|absender))[^:@]{8,80}[^\W\d_]{3,}:\s{0,3}[<(\"']?$",
+    r"^(?=[^:@]{11,160}:)(?![^:]{0,80}(?:\bid\b|identif|messag|referen|\bfrom\b|sender|absender))"
+    r"[^:@]{8,160}(?<=[^\W\d_]{3}):\s{0,3}[<(\"']?$",
     re.IGNORECASE,
 )
 """What may stand before an address at the end of its line: a reason and a colon."""
+_LEADING = 6
+"""Characters before an address among which such a colon stands."""
 _FEW_WORDS = 2
 _NEAR = 100
 """Characters before an address that may say whose it is."""
@@ -100,6 +104,7 @@ class TextPage:
         self._first = next((number for number, line in enumerate(self.lines) if line.strip()), 0)
         self._fields: dict[int, bool] = {}
         self._alone: dict[int, bool] = {}
+        self._headings: dict[int, str] = {}
 
     def coded(self, number: int) -> bool:
         """Whether a reply is quoted in the line."""
@@ -142,9 +147,19 @@ class TextPage:
 
     def heading(self, start: int) -> str:
         """What stands over the list that a line is in: "They are not known:", blank, address, address."""
+        number = self._over(start)
+        if number not in self._headings:
+            self._headings[number] = self._paragraph_over(number)[:_HEADING_CHARACTERS_MAX]
+        return self._headings[number]
+
+    def _over(self, start: int) -> int:
+        """The last line before a list, -1 if there is none."""
         number = start - 1
         while number >= 0 and (not self.lines[number].strip() or self._only_address(number)):
             number -= 1
+        return number
+
+    def _paragraph_over(self, number: int) -> str:
         taken = list[str]()
         while number >= 0 and self.lines[number].strip() and len(taken) < _PARAGRAPH_LINES_MAX:
             if addresses(self.lines[number]):
@@ -198,7 +213,8 @@ class TextPage:
             if rest.startswith(address) and not (self._only_address(number) and self._behind_message(number)):
                 found.append((number, address, 2))
             elif not helping:
-                named = bool(_PERSON.match(before) or _LED.match(before)) or says(led.lower(), NAMING)
+                leads = ":" in before[-_LEADING:] and _LED.match(before)
+                named = bool(_PERSON.match(before) or leads) or says(led.lower(), NAMING)
                 between = before.rpartition(found[-1][1])[2] if found and found[-1][2] == 2 else ""
                 listed = bool(between) and _NEXT.fullmatch(between) is not None
                 likely = 2 if listed else int(named)

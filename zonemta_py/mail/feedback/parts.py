@@ -70,6 +70,7 @@ class Parts:
     enclosed: bytes = b""
     html: str = ""
     count: int = field(default=0, repr=False)
+    multiparts: int = field(default=0, repr=False)
 
     def decoded(self, name: str) -> str:
         """A field of the message, readable."""
@@ -135,7 +136,8 @@ def _walk(parts: Parts, fields: dict[str, str], body: bytes, depth: int) -> None
     kind = found[0].lower() if found else "text/plain"
     if not depth:
         parts.kind = kind
-    if kind.startswith("multipart/") and depth < DEPTH_MAX:
+    if kind.startswith("multipart/") and depth < DEPTH_MAX and parts.multiparts < PARTS_MAX:
+        parts.multiparts += 1
         sections = _sections(body, declared)
         for section in sections:
             head, inner = _split(section)

@@ -163,7 +163,7 @@ def _told(recipient: str, count: int, places: list[Place], page: TextPage, whole
     if count > 1 and own and _reasons(own_words := page.beside(own[0], recipient)):
         segment = f"{recipient}\n{own_words}"
     elif count > 1 and own and not _telling(_ADDRESS.sub("", segment)) and _telling(heading := page.heading(own[0])):
-        segment = f"{recipient}\n{heading}"
+        segment = heading
     said = _final(_said(own, count, segment, whole, page))
     reply, host, quoted = _reply(said, clues.subject)
     if len(_words(said.replace(recipient, ""))) < 2 and not reply.text.strip(" -<>:"):
@@ -230,6 +230,7 @@ def _reason(said: str) -> str:
     return telling if len(_words(_ADDRESS.sub("", telling))) > 1 else said
 
 
+@lru_cache(maxsize=64)
 def _telling(text: str) -> bool:
     """Whether it says more than that it failed."""
     return has_code(text) or any(map(_tells, _CLAUSE.split(text)))

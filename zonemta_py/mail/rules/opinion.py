@@ -4,8 +4,8 @@ A linear model (`linear`) over its words, its codes and the stage, learned by `s
 config/rules.toml and the collections of replies and reports that may be read, and kept as opinion.json. A rule sees one
 phrase, this all of them: so it may correct a rule that allows it (`second_opinion`) where it is much surer of another
 class.
-Promise: it changes the class and nothing else, neither verdict nor action; and never to a class that leads to
-suppression, but from another such class: it is a guess.
+Promise: it changes the class and nothing else, neither verdict nor action, nor how long a message waits; and never to
+a class that leads to suppression: it is a guess.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from zonemta_py.mail.models.linear import Linear, Scores, words_of
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules.spelling import folded
 
-OPINION = ".opinion"
-"""Behind the name of the rule that was corrected."""
 MARGIN = 2.0
 """Natural logarithm of how much likelier the class has to be than a rule's."""
 KNOWN_LEAST = 20
 """Features that it must know: of a word or two it has no opinion."""
 SUPPRESSING = frozenset(("user-unknown", "moved", "inactive", "suspended", "mailbox-full", "host-unknown"))
+_WAITING = "greylisting"
+"""The server's own time to wait goes by it."""
+_NEVER = SUPPRESSING | {"undefined", _WAITING}
 _CHARACTERS = 500
+_LETTERS_MOST, _WORDS_MOST = 20, 5
 
 
 class Opinion(NamedTuple):
@@ -35,7 +37,7 @@ class Opinion(NamedTuple):
 
     def corrects(self, kind: str) -> bool:
         """Whether it is much surer of its own class than of this one, and may say so."""
-        if not self.kind or (self.kind in SUPPRESSING and kind not in SUPPRESSING):
+        if not self.kind or kind == _WAITING:
             return False
         return self.scores.of[self.kind] - self.scores.of.get(kind, float("-inf")) > MARGIN
 
@@ -50,12 +52,15 @@ def opinion(reply: Reply, stage: str) -> Opinion:
     """reply: in the server's own words, addresses as "@"."""
     scores = _model().scores(features(reply, stage))
     best = scores.best
-    return Opinion("" if best == "undefined" or scores.known < KNOWN_LEAST else best, scores)
+    return Opinion("" if best in _NEVER or scores.known < KNOWN_LEAST else best, scores)
 
 
 def because(reply: Reply, stage: str, kind: str) -> tuple[str, ...]:
-    """The words, or parts of them, that speak most for a class."""
-    return tuple(name.removeprefix("=") for name in _model().strongest(features(reply, stage), kind, 5))
+    """The words that speak most for a class, the strongest first; letters, in writing without spaces."""
+    told = words_of(folded(reply.text[:_CHARACTERS]))
+    words = {name for name in told if name.startswith("=") and len(name) < _LETTERS_MOST}
+    strongest = _model().strongest(words, kind, _WORDS_MOST) or _model().strongest(told - words, kind, _WORDS_MOST)
+    return tuple(name.removeprefix("=").strip() for name in strongest)
 
 
 def prepare() -> None:

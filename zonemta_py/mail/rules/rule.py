@@ -76,14 +76,24 @@ class Action:
     within_s: float = 0.0
 
 
+OPINION = ".opinion"
+"""Behind the name of a rule whose class a second opinion has corrected."""
+
+
 class Classified(NamedTuple):
-    """rule: its name, "" if none held. kind: one of CLASSES. agreed: code, text and stage agree that this recipient
-    does not exist or never takes mail, so that one reply is enough to write to them no more."""
+    """rule: its name, "" if none held; with OPINION behind it if kind is another's than the rule's. kind: one of
+    CLASSES. agreed: code, text and stage agree that this recipient does not exist or never takes mail, so that one
+    reply is enough to write to them no more."""
 
     rule: str
     kind: str
     action: Action
     agreed: bool = False
+
+    @property
+    def counted_as(self) -> str:
+        """The rule's own name."""
+        return self.rule.removesuffix(OPINION)
 
 
 class Example(NamedTuple):
@@ -155,6 +165,10 @@ def rule_of(table: dict[str, Any], file: str, number: int, actions: dict[str, di
     name = table.get("name")
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise RulesError(f"{file}: rule {number} has no name of the form provider-what; give it one")
+    if name.endswith(OPINION):
+        raise RulesError(
+            f"{file}: rule {name!r}: {OPINION} marks what a second opinion has corrected; name it otherwise"
+        )
     where = f"{file}: rule {name!r}"
     for key in table:
         if key not in _KEYS:

@@ -23,12 +23,12 @@ from typing import Any
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules import vocabulary
 from zonemta_py.mail.rules.classes import CLASSES
-from zonemta_py.mail.rules.opinion import OPINION, because, opinion, prepare
+from zonemta_py.mail.rules.opinion import because, opinion, prepare
 from zonemta_py.mail.rules.pattern import FLAGS, needed
 from zonemta_py.mail.rules.precedence import agreed, bar, trimmed
 from zonemta_py.mail.rules.reading import Reading, read
 from zonemta_py.mail.rules.repair import repaired
-from zonemta_py.mail.rules.rule import ACTION_KEYS, Action, Classified, Rule, RulesError, action_of, rule_of
+from zonemta_py.mail.rules.rule import ACTION_KEYS, OPINION, Action, Classified, Rule, RulesError, action_of, rule_of
 from zonemta_py.mail.rules.spelling import folded
 
 __all__ = ["CLASSES", "UNDEFINED", "Action", "Classified", "Rule", "Rules", "RulesError"]
@@ -58,7 +58,8 @@ class Rules:
         self._tests = [(rule, _test(rule)) for rule in self.rules]
         self._by_words = frozenset(rule.name for rule in self.rules if rule.words)
         self._about = {rule.name: rule.about for rule in self.rules if rule.about}
-        self._second = frozenset(rule.name for rule in self.rules if rule.second_opinion)
+        alone = {rule.name for rule in self.rules if not rule.second_opinion}
+        self._second = frozenset(rule.name for rule in self.rules) - alone
         self._left_over: dict[tuple[int, str, str, str], tuple[_Test, ...]] = {}
         self._answers: dict[tuple[str, int, str, str, str], Classified] = {}
 

@@ -9,8 +9,7 @@ from zonemta_py.disk.records import BOUNCED, DEFERRED
 from zonemta_py.mail import classify
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules.check import disagreeing
-from zonemta_py.mail.rules.opinion import OPINION
-from zonemta_py.mail.rules.rule import Classified, Rule
+from zonemta_py.mail.rules.rule import OPINION, Classified, Rule
 from zonemta_py.mail.rules.rules import Rules
 from zonemta_py.mail.rules.shown import WHO, row
 from zonemta_py.queue.suppression.effect import effect
@@ -47,8 +46,8 @@ class ExplainedReply(NamedTuple):
         """Why another class than the rule's, "" if it is the rule's."""
         if not self.judged.rule.endswith(OPINION):
             return ""
-        because = ", ".join(map(repr, self.because))
-        return f"most like replies of {self.judged.kind}, by {because}: a guess, which never suppresses"
+        because = f", by {', '.join(map(repr, self.because))}" if self.because else ""
+        return f"most like replies of {self.judged.kind}{because}; recorded as {self.judged.rule}, and never suppresses"
 
 
 def explained(rules: Rules, reply: Reply, stage: str, provider: str, tolerances: Tolerances) -> ExplainedReply:

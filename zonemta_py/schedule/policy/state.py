@@ -334,7 +334,7 @@ class PolicyState:
         action = classified.action
         if action.after <= 1:
             return True
-        key = (classified.rule, path.source, path.site)
+        key = (classified.counted_as, path.source, path.site)
         times = self._seen.setdefault(key, deque(maxlen=action.after))
         self._seen.move_to_end(key)
         if len(self._seen) > SEEN_MAX:
