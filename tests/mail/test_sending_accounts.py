@@ -110,6 +110,21 @@ mailbox not found on this node, use the MX instead
 Callback: user does not exist
 Envelope originator: no such user
 unknown user in your return address
+SASL user unknown
+the user named in AUTH= does not exist
+connecting user unknown
+The user that connects is not known
+the user sending this was not found
+Errors-To address: user unknown
+the mailbox in Disposition-Notification-To is unknown
+usuario desconocido: autenticación fallida
+użytkownik nieznany: uwierzytelnianie nie powiodło się
+Sending has been disabled for this account
+account used for sending is no longer active
+mailbox disabled: that of the one who wrote
+mailbox disabled for external senders
+mailbox disabled to strangers
+account is disabled while under attack
 """.strip().splitlines()
 
 

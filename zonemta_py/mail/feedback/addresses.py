@@ -15,6 +15,12 @@ _AT = re.compile(
     re.IGNORECASE,
 )
 _DOT = re.compile(r" dot |\s?[\[(]dot[\])]\s?", re.IGNORECASE)
+_NAMED = re.compile(r"^(?:smtp|recipients?|rcpt|to|user|address|e?-?mail|for|original|final)=", re.IGNORECASE)
+_SERVICE = re.compile(
+    r"(?:post-?master|admin|support|help|it|edv|abuse|info|office|contact|kontakt|noc|root|security|no-?reply|mailer"
+    r"|service|servicio|serviço|servizio|client|kunde|customer|care|hotline|jobs|sales|billing)[\w.-]{0,20}@",
+    re.IGNORECASE,
+)
 _QUOTED = re.compile(r"\"[^\"\n@]{1,64}\"@[\w.-]{1,253}")
 
 
@@ -26,6 +32,11 @@ def addresses(text: str) -> list[str]:
         return [one.rstrip(".") for one in quoted]
     found = (_address(word) for word in _APART.split(text) if "@" in word)
     return [address for address in found if address]
+
+
+def is_service(address: str) -> bool:
+    """Whether it is that of who helps, by its local part."""
+    return _SERVICE.match(address) is not None
 
 
 def spelt_out(text: str) -> list[str]:
@@ -45,8 +56,8 @@ def address_of(value: str) -> str:
 def _address(word: str) -> str:
     local, _, domain = word.rpartition("@")
     local = local.rpartition(":")[2].lstrip(_EDGES)
-    if local[:5].lower() == "smtp=":  # X.400 domain defined attributes, of old Exchange
-        local = local[5:]
+    if "=" in local:  # X.400 domain defined attributes, of old Exchange, and logs
+        local = _NAMED.sub("", local)
     if domain.isascii() and not local.isascii():
         local = _IDEOGRAPHS.sub("", local) or local  # no space stands before it
     domain = domain.partition(":")[0].strip(_EDGES + "*=_")

@@ -9,6 +9,7 @@ from zonemta_py.mail.feedback.correspondence import (
     AWAY_SUBJECTS,
     AWAY_TEXTS,
     CHALLENGES,
+    HELD,
     LISTS,
     NO_WISH,
     RECEIVED,
@@ -54,6 +55,7 @@ _STEMS = frozenset(
 _WISHES = tuple(one for one in UNSUBSCRIBES if " " in one)
 """In as many words, also within a letter."""
 _WISH_CHARACTERS = 300
+_HELD_CHARACTERS = 400
 _ALONE = frozenset(("baja", "stop", "remover", "off the list", "off this list", "off your list"))
 """With other words beside them they mean something else: a sick leave, for one."""
 _UNSUBSCRIBE_LETTERS_MAX = 80
@@ -89,7 +91,8 @@ def read_answer(parts: Parts, daemon: bool, failure: bool) -> tuple[str, list[Fo
         return "", []
     if _challenging(parts, subject, text, daemon):
         return "challenge", [answer_of(parts, "challenge")]
-    if says(subject, LISTS) and not failure and not fails(text):
+    held = not daemon and says(f"{subject} {text[:_HELD_CHARACTERS]}", HELD)
+    if not failure and (held or (says(subject, LISTS) and not fails(text))):
         return "list", [answer_of(parts, "auto-reply")]
     answers = is_reply(parts) and parts.fields.get("auto-submitted", "").lower().startswith("auto-replied")
     if (daemon and failure and not answers) or parts.fields.get("x-failed-recipients"):
@@ -188,9 +191,9 @@ def is_list_server(parts: Parts) -> bool:
     return says(author, _LIST_SERVERS) or address_of(author).partition("@")[0].endswith(_LIST_ENDS)
 
 
-def list_of(parts: Parts) -> str:
-    """The list for which it writes, by its own address; "" if that is no list's."""
-    local, _, domain = address_of(parts.decoded("from")).partition("@")
+def list_of(address: str) -> str:
+    """The list whose owner, or program, has the address; "" if it is nobody's."""
+    local, _, domain = address.partition("@")
     end = next((end for end in _LIST_ENDS if local.lower().endswith(end)), "")
     return f"{local.removesuffix(local[-len(end) :])}@{domain}" if end and len(end) < len(local) else ""
 

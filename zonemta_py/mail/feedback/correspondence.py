@@ -155,6 +155,28 @@ LISTS = phrases(
 )
 """Answers of a list server, in the subject."""
 
+HELD = phrases(
+    """
+    awaits moderator; awaiting moderat; waits for the moderator; held for moderat; held until the list moderator;
+    held until the moderator; held for approval; pending moderat; pending approval; needs approval;
+    moderator can review; forwarded to the moderator; forwarded to the list's editor; forwarded to the list's owner;
+    submitted for moderation; transmis aux modérateurs; en attente de modération; attente d'approbation;
+    wartet auf freigabe durch; wartet auf die moderat; zur moderation; von der moderation freigegeben;
+    pendiente de moderación; pendiente de aprobación; aguarda moderação; aguardando moderação; in attesa di moderazione;
+    in attesa dell'approvazione; wacht op goedkeuring; oczekuje na moderac; ожидает модерац; ожидает одобрения;
+    """
+)
+"""A list has taken a message, and its moderator will see it."""
+
+OVERVIEWS = phrases(
+    """
+    report domain:; dmarc; tls report; tls-rpt; smtp tls; aggregate report; quarantine digest; quarantine summary;
+    quarantine report; quarantine notification; quarantined messages; spam digest; spam summary; spam-quarantäne;
+    quarantäne-bericht; quarantänebericht; résumé de quarantaine; resumen de cuarentena; resumo da quarentena;
+    """
+)
+"""In a subject: about much mail at once."""
+
 UNSUBSCRIBES = phrases(
     """
     unsubscribe; unsub; stop; take me off; taking me off; off the mailing list; streichen sie mich;

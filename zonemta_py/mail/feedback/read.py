@@ -45,7 +45,7 @@ from zonemta_py.mail.feedback.recognition import (
 from zonemta_py.mail.feedback.report import Found, Report
 from zonemta_py.mail.feedback.status import read_status
 from zonemta_py.mail.feedback.texts import Clues, read_text
-from zonemta_py.mail.feedback.vocabulary import DAEMONS, DELAYS, DELIVERED, fails, says
+from zonemta_py.mail.feedback.vocabulary import DAEMONS, DELAYS, DELIVERED, FAILURES, fails, says
 from zonemta_py.mail.headers import decode
 from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.reply import Reply
@@ -196,13 +196,16 @@ def _kind(parts: Parts, text: str, words: str) -> str:
         return "delay"
     if says(subject, DELIVERED) and not fails(subject):
         return "delivered"
-    other = "" if parts.original else likely_kind(parts, text, SURE)
-    return other if other and not (other == "delay" and permanent(words)) else "bounce"
+    certain = bool(parts.original) or (permanent(words) and says(subject, FAILURES))
+    other = "" if certain else likely_kind(parts, text, SURE)
+    return "bounce" if not other or (other == "delay" and permanent(words)) else other
 
 
 def _told(kind: str, text: str, words: str, parts: Parts) -> list[Found]:
     found = [_of_group(Found(kind, *one)) for one in read_text(text, _clues(parts))]
-    found = [one._replace(recipient=one.recipient or list_of(parts)) for one in found]
+    if is_list_server(parts):
+        author = address_of(parts.decoded("from"))
+        found = [one._replace(recipient=list_of(one.recipient or author) or one.recipient) for one in found]
     return [_passing(one) if kind == "delay" else one for one in found]
 
 

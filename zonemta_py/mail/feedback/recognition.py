@@ -10,12 +10,22 @@ from __future__ import annotations
 
 import re
 
-from zonemta_py.mail.feedback.addresses import address_of, addresses, spelt_out
+from zonemta_py.mail.feedback.addresses import address_of, addresses, is_service, spelt_out
 from zonemta_py.mail.feedback.answers import is_list_server, is_machine, is_reply, thanks, writes_itself
-from zonemta_py.mail.feedback.correspondence import LISTS
+from zonemta_py.mail.feedback.correspondence import LISTS, OVERVIEWS
 from zonemta_py.mail.feedback.diagnostic import ENHANCED, has_code, permanent, temporary
 from zonemta_py.mail.feedback.parts import Parts
-from zonemta_py.mail.feedback.vocabulary import DELAYS, DELIVERED, FAILURES, FINAL, POSTAL, REASONS, fails, says
+from zonemta_py.mail.feedback.vocabulary import (
+    DAEMONS,
+    DELAYS,
+    DELIVERED,
+    FAILURES,
+    FINAL,
+    POSTAL,
+    REASONS,
+    fails,
+    says,
+)
 from zonemta_py.mail.rules.reading import read as meaning
 from zonemta_py.mail.rules.spelling import folded
 
@@ -40,6 +50,8 @@ def speaks_of_delivery(parts: Parts, daemon: bool, failure: bool, words: str) ->
     lower case, with single spaces."""
     if parts.fields.get("x-failed-recipients"):
         return True
+    if of_others(parts):
+        return False
     subject = parts.decoded("subject").lower()
     told = fails(words) or says(words, DELAYS) or has_code(words) or parts.kind == "multipart/report"
     if is_machine(parts):
@@ -56,9 +68,10 @@ def speaks_of_delivery(parts: Parts, daemon: bool, failure: bool, words: str) ->
         return says(subject, FAILURES) or (told and about)
     about = bool(parts.original) or names_another(parts, f"{subject} {words}")
     if told and about and writes_itself(parts):
-        of_list = is_list_server(parts) or says(words, LISTS)
-        return not answerable(parts) or of_list or says(subject, _OF_MAIL)
-    return told and failure and (bool(parts.original) or (titled(parts) and names_another(parts, words)))
+        if not answerable(parts) or is_list_server(parts) or says(words, LISTS):
+            return True
+        return says(subject, _OF_MAIL) and (bool(parts.original) or _names_somebody(parts, words))
+    return told and failure and (bool(parts.original) or (titled(parts) and _names_somebody(parts, words)))
 
 
 def _of_daemon(parts: Parts, told: bool, words: str) -> bool:
@@ -106,9 +119,24 @@ def names_another(parts: Parts, words: str) -> bool:
     return any(one != author for one in addresses(words) or spelt_out(words))
 
 
+def _names_somebody(parts: Parts, words: str) -> bool:
+    """Whether it names an address that is neither its author's nor a service's, to whom one turns with questions."""
+    author = address_of(parts.decoded("from")).lower()
+    return any(one != author and not is_service(one) for one in addresses(words) or spelt_out(words))
+
+
 def private(parts: Parts) -> bool:
     """Whether a person writes, or a list: they may quote what they like."""
     return answerable(parts) and (not titled(parts) or to_many(parts))
+
+
+def of_others(parts: Parts) -> bool:
+    """Whether it is about somebody's mail in general (reports of DMARC and TLS, digests of quarantines), or sent to
+    many: not about a message of ours."""
+    many = any(name in parts.fields for name in _OF_MANY) and "x-list-administrivia" not in parts.fields
+    if many and not is_list_server(parts) and not says(parts.decoded("from").lower(), DAEMONS):
+        return True
+    return says(parts.decoded("subject").lower(), OVERVIEWS) and not parts.original
 
 
 def of_desk(parts: Parts) -> bool:
@@ -118,7 +146,7 @@ def of_desk(parts: Parts) -> bool:
 
 def may_report(parts: Parts) -> bool:
     """Whether it may be a mail system's report, or a list server's: nobody whom one could answer writes them."""
-    if of_desk(parts):
+    if of_desk(parts) or of_others(parts):
         return False
     return is_machine(parts) or is_list_server(parts) or (not answerable(parts) and writes_itself(parts))
 

@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from zonemta_py.mail.feedback.addresses import addresses, spelt_out
+from zonemta_py.mail.feedback.addresses import addresses, is_service, spelt_out
 from zonemta_py.mail.feedback.diagnostic import has_code, implied, reply_of, temporary
 from zonemta_py.mail.feedback.page import DIALOGUE, Place, TextPage, is_instead
 from zonemta_py.mail.feedback.vocabulary import FAILURES, REASONS, says
@@ -50,12 +50,6 @@ _ADDRESS = re.compile(r"[^\s<>@]{1,64}@[^\s<>@]{1,255}")
 _CLAUSE = re.compile(r"(?<=[.:;,!،؛؟।])\s+|\n(?![ \t]*[a-z])|(?<=[。：，])")
 _COURTESY_WORDS_MAX = 14
 _WORD = re.compile(r"[^\W\d_]{2,}")
-_OF_SERVICE = re.compile(
-    r"(?:post-?master|admin|support|help|it|edv|abuse|info|office|contact|noc|root|security|no-?reply|mailer|service)"
-    r"[\w.-]{0,20}@",
-    re.IGNORECASE,
-)
-"""Addresses of who helps."""
 
 
 class Clues(NamedTuple):
@@ -88,8 +82,9 @@ def read_text(text: str, clues: Clues) -> list[Told]:
         clues = clues._replace(failed=clues.failed or hidden[:1])
     page = TextPage(text[:TEXT_CHARACTERS_MAX])
     places = _others(page.places(clues.sender), clues.at_home)
-    if not places and not clues.failed:
+    if not clues.failed and all(_at_home(address, clues) for _, address, _ in places):
         titled = [one for one in addresses(clues.subject) if one.lower() not in clues.sender]
+        titled = [one for one in titled if not (places and _at_home(one, clues))]
         clues = clues._replace(failed=titled[:1])
     places = places or [place for place in page.places(frozenset()) if place[2] == 2] or _only(page, clues)
     recipients = _recipients(places, clues, text)[:RECIPIENTS_MAX] or [""]
@@ -99,6 +94,10 @@ def read_text(text: str, clues: Clues) -> list[Told]:
         whole = "\n".join(lines or [whole])[:_SAID_CHARACTERS_MAX]
     count = len({*map(str.lower, recipients), *(one.lower() for _, one, likely in places if likely == 2)})
     return [_told(recipient, count, places, page, whole, clues) for recipient in recipients]
+
+
+def _at_home(address: str, clues: Clues) -> bool:
+    return address.rpartition("@")[2].lower() in clues.at_home
 
 
 def _only(page: TextPage, clues: Clues) -> list[Place]:
@@ -152,7 +151,7 @@ def _at_reporter(places: list[Place], reporter: str, best: int) -> str:
     domains = {address.rpartition("@")[2].lower() for _, address, likely in places if likely == best}
     named = (address for _, address, likely in places if likely >= 0)
     here = list({one.lower(): one for one in named if one.lower().endswith(f"@{reporter}")}.values())
-    return here[0] if len(here) == 1 and reporter not in domains and not _OF_SERVICE.match(here[0]) else ""
+    return here[0] if len(here) == 1 and reporter not in domains and not is_service(here[0]) else ""
 
 
 def _told(recipient: str, count: int, places: list[Place], page: TextPage, whole: str, clues: Clues) -> Told:
