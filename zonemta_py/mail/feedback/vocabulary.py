@@ -256,6 +256,7 @@ FINAL = phrases(
 
 DELIVERED = phrases(
     """
+    avvenuta consegna; ricevuta di accettazione; kvittering for levering; zustellung erfolgreich; entrega realizada;
     successful mail delivery report; delivery status notification (success; successfully delivered; was successfully;
     has been successfully; relayed; your message was delivered; delivered:; zugestellt:; erfolgreich zugestellt;
     remis avec succès; entregado correctamente; entregue com êxito; consegnato correttamente;
@@ -279,7 +280,8 @@ HELPERS = phrases(
     """
     contact; assist; questions; for help; reply to; reported by; send mail to;
     send e-mail to; send email to; forward this; kontakt; wenden sie; contactez; póngase en contacto;
-    entre em contato; contatt; обратитесь; обращайтесь; 連絡; 联系; お問い合わせ; message-id; 様; 您好;
+    entre em contato; contatt; identificativo; message id; nachrichten-id;
+    обратитесь; обращайтесь; 連絡; 联系; お問い合わせ; message-id; 様; 您好;
     """
 )
 """In a line beside an address: it is who helps, or who is written to."""
