@@ -17,7 +17,8 @@ from understood import replies, reports
 COLUMNS = {
     "number": "number", "class_right": "class right %", "hard_right": "hard/soft right %", "undefined": "undefined %",
     "false_suppressions": "false suppressions", "suppressed": "suppressed by one %", "kind_right": "kind right %",
-    "recipient_and_hard_right": "recipient and hard/soft right %", "false_bounces": "false bounces",
+    "recipient_and_hard_right": "recipient and hard/soft right %",
+    "bounces_right": "the same of bounces %", "false_bounces": "false bounces",
     "spurious": "news of nobody",
 }  # fmt: skip
 LAST = "_final"

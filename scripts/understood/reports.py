@@ -90,12 +90,14 @@ class Understood(NamedTuple):
 
 @dataclass(slots=True, frozen=True)
 class Figures:
-    """Of one collection. Shares are percentages: kind of all news, recipient and hardness of both together, reason of
-    bounces and delays. false_bounces: mails that are no bounce and were taken for one. spurious: news of nobody."""
+    """Of one collection. Shares are percentages: kind of all news, recipient and hardness together, the same of bounces
+    and delays alone, reason of these. false_bounces: mails that are no bounce and were taken for one. spurious: news of
+    nobody."""
 
     number: int
     kind_right: float
     recipient_and_hard_right: float
+    bounces_right: float
     class_right: float
     false_bounces: int
     spurious: int
@@ -163,6 +165,9 @@ def figures(found: list[Understood]) -> Figures:
         number=len(found),
         kind_right=share(one.kind_right for one in news),
         recipient_and_hard_right=share(one.recipient_right and one.hard_right for one in news),
+        bounces_right=share(
+            one.recipient_right and one.hard_right for one in news if BOUNCES & set(one.expected.kinds)
+        ),
         class_right=share(one.class_right for one in bounces),
         false_bounces=sum(mail.false_bounce for mail in found),
         spurious=sum(len(mail.spurious) for mail in found),

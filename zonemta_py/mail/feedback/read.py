@@ -53,7 +53,10 @@ from zonemta_py.mail.reply import Reply
 _KEPT = frozenset(("from", "to", "subject", "date", "message-id", "list-id", "list-unsubscribe", "feedback-id"))
 _MESSAGE_ID = re.compile(r"<[^<>\s]{1,500}>")
 _RECEIVED_FOR = re.compile(r"\bfor\s{1,4}<([^<>\s@]{1,128}@[^<>\s]{1,255})>")
-_VERP = re.compile(r"(?:^|[+<\s-])([\w.+]{1,64})=((?:[\w-]{1,63}\.){1,6}[A-Za-z]{2,24})@")
+_VERP = re.compile(
+    r"(?:^|[<\s])(?:[\w.-]{1,40}\+|[a-z]{1,12}-(?:\d{1,12}-)?)?([\w.+-]{1,64})=((?:[\w-]{1,63}\.){1,6}[a-z]{2,24})@",
+    re.IGNORECASE,
+)
 _STATUS = re.compile(r"^Reporting-MTA[ \t]?:", re.IGNORECASE | re.MULTILINE)
 _VALUE_CHARACTERS_MAX = 500
 _ORIGINAL_FIELDS_MAX = 40
