@@ -195,7 +195,7 @@ def list_of(address: str) -> str:
     """The list whose owner, or program, has the address; "" if it is nobody's."""
     local, _, domain = address.partition("@")
     end = next((end for end in _LIST_ENDS if local.lower().endswith(end)), "")
-    return f"{local.removesuffix(local[-len(end) :])}@{domain}" if end and len(end) < len(local) else ""
+    return f"{local[: -len(end)]}@{domain}" if end and len(end) < len(local) else ""
 
 
 def is_machine(parts: Parts) -> bool:

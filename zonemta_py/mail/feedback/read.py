@@ -288,7 +288,7 @@ def _clues(parts: Parts) -> Clues:
         one.lower() for one in failed
     }
     own -= {one.lower() for one in sent_to}
-    return Clues(failed, own, _at_home(parts), sent_to, parts.decoded("subject"), parts.sender_host())
+    return Clues(failed, own, _homes(parts), sent_to, parts.decoded("subject"), parts.sender_host())
 
 
 def _encoded(to: str) -> list[str]:
@@ -297,7 +297,7 @@ def _encoded(to: str) -> list[str]:
     return [f"{found[1]}@{found[2]}"] if found else []
 
 
-def _at_home(parts: Parts) -> frozenset[str]:
+def _homes(parts: Parts) -> frozenset[str]:
     """Domains above the one that the report came to: bounces@news.example.com is at home at example.com."""
     labels = address_of(parts.fields.get("to", "")).rpartition("@")[2].lower().split(".")
     return frozenset(".".join(labels[at:]) for at in range(1, len(labels) - 1))

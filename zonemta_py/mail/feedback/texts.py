@@ -81,11 +81,10 @@ def read_text(text: str, clues: Clues) -> list[Told]:
     if "@" not in text and not clues.sent_to and (hidden := spelt_out(text)):
         clues = clues._replace(failed=clues.failed or hidden[:1])
     page = TextPage(text[:TEXT_CHARACTERS_MAX])
-    places = _others(page.places(clues.sender), clues.at_home)
+    places = _others(page.places(clues.sender), clues)
     if not clues.failed and all(_at_home(address, clues) for _, address, _ in places):
-        titled = [one for one in addresses(clues.subject) if one.lower() not in clues.sender]
-        titled = [one for one in titled if not (places and _at_home(one, clues))]
-        clues = clues._replace(failed=titled[:1])
+        titled = (one for one in addresses(clues.subject) if one.lower() not in clues.sender)
+        clues = clues._replace(failed=[one for one in titled if not (places and _at_home(one, clues))][:1])
     places = places or [place for place in page.places(frozenset()) if place[2] == 2] or _only(page, clues)
     recipients = _recipients(places, clues, text)[:RECIPIENTS_MAX] or [""]
     whole = page.through_code(0, len(page.lines))
@@ -97,6 +96,7 @@ def read_text(text: str, clues: Clues) -> list[Told]:
 
 
 def _at_home(address: str, clues: Clues) -> bool:
+    """Whether it is at the sender's own domains."""
     return address.rpartition("@")[2].lower() in clues.at_home
 
 
@@ -107,15 +107,15 @@ def _only(page: TextPage, clues: Clues) -> list[Place]:
         for number, line in enumerate(page.lines)
         for address in addresses(line)
         if address.lower() not in clues.sender
-        and address.rpartition("@")[2].lower() not in clues.at_home
+        and not _at_home(address, clues)
         and not is_instead(line.partition(address)[0])
     }
     return list(named.values()) if len(named) == 1 and not clues.sent_to else []
 
 
-def _others(places: list[Place], at_home: frozenset[str]) -> list[Place]:
+def _others(places: list[Place], clues: Clues) -> list[Place]:
     """Without addresses at the sender's own domains, if there are others that may be meant."""
-    others = [place for place in places if place[1].rpartition("@")[2].lower() not in at_home]
+    others = [place for place in places if not _at_home(place[1], clues)]
     return others if any(likely >= 0 for _, _, likely in others) else places
 
 

@@ -49,7 +49,7 @@ class ExplainedRow(RuleRow):
     suppresses: str = ""
     """When such replies put the recipient on the suppression list, such as "after one reply" or "never"."""
     opinion: str = ""
-    """What a statistical model makes of the text, where no rule knows it; "": the rule's class holds."""
+    """Why a small statistical model names another class than the rule; "": the rule's class holds."""
     disagree: list[str] = Field(default_factory=list)
     """Rules that match too, and mean something else."""
     barred: str = ""
