@@ -92,7 +92,7 @@ def read_answer(parts: Parts, daemon: bool, failure: bool) -> tuple[str, list[Fo
     if _challenging(parts, subject, text, daemon):
         return "challenge", [answer_of(parts, "challenge")]
     held = not daemon and says(f"{subject} {text[:_HELD_CHARACTERS]}", HELD)
-    if not failure and (held or (says(subject, LISTS) and not fails(text))):
+    if (held and not fails(subject)) or (says(subject, LISTS) and not failure and not fails(text)):
         return "list", [answer_of(parts, "auto-reply")]
     answers = is_reply(parts) and parts.fields.get("auto-submitted", "").lower().startswith("auto-replied")
     if (daemon and failure and not answers) or parts.fields.get("x-failed-recipients"):

@@ -195,12 +195,12 @@ def _by_likeness(parts: Parts, text: str, words: str) -> tuple[str, list[Found]]
 def _kind(parts: Parts, text: str, words: str) -> str:
     """Of what speaks of a delivery: what its words say; where nothing encloses a message, what it is most like."""
     subject = parts.decoded("subject").lower()
-    if is_delay(subject, words):
-        return "delay"
-    if says(subject, DELIVERED) and not fails(subject):
-        return "delivered"
     certain = bool(parts.original) or (permanent(words) and says(subject, FAILURES))
     other = "" if certain else likely_kind(parts, text, SURE)
+    if is_delay(subject, words):
+        return other if other in ANSWERS and not has_code(words) else "delay"
+    if says(subject, DELIVERED) and not fails(subject):
+        return "delivered"
     return "bounce" if not other or (other == "delay" and permanent(words)) else other
 
 
