@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zonemta_py.mail.address import AddressRefused, parse_mail, parse_parameters, parse_rcpt, xtext_decode, xtext_encode
+from zonemta_py.mail.address import (
+    AddressRefused,
+    parse_mail,
+    parse_mailbox,
+    parse_parameters,
+    parse_rcpt,
+    xtext_decode,
+    xtext_encode,
+)
 from zonemta_py.mail.envelope import Notify
 
 
@@ -133,3 +143,17 @@ def test_nothing_but_a_refusal_comes_out_of_garbage(text: str) -> None:
         assert recipient.address.isprintable()
         assert ">" not in recipient.address or recipient.address.startswith('"')
         assert parse_parameters(" ".join(f"{k}={v}" for k, v in parameters.items())) == parameters
+
+
+@pytest.mark.parametrize("unit", ["a", "a.", "b@", "\\a", "é", "@a,"])
+def test_length_is_judged_before_anything_else(unit: str) -> None:
+    """A text of megabytes in an address's place costs nothing to refuse: no expression is tried on it."""
+    text = unit * (1_000_000 // len(unit))
+    for long in (text, f"{text}@b.test", f'"{text}"@b.test', f"a@{text}", f"<{text}>"):
+        for parse in (parse_mailbox, lambda one: parse_mail(f"<{one}> SMTPUTF8"), lambda one: parse_rcpt(f"<{one}>")):
+            tracemalloc.start()
+            with pytest.raises(AddressRefused):
+                parse(long)
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            assert peak < 8_000_000, f"{peak:,} bytes for {long[:20]!r}"

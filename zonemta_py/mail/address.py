@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass, field
 
 from zonemta_py.mail.envelope import Notify, Recipient
-from zonemta_py.mail.limits import ADDRESS_BYTES_MAX
+from zonemta_py.mail.limits import ADDRESS_BYTES_MAX, COMMAND_BYTES_MAX
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.schedule_fields import PARAMETERS, InvalidValue, ScheduleParameters
 
@@ -80,8 +80,8 @@ class MailCommand:
 
 def parse_mail(argument: str) -> MailCommand:
     """Takes what follows "MAIL FROM:". Raises AddressRefused."""
-    found = _ORDINARY.fullmatch(argument)
-    if found and len(argument) < _DOMAIN_BYTES_MAX:
+    found = _ORDINARY.fullmatch(argument) if len(argument) < _DOMAIN_BYTES_MAX else None
+    if found:
         local, domain, rest = found.groups()
         command = MailCommand(f"{local}@{domain.lower()}")
     else:
@@ -100,8 +100,8 @@ def parse_rcpt(argument: str, smtputf8: bool = False) -> tuple[Recipient, dict[s
 
     The address is "postmaster", without a domain, for the one mailbox that may be named so (RFC 5321 4.5.1).
     """
-    found = _ORDINARY.fullmatch(argument)
-    if found and len(argument) < _DOMAIN_BYTES_MAX:
+    found = _ORDINARY.fullmatch(argument) if len(argument) < _DOMAIN_BYTES_MAX else None
+    if found:
         local, domain, rest = found.groups()
         address = f"{local}@{domain.lower()}"
     else:
@@ -133,6 +133,8 @@ def parse_mailbox(text: str) -> str:
 
 
 def _parse_path(argument: str, detail: str, syntax: str) -> tuple[str, str | None]:
+    if len(argument) > COMMAND_BYTES_MAX:  # before the expression, which takes a hundred bytes for each of these
+        raise _too_long(detail)
     found = _PATH.fullmatch(argument)
     if found is None:
         raise _malformed(detail, syntax)
@@ -144,8 +146,12 @@ def _parse_path(argument: str, detail: str, syntax: str) -> tuple[str, str | Non
     elif any(len(label) > 63 for label in domain.split(".")):
         raise _malformed(detail, syntax)
     if len(domain.encode()) > _DOMAIN_BYTES_MAX or len(local.encode()) + len(domain.encode()) >= ADDRESS_BYTES_MAX:
-        raise AddressRefused(501, "5." + detail, f"The address is longer than {ADDRESS_BYTES_MAX} octets")
+        raise _too_long(detail)
     return f"{local}@{domain}", found["rest"]
+
+
+def _too_long(detail: str) -> AddressRefused:
+    return AddressRefused(501, "5." + detail, f"The address is longer than {ADDRESS_BYTES_MAX} octets")
 
 
 def _malformed(detail: str, syntax: str) -> AddressRefused:
