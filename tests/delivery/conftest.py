@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from tests.delivery.picky import TEMPLATE, PickyServer
+from tests.delivery.picky import TEMPLATE, TEMPLATE_NAME, PickyServer
 from zonemta_py.config import Config, Plugins, Zone
 from zonemta_py.delivery import worker
 from zonemta_py.mail.envelope import Recipient
@@ -354,7 +354,8 @@ def people(letter: Callable[..., Delivery]) -> Callable[..., Delivery]:
     def make(port: int, count: int, names: list[str] | None = None, **more: Any) -> Delivery:
         names = names or [f"n{number}" for number in range(1, count + 1)]
         given = {"recipients": [Recipient(f"{name}@d.example") for name in names], "columns": ["name"]}
-        given |= {"values": [[name] for name in names], "template": "t", "campaign": "spring", "chunks": 0, "size": 9}
+        given |= {"values": [[name] for name in names], "template": TEMPLATE_NAME, "campaign": "spring"}
+        given |= {"chunks": 0, "size": 9}
         delivery = letter(port, **(given | {"attempts": [0] * len(names)} | more))
         delivery.body = None
         return delivery

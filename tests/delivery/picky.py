@@ -14,11 +14,12 @@ from zonemta_py.delivery.tls.policy import TlsPolicies
 from zonemta_py.merge.compile import prepare
 from zonemta_py.merge.source import TemplateSource, Text
 from zonemta_py.plugin.host import Host
-from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, RELEASED, Result
+from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, RELEASED, Result, template_name
 
 TEMPLATE = prepare(
     TemplateSource("t", Text("For {{ name }}"), Text("news@d.example"), text=Text("Hello {{ name }}"))
 ).pack()
+TEMPLATE_NAME = template_name(TEMPLATE)
 VERDICTS = {DELIVERED: "delivered", DEFERRED: "deferred", BOUNCED: "bounced", RELEASED: "released"}
 
 

@@ -97,17 +97,19 @@ def test_what_is_made_can_be_read_from_outside(tmp_path: Path) -> None:
 async def test_a_slow_template_leaves_half_of_the_time_to_others(tmp_path: Path) -> None:
     """Its messages are made one at a time, and others have their turn between them."""
 
+    from zonemta_py.queue.api import Delivery, template_name
+
+    loop = "{% for a in range(10000) %}{{ 'abc'|upper }}{% endfor %}"
+    packed = TemplateSource("t", Text("s"), Text("a@b.example"), text=Text(loop), prepared=True).pack()
+
     class Dispatch:
         async def template(self, campaign: str) -> bytes:
-            loop = "{% for a in range(10000) %}{{ 'abc'|upper }}{% endfor %}"
-            return TemplateSource("t", Text("s"), Text("a@b.example"), text=Text(loop), prepared=True).pack()
-
-    from zonemta_py.queue.api import Delivery
+            return packed
 
     def delivery(number: int) -> Delivery:
         return Delivery(
             number, "id", "default", "d.example", "a@b.example", [Recipient(f"r{number}@d.example")], 1, 0, None,
-            columns=[], values=[[]], template="t", campaign="c",
+            columns=[], values=[[]], template=template_name(packed), campaign="c",
         )  # fmt: skip
 
     templates = Templates(Dispatch(), Making.open(tmp_path, "s"))  # type: ignore[arg-type]

@@ -26,7 +26,7 @@ from zonemta_py.merge.compile import prepare
 from zonemta_py.merge.problems import RenderRefused
 from zonemta_py.merge.source import File, TemplateSource, Text
 from zonemta_py.plugin.host import Host
-from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, Delivery, QueueRefusal
+from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, Delivery, QueueRefusal, template_name
 
 SECRET = "0123456789abcdef"
 GONE = QueueRefusal(Reply(451, "4.3.0", "the campaign's template is missing"))
@@ -39,7 +39,7 @@ def template(text: str = "Hello {{ name }}, welcome to {{ city }}", **fields: An
 
 @pytest.fixture
 def merge(letter: Callable[..., Delivery]) -> Callable[..., Delivery]:
-    """A merged delivery: merge(port, "name", "city", template="t1", …)."""
+    """A merged delivery: merge(port, "name", "city", …)."""
 
     def make(port: int = 25, name: str = "Ann", city: str = "Ulm", **more: Any) -> Delivery:
         given = {"columns": ["name", "city"], "values": [[name, city]], "template": "t1", "campaign": "spring"}
@@ -54,11 +54,20 @@ def merge(letter: Callable[..., Delivery]) -> Callable[..., Delivery]:
 
 @pytest.fixture
 def dispatch(queue_of: Any) -> Callable[..., Any]:
-    """A queue that has templates too, by campaign; `asked` counts."""
+    """A queue that has templates too, by campaign; `asked` counts. `leased` names the present one in a delivery."""
 
     def make(deliveries: list[Delivery], templates: dict[str, Any]) -> Any:
         queue = queue_of(deliveries, None, 10)
         queue.asked = []
+
+        def leased(delivery: Delivery) -> Delivery:
+            found = templates[delivery.campaign]
+            delivery.template = template_name(found) if isinstance(found, bytes) else "gone"
+            return delivery
+
+        queue.leased = leased
+        for delivery in deliveries:
+            leased(delivery)
 
         async def fetch(campaign: str) -> bytes:
             queue.asked.append(campaign)
@@ -110,7 +119,7 @@ async def test_a_second_attempt_makes_the_same_bytes(merge: Any, dispatch: Any) 
     queue = dispatch([], {"spring": template()})
     first, second = merge(), merge(attempts=[3])
     for delivery in (first, second):
-        await Templates(queue).make(delivery)
+        await Templates(queue).make(queue.leased(delivery))
     assert first.body == second.body
 
 
@@ -137,27 +146,31 @@ async def test_a_template_that_cannot_be_had_defers(scripted: Any, merge: Any, d
 
 async def test_templates_are_kept_while_there_is_room(merge: Any, dispatch: Any) -> None:
     """Least recently used goes first; one alone stays however large it is."""
-    packed = template()
-    queue = dispatch([], {"a": packed, "b": packed, "c": packed})
-    templates = Templates(queue, bytes_max=2 * len(packed))
+    packed = {name: template(f"{name} {{{{ name }}}}") for name in "abc"}
+    queue = dispatch([], packed)
+    templates = Templates(queue, bytes_max=2 * len(packed["a"]))
     for campaign in ("a", "b", "a", "c", "a", "b"):
-        await templates.make(merge(campaign=campaign, template=campaign))
+        await templates.make(queue.leased(merge(campaign=campaign)))
     assert queue.asked == ["a", "b", "c", "b"]
     small = Templates(queue, bytes_max=1)
     for campaign in ("a", "a"):
-        await small.make(merge(campaign=campaign, template=campaign))
+        await small.make(queue.leased(merge(campaign=campaign)))
     assert queue.asked == ["a", "b", "c", "b", "a"]
 
 
 async def test_a_campaign_of_the_same_name_is_not_mistaken(merge: Any, dispatch: Any) -> None:
-    """A template is known by its content, not by its campaign's name, which may come again after a week."""
-    content = {"spring": template("old\n")}
+    """A template is known by its content, not by its campaign's name, which may have another one by then: that is made
+    use of for nothing that came for the one before, and the lease that names it finds it."""
+    content = {"spring": template("old\n"), "autumn": template("old\n")}
     queue = dispatch([], content)
-    templates = Templates(queue)
-    await templates.make(merge(template="t1"))
+    early, also, later = queue.leased(merge()), queue.leased(merge(campaign="autumn")), merge()
     content["spring"] = template("new\n")
-    later = merge(template="t2")
-    await templates.make(later)
+    templates = Templates(queue)
+    with pytest.raises(QueueRefusal, match=r"451 4\.3\.0 the campaign has another template"):
+        await templates.make(early)
+    for delivery in (also, queue.leased(later)):
+        await templates.make(delivery)
+    assert b"\r\nold" in also.body
     assert b"\r\nnew" in later.body
 
 
@@ -231,13 +244,14 @@ def today() -> int:
 async def test_values_must_fit_the_columns(merge: Any, dispatch: Any) -> None:
     """The queue sees to it; a sender that gets others makes no message of them."""
     with pytest.raises(ValueError, match="zip"):
-        await Templates(dispatch([], {"spring": template()})).make(merge(values=[["Ann"]]))
+        await Templates(queue := dispatch([], {"spring": template()})).make(queue.leased(merge(values=[["Ann"]])))
 
 
 async def test_a_field_that_is_not_there_is_refused(merge: Any, dispatch: Any) -> None:
     """The sentence names it."""
+    queue = dispatch([], {"spring": template("{{ street }}\n")})
     with pytest.raises(RenderRefused, match="street"):
-        await Templates(dispatch([], {"spring": template("{{ street }}\n")})).make(merge())
+        await Templates(queue).make(queue.leased(merge()))
     assert merged.TEMPLATES_BYTES_MAX >= 16 * 1024 * 1024
 
 
@@ -249,14 +263,14 @@ async def test_links_of_each_recipient(merge: Any, dispatch: Any) -> None:
     maker = LinkMaker(config)
     for name in ("Ann", "Bob"):
         delivery = merge(name=name, tenant="acme")
-        await Templates(queue, links=maker).make(delivery)
+        await Templates(queue, links=maker).make(queue.leased(delivery))
         urls = parsed(delivery.body).get_content().split()
         found = [decode(url.rpartition("/")[2], [SECRET]) for url in urls]
         assert [one.purpose for one in found] == ["unsubscribe", "preferences"]
         assert {one[1:5] for one in found} == {(delivery.id, f"{name.lower()}@d.example", "spring", "acme")}
         assert [url.rpartition("/")[0] for url in urls] == ["https://mail.example.com/u", "https://mail.example.com/p"]
     own = merge(columns=["name", "unsubscribe_url", "preferences_url"], values=[["A", "https://own.example/1", "x"]])
-    await Templates(queue, links=maker).make(own)
+    await Templates(queue, links=maker).make(queue.leased(own))
     assert parsed(own.body).get_content().split() == ["https://own.example/1", "x"]
 
 
@@ -282,7 +296,7 @@ async def test_tracking(merge: Any, dispatch: Any, links: Any, asked: str, opens
     html = "<a href='https://x.example/?n={{ name }}&amp;b'>x</a> <a href='{{ unsubscribe_url }}'>bye</a>"
     queue = dispatch([], {"spring": template("See https://x.example/ or {{ unsubscribe_url }}", html=Text(html))})
     delivery = merge(tenant="acme", track=asked)
-    await Templates(queue, links=LinkMaker(config)).make(delivery)
+    await Templates(queue, links=LinkMaker(config)).make(queue.leased(delivery))
     message = parsed(delivery.body)
     made, text = (message.get_body((kind,)).get_content() for kind in ("html", "plain"))
     assert ("/o/" in made, "/c/" in made) == (opens, clicks)

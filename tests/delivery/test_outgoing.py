@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -184,6 +185,23 @@ async def test_a_body_is_hashed_once_at_a_time(configure: Configure) -> None:
     sections = [b"X-Number: %d\r\n" % number + HEAD for number in range(5)]
     await asyncio.gather(*(signer.sign(ID, section, None, ask, 0, 0) for section in sections))
     assert asked == 1
+
+
+async def test_a_merged_message_is_signed_as_it_was_made(configure: Configure) -> None:
+    """The next attempt may be another text below the same header: the signature is of that."""
+    outgoing, made = Outgoing(configure("e")), set[bytes]()
+    for text in (b"wrong\r\n", b"right\r\n"):
+        whole = HEAD + b"\r\n" + text
+        delivery = Delivery(
+            1, ID, "default", "x", "ann@d.example", [Recipient("r@x.example")], len(whole), 0, whole, values=[["Ann"]]
+        )
+        body = Body(delivery, None)  # type: ignore[arg-type]
+        await outgoing.finish(delivery, body)
+        signature = Headers.parse(body.whole or b"").get("DKIM-Signature") or ""
+        hashed = base64.b64encode(await Body(delivery, None).hash("relaxed"))  # type: ignore[arg-type]
+        assert hashed.decode() in "".join(signature.split())
+        made.add(hashed)
+    assert len(made) == 2
 
 
 # fields of ours

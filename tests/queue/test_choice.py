@@ -1,13 +1,20 @@
 """A campaign whose template is chosen between variants that were sent before."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from email import message_from_bytes
+from email.policy import default
 from typing import Any
 
 import pytest
 
 from tests.queue.test_campaigns import batch, template, tick
-from zonemta_py.queue.api import Feedback
+from zonemta_py.delivery import worker
+from zonemta_py.plugin.host import Host
+from zonemta_py.queue.api import DEFERRED, Feedback, template_name
 from zonemta_py.queue.campaigns.choice import VariantFigures, certainty
+from zonemta_py.sink import Sink, SinkOptions
 
 Make = Callable[..., Any]
 HOUR_S = 3600
@@ -159,3 +166,102 @@ def test_how_certain_a_difference_is() -> None:
     assert certainty(VariantFigures("a", 50, 1000), VariantFigures("b", 50, 1000)) == 0.5
     assert 0.97 < certainty(VariantFigures("a", 70, 1000), VariantFigures("b", 50, 1000)) < 0.98
     assert certainty(VariantFigures("a", 0, 10), VariantFigures("b", 0, 10)) == 0.5
+
+
+@asynccontextmanager
+async def sending(home: Any) -> AsyncIterator[None]:
+    """A sender of its own."""
+    task = asyncio.create_task(worker.run(home.config, home.queue, Host.empty(), 1))
+    yield
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def came(sink: Sink, count: int) -> dict[str, str]:
+    """What the server has got, by recipient, once that many messages have come."""
+    async with asyncio.timeout(60):
+        while len(sink.messages) < count:  # noqa: ASYNC110 - the sink tells nobody
+            await asyncio.sleep(0.01)
+    return {
+        one.recipients[0]: message_from_bytes(one.body, policy=default).get_content().strip() for one in sink.messages
+    }
+
+
+def through(sink: Sink) -> dict[str, Any]:
+    zone = {"name": "default", "default": True, "host": "127.0.0.1", "port": sink.port, "tls": "none"}
+    return {"zones": [zone | {"allow_private": True}]}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_server_gets_the_chosen_text(house: Make, restarts: bool) -> None:
+    """The rest has the winner's text, and each other campaign its own, though a variant of it reads the same."""
+    async with Sink(SinkOptions(listen=("127.0.0.1:0",), keep=True)) as sink, AsyncExitStack() as stack:
+        home = await house(**through(sink))
+        for campaign, other in (("spring", "B"), ("autumn", "C")):
+            for name, word in (("a", "A"), ("b", other)):
+                await put(home, f"{campaign}.{name}", f"{word} {{{{ name }}}}\n")
+            of = [f"{campaign}.a", f"{campaign}.b"]
+            await put(home, campaign, "A {{ name }}\n", choice={"of": of, "after_h": 0})
+            await home.queue.accept(batch(f"{campaign}@x.test", f"{campaign}2@x.test", campaign=campaign), b"")
+        await home.queue.accept(batch("first@x.test", campaign="spring.a"), b"")
+        await stack.enter_async_context(sending(home))
+        assert await came(sink, 1) == {"first@x.test": "A First"}
+        for campaign in ("spring", "autumn"):
+            if restarts and campaign == "autumn":
+                await home.crash()
+                await tick(home)
+                await stack.enter_async_context(sending(home))
+            await home.queue.ask("campaign-decide", name=campaign, winner=f"{campaign}.b")
+        assert await came(sink, 5) == {
+            "first@x.test": "A First", "spring@x.test": "B Spring", "spring2@x.test": "B Spring2",
+            "autumn@x.test": "C Autumn", "autumn2@x.test": "C Autumn2",
+        }  # fmt: skip
+        await home.rest()
+        assert {one["waiting"] for one in await home.queue.ask("campaigns")} == {0}
+
+
+async def test_the_text_of_a_suspended_campaign_is_corrected(house: Make) -> None:
+    """What waits gets it, deferred or never tried, over a crash; what is refused changes nothing."""
+    async with Sink(SinkOptions(listen=("127.0.0.1:0",), keep=True)) as sink, AsyncExitStack() as stack:
+        home = await house(**through(sink))
+        await put(home, "spring", "Wrong {{ name }}\n")
+        await home.queue.accept(batch("one@x.test", "two@x.test"), b"")
+        right = template("Right {{ name }}\n")
+        with pytest.raises(ValueError, match=r"'spring' is not suspended.*suspend spring"):
+            await home.queue.ask("campaign-text", name="spring", template=right)
+        (delivery,) = await home.lease()
+        await home.settle(delivery, DEFERRED)
+        await home.queue.ask("campaign-pause", name="spring")
+        before = await home.queue.template("spring")
+        with pytest.raises(ValueError, match="this is not a template"):
+            await home.queue.ask("campaign-text", name="spring", template=b"?")
+        assert await home.queue.template("spring") == before
+        for _ in range(2):
+            await home.queue.ask("campaign-text", name="spring", template=right)
+        assert (await home.queue.ask("campaign-templates", name="spring"))[0] == ["spring", template_name(right)]
+        for text in ("Wrong {{ name }}\n", "Right {{ name }}\n"):  # what was put is put again, and what it is now
+            assert await put(home, "spring", text) == {"created": False}
+        with pytest.raises(ValueError, match="already exists with other content"):
+            await put(home, "spring", "Another {{ name }}\n")
+        await home.crash(power=True)
+        await home.queue.accept(batch("three@x.test"), b"")
+        await stack.enter_async_context(sending(home))
+        await home.queue.ask("campaign-resume", name="spring")
+        await home.move(HOUR_S)
+        assert await came(sink, 3) == {f"{name}@x.test": f"Right {name.title()}" for name in ("one", "two", "three")}
+        await home.rest()
+        with pytest.raises(ValueError, match="there is no campaign 'other'"):
+            await home.queue.ask("campaign-text", name="other", template=right)
+        await home.sound()
+
+
+async def test_the_text_of_one_that_is_chosen_is_that_of_its_variants(house: Make) -> None:
+    """Corrected there, and until somebody has chosen."""
+    home = await opened(house, {}, sent=0)
+    with pytest.raises(ValueError, match=r"gets the template of one of spring.a, spring.b; correct those, or choose"):
+        await home.queue.ask("campaign-text", name="spring", template=template("x {{ name }}\n"))
+    await home.queue.ask("campaign-pause", name="spring.b")
+    await home.queue.ask("campaign-text", name="spring.b", template=template("spring.a {{ name }}, mended\n"))
+    await home.queue.ask("campaign-decide", name="spring", winner="spring.b")
+    assert await text(home) == "spring.a"
+    assert b"mended" in await home.queue.template("spring")

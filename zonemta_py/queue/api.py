@@ -9,6 +9,7 @@ process has died (451). Nothing is acknowledged before it is on stable storage.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -26,6 +27,12 @@ from zonemta_py.zones.admittance import Admittance
 
 EVERYBODY = "*"
 """Instead of a campaign's tenant: it is an operator's, for whatever mail there is."""
+OTHER_TEMPLATE = Reply(451, "4.3.0", "the campaign has another template than the one this message came for")
+
+
+def template_name(template: bytes) -> str:
+    """The name of a template's content: 16 hexadecimal digits of its SHA-256."""
+    return hashlib.sha256(template).hexdigest()[:16]
 
 
 class QueueRefusal(Exception):

@@ -1,12 +1,13 @@
 """Merged messages: each recipient's message is made here, from the campaign's template and the recipient's values.
 
-A template is fetched and compiled once per process and cached by a hash of its content, as space allows: other content
-under the same campaign name is another template. Concurrent requests for one template share its compilation, which runs
+A template is fetched and compiled once per process and cached by a hash of its content, as space allows. It is fetched
+by its campaign's name, which may have another text by then: what came is made use of only if its hash is the one asked
+for. Concurrent requests for one template share its compilation, which runs
 in a thread. A template that is slow to fill in gets half of the sender's time at most, one message at a time, so that
 other mail does not wait for it. What is being rendered is recorded (`queue.poison`), in case it kills the sender.
 
 Failures: `make` raises RenderRefused (or TemplateRefused) for values from which no message can be made, which is final
-since they will never work; QueueRefusal if the template cannot be fetched now.
+since they will never work; QueueRefusal if the template cannot be fetched now, or is another than the lease says.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING
 from zonemta_py.delivery.message.links import LinkMaker
 from zonemta_py.mail.fields import date
 from zonemta_py.merge.source import TemplateSource
-from zonemta_py.queue.api import Delivery, Dispatch
+from zonemta_py.queue.api import OTHER_TEMPLATE, Delivery, Dispatch, QueueRefusal, template_name
 from zonemta_py.queue.poison import Making
 
 if TYPE_CHECKING:
@@ -118,6 +119,8 @@ class Templates:
         from zonemta_py.merge.compile import compile as compiled  # most senders never need Jinja2 in memory
 
         packed = await self._dispatch.template(campaign)
+        if template_name(packed) != name:
+            raise QueueRefusal(OTHER_TEMPLATE)
         template = await asyncio.to_thread(lambda: compiled(TemplateSource.unpack(packed)))
         kept = self._kept[name] = CachedTemplate(template, len(packed))
         self._bytes += kept.bytes

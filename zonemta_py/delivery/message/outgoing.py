@@ -71,10 +71,10 @@ class Outgoing:
             section = fields + section
         if self._signer:
             form = self._signer.form
-            # A merged message has a body for each recipient.
-            name = delivery.id if delivery.values is None else f"{delivery.id} {delivery.recipients[0].address}"
+            # A merged message is made anew each time, perhaps from another template: nothing names its bytes.
             signatures = await self._signer.sign(
-                name, section, delivery.hashes.get(form), lambda: body.hash(form), time.monotonic(),
+                delivery.id if delivery.values is None else "", section,
+                delivery.hashes.get(form), lambda: body.hash(form), time.monotonic(),
                 int(time.time()), not delivery.unsigned,
             )  # fmt: skip
             if signatures:

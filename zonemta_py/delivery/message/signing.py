@@ -2,8 +2,8 @@
 
 Signatures are cached by message, header section and keys: only a changed header section is signed again. The body's
 hash comes with the delivery; if it does not (notifications, mail stored before keys were configured), the body is read
-once and its hash cached. Both caches are bounded, and signatures are renewed after AGAIN_S, so that t= and x= stay
-meaningful on later attempts.
+once and its hash cached. A merged message has no name for that: it is made anew each time. Both caches are bounded, and
+signatures are renewed after AGAIN_S, so that t= and x= stay meaningful on later attempts.
 
 Failures: an unusable key raises Unsigned, with the reply that defers; nothing leaves without a signature it should
 have.
@@ -72,11 +72,12 @@ class Signer:
     ) -> bytes:  # fmt: skip
         """The DKIM-Signature fields, b"" if no key signs for that author. Raises Unsigned, and whatever `ask` raises.
 
-        section: the raw header section. body_hash: if known; otherwise `ask` computes it, once per message. now: of a
-        steady clock. unix_s: for t=. own: the key of the author's domain may sign; otherwise only the third party's.
+        message_id: "" for bytes that are made for this attempt alone. section: the raw header section. body_hash: if
+        known; otherwise `ask` computes it, once per message. now: of a steady clock. unix_s: for t=. own: the key of the
+        author's domain may sign; otherwise only the third party's.
         """
         place = (message_id, hashlib.blake2b(section, digest_size=16).digest())
-        kept = self._signed.get(place)
+        kept = self._signed.get(place) if message_id else None
         if kept is not None and now < kept.made + AGAIN_S and kept.keys == self._of(kept.domain, now, own):
             return kept.fields
         selection = self._fields.of(section)
@@ -84,10 +85,11 @@ class Signer:
         keys = self._of(domain, now, own)
         if not keys:
             return b""
-        body_hash = body_hash or await self._hash(message_id, ask)
+        body_hash = body_hash or await (self._hash(message_id, ask) if message_id else ask())
         expires = unix_s + self._life_s if self._life_s else 0
         fields = b"".join([key.sign(selection, self.form, body_hash, unix_s, expires) for key in keys])
-        _keep(self._signed, place, _Signed(domain, keys, now, fields))
+        if message_id:
+            _keep(self._signed, place, _Signed(domain, keys, now, fields))
         return fields
 
     def _of(self, domain: str, now: float, own: bool) -> tuple[Key, ...]:

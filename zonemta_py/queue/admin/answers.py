@@ -28,6 +28,8 @@ Questions and answers (plain dicts and lists, ready for JSON):
     campaign-put name sender template …     a new campaign (`campaigns/commands.py`); {"created": False if it existed}
     campaign-pause name cause, campaign-resume name cause, campaign-cancel name cause, campaign-complete name   its row
     campaign-decide name winner cause       its row: that variant gives the template
+    campaign-text name template cause       its row: what waits of a suspended one gets this template
+    campaign-templates name                 [campaign, hash of its template], and of those that it is chosen from
     campaign name, campaigns                the state of one, with its history; of all
     campaign-ends name                      which of those that were put have ended, and when; name "": of all
     campaign-hours name                     who of it waits for their hour (`campaigns/waiting_hours.py`)

@@ -45,6 +45,19 @@ async def _campaign_decide(
     return await campaigns.decide(name, winner, cause or "by an operator")
 
 
+async def _campaign_text(
+    campaigns: CampaignCommands, queue: QueueContext, name: str, template: bytes, cause: str = ""
+) -> dict[str, Any]:
+    refusal = queue.acceptance.refusal()
+    if refusal is not None:
+        raise QueueRefusal(refusal)
+    return await campaigns.text(name, template, cause or "by an operator")
+
+
+async def _campaign_templates(campaigns: CampaignCommands, _: QueueContext, name: str) -> list[list[str]]:
+    return campaigns.templates(name)
+
+
 async def _campaign(campaigns: CampaignCommands, _: QueueContext, name: str) -> dict[str, Any]:
     return await campaigns.full_row(name)
 
@@ -78,6 +91,8 @@ OF_CAMPAIGNS: dict[str, Callable[..., Awaitable[Any]]] = {
     "campaign-cancel": _campaign_cancel,
     "campaign-complete": _campaign_complete,
     "campaign-decide": _campaign_decide,
+    "campaign-text": _campaign_text,
+    "campaign-templates": _campaign_templates,
     "campaign": _campaign,
     "campaign-tenant": _campaign_tenant,
     "campaigns": _campaigns,

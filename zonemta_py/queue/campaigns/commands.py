@@ -7,6 +7,7 @@ any more, and waiting recipients are removed in the background (`monitor.py`, by
 from __future__ import annotations
 
 import heapq
+import logging
 import math
 from dataclasses import asdict
 from typing import Any
@@ -14,17 +15,19 @@ from typing import Any
 from zonemta_py.disk.records import StandingRecord, Type
 from zonemta_py.mail.schedule_fields import InvalidValue
 from zonemta_py.mail.schedule_fields import name as checked_name
-from zonemta_py.queue.api import EVERYBODY
+from zonemta_py.queue.api import EVERYBODY, template_name
 from zonemta_py.queue.campaigns import choice as variants
 from zonemta_py.queue.campaigns import thresholds as bounds
 from zonemta_py.queue.campaigns import unregistered, waiting_hours
 from zonemta_py.queue.campaigns.monitor import CampaignMonitor, order, stop_of
-from zonemta_py.queue.core.campaigns import BEGIN, CANCEL, COMPLETE, IN_DOUBT, NOTIFY, REMOTE, Campaign, name_of
+from zonemta_py.queue.core.campaigns import BEGIN, CANCEL, COMPLETE, IN_DOUBT, NOTIFY, REMOTE, Campaign
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.feedback.consequences import FIGURES
 from zonemta_py.schedule.policy.state import Suspension
 from zonemta_py.zones.calendar import campaign_hours
 from zonemta_py.zones.calendar.campaign_hours import LAST_ZONE, CampaignHours
+
+log = logging.getLogger(__name__)
 
 DAY_MS = 86_400_000
 TEMPLATE_BYTES_MAX = 16 * 1024 * 1024
@@ -51,7 +54,7 @@ class CampaignCommands:
         Raises ValueError for invalid values, or an existing campaign with other content; QueueRefusal."""
         campaign = Campaign(
             _name(name), sender, _name(tenant) if tenant else "", zone, int(priority), int(planned), _bounds(bounds),
-            float(life_h), self._core.clock.ms(), name_of(_template(template)), 0, len(template), notify,
+            float(life_h), self._core.clock.ms(), template_name(_template(template)), 0, len(template), notify,
             alone=bool(alone), hours=self._hours(name, hours or {}), in_doubt=in_doubt,
         )  # fmt: skip
         if not -9 <= campaign.priority <= 9:
@@ -93,6 +96,30 @@ class CampaignCommands:
         elif winner and winner != campaign.winner:
             raise ValueError(f"{campaign.winner!r} was chosen already: {campaign.cause}")
         return await self._answer(name, campaign)
+
+    async def text(self, name: str, template: bytes, cause: str) -> dict[str, Any]:
+        """A suspended campaign gets another template, for all that waits of it and all that comes. Raises ValueError,
+        QueueRefusal; nothing has changed then."""
+        core, campaign = self._core, self._core.campaigns.get(name)
+        if campaign.named:
+            raise ValueError(f"campaign {name!r} is only known from its mail, which has its text already")
+        await self._going(name)
+        if variants.undecided(campaign):
+            of = ", ".join(campaign.choice["of"])
+            raise ValueError(f"campaign {name!r} gets the template of one of {of}; correct those, or choose one before")
+        if stop_of(core, campaign) is None:
+            what = f"campaign {name!r} is not suspended, so some would get the old text and some the new"
+            raise ValueError(f"{what}; `zonemta campaign suspend {name}` it before")
+        if template_name(_template(template)) != campaign.template:
+            await core.campaigns.retext(campaign, template, core.lines)
+            log.info("campaign %s has another template, %s: %s", name, campaign.template, cause)
+        return await self._answer(name, campaign)
+
+    def templates(self, name: str) -> list[list[str]]:
+        """[campaign, its template's name] of the campaign, and of those that it will be chosen from."""
+        known, campaign = self._core.campaigns, self._core.campaigns.get(name)
+        of = [name, *(campaign.choice["of"] if variants.undecided(campaign) else ())]
+        return [[one, known.by_name[one].template] for one in of if known.registered(one) is not None]
 
     def _hours(self, name: str, given: dict[str, Any]) -> CampaignHours | None:
         """Raises ValueError."""

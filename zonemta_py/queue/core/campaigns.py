@@ -14,9 +14,8 @@ Failures: a write that the store refuses raises QueueRefusal, and nothing has ch
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from zonemta_py.disk import keys, records
@@ -27,7 +26,7 @@ from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.schedule_fields import InvalidValue
 from zonemta_py.mail.schedule_fields import name as checked_name
-from zonemta_py.queue.api import QueueRefusal
+from zonemta_py.queue.api import QueueRefusal, template_name
 from zonemta_py.queue.core.commit import StoreLine
 from zonemta_py.queue.core.counters import CampaignCounters, CampaignCounts
 from zonemta_py.zones.calendar import campaign_hours
@@ -44,6 +43,8 @@ BEGIN, CANCEL, COMPLETE, WINNER = "begin", "cancel", "complete", "winner"
 ORDERS = (CANCEL, COMPLETE, WINNER)
 """What STANDING records of the kind "campaign" say, besides its stops."""
 NO_TEMPLATE = Reply(451, "4.3.0", "the campaign's template is missing")
+TEXTS_MAX = 100
+"""Names of earlier templates that a campaign keeps."""
 
 
 @dataclass(slots=True)
@@ -59,7 +60,8 @@ class Campaign:
     go, None: at any time; later: the same, as it was ordered since, at later_ms; moving: not all that wait have been
     looked at after that. in_doubt: of IN_DOUBT, "": as the zone says.
     choice: between variants, see `campaigns.choice`; winner: the variant that has given its template, asked: the
-    template that it was put with. deciding: not stored.
+    template that it was put with; texts: those that it had before the present one. What waits gets the present one,
+    whichever it came for. deciding: not stored.
     """
 
     name: str
@@ -91,15 +93,24 @@ class Campaign:
     choice: dict[str, Any] = field(default_factory=dict)
     winner: str = ""
     asked: str = ""
+    texts: list[str] = field(default_factory=list)
     deciding: bool = False
 
     def settings(self) -> tuple[Any, ...]:
-        """What must be equal if it is put again."""
+        """What must be equal if it is put again, with a template that it has or had."""
         return (
             self.sender, self.tenant, self.zone, self.priority, self.planned, self.bounds, self.life_h,
-            self.asked or self.template, self.notify, self.hours, self.in_doubt,
-            {**self.choice, "decide_ms": 0} if self.choice else None,
+            self.notify, self.hours, self.in_doubt, {**self.choice, "decide_ms": 0} if self.choice else None,
         )  # fmt: skip
+
+    def has_had(self, template: str) -> bool:
+        return template in (self.template, self.asked, *self.texts)
+
+    def retext(self, template: str, chunks: int, size: int) -> None:
+        """Another template is its own from now on."""
+        self.asked = self.asked or self.template
+        self.texts = [name for name in (*self.texts, self.template) if name != template][-TEXTS_MAX:]
+        self.template, self.chunks, self.size = template, chunks, size
 
     @property
     def times(self) -> CampaignHours | None:
@@ -261,7 +272,7 @@ class Campaigns:
             await asyncio.wait([other])
         known = self.registered(campaign.name)
         if known is not None:
-            if known.settings() != campaign.settings():
+            if known.settings() != campaign.settings() or not known.has_had(campaign.template):
                 raise ValueError(f"campaign {campaign.name!r} already exists with other content; choose another name")
             return False
         named = self._taken_over(campaign)
@@ -316,11 +327,20 @@ class Campaigns:
         parts = [self._store.get(keys.template(winner, number)) for number in range(1, other.chunks + 1)]
         if None in parts:
             raise StoreDamaged(f"campaign {winner} has lost a part of its template")
-        operations: list[Operation] = [(keys.template(campaign.name, n), part) for n, part in enumerate(parts, 1)]
-        operations += [(keys.template(campaign.name, n), None) for n in range(other.chunks + 1, campaign.chunks + 1)]
-        campaign.asked, campaign.winner, campaign.cause = campaign.asked or campaign.template, winner, cause
-        campaign.template, campaign.chunks, campaign.size = other.template, other.chunks, other.size
+        operations = _parts(campaign, [part for part in parts if part is not None])
+        campaign.winner, campaign.cause = winner, cause
+        campaign.retext(other.template, other.chunks, other.size)
         return [*operations, (keys.campaign(campaign.name), campaign.record())]
+
+    async def retext(self, campaign: Campaign, template: bytes, lines: StoreLine) -> None:
+        """All that waits of it gets this template. Template and record are one batch; until that is stable, nothing has
+        changed. Raises QueueRefusal."""
+        chunks = [shrink(template[at : at + CHUNK_BYTES]) for at in range(0, len(template), CHUNK_BYTES)]
+        after = replace(campaign)
+        after.retext(template_name(template), len(chunks), len(template))
+        operations = [*_parts(campaign, chunks), (keys.campaign(campaign.name), after.record())]
+        await _write(lines, operations, keep=False)
+        campaign.retext(after.template, after.chunks, after.size)
 
     async def save(self, campaign: Campaign, lines: StoreLine) -> None:
         """Returns once its record is stable."""
@@ -356,6 +376,13 @@ class Campaigns:
         return [chunk for chunk in found if chunk is not None]
 
 
+def _parts(campaign: Campaign, chunks: list[bytes]) -> list[Operation]:
+    """Writes these in place of its template."""
+    operations: list[Operation] = [(keys.template(campaign.name, n), chunk) for n, chunk in enumerate(chunks, 1)]
+    operations += [(keys.template(campaign.name, n), None) for n in range(len(chunks) + 1, campaign.chunks + 1)]
+    return operations
+
+
 def canceled(campaign: Campaign) -> str:
     """The reason for which its recipients are removed, as recorded in the journal."""
     return f"campaign {campaign.name} was canceled: {campaign.cause}"
@@ -367,11 +394,6 @@ def whole(kept: list[bytes]) -> bytes:
         return b"".join(restore(chunk, CHUNK_BYTES) for chunk in kept)
     except ValueError:
         raise QueueRefusal(NO_TEMPLATE) from None
-
-
-def name_of(template: bytes) -> str:
-    """The name of a template's content: 16 hexadecimal digits of its SHA-256."""
-    return hashlib.sha256(template).hexdigest()[:16]
 
 
 def _of(name: str, value: bytes) -> Campaign:

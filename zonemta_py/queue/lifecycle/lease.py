@@ -172,7 +172,7 @@ def delivery_of(core: Core, lease: Lease, body: bytes | None) -> Delivery:
         track=metadata.get("track", ""),
         columns=metadata.get("columns") or [],
         values=[entry.note.values or [] for entry in batch.entries] if merged else None,
-        template=metadata.get("template", ""),
+        template=_template(core, flow_id.campaign, metadata) if merged else "",
         received_ms=metadata.get("received_ms", 0),
         stepwise=bool(manners.known) and manners.stepwise(path.site),
         counted=batch.charge is not None,
@@ -181,6 +181,13 @@ def delivery_of(core: Core, lease: Lease, body: bytes | None) -> Delivery:
         connection=core.schedule.admission.connection(batch),
         list_name=list_of(metadata.get("headers")),
     )
+
+
+def _template(core: Core, campaign: str, metadata: dict[str, Any]) -> str:
+    """The present template of its campaign, if it came for that one or one that the campaign had before; otherwise the
+    one it came for, which the campaign does not have (any more), so that nothing is made from another's text."""
+    of, came_for = core.campaigns.by_name.get(campaign), str(metadata.get("template", ""))
+    return of.template if of is not None and of.has_had(came_for) else came_for
 
 
 def _merged(core: Core, batch: Batch, entry: Entry) -> Recipient:

@@ -13,7 +13,7 @@ from zonemta_py.mail.list_id import FIELD
 from zonemta_py.mail.schedule_fields import InvalidValue, Terms, apply
 from zonemta_py.merge.source import LINKS
 from zonemta_py.merge.trial import TrialResult
-from zonemta_py.queue.api import QueueRefusal
+from zonemta_py.queue.api import OTHER_TEMPLATE, QueueRefusal, template_name
 from zonemta_py.reception.http.documents.problem import ERRORS_MAX, FieldError, invalid
 from zonemta_py.reception.http.keys import NOT_AS, REMEDY
 from zonemta_py.reception.http.templates.workshop import TOO_MUCH, Workshop
@@ -32,8 +32,8 @@ class TemplateStore(Protocol):
 
 
 class TemplateCheck:
-    """Caches what campaigns' templates need, as they never change. terms: what their header fields may ask for. linked:
-    there is a listener for links in mail, so templates may print links to it."""
+    """Caches what templates need, by their content: a campaign may get another one. terms: what their header fields may
+    ask for. linked: there is a listener for links in mail, so templates may print links to it."""
 
     def __init__(self, templates: TemplateStore, terms: Terms, linked: bool = False) -> None:
         self._templates, self._terms, self._linked = templates, terms, linked
@@ -64,16 +64,10 @@ class TemplateCheck:
 
         Raises RequestProblem for missing columns. An unknown campaign is refused by the queue.
         """
-        campaign = envelope.campaign or ""
-        found = self._known.get(campaign)
-        if found is None:
-            try:
-                found = await self._found(campaign)
-            except (QueueRefusal, ValueError):
-                return
-            self._known[campaign] = found
-            if len(self._known) > _KNOWN_MAX:
-                self._known.popitem(last=False)
+        try:
+            found = await self._found(envelope.campaign or "")
+        except (QueueRefusal, ValueError):
+            return
         there = {*envelope.columns, *(LINKS if self._linked else ())}
         lacking = [name for name in found.wanted if name not in there]
         if lacking:
@@ -84,14 +78,28 @@ class TemplateCheck:
 
     async def _found(self, campaign: str) -> TrialResult:
         """What its template needs, or those it will be chosen from; of which list it is, unless they differ."""
-        found = await self.look(await self._templates.template(campaign))
-        variants = (await self._templates.ask("campaign", name=campaign))["variants"] or {"figures": [], "winner": ""}
+        own, *others = await self._templates.ask("campaign-templates", name=campaign)
+        found = await self._looked(*own)
         wanted, list_id = dict(found.wanted), found.list_id
-        for one in variants["figures"] if not variants["winner"] else ():
-            other = await self.look(await self._templates.template(one["name"]))
+        for one in others:
+            other = await self._looked(*one)
             wanted |= other.wanted
             list_id = list_id if list_id == other.list_id else ""
         return found._replace(wanted=wanted, list_id=list_id)
+
+    async def _looked(self, campaign: str, template: str) -> TrialResult:
+        """Raises QueueRefusal, also for a campaign that has just got another template."""
+        found = self._known.get(template)
+        if found is not None:
+            self._known.move_to_end(template)
+            return found
+        packed = await self._templates.template(campaign)
+        if template_name(packed) != template:
+            raise QueueRefusal(OTHER_TEMPLATE)
+        found = self._known[template] = await self.look(packed)
+        if len(self._known) > _KNOWN_MAX:
+            self._known.popitem(last=False)
+        return found
 
     def _apply(self, found: TrialResult, envelope: Envelope, now_ms: int) -> None:
         try:
