@@ -49,6 +49,9 @@ _.dest_port
 # aiosmtplib keeps what EHLO said there
 _.last_ehlo_response
 
+# smtplib reads it for each command (cli/send/commands.py)
+_.command_encoding
+
 # inspect.signature and typer read a command's parameters there
 _.__signature__
 _.__annotations__

@@ -64,6 +64,66 @@ def test_line_ends_and_the_lone_dot(raw: bytes, whole: bool, expected: bytes) ->
     assert composed(raw, ("x@y.z",), from_header=False, whole=whole)[2] == expected
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("b@x.org,c@x.org", ["b@x.org", "c@x.org"]),
+        ("b@x.org, <c@x.org> , ,", ["b@x.org", "c@x.org"]),
+        ('"Doe, J." <b@x.org>, Carl (a, b@y) <c@x.org>', ["b@x.org", "c@x.org"]),
+        ("b@x.org (Bob (one \\) of them), c@z.org), c@x.org", ["b@x.org", "c@x.org"]),
+        ("friends: b@x.org, C <c@x.org>;, d@x.org", ["b@x.org", "c@x.org", "d@x.org"]),
+        ("undisclosed-recipients:;, b@x.org", ["b@x.org"]),
+        ("user..name.@x.org,.u@x.org", ["user..name.@x.org", ".u@x.org"]),
+        ("g: b@x.org; c@x.org", ["b@x.org", "c@x.org"]),
+        ('"a, b"@x.org, c@[192.0.2.1], d@[IPv6:::1]', ['"a, b"@x.org', "c@[192.0.2.1]", "d@[IPv6:::1]"]),
+        ("Bob@X.ORG, postmaster", ["Bob@x.org", "postmaster"]),
+    ],
+)  # fmt: skip
+def test_all_of_a_list(given: str, expected: list[str]) -> None:
+    """An argument, or a field under -t, is a list of addresses: everybody gets the message."""
+    assert composed(recipients=(given,), from_header=False)[1] == expected
+    assert composed(f"From: a@b.c\nTo: {given}\n\nhi\n".encode())[1] == expected
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "b@x.org c@x.org", "b@x.org;c@x.org", "<b@x.org> <c@x.org>", "b@x.org <c@x.org>", "<b@x.org> c@x.org",
+        "b@x.org (Bob", '"b@x.org', "b@x.org>", "<b@x.org", "a@x@y.org", "a b", "bob", "b@x.org, bob",
+        "<b@x.org> NOTIFY=NEVER", "[b@x.org", "b@x.org,<>", "mailto:b@x.org,c", "<@r.org:b@x.org>",
+    ],
+)  # fmt: skip
+def test_a_list_that_cannot_be_read_is_refused(given: str) -> None:
+    """Whole: nobody in it gets the message while others do not, and status 0 would say that all do."""
+    with pytest.raises(CommandError, match="is not an address") as caught:
+        composed(recipients=("a@b.c", given), from_header=False)
+    assert caught.value.code == Exit.USAGE
+    with pytest.raises(CommandError, match="is not an address"):
+        composed(f"From: a@b.c\nTo: a@b.c\nCc: {given}\n\nhi\n".encode())
+
+
+def test_one_sender() -> None:
+    """Of several only one could get what comes back."""
+    with pytest.raises(CommandError, match=r"'a@s\.org,b@s\.org' names 2 senders; give one"):
+        composed(sender="a@s.org,b@s.org")
+    assert composed(sender="Joe (me) <a@s.org>")[0] == "a@s.org"
+    assert composed(b"From: Doe, J <b@s.org>, c@s.org\nTo: a@b.c\n\nhi\n")[0] == "b@s.org"
+
+
+def test_the_line_of_an_mbox() -> None:
+    """Programs hand a message in with the line that stands before it in an mbox; the header stays the header."""
+    for line in (b"From joe@x.org Sat Nov 28 22:00:00 2026\n", b">From joe\r\n"):
+        assert composed(line + MESSAGE)[2] == composed()[2]
+    text = b"From here it is far.\nReally\n"
+    assert composed(text, ("a@b.c",), from_header=False)[2] == text.replace(b"\n", b"\r\n")
+
+
+def test_a_name_in_another_charset_and_a_fold_by_tab() -> None:
+    """What stands beside the addresses is not ours to judge."""
+    raw = "From: Jürgen <j@s.org>\nTo: K\xf6ln <a@b.c>,\n\tb@b.c\n\nhi\n".encode("latin-1")
+    assert composed(raw)[:2] == ("j@s.org", ["a@b.c", "b@b.c"])
+
+
 @pytest.mark.parametrize(("given", "sender"), [("a@b.c", "a@b.c"), ("<a@b.c>", "a@b.c"), ("<>", ""), ("", "")])
 def test_the_sender_can_be_named_or_be_nobody(given: str, sender: str) -> None:
     """-f wins over From; <> is the null return path."""
@@ -145,6 +205,22 @@ def test_what_is_not_ascii_is_announced(zonemta: Callable[..., object], sink: Si
     assert zonemta("send", "--port", sink.port, "-f", "ü@y.z", "bob@x.org", stdin="\nGrüße\n".encode()).code == 0
     assert sink.messages[0].sender == "ü@y.z"
     assert {"BODY=8BITMIME", "SMTPUTF8"} <= set(sink.messages[0].parameters[0].upper().split())
+
+
+def test_addresses_are_sent_as_they_were_checked(zonemta: Callable[..., object], sink: Sink) -> None:
+    """Nothing reads them once more on the way: what is odd arrives as odd as it was."""
+    odd = ['"a, b"@x.org', '"<c>"@x.org', "user..name.@x.org", '"q\\\\"@x.org']
+    assert zonemta("send", "--port", sink.port, "-f", '"s (t)"@x.org', *odd, stdin=b"\nx\n") == (0, "", "")
+    assert (sink.messages[0].sender, sink.messages[0].recipients) == ('"s (t)"@x.org', odd)
+
+
+def test_who_is_refused_does_not_stop_the_others(zonemta: Callable[..., object]) -> None:
+    """A transaction of which nobody is taken is followed by the next one; the sentence counts who was taken."""
+    addresses = [*(f"no{n}@x.org" for n in range(1_000)), *(f"u{n}@x.org" for n in range(200))]
+    with Running("rcpt:/no/ 550 5.1.1 unknown") as sink:
+        ran = zonemta("send", "--port", sink.port, *addresses, stdin=b"\nx\n")
+    assert (ran.code, "and 999 more" in ran.err, ran.err.count("accepted for the other 200")) == (Exit.NO_USER, True, 1)
+    assert [len(message.recipients) for message in sink.messages] == [200]
 
 
 def test_more_recipients_than_one_transaction_takes(zonemta: Callable[..., object], sink: Sink) -> None:

@@ -31,6 +31,10 @@ from zonemta_py.mail.envelope import Notify
         ('<"a b"@c.test>', '"a b"@c.test'),
         (r'<"a\"b@x"@C.test>', r'"a\"b@x"@c.test'),
         ('<""@c.test>', '""@c.test'),
+        ("<user..name.@DOCOMO.test>", "user..name.@docomo.test"),
+        ("<.user@docomo.test>", ".user@docomo.test"),
+        ('<"user..name"@docomo.test>', '"user..name"@docomo.test'),
+        ("<@x.test,@y.test:a..b.@b.test>", "a..b.@b.test"),
         ("<@x.test,@y.test:a@b.test>", "a@b.test"),
         ("<a@[192.0.2.1]>", "a@[192.0.2.1]"),
         ("<a@[IPv6:2001:DB8::1]>", "a@[IPv6:2001:db8::1]"),
@@ -47,8 +51,8 @@ def test_addresses(argument: str, address: str) -> None:
 @pytest.mark.parametrize(
     "argument",
     [
-        "", "a@b.test", "<a@b.test", "<a@>", "<@b.test>", "<a>", "<a b@c.test>", "<a..b@c.test>", "<.a@c.test>",
-        "<a.@c.test>", "<a@b..test>", "<a@-b.test>", "<a@b-.test>", "<a@b.test.>", "<a@[1.2.3]>", "<a@[IPv6:zz]>",
+        "", "a@b.test", "<a@b.test", "<a@>", "<@b.test>", "<a>", "<a b@c.test>", "<.@c.test>", "<..@c.test>",
+        "<a@b..test>", "<a@-b.test>", "<a@b-.test>", "<a@b.test.>", "<a@[1.2.3]>", "<a@[IPv6:zz]>",
         "<a@b.test>x", "<<a@b.test>>", '<"a@b.test>', '<"a"b@c.test>', "<a@b@c.test>", "<a\r\n@b.test>", "<a\0@b.test>",
         f"<a@{'x' * 64}.test>", f"<{'a' * 400}@b.test>", f"<a@{'x.' * 130}test>", "<a\u200b@ü.test>",
         "<ü@b\u2028.test>",

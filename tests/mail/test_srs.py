@@ -115,3 +115,14 @@ def test_longest() -> None:
 def test_left_alone(sender: str) -> None:
     """The null return path, one that would not fit any more, and SRS1 that leads nowhere (it would come back other)."""
     assert rewrite(sender, "ours.example", ONE, TODAY) == sender
+
+
+@pytest.mark.parametrize(
+    "address", ["user..name.@d.test", ".u@d.test", '"user..name"@d.test', '"a b"@d.test', "a.b@d.test"]
+)
+def test_a_local_part_goes_back_as_it_came(address: str) -> None:
+    """Quoted or not: some servers know only one of both."""
+    path = rewrite(address, "ours.test", "0123456789abcdef", 20_000)
+    assert path != address
+    parse_mail(f"<{path}>")
+    assert reverse(path, "0123456789abcdef", 20_000, 7) == address

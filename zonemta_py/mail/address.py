@@ -4,8 +4,9 @@ Ordinary addresses are matched by one regular expression; quoted local parts, so
 address literals and international addresses take a slower one. An address is given back as it came, but for its domain,
 which is lower-cased. Every fault is an `AddressRefused` that carries the reply.
 
-Kept lenient on purpose, because real mail needs it: spaces after the colon, underscores in domains, and local parts
-longer than 64 octets (variable return paths are) as long as the whole address stays within ADDRESS_BYTES_MAX.
+Kept lenient on purpose, because real mail needs it: spaces after the colon, underscores in domains, dots anywhere in a
+local part (mailboxes like user..name.@ exist at Japanese mobile providers), and local parts longer than 64 octets
+(variable return paths are) as long as the whole address stays within ADDRESS_BYTES_MAX.
 """
 
 from __future__ import annotations
@@ -25,19 +26,20 @@ _ORCPT_MAX = 500
 _NOTHING: dict[str, str] = {}
 
 _LDH = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
-_ATEXT = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
-_ORDINARY = re.compile(rf" *<({_ATEXT}(?:\.{_ATEXT})*)@({_LDH}(?:\.{_LDH})*)>(?: +(.*))?", re.DOTALL)
-_BARE = re.compile(rf"{_ATEXT}(?:\.{_ATEXT})*@{_LDH}(?:\.{_LDH})*")
+_ATEXT = r"A-Za-z0-9!#$%&'*+/=?^_`{|}~-"
+_LOCAL = rf"\.*[{_ATEXT}][.{_ATEXT}]*"
+_ORDINARY = re.compile(rf" *<({_LOCAL})@({_LDH}(?:\.{_LDH})*)>(?: +(.*))?", re.DOTALL)
+_BARE = re.compile(rf"{_LOCAL}@{_LDH}(?:\.{_LDH})*")
 
 _U = r"[^\x00-\x7f]"
-_UTEXT = rf"(?:[A-Za-z0-9!#$%&'*+/=?^_`{{|}}~-]|{_U})+"
+_ULOCAL = rf"\.*(?:[{_ATEXT}]|{_U})(?:[.{_ATEXT}]|{_U})*"
 _ULABEL = rf"(?:[A-Za-z0-9_]|{_U})(?:(?:[A-Za-z0-9_-]|{_U})*(?:[A-Za-z0-9_]|{_U}))?"
 _UDOMAIN = rf"{_ULABEL}(?:\.{_ULABEL})*"
 _QUOTED = rf'"(?:[ !#-\[\]-~]|{_U}|\\[ -~])*"'
 _LITERAL = r"\[[!-Z^-~]+\]"
 _PATH = re.compile(
     rf"\s*<(?:@{_UDOMAIN}(?:,@{_UDOMAIN})*:)?"
-    rf"(?P<local>{_UTEXT}(?:\.{_UTEXT})*|{_QUOTED})@(?P<domain>{_UDOMAIN}|{_LITERAL})>(?:\s+(?P<rest>.*))?",
+    rf"(?P<local>{_ULOCAL}|{_QUOTED})@(?P<domain>{_UDOMAIN}|{_LITERAL})>(?:\s+(?P<rest>.*))?",
     re.DOTALL,
 )
 _NULL = re.compile(r"\s*<>(?:\s+(?P<rest>.*))?", re.DOTALL)

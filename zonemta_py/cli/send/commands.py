@@ -15,7 +15,6 @@ import ssl
 import sys
 import time
 from collections.abc import Callable
-from email.utils import getaddresses
 from pathlib import Path
 from typing import Annotated, NamedTuple, TypeVar
 
@@ -25,10 +24,14 @@ from zonemta_py.cli.send import options as asking
 from zonemta_py.cli.terminal.errors import CommandError, Exit, from_os
 from zonemta_py.cli.terminal.options import ConfigFile, configuration
 from zonemta_py.config import Config
-from zonemta_py.mail.headers import Headers, split
+from zonemta_py.mail.address import AddressRefused, parse_mailbox
+from zonemta_py.mail.addresses.mailbox_list import NoMailboxList, mailboxes
+from zonemta_py.mail.headers import Headers, name_of, split
 
 _ANY_LINE_END = re.compile(rb"\r\n|\r|\n")
 _LONE_DOT = re.compile(rb"^\.\r\n", re.MULTILINE)
+_MBOX = re.compile(rb">?From [^\r]*\r\n")
+"""The line before each message of an mbox file, which programs hand in with it."""
 _TIMEOUT_S = 300
 STARTING_S = 10.0
 _Smtp = TypeVar("_Smtp", bound=smtplib.SMTP)
@@ -51,7 +54,10 @@ class ServerAddress(NamedTuple):
 
 
 def send(
-    recipients: Annotated[list[str] | None, typer.Argument(metavar="RECIPIENT", help="Addresses to send to.")] = None,
+    recipients: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="RECIPIENT", help="Addresses to send to, or lists of them with commas."),
+    ] = None,
     t: Annotated[bool, typer.Option("-t", help="Take recipients from To, Cc and Bcc, and remove Bcc.")] = False,
     f: Annotated[
         str | None, typer.Option("-f", "--from", metavar="SENDER", help="Return path; default: From, else user@host.")
@@ -90,51 +96,86 @@ def send(
         window=window, time_zone=time_zone, unsubscribe=unsubscribe,
     )  # fmt: skip
     submission = compose(_read(file), list(recipients or ()), from_header=t, sender=f, whole=whole)
-    _check(submission)
     submission = submission._replace(message=asking.with_fields(submission.message, asked.fields))
     way = door(settings, host, port)
     hand_in(submission, way, settings.limits.recipients, asked)
 
 
-def compose(raw: bytes, recipients: list[str], *, from_header: bool, sender: str | None, whole: bool) -> OutgoingMail:
-    """Of a message as programs write it, with any line ends. Raises CommandError if there is no recipient."""
+def compose(
+    raw: bytes, recipients: list[str], *, from_header: bool, sender: str | None, whole: bool, local: str = ""
+) -> OutgoingMail:
+    """Of a message as programs write it, with any line ends. recipients: addresses, and lists of them. local: the
+    domain of a bare name; "": it is a mistake. Raises CommandError, also if there is no recipient."""
     message = _ANY_LINE_END.sub(b"\r\n", raw)
     if not whole:
         message = _LONE_DOT.split(message, maxsplit=1)[0]
     if message and not message.endswith(b"\r\n"):
         message += b"\r\n"
+    if (line := _MBOX.match(message)) and name_of(message[line.end() :]):
+        message = message[line.end() :]
     headers, body = split(message)
+    found = [one for text in recipients for one in _listed(text, Exit.USAGE)]
     if from_header:
-        recipients = recipients + _addresses(headers, "to", "cc", "bcc")
+        found += [
+            one for name in ("to", "cc", "bcc") for text in headers.all(name) for one in _listed(text, Exit.DATA, name)
+        ]
         if headers.remove("bcc"):
             message = headers.build() + message[body:]
-    if not recipients:
+    if not found:
         raise CommandError(
             Exit.USAGE, "nobody to send to; name recipients, or use -t with a To, Cc or Bcc field in the message"
         )
     if sender is None:
-        sender = next(iter(_addresses(headers, "from")), None) or f"{_user()}@{socket.gethostname()}"
-    submission = OutgoingMail(sender.strip("<> "), list(dict.fromkeys(recipients)), message)
-    _check_printable(submission)
-    return submission
+        sender = _author(headers) or f"{_user()}@{socket.gethostname()}"
+        checked = _sender(sender, local, Exit.DATA)
+    else:
+        checked = _sender(sender, local, Exit.USAGE)
+    addresses = [_checked(_full(one, local), Exit.USAGE) for one in found]
+    return OutgoingMail(checked, list(dict.fromkeys(addresses)), message)
 
 
-def _check_printable(submission: OutgoingMail) -> None:
-    for address in (submission.sender, *submission.recipients):
-        if not address.isprintable():  # invalid UTF-8 is not printable either
-            raise CommandError(
-                Exit.DATA, f"{address!a} is not an address: it contains control characters or bytes; correct it"
-            )
+def _listed(text: str, code: Exit, field: str = "") -> list[str]:
+    """All of a list of addresses. Raises CommandError."""
+    if not field:
+        _check_printable(text)
+    try:
+        return mailboxes(text)
+    except NoMailboxList as error:
+        what = f"{field.capitalize()} field {text!r}" if field else repr(text)
+        raise CommandError(
+            code, f"{what} is not an address; write it like ann@example.com, several with commas ({error})"
+        ) from None
 
 
-def _check(submission: OutgoingMail) -> None:
-    """What the server would refuse is a mistake of the command line. Raises CommandError."""
-    for address, or_else in ((submission.sender, ", or <> for none"), *((one, "") for one in submission.recipients)):
-        if address or not or_else:
-            local, _, domain = address.rpartition("@")
-            if (not (local and domain) or " " in domain) and (address.lower() != "postmaster" or or_else):
-                sentence = f"{address!r} is not an address; write it like ann@example.com{or_else}"
-                raise CommandError(Exit.USAGE, sentence)
+def _check_printable(text: str) -> None:
+    if not text.isprintable():  # invalid UTF-8 is not printable either
+        raise CommandError(
+            Exit.DATA, f"{text!a} is not an address: it contains control characters or bytes; correct it"
+        )
+
+
+def _sender(given: str, local: str, code: Exit) -> str:
+    """One address, or "" for the null return path. Raises CommandError."""
+    if given.strip("<> ") == "":
+        return ""
+    found = _listed(given, code)
+    if len(found) != 1:
+        raise CommandError(code, f"{given!r} names {len(found)} senders; give one, or <> for none")
+    return _checked(_full(found[0], local), code, ", or <> for none")
+
+
+def _full(address: str, local: str) -> str:
+    return address if "@" in address or not local else f"{address}@{local}"
+
+
+def _checked(address: str, code: Exit, or_else: str = "") -> str:
+    """As it is sent. What the server would refuse is a mistake of the command line. Raises CommandError."""
+    _check_printable(address)
+    try:
+        return address if address.lower() == "postmaster" and not or_else else parse_mailbox(address)
+    except AddressRefused:
+        sentence = f"{address!r} is not an address; write it like ann@example.com{or_else}"
+        raise CommandError(code, sentence) from None
 
 
 def _user() -> str:
@@ -144,8 +185,16 @@ def _user() -> str:
         return f"uid{os.getuid()}"
 
 
-def _addresses(headers: Headers, *names: str) -> list[str]:
-    return [address for _, address in getaddresses([value for name in names for value in headers.all(name)]) if address]
+def _author(headers: Headers) -> str:
+    """The first author's address; "" if the From field names none."""
+    for value in headers.all("from"):
+        try:
+            found = mailboxes(value)
+        except NoMailboxList:
+            continue
+        if found:
+            return next((one for one in found if "@" in one), found[0])
+    return ""
 
 
 def _read(file: Path | None) -> bytes:
@@ -170,20 +219,22 @@ def hand_in(submission: OutgoingMail, way: ServerAddress, at_once: int, asked: a
     """Sends it, `at_once` recipients in a transaction. Raises CommandError with what the server said if it refused."""
     where = f"{way.host} port {way.port}"
     refused: dict[str, tuple[int, bytes]] = {}
+    taken = 0
     try:
         with _connect(way) as server:
             options = _options(server, submission) + asking.parameters(server, asked)
             for start in range(0, len(submission.recipients), at_once):
                 part = submission.recipients[start : start + at_once]
-                refused |= server.sendmail(submission.sender, part, submission.message, options)
-    except smtplib.SMTPRecipientsRefused as error:
-        refused |= error.recipients
+                refused_here = _transaction(server, submission.sender, part, submission.message, options)
+                refused |= refused_here
+                taken += len(part) - len(refused_here)
     except smtplib.SMTPResponseException as error:
         raise CommandError(
-            _code(error.smtp_code), f"{where} refused: {_text(error.smtp_code, error.smtp_error)}"
+            _code(error.smtp_code), f"{where} refused: {_text(error.smtp_code, error.smtp_error)}{_taken(taken)}"
         ) from None
     except smtplib.SMTPServerDisconnected:
-        raise CommandError(Exit.TEMPORARY, f"{where} hung up before it took the message; try again") from None
+        sentence = f"{where} hung up before it took the message; try again{_taken(taken)}"
+        raise CommandError(Exit.TEMPORARY, sentence) from None
     except smtplib.SMTPNotSupportedError as error:
         raise CommandError(Exit.UNAVAILABLE, f"{where} cannot take it: {error}") from None
     except OSError as error:
@@ -191,7 +242,38 @@ def hand_in(submission: OutgoingMail, way: ServerAddress, at_once: int, asked: a
         remedy = "start the MTA with `zonemta run`, or name another with --host and --port"
         raise CommandError(Exit.TEMPORARY, f"no mail server answers at {where} ({reason}); {remedy}") from None
     if refused:
-        raise _refusal(where, refused, len(submission.recipients))
+        raise _refusal(where, refused, taken)
+
+
+def _transaction(
+    server: smtplib.SMTP, sender: str, recipients: list[str], message: bytes, options: list[str]
+) -> dict[str, tuple[int, bytes]]:
+    """Who was refused. Each address is said as it was checked: smtplib's own methods parse it once more, their way.
+
+    Raises SMTPException.
+    """
+    if "SMTPUTF8" in options:
+        if not server.has_extn("smtputf8"):
+            raise smtplib.SMTPNotSupportedError("it does not offer SMTPUTF8, which an address needs")
+        server.command_encoding = "utf-8"
+    said = " ".join((f"FROM:<{sender}>", *options))
+    code, text = server.docmd("MAIL", said)
+    if code != 250:
+        raise smtplib.SMTPResponseException(code, text)
+    refused: dict[str, tuple[int, bytes]] = {}
+    for recipient in recipients:
+        code, text = server.docmd("RCPT", f"TO:<{recipient}>")
+        if code == 421:
+            raise smtplib.SMTPResponseException(code, text)
+        if code not in (250, 251):
+            refused[recipient] = (code, text)
+    if len(refused) == len(recipients):
+        server.rset()
+        return refused
+    code, text = server.data(message)
+    if code != 250:
+        raise smtplib.SMTPResponseException(code, text)
+    return refused
 
 
 def _connect(way: ServerAddress) -> smtplib.SMTP:
@@ -222,7 +304,7 @@ def _open(connect: Callable[[], _Smtp]) -> _Smtp:
 
 def _options(server: smtplib.SMTP, submission: OutgoingMail) -> list[str]:
     server.ehlo_or_helo_if_needed()
-    options = []
+    options = [f"SIZE={len(submission.message)}"] if server.has_extn("size") else []
     if not submission.message.isascii() and server.has_extn("8bitmime"):
         options.append("BODY=8BITMIME")
     if not all(address.isascii() for address in (submission.sender, *submission.recipients)):
@@ -230,13 +312,16 @@ def _options(server: smtplib.SMTP, submission: OutgoingMail) -> list[str]:
     return options
 
 
-def _refusal(where: str, refused: dict[str, tuple[int, bytes]], total: int) -> CommandError:
+def _refusal(where: str, refused: dict[str, tuple[int, bytes]], taken: int) -> CommandError:
     address, (code, text) = next(iter(refused.items()))
     others = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
-    taken = f"; accepted for the other {total - len(refused)}" if len(refused) < total else ""
     lasting = all(reply[0] >= 500 for reply in refused.values())
     code_out = Exit.NO_USER if lasting else Exit.TEMPORARY
-    return CommandError(code_out, f"{where} refused {address}{others}: {_text(code, text)}{taken}")
+    return CommandError(code_out, f"{where} refused {address}{others}: {_text(code, text)}{_taken(taken)}")
+
+
+def _taken(recipients: int) -> str:
+    return f"; accepted for the other {recipients}" if recipients else ""
 
 
 def _code(code: int) -> Exit:

@@ -36,10 +36,11 @@ _NOT_HERE = {"d": "`zonemta run` is the server", "D": "`zonemta run` is the serv
 def sendmail(context: typer.Context) -> None:
     """Do what other programs call sendmail for: take a message from stdin, and send it to the addresses given.
 
-    -t: to those in To, Cc and Bcc, too; Bcc is removed. -i, -oi: a line with a single dot does not end the message.
-    -f ADDRESS, -r ADDRESS: the return path; default: From, else user@host. -F NAME: for a From field, where there is
-    none. -bs: speak SMTP on stdin and stdout. -bp: list the queue, as `zonemta mailq`. -bi: nothing, since there are no
-    aliases. -q: try all that is deferred now, as `zonemta queue flush --all`. -C FILE: the configuration.
+    An address may be a list of them, with commas. -t: to those in To, Cc and Bcc, too; Bcc is removed. -i, -oi: a line
+    with a single dot does not end the message. -f ADDRESS, -r ADDRESS: the return path; default: From, else user@host.
+    -F NAME: for a From field, where there is none. -bs: speak SMTP on stdin and stdout. -bp: list the queue, as
+    `zonemta mailq`. -bi: nothing, since there are no aliases. -q: try all that is deferred now, as `zonemta queue flush
+    --all`. -C FILE: the configuration.
     Other flags of sendmail are taken, and change nothing.
     """
     run(context.args)
@@ -85,20 +86,12 @@ def _parsed(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
 
 
 def _send(config: Config, flags: dict[str, str], recipients: list[str]) -> None:
-    whole, sender = "i" in flags, flags.get("f")
-    composed = compose(
-        _read(whole), [_full(one, config) for one in recipients], from_header="t" in flags,
-        sender=_full(sender.strip("<> "), config) if sender is not None else None, whole=whole,
+    whole = "i" in flags
+    mail = compose(
+        _read(whole), recipients, from_header="t" in flags, sender=flags.get("f"), whole=whole,
+        local=config.server.name,  # a user's name means one on this machine
     )  # fmt: skip
-    mail = composed._replace(
-        sender=_full(composed.sender, config), recipients=[_full(one, config) for one in composed.recipients]
-    )
     hand_in(_with_from(mail, flags.get("F", "")), door(config, None, None), config.limits.recipients)
-
-
-def _full(address: str, config: Config) -> str:
-    """A user's name means one on this machine; "" is the null return path."""
-    return address if "@" in address or not address else f"{address}@{config.server.name}"
 
 
 def _with_from(mail: OutgoingMail, name: str) -> OutgoingMail:

@@ -25,6 +25,7 @@ _SRS = re.compile(r"srs([01])([-+=])(.*)", re.IGNORECASE | re.DOTALL | re.ASCII)
 _DOT_ATOM = re.compile(
     r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\x80-\U0010ffff-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~\x80-\U0010ffff-]+)*"
 )
+_DOTTED = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\x80-\U0010ffff.-]+")
 
 
 class SrsRefused(ValueError):
@@ -36,7 +37,7 @@ def rewrite(sender: str, domain: str, secret: str, today: int) -> str:
     local, at, host = sender.rpartition("@")
     if not at:
         return sender
-    local = unquoted(local)
+    local = _content(local)
     found = _SRS.fullmatch(local)
     if found is None:
         day = token.stamp(today)
@@ -78,7 +79,7 @@ def _first(rest: str, secret: Secrets, today: int, days: int) -> str:
         raise SrsRefused("its tag is not ours, or the secret has changed")
     if token.age(day, today) > days:
         raise SrsRefused(f"it is {token.age(day, today)} days old")
-    return f"{requoted(local)}@{host}"
+    return f"{local if _written(local) else requoted(local)}@{host}"
 
 
 def _second(rest: str, secret: Secrets) -> str:
@@ -89,6 +90,19 @@ def _second(rest: str, secret: Secrets) -> str:
     if not token.genuine(given, secret, "srs1", host, inner):
         raise SrsRefused("its tag is not ours, or the secret has changed")
     return f"{requoted('SRS0' + inner)}@{host}"
+
+
+def _content(local: str) -> str:
+    """As `unquoted`, but a dotted local part that is no dot-atom (user..name) keeps the quotes it has or has not: so it
+    goes back as it came."""
+    content = unquoted(local)
+    return local if _written(content) else content
+
+
+def _written(local: str) -> bool:
+    """Whether a local part out of one of our addresses is written already."""
+    content = unquoted(local)
+    return _DOTTED.fullmatch(content) is not None and _DOT_ATOM.fullmatch(content) is None
 
 
 def unquoted(local: str) -> str:

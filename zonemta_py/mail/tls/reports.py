@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from zonemta_py.mail import fields
+from zonemta_py.mail.address import AddressRefused, parse_mailbox
 
 MAIL, WEB = "mailto:", "https://"
 MEDIA_TYPE = "application/tlsrpt+gzip"
@@ -179,9 +180,11 @@ def addressees(texts: Iterable[str]) -> list[str]:
 
 def mailbox(uri: str) -> str:
     """The address in a mailto: URI (RFC 6068), "" if there is none that can be written to."""
-    address = unquote(uri[len(MAIL) :].partition("?")[0])
-    good = address.count("@") == 1 and address.isprintable() and not set(address) & set(' <>,"')
-    return address if good else ""
+    try:
+        address = parse_mailbox(unquote(uri[len(MAIL) :].partition("?")[0]))
+    except AddressRefused:
+        return ""
+    return "" if '"' in address else address  # it stands in our To
 
 
 def message(report: TlsReport, recipients: list[str], now: datetime) -> bytes:

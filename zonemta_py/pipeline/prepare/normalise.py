@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 ORDINARY_CHARACTERS_MAX = 252
-_ATEXT = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+_ATEXT = r"A-Za-z0-9!#$%&'*+/=?^_`{|}~-"
 _LDH = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
-ORDINARY = rf"^{_ATEXT}(?:\.{_ATEXT})*@{_LDH}(?:\.{_LDH})*\z"
+ORDINARY = rf"^\.*[{_ATEXT}][.{_ATEXT}]*@{_LDH}(?:\.{_LDH})*\z"
 
 
 def normalise(rows: DataFrame) -> DataFrame:
