@@ -175,7 +175,7 @@ def tried_here() -> Iterator[None]:
             return trial.render(trial.RenderOrder.unpack(given)).pack()
         return (trial.prepare if what == "prepare" else trial.look)(given).pack()
 
-    async def run(_: Workshop, what: str, given: bytes) -> bytes | None:
+    async def run(_: Workshop, what: str, given: bytes, holder: str) -> bytes | None:
         with contextlib.suppress(Exception):
             return await asyncio.to_thread(work, what, given)
         return None

@@ -89,12 +89,12 @@ async def _prepared(here: RequestContext, given: str | templates.TemplateDocumen
     """Checked, and prepared unless it comes so. Raises RequestProblem."""
     if isinstance(given, str):
         template = reading.bytes_of(given, "template")
-        await here.templates.sound(template, here.site.clock_ms(), who.senders)
+        await here.templates.sound(template, here.site.clock_ms(), who)
         return template
     async with here.attachments.of([AttachmentGroup("template.attachments", given.attachments)], who, tenant) as (
         files,
     ):
-        return (await here.templates.prepared(given.source(files).pack(), here.site.clock_ms(), who.senders)).prepared
+        return (await here.templates.prepared(given.source(files).pack(), here.site.clock_ms(), who)).prepared
 
 
 @router.get(

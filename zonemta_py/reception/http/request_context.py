@@ -153,7 +153,7 @@ class RequestContext:
                 await self._show_plugins(envelope, session)
             if not envelope.recipients:
                 raise MessageRefused(NOBODY)
-            await self.templates.check(envelope)
+            await self.templates.check(envelope, visit.key)
             return await self.queue.accept(envelope, b"")
         except Drop:
             return DROPPED

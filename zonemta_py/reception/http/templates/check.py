@@ -7,7 +7,7 @@ from collections import OrderedDict
 from difflib import get_close_matches
 from typing import Any, Literal, Protocol
 
-from zonemta_py.mail.addresses.senders import ANYBODY, Senders
+from zonemta_py.mail.addresses.senders import Senders
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.list_id import FIELD
 from zonemta_py.mail.schedule_fields import InvalidValue, Terms, apply
@@ -15,7 +15,7 @@ from zonemta_py.merge.source import LINKS
 from zonemta_py.merge.trial import TrialResult
 from zonemta_py.queue.api import OTHER_TEMPLATE, QueueRefusal, template_name
 from zonemta_py.reception.http.documents.problem import ERRORS_MAX, FieldError, invalid
-from zonemta_py.reception.http.keys import NOT_AS, REMEDY
+from zonemta_py.reception.http.keys import NOT_AS, REMEDY, Holder
 from zonemta_py.reception.http.templates.workshop import TOO_MUCH, Workshop
 
 _KNOWN_MAX = 1_000
@@ -40,15 +40,15 @@ class TemplateCheck:
         self._known: OrderedDict[str, TrialResult] = OrderedDict()
         self.workshop = Workshop()
 
-    async def sound(self, packed: bytes, now_ms: int, senders: Senders = ANYBODY) -> None:
-        """Raises RequestProblem for a template that cannot be filled in, or whose author is none of `senders`, before
-        it has any recipients."""
-        self._refuse(await self.look(packed), now_ms, senders)
+    async def sound(self, packed: bytes, now_ms: int, who: Holder) -> None:
+        """Raises RequestProblem for a template that cannot be filled in, or whose author the key may not send as,
+        before it has any recipients."""
+        self._refuse(await self.look(packed, who.name), now_ms, who.senders)
 
-    async def prepared(self, packed: bytes, now_ms: int, senders: Senders = ANYBODY) -> TrialResult:
+    async def prepared(self, packed: bytes, now_ms: int, who: Holder) -> TrialResult:
         """The same of a template that is not prepared yet; what there is to know of it, and itself."""
-        found = await self.look(packed, "prepare")
-        self._refuse(found, now_ms, senders)
+        found = await self.look(packed, who.name, "prepare")
+        self._refuse(found, now_ms, who.senders)
         return found
 
     def _refuse(self, found: TrialResult, now_ms: int, senders: Senders) -> None:
@@ -59,13 +59,13 @@ class TemplateCheck:
         if senders.bound and ("{" in address or not senders.may(address)):
             raise invalid([FieldError("template", f"is from {address[:80]}, and this key {NOT_AS} that; {REMEDY}")])
 
-    async def check(self, envelope: Envelope) -> None:
+    async def check(self, envelope: Envelope, who: Holder) -> None:
         """Applies the template's fields for this server to a batch's envelope, and its List-Id.
 
         Raises RequestProblem for missing columns. An unknown campaign is refused by the queue.
         """
         try:
-            found = await self._found(envelope.campaign or "")
+            found = await self._found(envelope.campaign or "", who.name)
         except (QueueRefusal, ValueError):
             return
         there = {*envelope.columns, *(LINKS if self._linked else ())}
@@ -76,18 +76,18 @@ class TemplateCheck:
         if found.list_id:
             envelope.headers = {**envelope.headers, FIELD: found.list_id}
 
-    async def _found(self, campaign: str) -> TrialResult:
+    async def _found(self, campaign: str, holder: str) -> TrialResult:
         """What its template needs, or those it will be chosen from; of which list it is, unless they differ."""
         own, *others = await self._templates.ask("campaign-templates", name=campaign)
-        found = await self._looked(*own)
+        found = await self._looked(*own, holder)
         wanted, list_id = dict(found.wanted), found.list_id
         for one in others:
-            other = await self._looked(*one)
+            other = await self._looked(*one, holder)
             wanted |= other.wanted
             list_id = list_id if list_id == other.list_id else ""
         return found._replace(wanted=wanted, list_id=list_id)
 
-    async def _looked(self, campaign: str, template: str) -> TrialResult:
+    async def _looked(self, campaign: str, template: str, holder: str) -> TrialResult:
         """Raises QueueRefusal, also for a campaign that has just got another template."""
         found = self._known.get(template)
         if found is not None:
@@ -96,7 +96,7 @@ class TemplateCheck:
         packed = await self._templates.template(campaign)
         if template_name(packed) != template:
             raise QueueRefusal(OTHER_TEMPLATE)
-        found = self._known[template] = await self.look(packed)
+        found = self._known[template] = await self.look(packed, holder)
         if len(self._known) > _KNOWN_MAX:
             self._known.popitem(last=False)
         return found
@@ -107,9 +107,10 @@ class TemplateCheck:
         except InvalidValue as wrong:
             raise invalid([FieldError("template", str(wrong))]) from None
 
-    async def look(self, packed: bytes, what: Literal["look", "prepare"] = "look") -> TrialResult:
-        """What there is to know of a template, or what is wrong with it."""
-        said = await self.workshop.run(what, packed)
+    async def look(self, packed: bytes, holder: str, what: Literal["look", "prepare"] = "look") -> TrialResult:
+        """What there is to know of a template, or what is wrong with it. holder: the name of the key that asks. Raises
+        RequestProblem (429) if its templates have taken too long."""
+        said = await self.workshop.run(what, packed, holder)
         return TrialResult.unpack(said) if said else TrialResult([TOO_MUCH], {}, {})
 
 

@@ -59,7 +59,7 @@ async def _send(
     source = content.template.source(common)
     if not content.template.to_name and any(one.to.name for one in content.messages):
         source = replace(source, to_name=Text(f"{{{{ {NAME} }}}}", "to_name"))
-    found = await here.templates.prepared(source.pack(), here.site.clock_ms(), who.key.senders)
+    found = await here.templates.prepared(source.pack(), here.site.clock_ms(), who.key)
     check_fields(found, content.messages, here.config.links.enabled)
     sender = content.sender if content.sender is not None else _author(found)
     letters = await rendered(
@@ -88,7 +88,7 @@ async def test(
     source = TemplateSource.unpack(await here.queue.template(campaign["name"]))
     subject = replace(source.subject, content=protected(content.subject) + source.subject.content)
     packed = replace(source, subject=subject).pack()
-    found = await here.templates.look(packed)
+    found = await here.templates.look(packed, who.key.name)
     check_fields(found, content.messages, here.config.links.enabled)
     tenant = campaign["tenant"] or ""
     async with here.attachments.of(_groups(content.messages), who.key, tenant) as own:
@@ -132,7 +132,7 @@ async def rendered(
             for number, one in enumerate(people)
         ],
     )
-    said = await here.templates.workshop.run("render", await asyncio.to_thread(order.pack))
+    said = await here.templates.workshop.run("render", await asyncio.to_thread(order.pack), who.key.name)
     if said is None:
         raise invalid([FieldError("template", TOO_MUCH)])
     made = Rendered.unpack(said)
