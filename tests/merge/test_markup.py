@@ -74,7 +74,7 @@ def test_a_tag_that_the_tools_would_lose_is_refused(source: Callable[..., Templa
 
 
 @pytest.mark.parametrize(
-    ("module", "given"), [("mjml", {"mjml": "<mjml></mjml>"}), ("css_inline", {"html": "<style>"})]
+    ("module", "given"), [("mjml", {"mjml": "<mjml></mjml>"}), ("css_inline", {"html": "<style></style>"})]
 )
 def test_a_missing_tool_says_what_to_install(
     source: Callable[..., TemplateSource], monkeypatch: pytest.MonkeyPatch, module: str, given: dict[str, str]
@@ -86,8 +86,38 @@ def test_a_missing_tool_says_what_to_install(
     assert prepare(source(html="<p>x</p>")).html
 
 
-@pytest.mark.parametrize("unit", ["<!--", "<style>", "<style ", "<a ", '<a "', "<a '", "<", '"', "<!"])
-def test_markup_that_never_ends_is_read_once(unit: str) -> None:
+@pytest.mark.parametrize("unit", ["<", '"', "< ", "<3", "'"])
+def test_markup_without_tags_is_read_once(unit: str) -> None:
     """Work grows with length, not with its square: the longest template is done, however it is broken."""
     content = unit * (1_000_000 // len(unit))
     assert protect(Text(content)).markup == content
+
+
+@pytest.mark.parametrize(
+    ("begun", "end"),
+    [
+        ("<a ", ">"), ("<a href='", ">"), ('<a href="x', ">"), ("</a ", ">"), ("<!--", "-->"),
+        ("<![if x", ">"), ("<?", ">"), ("<style>p {", "</style>"), ("<title>x", "</title>"),
+        ("<!", ">"), ("<style ", ">"),
+    ],
+)  # fmt: skip
+def test_what_never_ends_is_refused_where_it_begins(begun: str, end: str) -> None:
+    """Python's parser would read to the end of the text from each of ten thousand such beginnings."""
+    with pytest.raises(TemplateRefused) as refused:
+        protect(Text("<p>{{ a > b }}</p>\n  " + begun * 10_000))
+    (problem,) = refused.value.problems
+    assert problem.line == 2
+    assert f"never ends; write {end} behind it" in str(problem)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '<p class="a"">x</p>', "<p title=it's>x</p><p>it's</p>", '<a href="x>y">z</a>', "a < b, 5 <6, x<3",
+        "<!-- a > b < c --><!--[if mso]><i><![endif]-->", "<style>a > b { content: '<' }</style>", "<![endif]>",
+        '<img src="data:image/png;base64,' + "A" * 500_000 + '">', '<b title="{{ \'<\' }}">', "{# < #}", "<br/ >",
+    ],
+)  # fmt: skip
+def test_what_ends_is_taken(content: str) -> None:
+    """Also where a quote, or a smaller-than sign, means nothing to a browser."""
+    protect(Text(content))

@@ -25,6 +25,13 @@ _ELEMENT = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 """What is never closed extends to the end, as in a browser; so each character is read once."""
+_TAG = re.compile(
+    r"<!--(?:.*?-->|.*\Z)"
+    r"|<(?P<raw>style|script|title|textarea)\b[^>]*(?:\Z|>(?:.*?</(?P=raw)\s*>|.*\Z))"
+    r"""|<[a-zA-Z/!?](?:=\s*(?:"[^"]*(?:"|\Z)|'[^']*(?:'|\Z))|[^>])*+(?:>|\Z)""",
+    re.DOTALL | re.IGNORECASE,
+)
+"""The same as parsers see it, to which a quote means something behind = only."""
 _QUOTED = re.compile(r""""[^"]*"|'[^']*'""")
 _OPENING = re.compile(r"\{([{%#])")
 _STYLE = re.compile(r"<(?:mj-)?style\b", re.IGNORECASE)
@@ -96,8 +103,10 @@ class Protected:
 
 
 def protect(text: Text) -> Protected:
-    """text: good Jinja2. Raises TemplateRefused for Jinja2 where escaping cannot make it safe."""
+    """text: good Jinja2. Raises TemplateRefused for Jinja2 where escaping cannot make it safe, and for a tag or comment
+    that never ends."""
     content = text.content
+    _check_ends(text)
     prefix = "zq"
     while prefix in content.lower():
         prefix += "q"
@@ -124,6 +133,24 @@ def protect(text: Text) -> Protected:
     parts.append(_commented(markup[end:], words, chunks))
     pattern = re.compile(rf"(?:<!--)?(?P<word>{prefix}\d+z)(?:-->)?")
     return Protected("".join(parts), chunks, pattern)
+
+
+def _check_ends(text: Text) -> None:
+    """Python's parser takes each < of a tag that never ends for another beginning, and reads to the end from there: its
+    time grows with the square of the text. Raises TemplateRefused."""
+    for found in _TAG.finditer(_blanked(text.content)):
+        if not found[0].endswith("-->" if found[0].startswith("<!--") else ">"):
+            what, end = ("comment", "-->") if found[0].startswith("<!--") else ("tag", ">")
+            if found["raw"] and ">" in found[0]:
+                what, end = "element", f"</{found['raw'].lower()}>"
+            place = text.place(found.start())
+            sentence = f"the {what} that begins with {found[0][:20]!r} never ends; write {end} behind it"
+            raise TemplateRefused([TemplateProblem(text.file, *place, sentence)])
+
+
+def _blanked(markup: str) -> str:
+    """Jinja2 may hold < and quotes: blanked, so that lines and columns stay."""
+    return _CHUNK.sub(lambda found: re.sub(r"[^\n]", "x", found[0]), markup)
 
 
 def _commented(text: str, words: re.Pattern[str], chunks: dict[str, str]) -> str:
@@ -174,8 +201,7 @@ class _Components(HTMLParser):
         self._problems: list[TemplateProblem] = []
 
     def problems_of(self, markup: str) -> list[TemplateProblem]:
-        # Jinja2 may hold < and quotes: blanked, so that lines and columns stay.
-        self.feed(_CHUNK.sub(lambda found: re.sub(r"[^\n]", "x", found[0]), markup))
+        self.feed(_blanked(markup))
         self.close()
         for name, line, column in self._open:
             self._say(f"<{name}> is never closed; write </{name}>", line, column)
