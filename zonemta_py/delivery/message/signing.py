@@ -73,8 +73,8 @@ class Signer:
         """The DKIM-Signature fields, b"" if no key signs for that author. Raises Unsigned, and whatever `ask` raises.
 
         message_id: "" for bytes that are made for this attempt alone. section: the raw header section. body_hash: if
-        known; otherwise `ask` computes it, once per message. now: of a steady clock. unix_s: for t=. own: the key of the
-        author's domain may sign; otherwise only the third party's.
+        known; otherwise `ask` computes it, once per message. now: of a steady clock. unix_s: for t=. own: the key of
+        the author's domain may sign; otherwise only the third party's.
         """
         place = (message_id, hashlib.blake2b(section, digest_size=16).digest())
         kept = self._signed.get(place) if message_id else None

@@ -79,10 +79,10 @@ class TemplateCheck:
     async def _found(self, campaign: str, holder: str) -> TrialResult:
         """What its template needs, or those it will be chosen from; of which list it is, unless they differ."""
         own, *others = await self._templates.ask("campaign-templates", name=campaign)
-        found = await self._looked(*own, holder)
+        found = await self._looked(*own, holder=holder)
         wanted, list_id = dict(found.wanted), found.list_id
         for one in others:
-            other = await self._looked(*one, holder)
+            other = await self._looked(*one, holder=holder)
             wanted |= other.wanted
             list_id = list_id if list_id == other.list_id else ""
         return found._replace(wanted=wanted, list_id=list_id)
