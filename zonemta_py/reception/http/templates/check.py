@@ -79,16 +79,17 @@ class TemplateCheck:
     async def _found(self, campaign: str, holder: str) -> TrialResult:
         """What its template needs, or those it will be chosen from; of which list it is, unless they differ."""
         own, *others = await self._templates.ask("campaign-templates", name=campaign)
-        found = await self._looked(*own, holder=holder)
+        found = await self._looked(own, holder)
         wanted, list_id = dict(found.wanted), found.list_id
         for one in others:
-            other = await self._looked(*one, holder=holder)
+            other = await self._looked(one, holder)
             wanted |= other.wanted
             list_id = list_id if list_id == other.list_id else ""
         return found._replace(wanted=wanted, list_id=list_id)
 
-    async def _looked(self, campaign: str, template: str, holder: str) -> TrialResult:
-        """Raises QueueRefusal, also for a campaign that has just got another template."""
+    async def _looked(self, one: tuple[str, str], holder: str) -> TrialResult:
+        """one: the campaign and the name of its template. Raises QueueRefusal, also for a campaign that has just got another template."""
+        campaign, template = one
         found = self._known.get(template)
         if found is not None:
             self._known.move_to_end(template)
