@@ -3,7 +3,9 @@ damage.
 
 The journal says which recipients are alive (an envelope record names them, a final delivery record ends them); the
 store must have exactly one key for each of those, and for each message its existence, metadata and every chunk of its
-body. If the journal itself has lost records, the store is believed: mail is never dropped for lack of a record.
+body. If the journal itself has lost records, the store is believed: mail is never dropped for lack of a record, and
+what is missing from a whole store has ended, if the journal has lost a part in which that may have stood. If both have
+lost something, nobody knows: a recipient is queued again, but in doubt; a message is lost, unless it had ended.
 
 What a crash left for the next start to do is done before anything is compared (`fsck`, `recovery`): results that only
 the journal has are no problem, and nothing may be removed before they are applied.
@@ -14,6 +16,7 @@ restored, counters recounted, and an incomplete message is ended as lost.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -99,20 +102,22 @@ def compare(
     faults: list[journal.Fault],
     progress: Callable[[str], None] = lambda _: None,
     older: Iterable[Record] | None = None,
+    own_from: int = sys.maxsize,
 ) -> Comparison:
     """Compares everything. rows: all records, of every segment that is not archived; faults: met while reading them.
 
     older: if the store has lost something, the earlier records from the archive: the suppression list is rebuilt from
-    all of them. Raises StoreError: the store cannot be read.
+    all of them. own_from: as of `Truth`. Raises StoreError: the store cannot be read.
     """
-    truth = Truth()
+    truth = Truth(own_from)
     progress("reading the journal")
     for record in older or ():
         truth.listed.take(record)
         truth.heard.take(record)
     for record in rows:
         truth.take(record)
-    comparison = Comparison(config, store, truth, bool(faults) or truth.lost, older is not None)
+    lossy = bool(faults) or truth.lost or truth.gaps
+    comparison = Comparison(config, store, truth, lossy, older is not None)
     report = comparison.report
     for fault in faults:
         report.add("damage", f"the journal: {fault.what}", str(fault.path), "zonemta fsck --repair repairs it")
@@ -145,6 +150,8 @@ class Comparison:
         self.owed: dict[str, dict[str, list[str]]] = {}
         """By message and zone: recipients that cannot be restored, all of the broken messages and some of others."""
         self.operations: list[Operation] = []
+        self.doubtful: list[tuple[str, str, str]] = []
+        """Zone, message and address of recipients that were queued again, and may have had their mail."""
         self._counted: dict[tuple[str, str], list[int]] = {}
         self._left: dict[str, int] = {}
         self._flows: dict[str, list[int]] = {}
@@ -171,11 +178,15 @@ class Comparison:
             self._message(current, parts.pop(current))
         for message_id, alive in self.truth.alive.items():
             if alive and message_id not in self.whole and message_id not in self.broken:
-                if self._end_is_gone(message_id):
+                unsure = not any(self.truth.sure(message_id, address) for address in alive)
+                if unsure and not self.lost:
+                    self._taken_for_ended(message_id)
                     continue
-                self.report.add(
-                    "damage", "a message is lost from the store", message_id, "send it again from its source"
-                )
+                what, remedy = "a message is lost from the store", "send it again from its source"
+                if unsure:
+                    what += ", or it has ended in what is lost from the journal"
+                    remedy = "ask whether it has come, and send it again from its source if not"
+                self.report.add("damage", what, message_id, remedy)
                 self.broken[message_id] = "it is in the journal, and not in the store"
         for message_id in self.broken:
             for address, (zone, *_) in self.truth.alive.get(message_id, {}).items():
@@ -276,16 +287,14 @@ class Comparison:
             self.report.add("repairable", f"{place.recipient} {what}", place.id, "the key goes")
         self.operations.append((key, None))
 
-    def _end_is_gone(self, message_id: str) -> bool:
-        """Whether a recipient missing from the store counts as ended: delivered mail must not be sent again."""
-        if not self.truth.gaps or self.lost:
-            return False
-        what = "its end stood in a segment that is gone from the archive"
+    def _taken_for_ended(self, message_id: str) -> None:
+        what = "its end stood in a part of the journal that is gone"
         self.report.add("harmless", what, message_id, "it is taken for ended")
-        return True
 
     def _bring_back(self, message_id: str, zone: str, address: str, note: Note) -> None:
-        if self._end_is_gone(message_id):
+        sure = self.truth.sure(message_id, address)
+        if not sure and not self.lost:  # the store is whole: delivered mail must not be sent again
+            self._taken_for_ended(message_id)
             return
         if message_id in self._merged:  # its values were only in its key
             self.report.add("damage", f"{address} is lost from a merged message", message_id, "make its request again")
@@ -304,7 +313,13 @@ class Comparison:
             self.operations.append((keys.deleted(home.name, task, message_id, address), note.value()))
             self._count(home.name, address, sizes.DELETED, message_id)
             return
-        self.report.add("repairable", f"{address} is not queued, and has not ended", message_id, "it is queued again")
+        if sure:
+            what, remedy = f"{address} is not queued, and has not ended", "it is queued again"
+        else:
+            what = f"{address} is not queued, and its end may be among what is lost from the journal"
+            remedy = "it is queued again, in doubt"
+            self.doubtful.append((home.name, message_id, address))
+        self.report.add("repairable", what, message_id, remedy)
         # As a parked one: a fresh key might be below the low-water mark, and never be read.
         target = destination(home, address.rpartition("@")[2]).key
         self.operations.append((keys.parked(home.name, target, message_id, address), note.value()))

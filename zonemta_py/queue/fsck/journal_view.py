@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from zonemta_py.disk import records
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.records import (
@@ -10,11 +12,14 @@ from zonemta_py.disk.records import (
     DeliveryRecord,
     EnvelopeRecord,
     FinishRecord,
+    LostRecord,
     OutcomeRow,
     RemovedRecord,
+    StartRecord,
     TaskRecord,
     Type,
     Who,
+    address_of,
 )
 from zonemta_py.queue.fsck import feedback, suppressions
 
@@ -22,7 +27,8 @@ from zonemta_py.queue.fsck import feedback, suppressions
 class Truth:
     """What the journal says is alive."""
 
-    def __init__(self) -> None:
+    def __init__(self, own_from: int = sys.maxsize) -> None:
+        """own_from: records from this number on were written by the recovery that is under way, from the store."""
         self.alive: dict[str, dict[str, tuple[str, int, str | None]]] = {}
         self.senders: dict[str, str] = {}
         self.ended: set[str] = set()
@@ -36,12 +42,27 @@ class Truth:
         self.bounced: dict[tuple[str, str], int] = {}
         """By message and recipient: until when one that has bounced is kept. It is alive, in a way."""
         self.gaps = False
-        """Archived segments are missing that may hold the ends of mail: mail missing from the store counts as ended."""
+        """Archived segments are missing that may hold the ends of mail."""
+        self.lost_ranges: list[tuple[int, int]] = []
+        """The numbers of records that are lost to damage."""
+        self._unsure: set[str] = set()
+        """Messages that were alive when a part of the journal was lost: their ends may have been in it."""
+        self._proved: set[tuple[str, str]] = set()
+        """Recipients of these that were alive after that."""
+        self._own_from = own_from
         self._next = 0
+
+    def sure(self, message_id: str, address: str) -> bool:
+        """Whether the end of that recipient, if there was one, would be in a record that is still there."""
+        return message_id not in self._unsure or (message_id, address) in self._proved
 
     def take(self, record: Record) -> None:
         self.records += 1
-        self.gaps |= 0 < self._next < record.seq and record.type != Type.LOST
+        gap = 0 < self._next < record.seq
+        if gap or record.type == Type.LOST:
+            self._unsure |= {message_id for message_id, alive in self.alive.items() if alive}
+            self._proved.clear()
+        self.gaps |= gap and record.type != Type.LOST
         self._next = record.seq + 1
         self.listed.take(record)
         self.heard.take(record)
@@ -51,6 +72,12 @@ class Truth:
             known = self.alive.setdefault(envelope.id, {})
             for row in envelope.rows():
                 known[row.address] = (row.zone, row.notify, row.orcpt)
+            if record.seq >= self._own_from:
+                self._unsure.add(envelope.id)
+        elif record.type == Type.START:
+            if self._unsure:
+                start = StartRecord.of(records.unpack(record.body))
+                self._proved |= {(start.id, address_of(who)) for who in start.recipients if start.id in self._unsure}
         elif record.type == Type.DELIVERY:
             delivery = DeliveryRecord.of(records.unpack(record.body))
             for outcome in delivery.outcomes:
@@ -74,6 +101,8 @@ class Truth:
             self._done(TaskRecord.of(records.unpack(record.body)))
         elif record.type == Type.LOST:
             self.lost = True
+            gone = LostRecord.of(records.unpack(record.body))
+            self.lost_ranges.append((gone.first, gone.last))
 
     def _bounced(self, message_id: str, outcome: OutcomeRow) -> None:
         people = [Who.of(who) for who in outcome.recipients]

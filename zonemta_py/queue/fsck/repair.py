@@ -7,28 +7,43 @@ since its counters are out of date.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import islice
+
 from zonemta_py.disk import body_file, keys
 from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.disk.quarantine import Quarantine
-from zonemta_py.disk.records import FinishRecord, Type
+from zonemta_py.disk.records import FinishRecord, InDoubtRecord, InDoubtRow, Type
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.fsck import bodies
 from zonemta_py.queue.fsck.compare import Comparison
 from zonemta_py.queue.lifecycle import lost
 
+_AT_ONCE = 1_000
+"""Recipients in one record."""
 
-async def repair(core: Core, found: Comparison, quarantine: Quarantine) -> None:
-    """Raises OSError, StoreError."""
+
+async def repair(core: Core, found: Comparison, quarantine: Quarantine, doubtful: Iterable[InDoubtRow] = ()) -> int:
+    """Returns how many are in doubt. doubtful: who is; their records are applied as any others that a crash has left.
+
+    Raises OSError, StoreError.
+    """
     operations = list(found.operations)
     if found.owed or found.broken:
         case = _set_aside(core, found, quarantine)
         operations += _ends(core, found, case)
+    doubts, rows = 0, iter(doubtful)
+    while portion := list(islice(rows, _AT_ONCE)):
+        doubts += len(portion)
+        core.ledger.append(Type.IN_DOUBT, InDoubtRecord([], portion).pack())
+    if found.owed or found.broken or doubts:
         await core.journal.stable()
     core.store.write(operations, sync=True)
     for message_id in found.broken:
         body_file.remove(core.bodies.folder, message_id)
     bodies.clear(core.config.folder, quarantine, found.strange, found.truth.ended, found.lossy)
     found.report.repaired = True
+    return doubts
 
 
 def _set_aside(core: Core, found: Comparison, quarantine: Quarantine) -> str:

@@ -140,13 +140,17 @@ def _resolve(core: Core, lease: Lease, deadly: Set[int]) -> None:
     core.lines.submit(operations, held, sync=False, keep=True)
 
 
+def action_of(core: Core, zone: str, campaign: str) -> str:
+    """What becomes of recipients of that zone, which may be gone from the configuration, and campaign ("": none)."""
+    known = core.config.zone(zone)
+    return _asked(core, known, campaign) if known else "retry"
+
+
 def recover(queue: QueueContext, working: list[StartRecord]) -> None:
     """Handles start records without a result, after a crash."""
     core, rows = queue.core, list[InDoubtRow]()
     for start in working:
-        zone = core.config.zone(start.zone)
-        flow = FlowId.of(split_key(start.destination)[2])
-        action = _asked(core, zone, flow.campaign) if zone else "retry"
+        action = action_of(core, start.zone, FlowId.of(split_key(start.destination)[2]).campaign)
         rows += [
             InDoubtRow(start.id, start.zone, address, start.since_ms, action, start.destination)
             for address, _, _ in leased_keys(core.store.get, start)

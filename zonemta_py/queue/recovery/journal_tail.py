@@ -20,13 +20,15 @@ from zonemta_py.disk.records import Type
 from zonemta_py.queue.recovery.open_store import say
 
 _REMEDY = (
-    "look whether an order among these holds, and give it again if not; recipients whose results are among them may"
-    " get their mail twice"
+    "look whether an order among these holds, and give it again if not; recipients whose results are among them are in"
+    " doubt"
 )
+_UNREADABLE = "a record that cannot be read"
 
 
-def keep(path: Path, quarantine: Quarantine) -> None:
-    """Examines the file that a crash left open, before its torn end is cut off."""
+def keep(path: Path, quarantine: Quarantine) -> bool:
+    """Examines the file that a crash left open, before its torn end is cut off; whether more is lost than one record
+    that says what it was."""
     start, data, whole = journal.tail(path)
     end = whole - start
     damages: list[Damage] = []
@@ -34,18 +36,19 @@ def keep(path: Path, quarantine: Quarantine) -> None:
         pass
     found = [damage.offset for damage in damages if damage.offset >= end and damage.what != "cut off"]
     if not found or not any(data[end:]) or holed(data, end):
-        return
+        return False
     named = [_named(data, at) for at in found]
     say(f"damage at the journal's end, {path} at byte {start + found[0]}; lost is {'; '.join(named)}")
     note = {"error": f"{path.name} is damaged from byte {start + found[0]} on", "lost": named, "remedy": _REMEDY}
     quarantine.case("journal", note, {path.name: data[end:]})
+    return len(found) > 1 or named[0] == _UNREADABLE
 
 
 def _named(data: bytes, at: int) -> str:
     """What the damaged record still says about itself, for people to read."""
     record = record_at(data, at)
     if record is None or record.type not in list(Type):
-        return "a record that cannot be read"
+        return _UNREADABLE
     return f"record {record.seq}, {Type(record.type).name}{_about(record)}"
 
 

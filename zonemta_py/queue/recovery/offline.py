@@ -75,7 +75,7 @@ async def _judged(config: Config, store: Store, progress: Progress, clock: Clock
     opening = rebuild.opening(view, fresh, suffix, max(suffix.last_seq, state.stable) + 1, marks=False)
     await opening.apply()
     rows = chain(_records(folder, archive, state.stable, faults), fresh.records)
-    report = compare(config, view, rows, faults, progress).report
+    report = compare(config, view, rows, faults, progress, () if behind else None).report
     progress("reading the archive")
     for fault in _archived(folder, archive):
         report.add("damage", f"the archive: {fault.what}", str(fault.path), "zonemta fsck --repair keeps the rest")
@@ -112,6 +112,7 @@ def _records(folder: Path, archive: Path, stable: int, faults: list[journal.Faul
     elif last < stable:
         where = files[-1] if files else folder
         found.append(journal.Fault(where, 0, f"it ends before record {stable}, which was on stable storage"))
+        yield journal.lost_record(last + 1, stable)  # as a repair would write it
     faults += found
 
 

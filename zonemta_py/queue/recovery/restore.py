@@ -26,13 +26,13 @@ from zonemta_py.disk.frame import Record, frame
 from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.disk.records import EnvelopeRecord, SegmentRecord, Type
+from zonemta_py.queue.fsck.compare import state_of
 from zonemta_py.queue.recovery.open_store import say
 from zonemta_py.queue.recovery.suffix import Suffix
 
 GONE = [
     "what the audit log said of that time",
-    "results that had not reached the store yet: these recipients may get their mail twice, and are not "
-    "listed as in doubt",
+    "results that had not reached the store yet: whoever may have had their mail is listed: zonemta queue in-doubt",
     "stops, warm-up days, learned rates and limits since then: repeat such orders",
 ]
 GONE_TOO = [
@@ -186,11 +186,13 @@ def _name_lost(folder: Path, first: int, last: int, living: int, quarantine: Qua
 
 
 def _only_in_receipts(config: Config, store: Store) -> list[dict[str, Any]]:
-    """Without a journal it is unknown whether these were delivered before they left the store."""
+    """Without a journal it is unknown whether these were delivered before they left the store; what came to it with one
+    of its batches was."""
+    batches = state_of(store).batches
     return [
         {"message": one.id, "sender": one.metadata.get("sender", ""), "recipients": [row.address for row in one.rows()],
          "error": "it is not in the store: delivered, or lost"}
-        for _, envelopes in receipts.read(config.folder) for one in envelopes
+        for _, envelopes in receipts.read(config.folder, after=batches) for one in envelopes
         if store.get(keys.existence(one.id)) is None
     ]  # fmt: skip
 

@@ -16,6 +16,7 @@ applied, and only then all is compared (`check`) and corrected (`repair`). Nothi
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,7 +39,7 @@ from zonemta_py.queue.fsck.repair import repair
 from zonemta_py.queue.hooks import Hooks, NoHooks
 from zonemta_py.queue.lifecycle import files, in_doubt
 from zonemta_py.queue.queue import LocalQueue
-from zonemta_py.queue.recovery import journal_tail, restore, unrecorded
+from zonemta_py.queue.recovery import doubts, journal_tail, restore, unrecorded
 from zonemta_py.queue.recovery.inline import Inline
 from zonemta_py.queue.recovery.once import Once
 from zonemta_py.queue.recovery.open_store import open_store, say, stop_to_recover
@@ -206,12 +207,17 @@ async def recover(
         suffix = read_suffix(folder, faults)
     repaired = repaired or (gone and not state.stable and restore.was_here(config.folder))
     lost_tail = suffix.last_seq < state.stable
+    loss = doubts.Loss(state.applied, lost_tail, max(suffix.last_seq, state.stable) + 1)
+    if lost_tail:
+        doubts.note(config.folder, loss)
     if lost_tail and not gone:
         _keep_tail(folder, quarantine, state.stable)
-    next_seq = _seal(folder, suffix, clock.ms())
+    next_seq = _seal(folder, suffix, clock.ms(), lambda: doubts.note(config.folder, loss._replace(end=True)))
     if faults and not lost_tail:  # every crash may leave a torn tail: it is cut off now
         faults = []
         suffix = read_suffix(folder, faults)
+    if faults:
+        doubts.note(config.folder, loss)
     if not gone and not (repaired and lost_tail):
         next_seq = _tell_lost(config, store, 0 if repaired else state.batches, suffix, next_seq, clock.ms())
     if not repaired and store_is_behind(store, state, suffix):
@@ -219,10 +225,11 @@ async def recover(
         say("damage in the store: its end is missing; what the journal still knows of it is listed here")
         note = {"error": "the end of the store is missing", "remedy": "send what is listed again from its source"}
         quarantine.case("store", note)
-    if not (faults or lost_tail or repaired or thorough or (config.folder / ORDERS_MARK).exists()):
+    marked = (config.folder / ORDERS_MARK).exists() or doubts.noted(config.folder) is not None
+    if not (faults or lost_tail or repaired or thorough or marked):
         return rebuild.opening(store, Writer(folder), suffix, next_seq, marks=True), None
     faults = _repair_journal(config, quarantine, state.stable if lost_tail else 0, thorough)
-    if (faults or gone) and (repaired or not policy_copy.is_kept(store)):
+    if (faults or gone or lost_tail) and (repaired or not policy_copy.is_kept(store)):
         (config.folder / ORDERS_MARK).touch()
     found = await _checked(rebuild, store, quarantine, progress, repaired)
     for fault in faults:
@@ -266,10 +273,16 @@ async def _checked(
     rows = journal.read(folder, 0, [], rebuild.config.folder / "archive")
     before = archived_before(folder, rebuild.config.folder / "archive") if repaired else None
     older = journal.read_files(before) if before is not None else None
-    found = compare.compare(rebuild.config, store, rows, [], progress, older)
+    loss = doubts.noted(rebuild.config.folder)
+    own_from = loss.own_from if loss else sys.maxsize
+    found = compare.compare(rebuild.config, store, rows, [], progress, older, own_from)
     if before is not None:
         _name_what_the_store_alone_had(folder, before, found)
-    await repair(core, found, quarantine)
+    count = await repair(core, found, quarantine, doubts.rows(core, found, loss))
+    doubts.told(rebuild.config.folder)
+    if count:
+        what = f"{count} recipients that wait may have had their mail: their results may be among what is lost"
+        found.report.add("damage", what, "in doubt", "see zonemta queue in-doubt")
     core.receipts.close()
     writer.close()
     return found
@@ -311,13 +324,14 @@ def _take_up(core: Core, suffix: Suffix) -> None:
         schedule.policy.count_again(trace.source, trace.site, trace.provider, delivery.outcomes)
 
 
-def _seal(folder: Path, suffix: Suffix, now_ms: int) -> int:
-    """Ends the file that a crash left open; returns the next sequence number."""
+def _seal(folder: Path, suffix: Suffix, now_ms: int, damaged: Callable[[], None] = lambda: None) -> int:
+    """Ends the file that a crash left open; returns the next sequence number. damaged: called before its end is cut
+    off, if more than one record at it is damaged."""
     files = journal.files(folder)
     if suffix.last is None or not files:
         return 1
-    if suffix.last.type != Type.END:
-        journal_tail.keep(files[-1], Once(folder.parent / "quarantine"))
+    if suffix.last.type != Type.END and journal_tail.keep(files[-1], Once(folder.parent / "quarantine")):
+        damaged()
     return journal.seal(files[-1], suffix.last, now_ms).seq + 1
 
 
@@ -332,10 +346,15 @@ def _tell_lost(config: Config, store: Store, batches: int, suffix: Suffix, next_
 
 
 def store_is_behind(store: Store, state: compare.StoreState, suffix: Suffix) -> bool:
-    """Whether synced batches are missing: LevelDB takes a lost end of its log for the trace of a crash."""
+    """Whether synced batches are missing: LevelDB takes a lost end of its log for the trace of a crash.
+
+    Mail that only the journal has tells that, unless its end may be in records that the journal itself has lost: the
+    store, which saw them (`stable`), is ahead then, and the mail has ended.
+    """
     if state.batches < suffix.batches:
         return True
-    living = (message_id for message_id, left in suffix.left.items() if left)
+    lost = state.stable if suffix.last_seq < state.stable else min(suffix.missing, state.stable)
+    living = (message_id for message_id, left in suffix.left.items() if left and suffix.born[message_id] > lost)
     return any(store.get(keys.existence(message_id)) is None for message_id in living)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,11 @@ class Suffix:
         self.tried: set[str] = set()
         self.left: dict[str, set[str]] = {}
         """By message accepted since then: recipients that have not ended."""
+        self.born: dict[str, int] = {}
+        """By the same messages: the number of the ENVELOPE record."""
+        self.missing = 0
+        """The last record that is missing among these, or that a LOST record stands for; 0: none."""
+        self._next = 0
         self.known: dict[str, tuple[str, int, int]] = {}
         """See `Core.known`."""
         self.results: list[Record] = []
@@ -80,6 +86,9 @@ class Suffix:
     def take(self, record: Record) -> None:
         """Takes one more record. The position record counts the segments up to itself; later ones are counted here."""
         self.last = record
+        if record.type == Type.LOST or 0 < self._next < record.seq:
+            self.missing = record.seq if record.type == Type.LOST else record.seq - 1
+        self._next = record.seq + 1
         if record.type not in (Type.END, Type.LOST):
             self.clock_ms = record.ms
         if record.type in RESULTS:
@@ -103,7 +112,7 @@ class Suffix:
                 self.working.pop(lease, None)
         elif record.type == Type.ENVELOPE:
             envelope = EnvelopeRecord.of(fields)
-            self.accepted(envelope)
+            self.accepted(envelope, record.seq)
             self.owed(envelope.id, envelope.metadata, len(envelope.recipients))
             self.opened.discard(envelope.id)
             if counts:
@@ -114,6 +123,7 @@ class Suffix:
             message_id = FinishRecord.of(fields).id
             self.finished.add(message_id)
             self.left.pop(message_id, None)
+            self.born.pop(message_id, None)
             if counts:
                 self.segments.ended(message_id)
         elif record.type == Type.SEGMENT and counts:
@@ -121,9 +131,11 @@ class Suffix:
             self.segments.begin(segment["first"], segment["floor"])
             self.clock = segment.get("clock", self.clock)
 
-    def accepted(self, envelope: EnvelopeRecord) -> None:
-        """The recipients of an ENVELOPE record have not ended yet."""
+    def accepted(self, envelope: EnvelopeRecord, seq: int = sys.maxsize) -> None:
+        """The recipients of an ENVELOPE record have not ended yet. seq: its number; if only a receipt has it, above all
+        others."""
         self.enveloped.add(envelope.id)
+        self.born[envelope.id] = seq
         self.left[envelope.id] = {row.address for row in envelope.rows()}
 
     def _started(self, ms: int, start: StartRecord, counts: bool) -> None:
