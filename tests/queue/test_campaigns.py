@@ -65,8 +65,13 @@ async def test_the_same_campaign_twice_is_one(house: Make) -> None:
     ask = {"name": "spring", "sender": "news@src.test", "template": template()}
     first, second = await asyncio.gather(*(home.queue.ask("campaign-put", **ask) for _ in range(2)))
     assert [first, second] == [{"created": True}, {"created": False}]
-    for other in ({"sender": "other@src.test"}, {"template": template("Bye {{ name }}\n")}, {"planned": 5}):
-        with pytest.raises(ValueError, match="already exists with other content; choose another name"):
+    settings, text = "other settings, which stay; choose another name", "another template, which stays; suspend it"
+    for other, said in (
+        ({"sender": "other@src.test"}, settings),
+        ({"template": template("Bye {{ name }}\n")}, text),
+        ({"planned": 5}, settings),
+    ):
+        with pytest.raises(ValueError, match=f"already exists with {said}"):
             await home.queue.ask("campaign-put", **ask | other)
     assert [one["name"] for one in await home.queue.ask("campaigns")] == ["spring"]
 

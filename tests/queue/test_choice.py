@@ -241,7 +241,7 @@ async def test_the_text_of_a_suspended_campaign_is_corrected(house: Make) -> Non
         assert (await home.queue.ask("campaign-templates", name="spring"))[0] == ["spring", template_name(right)]
         for text in ("Wrong {{ name }}\n", "Right {{ name }}\n"):  # what was put is put again, and what it is now
             assert await put(home, "spring", text) == {"created": False}
-        with pytest.raises(ValueError, match="already exists with other content"):
+        with pytest.raises(ValueError, match="already exists with another template"):
             await put(home, "spring", "Another {{ name }}\n")
         await home.crash(power=True)
         await home.queue.accept(batch("three@x.test"), b"")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,7 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zonemta_py.cli.campaign.orders import text as correct
+from zonemta_py.cli.terminal.errors import CommandError
 from zonemta_py.merge.source import File, TemplateSource, Text
+from zonemta_py.pipeline.nodes.client import NodeAccess
+from zonemta_py.pipeline.nodes.nodes import AnnouncedOtherwise, Announcement, bind, keep, stored
+from zonemta_py.queue.api import template_name
 from zonemta_py.reception.http.documents import batch
 from zonemta_py.reception.http.documents.problem import RequestProblem
 
@@ -105,6 +112,59 @@ def test_orders_to_a_campaign(open_http: Any, template: bytes) -> None:
     assert order("explode").status_code == 422
     assert door.client.post("/v1/campaigns/none/pause", json={}).status_code == 404
     assert send(door, ROWS).status_code == 409
+
+
+def test_a_suspended_campaigns_text_is_corrected(open_http: Any, template: bytes, tmp_path: Path) -> None:
+    """By the command, which also corrects the plan; what is refused changes neither the plan nor the campaign."""
+    door, plan = open_http(), tmp_path / "spring.plan"
+    access = NodeAccess((str(door.client.base_url),), door.token)
+    first = Announcement("spring", "news@src.test", template)
+    (tmp_path / "key").write_text(door.token)
+    plan.mkdir()
+    (plan / "report.json").write_text('{"fields": ["name"]}')
+
+    def written(text: str) -> Path:
+        file = tmp_path / "t.toml"
+        file.write_text(f'subject = "Hi"\nfrom = "news@src.test"\ntext = """\n{text}\n"""\n')
+        return file
+
+    def corrected(text: str) -> None:
+        correct("spring", written(text), plans=tmp_path, nodes=access.nodes[0], key_file=tmp_path / "key", json=True)
+
+    for announced in (replace(first, template=b"never sent"), first):  # none of it is anywhere yet
+        keep(announced, plan, access)
+    bind(plan, access, "spring")
+    put(door, template)
+    send(door, ROWS)
+    other = replace(first, template=b"another", planned=5)
+    with pytest.raises(
+        AnnouncedOtherwise, match="sent with another template, planned, and nothing has changed; `zonem"
+    ):
+        keep(other, plan, access)
+    with pytest.raises(AnnouncedOtherwise, match="`zonemta campaign text spring -t TEMPLATE` correct it"):
+        keep(replace(first, template=b"another"), plan, None)
+    with pytest.raises(CommandError, match=r"spring is running, not suspended; `zonemta campaign suspend spring`"):
+        corrected("Dear {{ name }}")
+    door.client.post("/v1/campaigns/spring/pause", json={})
+    with pytest.raises(CommandError, match="city"):
+        corrected("{{ city }}")
+    answer = door.client.post(
+        "/v1/campaigns/spring/text", json={"template": {"from": "n@src.test", "subject": "x", "text": "{{ city }}"}}
+    )
+    assert answer.status_code == 422
+    assert "asks for 'city', which the present one does not" in answer.json()["errors"][0]["what"]
+    assert stored(plan) == first
+    assert door.do(lambda queue: queue.ask("campaign-templates", name="spring")) == [
+        ["spring", template_name(template)]
+    ]
+    corrected("Dear {{ name }}")
+    after = stored(plan)
+    assert after == replace(first, template=after.template)
+    assert door.do(lambda queue: queue.ask("campaign-templates", name="spring")) == [
+        ["spring", template_name(after.template)]
+    ]
+    assert put(door, template).json() == put(door, after.template).json() == {"created": False}
+    assert send(door, [["carl@example.org", "Carl"]], "2").json()["accepted"] == 1
 
 
 def test_what_a_campaign_may_not_be(open_http: Any, template: bytes) -> None:

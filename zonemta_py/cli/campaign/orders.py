@@ -60,6 +60,35 @@ def schedule(
     return print(f"{name} goes {words(row['hours']) or 'at any time'}; {row['waiting']:,} recipients wait")
 
 
+def text(
+    name: Name, template: option.Template = None, because: Cause = "corrected by an operator",
+    plans: option.Plans = Path(), nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None,
+    config: ConfigFile = None, folder: Folder = None, json: AsJson = False,
+) -> None:  # fmt: skip
+    """Correct the template of a suspended campaign: whoever of it waits, or is still to be handed in, gets this one."""
+    from zonemta_py.cli.campaign.work import sentences, sound
+    from zonemta_py.pipeline.nodes.nodes import Nodes as All
+    from zonemta_py.pipeline.nodes.nodes import retext
+    from zonemta_py.pipeline.prepare.plan import existing
+
+    if template is None:
+        raise CommandError(Exit.USAGE, f"a template is needed; write `zonemta campaign text {name} --template T`")
+    plan = plans / f"{name}.plan"
+    report = existing(plan)
+    to = target(nodes, key_file, config, folder, _ASK_S, ca)
+    packed, *_ = sound(template, dict.fromkeys(report["fields"], "")) if report else sound(template, None)
+    with sentences(), All(to) as all_nodes:
+        all_nodes.text(name, packed, because)
+        row = all_nodes.status(name)
+    retext(plan, packed)
+    if json:
+        return print_json(row)
+    return print(
+        f"{name} has the new text for {counted(row['waiting'], 'recipient')} that wait; "
+        f"`zonemta campaign resume {name}` lets them go"
+    )
+
+
 def cancel(
     name: Name, because: Cause = "canceled by an operator", yes: Yes = False, nodes: Nodes = "",
     key_file: KeyFile = None, ca: Ca = None, config: ConfigFile = None, folder: Folder = None, json: AsJson = False,

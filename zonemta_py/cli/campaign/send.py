@@ -17,7 +17,7 @@ from zonemta_py.cli.campaign import hours, planning, variants
 from zonemta_py.cli.campaign import options as option
 from zonemta_py.cli.campaign import settings as campaign_settings
 from zonemta_py.cli.campaign.nodes import Ca, KeyFile, Nodes, Patience, target
-from zonemta_py.cli.campaign.work import Work, describe, look, read_columns, readable, rendered, show, sound
+from zonemta_py.cli.campaign.work import Work, describe, look, read_columns, readable, rendered, sentences, show, sound
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder
 from zonemta_py.cli.terminal.output import Telling, counted
@@ -25,6 +25,7 @@ from zonemta_py.cli.terminal.question import ask
 from zonemta_py.pipeline.prepare.source.dialect import ADDRESS_COLUMNS
 
 if TYPE_CHECKING:
+    from zonemta_py.pipeline.nodes.client import NodeAccess
     from zonemta_py.pipeline.nodes.nodes import Announcement
     from zonemta_py.pipeline.prepare.plan import Plan
     from zonemta_py.pipeline.prepare.settings import Settings
@@ -103,7 +104,7 @@ def send(
         plan = work.plan(
             settings, copy, plan_folder, suppressions, engagement, lake, name_of, tenant=tenant, list_ids=mail.list_ids
         )
-    announcement = _stored(announcement, plan)
+    announcement = _stored(announcement, plan, to)
     show(plan, table=not json)
     _warn_of_canary(announcement.bounds, plan.report["canary"])
     for one in mail.templates:
@@ -172,13 +173,14 @@ def _announced(**values: Any) -> Announcement:
     return Announcement(**values)
 
 
-def _stored(announcement: Announcement, plan: Plan) -> Announcement:
-    """With what only the plan knows; kept beside it."""
-    from zonemta_py.pipeline.nodes.nodes import store
+def _stored(announcement: Announcement, plan: Plan, to: NodeAccess | None) -> Announcement:
+    """With what only the plan knows; kept beside it. Raises CommandError."""
+    from zonemta_py.pipeline.nodes.nodes import keep
 
     bounds = campaign_settings.for_canary(announcement.bounds, plan.report["canary"])
     announcement = replace(announcement, bounds=bounds, planned=plan.report["kept"])
-    store(announcement, plan.folder)
+    with sentences():
+        keep(announcement, plan.folder, to)
     return announcement
 
 

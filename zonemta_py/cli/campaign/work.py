@@ -79,7 +79,7 @@ class Work:
             return given
         from zonemta_py.pipeline.findings.baseline import shares
 
-        with _sentences():
+        with sentences():
             usual = shares(self.spark, lake)
         made = {name: max(_BOUND_LEAST[name], _BOUND_FACTOR * share) for name, share in usual.items()}
         return {name: min(bound, made.get(name, bound)) for name, bound in given.items()}
@@ -94,7 +94,7 @@ class Work:
         kept_out = partial(self._suppressed, file=suppressions, folder=folder, tenant=tenant, list_ids=list_ids)
         from zonemta_py.pipeline.prepare.plan import plan
 
-        with _sentences(), _steps("plan") as (say, _):
+        with sentences(), _steps("plan") as (say, _):
             return plan(
                 self.spark, settings, list_, folder, kept_out, lambda spark: _events(spark, engagement, lake), say,
                 name_of,
@@ -119,7 +119,7 @@ class Work:
         from zonemta_py.pipeline.send.campaign import send
 
         assert self._to is not None
-        with _sentences(), _steps("send") as (say, move):
+        with sentences(), _steps("send") as (say, move):
             bind(plan.folder, self._to, announcement.name)
             frame = rows(self.spark, plan.folder)
             return send(frame, announcement, self._to, day, canary_patience_s, say, move)
@@ -128,7 +128,7 @@ class Work:
         """Values of a column, and how many rows have each. Raises CommandError."""
         from zonemta_py.pipeline.prepare.source.read import values
 
-        with _sentences(), bar(f"count {column}"):
+        with sentences(), bar(f"count {column}"):
             return values(self.spark, list_, column, multiline)
 
     def _suppressed(self, spark: Any, file: str, folder: Path, tenant: str, list_ids: Collection[str]) -> Any:
@@ -185,7 +185,7 @@ def readable(list_: str, plan: Path) -> Iterator[tuple[str, Callable[[str], str]
         return copies.of_list(text, list_, folder)
 
     try:
-        with _sentences(), copies.plain(list_, folder) as copy:
+        with sentences(), copies.plain(list_, folder) as copy:
             yield copy, name_of
     except CommandError as stop:
         raise CommandError(stop.code, name_of(stop.sentence)) from None
@@ -206,13 +206,13 @@ def read_columns(work: Work, list_: str, multiline: bool) -> list[str]:
     from zonemta_py.pipeline.send.prewarm import warm
 
     warm(work.spark)
-    with _sentences():
+    with sentences():
         return columns(work.spark, list_, multiline)
 
 
-def sound(template: Path, fields: dict[str, str]) -> tuple[bytes, set[str], str, str]:
-    """A prepared template's bytes, the names it uses, its sender if that is no field, its List-Id likewise. Raises
-    CommandError."""
+def sound(template: Path, fields: dict[str, str] | None) -> tuple[bytes, set[str], str, str]:
+    """A prepared template's bytes, the names it uses, its sender if that is no field, its List-Id likewise. fields:
+    those that there are, None: any. Raises CommandError."""
     from zonemta_py.merge.compile import compile, prepare
     from zonemta_py.merge.compile import fields as names_of
     from zonemta_py.merge.load import load
@@ -220,7 +220,7 @@ def sound(template: Path, fields: dict[str, str]) -> tuple[bytes, set[str], str,
     from zonemta_py.merge.said import list_id
 
     try:
-        source = prepare(load(template), list(fields))
+        source = prepare(load(template), None if fields is None else list(fields))
         compiled = compile(source)
         used = names_of(source)
     except TemplateRefused as refused:
@@ -280,10 +280,10 @@ def _steps(label: str) -> Iterator[tuple[Callable[[str], object], Callable[[int,
 
 
 @contextmanager
-def _sentences() -> Iterator[None]:
+def sentences() -> Iterator[None]:
     """Refusals and failures of the pipeline, as CommandError."""
     from zonemta_py.pipeline.nodes.client import NodeGone, NodeRefused
-    from zonemta_py.pipeline.nodes.nodes import OtherNodes
+    from zonemta_py.pipeline.nodes.nodes import AnnouncedOtherwise, OtherNodes
     from zonemta_py.pipeline.prepare.settings import PlanRefused
     from zonemta_py.pipeline.send.campaign import CampaignStopped
     from zonemta_py.pipeline.send.errors import InjectionFailed
@@ -294,7 +294,7 @@ def _sentences() -> Iterator[None]:
         raise CommandError(Exit.DATA, str(error)) from None
     except (CampaignStopped, InjectionFailed, NodeGone) as error:
         raise CommandError(Exit.TEMPORARY, str(error)) from None
-    except (NodeRefused, OtherNodes) as error:
+    except (NodeRefused, OtherNodes, AnnouncedOtherwise) as error:
         raise CommandError(Exit.USAGE, str(error)) from None
     except Exception as error:
         said = _of_spark(error)

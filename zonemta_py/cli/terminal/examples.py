@@ -48,6 +48,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "drain": ("zonemta drain --for 5m", "zonemta drain --cancel"),
     "config history": ("zonemta config history", "zonemta config history 12"),
     "config back": ("zonemta config back 12",),
+    "campaign text": ("zonemta campaign text spring --template spring-corrected",),
     "campaign winner": ("zonemta campaign winner spring", "zonemta campaign winner spring b --because 'we like it'"),
     "config notice": ("zonemta config notice delayed --language de,en", "zonemta config notice --tenant shop --whole"),
     "backup": ("zonemta backup /var/backups/zonemta-monday",),

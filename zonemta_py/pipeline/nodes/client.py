@@ -150,6 +150,11 @@ class NodeClient:
         path = f"/v1/campaigns/{quote(name, safe='')}/decide"
         return self._json("POST", path, f"campaign {name}", json={"winner": winner, "cause": cause})
 
+    def text(self, name: str, template: bytes, cause: str) -> dict[str, Any]:
+        """What waits of a suspended campaign gets this template."""
+        body = {"template": base64.b64encode(template).decode(), "cause": cause}
+        return self._json("POST", f"/v1/campaigns/{quote(name, safe='')}/text", f"campaign {name}", json=body)
+
     def suppressions(self) -> Iterator[list[dict[str, Any]]]:
         """All of the list, page by page."""
         after = ""

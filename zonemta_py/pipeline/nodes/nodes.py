@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import base64
 import json
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,17 @@ _NODES = "nodes.json"
 
 class OtherNodes(Exception):
     """The plan was started with other nodes; one sentence that names them."""
+
+
+class AnnouncedOtherwise(Exception):
+    """The campaign was announced with other settings; one sentence with the remedies."""
+
+    def __init__(self, folder: Path, name: str, other: list[str]) -> None:
+        words = ", ".join(one.replace("_", " ") for one in other)
+        remedy = f"`zonemta campaign send --resume --name {name}` goes on with what it was sent with"
+        if {*other} <= {"template", "variants"}:
+            remedy += f"; `zonemta campaign suspend {name}` and `zonemta campaign text {name} -t TEMPLATE` correct it"
+        super().__init__(f"{folder}: campaign {name} was sent with another {words}, and nothing has changed; {remedy}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +82,13 @@ def _seeds(row: dict[str, Any]) -> dict[str, Any]:
     return {"seeds": tuple(row.get("seeds", ()))}
 
 
+def retext(folder: Path, template: bytes) -> None:
+    """The plan that is there, if one is, goes on with that template."""
+    with suppress(FileNotFoundError):
+        before = stored(folder)
+        store(replace(before, template=template), folder)
+
+
 def bind(folder: Path, target: NodeAccess, name: str) -> None:
     """Keeps a plan to the nodes it goes to first: their URLs say which chunk is whose, others would get it again.
 
@@ -91,11 +109,44 @@ def bind(folder: Path, target: NodeAccess, name: str) -> None:
 
 def _knows(target: NodeAccess, name: str) -> bool:
     with NodeClient(target.nodes[0], target) as node:
-        try:
-            node.campaign(name)
-        except NodeRefused:
-            return False
+        return _known(node, name)
+
+
+def _known(node: NodeClient, name: str) -> bool:
+    try:
+        node.campaign(name)
+    except NodeRefused:
+        return False
     return True
+
+
+def keep(campaign: Announcement, folder: Path, target: NodeAccess | None) -> None:
+    """Stores it, in place of an earlier one that no node has seen. Raises AnnouncedOtherwise; the earlier one stays.
+
+    target: the nodes, None if none is to be asked.
+    """
+    try:
+        before = stored(folder)
+    except FileNotFoundError:
+        before = None
+    if before is not None and (other := differences(before, campaign)) and _announced(folder, target, campaign.name):
+        raise AnnouncedOtherwise(folder, campaign.name, other)
+    store(campaign, folder)
+
+
+def _announced(folder: Path, target: NodeAccess | None, name: str) -> bool:
+    """Whether nodes may know it."""
+    if not (folder / _NODES).exists():
+        return False
+    if target is None:
+        return True
+    with Nodes(target) as nodes:
+        return any(_known(node, name) for node in nodes.nodes)
+
+
+def differences(one: Announcement, other: Announcement) -> list[str]:
+    """Names of what differs."""
+    return [name.name for name in fields(one) if getattr(one, name.name) != getattr(other, name.name)]
 
 
 class Nodes:
@@ -155,6 +206,15 @@ class Nodes:
     def schedule(self, name: str, hours: dict[str, str]) -> None:
         for node in self.nodes:
             node.schedule(name, hours)
+
+    def text(self, name: str, template: bytes, cause: str) -> None:
+        """At all nodes, where it has to be suspended. Raises NodeRefused before anything is changed at any."""
+        for node in self.nodes:
+            if (row := node.campaign(name))["state"] != "paused":
+                remedy = f"`zonemta campaign suspend {name}` it before"
+                raise NodeRefused(f"{node.url}: campaign {name} is {row['state']}, not suspended; {remedy}")
+        for node in self.nodes:
+            node.text(name, template, cause)
 
     def decide(self, name: str, winner: str, cause: str) -> None:
         """winner: the variant; "": the best one, which one node alone can know. Raises OtherNodes."""

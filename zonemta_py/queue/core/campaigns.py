@@ -273,7 +273,7 @@ class Campaigns:
         known = self.registered(campaign.name)
         if known is not None:
             if known.settings() != campaign.settings() or not known.has_had(campaign.template):
-                raise ValueError(f"campaign {campaign.name!r} already exists with other content; choose another name")
+                raise ValueError(_exists(known, campaign))
             return False
         named = self._taken_over(campaign)
         self._arriving[campaign.name] = asyncio.get_running_loop().create_future()
@@ -381,6 +381,14 @@ def _parts(campaign: Campaign, chunks: list[bytes]) -> list[Operation]:
     operations: list[Operation] = [(keys.template(campaign.name, n), chunk) for n, chunk in enumerate(chunks, 1)]
     operations += [(keys.template(campaign.name, n), None) for n in range(len(chunks) + 1, campaign.chunks + 1)]
     return operations
+
+
+def _exists(known: Campaign, given: Campaign) -> str:
+    name = known.name
+    if known.settings() == given.settings():
+        what = f"campaign {name!r} already exists with another template, which stays"
+        return f"{what}; suspend it, and correct its text (`zonemta campaign text {name}`)"
+    return f"campaign {name!r} already exists with other settings, which stay; choose another name"
 
 
 def canceled(campaign: Campaign) -> str:

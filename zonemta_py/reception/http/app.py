@@ -39,7 +39,7 @@ _ABOUT = (
 )
 _BODIES = (
     models.MessageDocument, models.BatchDocument, templates.MergedDocument, campaign_bodies.CampaignDocument,
-    campaign_bodies.CampaignTimes, campaign_bodies.Decision,
+    campaign_bodies.CampaignTimes, campaign_bodies.Decision, campaign_bodies.NewText,
     campaign_bodies.Order, campaign_bodies.TrialDocument, people.Suppressions, people.Forget, people.GuardEnd,
     returned.FeedbackRows, models.PersonDocument, queue_rows.Acknowledgement, queue_rows.NegativeAcknowledgement,
     queue_rows.Extension, bodies.Lift, bodies.SuspensionDocument, bodies.StepDocument, bodies.TaskDocument,

@@ -180,6 +180,16 @@ async def decide(request: Request, name: _Name) -> Response:
     return answer(await here.ask("campaign-decide", name=name, winner=said.winner, cause=cause))
 
 
+@router.post("/{name}/text", **_order("Correct a suspended campaign's template", "NewText"))
+async def text(request: Request, name: _Name) -> Response:
+    """All that waits of it, and all that comes, gets this template. What a request is refused for changes nothing."""
+    here, who, said, row = await _ordered(request, name, campaigns.NewText)
+    template = await _prepared(here, said.template, who.key, row["tenant"])
+    await here.templates.fits(name, template, who.key.name)
+    cause = said.cause or f"by the key {who.key.name}"
+    return answer(await here.ask("campaign-text", name=name, template=template, cause=cause))
+
+
 @router.post("/{name}/test", **_order("Send a campaign's message to yourself", "Trial", templates.MergedReceipt))
 async def test(request: Request, name: _Name) -> Response:
     """The message as these people would get it, at once, whatever the campaign's state and hours; it counts for no

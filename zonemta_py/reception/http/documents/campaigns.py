@@ -57,6 +57,11 @@ class ChoiceDocument(Model):
     """Hours after which the best one is chosen; 0: only by POST …/decide."""
 
 
+_AnyTemplate = Annotated[
+    Annotated[Base64, Tag("[packed]")] | Annotated[TemplateDocument, Tag("[plain]")], Discriminator(_form)
+]
+
+
 class CampaignDocument(Model):
     """A campaign's settings. Repeating a PUT with the same content succeeds and changes nothing."""
 
@@ -81,9 +86,7 @@ class CampaignDocument(Model):
 
     sender: ReturnPath
     """Return path (MAIL FROM)."""
-    template: Annotated[
-        Annotated[Base64, Tag("[packed]")] | Annotated[TemplateDocument, Tag("[plain]")], Discriminator(_form)
-    ]
+    template: _AnyTemplate
     """The template; or a prepared one in base64 (RFC 4648), as packed by `zonemta campaign`."""
     tenant: Name | Literal[""] = ""
     zone: Line = ""
@@ -200,6 +203,13 @@ class Decision(Model):
     """The variant whose template the campaign gets; "": the best one now."""
     cause: Cause = ""
     """The reason: shown with the campaign, and journalled."""
+
+
+class NewText(Model):
+    template: _AnyTemplate
+    """As of a campaign. It asks for no field but those that the present one asks for."""
+    cause: Cause = ""
+    """The reason, for the log."""
 
 
 class TrialDocument(Model):

@@ -76,6 +76,18 @@ class TemplateCheck:
         if found.list_id:
             envelope.headers = {**envelope.headers, FIELD: found.list_id}
 
+    async def fits(self, campaign: str, packed: bytes, holder: str) -> None:
+        """Raises RequestProblem for a template that asks for what the campaign's recipients may lack, QueueRefusal."""
+        try:
+            found = await self._found(campaign, holder)
+        except ValueError:
+            return  # the queue says what is wrong
+        there = {*found.wanted, *(LINKS if self._linked else ())}
+        wanted = (await self.look(packed, holder)).wanted
+        if lacking := [name for name in wanted if name not in there]:
+            what = "which the present one does not, so that recipients may lack it; leave it out"
+            raise invalid([FieldError("template", f"{wanted[one]}: asks for {one!r}, {what}") for one in lacking])
+
     async def _found(self, campaign: str, holder: str) -> TrialResult:
         """What its template needs, or those it will be chosen from; of which list it is, unless they differ."""
         own, *others = await self._templates.ask("campaign-templates", name=campaign)
@@ -88,7 +100,8 @@ class TemplateCheck:
         return found._replace(wanted=wanted, list_id=list_id)
 
     async def _looked(self, one: tuple[str, str], holder: str) -> TrialResult:
-        """one: the campaign and the name of its template. Raises QueueRefusal, also for a campaign that has just got another template."""
+        """one: the campaign and the name of its template. Raises QueueRefusal, also for a campaign that has just got
+        another template."""
         campaign, template = one
         found = self._known.get(template)
         if found is not None:
