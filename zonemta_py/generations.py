@@ -231,9 +231,12 @@ class Generations:
         except Exception as error:  # such as no more open files: what runs goes on
             traceback.print_exc()
             return self._told(changes, [f"it cannot be taken ({type(error).__name__}: {error}); see the log"], by)
-        if not check:
-            self._hold(given, host)
-        return self._told(changes, [], by)
+        else:
+            if not check:
+                self._hold(given, host)
+            return self._told(changes, [], by)
+        finally:
+            self._processes.let_none_go()
 
     def _told(self, changes: list[Any], refused: list[str], by: str) -> dict[str, Any]:
         """by: who is to be named in the log; "": it only was a question."""
@@ -286,6 +289,8 @@ class Generations:
         pipe, until = self._pipe, time.monotonic() + TAKE_S
         if pipe is None or not self._processes.pid("queue"):
             return busy
+        if not check:  # once it has taken it, it has nothing more for the senders that run, which then end
+            self._processes.let_go(lambda role: role.startswith("sender"))
         try:
             pipe.send(("take", 0, (given, check)))
             while self._patiently(pipe, until - time.monotonic()):

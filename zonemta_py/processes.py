@@ -65,6 +65,9 @@ class Processes:
         """Those of no role."""
         self._replaced: set[int] = set()
         """Running ones whose end was asked for: another of their role follows, without a word."""
+        self._leaving: Callable[[str], bool] | None = None
+        self._left: set[str] = set()
+        """Roles of those that were let go, and ended."""
         self._started: dict[str, float] = {}
         self._pause: dict[str, float] = {}
         self._due: dict[str, float] = {}
@@ -128,6 +131,16 @@ class Processes:
         self._due.pop(role, None)
         if pid := self.pid(role):
             self._retire(pid, signal.SIGTERM if known.alone or known.due_s else signal.SIGUSR1)
+
+    def let_go(self, roles: Callable[[str], bool]) -> None:
+        """The queue may tell those of such roles that nothing is left for them: one that ends well is no failure, and
+        is not started again before `let_none_go`, unless by `start`."""
+        self._leaving = roles
+
+    def let_none_go(self) -> None:
+        """From now on. Roles that nobody has any more are started."""
+        self._leaving, left, self._left = None, self._left, set()
+        self._due |= {role: time.monotonic() for role in left if role in self._roles and not self.pid(role)}
 
     def remind(self) -> None:
         """Retired ones of a service hear that the configuration that follows is another one now."""
@@ -222,6 +235,9 @@ class Processes:
         if pid in self._replaced:
             self._replaced.discard(pid)
             self._due[role] = now
+            return
+        if not status and self._leaving is not None and self._leaving(role):
+            self._left.add(role)
             return
         if known.due_s is not None:
             self._due[role] = now + (AGAIN_S if status else 0.0)

@@ -2,12 +2,12 @@
 
 `reference()` is config/zonemta.toml: every key there is, commented out at its default. `effective(config)` is what
 `zonemta config show` prints: the same with the values in force, secrets hidden. Other files that are made from code:
-the description of the HTTP interface, the JSON Schema of events, and the table of metrics.
+the description of the HTTP interface, the JSON Schema of events, the tables of quantities and of metrics.
 
     python -m zonemta_py.reference > config/zonemta.toml
     python -m zonemta_py.reference --openapi > config/openapi.json
     python -m zonemta_py.reference --events > config/events.schema.json
-    python -m zonemta_py.reference --metrics   (between the marks in docs/METRICS.md)
+    python -m zonemta_py.reference --quantities, --metrics   (between the marks in docs/METRICS.md)
 """
 
 from __future__ import annotations
@@ -195,7 +195,18 @@ def metrics() -> str:
     return "\n".join(["| metric | kind | labels | what |", "|---|---|---|---|", *rows]) + "\n"
 
 
+def quantities() -> str:
+    """The table of all quantities: in docs/METRICS.md."""
+    from zonemta_py.metrics.quantities import QUANTITIES
+
+    rows = [
+        f"| {one.name} | {one.unit} | {one.means} | `{one.source}` | {f'`{one.metric}`' if one.metric else ''} |"
+        for one in QUANTITIES.values()
+    ]
+    head = ["| name | unit | what | where it is counted | metric |", "|---|---|---|---|---|"]
+    return "\n".join([*head, *rows]) + "\n"
+
+
 if __name__ == "__main__":
-    print(
-        {"--openapi": openapi, "--events": events, "--metrics": metrics}.get("".join(sys.argv[1:]), reference)(), end=""
-    )
+    made = {"--openapi": openapi, "--events": events, "--metrics": metrics, "--quantities": quantities}
+    print(made.get("".join(sys.argv[1:]), reference)(), end="")

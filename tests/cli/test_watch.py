@@ -34,6 +34,18 @@ def put(*addresses: str) -> Callable[[LocalQueue], Any]:
     return run
 
 
+def deferring(address: str) -> Callable[[LocalQueue], Any]:
+    """A message that is deferred from the beginning."""
+
+    async def run(queue: LocalQueue) -> str:
+        envelope = Envelope("ann@example.com", [Recipient(address)], len(BODY))
+        envelope.received_ms = time.time_ns() // 1_000_000
+        envelope.hold_until_ms = envelope.received_ms + 3_600_000
+        return (await queue.accept(envelope, BODY)).id
+
+    return run
+
+
 def check(folder: Path, *arguments: str) -> tuple[int, str]:
     """`zonemta status --nagios` in a process of its own: its status is none of sysexits.h."""
     command = [sys.executable, "-m", "zonemta_py", "status", "--nagios", "--folder", str(folder), *arguments]
@@ -84,18 +96,29 @@ def test_nagios_hears_of_a_queue_that_stands_still(tmp_path: Path) -> None:
     assert (code, line) == (2, "ZONEMTA CRITICAL - no answer has come in 1 s; the log may say why\n")
 
 
-def test_nagios(served: Callable[..., Any], tmp_path: Path) -> None:
-    """One line: OK, warning and critical by thresholds, with performance data; unknown for what makes no sense."""
-    served().do(put("a@x.org", "b@x.org", "c@x.org"))
+def test_nagios(served: Callable[..., Any], told: Told, tmp_path: Path) -> None:
+    """One line: OK, warning and critical by thresholds, with performance data; unknown for what makes no sense. Each
+    number is what `status` says under that name, and what waits is the sum of its states."""
+    queue = served()
+    queue.do(put("a@x.org", "b@x.org", "c@x.org"))
+    queue.do(deferring("d@x.org"))
+    told("queue", "hold", "--recipient", "c@x.org", "--yes")
+    total = json.loads(told("status", "--json").out)["total"]
+    assert [total[name] for name in ("queued", "deferred", "held", "leased")] == [2, 1, 1, 0]
     code, line = check(tmp_path)
-    assert (code, line.startswith("ZONEMTA OK - 3 wait, 0.0/s go | queued=3;;;0 in_doubt=0;1;;0 ")) == (0, True)
+    assert (code, line.startswith("ZONEMTA OK - 4 waiting, 0.0/s go | waiting=4;;;0 queued=2;;;0 ")) == (0, True)
     data = line.partition(" | ")[2].split()
     assert all(re.fullmatch(r"\w+=[\d.]+(MB)?;[\d.]*;[\d.]*;0", one) for one in data)
-    assert check(tmp_path, "--queued", "3,10")[:1] == (1,)
-    code, line = check(tmp_path, "--queued", "1,3", "--disk", "1e12,")
+    said = {name: int(value.partition(";")[0]) for name, _, value in (one.partition("=") for one in data[:6])}
+    assert {name: said[name] for name in ("queued", "deferred", "held", "leased")} == {
+        name: total[name] for name in ("queued", "deferred", "held", "leased")
+    }
+    assert check(tmp_path, "--waiting", "4,10")[:1] == (1,)
+    assert check(tmp_path, "--queued", "3,10")[:1] == (0,)
+    code, line = check(tmp_path, "--queued", "1,2", "--disk", "1e12,")
     assert code == 2
-    assert line.startswith("ZONEMTA CRITICAL - 3 recipients wait; ")
-    assert " MB are free | queued=3;1;3;0 " in line
+    assert line.startswith("ZONEMTA CRITICAL - 2 recipients queued; ")
+    assert " MB are free | waiting=4;;;0 queued=2;1;2;0 " in line
     code, line = check(tmp_path, "--queued", "many")
     assert (code, line) == (3, "ZONEMTA UNKNOWN - --queued: 'many' is not two numbers; write it like 1000,5000\n")
 

@@ -8,12 +8,17 @@ import pytest
 from zonemta_py.logs.mail import VERDICTS
 from zonemta_py.metrics import meter as meters
 from zonemta_py.metrics.meter import CountTable, Histogram, Meter
+from zonemta_py.metrics.quantities import QUANTITIES, WAITING, waiting
+from zonemta_py.metrics.quantities import STATES as COUNTED_STATES
 from zonemta_py.metrics.rates import DestinationRates, Rates
 from zonemta_py.metrics.table import METRICS, PROVIDERS_MAX, QUEUES
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD
+from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.tasks.table import STATES
 from zonemta_py.queue.lifecycle.telling.tell import zone_label
 from zonemta_py.reference import metrics as table
+from zonemta_py.reference import quantities
+from zonemta_py.schedule.policy.standing import GROUPS
 
 
 @pytest.fixture
@@ -69,7 +74,7 @@ async def test_nothing_is_counted_twice_by_a_replay(home: Any) -> None:
 
 
 async def test_what_is_leased_counts_as_leased_alone(home: Any) -> None:
-    """And what a dead sender had is counted as in doubt, once."""
+    """And what a dead sender had is in doubt: as many as are listed, after a restart too, until it is acknowledged."""
     await home.put("a@one.test", "b@one.test")
     await home.lease()
     found = await home.queue.ask("metrics")
@@ -78,6 +83,52 @@ async def test_what_is_leased_counts_as_leased_alone(home: Any) -> None:
     home.queue.lost("")
     found = await home.queue.ask("metrics")
     assert value(found["counters"]["zonemta_in_doubt_recipients_total"], "default") == 2
+    await home.rest()
+    again = await home.crash()
+    await home.rest()
+    assert value((await again.ask("metrics"))["gauges"]["zonemta_in_doubt"], "default") == 2
+    assert len(listed := await again.ask("in-doubt")) == 2
+    assert await again.ask("in-doubt-acknowledge", ids=["0" * 16]) == 0
+    assert await again.ask("in-doubt-acknowledge", until_ms=listed[0]["since_ms"] - 1) == 0
+    with pytest.raises(ValueError, match="name 1 to 1,000 messages"):
+        await again.ask("in-doubt-acknowledge", ids=[])
+    assert await again.ask("in-doubt-acknowledge", ids=[listed[0]["id"]]) == 2
+    assert await again.ask("in-doubt") == []
+    assert value((await again.ask("metrics"))["gauges"]["zonemta_in_doubt"], "default") == 0
+
+
+async def test_who_is_in_doubt_is_forgotten_when_the_message_has_long_ended(home: Any) -> None:
+    """Seven days after; while it waits it stays listed."""
+    ended, waits = await home.put("a@one.test"), await home.put("b@two.test")
+    await home.leases()
+    home.queue.lost("")
+    for delivery in await home.leases():
+        await home.settle(delivery, DELIVERED if delivery.recipients[0].address == "a@one.test" else HELD)
+    await home.rest()
+    for days, left in ((6.9, {ended, waits}), (0.2, {waits}), (10, {waits})):
+        await home.move(days * 86_400)
+        await home.queue.maintenance.sweep()
+        await home.rest()
+        assert {row["id"] for row in await home.queue.ask("in-doubt")} == left
+
+
+async def test_what_is_suspended_rests_or_was_learned_is_counted_apart(home: Any) -> None:
+    """By the order, the rest and the lesson; each as many as the list has."""
+    core = home.queue.core
+    await home.queue.ask("stop", kind="zone", name="default", seconds=None, cause="by me")
+    core.schedule.policy.stop("rest", "192.0.2.1 one.test", 600, "blocked")
+    core.schedule.policy.stop("destination", "two.test", 600, "its reply says so")
+    core.schedule.policy.stop("no-tls", "three.test", 600, "TLS fails")
+    core.schedule.policy.stop("guard", "giant", 600, "very many")
+    rows = await home.queue.ask("standing")
+    found = (await home.queue.ask("metrics"))["gauges"]
+    kinds = {group: {row["kind"] for row in rows if row["group"] == group} for group in GROUPS}
+    assert kinds == {
+        "suspended": {"zone"}, "resting": {"rest", "destination"}, "learned": {"no-tls"}, "noted": {"guard"},
+    }  # fmt: skip
+    for group in GROUPS[:3]:
+        assert {labels[0]: n for labels, n in found[f"zonemta_{group}"]} == dict.fromkeys(kinds[group], 1)
+    assert found["zonemta_suppression_guards_up"] == [[[], 1]]
 
 
 async def test_bounces_and_orders_are_counted(home: Any) -> None:
@@ -245,3 +296,16 @@ def test_the_document_has_every_metric() -> None:
     """docs/METRICS.md has the table that `python -m zonemta_py.reference --metrics` makes."""
     text = (Path(__file__).parents[2] / "docs" / "METRICS.md").read_text()
     assert table().strip() in text
+
+
+def test_every_quantity_is_counted_where_it_says() -> None:
+    """Its module is there, its metric is one and says the same; docs/METRICS.md has the table."""
+    top = Path(__file__).parents[2]
+    assert quantities().strip() in (top / "docs" / "METRICS.md").read_text()
+    for one in QUANTITIES.values():
+        assert (top / "zonemta_py" / one.source).is_file(), one.source
+        if one.metric:
+            metric = METRICS[one.metric.partition("{")[0]]
+            assert "{" in one.metric or one.name == "attempts" or metric.help.startswith(one.means), one.name
+    assert {*COUNTED_STATES} == {*sizes.NAMES, "leased"}
+    assert waiting(dict.fromkeys(COUNTED_STATES, 1)) == len(WAITING)

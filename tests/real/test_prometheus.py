@@ -85,7 +85,10 @@ async def log_entry(entry: dict[str, Any]) -> None:
     if entry.get("to") == "bob@dest.test":
         raise Drop("seen often enough")
 """
-NONE_WHEN_WELL = ("zonemta_log_lines_dropped_total", "zonemta_returns_total", "zonemta_links_requests_total")
+NONE_WHEN_WELL = (
+    "zonemta_log_lines_dropped_total", "zonemta_returns_total", "zonemta_links_requests_total",
+    "zonemta_process_failure_time_seconds", "zonemta_resting", "zonemta_learned",
+)  # fmt: skip
 """What has no rows as long as nothing is wrong, and cannot be made wrong here; and of listeners that are not on."""
 
 pytestmark = pytest.mark.skipif(
@@ -250,7 +253,7 @@ BAD = {
     'zonemta_loop_delay_seconds_bucket{le="0.25"}': "0x100",
     'zonemta_loop_delay_seconds_bucket{le="0.5"}': "0+10x100",
     'zonemta_loop_delay_seconds_bucket{le="+Inf"}': "0+10x100",
-    'zonemta_in_doubt_recipients_total{zone="z"}': "0+1x100",
+    'zonemta_in_doubt{zone="z"}': "0+1x100",
     'zonemta_event_sink_lag_seconds{sink="s"}': "1000x100",
     "zonemta_suppression_guards_up": "1x100",
     'zonemta_certificate_expiry_timestamp_seconds{listener="l"}': "86400x100",

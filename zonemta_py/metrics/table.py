@@ -1,5 +1,5 @@
-"""Every metric there is, in one table: name, kind, labels, and what it means. docs/METRICS.md, the dashboard and the
-alert rules are compared with it by tests.
+"""Every metric there is, in one table: name, kind, labels, and what it means; where it is one of the quantities that
+others show too, in their words. docs/METRICS.md, the dashboard and the alert rules are compared with it by tests.
 
 Names and units are Prometheus's conventions: counters end in _total, times are seconds, sizes bytes. Every label is
 bounded: zones, sinks, listeners and limits by the configuration, campaigns by its `http.metrics_campaigns`, verdicts,
@@ -10,6 +10,8 @@ classes and stages by the code, providers by config/providers.toml and PROVIDERS
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
+
+from zonemta_py.metrics.quantities import means
 
 Kind = Literal["counter", "gauge", "histogram"]
 OTHER = "other"
@@ -49,8 +51,8 @@ _ROWS = (
     # what comes in
     _counter("messages_accepted", "Messages that are stored, by how they came: SMTP, HTTP, pushed, own notices.", "by"),
     _counter("message_bytes_accepted", "Bytes of these messages."),
-    _counter("recipients_accepted", "Recipients of these messages.", "zone"),
-    _counter("recipients_suppressed", "Recipients left out because they are on the suppression list.", "zone"),
+    _counter("recipients_accepted", means("accepted"), "zone"),
+    _counter("recipients_suppressed", means("suppressed"), "zone"),
     _counter("smtp_sessions", "Connections that clients have made to the SMTP listeners.", "listener"),
     _gauge("smtp_sessions_open", "Connections of clients that are open now.", "listener"),
     _gauge("account_sessions_open", "Sessions that are open now: SMTP connections, HTTP requests in progress.",
@@ -73,9 +75,9 @@ _ROWS = (
     _counter("provider_answers", "The same by provider of the destination.", "provider", "verdict"),
     _counter("feedback", "What came back about mail that was sent, by what proves that it is genuine: token, dkim, "
              "spf, key, none.", "kind", "genuine"),
-    _counter("recipients_removed", "Recipients that left the queue without an answer.", "zone", "reason"),
-    _counter("in_doubt_recipients", "Recipients whose answer was lost with a process, so that they may get it twice.",
-             "zone"),
+    _counter("recipients_removed", means("removed"), "zone", "reason"),
+    _counter("in_doubt_recipients", "Recipients that have come onto the list of those in doubt (zonemta_in_doubt) "
+             "since the queue's process started; those found at a start are among them.", "zone"),
     _counter("limits_reached", "How often mail began to wait because a limit was reached.", "limit"),
     _counter("connections_opened", "Connections opened to other servers.", "zone"),
     _counter("connections_reused", "Deliveries over a connection that was open already.", "zone"),
@@ -89,9 +91,10 @@ _ROWS = (
     _counter("suppression_guards", "How often very many people were said not to exist at once, and nobody was "
              "suppressed for that."),
     # what waits
-    _gauge("queue_recipients", "Recipients in the queue, by state: queued, deferred, held, deleted, bounced, leased.",
-           "zone", "state"),
-    _gauge("queue_messages", "Messages in the queue."),
+    _gauge("queue_recipients", "Recipients in the queue, each in one state: queued, leased, deferred, held, deleted, "
+           "bounced (and kept).", "zone", "state"),
+    _gauge("in_doubt", means("in doubt"), "zone"),
+    _gauge("queue_messages", means("messages")),
     _gauge("queue_bytes", "Bytes of these messages."),
     _gauge("oldest_recipient_age_seconds", "How long ago the oldest mail was accepted that waits and is not held; 0: "
            "none waits.", "zone"),
@@ -102,8 +105,9 @@ _ROWS = (
     _gauge("campaign_attempts", "Attempts for these campaigns: delivered, deferred, bounced; and blocked, those that "
            "were refused because of us.", "campaign", "what"),
     _gauge("leases_out", "Deliveries that senders have now; each may hold a connection.", "zone"),
-    _gauge("suspended", "Things that send nothing now, by kind: zone, destination, tenant, campaign, source, rest.",
-           "kind"),
+    _gauge("suspended", means("suspended"), "kind"),
+    _gauge("resting", means("resting"), "kind"),
+    _gauge("learned", means("learned"), "kind"),
     _gauge("suppression_guards_up", "Providers whose refusals suppress nobody now, as there are very many at once."),
     _gauge("tasks", "Tasks of operators that are kept, by state: running, undoable, done, canceled, undoing, undone, "
            "ending.", "state"),
@@ -111,8 +115,8 @@ _ROWS = (
     # the queue's process and its disk
     _histogram("loop_delay", "How late the queue's process came to what was due, measured ten times a second.",
                _LOOP_S),
-    _gauge("disk_free_bytes", "Free space on the disk of the queue."),
-    _gauge("disk_reserve_bytes", "Free space below which mail is refused."),
+    _gauge("disk_free_bytes", means("free")),
+    _gauge("disk_reserve_bytes", means("reserve")),
     _counter("journal_bytes", "Bytes written to the journal."),
     _counter("journal_records", "Records written to the journal."),
     _counter("journal_syncs", "Times that the journal was synced."),
@@ -120,7 +124,9 @@ _ROWS = (
     _counter("clock_steps", "Times that the machine's clock was set by more than two seconds."),
     # processes
     _counter("process_starts", "Starts of each process since `zonemta run`; a reload starts it again.", "process"),
-    _counter("process_failures", "Ends of processes that nobody had asked for.", "process"),
+    _counter("process_failures", "Ends of processes that nobody had asked for; a reload is none.", "process"),
+    _gauge("process_failure_time_seconds", "When that last happened, as UNIX time; nothing if it never did.",
+           "process"),
     _counter("process_cpu_seconds", "Time on a processor of the process that runs now.", "process"),
     _gauge("process_resident_memory_bytes", "Memory of the process that runs now.", "process"),
     _gauge("process_start_time_seconds", "When it was started, as UNIX time.", "process"),

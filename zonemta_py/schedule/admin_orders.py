@@ -18,7 +18,7 @@ from zonemta_py.schedule.batch import EgressPath
 from zonemta_py.schedule.flow import STOPPED as APART
 from zonemta_py.schedule.flow import apart_of, split_key
 from zonemta_py.schedule.policy.manners import KINDS as MANNERS
-from zonemta_py.schedule.policy.standing import Portions, Row, portions
+from zonemta_py.schedule.policy.standing import RESTING, Portions, Row, portions
 from zonemta_py.schedule.policy.state import GUARD, LOST, NO_TLS
 from zonemta_py.schedule.schedule import Schedule
 from zonemta_py.schedule.zone import ZoneSchedule
@@ -142,7 +142,8 @@ async def _check_provider(schedule: Schedule, name: str) -> None:
 
 
 def rows(schedule: Schedule) -> Portions:
-    """All of it: kind, name, cause, since_ms, until_ms (0: until it is lifted, or something happens)."""
+    """All of it: kind, name, cause, since_ms, until_ms (0: until it is lifted, or something happens), group (as
+    `policy.standing` has them)."""
     yield from schedule.policy.rows()
     yield from portions(_resting(schedule), _resting_row)
 
@@ -151,7 +152,7 @@ def _resting_row(resting: tuple[ZoneSchedule, EgressPath]) -> Row:
     zone, path = resting
     until_ms = zone.ms_at(path.down_until) if path.down_until else 0
     return {"kind": "resting", "name": _path_name(zone, path), "cause": path.reason,
-            "since_ms": path.down_since_ms, "until_ms": until_ms}  # fmt: skip
+            "since_ms": path.down_since_ms, "until_ms": until_ms, "group": RESTING}  # fmt: skip
 
 
 def _resting(schedule: Schedule) -> Iterator[tuple[ZoneSchedule, EgressPath]]:

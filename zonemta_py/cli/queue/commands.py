@@ -15,6 +15,7 @@ from zonemta_py.cli.terminal.filters import Where, filtered
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, readable, tabled
 from zonemta_py.cli.terminal.output import as_records, counted, moment, print_aside, print_json, print_table, printable
 from zonemta_py.config import Config
+from zonemta_py.metrics.quantities import STATES, label
 from zonemta_py.zones.queues import settings_of
 
 app = typer.Typer(
@@ -23,8 +24,8 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
+_HEADS = tuple(f"{label(name)} " for name in STATES)
 ZoneName = Annotated[str | None, typer.Option("--zone", metavar="NAME", help="Only this zone.")]
-_COUNTS = ("queued", "leased", "deferred", "held", "deleted", "bounced")
 
 
 def answer(config: Config, question: str, **arguments: Any) -> Any:
@@ -60,7 +61,7 @@ def size(
 ) -> None:
     """Count what is queued, per zone and per domain: exact, and quick at any size.
 
-    What is being delivered now (leased) is among the queued or deferred ones; what is deleted can be put back for a
+    What is being delivered now is leased, and nothing else; what is deleted can be put back for a
     while (`zonemta task undo`), and so can what has bounced (`zonemta queue requeue`), where that is configured.
     """
     chosen = configuration(config, folder)
@@ -85,12 +86,11 @@ def size(
     total = sizes["total"]
     zones = [(name, *_counts(row)) for name, row in (*sorted(sizes["zones"].items()), ("all", total))]
     footer = f"{counted(total['messages'], 'message')}, {total['bytes']:,} bytes"
-    print_table("Recipients by zone", ["zone", *(f"{name} " for name in _COUNTS)], zones, footer)
+    print_table("Recipients by zone", ["zone", *_HEADS], zones, footer)
     if sizes["domains"]:
-        names = ("queued", "deferred", "held", "deleted", "bounced")
-        rows = [(name, *(row[key] for key in names)) for name, row in sizes["domains"].items()]
+        rows = [(name, *_counts(row)) for name, row in sizes["domains"].items()]
         more = f"{page['of']:,} domains; more: zonemta queue size --by domain" if page["next"] else ""
-        print_table("Recipients by domain, the largest first", ["domain", *(f"{name} " for name in names)], rows, more)
+        print_table("Recipients by domain, the largest first", ["domain", *_HEADS], rows, more)
     return None
 
 
@@ -121,11 +121,11 @@ def _size_csv(sizes: dict[str, Any]) -> None:
     rows += [
         (kind, name, *_counts(row)) for kind in ("zone", "domain") for name, row in sorted(sizes[f"{kind}s"].items())
     ]
-    print_table("", ["what", "name", *_COUNTS], rows)
+    print_table("", ["what", "name", *STATES], rows)
 
 
 def _counts(row: dict[str, int]) -> tuple[int, ...]:
-    return tuple(row.get(name, 0) for name in _COUNTS)
+    return tuple(row.get(name, 0) for name in STATES)
 
 
 @app.command("list")
@@ -287,9 +287,26 @@ def adopt(config: ConfigFile = None, folder: Folder = None, json: AsJson = False
 
 @app.command("in-doubt")
 @tabled
-def in_doubt(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """List recipients whose final reply was awaited at a crash: the only ones that can get a message twice."""
-    rows = all_in_doubt(configuration(config, folder))
+def in_doubt(
+    acknowledge: Annotated[
+        bool, typer.Option("--acknowledge", help="They are known to you: take them from the list.")
+    ] = False,
+    id: Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="Only those of this message.")] = None,
+    config: ConfigFile = None,
+    folder: Folder = None,
+    json: AsJson = False,
+) -> None:
+    """List recipients whose final reply was awaited at a crash: the only ones that can get a message twice.
+
+    They are listed while their message waits and for seven days after it has ended, or until they are acknowledged.
+    """
+    chosen, now_ms = configuration(config, folder), int(time.time() * 1000)
+    rows = [row for row in all_in_doubt(chosen) if not id or row["id"] in id]
+    if acknowledge:
+        count = answer(chosen, "in-doubt-acknowledge", ids=id or None, until_ms=now_ms) if rows else 0
+        if json:
+            return print_json({"acknowledged": count})
+        return print(f"{counted(count, 'recipient')} in doubt acknowledged; the journal still has them")
     if json:
         return print_json(rows)
     columns = ("id", "zone", "recipient", "sender", "since", "what is done")

@@ -14,7 +14,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "mailq": ("zonemta mailq",),
     "postqueue": ("zonemta postqueue -p", "zonemta postqueue -s example.com"),
     "postsuper": ("zonemta postsuper -d 19f3c2d8a0001f3a", "zonemta postsuper -r ALL deferred"),
-    "status": ("zonemta status", "zonemta status --nagios --queued 100000,1000000 --disk 5000,500"),
+    "status": ("zonemta status", "zonemta status --nagios --waiting 100000,1000000 --disk 5000,500"),
     "top": ("zonemta top", "zonemta top --every 5"),
     "trace": ("zonemta trace ann@example.com", "zonemta trace 19f3c2d8a0001f3a --all"),
     "qshape": ("zonemta qshape", "zonemta qshape -s deferred", "zonemta qshape --by provider --zone default"),
@@ -138,7 +138,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "queue adopt": ("zonemta queue adopt --folder /var/backups/zonemta-monday",),
     "queue in-doubt": (
         "zonemta queue in-doubt",
-        "zonemta queue in-doubt --plain | wc -l",
+        "zonemta queue in-doubt --acknowledge",
     ),
     "suppression remove": ("zonemta suppression remove ann@example.com",),
     "suppression explain": ("zonemta suppression explain ann@example.com",),

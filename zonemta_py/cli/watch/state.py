@@ -10,13 +10,12 @@ from typing import Any
 
 from zonemta_py.cli.config.certificates import spans
 from zonemta_py.cli.events.sinks import state_of
-from zonemta_py.cli.queue.commands import all_in_doubt, answer
+from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.queue.suspensions import all_standing
 from zonemta_py.config import Config, ConfigError
 from zonemta_py.privileges import seen_by
 
 RATES = ("in", "out", "deferred", "bounced")
-COUNTS = ("queued", "leased", "deferred", "held", "deleted", "bounced")
 
 
 def state(config: Config) -> dict[str, Any]:
@@ -42,7 +41,7 @@ def state(config: Config) -> dict[str, Any]:
             "listeners": _by_label(gauges, "zonemta_smtp_sessions_open"),
             "accounts": _by_label(gauges, "zonemta_account_sessions_open"),
         },
-        "in_doubt": len(all_in_doubt(config)),
+        "in_doubt": int(sum(n for _, n in gauges["zonemta_in_doubt"])),
         "disk": {"free": free, "reserve": reserve, "accepting": bool(_one(gauges, "zonemta_accepting"))},
         "sinks": [_sink(state_of(config, sink)) for sink in config.event_sinks],
         "certificates": certificates(config),

@@ -15,8 +15,10 @@ from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
 from zonemta_py.cli.terminal.output import counted, print_json, print_table, printable
-from zonemta_py.cli.watch.state import COUNTS, RATES, state
+from zonemta_py.cli.watch.state import RATES, state
 from zonemta_py.config import ConfigError
+from zonemta_py.metrics.quantities import STATES, label
+from zonemta_py.metrics.quantities import waiting as waiting_in
 from zonemta_py.schedule.policy.state import GUARD
 
 OK, WARNING, CRITICAL, UNKNOWN = range(4)
@@ -32,7 +34,10 @@ def status(
         bool, typer.Option("--nagios", help="Print one line with performance data; exit status 0, 1, 2 or 3.")
     ] = False,
     queued: Annotated[
-        str, typer.Option(metavar="W,C", help="With --nagios: warn, or be critical, from so many that wait.")
+        str, typer.Option(metavar="W,C", help="With --nagios: warn, or be critical, from so many queued.")
+    ] = "",
+    waiting: Annotated[
+        str, typer.Option(metavar="W,C", help="The same of all that wait: queued, leased, deferred, held.")
     ] = "",
     in_doubt: Annotated[str, typer.Option(metavar="W,C", help="The same of recipients in doubt.")] = "1,",
     disk: Annotated[str, typer.Option(metavar="W,C", help="Below so much free space, in MB.")] = "1024,128",
@@ -47,7 +52,7 @@ def status(
     Exit status 69: it does not run. With --nagios: 0 all is well, 1 warning, 2 critical, 3 not known.
     """
     if nagios:
-        limits = {"queued": queued, "in_doubt": in_doubt, "disk": disk, "certificate": certificate}
+        limits = {"queued": queued, "waiting": waiting, "in_doubt": in_doubt, "disk": disk, "certificate": certificate}
         _check(config, folder, limits, timeout)
     found = state(configuration(config, folder))
     if json:
@@ -88,7 +93,7 @@ def _described(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _counts(row: dict[str, int]) -> str:
-    return ", ".join(f"{row[name]:,} {name}" for name in COUNTS if row[name]) or "empty"
+    return ", ".join(f"{row[name]:,} {label(name)}" for name in STATES if row[name]) or "empty"
 
 
 def _sessions(found: dict[str, dict[str, int]]) -> str:
@@ -140,7 +145,7 @@ def _check(file: Any, folder: Any, limits: dict[str, str], timeout_s: int) -> No
     total = found["total"]
     words = (
         "; ".join(sentence for _, sentence in problems)
-        or f"{_waiting(total):,} wait, {found['rates']['out']:,.1f}/s go"
+        or f"{waiting_in(total):,} waiting, {found['rates']['out']:,.1f}/s go"
     )
     _end(max([level for level, _ in problems], default=OK), words, _data(found, limit))
 
@@ -159,8 +164,9 @@ def _limits(name: str, text: str) -> tuple[float | None, float | None]:
 
 
 def _problems(found: dict[str, Any], limit: dict[str, Any]) -> Iterator[Problem]:
-    waiting, free = _waiting(found["total"]), found["disk"]["free"] / 1e6
-    yield from _above(waiting, limit["queued"], f"{waiting:,} recipients wait")
+    total, free = found["total"], found["disk"]["free"] / 1e6
+    yield from _above(total["queued"], limit["queued"], f"{counted(total['queued'], 'recipient')} queued")
+    yield from _above(waiting_in(total), limit["waiting"], f"{counted(waiting_in(total), 'recipient')} waiting")
     doubt = found["in_doubt"]
     yield from _above(
         doubt, limit["in_doubt"], f"{counted(doubt, 'recipient')} {'is' if doubt == 1 else 'are'} in doubt"
@@ -190,15 +196,12 @@ def _above(value: float, bounds: tuple[float | None, ...], sentence: str) -> Ite
             return
 
 
-def _waiting(total: dict[str, int]) -> int:
-    return total["queued"] + total["deferred"]
-
-
 def _data(found: dict[str, Any], limit: dict[str, Any]) -> str:
     """As the guidelines for plugins have it: label=value[unit];warning;critical;least."""
     total = found["total"]
     values = [
-        ("queued", f"{_waiting(total)}", limit["queued"]),
+        ("waiting", f"{waiting_in(total)}", limit["waiting"]),
+        ("queued", f"{total['queued']}", limit["queued"]),
         ("in_doubt", f"{found['in_doubt']}", limit["in_doubt"]),
     ]
     values += [(name, f"{total[name]}", (None, None)) for name in ("leased", "deferred", "held")]

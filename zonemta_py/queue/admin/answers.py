@@ -10,7 +10,8 @@ Questions and answers (plain dicts and lists, ready for JSON):
     copied                                  why nothing is sent, as this is a copy: one sentence; "" if it is no copy
     adopt                                   {queue, incarnation}: the copy replaces the original
     backup                                  makes a copy of the queue (`backup.py`); its folder
-    in-doubt                                recipients whose final reply may have been on its way at a crash
+    in-doubt limit after                    recipients whose final reply may have been on its way at a crash
+    in-doubt-acknowledge ids until_ms       takes them from that list (`doubts.py`); how many that were
     release id, drop id                     orders about held recipients; how many there were
     positions                               current low-water marks and journal numbers
     stable after wait_s …                   number of the journal's last stable record; waits for one behind `after`
@@ -53,17 +54,15 @@ Questions and answers (plain dicts and lists, ready for JSON):
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import islice
 from typing import Any
 
-from zonemta_py.disk import identity, keys, records
+from zonemta_py.disk import identity
 from zonemta_py.disk.leveldb.store import StoreDamaged, StoreError
 from zonemta_py.logs.causes import cause
-from zonemta_py.queue.admin import backup, metrics, orders, readiness, suppressions, suspensions
+from zonemta_py.queue.admin import backup, doubts, metrics, orders, readiness, suppressions, suspensions
 from zonemta_py.queue.admin.browse import ages, counts, lanes, listing, story
 from zonemta_py.queue.admin.campaigns import OF_CAMPAIGNS
 from zonemta_py.queue.admin.explain import explain
@@ -77,14 +76,13 @@ from zonemta_py.queue.tasks.orders import TaskOrders
 from zonemta_py.schedule import admin_orders
 from zonemta_py.schedule.time.pace import Pace, measured
 
-LANES, STANDING, IN_DOUBT = 1_000, 1_000, 1_000
+LANES, STANDING = 1_000, 1_000
 """Rows of one answer."""
 UNMEASURED = frozenset(("leased", "stable", "report"))
 """What other processes of the MTA ask in the course of their work."""
 STABLE_WAIT_S_MAX = 20.0
 UNSYNCED_S = 1.0
 _LOOK_S = 0.05
-_PLACE = re.compile("[0-9a-f]{16} .+", re.DOTALL)
 CAUGHT_UP_S = 1.0
 """How long the sizes of queues wait for a disk that is slow."""
 
@@ -159,25 +157,6 @@ OF_TASKS = {
     "task-cancel": _of_tasks(TaskOrders.cancel),
     "task-undo": _of_tasks(TaskOrders.undo),
 }
-
-
-async def _in_doubt(queue: QueueContext, limit: int = IN_DOUBT, after: str = "") -> list[dict[str, Any]]:
-    """The oldest first. after: id and recipient of the last one that an earlier answer had, with a space between."""
-    if after and not _PLACE.fullmatch(after):
-        raise ValueError(f"{after!r} is not a cursor; use the one that the previous page ended with, or omit it")
-    rows, pace, limit = list[dict[str, Any]](), Pace(), max(1, min(limit, IN_DOUBT))
-    start = keys.IN_DOUBTS + after.encode() + b"\0" if after else keys.IN_DOUBTS
-    for key, value in list(islice(queue.core.store.scan(start, keys.end(keys.IN_DOUBTS)), limit)):
-        await pace.turn()
-        _, message_id, recipient = key.decode().split(" ", 2)
-        zone, since_ms, action = records.unpack(value)[:3]
-        try:
-            sender = queue.core.messages.peek(message_id).get("sender", "")
-        except StoreError:
-            sender = None  # the message has ended
-        named = {"id": message_id, "zone": zone, "recipient": recipient, "sender": sender}
-        rows.append(named | {"since_ms": since_ms, "action": action})
-    return rows
 
 
 async def _positions(queue: QueueContext) -> dict[str, Any]:
@@ -315,7 +294,6 @@ QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "sizes": counts.page,
     "list": listing.page,
     "show": listing.show,
-    "in-doubt": _in_doubt,
     "copied": _copied,
     "adopt": _adopt,
     "backup": _backup,
@@ -336,6 +314,7 @@ QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "warm": _warm,
     **suppressions.QUESTIONS,
     **metrics.QUESTIONS,
+    **doubts.QUESTIONS,
     **configurations.QUESTIONS,
     **readiness.QUESTIONS,
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -17,13 +17,17 @@ from zonemta_py.disk.space import free_bytes
 from zonemta_py.metrics.processes import PROCESSES
 from zonemta_py.metrics.report import ALIVE_S
 from zonemta_py.metrics.table import METRICS
+from zonemta_py.queue.admin import doubts
 from zonemta_py.queue.admin.browse import oldest
+from zonemta_py.queue.admin.browse.counts import leased
 from zonemta_py.queue.campaigns import unregistered
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.tasks.table import STATES
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.telling.tell import zone_label
+from zonemta_py.schedule import admin_orders
+from zonemta_py.schedule.policy.standing import LEARNED, NOTED, RESTING, SUSPENDED
 from zonemta_py.schedule.policy.state import GUARD
 from zonemta_py.schedule.time.pace import Pace
 
@@ -47,7 +51,10 @@ async def metrics(queue: QueueContext) -> dict[str, Any]:
     for name in _OF_ZONES:  # so that a first one is seen as an increase
         for zone in core.config.zones:
             meter.add(name, (zone.name,), 0)
-    gauges = meter.gauges(now - ALIVE_S) | await _of_campaigns(queue) | _gauges(queue)
+    gauges = meter.gauges(now - ALIVE_S) | await _of_campaigns(queue) | _gauges(queue) | await _standing(core)
+    doubtful = await doubts.counted(core)
+    zones = {zone.name for zone in core.config.zones}
+    gauges["zonemta_in_doubt"] = _summed((zone_label(name), doubtful[name]) for name in zones | doubtful.keys())
     gauges["zonemta_oldest_recipient_age_seconds"] = await oldest.ages(core)
     return {"counters": meter.rows() | _counters(queue), "histograms": meter.histograms(), "gauges": gauges}
 
@@ -68,25 +75,44 @@ def _counters(queue: QueueContext) -> dict[str, list[list[Any]]]:
 
 
 def _gauges(queue: QueueContext) -> dict[str, list[list[Any]]]:
-    core, processes = queue.core, [one for one in PROCESSES.rows() if one.resident_bytes]
+    core, every = queue.core, list(PROCESSES.rows())
+    processes = [one for one in every if one.resident_bytes]
     out = Counter(zone_label(lease.batch.zone.zone.name) for lease in queue.leases.out.values())
-    stops = Counter(kind for kind, _ in core.schedule.policy.stops)
-    guards = stops.pop(GUARD, 0)
     tasks = Counter(task.state for task in core.tasks.by_number.values())
     return {
         "zonemta_queue_recipients": _recipients(queue),
         "zonemta_queue_messages": [[[], core.message_count]],
         "zonemta_queue_bytes": [[[], core.message_bytes]],
         "zonemta_leases_out": [[[name], out[name]] for name in {zone.name for zone in core.config.zones} | out.keys()],
-        "zonemta_suppression_guards_up": [[[], guards]],
-        "zonemta_suspended": [[[kind], n] for kind, n in stops.items()],
         "zonemta_tasks": [[[state], tasks[state]] for state in STATES],
         "zonemta_accepting": [[[], int(queue.acceptance.refusal() is None)]],
         "zonemta_disk_free_bytes": [[[], free_bytes(core.config.folder)]],
         "zonemta_disk_reserve_bytes": [[[], core.config.queue.reserve_bytes]],
         "zonemta_process_resident_memory_bytes": [[[one.name], one.resident_bytes] for one in processes],
+        "zonemta_process_failure_time_seconds": [[[one.name], one.failed] for one in every if one.failed],
         "zonemta_process_start_time_seconds": [[[one.name], one.started] for one in processes],
     }
+
+
+def _summed(rows: Iterable[tuple[str, int]]) -> list[list[Any]]:
+    """By label."""
+    found = Counter[str]()
+    for name, n in rows:
+        found[name] += n
+    return [[[name], n] for name, n in found.items()]
+
+
+async def _standing(core: Core) -> dict[str, list[list[Any]]]:
+    """As many as the list has."""
+    pace, found = Pace(), Counter[tuple[str, str]]()
+    for portion in admin_orders.rows(core.schedule):
+        found.update((row["group"], row["kind"]) for row in portion)
+        await pace.turn()
+    rows: dict[str, list[list[Any]]] = {
+        f"zonemta_{group}": [[[kind], n] for (of, kind), n in found.items() if of == group]
+        for group in (SUSPENDED, RESTING, LEARNED)
+    }
+    return rows | {"zonemta_suppression_guards_up": [[[], found[NOTED, GUARD]]]}
 
 
 async def _of_campaigns(queue: QueueContext) -> dict[str, list[list[Any]]]:
@@ -119,11 +145,10 @@ def _recipients(queue: QueueContext) -> list[list[Any]]:
         row = found.setdefault(zone_label(name), [0] * len(names))
         for state, count in enumerate(counts):
             row[state] += count
-    for lease in queue.leases.out.values():
-        row = found.setdefault(zone_label(lease.batch.zone.zone.name), [0] * len(names))
-        for entry in lease.open:
-            row[sizes.DEFERRED if entry.key.startswith(b"deferred ") else sizes.QUEUED] -= 1
-            row[-1] += 1
+    for one in leased(queue):
+        row = found.setdefault(zone_label(one.lease.zone.name), [0] * len(names))
+        row[one.state] -= 1
+        row[-1] += 1
     return [[[zone, state], n] for zone, row in found.items() for state, n in zip(names, row, strict=True)]
 
 

@@ -13,7 +13,7 @@ import math
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from zonemta_py.disk import keys
+from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError
 from zonemta_py.disk.records import PositionRecord, Type
 from zonemta_py.logs.causes import cause
@@ -38,6 +38,8 @@ SWEEPS_REST = 9.0
 DEADLINES_S = 1.0
 CAMPAIGNS_S = 1.0
 COMPACTION_S = 5.0
+DOUBT_DAYS = 7.0
+"""How long those in doubt are listed when their message has ended, unless somebody acknowledges it before."""
 _LOOK_S = 0.25
 
 
@@ -200,12 +202,24 @@ class Maintenance:
         self._queue.policy.tidy()
         self._deadlines.forget()
         self._expiry.forget()
-        days = core.config.queue.archive_days
-        if days:  # recipients in doubt are listed for as long as the archive is kept
-            oldest = keys.IN_DOUBTS + keys.id_at(core.clock.earlier_ms() - int(days * 86_400_000)).encode()
-            old: list[Operation] = [(key, None) for key in core.store.keys(keys.IN_DOUBTS, oldest)]
-            core.lines.submit(old, immediately, sync=False, keep=True)
+        self._forget_doubts()
         return more
+
+    def _forget_doubts(self) -> None:
+        """Who is in doubt is listed for as long as the message is in the queue, and DOUBT_DAYS more; at most for as
+        long as the archive is kept, which says it too."""
+        core = self._core
+        now_ms, kept = core.clock.earlier_ms(), core.config.queue.archive_days or math.inf
+        ended_ms, all_ms = (now_ms - days * 86_400_000 for days in (min(kept, DOUBT_DAYS), kept))
+        oldest = keys.IN_DOUBTS + keys.id_at(int(ended_ms)).encode()
+        old: list[Operation] = [
+            (key, None)
+            for key, value in core.store.scan(keys.IN_DOUBTS, oldest)
+            if (message_id := key.decode().split(" ", 2)[1]) < keys.id_at(int(max(0, all_ms)))
+            or (records.unpack(value)[1] < ended_ms and core.store.get(keys.existence(message_id)) is None)
+        ]
+        if old:
+            core.lines.submit(old, immediately, sync=False, keep=True)
 
     def _forget_sent(self) -> bool:
         """What is remembered of messages for too long; True: there may be more."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from zonemta_py.config import Config, Zone
 from zonemta_py.schedule.policy.saved import Packed, Saved
-from zonemta_py.schedule.policy.standing import Portions, Row, portions
+from zonemta_py.schedule.policy.standing import LEARNED, Portions, Row, portions
 from zonemta_py.schedule.time.pace import Pace
 from zonemta_py.zones.feedback import Concurrency
 
@@ -143,7 +143,7 @@ class LearnedConcurrency:
             return None
         return {
             "kind": "concurrency", "name": _name(key), "window": found.window, "dead": found.dead,
-            "since_ms": self._since_ms.get(key, 0), "until_ms": 0, "cause": found.cause,
+            "since_ms": self._since_ms.get(key, 0), "until_ms": 0, "cause": found.cause, "group": LEARNED,
         }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from zonemta_py.config import Config
 from zonemta_py.schedule.policy.saved import Packed, Saved
-from zonemta_py.schedule.policy.standing import Portions, Row, portions
+from zonemta_py.schedule.policy.standing import LEARNED, Portions, Row, portions
 from zonemta_py.schedule.time.pace import Pace
 from zonemta_py.zones.rates import Learned
 
@@ -117,7 +117,13 @@ class LearnedRates:
             if found is None or (rate := found.rate(now)) is None:
                 self._bounded.pop(key, None)
                 return None
-            row = {"kind": "rate", "name": " ".join(key).strip(), "rate": round(rate, 3), "cause": found.cause}
+            row = {
+                "kind": "rate",
+                "name": " ".join(key).strip(),
+                "rate": round(rate, 3),
+                "cause": found.cause,
+                "group": LEARNED,
+            }
             return row | {"since_ms": max(0, int(found.lowered * 1000)), "until_ms": 0}
 
         return portions(self._about(what) if what else list(self._bounded), row, what)

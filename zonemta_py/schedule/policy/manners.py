@@ -15,7 +15,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from zonemta_py.schedule.policy.saved import Packed, Saved
-from zonemta_py.schedule.policy.standing import Portions, Row, portions
+from zonemta_py.schedule.policy.standing import LEARNED, Portions, Row, portions
 from zonemta_py.schedule.time.pace import Pace
 
 RECIPIENTS, PIPELINING = "recipients", "pipelining"
@@ -106,4 +106,4 @@ class Manners:
             return None
         until_ms = found.since_ms + FORGOTTEN_S * 1000
         return {"kind": key[0], "name": key[1], "most": found.value, "cause": found.cause, "since_ms": found.since_ms,
-                "until_ms": until_ms}  # fmt: skip
+                "until_ms": until_ms, "group": LEARNED}  # fmt: skip

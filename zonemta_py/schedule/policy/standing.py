@@ -14,6 +14,9 @@ Row: TypeAlias = dict[str, Any]
 Portions: TypeAlias = Iterator[list[Row]]
 """Rows of what was looked at in one go; there may be none among them."""
 AT_ONCE = 200
+SUSPENDED, RESTING, LEARNED, NOTED = GROUPS = ("suspended", "resting", "learned", "noted")
+"""What a row is, in its `group`: an order, or a threshold set by one; left alone for a time because of what a
+destination said or did; a limit learned from replies; nothing that keeps mail from going."""
 
 
 def portions(items: Iterable[T], row: Callable[[T], Row | None], what: str = "") -> Portions:

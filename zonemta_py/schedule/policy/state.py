@@ -28,7 +28,16 @@ from zonemta_py.schedule.policy.learned_rates import LearnedRates
 from zonemta_py.schedule.policy.manners import KINDS as MANNERS
 from zonemta_py.schedule.policy.manners import Manners
 from zonemta_py.schedule.policy.pauses import Pauses, Span
-from zonemta_py.schedule.policy.standing import ByWord, Portions, Row, portions
+from zonemta_py.schedule.policy.standing import (
+    LEARNED,
+    NOTED,
+    RESTING,
+    SUSPENDED,
+    ByWord,
+    Portions,
+    Row,
+    portions,
+)
 from zonemta_py.schedule.time.pace import Pace
 from zonemta_py.zones import window
 from zonemta_py.zones.rates import Learned
@@ -382,15 +391,22 @@ class PolicyState:
         if name not in self._lost:
             return None
         since_ms, cause = self._lost[name]
-        return {"kind": LOST, "name": name, "cause": cause, "since_ms": since_ms, "until_ms": 0}
+        return {"kind": LOST, "name": name, "cause": cause, "since_ms": since_ms, "until_ms": 0, "group": NOTED}
 
     def _stop_row(self, key: tuple[str, str]) -> Row | None:
         stop = self._stop(*key)
         if stop is None:
             return None
         until_ms = stop.until_ms and stop.until_ms - (self._steady_ms() - self._now_ms())
-        row = {"kind": key[0], "name": key[1], "until_ms": until_ms, "since_ms": stop.since_ms, "cause": stop.cause}
+        row: Row = {"kind": key[0], "name": key[1], "until_ms": until_ms, "since_ms": stop.since_ms}
+        row |= {"cause": stop.cause, "group": _group(key[0], stop)}
         return row | ({"tenants": list(stop.tenants)} if stop.tenants else {})
+
+
+def _group(kind: str, stop: Suspension) -> str:
+    if kind == NO_TLS:
+        return LEARNED
+    return NOTED if kind == GUARD else SUSPENDED if stop.chosen and kind != "rest" else RESTING
 
 
 def _together(before: tuple[str, ...], tenants: tuple[str, ...]) -> tuple[str, ...]:

@@ -4,7 +4,8 @@
     size zone | domain | zone domain | provider | campaign | tenant | campaign tenant         the counts of that
     sizes by limit after zone               {rows: [{name, counts …}], next, of, complete}: pages, the largest first
 
-A domain's provider is what DNS has said; domains of which that is not known yet are in no provider's sum.
+Counts are by state (`metrics/quantities.py`): what a sender has counts as leased only. A domain's provider is what DNS
+has said; domains of which that is not known yet are in no provider's sum.
 
 A page is what is the largest at this moment: domains are kept in that order, those of one zone from the first question
 about it on, which may be answered before all have been seen (`complete`); the others are put in order in portions while
@@ -14,15 +15,17 @@ other work continues. One whose count changes between two pages may be on both, 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from zonemta_py.queue.admin.browse.zone_domains import of_zone
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.sizes import Sizes
 from zonemta_py.queue.core.sums.sums import STATES, Sums
 from zonemta_py.queue.lifecycle.context import QueueContext
+from zonemta_py.queue.lifecycle.lease import Lease
 from zonemta_py.schedule.time.pace import Pace
 
 BY = ("zone", "domain", "provider", "campaign", "tenant")
@@ -43,25 +46,68 @@ async def size(queue: QueueContext, **of: str | None) -> dict[str, Any]:
     found, names = core.sizes, set(chosen)
     if not chosen:
         return _all(queue)
+    if "domain" in chosen:
+        chosen["domain"] = chosen["domain"].lower()
     if names == {"zone"}:
-        return _named(found.zones.get(chosen["zone"])) | {"leased": _leased(queue).get(chosen["zone"], 0)}
-    if names == {"domain"}:
-        return _named(found.of_domain(chosen["domain"].lower()))
-    if names == {"zone", "domain"}:
-        return _named(found.domains.get((chosen["zone"], chosen["domain"].lower())))
-    if names == {"provider"}:
-        return _named(found.providers.of(chosen["provider"]))
-    if names == {"campaign"}:
-        return _named(found.flows.campaigns.of(chosen["campaign"]))
-    if names == {"tenant"}:
-        return _named(found.flows.tenants.of(chosen["tenant"]) if chosen["tenant"] else await _of_no_tenant(found))
-    if names == {"tenant", "campaign"}:
-        return _named(found.flows.pairs.of(f"{chosen['tenant']}~{chosen['campaign']}"))
-    raise ValueError(f"nothing is counted by {' and '.join(sorted(names))} together; `zonemta queue list` finds it")
+        counts = found.zones.get(chosen["zone"])
+    elif names == {"domain"}:
+        counts = found.of_domain(chosen["domain"])
+    elif names == {"zone", "domain"}:
+        counts = found.domains.get((chosen["zone"], chosen["domain"]))
+    elif names == {"provider"}:
+        counts = found.providers.of(chosen["provider"])
+    elif names == {"campaign"}:
+        counts = found.flows.campaigns.of(chosen["campaign"])
+    elif names == {"tenant"}:
+        counts = found.flows.tenants.of(chosen["tenant"]) if chosen["tenant"] else await _of_no_tenant(found)
+    elif names == {"tenant", "campaign"}:
+        counts = found.flows.pairs.of(f"{chosen['tenant']}~{chosen['campaign']}")
+    else:
+        raise ValueError(f"nothing is counted by {' and '.join(sorted(names))} together; `zonemta queue list` finds it")
+    mine = (one.state for one in leased(queue) if all(one.of(queue, name) == value for name, value in chosen.items()))
+    return _named(counts, Counter(mine))
 
 
-def _named(counts: list[int] | None) -> Counts:
-    return dict(zip(sizes.NAMES, counts or [0] * STATES, strict=True))
+class Leased(NamedTuple):
+    """A recipient that a sender has. state: as which the counters count it meanwhile."""
+
+    lease: Lease
+    domain: str
+    state: int
+
+    def of(self, queue: QueueContext, by: str) -> str:
+        """Its name among those of BY; "": none."""
+        if by == "zone":
+            return self.lease.zone.name
+        if by == "domain":
+            return self.domain
+        if by == "provider":
+            return queue.core.sizes.providers.provider_of.get(self.domain, "")
+        flow_id = self.lease.batch.flow_queue.flow_id
+        return flow_id.campaign if by == "campaign" else flow_id.tenant
+
+
+def leased(queue: QueueContext) -> Iterator[Leased]:
+    """All of them, in memory: no more than batches times connections."""
+    for lease in queue.leases.out.values():
+        for entry in lease.open:
+            state = sizes.DEFERRED if entry.key.startswith(b"deferred ") else sizes.QUEUED
+            yield Leased(lease, entry.address.rpartition("@")[2], state)
+
+
+def _named(counts: Sequence[int] | None, out: Mapping[int, int]) -> Counts:
+    """out: how many of them are leased, by the state as which the counters count them."""
+    found = [count - out.get(state, 0) for state, count in enumerate(counts or [0] * STATES)]
+    return dict(zip(sizes.NAMES, found, strict=True)) | {"leased": sum(out.values())}
+
+
+def _by_name(queue: QueueContext, by: str, zone: str | None = None) -> dict[str, Counter[int]]:
+    """What is leased, by name and state."""
+    found: dict[str, Counter[int]] = {}
+    for one in leased(queue):
+        if zone is None or one.lease.zone.name == zone:
+            found.setdefault(one.of(queue, by), Counter())[one.state] += 1
+    return found
 
 
 async def _of_no_tenant(found: Sizes) -> list[int]:
@@ -72,22 +118,11 @@ async def _of_no_tenant(found: Sizes) -> list[int]:
     return rest
 
 
-def _leased(queue: QueueContext) -> Counts:
-    """By zone."""
-    leased: Counts = {}
-    for lease in queue.leases.out.values():
-        name = lease.batch.zone.zone.name
-        leased[name] = leased.get(name, 0) + len(lease.open)
-    return leased
-
-
 def _all(queue: QueueContext) -> dict[str, Any]:
-    core, leased = queue.core, _leased(queue)
+    core, out = queue.core, _by_name(queue, "zone")
     names = dict.fromkeys(islice(chain(core.schedule.zones, core.sizes.zones), 2 * ZONES_MAX))
-    zones = {
-        name: _named(core.sizes.zones.get(name)) | {"leased": leased.get(name, 0)} for name in islice(names, ZONES_MAX)
-    }
-    total = _named(core.sizes.total) | {"leased": sum(leased.values())}
+    zones = {name: _named(core.sizes.zones.get(name), out.get(name, {})) for name in islice(names, ZONES_MAX)}
+    total = _named(core.sizes.total, sum(out.values(), Counter()))
     return {"zones": zones, "total": total | {"messages": core.message_count, "bytes": core.message_bytes}}
 
 
@@ -114,10 +149,10 @@ async def page(
     else:
         totals = await _totals(found, by, pace)
         rows, of = await _largest(totals, limit + 1, cursor, pace), len(totals)
-    counts, named = _counts(found, by, zone), list[dict[str, Any]]()
+    counts, out, named = _counts(found, by, zone), _by_name(queue, by, zone), list[dict[str, Any]]()
     async for _, name in pace.each(rows[:limit]):
         if any(there := counts(name)):
-            named.append({"name": name} | _named(there))
+            named.append({"name": name} | _named(there, out.get(name, {})))
     following = " ".join(map(str, rows[limit - 1])) if len(rows) > limit else None
     return {"rows": named, "next": following, "of": of, "complete": complete}
 

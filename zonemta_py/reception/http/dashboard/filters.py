@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from typing import Any
 
+from zonemta_py.metrics.quantities import WAITING
 from zonemta_py.reception.http.dashboard.words import seconds
 
 USUAL = (
@@ -16,7 +17,6 @@ MORE = (
     ("older", "Older than"), ("younger", "Younger than"),
 )  # fmt: skip
 CHOICES = ("zone", "state")
-STATES = ("queued", "deferred", "leased", "held", "deleted", "bounced")
 NAMES = (*(name for name, _ in (*USUAL, *MORE)), *CHOICES)
 
 
@@ -60,5 +60,5 @@ def counted(filled: Mapping[str, str]) -> dict[str, str] | None:
 def matching(filled: Mapping[str, str], sizes: Mapping[str, Any]) -> int | None:
     """How many of the sizes of what is `counted` the whole filter means; None: that is not known."""
     counts = sizes.get("total", sizes)
-    states = (filled["state"],) if "state" in filled else ("queued", "deferred", "held")
+    states = (filled["state"],) if "state" in filled else WAITING
     return sum(counts[name] for name in states) if all(name in counts for name in states) else None

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
+from zonemta_py.metrics.quantities import waiting
 from zonemta_py.reception.http.dashboard.desk import HOME, Desk
 from zonemta_py.reception.http.dashboard.words import count, distance, size
 from zonemta_py.schedule.admin_orders import STOPPED
 from zonemta_py.schedule.policy.state import GUARD
 
 RECENT_S = 3600
-_WAITING = ("queued", "deferred", "held")
 _OF_SOURCES = ("rest", "rate", "concurrency", "recipients", "messages", "no-tls")
 
 
@@ -30,13 +30,13 @@ class Trouble(NamedTuple):
 
 
 async def now(desk: Desk, request: Request) -> Response:
-    rates, sizes, standing, doubt, copied, campaigns, numbers = await asyncio.gather(
-        desk.ask("now"), desk.ask("size"), desk.ask("standing"), desk.ask("in-doubt"), desk.ask("copied"),
-        desk.ask("campaigns"), desk.ask("metrics"),
+    rates, sizes, standing, copied, campaigns, numbers = await asyncio.gather(
+        desk.ask("now"), desk.ask("size"), desk.ask("standing"), desk.ask("copied"), desk.ask("campaigns"),
+        desk.ask("metrics"),
     )  # fmt: skip
-    total = sizes["total"]
+    total, doubt = sizes["total"], int(sum(n for _, n in numbers["gauges"]["zonemta_in_doubt"]))
     found = [*_of_machine(copied, numbers), *_of_mail(total, doubt), *_of_orders(standing, campaigns)]
-    zones = sorted(sizes["zones"].items(), key=lambda one: -sum(one[1][name] for name in _WAITING))
+    zones = sorted(sizes["zones"].items(), key=lambda one: -waiting(one[1]))
     processes = _processes(numbers)
     return desk.page(request, "now", rates=rates, total=total, zones=zones[:12], more=max(0, len(zones) - 12),
                      troubles=sorted(found, key=lambda one: not one.grave), processes=processes,
@@ -58,16 +58,14 @@ def _of_machine(copied: str, numbers: dict[str, Any]) -> Iterator[Trouble]:
     elif free < 2 * reserve:
         yield Trouble(False, f"The disk has only {size(free)} left; at {size(reserve)} new mail is refused.", "", "")
     for one in _processes(numbers):
-        if one["starts"] > 1 and time.time() - one["started"] < RECENT_S:
-            said = (
-                f"{one['name']} was started again {distance(1000 * one['started'])}; that makes {one['starts']} starts."
-            )
+        if time.time() - one["failed"] < RECENT_S:
+            said = f"{one['name']} ended by itself {distance(1000 * one['failed'])}, and was started again."
             yield Trouble(False, said, "", "The log says how it ended.")
 
 
-def _of_mail(total: dict[str, int], doubt: list[Any]) -> Iterator[Trouble]:
+def _of_mail(total: dict[str, int], doubt: int) -> Iterator[Trouble]:
     if doubt:
-        yield Trouble(False, f"{count(len(doubt))} in doubt: whether they were delivered is not known.",
+        yield Trouble(False, f"{count(doubt)} in doubt: whether they were delivered is not known.",
                       f"{HOME}/doubt", "See who they are.")  # fmt: skip
     if total["held"]:
         yield Trouble(False, f"{count(total['held'])} held: they wait for an operator.", f"{HOME}/queue?state=held",
@@ -99,13 +97,15 @@ def _of_orders(standing: list[dict[str, Any]], campaigns: list[dict[str, Any]]) 
 
 
 def _processes(numbers: dict[str, Any]) -> list[dict[str, Any]]:
-    """Name, starts, memory, since when."""
+    """Name, starts, memory, since when, and when it last ended by itself (0: never)."""
 
     def by_name(kind: str, metric: str) -> dict[str, float]:
         return {row[0][0]: row[1] for row in numbers[kind].get(metric, [])}
 
+    failed = by_name("gauges", "zonemta_process_failure_time_seconds")
     started = by_name("gauges", "zonemta_process_start_time_seconds")
     starts = by_name("counters", "zonemta_process_starts_total")
     memory = by_name("gauges", "zonemta_process_resident_memory_bytes")
-    return [{"name": name, "started": at, "starts": int(starts.get(name, 1)), "bytes": memory.get(name, 0)}
+    return [{"name": name, "started": at, "starts": int(starts.get(name, 1)), "failed": failed.get(name, 0.0),
+             "bytes": memory.get(name, 0)}
             for name, at in sorted(started.items())]  # fmt: skip

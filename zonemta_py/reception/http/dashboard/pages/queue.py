@@ -10,6 +10,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from zonemta_py.metrics.quantities import STATES
 from zonemta_py.reception.http.dashboard import filters
 from zonemta_py.reception.http.dashboard.desk import HOME, Desk, NoPage
 from zonemta_py.reception.http.dashboard.words import query
@@ -31,7 +32,7 @@ async def browse(desk: Desk, request: Request) -> Response:
         of = None if counted is None else filters.matching(filled, await desk.ask("size", **counted))
     except ValueError as error:
         wrong = str(error)
-    return desk.page(request, "queue", filled=filled, found=found, wrong=wrong, of=of, filters=filters,
+    return desk.page(request, "queue", filled=filled, found=found, wrong=wrong, of=of, filters=filters, states=STATES,
                      zones=list(sizes["zones"]), first=query(**filled), paged=bool(asked.get("after")),
                      following=query(**filled, after=found["next"]) if found["next"] else "")  # fmt: skip
 
