@@ -134,7 +134,7 @@ async def test_the_record_comes_before_the_deletion(house: Make) -> None:
     (case,) = cases(home)
     assert message_id in (case / "note.json").read_text()
     sizes = await home.sizes()
-    assert (sizes["queued"], sizes["messages"]) == (1, 1)
+    assert (sizes["leased"], sizes["messages"]) == (1, 1)
     await home.sound()
 
 

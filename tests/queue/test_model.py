@@ -281,8 +281,8 @@ class Life(RuleBasedStateMachine):
         assert total["held"] == states.count("held")
         assert total["deleted"] == states.count("deleted")
         assert total["bounced"] == states.count("bounced")
-        waiting = states.count("waiting") + states.count("leased")
-        assert total["queued"] + total["deferred"] == waiting
+        assert total["queued"] + total["deferred"] == states.count("waiting")
+        assert total["leased"] == states.count("leased")
         assert total["messages"] == len({message_id for message_id, _ in self.people})
 
     async def _end(self) -> None:

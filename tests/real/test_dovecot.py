@@ -176,7 +176,7 @@ def settled(mta: Mta) -> dict[str, str]:
         left = {row["recipient"]: row["last"] for row in page["rows"] if row["zone"] in ("tcp", "unix")}
         whole = page["next"] is None  # on a busy machine a page may end before the first row
         total = mta.ask("size")["total"]  # the list is of the store, which lags a moment behind the counters
-        there = len(page["rows"]) == total["queued"] + total["deferred"] + total["held"]
+        there = len(page["rows"]) == total["queued"] + total["leased"] + total["deferred"] + total["held"]
         if (whole and there and all(left.values())) or time.monotonic() > end:
             return left
         time.sleep(0.05)

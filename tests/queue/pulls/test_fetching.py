@@ -36,7 +36,7 @@ async def test_mail_for_a_branch_is_fetched_with_its_envelope(house: Make, front
     ]  # fmt: skip
     assert await queue.ack(delivery.lease, delivery.id, "192.0.2.7")
     await home.sound()
-    assert (await home.sizes())["queued"] == 1
+    assert (await home.sizes())["leased"] == 1
 
 
 async def test_mail_that_nobody_fetches_expires_and_pushes_do_not(house: Make) -> None:

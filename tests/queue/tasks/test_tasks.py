@@ -39,7 +39,7 @@ async def done(home: Any, verb: str, states: tuple[str, ...] = (), **more: Any) 
 
 async def counts(home: Any) -> dict[str, int]:
     found = await home.sizes()
-    return {name: found[name] for name in ("queued", "deferred", "held", "deleted", "bounced") if found[name]}
+    return {name: found[name] for name in ("queued", "leased", "deferred", "held", "deleted", "bounced") if found[name]}
 
 
 async def defer(home: Any, count: int = 1000) -> None:
@@ -268,7 +268,7 @@ async def test_a_lifetime_that_was_set_ends(house: Make) -> None:
     await home.move(3700)
     (notice,) = await home.leases()
     assert (notice.sender, notice.recipients[0].address) == ("", "ann@src.test")
-    assert await counts(home) == {"queued": 1}
+    assert await counts(home) == {"leased": 1}
 
 
 async def test_a_preview_counts_and_changes_nothing(house: Make) -> None:
@@ -353,7 +353,7 @@ async def test_who_waits_for_a_sender_holds_up_no_other_task(house: Make) -> Non
     await home.settle(leased, DEFERRED)
     freed = await ended(home, freed)
     assert freed["done"] == 2
-    assert await counts(home) == {"queued": 1, "deferred": 2}
+    assert await counts(home) == {"leased": 1, "deferred": 2}
     await home.queue.nack(reserved.lease, reserved.id)
     held = await ended(home, held)
     assert held["done"] == 3
