@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from understood.replies import Entry, share, understand
+from zonemta_py.mail.feedback.read import WISH
 from zonemta_py.mail.feedback.read import read as read_report
 from zonemta_py.mail.feedback.report import KINDS, Found
 from zonemta_py.mail.rules.classes import CLASSES
@@ -50,14 +51,18 @@ class News(NamedTuple):
     hard: bool
     kind: str
     """The class of the reply."""
+    kept: bool = False
+    """Understood as a wish to leave in prose, which is kept for an operator: as right as an unsubscribe. Its
+    recipient is whoever wrote it."""
 
     @property
     def kind_right(self) -> bool:
-        return self.found is not None and self.found.kind in self.expected.kinds
+        kinds = self.expected.kinds
+        return self.found is not None and (self.found.kind in kinds or (self.kept and "unsubscribe" in kinds))
 
     @property
     def recipient_right(self) -> bool:
-        return self.found is not None and self.found.recipient.lower() in self.expected.recipients
+        return self.found is not None and (self.kept or self.found.recipient.lower() in self.expected.recipients)
 
     @property
     def hard_right(self) -> bool:
@@ -147,12 +152,12 @@ def matched(mail: Mail) -> tuple[str, list[tuple[Expected, Found | None]], list[
 
 def _understood(rules: Rules, mail: Mail) -> Understood:
     form, pairs, left = matched(mail)
-    return Understood(mail, form, tuple(_judged(rules, *pair) for pair in pairs), tuple(left))
+    return Understood(mail, form, tuple(_judged(rules, form, *pair) for pair in pairs), tuple(left))
 
 
-def _judged(rules: Rules, expected: Expected, found: Found | None) -> News:
+def _judged(rules: Rules, form: str, expected: Expected, found: Found | None) -> News:
     if found is None or found.kind not in BOUNCES:
-        return News(expected, found, False, "")
+        return News(expected, found, False, "", form == WISH)
     reply = found.reply
     understood = understand(rules, Entry(str(reply), reply, "report", "", (), None, "may", ""))
     return News(expected, found, understood.hard and found.kind == "bounce", understood.kind)

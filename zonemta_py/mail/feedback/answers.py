@@ -11,16 +11,15 @@ from zonemta_py.mail.feedback.correspondence import (
     CHALLENGES,
     HELD,
     LISTS,
-    NO_WISH,
     RECEIVED,
     REQUESTS,
     TICKETS,
-    UNSUBSCRIBES,
-    WISH,
 )
+from zonemta_py.mail.feedback.own_words import own_words, unquoted
 from zonemta_py.mail.feedback.parts import Parts, fields_of
 from zonemta_py.mail.feedback.report import Found
 from zonemta_py.mail.feedback.vocabulary import MACHINES, fails, says
+from zonemta_py.mail.feedback.wishes import PLAIN, declined, names_it, wish_in
 from zonemta_py.mail.fields import one_line
 from zonemta_py.mail.reply import Reply
 
@@ -49,17 +48,10 @@ _SERVICE = re.compile(
     r"(?:no-?reply|do-?not-?reply|noti|verif|confirm|challenge|auto|system|mailer|service)", re.IGNORECASE
 )
 """The local part of a program's address."""
-_STEMS = frozenset(
-    one for one in UNSUBSCRIBES if one.endswith(("abonn", "inscri", "iscri", "koz", "meld", "unsub", "optout"))
-)
-_WISHES = tuple(one for one in UNSUBSCRIBES if " " in one)
-"""In as many words, also within a letter."""
-_WISH_CHARACTERS = 300
 _HELD_CHARACTERS = 400
-_ALONE = frozenset(("baja", "stop", "remover", "off the list", "off this list", "off your list"))
-"""With other words beside them they mean something else: a sick leave, for one."""
-_UNSUBSCRIBE_LETTERS_MAX = 80
-"""Longer subjects and first lines are letters in which somebody speaks of it."""
+_OF_LISTS = ("list-id", "list-post")
+"""Of a mail that a list has passed on: its members speak to each other."""
+_LEAVING = ("unsubscribe", "unsub-", "unsub+", "optout", "opt-out")
 
 
 def read_receipt(parts: Parts) -> list[Found]:
@@ -86,7 +78,10 @@ def read_answer(parts: Parts, daemon: bool, failure: bool) -> tuple[str, list[Fo
     daemon: it comes from a mail system; failure: its subject speaks of a failure. Where both are true it is no
     answer, unless it is one in as many words.
     """
-    subject, text = parts.decoded("subject").lower(), " ".join(parts.text[:6_000].lower().split())
+    said = (
+        unquoted(parts) if is_reply(parts) and not daemon else parts.text
+    )  # a newsletter that somebody quotes has words for them, too
+    subject, text = parts.decoded("subject").lower(), " ".join(said[:6_000].lower().split())
     if "x-apple-unsubscribe" in parts.fields:
         return "", []
     if _challenging(parts, subject, text, daemon):
@@ -113,47 +108,81 @@ def read_marked(parts: Parts, daemon: bool) -> tuple[str, list[Found]]:
 
 
 def read_unsubscribe(parts: Parts, by_subject: bool = False) -> list[Found]:
-    """A mail to the address of List-Unsubscribe (RFC 2369), by subject, or also by its address or first
-    sentences; [] if it is none."""
-    subject = parts.decoded("subject").lower().strip()
-    marked = "x-apple-unsubscribe" in parts.fields
-    submitted = parts.fields.get("auto-submitted", "").lower()
-    if (submitted.startswith("auto-replied") or says(subject, AWAY_SUBJECTS)) and not marked:
-        return []
-    asked = marked or _asks(subject)
-    if not asked and not by_subject:
-        first = next((line.strip().lower() for line in parts.text[:4_000].split("\n") if line.strip()), "")
+    """A mail to the address of List-Unsubscribe (RFC 2369), by subject, or also by its address or the writer's own
+    first words; [] if it is none."""
+    asked = "x-apple-unsubscribe" in parts.fields or _sent_by_program(parts)
+    if not asked and _may_wish(parts):
+        own, subject = own_words(parts), _own_subject(parts)
         to = address_of(parts.fields.get("to", "")).lower().partition("@")[0]
-        short = len(subject) <= _UNSUBSCRIBE_LETTERS_MAX
-        said = first.strip(" .!") in UNSUBSCRIBES if is_reply(parts) else _asks(first)
-        text = " ".join(parts.text[:_WISH_CHARACTERS].lower().split())
-        if NO_WISH.search(f"{subject} {text}"):
-            return []
-        said = said or says(text, _WISHES) or WISH.search(text) is not None
-        asked = (short and said) or to.startswith(("unsubscribe", "unsub-", "unsub+", "optout", "opt-out"))
-    if not asked:
+        wish = wish_in(own, subject)
+        asked = wish == PLAIN and (not by_subject or wish_in([], subject) == PLAIN)
+        if not asked and not by_subject:
+            named = not own and not subject and names_it(_without_prefix(parts.decoded("subject")))
+            asked = named or (to.startswith(_LEAVING) and not declined([subject, *own]))
+    return [_of_author(parts, "unsubscribe")] if asked else []
+
+
+def _sent_by_program(parts: Parts) -> bool:
+    """Whether a mail program has written to the address of List-Unsubscribe for somebody, and says so."""
+    submitted = parts.fields.get("auto-submitted", "").lower()
+    if not submitted.startswith("auto-generated") or "list-id" in parts.fields:
+        return False
+    return not is_reply(parts) and names_it(parts.decoded("subject"))
+
+
+def read_wish(parts: Parts) -> list[Found]:
+    """What may be a wish to leave, in prose: an operator decides; [] if it is none."""
+    if not _may_wish(parts):
         return []
-    return [Found("unsubscribe", address_of(parts.decoded("from")), Reply(0, "", one_line(subject)[:200]), "")]
+    repeated = is_reply(parts) and names_it(_without_prefix(parts.decoded("subject")))
+    wishes = repeated or wish_in(own_words(parts), _own_subject(parts))
+    return [_of_author(parts, "other")] if wishes else []
+
+
+def _may_wish(parts: Parts) -> bool:
+    """Whether a person wrote it, and to us: programs and lists wish for nothing."""
+    subject = parts.decoded("subject").lower()
+    return not (
+        any(name in parts.fields for name in _OF_LISTS) or is_automatic(parts.fields) or says(subject, AWAY_SUBJECTS)
+    )
+
+
+def _own_subject(parts: Parts) -> str:
+    """ "" where it repeats ours."""
+    return "" if is_reply(parts) else one_line(parts.decoded("subject"))
+
+
+def _without_prefix(subject: str) -> str:
+    return subject.lower().strip().partition(":")[2] or subject.partition("：")[2]
+
+
+def _of_author(parts: Parts, kind: str) -> Found:
+    own = one_line(" ".join(own_words(parts)))
+    said = own if kind == "other" and own else one_line(parts.decoded("subject").lower().strip())
+    return Found(kind, address_of(parts.decoded("from")), Reply(0, "", said[:200]), "")
+
+
+def _answers(parts: Parts) -> bool:
+    """Whether it answers somebody, and is no list's."""
+    if any(name in parts.fields for name in (*_OF_LISTS, "list-unsubscribe")):
+        return False
+    return is_reply(parts) or "in-reply-to" in parts.fields or "references" in parts.fields
+
+
+def is_automatic(fields: dict[str, str]) -> bool:
+    """Whether a program says of itself that it has sent it, in any of the ways that they do."""
+    submitted = fields.get("auto-submitted", "").lower()
+    return (
+        bool(submitted and submitted != "no")
+        or any(name in fields for name in ("x-auto-response-suppress", *_REPLY_FIELDS))
+        or fields.get("precedence", "").lower() in ("bulk", "junk", "list", *_REPLY_PRECEDENCE)
+        or fields.get("x-mailer", "").lower().startswith(("vacation", "autorespond", "auto-respond"))
+    )
 
 
 def is_reply(parts: Parts) -> bool:
     """Whether the subject is that of an answer."""
     return parts.decoded("subject").lower().lstrip().startswith(_REPLY_SUBJECTS)
-
-
-def _asks(words: str) -> bool:
-    words = words.strip(" .!?\"'")
-    if words in _ALONE:
-        return True
-    wishes = (one for one in UNSUBSCRIBES if one not in _ALONE)
-    return len(words) <= _UNSUBSCRIBE_LETTERS_MAX and any(_at_an_end(one, words) for one in wishes)
-
-
-def _at_an_end(phrase: str, words: str) -> bool:
-    """Whether words begin or end with the phrase, and not within a word of an alphabet."""
-    if words.startswith(phrase):
-        return words == phrase or phrase[-1] > "\u0500" or not words[len(phrase)].isalpha() or phrase in _STEMS
-    return words.endswith(phrase) and (phrase[0] > "\u0500" or not words[-len(phrase) - 1].isalpha())
 
 
 def _challenging(parts: Parts, subject: str, text: str, daemon: bool) -> bool:
@@ -173,13 +202,9 @@ def _answering(parts: Parts, subject: str, text: str, daemon: bool) -> bool:
         return True
     if says(subject, REQUESTS) and says(subject, RECEIVED):
         return True
-    automatic = (
-        bool(submitted and submitted != "no")
-        or "x-auto-response-suppress" in fields
-        or subject.startswith("auto")
-        or fields.get("precedence", "").lower() in ("bulk", "junk")
-        or fields.get("x-mailer", "").lower().startswith(("vacation", "autorespond", "auto-respond"))
-    )
+    automatic = is_automatic(parts.fields) or subject.startswith("auto")
+    if automatic and not daemon and _answers(parts) and not (fails(subject) or fails(text)):
+        return True
     if automatic and not daemon and says(text[:_TEXT_CHARACTERS], REQUESTS) and says(text[:_TEXT_CHARACTERS], RECEIVED):
         return True
     return not daemon and (automatic or subject.startswith(_REPLY_SUBJECTS)) and says(text, AWAY_TEXTS)

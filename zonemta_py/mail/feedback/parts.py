@@ -58,7 +58,7 @@ _ADDRESS_TAG = re.compile(r"<([^<>\s@]{1,64}@[^<>\s@]{1,255})>")
 class Parts:
     """fields: of the message, by lower-case name, unfolded, as they came. text: what people are told, plain. status,
     feedback, disposition: the machine-readable parts. original: the enclosed message, its header at least; enclosed:
-    its bytes."""
+    its bytes. from_html: the text is the HTML's."""
 
     fields: dict[str, str]
     kind: str = ""
@@ -69,6 +69,7 @@ class Parts:
     original: str = ""
     enclosed: bytes = b""
     html: str = ""
+    from_html: bool = False
     count: int = field(default=0, repr=False)
     multiparts: int = field(default=0, repr=False)
 
@@ -90,7 +91,7 @@ def take_apart(message: bytes) -> Parts:
     parts = Parts(fields_of(head))
     _walk(parts, parts.fields, body, 0)
     if parts.html and len(parts.text.strip()) < _PLACEHOLDER_CHARACTERS:
-        parts.text = _BLANKS.sub(_BLANK, plain(parts.html))[:TEXT_CHARACTERS_MAX]
+        parts.text, parts.from_html = _BLANKS.sub(_BLANK, plain(parts.html))[:TEXT_CHARACTERS_MAX], True
     return parts
 
 

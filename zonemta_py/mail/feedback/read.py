@@ -26,6 +26,7 @@ from zonemta_py.mail.feedback.answers import (
     read_marked,
     read_receipt,
     read_unsubscribe,
+    read_wish,
     writes_itself,
 )
 from zonemta_py.mail.feedback.complaint import read_arf, read_forwarded
@@ -63,6 +64,8 @@ _ORIGINAL_FIELDS_MAX = 40
 _LEAVING, _WIDE = "list-unsubscribe", 2_000
 """A mail address and a link, each with its token."""
 _TEXT_CHARACTERS = 4_000
+WISH = "wish"
+"""The form of what may be a wish to leave: its kind is "other" until an operator has decided."""
 LIKENESS = "likeness"
 """The form of what is understood because it is like others (`likeness`)."""
 _FORMS = (
@@ -138,7 +141,11 @@ def _understood(parts: Parts) -> tuple[str, list[Found], dict[str, str]]:
         return "sns", found, fields
     if found := read_forwarded(parts):
         return "complaint", found, {}
-    return *_of_text(parts), {}
+    form, found = _of_text(parts)
+    mechanical = is_machine(parts) or says(parts.decoded("from").lower(), DAEMONS)
+    if not form and not mechanical and (wish := read_wish(parts)):
+        form, found = WISH, wish
+    return form, found, {}
 
 
 def _of_text(parts: Parts) -> tuple[str, list[Found]]:

@@ -19,6 +19,8 @@ from typing import NamedTuple
 from zonemta_py.mail.addresses.authors import authors
 from zonemta_py.mail.addresses.ours import NotOurs, Ours, ReturnDomains
 from zonemta_py.mail.addresses.verp import Return
+from zonemta_py.mail.feedback.answers import is_automatic
+from zonemta_py.mail.feedback.parts import fields_of
 from zonemta_py.mail.feedback.report import KINDS, Found, Report
 from zonemta_py.mail.headers import Headers
 from zonemta_py.queue.api import Feedback
@@ -56,7 +58,14 @@ def rows(ours: Ours, came: Came, domains: ReturnDomains, today: int) -> list[Fee
 
 def _asks(came: Came) -> bool:
     """Whether a person or a mailbox provider wrote it: what machines answer is no wish to leave."""
-    return not came.null and all(found.kind in ("unsubscribe", "other") for found in came.report.found)
+    kinds = {found.kind for found in came.report.found}
+    if came.null or not kinds <= {"unsubscribe", "other"}:
+        return False
+    return "unsubscribe" in kinds or not is_automatic(_fields(came))
+
+
+def _fields(came: Came) -> dict[str, str]:
+    return fields_of(came.beginning.replace(b"\r\n", b"\n").partition(b"\n\n")[0].decode("latin-1"))
 
 
 def _author(came: Came, returned: Return) -> str:

@@ -1,0 +1,235 @@
+"""Whether somebody asks to be taken off a list: plainly, or in prose that an operator has to read.
+
+Theory: a plain wish is short, stands first, is addressed to whoever reads it, and is made of nothing else: each of its
+words either asks ("remove"), says whom ("me") or from what ("list"), or changes nothing ("please"). A swimming course,
+a meter or clause 7 is a word too many. So the words of a clause are given their parts (`wish_words`); one that has a
+core and nothing left over is *plain*, one with a core and more is *prose*: it may mean something else. Denied, asked
+about, or where somebody says to like it, it is no wish that a program may take. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import NamedTuple
+
+from zonemta_py.mail.feedback import wish_words
+from zonemta_py.mail.feedback.correspondence import NO_WISH, UNSUBSCRIBES, WISH
+from zonemta_py.mail.feedback.vocabulary import says
+from zonemta_py.mail.rules.spelling import folded as latin
+
+PLAIN, PROSE = "plain", "prose"
+_IN_WORDS = tuple(one for one in UNSUBSCRIBES if " " in one)
+_PARAGRAPHS_MAX = 3
+_CHARACTERS_MAX = 600
+_GREETING_WORDS_MAX, _NAME_WORDS_MAX = 6, 3
+_MORE_WORDS = 3
+"""So many that nobody knows are about something else; fewer are a name."""
+_TITLE_WORDS = 1
+"""In a title, more are about something else."""
+_WORDS_MAX = 24
+"""Of a clause that is a plain wish."""
+_SENTENCE = re.compile(r"(?<=[.!?…。！？؟])\s*|\n+|\s[-–—]\s")
+_CLAUSE = re.compile(r"[,;:،、，；：]\s*")
+_ADDRESS = re.compile(r"[^\s<>,;()]{1,64}@[^\s<>,;()]{1,255}")
+_WORD = re.compile(r"[^\W_]+(?:[-'][^\W\d_]+)*")
+_GREEK = str.maketrans("άέήίόύώϊϋΐΰς", "αεηιουωιυιυσ")
+_QUESTION = ("?", "？", "؟")
+
+
+class _Clause(NamedTuple):
+    parts: list[frozenset[str]]
+    """Of each word; empty: of one that nobody knows."""
+    asked: bool
+
+    def has(self, *names: str) -> bool:
+        return any(name in part for part in self.parts for name in names)
+
+    @property
+    def left_over(self) -> int:
+        return sum(not part for part in self.parts)
+
+
+class _Wish(NamedTuple):
+    """core: something of it is a wish. plain: it is nothing else. sure: in a word that means nothing else. of_list: a
+    list, or mail, is named."""
+
+    core: bool
+    plain: bool
+    sure: bool
+    of_list: bool
+
+
+_NOTHING = _Wish(False, False, False, False)
+
+
+def wish_in(paragraphs: list[str], subject: str = "") -> str:
+    """PLAIN, PROSE or "". paragraphs: the writer's own, the first ones count. subject: "" one that repeats ours."""
+    body = _without_greeting(paragraphs)[:_PARAGRAPHS_MAX]
+    texts = [one[:_CHARACTERS_MAX] for one in body]
+    of_subject = _of(subject, alone=True)
+    first = _of(texts[0], alone=len(body) == 1) if texts else _NOTHING
+    titled = _left_over(subject) > _TITLE_WORDS
+    for wish, others in ((of_subject, texts), (first, [subject, *texts[1:]])):
+        alone = wish.sure or not (_says_more(wish, others) or (titled and wish is first))
+        if wish.plain and alone and not declined([subject, *texts]):
+            return PLAIN
+    said = " ".join(texts).lower()
+    core = of_subject.core or first.core or any(_of(one, alone=False).core for one in texts[1:])
+    found = core or ((WISH.search(said) or says(said, _IN_WORDS)) and not declined([subject, *texts]))
+    return PROSE if found else ""
+
+
+def names_it(subject: str) -> bool:
+    """Whether a subject that may repeat ours is nothing but the word for it."""
+    clauses = _clauses(subject)
+    return any(one.has("leave") for one in clauses) and not any(
+        one.left_over or one.asked or one.has("stay", "asking", "not") for one in clauses
+    )
+
+
+def _says_more(wish: _Wish, others: list[str]) -> bool:
+    """Whether the rest is about something else, from which one may sign off, too. A list that is named is ours."""
+    return not wish.of_list and sum(map(_left_over, others)) >= _MORE_WORDS
+
+
+def _left_over(text: str) -> int:
+    return sum(clause.left_over for clause in _clauses(text))
+
+
+def declined(texts: list[str]) -> bool:
+    """Whether somebody wants to stay, or to be written to elsewhere."""
+    if NO_WISH.search("\n".join(texts).lower()):
+        return True
+    return any(_refuses(one) or one.has("stay") for text in texts for one in _clauses(text))
+
+
+def _of(text: str, alone: bool) -> _Wish:
+    """alone: it is all that is said, so that a bare word is a wish."""
+    best = _NOTHING
+    for lines in dict.fromkeys((text, text.replace("\n", " "))):
+        clauses = _clauses(lines)
+        bare = alone and not any(one.left_over for one in clauses)
+        for clause in clauses:
+            wish = _wish(clause, bare)
+            if wish.plain:
+                return wish
+            best = wish if wish.core and not best.core else best
+    return best
+
+
+def _wish(clause: _Clause, bare: bool) -> _Wish:
+    if not _core(clause, bare):
+        return _NOTHING
+    asked = clause.asked and not (clause.has("leave", "remove") and clause.has("me"))
+    vague = not clause.has("leave", "remove", "target", "more")  # "not interested": in an offer, or in all of it
+    plain = not (clause.left_over or asked or vague or clause.has("asking")) and len(clause.parts) <= _WORDS_MAX
+    return _Wish(True, plain, clause.has("sure"), clause.has("target"))
+
+
+def _core(clause: _Clause, bare: bool) -> bool:
+    if _refuses(clause):
+        return False
+    if clause.has("leave"):
+        return True
+    if clause.has("remove") and (clause.has("me", "target") or bare):
+        return True
+    return clause.has("not") and (clause.has("want") or (clause.has("more") and (bare or clause.has("target"))))
+
+
+def _refuses(clause: _Clause) -> bool:
+    """ "Do not remove me": denied, and no "I want no more", which denies too."""
+    if not (clause.has("leave", "remove") and clause.has("not")):
+        return False
+    denied = [part for part in clause.parts if "not" in part]
+    does = [part for part in clause.parts if part & {"leave", "remove"}]
+    return denied != does and not clause.has("want", "more")
+
+
+def _folded(text: str) -> str:
+    return latin(text).translate(_GREEK)
+
+
+def _clauses(text: str) -> list[_Clause]:
+    found = list[_Clause]()
+    for sentence in _SENTENCE.split(_folded(text)):
+        asked = sentence.rstrip(" !.)").endswith(_QUESTION)
+        for clause in _CLAUSE.split(_ADDRESS.sub(" \0 ", sentence)):
+            parts = _parts(clause)
+            if parts:
+                found.append(_Clause(parts, asked))
+    return found
+
+
+def _parts(clause: str) -> list[frozenset[str]]:
+    addressed = [frozenset(("me", "target"))] * clause.count("\0")
+    return addressed + [part for word in _WORD.findall(clause) for part in _of_word(word)]
+
+
+def _of_word(word: str) -> list[frozenset[str]]:
+    known, stems, joined = _lexicon()
+    if (part := known.get(word)) is not None:
+        return [part]
+    korean = "\uac00" <= word[0] <= "\ud7a3"
+    if word[0] >= "\u2e80" and not korean:
+        return _segments(word, joined)
+    for length in range(len(word), 1 if korean else 2, -1):
+        if (part := stems.get(word[:length])) is not None:
+            return [part]
+    pieces = re.split(r"[-']", word)
+    return [part for piece in pieces for part in _of_word(piece)] if len(pieces) > 1 else [frozenset()]
+
+
+def _segments(word: str, joined: dict[str, frozenset[str]]) -> list[frozenset[str]]:
+    """Of writing without spaces: the longest known words, from the left."""
+    found, at = list[frozenset[str]](), 0
+    while at < len(word):
+        for length in range(min(12, len(word) - at), 0, -1):
+            if (part := joined.get(word[at : at + length])) is not None:
+                found.append(part)
+                at += length
+                break
+        else:
+            found.append(frozenset())
+            at += 1
+    return found
+
+
+def _without_greeting(paragraphs: list[str]) -> list[str]:
+    """ "Hello Bob," and such stand before what is said."""
+    if not paragraphs:
+        return []
+    line, _, rest = paragraphs[0].partition("\n")
+    words = _WORD.findall(_folded(line))
+    addressed = line.rstrip().endswith((",", "，", "、")) and len(words) <= _NAME_WORDS_MAX
+    begins = bool(words) and (words[0] in _greetings() or _folded(line).startswith(_joined_greetings()))
+    if not (addressed or begins) or len(words) > _GREETING_WORDS_MAX or _of(line, alone=False).core:
+        return paragraphs
+    return [rest, *paragraphs[1:]] if rest.strip() else paragraphs[1:]
+
+
+@cache
+def _greetings() -> frozenset[str]:
+    return frozenset(_folded(wish_words.GREETINGS).split())
+
+
+@cache
+def _joined_greetings() -> tuple[str, ...]:
+    return tuple(one for one in _greetings() if one[0] >= "\u2e80")
+
+
+@cache
+def _lexicon() -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]], dict[str, frozenset[str]]]:
+    """(whole words, beginnings, words of writing without spaces) → the parts that each may have in a wish."""
+    known, stems, joined = (dict[str, set[str]]() for _ in range(3))
+    for name, words in wish_words.PARTS.items():
+        for word in _folded(words).split():
+            stem = word.endswith("-")
+            names = {"leave", "sure"} if name == "sure" else {name}
+            bare = word.removesuffix("-")
+            if bare[0] >= "\u2e80":
+                joined.setdefault(bare, set()).update(names)
+            korean = "\uac00" <= bare[0] <= "\ud7a3" and len(bare) > 1
+            (stems if stem or korean else known).setdefault(bare, set()).update(names)
+    frozen = [{word: frozenset(names) for word, names in one.items()} for one in (known, stems, joined)]
+    return frozen[0], frozen[1], frozen[2]
