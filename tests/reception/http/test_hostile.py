@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import select
 import socket
 import time
 import tracemalloc
@@ -14,10 +15,12 @@ from typing import Any
 import h11
 import pytest
 
-from tests.reception.http.conftest import SHOP
+from zonemta_py.reception.http.documents.problem import RequestProblem
+from zonemta_py.reception.http.keys import hashed
 from zonemta_py.reception.http.serving import connection
 from zonemta_py.reception.http.serving.pace import RequestPace
 from zonemta_py.reception.http.serving.sharing import Parser
+from zonemta_py.reception.http.shares import RequestShares
 from zonemta_py.reception.turns import Turns
 
 JSON = {"content-type": "application/json"}
@@ -189,22 +192,69 @@ def test_pace_blames_nobody_for_our_own_waits() -> None:
     assert not pace.late_with_body(body, True, 1_092)
 
 
-def test_the_operators_key_finds_a_place(open_http: Any) -> None:
-    """However many slow bodies others have under way."""
-    door = open_http(http={"requests": 8, "requests_per_key": 100})
-    head = (
-        f"POST /v1/inject HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {SHOP}\r\n"
-        "Content-Type: application/json\r\nContent-Length: 9\r\n\r\n"
+def slow_body(door: Any, path: str, kind: str, key: str = "") -> socket.socket:
+    """A request of which the body never comes."""
+    authorization = f"Authorization: Bearer {key}\r\n" if key else ""
+    wire = socket.create_connection(("127.0.0.1", door.port), timeout=60)
+    wire.sendall(
+        f"POST {path} HTTP/1.1\r\nHost: x\r\n{authorization}Content-Type: {kind}\r\nContent-Length: 9\r\n\r\n".encode()
     )
+    return wire
+
+
+def crowd(stack: contextlib.ExitStack, door: Any, path: str, kind: str, key: str = "") -> int:
+    """So many that one of them is refused; with which status."""
+    wires = [stack.enter_context(slow_body(door, path, kind, key)) for _ in range(30)]
+    answered, _, _ = select.select(wires, [], [], 60)
+    return int(answered[0].recv(100).split()[1])
+
+
+def test_slow_bodies_take_no_place_from_others(open_http: Any) -> None:
+    """Nor those of strangers at the dashboard's login and at a signed webhook: each key finds a place, and those that
+    operate find the last one."""
+    keys = [{"name": f"shop{n}", "hash": hashed(f"zmta_{n}")} for n in range(4)]
+    keys.append({"name": "boss", "hash": hashed("zmta_boss"), "role": "operate"})
+    webhook = {"name": "mg", "provider": "mailgun", "secrets": ["x" * 32]}
+    door = open_http(
+        http={"requests": 24, "requests_per_key": 100, "keys": keys, "webhooks": [webhook], "dashboard": True},
+        limits={"connections_per_client": 1000},
+    )
+    inject, form = ("/v1/inject", "application/json"), ("/dashboard/login", "application/x-www-form-urlencoded")
     with contextlib.ExitStack() as stack:
-        for _ in range(8):
-            wire = stack.enter_context(socket.create_connection(("127.0.0.1", door.port), timeout=60))
-            wire.sendall(head.encode())
-        with door.client_with(SHOP) as shop:
-            until = time.monotonic() + 60
-            while shop.post("/v1/inject", content=b"{}", headers=JSON).status_code != 503:
-                assert time.monotonic() < until
-        assert door.client.get("/v1/campaigns").status_code == 200
+        assert crowd(stack, door, "/v1/feedback/mailgun", "application/json") in (429, 503)
+        assert crowd(stack, door, *form) in (429, 503)
+        for n in range(3):
+            with door.client_with(f"zmta_{n}") as shop:
+                assert shop.post("/v1/inject", content=b"{}", headers=JSON).status_code == 422
+            assert crowd(stack, door, *inject, f"zmta_{n}") == 429
+        with door.client_with("zmta_3") as shop:
+            assert shop.post("/v1/inject", content=b"{}", headers=JSON).status_code == 422
+        for key in ("zmta_boss", door.token):
+            with door.client_with(key) as operator:
+                assert operator.get("/v1/campaigns").status_code == 200
+
+
+def test_whoever_comes_next_finds_a_place() -> None:
+    """Alone a key gets half of the places, and the next half of what is left; the operator's are beside them."""
+    shares = RequestShares(80, 32)
+    with contextlib.ExitStack() as stack:
+        counts = []
+        for key in ("a", "b", "c", "d", "e"):
+            count = 0
+            with contextlib.suppress(RequestProblem):
+                while True:
+                    stack.enter_context(shares.one(key, "127.0.0.1"))
+                    count += 1
+            counts.append(count)
+        assert counts[0] == 32
+        assert min(counts) >= 1
+        assert sum(counts) <= 70
+        for _ in range(5):
+            stack.enter_context(shares.one("boss", "127.0.0.1", operator=True))
+        for last in range(1, 3):
+            stack.enter_context(shares.stranger(f"127.0.0.{last}"))
+    with shares.one("a", "127.0.0.1"):  # all have been counted out
+        pass
 
 
 def test_a_parser_stops_also_where_there_is_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,8 +97,10 @@ class Http(Section):
     attachment_days: float = Field(30, gt=0, le=3660)
     """How long such an attachment is kept after it was last uploaded, by this machine's clock; mail that refers to it
     has a copy of its own."""
-    requests: int = Field(64, ge=1, le=10_000)
-    """Requests in progress at once; more get 503 and a Retry-After."""
+    requests: int = Field(80, ge=1, le=10_000)
+    """Requests with a key in progress at once; more get 503 and a Retry-After. An eighth is kept for keys that operate,
+    and a key may have another while it has fewer than are free. Clients without a key (who log in, or post a signed
+    webhook) have a quarter of the number beside these, and one address an eighth of that."""
     requests_per_key: int = Field(32, ge=1, le=10_000)
     """Of these with one key; more get 429."""
     streams: int = Field(100, ge=1, le=10_000)

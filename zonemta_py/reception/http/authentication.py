@@ -32,8 +32,8 @@ PAGES = "/dashboard"
 WEBHOOKS = "/v1/feedback/"
 """Where a key may come as a password (RFC 7617): that is all that many providers can send."""
 SIGNED = Holder("(signed)", frozenset())
-"""Who posts a webhook that has no key, but a signature, which its handler checks; all of them share the requests that
-one key may have at once."""
+"""Who posts a webhook that has no key, but a signature, which its handler checks when it has the body: until then it is
+a stranger."""
 STREAM = "/v1/events"
 """What stays open, and so counts for itself."""
 _BUG = RequestProblem(
@@ -69,7 +69,7 @@ class AuthenticationMiddleware:
             streams = scope["path"] == STREAM
             shares = here.streams if streams else here.shares
             account = "" if streams or who.holder.name == LOCAL else here.site.accounts.of(client, key=who.holder.name)
-            with shares.one(who.holder.name, client, operator=who.holder.name == LOCAL):
+            with shares.stranger(client) if signed else shares.one(who.holder.name, client, who.holder.operates):
                 if not account:
                     await self._app(scope, receive, send)
                     return

@@ -81,6 +81,11 @@ class Holder:
         rights: frozenset[Right] = of_role.difference(OF_ALL if scope.bound else ()).union(given)
         return cls(key.name, rights, senders, tuple(key.queues), key.role, scope)
 
+    @property
+    def operates(self) -> bool:
+        """Whether it is an operator's, for whom places are kept."""
+        return self.role in ("operate", "admin") and not self.scope.bound
+
     def check_role(self, least: Role, whole: bool = False) -> None:
         """Whether the key has this role, or one that may more. whole: it is about mail of everybody. Raises
         RequestProblem."""

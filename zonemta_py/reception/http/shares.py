@@ -1,8 +1,11 @@
 """Limits of requests in progress, in total, per key and per account, and of open streams; those above get a
 Retry-After.
 
-An eighth of the places is reserved for the operator's key, so that the state can always be queried. The processes
-before and after a reload count together (`metrics.connections`).
+A key may have another place while it has fewer than are free: alone it gets half of them, two get a third each, and
+the next finds one, however slowly the others send their bodies. Clients without a key have places beside these, a
+quarter of the number, of which one address has an eighth at most. An eighth of the places is kept for operators' keys,
+so that the state can always be queried, and things set right. The processes before and after a reload count together
+(`metrics.connections`).
 """
 
 from __future__ import annotations
@@ -11,10 +14,12 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import NamedTuple
 
 from zonemta_py.metrics.connections import OpenConnections
 from zonemta_py.queue.api import QueueRefusal, Reception
+from zonemta_py.reception.connection_limits import network_of
 from zonemta_py.reception.http.documents.problem import BUSY_S, RequestProblem, of_reply
 from zonemta_py.reception.permission import Accounts
 
@@ -39,61 +44,84 @@ class HttpCounts(NamedTuple):
 
 
 class RequestShares:
-    """what: is counted. A key may have `most_per_key` at once."""
+    """what: is counted; named: its plural. A key may have `most_per_key` at once."""
 
-    what = "requests are in progress"
+    what, named = "requests are in progress", "requests"
 
     def __init__(self, most: int, most_per_key: int, opened: OpenConnections | None = None) -> None:
         self._most, self._most_per_key = most, most_per_key
         self._most_of_others = max(1, most - max(1, most // 8))
+        self._most_of_strangers = max(2, most // 4)
+        self._most_per_address = max(1, self._most_of_strangers // 8)
         self._opened = opened or OpenConnections.alone()
 
     @contextmanager
     def one(self, key: str, client: str, operator: bool = False) -> Iterator[None]:
-        """Counts a request in, and out at the end. Raises RequestProblem (429, 503)."""
+        """Counts a request with that key in, and out at the end. Raises RequestProblem (429, 503)."""
         owner = self._owner(key, client, operator)
-        self._enter(owner, operator)
+        with self._place(owner, partial(self._check, owner, operator), stranger=False):
+            yield
+
+    @contextmanager
+    def stranger(self, client: str) -> Iterator[None]:
+        """The same for one without a key. Raises RequestProblem (429, 503)."""
+        owner = f"the address {network_of(client)}"
+        with self._place(owner, partial(self._check_stranger, owner), stranger=True):
+            yield
+
+    @contextmanager
+    def _place(self, owner: str, check: Callable[[int], None], stranger: bool) -> Iterator[None]:
+        """check: whether there is one; 1 if this has been counted in. Raises RequestProblem."""
+        for left in reversed(range(_TRIES)):
+            check(0)
+            self._opened.add(owner, 1, stranger)
+            try:
+                check(1)
+                break
+            except RequestProblem:
+                self._opened.add(owner, -1, stranger)
+                if not left:
+                    raise
         try:
             yield
         finally:
-            self._opened.add(owner, -1, False)
-
-    def _enter(self, owner: str, operator: bool) -> None:
-        """Raises RequestProblem."""
-        for left in reversed(range(_TRIES)):
-            self._check(owner, operator, 0)
-            self._opened.add(owner, 1, False)
-            try:
-                self._check(owner, operator, 1)
-                return
-            except RequestProblem:
-                self._opened.add(owner, -1, False)
-                if not left:
-                    raise
+            self._opened.add(owner, -1, stranger)
 
     def _check(self, owner: str, operator: bool, counted: int) -> None:
-        """Whether there is a place. counted: 1 if this one has been counted in. Raises RequestProblem."""
-        total, _, here = self._opened.sums(owner)
-        others, here = total - counted, here - counted
+        total, strangers, here = self._opened.sums(owner)
+        others, here = total - strangers - counted, here - counted
         free = (self._most if operator else self._most_of_others) - others
-        self._check_share(owner, here, free)
+        if here >= self._most_per_key:
+            sentence = f"{here} {self.named} with {owner} are in progress; try again when one of them is answered"
+            raise RequestProblem("share", sentence, retry_s=BUSY_S)
+        if 0 < free <= here:
+            raise RequestProblem("share", self._kept(owner, here, free), retry_s=BUSY_S)
         if free <= 0:
             raise RequestProblem("unavailable", f"{others} {self.what}; try again in a moment", retry_s=BUSY_S)
+
+    def _check_stranger(self, owner: str, counted: int) -> None:
+        _, strangers, here = self._opened.sums(owner)
+        if here - counted >= self._most_per_address:
+            sentence = f"{here - counted} {self.named} from {owner} are in progress; try again when one is answered"
+            raise RequestProblem("share", sentence, retry_s=BUSY_S)
+        if strangers - counted >= self._most_of_strangers:
+            sentence = f"{strangers - counted} {self.what} without a key; try again in a moment"
+            raise RequestProblem("unavailable", sentence, retry_s=BUSY_S)
 
     def _owner(self, key: str, client: str, operator: bool) -> str:
         return f"the key {key!r}"
 
-    def _check_share(self, owner: str, here: int, free: int) -> None:
-        if here >= self._most_per_key:
-            sentence = f"{here} requests with {owner} are in progress; try again when one of them is answered"
-            raise RequestProblem("share", sentence, retry_s=BUSY_S)
+    def _kept(self, owner: str, here: int, free: int) -> str:
+        return (
+            f"{here} {self.what} with {owner}, and the last {free} places are kept for others; try again when one of"
+            " them is answered, or raise http.requests"
+        )
 
 
 class StreamShares(RequestShares):
-    """A key may open another stream while it has fewer than are free: alone it gets half, two get a third each, and
-    whoever comes next finds a place. The operator's key, which many may have, counts per address of a client."""
+    """Of event streams. The operator's key, which many may have, counts per address of a client."""
 
-    what = "streams are open"
+    what, named = "streams are open", "streams"
 
     def __init__(self, most: int, opened: OpenConnections | None = None) -> None:
         super().__init__(most, most, opened)
@@ -125,10 +153,9 @@ class StreamShares(RequestShares):
     def _owner(self, key: str, client: str, operator: bool) -> str:
         return f"the key {key!r} from {client}" if operator else super()._owner(key, client, operator)
 
-    def _check_share(self, owner: str, here: int, free: int) -> None:
-        if 0 < free <= here:
-            sentence = f"{here} streams with {owner} are open, and the last {free} places are kept for others"
-            raise RequestProblem("share", f"{sentence}; close one of them, or raise http.streams", retry_s=BUSY_S)
+    def _kept(self, owner: str, here: int, free: int) -> str:
+        sentence = f"{here} streams with {owner} are open, and the last {free} places are kept for others"
+        return f"{sentence}; close one of them, or raise http.streams"
 
 
 class AccountSessions:

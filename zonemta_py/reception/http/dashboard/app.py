@@ -6,6 +6,7 @@ from a page of this server; every answer carries the policy that lets a browser 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from typing import Any
@@ -27,8 +28,8 @@ from zonemta_py.reception.http.dashboard.pages import PAGES, Handler
 from zonemta_py.reception.http.dashboard.sessions import COOKIE, SESSION_S, LoginSession, Sessions
 from zonemta_py.reception.http.documents.problem import RequestProblem
 from zonemta_py.reception.http.events import EventStream
-from zonemta_py.reception.http.keys import LOCAL
 from zonemta_py.reception.http.request_context import RequestContext
+from zonemta_py.reception.http.shares import RequestShares
 
 log = logging.getLogger(__name__)
 _OPEN = (f"{HOME}/login", f"{HOME}/static/")
@@ -63,14 +64,22 @@ class Dashboard:
             await _to_login(request)(scope, receive, guarded)
             return
         scope["state"]["session"] = session
-        client, name = scope["state"]["visit"].client, session.holder.name if session else "login"
+        client = scope["state"]["visit"].client
         shares = self._here.streams if scope["path"] == f"{HOME}/live" else self._here.shares
         try:
-            with shares.one(f"{name} dashboard", client, operator=name == LOCAL):
+            with self._place(shares, session, client):
                 await self._app(scope, receive, guarded)
         except RequestProblem as problem:
             busy = Response(problem.detail, problem.status, {**problem.headers}, "text/plain")
             await busy(scope, receive, guarded)
+
+    def _place(
+        self, shares: RequestShares, session: LoginSession | None, client: str
+    ) -> contextlib.AbstractContextManager[None]:
+        """Counted beside the requests that programs make with the same key."""
+        if session is None:
+            return shares.stranger(client)
+        return shares.one(f"{session.holder.name} dashboard", client, session.holder.operates)
 
     def _shown(self, handler: Handler) -> Any:
         async def show(request: Request) -> Response:
