@@ -31,6 +31,16 @@ def test_the_shipped_example_is_good(zonemta: Callable[..., object]) -> None:
     assert zonemta("campaign", "check", EXAMPLE).out == f"{EXAMPLE}: good\n"
 
 
+def test_links_that_are_made_when_it_is_sent_are_no_columns(zonemta: Callable[..., object], tmp_path: Path) -> None:
+    """A template that prints them is good for each row, for a check as for a preview."""
+    (tmp_path / "t.toml").write_text(TEMPLATE.replace("Dear", "{{ unsubscribe_url }} {{ preferences_url }} Dear"))
+    (tmp_path / "list.csv").write_text("email,name\na@b.net,Ann\nb@b.net,Bob\n")
+    ran = zonemta("campaign", "check", tmp_path / "t.toml", "--list", tmp_path / "list.csv")
+    assert (ran.code, "good for all 2 rows" in ran.out) == (Exit.OK, True), ran.err
+    shown = zonemta("campaign", "preview", tmp_path / "t.toml", "--list", tmp_path / "list.csv")
+    assert "https://links.example/unsubscribe_url" in shown.out
+
+
 def test_preview_prints_what_would_go_out(zonemta: Callable[..., object]) -> None:
     """One recipient's message, whole."""
     ran = zonemta("campaign", "preview", EXAMPLE, "--list", LIST, "--recipient", "JOSE@example.net")

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from email import message_from_bytes
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from zonemta_py.cli.send.commands import ServerAddress, compose, door
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.config import Config, Listener
+from zonemta_py.mail.addresses.link import decode
 from zonemta_py.sink import Sink, SinkOptions
 
 MESSAGE = b"""\
@@ -310,7 +312,7 @@ def test_a_campaign_is_tested_with_ones_own_mailbox(zonemta: Callable[..., objec
     (tmp_path / "l.csv").write_text("E-Mail;Vorname\nann@x.org;Ann\nbob@x.org;J\u00f6rg\n")
     words = (tmp_path / "t.toml", "--list", tmp_path / "l.csv", "--map", "name=Vorname", "--recipient", "Bob@x.org")
     ran = zonemta("campaign", "test", *words, "--to", "Me <me@example.org>", "--port", sink.port)
-    said = "the message of bob@x.org is in the queue for me@example.org; its links work as in the recipient's own\n"
+    said = "the message of bob@x.org is in the queue for me@example.org\n"
     assert (ran.code, ran.out) == (Exit.OK, said), ran.err
     (message,) = sink.messages
     assert (message.sender, message.recipients) == ("news@b.net", ["me@example.org"])
@@ -321,6 +323,30 @@ def test_a_campaign_is_tested_with_ones_own_mailbox(zonemta: Callable[..., objec
     assert [line for line in message.body.decode().splitlines() if not line.startswith(dated)] == [
         line for line in shown if not line.startswith(dated)
     ]
+
+
+def test_the_links_of_a_test_are_the_testers(zonemta: Callable[..., object], sink: Sink, tmp_path: Path) -> None:
+    """Signed as those of the campaign, of the tester's own address; without [links] it is refused, as sending is."""
+    secret, config, letter = "0123456789abcdef", tmp_path / "c.toml", tmp_path / "t.toml"
+    letter.write_text(
+        'subject = "Hi"\nfrom = "news@b.net"\nheaders = { X-Unsubscribe = "campaign" }\n'
+        'text = """\n{{ name }}\n{{ unsubscribe_url }}\n{{ preferences_url }}\n"""\n'
+    )
+    words = ("campaign", "test", letter, "--field", "name=Ann", "--to", "me@x.org", "--to", "you@x.org")
+    (tmp_path / "none.toml").write_text("")
+    refused = zonemta(*words, "--port", sink.port, "--config", tmp_path / "none.toml")
+    assert (refused.code, sink.messages) == (Exit.CONFIG, [])
+    assert "the template prints preferences_url, which a server makes that has [links] enabled" in refused.err
+    config.write_text(f'[links]\nenabled = true\nurl = "https://mail.b.net"\nsecrets = ["{secret}"]\n')
+    ran = zonemta(*words, "--port", sink.port, "--config", config)
+    assert (ran.code, "leaves by the tester's own address" in ran.out) == (Exit.OK, True), ran.err
+    for message, who in zip(sink.messages, ("me@x.org", "you@x.org"), strict=True):
+        assert message.recipients == [who]
+        text = message_from_bytes(message.body).get_payload(decode=True).decode()
+        found = [decode(url.rpartition("/")[2], [secret]) for url in text.split()[1:]]
+        assert [(one.purpose, one.recipient, one.scope) for one in found] == [
+            ("unsubscribe", who, "campaign"), ("preferences", who, "campaign"),
+        ]  # fmt: skip
 
 
 def test_a_campaign_test_says_what_is_in_its_way(zonemta: Callable[..., object], tmp_path: Path) -> None:

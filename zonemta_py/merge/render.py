@@ -160,9 +160,11 @@ class Compiled:
                 "a field has half a character (a lone surrogate); correct the list's encoding"
             ) from None
 
-    def sample_links(self) -> dict[str, str]:
-        """In place of those that are made when it is sent."""
-        return {name: f"https://links.example/{name}" for name in self.links}
+    def complete(self, fields: Mapping[str, str], links: Mapping[str, str] | None = None) -> dict[str, str]:
+        """The fields, with the links that it prints and that no field is. links: those; None: examples, in place of
+        what is made when it is sent."""
+        made = {name: f"https://links.example/{name}" for name in self.links} if links is None else links
+        return {name: made[name] for name in self.links if name in made} | dict(fields)
 
     def html_text(self, fields: Mapping[str, str], recipient: str, campaign: str) -> str:
         """The HTML part alone, its images in it, as a browser shows it; "" if there is none. Raises RenderRefused."""

@@ -21,13 +21,17 @@ from zonemta_py.cli.terminal.options import AsJson, ConfigFile, configuration
 from zonemta_py.cli.terminal.output import Telling
 from zonemta_py.cli.terminal.rejects import Rejects, beside
 from zonemta_py.mail.addresses.domain import canonical
+from zonemta_py.mail.addresses.link import PRINTED, UNKNOWN, WIDENING, Link, Scope, printed
 from zonemta_py.mail.addresses.written import bare
 from zonemta_py.mail.fields import date
 from zonemta_py.mail.headers import split
+from zonemta_py.mail.list_id import list_name
 from zonemta_py.pipeline.prepare.source.dialect import ADDRESS_COLUMNS
 
 if TYPE_CHECKING:
+    from zonemta_py.config import Config
     from zonemta_py.merge.render import Compiled
+    from zonemta_py.merge.source import TemplateSource
 
 app = typer.Typer(help="Send campaigns: one template to a list, each with its own fields.", no_args_is_help=True)
 app.command("send")(send.send)
@@ -79,7 +83,7 @@ def _check_list(template: Path, list_: Path, map_: list[str] | None, rejects: Pa
     """Raises CommandError."""
     chosen = CampaignList(list_, map_ or [])
     print(chosen.said, file=sys.stderr)
-    compiled = _compiled(template, chosen)
+    compiled, _ = _compiled(template, chosen)
     now, count, size = date(int(time.time())), 0, 0
     bad = Rejects(rejects or beside(list_), chosen.columns)
     with closing(bad):
@@ -88,7 +92,8 @@ def _check_list(template: Path, list_: Path, map_: list[str] | None, rejects: Pa
             try:
                 if line.wrong:
                     raise CommandError(Exit.DATA, line.wrong)
-                size += len(_rendered(compiled, line.row, _spelled(line.row[chosen.address]), "check", now))
+                row = compiled.complete(line.row)
+                size += len(_rendered(compiled, row, _spelled(line.row[chosen.address]), "check", now))
             except CommandError as stop:
                 bad.add(str(line.file), line.line, stop.sentence, line.values)
     mean = size // max(1, count - bad.count)
@@ -110,7 +115,8 @@ def preview(
     output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write here instead of to stdout.")] = None,
 ) -> None:
     """Print one recipient's message exactly as it would be sent, except for its date."""
-    compiled, row, address = _one(template, list_, map_, recipient, field)
+    compiled, row, address, _ = _one(template, list_, map_, recipient, field)
+    row = compiled.complete(row)
     message = _rendered(compiled, row, address, campaign, date(int(time.time())))
     if html:
         content = compiled.html_text(row, address, campaign).encode()
@@ -142,36 +148,60 @@ def to_oneself(
 ) -> None:
     """Send one recipient's message to yourself, through the running MTA. The recipient gets nothing.
 
-    Fields of the template about the time of sending are ignored: it is sent at once.
+    Fields of the template about the time of sending are ignored: it is sent at once. The links that are made for each
+    recipient are yours: by them you leave yourself, and nobody else.
     """
     settings = configuration(config)
-    compiled, row, address = _one(template, list_, map_, recipient, field)
-    message = _rendered(compiled, row, address, "test", date(int(time.time())))
-    headers, body = split(message)
-    for name in _TIMES:
-        headers.remove(name)
-    message = headers.build() + message[body:]
-    submission = compose(message, [_spelled(one) for one in to], from_header=False, sender=sender or None, whole=True)
-    hand_in(submission, door(settings, host, port), settings.limits.recipients)
-    to = submission.recipients
+    compiled, row, address, source = _one(template, list_, map_, recipient, field)
+    now, way = date(int(time.time())), door(settings, host, port)
+    made = []
+    for one in dict.fromkeys(map(_spelled, to)):
+        links = _links(settings, source, row, one)
+        message = _rendered(compiled, compiled.complete(row, links), address, "test", now)
+        headers, body = split(message)
+        for name in _TIMES:
+            headers.remove(name)
+        message = headers.build() + message[body:]
+        made.append(compose(message, [one], from_header=False, sender=sender or None, whole=True))
+    for submission in made:
+        hand_in(submission, way, settings.limits.recipients)
+    to = [one for submission in made for one in submission.recipients]
     with Telling(json) as tell:
-        words = (
-            f"the message of {address} is in the queue for {', '.join(to)}; its links work as in the recipient's own"
-        )
+        words = f"the message of {address} is in the queue for {', '.join(to)}"
+        if compiled.links - row.keys():
+            words += "; who leaves by its links leaves by the tester's own address"
         tell(words, recipient=address, to=to)
+
+
+def _links(settings: Config, source: TemplateSource, row: Row, address: str) -> dict[str, str]:
+    """What the template prints for somebody, beside the row's fields, as it is sent. Raises CommandError."""
+    from zonemta_py.merge.compile import wanted
+    from zonemta_py.merge.said import list_id, said
+
+    links, day = settings.links, int(time.time()) // 86_400
+    if not links.enabled:
+        if lacking := (PRINTED.keys() & wanted(source).keys()) - row.keys():
+            what = f"the template prints {min(lacking)}, which a server makes that has [links] enabled = true"
+            raise CommandError(Exit.CONFIG, f"{what}; enable it, or give the list such a column")
+        return {}
+    asked = said(source).get("X-Unsubscribe", "").lower()
+    scope: Scope = asked if asked in WIDENING else links.scope
+    link = Link("unsubscribe", UNKNOWN, address, "test", "", scope, day, list_name=list_name(list_id(source)))
+    return printed(links.url, link, links.secrets)
 
 
 def _one(
     template: Path, list_: Path | None, map_: list[str] | None, recipient: str, field: list[str] | None
-) -> tuple[Compiled, Row, str]:
-    """The data of one recipient's message, and the address as it is sent. Raises CommandError."""
+) -> tuple[Compiled, Row, str, TemplateSource]:
+    """The data of one recipient's message, the address as it is sent, and the prepared template. Raises
+    CommandError."""
     chosen = CampaignList(list_, map_ or []) if list_ else None
-    compiled = _compiled(template, chosen)
+    compiled, source = _compiled(template, chosen)
     row = chosen.row_of(recipient) if chosen else {}
     named = next((row[name] for name in ADDRESS_COLUMNS if row.get(name)), recipient)  # the list's spelling is sent
     row |= _given(field or [])
     named = named or next((row[name] for name in ADDRESS_COLUMNS if row.get(name)), "recipient@example.com")
-    return compiled, compiled.sample_links() | row, _spelled(named)
+    return compiled, row, _spelled(named), source
 
 
 def _spelled(address: str) -> str:
@@ -180,14 +210,16 @@ def _spelled(address: str) -> str:
     return f"{local}{at}{canonical(domain) if at else domain}"
 
 
-def _compiled(template: Path, list_: CampaignList | None) -> Compiled:
+def _compiled(template: Path, list_: CampaignList | None) -> tuple[Compiled, TemplateSource]:
+    """Raises CommandError."""
     from zonemta_py.merge.compile import compile, prepare
     from zonemta_py.merge.load import load
     from zonemta_py.merge.problems import TemplateRefused, ToolMissing
 
     names = list(list_.fields) if list_ else None
     try:
-        return compile(prepare(load(template), names))
+        source = prepare(load(template), names)
+        return compile(source), source
     except TemplateRefused as refused:
         raise CommandError(Exit.DATA, "\n".join(map(str, refused.problems[:_SHOWN]))) from None
     except ToolMissing as missing:

@@ -244,7 +244,7 @@ def rendered(work: Work, plan: Plan, template: bytes) -> None:
         for address, *values in request["recipients"]:
             try:
                 fields = dict(zip(request["columns"], values, strict=True))
-                compiled.render(compiled.sample_links() | fields, address, request["campaign"], "")
+                compiled.render(compiled.complete(fields), address, request["campaign"], "")
             except RenderRefused as refused:
                 raise CommandError(Exit.DATA, f"{address}: {refused}") from None
 

@@ -96,6 +96,11 @@ def url(base: str, link: Link, secrets: Sequence[str]) -> str:
     return f"{base}/{PATHS[link.purpose]}/{encode(link, secrets)}"
 
 
+def printed(base: str, link: Link, secrets: Sequence[str]) -> dict[str, str]:
+    """What a template prints by the names in PRINTED. link: of any purpose."""
+    return {name: url(base, link._replace(purpose=one), secrets) for name, one in PRINTED.items()}
+
+
 def decode(token: str, secrets: Sequence[str]) -> Link:
     """How old it is, is for who asks to judge (`age`). Raises LinkRefused."""
     try:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from email.utils import formatdate
 from typing import Any
 
-from zonemta_py.mail.addresses.link import PRINTED, UNKNOWN, WIDENING, Link, Scope, url
+from zonemta_py.mail.addresses.link import PRINTED, UNKNOWN, WIDENING, Link, Scope, printed
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.list_id import list_name
@@ -150,7 +150,7 @@ def _links(here: RequestContext, found: TrialResult, address: str, campaign: str
     asked = found.said.get("X-Unsubscribe", "").lower()
     scope: Scope = asked if asked in WIDENING else links.scope
     link = Link("unsubscribe", UNKNOWN, address, campaign, tenant, scope, day, list_name=list_name(found.list_id))
-    return {name: url(links.url, link._replace(purpose=one), links.secrets) for name, one in PRINTED.items()}
+    return printed(links.url, link, links.secrets)
 
 
 def _groups(people: list[PersonalDocument]) -> list[AttachmentGroup]:
