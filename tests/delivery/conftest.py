@@ -378,3 +378,60 @@ def send(queue_of: Any, deliver: Any) -> Callable[..., Awaitable[list[Result]]]:
         return results
 
     return run
+
+
+class Takes:
+    """A server that takes everything, by SMTP or LMTP. people: who got a message, once for each copy."""
+
+    def __init__(self, protocol: str) -> None:
+        self.lmtp = protocol == "lmtp"
+        self.people: list[str] = []
+        self.port = 0
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    def cut(self) -> None:
+        """Ends all connections."""
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
+        with contextlib.suppress(ConnectionError, EOFError, asyncio.CancelledError):
+            await self._talk(reader, writer)
+        self._writers.discard(writer)
+        writer.close()
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 here\r\n")
+        people: list[str] = []
+        while line := (await reader.readline()).decode():
+            verb = line[:4].upper()
+            if verb in ("EHLO", "LHLO"):
+                writer.write(b"250-here\r\n250 PIPELINING\r\n")
+            elif verb == "DATA":
+                writer.write(b"354 go\r\n")
+                while await reader.readuntil(b"\n") != b".\r\n":
+                    pass
+                self.people += people
+                writer.write(b"250 2.0.0 taken\r\n" * (len(people) if self.lmtp else 1))
+            else:
+                people = [] if verb == "MAIL" else people
+                if verb == "RCPT":
+                    people.append(line.partition("<")[2].partition(">")[0])
+                writer.write(b"250 ok\r\n")
+
+
+@pytest.fixture
+async def takes() -> AsyncIterator[Callable[[str], Awaitable[Takes]]]:
+    """Starts servers: `await takes("lmtp")`."""
+    listening = []
+
+    async def start(protocol: str = "smtp") -> Takes:
+        server = Takes(protocol)
+        listening.append(await asyncio.start_server(server.serve, "127.0.0.1", 0, limit=1 << 20))
+        server.port = listening[-1].sockets[0].getsockname()[1]
+        return server
+
+    yield start
+    for one in listening:
+        one.close()

@@ -347,5 +347,6 @@ def test_rows_of_a_newer_queue_are_read() -> None:
     body = [1, ID, "z", "b.c", [[*outcome, "new"]], [*trace, "new"]]
     assert DeliveryRecord.of(body) == (1, ID, "z", "b.c", [tuple(outcome)], tuple(trace))
     row = [ID, "z", "a@b.c", MS, "retry", "b.c"]
-    assert InDoubtRecord.of([[1], [[*row, "new"]]]) == ([1], [tuple(row)])
+    assert InDoubtRecord.of([[1], [[*row, "why", "new"]]]) == ([1], [(*row, "why")])
+    assert InDoubtRecord.of([[1], [row]]) == ([1], [(*row, "")])
     assert Who.of(["a@b.c", 1, 2, "new"]) == ("a@b.c", 1, 2)

@@ -9,12 +9,15 @@ before it answers MAIL is replaced by a fresh one, once.
 Plugins' verdicts: Reject bounces (or defers, if its code is 4xx), Defer defers for the given seconds, Hold and Drop
 hold: accepted mail is never discarded here. A plugin that fails defers the message with 451 4.3.0.
 
-Failures: `run` returns a Result for everything that a server, DNS or a plugin can do.
+Failures: `run` returns a Result for everything that a server, DNS or a plugin can do, and for a bug of ours: who has
+been answered keeps the answer, who is past the dot without one is in doubt (`Transaction`), the others are deferred.
 """
 
 from __future__ import annotations
 
+import logging
 import time
+from asyncio import CancelledError
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -32,13 +35,16 @@ from zonemta_py.delivery.smtp.transaction import Transaction
 from zonemta_py.delivery.tls.failures import POLICY, UNDECIDED, TlsTrouble, TlsUnmet
 from zonemta_py.delivery.tls.plan import Demands, TlsPlan, Trial
 from zonemta_py.delivery.tls.reports import rows
-from zonemta_py.delivery.verdicts import decided, together
+from zonemta_py.delivery.verdicts import OUR_FAULT, decided, together
 from zonemta_py.delivery.ways import Way, secure
+from zonemta_py.logs.causes import from_outside
 from zonemta_py.mail.classify import LOCAL, TLS_POLICY, DeliveryError, TlsFailed, judge
 from zonemta_py.metrics.report import count
 from zonemta_py.plugin.arguments import ConnectOptions
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, RELEASED, Delivery, Outcome, Result
+
+log = logging.getLogger(__name__)
 
 ADDRESSES_MAX = 6
 CONNECT_SHARE = 2.0
@@ -77,7 +83,12 @@ class Attempt:
 
     async def run(self) -> Result:
         started_ms, begun = int(time.time() * 1000), time.monotonic()
-        outcomes = await self._outcomes()
+        try:
+            outcomes = await self._outcomes()
+        except (Exception, CancelledError) as error:
+            if from_outside(error):
+                raise
+            outcomes = self._after_a_bug()
         session = self._session
         return Result(
             self._delivery.lease,
@@ -95,6 +106,15 @@ class Attempt:
             stalled=self._portions.stalled,
             manner=self._portions.manner,
         )
+
+    def _after_a_bug(self) -> list[Outcome]:
+        delivery, portions = self._delivery, self._portions
+        log.exception("internal error while delivering message %s of zone %s", delivery.id, delivery.zone)
+        if portions.running is not None:
+            portions.over(portions.running)
+        if portions.open:
+            portions.outcomes.append(Outcome(DEFERRED, OUR_FAULT, "plugin", portions.open))
+        return portions.outcomes
 
     @property
     def reported(self) -> list[Outcome]:
@@ -124,7 +144,7 @@ class Attempt:
             verdict_ = BOUNCED if judgement.permanent else DEFERRED
             return [*portions.outcomes, Outcome(verdict_, judgement.reply, error.stage, portions.open)]
         except NotMade as error:
-            return [not_made(error, portions.open)]
+            return [*portions.outcomes, not_made(error, portions.open)]
 
     def _against_zone(self, error: DeliveryError) -> bool:
         """Whether the error is down to the zone's own TLS setting. Then resting the destination delays no mail that
@@ -200,8 +220,10 @@ class Attempt:
                 await self._context.host.call("sender_connection", delivery=delivery, connection=session)
             first = portions.first
             transaction = Transaction(session, self._context.outgoing.addressed(first.delivery), first.body)
+            portions.running = transaction
             await transaction.run(pipelined)
             if transaction.unsaid and not fresh:
+                portions.running = None
                 return False
             if pipelined is not None and not transaction.unsaid:
                 await pipelined.after(session, transaction)

@@ -16,7 +16,7 @@ from zonemta_py.delivery.attempt import Attempt
 from zonemta_py.delivery.context import SenderContext
 from zonemta_py.delivery.pipelined import PIPELINED_S, PipelinedBatch
 from zonemta_py.delivery.portions import UNTRIED, restricted
-from zonemta_py.queue.api import RELEASED, Delivery, Outcome, Result
+from zonemta_py.queue.api import DOUBTFUL, RELEASED, Delivery, Outcome, Result
 
 LOOKING = (
     "sender_fetch", "sender_headers", "sender_connecting", "sender_connection", "sender_response_error",
@@ -37,9 +37,10 @@ async def deliver(context: SenderContext, delivery: Delivery) -> tuple[Result, l
         return await _one_by_one(context, own)
     following = PipelinedBatch(context, own)
     result = await Attempt(context, own[0], following).run()
-    if following.reported:  # includes the first message's
+    if following.begun:  # includes the first message's
         result.outcomes, result.down_s, result.security = [], None, []
         result.started_ms, result.took_ms = following.started_ms, 0
+    result.outcomes += following.unreported
     return _released(result, following.untried), []
 
 
@@ -53,7 +54,7 @@ async def _one_by_one(context: SenderContext, own: list[Delivery]) -> tuple[Resu
         result = await Attempt(context, delivery).run()
         parts.append((delivery, result))
         outcomes = [replace(outcome, recipients=[index]) for outcome in result.outcomes]
-        released = any(outcome.verdict == RELEASED for outcome in outcomes)
+        released = any(outcome.verdict in (RELEASED, DOUBTFUL) for outcome in outcomes)
         kept = result.kept or (whole.kept and not (result.remote or released))  # the last may not have needed one
         whole = replace(result, outcomes=outcomes, opened=whole.opened or result.opened, kept=kept)
         last = index == len(own) - 1 or time.monotonic() >= until

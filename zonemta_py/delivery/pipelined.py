@@ -11,17 +11,23 @@ recipients of the batch are then in doubt, even those not begun: the queue canno
 
 from __future__ import annotations
 
+import logging
 import time
+from asyncio import CancelledError
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from zonemta_py.delivery.rendering import NotMade, letter, not_made
 from zonemta_py.delivery.smtp.transaction import Transaction
-from zonemta_py.queue.api import Delivery, Outcome, Result
+from zonemta_py.delivery.verdicts import OUR_FAULT
+from zonemta_py.logs.causes import from_outside
+from zonemta_py.queue.api import DEFERRED, DOUBTFUL, Delivery, Outcome, Result
 
 if TYPE_CHECKING:
     from zonemta_py.delivery.context import SenderContext
     from zonemta_py.delivery.smtp.session import SmtpSession
+
+log = logging.getLogger(__name__)
 
 PIPELINED_S = 1.0
 """No further message is begun later than this after the first."""
@@ -29,15 +35,16 @@ NO_EARLY_ENVELOPE_MAX = 10_000
 
 
 class PipelinedBatch:
-    """The messages after the first. reported: the queue knows of all that were tried. security: how TLS went on their
-    connection, to be reported with the next part."""
+    """The messages after the first. begun: the first is over too. unreported: outcomes that the queue does not know
+    yet. security: how TLS went on their connection, to be reported with the next part."""
 
     def __init__(self, context: SenderContext, own: list[Delivery]) -> None:
         self._context, self._lease = context, own[0].lease
         self._most = context.zone(own[0].zone, own[0].tables).messages_per_connection
         self._stepwise = own[0].stepwise
         self._until = time.monotonic() + PIPELINED_S
-        self.reported = False
+        self.begun = False
+        self.unreported: list[Outcome] = []
         self.security: list[Any] = []
         self.started_ms, self._begun_at = int(time.time() * 1000), time.monotonic()
         self._left = deque(enumerate(own[1:], 1))
@@ -56,19 +63,25 @@ class PipelinedBatch:
             index, delivery = self._left.popleft()
             try:
                 body = await letter(self._context, delivery)
+                transaction = Transaction(session, self._context.outgoing.addressed(delivery), body)
+                sendable = await transaction.prepare()
             except NotMade as error:
                 self._tell(session, [not_made(error, [index])])
-                continue
-            transaction = Transaction(session, self._context.outgoing.addressed(delivery), body)
-            if await transaction.prepare():
-                self._begun.append(index)
-                return transaction
-            self._over(transaction, index)
+            except (Exception, CancelledError) as error:  # a bug of ours: nothing of it has left
+                if from_outside(error):
+                    raise
+                log.exception("internal error while making message %s", delivery.id)
+                self._tell(session, [Outcome(DEFERRED, OUR_FAULT, "plugin", [index])])
+            else:
+                if sendable:
+                    self._begun.append(index)
+                    return transaction
+                self._over(transaction, index)
         return None
 
     async def after(self, session: SmtpSession, first: Transaction) -> None:
         """Runs all transactions after the first over its session."""
-        current = first
+        current, self.begun = first, True
         self._over(first, 0)
         while session.usable and not current.down:
             following = current.following or await self.next(session)
@@ -97,9 +110,13 @@ class PipelinedBatch:
         outcomes = transaction.outcomes
         for outcome in outcomes:
             outcome.recipients = [index]
-        self._tell(transaction.session, outcomes, 0 if transaction.down else None)
+        doubtful = [outcome for outcome in outcomes if outcome.verdict == DOUBTFUL]
+        self.unreported += doubtful  # they end the lease
+        if not doubtful:
+            self._tell(transaction.session, outcomes, 0 if transaction.down else None)
 
     def _tell(self, session: SmtpSession, outcomes: list[Outcome], down_s: float | None = None) -> None:
+        self.unreported += outcomes
         now, now_ms = time.monotonic(), int(time.time() * 1000)
         took_ms = int((now - self._begun_at) * 1000)
         self._context.dispatch.settle_part(
@@ -108,5 +125,6 @@ class PipelinedBatch:
                 started_ms=self.started_ms, took_ms=took_ms, security=self.security, more=True,
             )
         )  # fmt: skip
+        self.unreported = [one for one in self.unreported if one not in outcomes]
         self.security = []
-        self.reported, self.started_ms, self._begun_at = True, now_ms, now
+        self.started_ms, self._begun_at = now_ms, now

@@ -82,7 +82,8 @@ async def split(context: SenderContext, delivery: Delivery) -> tuple[list[Portio
 class Portions:
     """The portions that wait, and the outcomes of the others.
 
-    outcomes: not reported to the queue yet; reported: already reported. recipients_max, stalled, manner: as in
+    running: the transaction of the first portion, once it has begun. outcomes: not reported to the queue yet; reported:
+    already reported. recipients_max, stalled, manner: as in
     `Result`.
     """
 
@@ -93,6 +94,7 @@ class Portions:
         "outcomes",
         "recipients_max",
         "reported",
+        "running",
         "stalled",
         "waiting",
         "whole",
@@ -101,6 +103,7 @@ class Portions:
     def __init__(self, context: SenderContext, whole: Delivery) -> None:
         self._context, self.whole = context, whole
         self.waiting: list[Portion] = []
+        self.running: Transaction | None = None
         self._guess = 0
         self.outcomes: list[Outcome] = []
         self.reported: list[Outcome] = []
@@ -118,7 +121,7 @@ class Portions:
 
     def over(self, transaction: Transaction) -> None:
         """Ends the first portion: its recipients have their outcomes, or are tried again at once."""
-        portion = self.waiting.pop(0)
+        portion, self.running = self.waiting.pop(0), None
         outcomes = transaction.outcomes
         if portion.delivery is not self.whole:
             for outcome in outcomes:
@@ -157,8 +160,10 @@ class Portions:
             session.sent += 1
             portion = self.first
             transaction = Transaction(session, self._context.outgoing.addressed(portion.delivery), portion.body)
+            self.running = transaction
             await transaction.run()
             if transaction.unsaid:
+                self.running = None
                 break
             self.over(transaction)
         return transaction

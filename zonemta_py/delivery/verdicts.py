@@ -1,4 +1,4 @@
-"""Outcomes from what plugins decide."""
+"""Outcomes from what plugins decide, and from what goes wrong on our own side."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.verdicts import Defer, Drop, Hold, Verdict
 from zonemta_py.queue.api import BOUNCED, DEFERRED, HELD, Outcome
+
+OUR_FAULT = Reply(451, "4.3.0", "internal error while delivering, see the log")
 
 
 def together(outcomes: Iterable[Outcome]) -> list[Outcome]:

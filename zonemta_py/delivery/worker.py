@@ -5,7 +5,8 @@ answer, and results leave in the order in which they became known. One task per 
 rates) were charged with the lease; `most` only bounds this process.
 
 Failures: if the queue refuses a lease or a result it is gone, and `run` returns: the process ends and is restarted. A
-delivery that hits a bug is deferred (451 4.3.0) and logged with its traceback: one message must not stop all others.
+delivery that hits a bug is logged with its traceback, and ends all the same: one message must not stop all others. What
+was answered stays; who is past the dot without an answer is in doubt, and held; the others are deferred (451 4.3.0).
 """
 
 from __future__ import annotations
@@ -19,17 +20,27 @@ from zonemta_py.delivery.context import SenderContext
 from zonemta_py.delivery.dns.destination import DnsDestinationResolver
 from zonemta_py.delivery.lease import deliver
 from zonemta_py.delivery.smtp.connections import Connections
+from zonemta_py.delivery.smtp.transaction import NO_ANSWER
 from zonemta_py.delivery.tls.contexts import TlsContexts
 from zonemta_py.delivery.tls.policy import TlsPolicies
-from zonemta_py.mail.reply import Reply
+from zonemta_py.delivery.verdicts import OUR_FAULT
+from zonemta_py.logs.causes import from_outside
 from zonemta_py.metrics import report
 from zonemta_py.plugin.host import Host
-from zonemta_py.queue.api import DEFERRED, DELIVERED, Delivery, Dispatch, Outcome, QueueRefusal, Result, Retired
+from zonemta_py.queue.api import (
+    DEFERRED,
+    DELIVERED,
+    DOUBTFUL,
+    Delivery,
+    Dispatch,
+    Outcome,
+    QueueRefusal,
+    Result,
+    Retired,
+)
 from zonemta_py.queue.poison import Making
 
 log = logging.getLogger(__name__)
-
-OUR_FAULT = Reply(451, "4.3.0", "internal error while delivering, see the log")
 
 
 class Slots:
@@ -77,15 +88,32 @@ async def run(
 async def _handle(context: SenderContext, delivery: Delivery, slots: Slots) -> None:
     try:
         whole, parts = await deliver(context, delivery)
-    except Exception:
+    except (Exception, asyncio.CancelledError) as error:
+        if from_outside(error):
+            raise
         log.exception("internal error while delivering message %s of zone %s", delivery.id, delivery.zone)
-        everyone = [*range(len(delivery.recipients))]
-        whole, parts = Result(delivery.lease, [Outcome(DEFERRED, OUR_FAULT, "plugin", everyone)]), []
+        whole, parts = _unknown(context, delivery), []
     context.connections.left(delivery, whole)
     slots.release()  # the settle below writes before it first waits, so the next lease request follows it
-    await context.dispatch.settle(whole)
-    if not context.host.listens("sender_delivered"):
-        return
+    try:
+        await context.dispatch.settle(whole)
+        if context.host.listens("sender_delivered"):
+            await _tell_plugins(context, parts)
+    except (Exception, asyncio.CancelledError) as error:
+        if isinstance(error, QueueRefusal) or from_outside(error):
+            raise
+        log.exception("internal error after delivering message %s of zone %s", delivery.id, delivery.zone)
+
+
+def _unknown(context: SenderContext, delivery: Delivery) -> Result:
+    """Nobody can say how far it came. Whoever was answered in an earlier part keeps that."""
+    everyone = [*range(len(delivery.recipients))]
+    if context.connections.used(delivery):
+        return Result(delivery.lease, [Outcome(DOUBTFUL, NO_ANSWER, "dot", everyone)])
+    return Result(delivery.lease, [Outcome(DEFERRED, OUR_FAULT, "plugin", everyone)])
+
+
+async def _tell_plugins(context: SenderContext, parts: list[tuple[Delivery, Result]]) -> None:
     for one, result in parts:
         if any(outcome.verdict == DELIVERED for outcome in result.outcomes):
             await context.host.call("sender_delivered", delivery=one, result=result)

@@ -41,9 +41,10 @@ class Type(IntEnum):
     LOST = 11  # records lost to damage, replaced by this one, which has the number of the last
 
 
-DELIVERED, DEFERRED, BOUNCED, HELD, RELEASED, POSTPONED = 1, 2, 3, 4, 5, 6
+DELIVERED, DEFERRED, BOUNCED, HELD, RELEASED, POSTPONED, DOUBTFUL = 1, 2, 3, 4, 5, 6, 7
 """Verdicts of an outcome. HELD: a plugin held it. RELEASED: not tried, back to the queue, no attempt counted.
-POSTPONED: not tried, deferred by our own choice (`delay_s`), no attempt counted.
+POSTPONED: not tried, deferred by our own choice (`delay_s`), no attempt counted. DOUBTFUL: sent, and a bug of ours came
+before the answer; never in a DELIVERY record: an IN_DOUBT record has it.
 """
 
 pack: Callable[[Any], bytes] = msgpack.Packer(use_bin_type=True, autoreset=True).pack
@@ -254,7 +255,7 @@ class FinishRecord(NamedTuple):
 
 class InDoubtRow(NamedTuple):
     """A recipient whose result may have been lost. action: of its zone, "retry" or "hold". destination: as in
-    its START."""
+    its START. why: it is held whatever its zone says."""
 
     id: str
     zone: str
@@ -262,10 +263,11 @@ class InDoubtRow(NamedTuple):
     since_ms: int
     action: str
     destination: str = ""
+    why: str = ""
 
     @classmethod
     def of(cls, fields: list[Any]) -> InDoubtRow:
-        return cls(*fields[:6])
+        return cls(*fields[:7])
 
 
 class InDoubtRecord(NamedTuple):
@@ -275,7 +277,7 @@ class InDoubtRecord(NamedTuple):
     recipients: list[InDoubtRow]
 
     def pack(self) -> bytes:
-        rows = [row if row.destination else row[:5] for row in self.recipients]
+        rows = [row if row.why else row[:6] if row.destination else row[:5] for row in self.recipients]
         return pack([self.leases, rows])
 
     @classmethod

@@ -1,7 +1,9 @@
-"""What the operating system, or a library for it, says of a failure: in words, without its numbers."""
+"""Where a failure comes from: what the operating system, or a library for it, says of it, in words, without its
+numbers; and whether somebody else has ended the work."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import socket
@@ -20,3 +22,10 @@ def cause(error: BaseException) -> str:
         return f"{error.filename}: {words}" if error.filename else words
     said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return _NUMBER.sub("", str(said)) or type(error).__name__
+
+
+def from_outside(error: BaseException) -> bool:
+    """Whether the task is cancelled: its process ends, or nobody waits for it. A CancelledError that nobody has asked
+    for is a bug like another."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0

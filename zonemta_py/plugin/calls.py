@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, NoReturn
 
+from zonemta_py.logs.causes import from_outside
 from zonemta_py.plugin.api import log
 from zonemta_py.plugin.arguments import there_is
 from zonemta_py.plugin.spec import Hook
@@ -124,7 +125,7 @@ class Call(Watched):
             self.tally.verdicts += 1
             error.plugin, error.hook = self.plugin, self.hook.name
             return error.with_traceback(None)  # a plugin may raise the same object repeatedly
-        if isinstance(error, (KeyboardInterrupt, GeneratorExit, PluginFailed)) or _from_outside(error):
+        if isinstance(error, (KeyboardInterrupt, GeneratorExit, PluginFailed)) or from_outside(error):
             return error
         return self.blame(error, about)
 
@@ -243,13 +244,6 @@ def _without_waiting(coroutine: Coroutine[Any, Any, Any], call: Call) -> Any:
     raise Misbehaved(
         "awaits something, but this hook must return at once; do the work elsewhere and only look up its result here"
     )
-
-
-def _from_outside(error: BaseException) -> bool:
-    if not isinstance(error, asyncio.CancelledError):
-        return False
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def line_in(file: str, error: BaseException | None) -> int:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from zonemta_py.disk.records import BOUNCED as BOUNCED
 from zonemta_py.disk.records import DEFERRED as DEFERRED
 from zonemta_py.disk.records import DELIVERED as DELIVERED
+from zonemta_py.disk.records import DOUBTFUL as DOUBTFUL
 from zonemta_py.disk.records import HELD as HELD
 from zonemta_py.disk.records import POSTPONED as POSTPONED
 from zonemta_py.disk.records import RELEASED as RELEASED

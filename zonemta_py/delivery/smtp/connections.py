@@ -116,6 +116,10 @@ class Connections:
         if not own.usable:
             await own.dialogue.gone()
 
+    def used(self, delivery: Delivery) -> bool:
+        """Whether a lease has gone over any connection."""
+        return delivery.lease in self._used
+
     def left(self, delivery: Delivery, result: Result) -> None:
         """Says in a lease's result which connection it leaves open."""
         session = self._own(delivery)

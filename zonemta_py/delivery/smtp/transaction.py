@@ -8,24 +8,34 @@ each accepted RCPT, in their order).
 
 Promise: the message is sent once, and the final dot never after a failure. If the connection ends before any reply to
 MAIL (`unsaid`), the caller may repeat the whole transaction elsewhere.
+
+A bug of ours, wherever it strikes, ends in an outcome for each recipient: those that were answered keep their answer;
+once the dot is out, the answer to it is still waited for; whoever is past the dot and gets none is DOUBTFUL.
 """
 
 from __future__ import annotations
 
+import logging
+from asyncio import CancelledError
 from typing import Protocol
 
 from zonemta_py.delivery.message.body import Body
 from zonemta_py.delivery.smtp import commands
 from zonemta_py.delivery.smtp.answers import BAD_RECIPIENT, Answers, completed
 from zonemta_py.delivery.smtp.session import SmtpSession
+from zonemta_py.delivery.verdicts import OUR_FAULT
+from zonemta_py.logs.causes import from_outside
 from zonemta_py.mail.classify import (
     too_many,
 )
 from zonemta_py.mail.lines import Stuffer
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue.api import BOUNCED, DEFERRED, Delivery, QueueRefusal
+from zonemta_py.queue.api import BOUNCED, DEFERRED, DOUBTFUL, Delivery, QueueRefusal
+
+log = logging.getLogger(__name__)
 
 NO_SMTPUTF8 = Reply(553, "5.6.7", "the server does not take internationalised mail (SMTPUTF8)")
+NO_ANSWER = Reply(451, "4.3.0", "an internal error came before the answer to the end of the message, see the log")
 BAD_SENDER = Reply(553, "5.1.7", "the sender's address has control characters")
 
 _RSET = "RSET\r\n"
@@ -44,18 +54,32 @@ class Followers(Protocol):
 class Transaction(Answers):
     """outcomes: filled by `run`. following: the transaction whose envelope left with the end of this one."""
 
-    __slots__ = ("_smtputf8", "following")
+    __slots__ = ("_ended", "_final", "_smtputf8", "following")
 
     def __init__(self, session: SmtpSession, delivery: Delivery, body: Body) -> None:
         super().__init__(session, delivery, body)
         self._smtputf8 = False
+        self._ended = False
+        """The dot may have left."""
+        self._final: list[Reply] = []
+        """The replies to it."""
         self.following: Transaction | None = None
 
     async def run(self, after: Followers | None = None) -> None:
-        """Never raises for anything the server does; QueueRefusal defers the recipients.
+        """Raises nothing but what ends this process: QueueRefusal defers the recipients, and so does a bug of ours,
+        unless they are past the dot.
 
         after: what may follow; the next message is requested while the server processes this one.
         """
+        try:
+            await self._run(after)
+        except (Exception, CancelledError) as error:
+            if from_outside(error):
+                raise
+            log.exception("internal error while delivering message %s", self._delivery.id)
+            await self._end_it()
+
+    async def _run(self, after: Followers | None) -> None:
         try:
             if not self._lines and not await self.prepare():
                 return
@@ -72,8 +96,44 @@ class Transaction(Answers):
             self.session.dialogue.abort()
             self._settle(self._open(), DEFERRED, refusal.reply, "body")
         except BaseException:  # interrupted halfway: the connection cannot be reused
-            self.session.dialogue.abort()
+            if not self._ended:
+                self.session.dialogue.abort()
             raise
+
+    # after a bug of ours
+
+    async def _end_it(self) -> None:
+        """Each recipient without an outcome gets one; the connection ends."""
+        dialogue = self.session.dialogue
+        try:
+            if self._ended and not self.session.lmtp and self._accepted and not self._final:
+                self._final = await dialogue.replies(1, self.session.dot_timeout_s)
+            elif self._ended and self.session.lmtp:
+                await self._read_each()
+            self._judge_what_came()
+        except (Exception, CancelledError) as error:
+            if from_outside(error):
+                raise
+            log.exception("internal error while reading the answer about message %s", self._delivery.id)
+        finally:
+            dialogue.abort()
+            left, past = self._open(), set(self._accepted if self._ended else ())
+            self._settle([index for index in left if index in past], DOUBTFUL, NO_ANSWER, "dot")
+            self._settle([index for index in left if index not in past], DEFERRED, OUR_FAULT, "plugin")
+
+    def _judge_what_came(self) -> None:
+        open_ = set(self._open())
+        waiting = [index for index in self._accepted if index in open_] if self._ended else []
+        if not waiting or self.session.dialogue.overtaken:
+            return
+        if self.session.lmtp:
+            places = {index: place for place, index in enumerate(self._accepted)}
+            for index in waiting:
+                if places[index] < len(self._final):
+                    self._judge_final([index], self._final[places[index]], "dot")
+        elif self._final:
+            self._judge_final(waiting, self._final[0], "dot")
+        self.again = []  # they wait for their next attempt
 
     # before MAIL
 
@@ -184,13 +244,16 @@ class Transaction(Answers):
             dialogue.write(_DOT + self._next())  # an empty message without recipients: its reply does not matter
         elif self._body.whole is not None and not dialogue.broken:
             stuffer, following = Stuffer(), self._next()
-            dialogue.end(stuffer.stuff(self._body.whole), stuffer.end() + following, len(following))
+            stuffed = stuffer.stuff(self._body.whole)
+            self._ended = True
+            dialogue.end(stuffed, stuffer.end() + following, len(following))
         else:
             stage = await self._stream()
         if session.lmtp and stage == "dot":
             await self._judge_each()
             return
         replies = await dialogue.replies(1, session.dot_timeout_s)
+        self._final = replies
         session.unfinished = dialogue.sending = False
         if stage == "body" or dialogue.overtaken:
             stage = "body"
@@ -210,6 +273,7 @@ class Transaction(Answers):
             dialogue.write(stuffer.stuff(chunk))
         if not await dialogue.drained(self.session.reply_timeout_s):
             return "body"
+        self._ended = True
         dialogue.end(stuffer.end())
         return "dot"
 
@@ -220,14 +284,17 @@ class Transaction(Answers):
         still count. A recipient that was answered with 250 has the message, even if the server then hangs up.
         """
         session = self.session
-        replies: list[Reply] = []
-        while len(replies) < len(self._accepted):
-            further = await session.dialogue.replies(1, session.dot_timeout_s)
-            if not further:
-                break
-            replies += further
+        await self._read_each()
         session.unfinished = session.dialogue.sending = False
         stage = "body" if session.dialogue.overtaken else "dot"
-        for index, reply in zip(self._accepted, replies, strict=False):
+        for index, reply in zip(self._accepted, self._final, strict=False):
             self._judge_final([index], reply, stage)
-        self._settle_failed(self._accepted[len(replies) :], stage)
+        self._settle_failed(self._accepted[len(self._final) :], stage)
+
+    async def _read_each(self) -> None:
+        session = self.session
+        while len(self._final) < len(self._accepted):
+            further = await session.dialogue.replies(1, session.dot_timeout_s)
+            if not further:
+                return
+            self._final += further

@@ -27,11 +27,12 @@ from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.notices.wording import Failed
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, POSTPONED, RELEASED, Outcome, Result
+from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, DOUBTFUL, POSTPONED, RELEASED, Outcome, Result
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.counters import campaign_of
 from zonemta_py.queue.core.messages import Message
 from zonemta_py.queue.core.state import counted_as
+from zonemta_py.queue.lifecycle import doubts
 from zonemta_py.queue.lifecycle.accept import Acceptance
 from zonemta_py.queue.lifecycle.classification import Classification
 from zonemta_py.queue.lifecycle.lease import Lease
@@ -89,6 +90,9 @@ class Settling:
         if lease.answered:
             leave_out(lease, result)
         check(lease, result)
+        if any(outcome.verdict == DOUBTFUL for outcome in result.outcomes):
+            self._doubt(lease, result, done)
+            return
         classifieds = self.classification.judge(lease, result)
         settlement = self._settlement(lease, result, classifieds)
         if result.more:
@@ -104,6 +108,26 @@ class Settling:
             lease.asking.add_done_callback(lambda _: settled())
         else:
             settled()
+
+    def _doubt(self, lease: Lease, result: Result, done: Callable[[], None]) -> None:
+        """Some have no answer, and may have the message. What others were answered comes first."""
+        doubtful = [outcome for outcome in result.outcomes if outcome.verdict == DOUBTFUL]
+        known = [outcome for outcome in result.outcomes if outcome.verdict != DOUBTFUL]
+        if known:
+            self.settle(dataclasses.replace(result, outcomes=known, more=True), _nothing)
+        lease.settling = True
+        self._core.schedule.admission.idle.report(lease.batch, result.connection, result.kept)
+        indices = [index for outcome in doubtful for index in outcome.recipients]
+        why = doubtful[0].reply.text
+
+        def end(_: object = None) -> None:
+            doubts.without_answer(self._core, self._leases, lease, indices, why)
+            self._core.journal.when_stable(done)
+
+        if lease.asking is not None:
+            lease.asking.add_done_callback(end)
+        else:
+            end()
 
     def _late(self, result: Result, done: Callable[[], None]) -> None:
         """A result of a lease that is no longer out. If its sender had stalled (`wire.pulse`), its recipients are in
