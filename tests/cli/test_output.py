@@ -19,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from zonemta_py.cli.terminal import layout
+from zonemta_py.cli.terminal import layout, when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.output import Form, print_table, printed_as
+from zonemta_py.cli.terminal.output import Form, print_table, printed_as, sentence
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.queue.queue import LocalQueue
 
@@ -79,9 +79,9 @@ def test_nothing_is_lost_in_any_layout(rows: list[list[str]], width: int) -> Non
 def test_a_pipe_gets_a_line_for_each_record(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the columns that 80 have room for, unless COLUMNS says more; what is in a cell cannot break the line."""
+    """With all columns, however wide it is; what is in a cell cannot break the line."""
     rows = [ROW, (ID, ADDRESS, 7, DUE, "two\nlines\x1b[31m")]
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("COLUMNS", "20")
     print_table("Recipients", COLUMNS, rows, "More: --after x")
     out, err = capsys.readouterr()
     assert not BOXES.search(out)
@@ -90,13 +90,46 @@ def test_a_pipe_gets_a_line_for_each_record(
     assert all(cell in first for cell in ROW)
     assert second.endswith("two lines\ufffd[31m")
     assert err == ""
-    monkeypatch.delenv("COLUMNS")
-    print_table("", COLUMNS, rows)
-    out, err = capsys.readouterr()
-    assert [line.split() for line in out.splitlines()] == [
-        ["id", "recipient", "tried"], [ID, ADDRESS, "1,234"], [ID, ADDRESS, "7"],
-    ]  # fmt: skip
-    assert err == "zonemta: left out: due, last reply; --columns NAME,... chooses, --plain and --csv have all\n"
+
+
+class Screen(io.StringIO):
+    """What is printed at a terminal."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+LINES = ("zone", "to", "from", "flow", "waiting ", "why", "until")
+TO, WHY = "gmail-smtp-in.l.google.com (google)", "tried 3 times, the last answer was: " + "later " * 50
+
+
+@pytest.mark.parametrize(
+    ("differs", "shown"), [("zone", ["b"]), ("from", ["192.0.2.2"]), ("flow", ["campaign", "spring"])]
+)
+def test_what_tells_rows_apart_stays(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, differs: str, shown: list[str]
+) -> None:
+    """At 80 columns, too: a long sentence is shortened and a moment said in brief, and that is said."""
+    now_ms = 1_795_000_000_000
+    until, end = when.until(now_ms + 240_000, now_ms), when.until(now_ms, now_ms)
+    usual: dict[str, object] = {"zone": "a", "to": TO, "from": "192.0.2.1", "flow": "priority 3, campaign winter"}
+    usual |= {"waiting": 7, "why": sentence(WHY), "until": until}
+    other = usual | {differs: " ".join(shown), "until": end}
+    monkeypatch.setenv("COLUMNS", "80")
+    screen = Screen()
+    monkeypatch.setattr(sys, "stdout", screen)
+    rows = [[row[name.strip()] for name in LINES] for row in (usual, other)]
+    print_table("Why it waits", LINES, rows, "", ("to", "why", "until", "waiting"), ("zone", "to", "from", "flow"))
+    lines = screen.getvalue().splitlines()
+    assert all(cell_len(line) <= 80 for line in lines), lines
+    assert all(word in screen.getvalue().split() for word in shown)
+    assert "in 4 min" in screen.getvalue()
+    assert len(lines) < 14
+    err = capsys.readouterr().err
+    assert err.startswith("zonemta: left out: ")
+    assert "shortened: why, until; --columns NAME,... chooses, --plain and --csv have all" in err
 
 
 def test_columns_are_chosen(capsys: pytest.CaptureFixture[str]) -> None:

@@ -384,6 +384,18 @@ async def test_egress_paths_are_rows_with_reasons(house: Any) -> None:
     assert [row["zone"] for row in (await home.queue.ask("lanes", zone="b"))["rows"]] == ["b"]
 
 
+async def test_what_is_parked_is_counted(house: Any) -> None:
+    """Nothing of it is in memory, and all of it waits."""
+    home = await house()
+    await home.put(*(f"r{number}@x.test" for number in range(900)))
+    (delivery,) = await home.lease(1)
+    await home.settle(delivery, DEFERRED, down_s=60, stage="connect", reply=BUSY)
+    for rows in ((await home.queue.ask("lanes"))["rows"], (await ask(home, "x.test"))["rows"]):
+        (row,) = rows
+        assert (row["parked"], row["counted"]) == (True, True)
+        assert row["waiting"] == 900 - len(delivery.recipients)
+
+
 async def test_egress_paths_come_in_pages(house: Any) -> None:
     """The longest first, each once while nothing changes; those that come and go upset no page."""
     home = await house()

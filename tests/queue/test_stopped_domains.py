@@ -101,7 +101,7 @@ async def test_what_is_parked_behind_it_goes_although_all_in_memory_was_stopped(
     await put_all(home, 1, "x.test")
     await put_all(home, 3, "y.test")
     [row] = [row for row in (await home.queue.ask("lanes"))["rows"] if row["site"] == "big"]
-    assert (row["waiting"], row["parked"]) == (1, True)
+    assert (row["waiting"], row["parked"]) == (4, True)
     await stop(home, "x.test")
     assert domains(await drain(home)) == dict.fromkeys(others, 10) | {"y.test": 3}
     await home.sound()

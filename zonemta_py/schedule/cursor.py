@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Container
+from itertools import islice
 from typing import NamedTuple
 
 from zonemta_py.disk import keys
@@ -141,6 +142,14 @@ class Shelf:
     def peek(self) -> bytes | None:
         """As `Cursor.peek`."""
         return self._ground.peek(*self._rest())
+
+    def count(self, start: bytes, most: int) -> tuple[int, bytes]:
+        """How many of the next `most` keys are not busy, and where those after them begin, b"" if there are none.
+        start: b"" for its beginning. Raises StoreFenced."""
+        prefix = keys.parked_range(self._ground.zone, self._name)
+        found = list(islice(self._ground.store.keys(start or prefix, keys.end(prefix)), most))
+        busy = self._ground.busy
+        return sum(key not in busy for key in found), found[-1] + b"\0" if len(found) == most else b""
 
     def _rest(self) -> tuple[bytes, bytes]:
         """What has not been read."""

@@ -26,7 +26,7 @@ _ROUNDING_MS = 0.01
 
 
 def row_of(schedule: Schedule, flow_queue: FlowQueue) -> dict[str, Any]:
-    """A flow queue: who it is, what waits on it in memory, and why."""
+    """A flow queue: who it is, how many wait on it in memory, whether more are parked, and why."""
     path, flow_id, zone = flow_queue.path, flow_queue.flow_id, flow_queue.zone
     window = 0 if zone.zone.pulled else path.concurrency.window
     return {

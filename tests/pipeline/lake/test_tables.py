@@ -42,6 +42,21 @@ def test_a_question_is_answered_with_its_columns(spark, lake):
     assert (names, len(rows)) == (["provider", "n", "day"], 1)
 
 
+@pytest.mark.parametrize("columns", ["", "n,provider"])
+def test_rows_are_shown_in_each_form(lake, capsys, columns):
+    """All columns, or those that are asked for; JSON a line for each row."""
+    names = columns.split(",") if columns else ["provider", "n", "day"]
+    asked = ["lake", "show", "counts", "--lake", str(lake), *(["--columns", columns] if columns else [])]
+    for form, read in (("--json", json.loads), ("--csv", None), ("--plain", None)):
+        assert main([*asked, form]) == Exit.OK
+        lines = capsys.readouterr().out.splitlines()
+        if read:
+            assert [[*read(line)] for line in lines] == [names] * 2
+        else:
+            assert len(lines) == (3 if form == "--csv" else 2)
+            assert all(len(line.split("," if form == "--csv" else "\t")) == len(names) for line in lines)
+
+
 @pytest.mark.parametrize(
     ("where", "columns"),
     [

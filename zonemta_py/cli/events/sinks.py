@@ -27,7 +27,7 @@ from zonemta_py.cli.events.tail import (
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
-from zonemta_py.cli.terminal.output import Telling, moment, print_json, print_table
+from zonemta_py.cli.terminal.output import Telling, moment, print_json, print_table, sentence
 from zonemta_py.cli.terminal.progress import Move, bar
 from zonemta_py.config import Config, EventSink
 from zonemta_py.disk import identity
@@ -71,7 +71,7 @@ def sinks(config: ConfigFile = None, folder: Folder = None, json: AsJson = False
     shown = [
         (row["name"], row["kind"], row["state"], row.get("lag_records"), _in_words(row.get("lag_s")), _ring(row),
          row.get("sent"), row.get("dropped"), row.get("missed"), row["dead_kept"],
-         moment(row.get("last_success_ms")), row.get("reason") or row.get("trouble"))
+         moment(row.get("last_success_ms")), sentence(row.get("reason") or row.get("trouble") or ""))
         for row in rows
     ]  # fmt: skip
     print_table("Event sinks", columns, shown, "" if rows else "none: see [[event_sinks]] in docs/EVENTS.md", _ORDER)

@@ -13,7 +13,16 @@ from zonemta_py.cli.run.asking import ask_queue
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.filters import Where, filtered
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, readable, tabled
-from zonemta_py.cli.terminal.output import as_records, counted, moment, print_aside, print_json, print_table, printable
+from zonemta_py.cli.terminal.output import (
+    as_records,
+    counted,
+    moment,
+    print_aside,
+    print_json,
+    print_table,
+    printable,
+    sentence,
+)  # fmt: skip
 from zonemta_py.config import Config
 from zonemta_py.metrics.quantities import STATES, label
 from zonemta_py.zones.queues import settings_of
@@ -156,7 +165,9 @@ def list_(
     if json:
         return print_json(page)
     more = f"More: --after {shlex.quote(page['next'])}" if page.get("next") else ""
-    return print_table("Recipients", _COLUMNS, [_row(row) for row in page["rows"]], footer=more, order=_ORDER)
+    return print_table(
+        "Recipients", _COLUMNS, [_row(row) for row in page["rows"]], footer=more, order=_ORDER, keys=("id", "recipient")
+    )
 
 
 _WHOLE_S = 10.0
@@ -204,7 +215,7 @@ def _row(row: dict[str, Any]) -> list[object]:
     return [
         row["id"], row["zone"], row["recipient"], row.get("sender") or "<>", row["state"], row.get("attempts", 0),
         moment(row.get("due_ms")), moment(row.get("received_ms")), row.get("size", ""), row.get("user", ""),
-        row.get("subject", ""), row.get("last", ""), row.get("cause", ""),
+        row.get("subject", ""), row.get("last", ""), sentence(row.get("cause", "")),
     ]  # fmt: skip
 
 
@@ -313,7 +324,9 @@ def in_doubt(
     cells = [
         (row["id"], row["zone"], row["recipient"], _sender(row), moment(row["since_ms"]), row["action"]) for row in rows
     ]
-    return print_table(f"In doubt: {len(rows)}", columns, cells, order=("id", "recipient", "what is done"))
+    return print_table(
+        f"In doubt: {len(rows)}", columns, cells, order=("id", "recipient", "what is done"), keys=("id", "recipient")
+    )
 
 
 def all_in_doubt(config: Config) -> list[dict[str, Any]]:

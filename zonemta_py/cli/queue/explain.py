@@ -14,7 +14,7 @@ from zonemta_py.cli.queue.commands import LOOKED_S, ZoneName, answer, known_zone
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
-from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table, printable
+from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table, printable, sentence
 from zonemta_py.config import Config
 
 _WORDS = {
@@ -35,7 +35,10 @@ ROWS_MAX, LANES = 200, 1_000
 _NOTHING = "nothing holds it"
 _ORDER = ("recipient", "why", "until", "waits for", "message", "since", "zone")
 _ORDER_OF_LINES = ("to", "why", "until", "waiting", "waits for", "zone", "from")
-_ORDER_OF_LANES = ("site", "waiting", "why not now", "connections", "zone", "until", "source")
+_ORDER_OF_LANES = ("site", "waiting", "why not now", "until", "connections", "zone", "source")
+_KEYS = ("message", "recipient", "zone", "waits for", "why")
+_KEYS_OF_LINES = ("zone", "to", "from", "flow", "waits for", "why", "until")
+_KEYS_OF_LANES = ("zone", "site", "source", "flow", "provider")
 _LEARNED = {"recipients": "{} recipients per message", "pipelining": "one command at a time"}
 
 
@@ -131,7 +134,7 @@ def _option(found: dict[str, Any]) -> str:
 def _show_recipients(found: dict[str, Any], now_ms: int) -> None:
     columns = ("recipient", "message", "zone", "waits for", "why", "since", "until", "before it ")
     cells = [row for recipient in found["rows"] for row in _recipient_rows(recipient, now_ms)]
-    print_table(f"Why {found['kind']} {found['about']} waits", columns, cells, _more(found), _ORDER)
+    print_table(f"Why {found['kind']} {found['about']} waits", columns, cells, _more(found), _ORDER, _KEYS)
     free = [row for row in found["rows"] if not row["reasons"] and row["state"] == "queued"]
     if free:
         print_aside(_turn(free[0]))
@@ -198,7 +201,7 @@ def _show_lines(found: dict[str, Any], now_ms: int) -> None:
     counts = found.get("counts") or {}
     rest = [f"{counts[name]:,} {name}" for name in ("queued", "deferred", "held") if counts.get(name)]
     footer = "; ".join(part for part in (_more(found), ", ".join(rest) + " in all" if rest else "") if part)
-    print_table(f"Why {found['kind']} {found['about']} waits", columns, cells, footer, _ORDER_OF_LINES)
+    print_table(f"Why {found['kind']} {found['about']} waits", columns, cells, footer, _ORDER_OF_LINES, _KEYS_OF_LINES)
     _show_learned(found)
     if counts.get("deferred"):
         print_aside(f"Deferred recipients: `zonemta queue list {_option(found)} --state deferred`")
@@ -224,7 +227,7 @@ def _reason(reason: dict[str, Any], now_ms: int) -> tuple[str, str, str, str]:
     """waits for, why, since, until."""
     kind = reason["kind"]
     end = when.until(reason["until_ms"], now_ms, _ENDLESS.get(kind, "resumed"))
-    return _WORDS.get(kind, kind), reason["cause"], _since(reason, now_ms), end
+    return _WORDS.get(kind, kind), sentence(reason["cause"]), _since(reason, now_ms), end
 
 
 def _to(row: dict[str, Any]) -> str:
@@ -245,7 +248,7 @@ def _flow(row: dict[str, Any]) -> str:
 
 
 def _waiting(row: dict[str, Any]) -> str:
-    return f"{row['waiting']:,}+" if row["parked"] else f"{row['waiting']:,}"
+    return f"{row['waiting']:,}" if row["counted"] else f"{row['waiting']:,} or more"
 
 
 def _more(found: dict[str, Any]) -> str:
@@ -275,15 +278,16 @@ def lanes(zone: ZoneName = None, config: ConfigFile = None, folder: Folder = Non
     now_ms = int(time.time() * 1000)
     footer = "" if rows else "Nothing is waiting in memory; `zonemta queue size` counts what is deferred or held"
     footer = f"These are the {len(rows):,} longest; --zone shows those of one zone" if page["next"] else footer
-    return print_table(f"Lanes: {len(rows)}", columns, [_lane(row, now_ms) for row in rows], footer, _ORDER_OF_LANES)
+    cells = [_lane(row, now_ms) for row in rows]
+    return print_table(f"Lanes: {len(rows)}", columns, cells, footer, _ORDER_OF_LANES, _KEYS_OF_LANES)
 
 
 def _lane(row: dict[str, Any], now_ms: int) -> Sequence[object]:
     why, until = "", ""
     if row["reasons"]:
         word, cause, _, until = _reason(row["reasons"][0], now_ms)
-        why = f"{word}: {cause}"
+        why = sentence(f"{word}: {cause}")
     return (
-        row["zone"], _site(row), row["source"], row["provider"], _flow(row), f"{row['waiting']:,}",
+        row["zone"], _site(row), row["source"], row["provider"], _flow(row), _waiting(row),
         "yes" if row["parked"] else "no", f"{row['active']} of {row['window'] or 'any number'}", why, until,
     )  # fmt: skip

@@ -12,7 +12,7 @@ from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
-from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table, printable
+from zonemta_py.cli.terminal.output import as_records, moment, print_aside, print_json, print_table, printable
 from zonemta_py.disk.feedback import KINDS
 
 app = typer.Typer(help="What came back: bounces, complaints, unsubscribes, answers.", no_args_is_help=True)
@@ -84,8 +84,10 @@ def show(number: Number, config: ConfigFile = None, folder: Folder = None, json:
     rows = {"number": found.pop("seq"), "at": moment(found.pop("ms"))} | found
     shown = [[name, str(value)] for name, value in rows.items() if value not in ("", 0)]
     print_table("Came back", ("what", "value"), shown)
-    if raw:
-        print_aside(f"the message, its first {len(raw):,} characters, follows on standard output")
+    if raw and as_records():
+        print_aside("the message itself: without --csv and --plain, or with --json")
+    elif raw:
+        print_aside(f"the message, its first {len(raw):,} characters:")
         sys.stdout.write("\n".join(map(printable, raw.splitlines())) + "\n")
     return None
 

@@ -12,7 +12,7 @@ from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
-from zonemta_py.cli.terminal.output import as_records, counted, print_json, print_table, printable
+from zonemta_py.cli.terminal.output import as_records, counted, print_json, print_table, printable, sentence
 from zonemta_py.config import Config
 from zonemta_py.schedule.flow import split_key
 
@@ -118,14 +118,14 @@ def standing(config: ConfigFile = None, folder: Folder = None, json: AsJson = Fa
         return print_json([row | {"undo": _undo(row)} for row in rows])
     now_ms = int(time.time() * 1000)
     cells = [
-        (_WHAT.get(row["kind"], f"{row['kind']} suspended"), row["name"], _now(row), row["cause"],
+        (_WHAT.get(row["kind"], f"{row['kind']} suspended"), row["name"], _now(row), sentence(row["cause"]),
          when.since(row["since_ms"], now_ms), when.until(row["until_ms"], now_ms, _end(row)),
          *([_undo(row)] if as_records() else ()))
         for row in rows
     ]  # fmt: skip
     columns = ("what", "name", "now", "why", "since", "until", *(["undo"] if as_records() else ()))
     footer = "" if rows else "Nothing is suspended, resting or slowed down"
-    print_table(f"Standing: {len(rows)}", columns, cells, footer, ("what", "name", "why", "until"))
+    print_table(f"Standing: {len(rows)}", columns, cells, footer, ("what", "name", "why", "until"), ("what", "name"))
     for row in rows if not as_records() else ():  # not in a table for people, which may have to break them
         print(printable(f"undo: {_undo(row)}"))
     return None

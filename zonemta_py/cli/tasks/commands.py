@@ -12,7 +12,7 @@ from zonemta_py.cli.run.running import me
 from zonemta_py.cli.tasks import follow
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
-from zonemta_py.cli.terminal.output import moment, print_json, print_table
+from zonemta_py.cli.terminal.output import moment, print_json, print_table, sentence
 
 app = typer.Typer(
     help="Tasks: what `zonemta queue delete`, hold, release, flush, move, set, requeue and purge have ordered.",
@@ -34,11 +34,11 @@ def list_(
         return print_json(rows)
     cells = [
         (row["id"], row["words"], row["state"], row["done"], row["count"], moment(row["undo_until_ms"]), row["by"],
-         moment(row["created_ms"]), row["cause"])
+         moment(row["created_ms"]), sentence(row["cause"]))
         for row in rows
     ]  # fmt: skip
     columns = ("id", "what", "state", "done ", "of ", "undo until", "by", "ordered", "cause")
-    return print_table(f"Tasks: {len(rows)}", columns, cells, order=_ORDER)
+    return print_table(f"Tasks: {len(rows)}", columns, cells, order=_ORDER, keys=("id",))
 
 
 @app.command()

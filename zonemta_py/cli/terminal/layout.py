@@ -1,10 +1,11 @@
 """How rows of cells become lines of text: pure, no terminal and no markup.
 
 Promise: no cell that is shown is ever cut off, and what is one word (an id, an address, a moment) stays on one line,
-even where it alone is wider than the screen. What does not fit is left out by whole columns, the least important first.
+even where it alone is wider than the screen. What does not fit is left out by whole columns, the least important first,
+but for those that tell the rows apart.
 
-`room` says which columns have room. `aligned` gives one line for each row, as wide as it must be; `fitted` breaks
-sentences inside their columns where that is too wide.
+`room` says which columns have room, `telling` which must be there. `aligned` gives one line for each row, as wide as it
+must be; `fitted` breaks sentences inside their columns where that is too wide.
 """
 
 from __future__ import annotations
@@ -35,17 +36,38 @@ def fitted(columns: Row, rows: Sequence[Row], width: int, rule: str = "-") -> li
     return _ruled(_lines(columns, rows, widths), widths, rule)
 
 
-def room(columns: Row, rows: Sequence[Row], width: int, order: Sequence[int]) -> list[int]:
-    """Which columns fit beside each other, in their own order. order: the most important first, which always stays; of
-    two, a name and its value, both do."""
+def room(columns: Row, rows: Sequence[Row], width: int, order: Sequence[int], always: int = 1) -> list[int]:
+    """Which columns fit beside each other, in their own order. order: the most important first, of which so many
+    `always` stay; of two, a name and its value, both do."""
     if len(columns) <= 2:
         return sorted(order)
     least, kept, total = _least(columns, rows), list[int](), -len(GAP)
-    for number in order:
-        if not kept or total + len(GAP) + least[number] <= width:
+    for place, number in enumerate(order):
+        if place < always or total + len(GAP) + least[number] <= width:
             kept.append(number)
             total += len(GAP) + least[number]
     return sorted(kept)
+
+
+def too_wide(columns: Row, rows: Sequence[Row], width: int) -> bool:
+    """Whether they do not fit beside each other without a break."""
+    return _total(_natural(columns, rows)) > width
+
+
+def telling(rows: Sequence[Row], order: Sequence[int], keys: Sequence[int]) -> list[int]:
+    """The first column of the order, and as few of `keys` as tell apart whatever rows all of those do; the most
+    important ones."""
+    found, apart = [order[0]], len({tuple(row[number] for number in keys) for row in rows})
+    while (now := _apart(rows, found)) < apart:
+        more = next((key for key in order if key in keys and _apart(rows, [*found, key]) > now), None)
+        if more is None:
+            break
+        found.append(more)
+    return found
+
+
+def _apart(rows: Sequence[Row], numbers: Sequence[int]) -> int:
+    return len({tuple(row[number] for number in numbers) for row in rows})
 
 
 def _natural(columns: Row, rows: Sequence[Row]) -> list[int]:

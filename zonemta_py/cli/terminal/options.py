@@ -57,10 +57,14 @@ def readable(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with(more: dict[str, Any], command: Callable[..., Any]) -> Callable[..., Any]:
-    def run(*arguments: Any, plain: bool = False, csv: bool = False, columns: str | None = None, **options: Any) -> Any:
-        if plain + csv + any(options.get(name, False) for name in ("json", "as_json", "as_csv")) > 1:
+    """An option of one of these names that `more` does not have is the command's own, which gets it."""
+
+    def run(*arguments: Any, **options: Any) -> Any:
+        plain, csv, columns = (options.pop(name) if name in more else None for name in ("plain", "csv", "columns"))
+        json = any(options.get(name, False) for name in ("json", "as_json"))
+        if bool(plain) + bool(csv or options.get("csv") or options.get("as_csv")) + json > 1:
             raise CommandError(Exit.USAGE, "--json, --plain and --csv exclude each other; leave one")
-        if columns is not None and any(options.get(name, False) for name in ("json", "as_json")):
+        if columns is not None and json:
             raise CommandError(Exit.USAGE, "--columns is for tables, and JSON has all there is; leave one")
         wanted = [name for name in (columns or "").split(",") if name.strip()]
         with printed_as(Form.CSV if csv else Form.PLAIN if plain else Form.FITTED, wanted):

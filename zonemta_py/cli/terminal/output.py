@@ -1,10 +1,10 @@
 """Output of commands: tables, lines for other programs or CSV on request, JSON for programs.
 
-A table keeps the columns that fit beside each other in a terminal, at least 80 wide if it is none, and says on stderr
-which it has left out; `--columns` chooses. In a pipe or a file it has the same columns, and one line for each record,
-however long. With `--plain` a record is one line of fields between tabs, with `--csv` there are the names of the
-columns, too; both have all columns, and everything else goes to stderr. Moments are local time with its offset from
-UTC, everywhere; JSON has UNIX ms.
+At a terminal a table keeps the columns that fit beside each other, those that tell its rows apart before all, and cells
+in a brief form where they have one (`Brief`); it says on stderr what it has left out and shortened, and `--columns`
+chooses. In a pipe or a file it has all columns, and one line for each record, however long. With `--plain` a record is
+one line of fields between tabs, with `--csv` there are the names of the columns, too; everything else goes to stderr.
+Moments are local time with its offset from UTC, everywhere; JSON has UNIX ms.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -26,6 +27,29 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 _HARMLESS = re.compile(r"[+-][\d,.:%]*|[+-][\w.+-]*@[\w.-]+")
 """Numbers, and addresses that begin so: they are themselves, also for a program that reads them back."""
+
+
+class Brief(str):
+    """A cell with a shorter form for terminals that have no room for all of it."""
+
+    __slots__ = ("brief",)
+    brief: str
+
+    @classmethod
+    def of(cls, whole: str, brief: str) -> Brief:
+        made = cls(whole)
+        made.brief = brief
+        return made
+
+
+def sentence(text: str) -> Brief:
+    """One that may be long: where there is no room its beginning is shown."""
+    brief = textwrap.shorten(text, SENTENCE, placeholder=" …") if len(text) > SENTENCE else text
+    return Brief.of(text, text if brief == "…" else brief)
+
+
+SENTENCE = 60
+"""Letters of a sentence where there is no room for all of it."""
 
 
 class Form(Enum):
@@ -99,12 +123,18 @@ class Telling:
 
 
 def print_table(
-    title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], footer: str = "", order: Sequence[str] = ()
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    footer: str = "",
+    order: Sequence[str] = (),
+    keys: Sequence[str] = (),
 ) -> None:
     """Columns whose name ends in a blank are numbers and stand to the right. Nothing in a row is markup.
 
-    order: the most important columns first, for narrow terminals; the others follow as they stand. Without rows a
-    person is told so in a line. Raises CommandError for columns that there are not.
+    order: the most important columns first, for narrow terminals; the others follow as they stand. keys: the columns
+    that say what a row is about, all if none are named; as many of them as tell the rows apart are always shown.
+    Without rows a person is told so in a line. Raises CommandError for columns that there are not.
     """
     names, style, all_rows = [name.strip() for name in columns], _STYLE.get(Style()), [list(row) for row in rows]
     chosen = _chosen(names, style.columns, style.tables == 0)
@@ -113,15 +143,13 @@ def print_table(
         nothing = title if title.endswith(": 0") else f"{title}: none" if title else "none"
         print("\n".join(line for line in (nothing, footer) if line))
         return
-    if style.form is Form.FITTED:
-        cells = [[_shown(cell) for cell in row] for row in all_rows]
-        shown, left_out = _fitted(columns, cells, chosen, order)
-        print("\n".join(line for line in (title, *shown, footer) if line))
-        if left_out:
-            sentence = f"left out: {', '.join(left_out)}; --columns NAME,... chooses, --plain and --csv have all"
-            print(f"zonemta: {sentence}", file=sys.stderr)
-        return
     which = range(len(names)) if chosen is None else chosen
+    if style.form is Form.FITTED:
+        shown, remark = _for_people(columns, all_rows, chosen, order, keys)
+        print("\n".join(line for line in (title, *shown, footer) if line))
+        if remark:
+            print(f"zonemta: {remark}; --columns NAME,... chooses, --plain and --csv have all", file=sys.stderr)
+        return
     records = [[_field(row[number]) for number in which] for row in all_rows]
     if style.form is Form.CSV:
         writer = csv.writer(sys.stdout, lineterminator="\n")
@@ -132,22 +160,41 @@ def print_table(
         print(footer, file=sys.stderr)
 
 
-def _fitted(
-    columns: Sequence[str], cells: list[list[str]], chosen: list[int] | None, order: Sequence[str]
-) -> tuple[list[str], list[str]]:
-    """The lines; names of the columns for which there was no room."""
+def _for_people(
+    columns: Sequence[str], rows: list[list[object]], chosen: list[int] | None, order: Sequence[str],
+    keys: Sequence[str],
+) -> tuple[list[str], str]:  # fmt: skip
+    """The lines, and what was left out or shortened for want of room."""
     from zonemta_py.cli.terminal import layout
 
-    width, names, left_out = shutil.get_terminal_size().columns, [name.strip() for name in columns], list[str]()
+    cells, names = [[_shown(cell) for cell in row] for row in rows], [name.strip() for name in columns]
+    if not sys.stdout.isatty():
+        which = chosen or range(len(names))
+        return layout.aligned([columns[number] for number in which], [[row[n] for n in which] for row in cells]), ""
+    width, left_out, shortened = shutil.get_terminal_size().columns, list[str](), list[str]()
     if chosen is None:
         ranked = [names.index(name) for name in order]
         ranked += [number for number in range(len(names)) if number not in ranked]
-        chosen = layout.room(columns, cells, width, ranked)
+        must = layout.telling(cells, ranked, [names.index(name) for name in keys] or ranked)
+        if len(names) > 2 and layout.too_wide(columns, cells, width):
+            cells, shortened = _briefly(rows, cells, names)
+        chosen = layout.room(columns, cells, width, [*must, *(one for one in ranked if one not in must)], len(must))
         left_out = [name for number, name in enumerate(names) if number not in chosen]
-    kept, rows = [columns[number] for number in chosen], [[row[number] for number in chosen] for row in cells]
-    if sys.stdout.isatty():
-        return layout.fitted(kept, rows, width, _encodable("\u2500", "-")), left_out
-    return layout.aligned(kept, rows), left_out
+    notes = [f"left out: {', '.join(left_out)}"] if left_out else []
+    shortened = [name for name in shortened if name not in left_out]
+    notes += [f"shortened: {', '.join(shortened)}"] if shortened else []
+    kept, rows_kept = [columns[number] for number in chosen], [[row[number] for number in chosen] for row in cells]
+    return layout.fitted(kept, rows_kept, width, _encodable("\u2500", "-")), "; ".join(notes)
+
+
+def _briefly(rows: list[list[object]], cells: list[list[str]], names: list[str]) -> tuple[list[list[str]], list[str]]:
+    """The cells in their brief forms; names of columns of which something is missing then."""
+    brief = [[_shown(getattr(cell, "brief", cell)) for cell in row] for row in rows]
+    changed = [
+        name for number, name in enumerate(names)
+        if any(row[number] != short[number] for row, short in zip(cells, brief, strict=True))
+    ]  # fmt: skip
+    return brief, changed
 
 
 def _chosen(names: Sequence[str], wanted: Sequence[str], first: bool) -> list[int] | None:

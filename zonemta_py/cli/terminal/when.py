@@ -11,7 +11,7 @@ import re
 from datetime import datetime, timedelta
 
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.output import moment
+from zonemta_py.cli.terminal.output import Brief, moment
 from zonemta_py.mail.schedule_fields import InvalidValue, mail_date
 
 SPAN_S_MAX = 366 * 86_400
@@ -121,14 +121,16 @@ def length(seconds: float) -> str:
     return f"{seconds / 86_400:.0f} days"
 
 
-def since(ms: int, now_ms: int) -> str:
-    """ "2026-11-22 13:02:11+01:00, 4 min ago"; "" if unknown."""
-    return f"{moment(ms)}, {length((now_ms - ms) / 1000)} ago" if ms else ""
+def since(ms: int, now_ms: int) -> Brief:
+    """ "2026-11-22 13:02:11+01:00, 4 min ago", in brief "4 min ago"; "" if unknown."""
+    ago = f"{length((now_ms - ms) / 1000)} ago" if ms else ""
+    return Brief.of(f"{moment(ms)}, {ago}" if ms else "", ago)
 
 
-def until(ms: int, now_ms: int, endless: str = "") -> str:
-    """ "2026-11-22 13:10:00+01:00, in 4 min", rounded up: it is over then; `endless` for 0."""
-    if not ms:
-        return endless
+def until(ms: int, now_ms: int, endless: str = "") -> Brief:
+    """ "2026-11-22 13:10:00+01:00, in 4 min", rounded up: it is over then; in brief "in 4 min"; `endless` for 0."""
+    if ms <= now_ms:
+        return Brief.of("now" if ms else endless, "now" if ms else endless)
     over_ms = -(-ms // 1000) * 1000
-    return f"{moment(over_ms)}, in {length((over_ms - now_ms) / 1000)}" if ms > now_ms else "now"
+    left = f"in {length((over_ms - now_ms) / 1000)}"
+    return Brief.of(f"{moment(over_ms)}, {left}", left)

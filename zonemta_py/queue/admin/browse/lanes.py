@@ -8,9 +8,11 @@ A page is what is the longest at this moment: one whose length changes between t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from heapq import nlargest
 from typing import Any, NamedTuple
 
+from zonemta_py.disk.leveldb.store import StoreError
 from zonemta_py.schedule.batch import EgressPath, FlowQueue
 from zonemta_py.schedule.by_length import ByLength, longest
 from zonemta_py.schedule.reasons import row_of
@@ -18,6 +20,8 @@ from zonemta_py.schedule.schedule import Schedule
 from zonemta_py.schedule.time.pace import Pace
 from zonemta_py.schedule.zone import ZoneSchedule
 
+AT_ONCE = 400
+"""Parked recipients that are counted in one turn."""
 LEAST = 20
 """Rows that are made even if the time is over."""
 
@@ -83,9 +87,21 @@ async def _made(schedule: Schedule, chosen: list[FlowQueue], pace: Pace) -> tupl
         if pace.over and len(made) >= LEAST:
             return made, looked
         if flow_queue.entries or not flow_queue.parked.exhausted or _has_news(flow_queue):
-            made.append(row_of(schedule, flow_queue))
+            made.append(await _counted(flow_queue, row_of(schedule, flow_queue), pace))
         await pace.turn()
     return made, len(chosen)
+
+
+async def _counted(flow_queue: FlowQueue, row: Row, pace: Pace) -> Row:
+    """The row, with what is parked among those that wait; `counted`: all of that is."""
+    row["counted"], start = not row["parked"], b""
+    with suppress(StoreError):
+        while not row["counted"] and not pace.over:
+            count, start = flow_queue.parked.count(start, AT_ONCE)
+            row["waiting"] += count
+            row["counted"] = not start
+            await pace.turn()
+    return row
 
 
 def _length(flow_queue: FlowQueue) -> int:
