@@ -11,6 +11,7 @@ is raised, and the client's connection is closed.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from pathlib import Path
 from secrets import token_hex
@@ -18,6 +19,7 @@ from typing import Any
 
 from zonemta_py.disk import body_file
 from zonemta_py.disk.bodies import Shrinker, restore, shrink
+from zonemta_py.logs.causes import from_outside
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
@@ -41,6 +43,9 @@ from zonemta_py.wire.remote_pulls import RemotePulls, whole
 from zonemta_py.wire.remote_sessions import RemoteSessions
 from zonemta_py.zones.admittance import Admittance
 
+log = logging.getLogger(__name__)
+
+FAULTS_MAX = 3
 STOOD_STILL = Reply(451, "4.3.0", "the sender was stuck")
 NO_CHUNK = Reply(451, "4.3.0", "the body has no such chunk")
 UNANSWERED = Reply(451, "4.3.0", "the queue's process ended before it said whether the message is stored")
@@ -173,8 +178,9 @@ class RemoteQueue(RemotePulls, RemoteSessions):
         if len(body) > CHUNK_BYTES:
             return await accept_whole(self, envelope, body)
         self._mark(envelope)
+        protocol = self._protocol or await self._there()
         try:
-            return Receipt(*await self._asked(Operation.ACCEPT, envelope.to_wire(), shrink(body)))
+            return Receipt(*await _answer(protocol.request(Operation.ACCEPT, (envelope.to_wire(), shrink(body)))))
         except Lost:
             return await self._found(envelope)
 
@@ -191,16 +197,25 @@ class RemoteQueue(RemotePulls, RemoteSessions):
         until = loop.time() + ASK_S
         while (left := until - loop.time()) > 0:
             try:
-                receipt = await asyncio.wait_for(self._request(Operation.KNOWN, envelope.token), left)
+                receipt = await asyncio.wait_for(self._asked_again(envelope.token), left)
             except TimeoutError:
                 break
-            except QueueRefusal:
-                await asyncio.sleep(RECONNECT_S)
+            except (Exception, asyncio.CancelledError) as error:
+                if from_outside(error):
+                    raise
+                log.exception("internal error while asking whether a message is stored; asking again")
                 continue
             if receipt is None:
                 raise QueueRefusal(GONE)
             return Receipt(*receipt)
         raise Unanswered(UNANSWERED)
+
+    async def _asked_again(self, token: str) -> Any:
+        while True:
+            try:
+                return await self._request(Operation.KNOWN, token)
+            except QueueRefusal:
+                await asyncio.sleep(RECONNECT_S)
 
     def begin(self, client: str = "") -> RemoteIncoming:
         self._token += 1
@@ -329,9 +344,9 @@ class RemoteIncoming:
         answer.add_done_callback(ignore)  # of two refusals the first is reported
         try:
             if self._open is not None:
-                await asyncio.wait([self._open, answer])
+                await _all_over([self._open, answer])
                 self._open.result()
-            return Receipt(*await answer)
+            return Receipt(*await _answer(answer))
         except Lost:
             return await self._queue._found(envelope)
 
@@ -355,3 +370,29 @@ def _restored(kept: bytes) -> bytes:
         return restore(kept, CHUNK_BYTES)
     except ValueError:
         raise QueueRefusal(NO_CHUNK) from None
+
+
+async def _answer(answer: asyncio.Future[Any]) -> Any:
+    """What was asked for cannot be taken back: whatever goes wrong here meanwhile, its answer is waited for, lest a
+    client hear that what is stored is not."""
+    try:
+        return await answer
+    except (Exception, asyncio.CancelledError) as error:
+        if answer.done() or from_outside(error):
+            raise
+        log.exception("internal error while waiting for the queue; waiting on")
+    await _all_over([answer])
+    return answer.result()
+
+
+async def _all_over(answers: list[asyncio.Future[Any]]) -> None:
+    """Returns when all are there. Raises Unanswered if that cannot be waited for."""
+    for _ in range(FAULTS_MAX):
+        try:
+            await asyncio.wait(answers)
+            return
+        except (Exception, asyncio.CancelledError) as error:
+            if from_outside(error):
+                raise
+            log.exception("internal error while waiting for the queue; waiting on")
+    raise Unanswered(UNANSWERED)

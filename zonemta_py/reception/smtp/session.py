@@ -19,6 +19,7 @@ import ssl
 from collections.abc import Coroutine
 from typing import Any
 
+from zonemta_py.logs.causes import from_outside
 from zonemta_py.mail.limits import COMMAND_BYTES_MAX
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.trace import Trace, protocol
@@ -289,7 +290,9 @@ class ServerSession(Patience, Membership, Authentication):
             )  # fmt: skip
             reply = None
             self.transport.abort()
-        except Exception:
+        except (Exception, asyncio.CancelledError) as error:
+            if from_outside(error):
+                raise
             log.exception("session %s, client %s: a command failed", self.session.id, self.session.client)
             self.reset()
             reply = reply_bytes(replies.OWN_FAULT)

@@ -8,6 +8,7 @@ stay in step. A commit once begun runs to its end, whether or not the client is 
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from zonemta_py.mail.address import MailCommand
@@ -23,6 +24,8 @@ from zonemta_py.reception.returns.proof import SentBy
 
 if TYPE_CHECKING:
     from zonemta_py.reception.listener import ListenerSettings
+
+log = logging.getLogger(__name__)
 
 _TAKEN = Reply(250, "2.0.0", "OK: recorded")
 
@@ -125,8 +128,15 @@ class MailTransaction:
         except (QueueRefusal, Verdict, MessageRefused) as refusal:
             self._refuse(refusal.reply)
         finally:
-            self.abort()
+            self._let_go()
         return self.decoder.refusal or Reply(451, "4.3.0", "Local error, try again later")
+
+    def _let_go(self) -> None:
+        """What goes wrong now must not contradict the answer."""
+        try:
+            self.abort()
+        except Exception:
+            log.exception("session %s: internal error after a message", self._session.id)
 
     def abort(self) -> None:
         """Drops everything that is not committed; harmless twice, and after a commit."""
