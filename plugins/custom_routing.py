@@ -27,6 +27,7 @@ import csv
 import fnmatch
 import ipaddress
 import re
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -40,6 +41,8 @@ TABLE_CHECK_S = 1.0
 
 _REJECT = re.compile(r"(?:([45]\d\d)\s+)?(\S.*)", re.DOTALL)
 _HOST = re.compile(r"[A-Za-z0-9._:-]{1,255}")
+_DOMAINS = re.compile(r"[^\s/@:,<>]*")
+_FIELD = re.compile(r"[!-9;-~]+")
 
 Condition = Callable[[Envelope, Routing], bool]
 
@@ -76,6 +79,22 @@ class Rule(BaseModel):
     """Each step doubles the share of the zone that this mail has."""
     reject: str = ""
     """Refuse instead: a text, or code and text ("550 5.7.1 Not here")."""
+
+    @field_validator("recipient", "sender")
+    @classmethod
+    def _check_domains(cls, values: list[str]) -> list[str]:
+        for value in values:
+            if not _DOMAINS.fullmatch(value):
+                raise ValueError(f"{value!r} is not a domain such as example.com or *.example.com")
+        return values
+
+    @field_validator("header")
+    @classmethod
+    def _check_header(cls, values: dict[str, str]) -> dict[str, str]:
+        for name in values:
+            if not _FIELD.fullmatch(name):
+                raise ValueError(f"{name!r} is not the name of a header field such as List-Id")
+        return values
 
     @field_validator("source")
     @classmethod
@@ -205,6 +224,10 @@ class _Router:
                 raise ValueError(
                     f"rule {name}: there is no zone {rule.zone!r}; there are {', '.join(sorted(api.zones))}"
                 )
+            if rule.source and not _is_here(rule.source):
+                api.log.warning(
+                    "rule %s: this machine does not have the address %s; nothing can be sent from it", name, rule.source
+                )
 
     async def route(self, envelope: Envelope, routing: Routing) -> None:
         for name, rule, conditions in self._rules:
@@ -240,6 +263,15 @@ def setup(api: PluginApi, options: Options) -> None:
 async def queue_route(envelope: Envelope, routing: Routing) -> None:
     """Routes one recipient."""
     await _router.route(envelope, routing)
+
+
+def _is_here(address: str) -> bool:
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError:
+            return False
+    return True
 
 
 def _domain(address: str) -> str:

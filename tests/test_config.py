@@ -80,7 +80,10 @@ def test_any_text_survives_being_shown(tmp_path_factory: pytest.TempPathFactory,
     """Quotes, controls and every script: a value is shown as TOML that means the same value, unless it is a secret."""
     assume(hidden(text, "shown", plugins=True) == "shown")
     config = Config.model_validate(
-        {"server": {"hostname": text}, "plugins": {"options": {text: {text: [text, 1, True]}}}}
+        {
+            "server": {"group": text, "user": "u", "folder": "/q"},
+            "plugins": {"options": {text: {text: [text, 1, True]}}},
+        }
     )
     assert load(written(tmp_path_factory.mktemp("c"), effective(config))) == config
 

@@ -221,11 +221,11 @@ class Generations:
             found = probe.load(self._again, self._processes, self._patiently)
             changes = [list(change) for change in difference(leaves(self.config), leaves(found.config))]
             if found.fault:
-                raise Refused([found.fault])
+                raise Refused(found.fault.splitlines())
             given = Given(found.config, found.origin, by, self._given.generation + 1)
             host = self._change(given, check)
         except (ConfigError, StartError) as error:
-            return self._told(changes, [str(error)], by)
+            return self._told(changes, str(error).splitlines(), by)
         except Refused as error:
             return self._told(changes, error.sentences, by)
         except Exception as error:  # such as no more open files: what runs goes on

@@ -30,7 +30,7 @@ class Refused(Exception):
 
 
 class Found(NamedTuple):
-    """What was read, and what is wrong with it, "" for nothing."""
+    """What was read, and what is wrong with it: sentences, one a line; "" for nothing."""
 
     config: Config
     origin: SourceFile
@@ -59,7 +59,7 @@ def load(again: Again, processes: Processes, patiently: Callable[[Pipe, float], 
         processes.forget(ours)
         processes.put_down(pid)
     if isinstance(found, str):
-        raise Refused([found])
+        raise Refused(found.splitlines())
     return found
 
 

@@ -113,7 +113,7 @@ class Supervision:
         try:
             refused = await _taken(self._queue, self._plugged, given, check)
         except (ConfigError, TimeoutError) as error:
-            refused = [str(error) or "the queue is still being recovered; try again when it is ready"]
+            refused = str(error).splitlines() or ["the queue is still being recovered; try again when it is ready"]
         except Exception as error:
             log.exception("the configuration could not be taken over")
             refused = [f"the queue failed on it ({type(error).__name__}: {error}), see the log; restart the MTA"]

@@ -33,6 +33,7 @@ _WIDTH = 100
 _OPENING = """\
 Every key of the configuration, commented out at its default. Uncomment what you change.
 Check a file with `zonemta config check FILE`, start with it by `zonemta run --config FILE`.
+Paths that do not begin with / or ~ go from the folder of the configuration file, wherever a command was started.
 Made by `python -m zonemta_py.reference`: change the classes in zonemta_py/config/, not this file."""
 
 

@@ -82,7 +82,7 @@ def test_an_interface_that_is_not_here(zonemta: Callable[..., object], tmp_path:
         f"[[pools.sources]]\naddress = '127.0.0.{number}'\ninterface = '{name}'\n"
         for number, name in enumerate(("lo", "eth99"), 2)
     )
-    path.write_text(f"{ROOT}[[pools]]\nname = 'p'\n{sources}")
+    path.write_text(f"{ROOT}[[zones]]\nname = 'z'\npool = 'p'\n[[pools]]\nname = 'p'\n{sources}")
     ran = zonemta("config", "check", path)
     assert ran.code == Exit.OK
     assert ran.err.startswith(f"zonemta: {path}: warning: 127.0.0.3 is bound to interface 'eth99'; this machine has")
@@ -99,7 +99,8 @@ def test_a_source_that_this_machine_has_not(zonemta: Callable[..., object], tmp_
         "[[zones]]\nname = 'z'\npool = 'p'\n"
     )
     ran = zonemta("config", "check", path)
-    said = "warning: this machine does not have the source address 192.0.2.7; nothing can be sent from it"
+    where = "pools[p].sources[192.0.2.7].address"
+    said = f"warning: {where}: this machine does not have the address 192.0.2.7; nothing can be sent from it"
     assert (ran.code, ran.err) == (Exit.OK, f"zonemta: {path}: {said}\n")
 
 

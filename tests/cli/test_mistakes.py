@@ -40,7 +40,7 @@ MISTAKES = [
     ("config check", Exit.USAGE, "Missing argument 'FILE'", "zonemta config check --help"),
     ("config check {folder}/absent.toml", Exit.CONFIG, "cannot be read", "name an existing file"),
     ("config check {broken}", Exit.CONFIG, "is not TOML", "correct that line"),
-    ("config check {certless}", Exit.CONFIG, "there is no file absent.pem", "name a PEM file"),
+    ("config check {certless}", Exit.CONFIG, "absent.pem", "name a file that is there"),
     ("config check {bad_certificate}", Exit.CONFIG, "listeners.smtp.certificate", "give a PEM file with the chain"),
     ("config check {bad_hash}", Exit.CONFIG, "users.ann: is not a password hash", "`zonemta config password`"),
     ("config check {pluginless}", Exit.CONFIG, "plugin no_such_plugin", "no_such_plugin"),

@@ -156,9 +156,9 @@ def until(found: Callable[[], bool]) -> None:
 @pytest.mark.parametrize(
     ("accounts", "words"),
     [
-        ([{"name": "a", "users": ["nobody"]}], "names 'nobody', which is not in \\[users\\]"),
-        ([{"name": "a", "keys": ["k"]}], "names 'k', which is not in \\[\\[http.keys\\]\\]"),
-        ([{"name": "a", "zone": "none"}], "names the zone 'none'"),
+        ([{"name": "a", "users": ["nobody"]}], "there is no user 'nobody' in \\[users\\]"),
+        ([{"name": "a", "keys": ["k"]}], "there is no key 'k' in \\[\\[http.keys\\]\\]"),
+        ([{"name": "a", "zone": "none"}], "no zone that sends is named 'none'"),
         ([{"name": "a", "networks": ["10.0.0.0/8"]}, {"name": "b", "networks": ["10.0.0.0/8"]}], "keep it in one"),
         (
             [{"name": "a", "networks": ["2001:DB8::/32"]}, {"name": "b", "networks": ["2001:db8:0::/32"]}],

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pydantic import Field, field_validator
 
 from zonemta_py.config.limits import rate
-from zonemta_py.config.section import NAME, Network, Section, networks, sender_patterns
+from zonemta_py.config.section import NAME, Section
+from zonemta_py.config.values import KeyName, Network, SenderRule, SendingZoneName, Tenant, UserName
 
 
 class Account(Section):
@@ -14,20 +15,20 @@ class Account(Section):
 
     name: str = Field(pattern=NAME)
     """Name in refusals, logs and `zonemta accounts`."""
-    users: list[str] = []
+    users: list[UserName] = []
     """Names of [users] that are this account's."""
-    keys: list[str] = []
+    keys: list[KeyName] = []
     """Names of [[http.keys]] that are."""
     networks: list[Network] = []
     """Clients in these networks are, if their login or key is no account's; the smallest network of all accounts
     counts."""
-    tenant: str = ""
+    tenant: Tenant = ""
     """Tenant that all its mail is of; mail that names another is refused, and its HTTP keys see and order nothing of
     others, whatever their role. Empty: its mail is of none, and its keys see and order what is of no tenant, that of
     other such accounts, too; unless the account has trust_headers, or the key tenants or the role admin."""
-    zone: str = ""
+    zone: SendingZoneName = ""
     """Zone that all its mail takes; empty: by the rules of the zones. Mail that asks for another is refused."""
-    senders: list[str] | None = None
+    senders: list[SenderRule] | None = None
     """Whom its members may send as, where they have no senders of their own: addresses, domains, *.domain, *."""
     trust_headers: bool = False
     """Let X-Sending-Zone, X-Campaign, X-Tenant, X-Priority-Level and the other fields meant for this server speak, as
@@ -44,16 +45,6 @@ class Account(Section):
     sessions: int = Field(0, ge=0)
     """Sessions that it may have open at once, in all processes together: SMTP connections, and HTTP requests in
     progress, but for event streams; 0: any number. One more gets 421 when it connects or logs in (HTTP: 429)."""
-
-    @field_validator("networks")
-    @classmethod
-    def _check_networks(cls, values: list[str]) -> list[str]:
-        return networks(values)
-
-    @field_validator("senders")
-    @classmethod
-    def _check_senders(cls, value: list[str] | None) -> list[str] | None:
-        return None if value is None else sender_patterns(value)
 
     @field_validator("messages", "recipients")
     @classmethod

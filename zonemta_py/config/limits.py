@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 import zoneinfo
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Literal, NamedTuple, get_args
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from zonemta_py.config.section import NAME, Section
+from zonemta_py.config.values import NameStart, ip_address, site
 
 Dimension = Literal["zone", "source", "site", "provider", "tenant", "campaign"]
 SECONDS = {
@@ -22,6 +25,21 @@ _SECONDS_MAX = 366 * 86400
 _HOURS = re.compile(r"([01]\d|2[0-4]):([0-5]\d)-([01]\d|2[0-4]):([0-5]\d)")
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 DAYS: tuple[Day, ...] = get_args(Day)
+
+
+_WILD = re.compile(r"[*?\[]")
+_NAMES = re.compile(r"[A-Za-z0-9._*?\[\]!-]*")
+_ONLY: dict[Dimension, re.Pattern[str]] = {
+    "zone": _NAMES, "tenant": _NAMES, "campaign": _NAMES, "provider": re.compile(r"[^\s/@,;]*"),
+    "site": re.compile(r"(?!.*://)[^\s@,;]*"), "source": re.compile(r"[0-9a-fA-F:.*?\[\]!-]*"),
+}  # fmt: skip
+"""What may be in a pattern, by what the values themselves may have."""
+
+
+def _matches(pattern: str, values: Iterable[str]) -> bool:
+    """As throttles compare them."""
+    wanted = pattern.lower()
+    return any(value.lower() == wanted or fnmatch.fnmatchcase(value.lower(), wanted) for value in values)
 
 
 class Rate(NamedTuple):
@@ -104,6 +122,32 @@ class Throttle(Section):
             rate(value)
         return value
 
+    @field_validator("only")
+    @classmethod
+    def _check_only(cls, values: dict[Dimension, str]) -> dict[Dimension, str]:
+        """What no value of the dimension can be is a mistake, and would limit nothing."""
+        for dimension, value in values.items():
+            plain = not _WILD.search(value)
+            try:
+                if dimension == "site" and plain and value:
+                    site(value)
+                elif dimension == "source" and plain and value:
+                    ip_address(value)
+                elif not _ONLY[dimension].fullmatch(value):
+                    raise ValueError(f"{value!r} matches no {dimension} that there can be")
+            except ValueError as error:
+                raise ValueError(f"{dimension}: {error}; correct it, or remove it") from None
+        return values
+
+    def elsewhere(self, zones: set[str], sources: set[str], chosen: bool) -> Iterator[tuple[str, str]]:
+        """(dimension, why) for what `only` names and nobody has. chosen: plugins may choose other sources."""
+        known = {"zone": zones} if chosen else {"zone": zones, "source": {*sources, ""}}
+        for dimension, value in self.only.items():
+            there = known.get(dimension)
+            if there is not None and not _matches(value, there):
+                names = ", ".join(sorted(filter(None, there))[:10]) or "none"
+                yield dimension, f"{value!r} is no {dimension} of this file, so nothing is limited; there are {names}"
+
     @model_validator(mode="after")
     def _check_use(self) -> Throttle:
         counts = self.messages or self.recipients or self.new_connections
@@ -162,9 +206,9 @@ class Learning(Section):
 class SharesSection(Section):
     """Shares of a zone when demand exceeds its capacity. Names may end in *; the longest match counts."""
 
-    tenants: dict[str, Annotated[float, Field(gt=0)]] = {}
+    tenants: dict[NameStart, Annotated[float, Field(gt=0)]] = {}
     """Tenant → weight; 1 where none is given."""
-    campaigns: dict[str, Annotated[float, Field(gt=0)]] = {}
+    campaigns: dict[NameStart, Annotated[float, Field(gt=0)]] = {}
     """Campaign → weight within its tenant."""
 
 

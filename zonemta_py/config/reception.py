@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
-from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from zonemta_py.config.section import NAME, Network, Port, Section, ip_address, networks, sender_patterns
+from zonemta_py.config.section import NAME, Port, Section
+from zonemta_py.config.values import FilePath, LocalAddress, Network, SenderRule
 from zonemta_py.mail import limits
 
 
@@ -17,15 +17,15 @@ class Listener(Section):
 
     name: str = Field("smtp", pattern=NAME)
     """Name in logs and events."""
-    address: str = "127.0.0.1"
+    address: LocalAddress = "127.0.0.1"
     """Address to listen on; the default is loopback only."""
     port: Port = 2525
     """TCP port."""
     tls: Literal["none", "starttls", "implicit"] = "none"
     """none, starttls (offered; see require_tls), or implicit (TLS from the first byte)."""
-    certificate: Path | None = None
+    certificate: FilePath | None = None
     """PEM file with the certificate chain; needed for starttls and implicit."""
-    key: Path | None = None
+    key: FilePath | None = None
     """PEM file with the private key; empty: it is in the certificate file."""
     require_tls: bool = False
     """Refuse MAIL before STARTTLS."""
@@ -36,9 +36,12 @@ class Listener(Section):
     by that."""
     relay_networks: list[Network] = ["127.0.0.0/8", "::1/128"]
     """Clients in these networks may relay; everyone else must authenticate."""
-    relay_senders: dict[Network, list[str]] = {}
+    relay_senders: dict[Network, list[SenderRule]] = {}
     """Network within relay_networks → whom its clients may send as, in MAIL FROM and in From: addresses, domains,
     *.domain, * ({ "10.1.0.0/16" = ["example.com"] }); the smallest counts. Not named: see senders."""
+    open_relay: bool = False
+    """Says once more that relay_networks is meant to cover most of the Internet, or proxy_networks everybody who could
+    then claim an address in it: anybody may send anything to anybody through here."""
     proxy_protocol: bool = False
     """Expect a PROXY protocol header (version 1 or 2) before anything else."""
     proxy_networks: list[Network] = ["127.0.0.0/8", "::1/128"]
@@ -50,24 +53,6 @@ class Listener(Section):
     X-Unsubscribe and X-Track speak (they are always taken out). The parameters of MAIL that EHLO offers (MT-PRIORITY,
     HOLDFOR, HOLDUNTIL, BY) are the client's own and hold either way."""
 
-    @field_validator("relay_networks", "proxy_networks")
-    @classmethod
-    def _check_networks(cls, values: list[str]) -> list[str]:
-        return networks(values)
-
-    @field_validator("relay_senders")
-    @classmethod
-    def _check_senders(cls, value: dict[str, list[str]]) -> dict[str, list[str]]:
-        networks(list(value))
-        for senders in value.values():
-            sender_patterns(senders)
-        return value
-
-    @field_validator("address")
-    @classmethod
-    def _check_ip_address(cls, value: str) -> str:
-        return ip_address(value)
-
     @model_validator(mode="after")
     def _check_relay_senders(self) -> Listener:
         relay = [ipaddress.ip_network(network) for network in self.relay_networks]
@@ -75,6 +60,23 @@ class Listener(Section):
             inner = ipaddress.ip_network(name)
             if not any(inner.version == outer.version and inner.subnet_of(outer) for outer in relay):  # type: ignore[arg-type]
                 raise ValueError(f"relay_senders names {name}, which may not relay; add it to relay_networks")
+        return self
+
+    @model_validator(mode="after")
+    def _check_open(self) -> Listener:
+        """Who reaches the listener is whoever its address says, unless a proxy speaks for others."""
+        if self.open_relay or (ipaddress.ip_address(self.address).is_loopback and not self.proxy_protocol):
+            return self
+        wide = _widest(self.relay_networks)
+        named = f"relay_networks has {wide}"
+        if self.proxy_protocol and self.relay_networks and not wide:
+            wide = _widest(self.proxy_networks)
+            named = f"proxy_networks has {wide}, and whoever speaks for others there may claim to be in relay_networks"
+        if wide:
+            raise ValueError(
+                f"{named}: this is an open relay, found within hours and blocklisted; name the networks of your own"
+                " clients, or set open_relay = true if all the world is meant"
+            )
         return self
 
     @model_validator(mode="after")
@@ -122,3 +124,13 @@ class Limits(Section):
     """Bare CR and bare LF in DATA: made CRLF, or the message refused."""
     nul: Literal["refuse", "pass"] = "refuse"
     """NUL bytes in DATA."""
+
+
+def _widest(values: list[str]) -> str:
+    """The widest of the networks, those beside each other taken together, if it is more than anybody's own."""
+    networks = [ipaddress.ip_network(value) for value in values]
+    four = [one for one in networks if isinstance(one, ipaddress.IPv4Network)]
+    six = [one for one in networks if isinstance(one, ipaddress.IPv6Network)]
+    wide = [one for one in ipaddress.collapse_addresses(four) if one.prefixlen < 8]
+    wider = [one for one in ipaddress.collapse_addresses(six) if one.prefixlen < 16 and not one.is_private]
+    return str([*wide, *wider][0]) if wide or wider else ""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from pydantic import field_validator, model_validator
+from pydantic import ValidationInfo, model_validator
 
 from zonemta_py.config.accounts import Account
 from zonemta_py.config.limits import Learning, SharesSection, Throttle, Window
 from zonemta_py.config.people.suppression import SuppressionSection
 from zonemta_py.config.reception import Limits, Listener
-from zonemta_py.config.section import ConfigError, Section, sender_patterns
+from zonemta_py.config.section import ConfigError, Faults, FileContext, Place, Section
 from zonemta_py.config.security import DkimKey, Signing, Tls
 from zonemta_py.config.server import Dns, LogSection, Plugins, Queue, RulesSection, ServerSection
 from zonemta_py.config.services.events import EventSink
@@ -23,6 +25,7 @@ from zonemta_py.config.services.pull import PullSection
 from zonemta_py.config.services.reports import ReportsSection
 from zonemta_py.config.services.return_path import ReturnPath
 from zonemta_py.config.sources import Pool, Source, Warmup
+from zonemta_py.config.values import Refers, SenderRule, marked
 from zonemta_py.config.zone import DestinationTable, Retry, Zone
 from zonemta_py.mail.addresses.domain import canonical
 
@@ -35,7 +38,7 @@ class Config(Section):
     listeners: list[Listener] = [Listener.model_construct()]
     users: dict[str, str] = {}
     """User name → password hash, made by `zonemta config password`."""
-    senders: dict[str, list[str]] = {}
+    senders: dict[str, list[SenderRule]] = {}
     """User name → whom the user may send as, in MAIL FROM and in From: addresses, domains, *.domain, *
     (ann = ["ann@example.com", "news.example.com"]); the same is relay_senders of a listener, and senders of an HTTP
     key. One that is not named may be anybody, but where several users, keys and networks hand in mail, [[dkim]] keys
@@ -68,46 +71,78 @@ class Config(Section):
     plugins: Plugins = Plugins.model_construct()
 
     @model_validator(mode="after")
-    def _check(self) -> Config:
+    def _check(self, info: ValidationInfo) -> Config:
+        """All that is wrong between the tables."""
+        names = info.context.names if isinstance(info.context, FileContext) else {}
+        found = [
+            *self._twice(), *self._references(names), *self._claims(), *self._places(), *self._destinations(),
+            *self._of_accounts(), *self._signing(), *self._return_path(),
+        ]  # fmt: skip
+        if found:
+            raise Faults(found)
+        return self
+
+    def _twice(self) -> Iterator[tuple[Place, str]]:
         for kind in (
             "accounts", "zones", "destinations", "listeners", "pools", "warmups", "throttles", "windows", "event_sinks",
         ):  # fmt: skip
             names = [section.name for section in getattr(self, kind)]
-            for name in names:
-                if names.count(name) > 1:
-                    raise ValueError(f"two {kind} are named {name!r}; give each its own name")
+            for number, name in enumerate(names):
+                if name in names[:number]:
+                    yield (kind, number), f"two {kind} are named {name!r}; give each its own name"
         paths = [sink.path for sink in self.event_sinks if sink.kind == "file"]
         if len(set(paths)) < len(paths):
-            raise ValueError("two event_sinks write to the same path; give each its own file")
+            yield ("event_sinks",), "two event_sinks write to the same path; give each its own file"
         if not self.zones:
-            raise ValueError("there is no zone; add a [[zones]] table with a name")
+            yield ("zones",), "there is no zone; add a [[zones]] table with a name"
         if sum(zone.default for zone in self.zones) > 1:
-            raise ValueError("more than one zone has default = true; keep it in one")
-        for rules in ("sender_domains", "recipient_domains", "origins", "headers"):
-            self._check_claims(rules)
-        self._check_places()
-        self._check_destinations()
-        self._check_names()
-        return self
+            yield ("zones",), "more than one zone has default = true; keep it in one"
 
-    def _check_places(self) -> None:
+    def _references(self, names: dict[str, set[str]]) -> Iterator[tuple[Place, str]]:
+        """Names of other tables are those of tables that there are. names: of tables in which something is wrong."""
+        known: dict[str, set[str]] = {
+            kind: {section.name for section in getattr(self, kind)} | names.get(kind, set())
+            for kind in ("zones", "pools", "warmups", "windows")
+        }
+        known["users"], known["http.keys"] = set(self.users), {key.name for key in self.http.keys}
+        known["http.keys"] |= names.get("http.keys", set())
+        pulled = {zone.name for zone in self.zones if zone.pulled}
+        for place, name, mark in marked(self, Refers):
+            there = known[mark.kind] - (pulled if mark.sends else set())
+            if name not in there:
+                yield place, _nobody(name, mark, there, name in pulled)
+        if self.tls.dane and not self.dns.dnssec:
+            yield (
+                ("tls", "dane"),
+                "needs dns.dnssec = true and a validating resolver, otherwise anybody could forge TLSA records",
+            )
+        for number, throttle in enumerate(self.throttles):
+            for dimension, wrong in throttle.elsewhere(
+                known["zones"], self.source_addresses, bool(self.plugins.enabled)
+            ):
+                yield ("throttles", number, "only", dimension), wrong
+
+    @property
+    def source_addresses(self) -> set[str]:
+        """All that is sent from, but for what plugins choose."""
+        named = [address for zone in self.zones for address in zone.sources]
+        named += [address for table in self.destinations for address in table.sources or ()]
+        return {*named, *(source.address for pool in self.pools for source in pool.sources)}
+
+    def _places(self) -> Iterator[tuple[Place, str]]:
         """Sockets share ports here, so that the system would let two listeners have one, and mix up their clients."""
         taken: dict[tuple[str, int], str] = {}
         for one in self.all_listeners:
             place = one.address, one.port
-            if place in taken:
+            if (other := taken.get(place)) and other != one.name:
                 where = f"{one.address} port {one.port}"
-                raise ValueError(f"listeners {taken[place]!r} and {one.name!r} are both at {where}; give each its own")
+                yield ("listeners",), f"listeners {other!r} and {one.name!r} are both at {where}; give each its own"
             taken[place] = one.name
 
-    def _check_destinations(self) -> None:
+    def _destinations(self) -> Iterator[tuple[Place, str]]:
         """No two tables say the same kind of thing about one destination: their order in the file must not matter."""
         claimed: dict[tuple[str, str, str], str] = {}
-        names = {zone.name for zone in self.zones}
-        for table in self.destinations:
-            for zone in table.zones:
-                if zone not in names:
-                    raise ValueError(f"destination {table.name!r} names zone {zone!r}, but there is none; remove it")
+        for number, table in enumerate(self.destinations):
             claims = [("domains", canonical(one)) for one in table.domains]
             claims += [("sites", one.lower()) for one in table.sites]
             claims += [("providers", one) for one in table.providers]
@@ -115,131 +150,90 @@ class Config(Section):
                 for zone in table.zones or [""]:
                     other = claimed.setdefault((kind, rule, zone), table.name)
                     if other != table.name:
-                        raise ValueError(
-                            f"destinations {other!r} and {table.name!r} both claim {kind} {rule!r}; keep it in one"
-                        )
+                        what = f"destinations {other!r} and {table.name!r} both claim {kind} {rule!r}; keep it in one"
+                        yield ("destinations", number, kind), what
 
-    def _check_names(self) -> None:
-        """References from one section to another exist."""
-        known = {kind: {section.name for section in getattr(self, kind)} for kind in ("pools", "warmups", "windows")}
-        named = [("pools", f"zone {zone.name!r}", zone.pool) for zone in self.zones]
-        named += [("pools", f"destination {one.name!r}", one.pool or "") for one in self.destinations]
-        named += [("windows", f"zone {zone.name!r}", zone.window) for zone in self.zones]
-        named += [("warmups", s.address, s.warmup) for pool in self.pools for s in pool.sources]
-        for kind, where, name in named:
-            if name and name not in known[kind]:
-                raise ValueError(f"{where} names {name!r}, but there is no such table in [[{kind}]]; add it")
-        self._check_notices()
-        if self.tls.dane and not self.dns.dnssec:
-            raise ValueError(
-                "tls.dane needs dns.dnssec = true and a validating resolver, otherwise anybody could forge TLSA records"
-            )
-        self._check_accounts()
-        self._check_signing()
-        self._check_return_path()
-
-    def _check_notices(self) -> None:
-        sending = {zone.name for zone in self.zones if not zone.pulled}
-        for where, zone in [
-            ("[notices]", self.notices.zone),
-            *((one.tenant, one.zone) for one in self.notices.tenants),
-        ]:
-            if zone and zone not in sending:
-                raise ValueError(f"notices: {where} names zone {zone!r}, but no zone that sends has that name; add it")
-
-    def _check_accounts(self) -> None:
-        """What they name exists, and is of one account."""
-        known = {"users": set(self.users), "keys": {key.name for key in self.http.keys}}
+    def _of_accounts(self) -> Iterator[tuple[Place, str]]:
+        """What they name is of one account."""
         claimed: dict[tuple[str, str], str] = {}
-        for account in self.accounts:
-            where = f"account {account.name!r}"
-            if account.zone and account.zone not in {zone.name for zone in self.zones if not zone.pulled}:
-                raise ValueError(
-                    f"{where} names the zone {account.zone!r}, but no zone that sends has that name; add it"
-                )
+        for number, account in enumerate(self.accounts):
             for kind in ("users", "keys", "networks"):
                 for name in getattr(account, kind):
-                    if kind in known and name not in known[kind]:
-                        table = "[users]" if kind == "users" else "[[http.keys]]"
-                        raise ValueError(f"{where} names {name!r}, which is not in {table}; add it there")
                     if (other := claimed.setdefault((kind, name), account.name)) != account.name:
-                        raise ValueError(
-                            f"accounts {other!r} and {account.name!r} both have {kind} {name!r}; keep it in one"
-                        )
+                        what = f"accounts {other!r} and {account.name!r} both have {kind} {name!r}; keep it in one"
+                        yield ("accounts", number, kind), what
+            yield from self._keys_of(number, account)
 
-            self._check_keys_of(account)
-
-    def _check_keys_of(self, account: Account) -> None:
+    def _keys_of(self, number: int, account: Account) -> Iterator[tuple[Place, str]]:
         """They are for its tenant, and for nothing that is of no tenant."""
         for key in self.http.keys if account.tenant else ():
             if key.name not in account.keys:
                 continue
             where = f"the key {key.name!r} is of account {account.name!r} and its tenant {account.tenant!r}"
             if key.tenants and account.tenant not in key.tenants:
-                raise ValueError(f"{where}, but has other tenants; remove its tenants, or take it out of the account")
+                yield (
+                    ("accounts", number, "keys"),
+                    f"{where}, but has other tenants; remove its tenants, or take it out of the account",
+                )
             if wide := set(OF_ALL).intersection(key.rights or ()):
-                raise ValueError(f"{where}, and the right {min(wide)} is about things of no tenant; remove one of them")
+                yield (
+                    ("accounts", number, "keys"),
+                    f"{where}, and the right {min(wide)} is about things of no tenant; remove one of them",
+                )
 
-    def _check_signing(self) -> None:
+    def _signing(self) -> Iterator[tuple[Place, str]]:
         active = {key.domain for key in self.dkim if key.state == "active"}
         if self.signing.third_party and self.signing.third_party not in active:
-            raise ValueError(f"signing.third_party: no active [[dkim]] key is for {self.signing.third_party}; add one")
+            what = f"no active [[dkim]] key is for {self.signing.third_party}; add one"
+            yield ("signing", "third_party"), what
         names: set[str] = set()
         for name in (f"{key.selector}._domainkey.{key.domain}" for key in self.dkim):
             if name in names:
-                raise ValueError(f"two keys are named {name}; give each its own selector")
+                yield ("dkim",), f"two keys are named {name}; give each its own selector"
             names.add(name)
-
-    def _check_return_path(self) -> None:
-        path = self.return_path
-        for zone in path.list_unsubscribe_zones:
-            if zone not in {each.name for each in self.zones}:
-                raise ValueError(f"return_path.list_unsubscribe_zones: there is no zone {zone!r}; remove it")
-        for zone in self.links.track_zones:
-            if zone not in {each.name for each in self.zones}:
-                raise ValueError(f"links.track_zones: there is no zone {zone!r}; remove it")
         signed = {name.lower() for name in self.signing.headers}
         if self.unsubscribing.wanted and self.dkim and not {"list-unsubscribe", "list-unsubscribe-post"} <= signed:
-            raise ValueError("signing.headers lacks List-Unsubscribe or List-Unsubscribe-Post; add both (RFC 8058)")
-        self._check_returns(path)
-        if (path.verp or path.srs or path.unsubscribe_domain or path.list_unsubscribe) and not path.secret:
-            raise ValueError("return_path needs a secret for its signatures; `zonemta config secret` makes one")
+            yield (
+                ("signing", "headers"),
+                "signing.headers lacks List-Unsubscribe or List-Unsubscribe-Post; add both (RFC 8058)",
+            )
 
-    def _check_returns(self, path: ReturnPath) -> None:
+    def _return_path(self) -> Iterator[tuple[Place, str]]:
         """What comes back finds somebody who takes it, and can go on."""
-        if path.forward_zone and path.forward_zone not in {zone.name for zone in self.zones if not zone.pulled}:
-            raise ValueError(f"return_path.forward_zone: no zone that sends is named {path.forward_zone!r}; add it")
-        taking = [one.name for one in self.listeners if one.feedback]
+        path = self.return_path
+        taking = [(number, one.name) for number, one in enumerate(self.listeners) if one.feedback]
         if taking and not path.takes:
-            raise ValueError(
-                f"listener {taking[0]!r} has feedback = true, but [return_path] has no address that anything can come"
-                " back to; set verp, srs, bounces, complaints or unsubscribe_domain there"
+            yield (
+                ("listeners", taking[0][0], "feedback"),
+                f"listener {taking[0][1]!r} has feedback = true, but [return_path] has no address that anything can"
+                " come back to; set verp, srs, bounces, complaints or unsubscribe_domain there",
             )
         if (path.bounces or path.complaints) and not taking:
-            raise ValueError(
+            yield (
+                ("return_path",),
                 "return_path has addresses for bounces or complaints, but no listener takes mail there; set"
-                " feedback = true in one of [[listeners]]"
+                " feedback = true in one of [[listeners]]",
+            )
+        if (path.verp or path.srs or path.unsubscribe_domain or path.list_unsubscribe) and not path.secret:
+            yield (
+                ("return_path", "secret"),
+                "return_path needs a secret for its signatures; `zonemta config secret` makes one",
             )
 
-    @field_validator("senders")
-    @classmethod
-    def _check_senders(cls, value: dict[str, list[str]]) -> dict[str, list[str]]:
-        for senders in value.values():
-            sender_patterns(senders)
-        return value
-
-    def _check_claims(self, rules: str) -> None:
+    def _claims(self) -> Iterator[tuple[Place, str]]:
         """No rule in two zones: the order of zones in the file must not matter."""
-        claimed: dict[str, str] = {}
-        for zone in self.zones:
-            claims = getattr(zone, rules)
-            if rules == "headers":
-                claims = [f"{name}: {value}" for name, value in zone.headers.items()]
-            for rule in claims:
-                key = canonical(rule) if rules.endswith("domains") else rule.lower()
-                other = claimed.setdefault(key, zone.name)
-                if other != zone.name:
-                    raise ValueError(f"zones {other!r} and {zone.name!r} both claim {rules} {rule!r}; keep it in one")
+        for rules in ("sender_domains", "recipient_domains", "origins", "headers"):
+            claimed: dict[str, str] = {}
+            for number, zone in enumerate(self.zones):
+                claims = getattr(zone, rules)
+                if rules == "headers":
+                    claims = [f"{name}: {value}" for name, value in zone.headers.items()]
+                for rule in claims:
+                    key = canonical(rule) if rules.endswith("domains") else rule.lower()
+                    other = claimed.setdefault(key, zone.name)
+                    if other != zone.name:
+                        what = f"zones {other!r} and {zone.name!r} both claim {rules} {rule!r}; keep it in one"
+                        yield ("zones", number, rules), what
 
     @property
     def folder(self) -> Path:
@@ -289,3 +283,20 @@ class Config(Section):
 
     def zone(self, name: str) -> Zone | None:
         return next((zone for zone in self.zones if zone.name == name), None)
+
+
+def _nobody(name: str, mark: Refers, there: set[str], pulled: bool) -> str:
+    """The sentence for a name that no table has."""
+    what = _WORDS[mark.kind]
+    if pulled:
+        return f"no zone that sends is named {name!r}, it is a pull zone; name another"
+    table = f"[{mark.kind}]" if mark.kind == "users" else f"[[{mark.kind}]]"
+    none = f"no zone that sends is named {name!r}" if mark.sends else f"there is no {what} {name!r} in {table}"
+    if near := difflib.get_close_matches(name.lower(), there, 1):
+        return f"{none}; did you mean {near[0]!r}?"
+    return f"{none}; add it there, or remove it here"
+
+
+_WORDS = {
+    "zones": "zone", "pools": "pool", "warmups": "warm-up", "windows": "window", "users": "user", "http.keys": "key",
+}  # fmt: skip

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import re
 import string
-from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from zonemta_py.config.section import Section, domain_rules
-from zonemta_py.mail.addresses.domain import canonical
+from zonemta_py.config.section import Section
+from zonemta_py.config.values import (
+    AddressOrNone,
+    Domain,
+    DomainOrNone,
+    DomainRule,
+    FieldName,
+    FilePath,
+    ZoneName,
+)  # fmt: skip
 
-_NAMES = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9])?)*")
-_FIELD_NAME = re.compile(r"[!-9<-~]+")
+_SELECTOR = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*")
+"""RFC 6376 3.1."""
+_SIGNED_NEVER = ("dkim-signature", "received", "return-path")
 
 
 class Tls(Section):
     """TLS with other servers, for all zones."""
 
-    ca_file: Path | None = None
+    ca_file: FilePath | None = None
     """PEM file with the authorities that certificates are checked against; empty: the system's."""
     mta_sts: bool = False
     """Look up MTA-STS policies (RFC 8461) and apply them."""
@@ -31,7 +39,7 @@ class Tls(Section):
     """Hours for which it is remembered what a host's TLS cannot do (1.3, then any), before it is tried again."""
     reports: bool = False
     """Collect the results of TLS and send daily reports to those who ask for them (TLSRPT, RFC 8460)."""
-    report_from: str = ""
+    report_from: AddressOrNone = ""
     """Address reports are sent from; empty: postmaster@ the server's name."""
     report_organization: str = ""
     """Name of the reporting organization; empty: the server's name."""
@@ -42,27 +50,22 @@ class Tls(Section):
 class DkimKey(Section):
     """A key that signs the mail of a domain (RFC 6376, RFC 8463)."""
 
-    domain: str
+    domain: Domain
     """d=: mail whose From is at this domain, or below it, is signed."""
     selector: str
     """s=: the name under _domainkey."""
-    key: Path
+    key: FilePath
     """PEM file with the private key (RSA or Ed25519); read again when it changes."""
     state: Literal["active", "published", "retired"] = "active"
     """active signs; published and retired are only checked against DNS (see `zonemta dkim rotate`)."""
     identity: str = ""
     """i=: an address, or @ and a domain, at `domain` or below it; empty: none."""
 
-    @field_validator("domain")
-    @classmethod
-    def _check_domain(cls, value: str) -> str:
-        return dns_name(value)
-
     @field_validator("selector")
     @classmethod
     def _check_selector(cls, value: str) -> str:
-        if not _NAMES.fullmatch(value):
-            raise ValueError(f"{value!r} is not a selector such as 2026a")
+        if not _SELECTOR.fullmatch(value):
+            raise ValueError(f"{value!r} is not a selector such as 2026a; it stands before ._domainkey, without that")
         return value.lower()
 
     @model_validator(mode="after")
@@ -80,42 +83,37 @@ class Signing(Section):
     """c=: of the header section."""
     body_canonicalization: Literal["relaxed", "simple"] = "relaxed"
     """c=: of the body."""
-    headers: list[str] = [
+    headers: list[FieldName] = [
         "From", "To", "Cc", "Subject", "Date", "Message-ID", "Reply-To", "MIME-Version", "Content-Type",
         "Content-Transfer-Encoding", "List-Unsubscribe", "List-Unsubscribe-Post", "Feedback-ID", "In-Reply-To",
         "References",
     ]  # fmt: skip
     """Fields that are signed where they are there."""
-    oversign: list[str] = ["From", "To", "Subject", "Date", "Message-ID", "Reply-To"]
+    oversign: list[FieldName] = ["From", "To", "Subject", "Date", "Message-ID", "Reply-To"]
     """Fields that are signed once more than they are there, so that none can be added."""
     expire_days: float = Field(0, ge=0)
     """x=: days until a signature is no longer valid; 0: none."""
-    third_party: str = ""
+    third_party: DomainOrNone = ""
     """Domain of a key that signs all mail once more (the sender's own, beside the customer's); empty: none."""
 
     @field_validator("headers", "oversign")
     @classmethod
     def _check_names(cls, values: list[str]) -> list[str]:
         for value in values:
-            if not _FIELD_NAME.fullmatch(value) or value.lower() in ("dkim-signature", "received", "return-path"):
+            if value.lower() in _SIGNED_NEVER or ";" in value:
                 raise ValueError(f"{value!r} is not the name of a header field that can be signed; remove it")
         return values
-
-    @field_validator("third_party")
-    @classmethod
-    def _check_third_party(cls, value: str) -> str:
-        return dns_name(value) if value else value
 
 
 class OutgoingPath(Section):
     """What goes out: return paths and fields that tie bounces and complaints to message and recipient."""
 
-    verp: str = ""
+    verp: DomainOrNone = ""
     """Domain of VERP return paths that carry message and recipient, signed; empty: return paths stay as they are."""
-    srs: str = ""
+    srs: DomainOrNone = ""
     """Domain of SRS: return paths of other domains than `own_domains` are rewritten to it, but for those whose local
     part would then exceed 64 octets (servers refuse such a sender); empty: none are."""
-    own_domains: list[str] = []
+    own_domains: list[DomainRule] = []
     """Domains whose return paths are ours (*.example.com matches subdomains): never rewritten by SRS."""
     secret: str = ""
     """Signs VERP and SRS addresses; at least 16 characters. `zonemta config secret` makes one."""
@@ -131,23 +129,13 @@ class OutgoingPath(Section):
     list_unsubscribe: str = ""
     """List-Unsubscribe URL (https) of a page of your own that is added where asked for, with {id}, {recipient},
     {campaign}, {token}; empty: that of [links], if it is enabled."""
-    list_unsubscribe_zones: list[str] = []
+    list_unsubscribe_zones: list[ZoneName] = []
     """Zones in which all mail gets it, asked for or not."""
-
-    @field_validator("own_domains")
-    @classmethod
-    def _check_domains(cls, values: list[str]) -> list[str]:
-        return domain_rules(values)
 
     @property
     def days(self) -> int:
         """How long what comes back about a message is taken, and remembered."""
         return self.verp_days or self.srs_days
-
-    @field_validator("verp", "srs")
-    @classmethod
-    def _check_domain(cls, value: str) -> str:
-        return dns_name(value) if value else value
 
     @field_validator("feedback_id")
     @classmethod
@@ -171,14 +159,6 @@ class OutgoingPath(Section):
         if value and len(value) < 16:
             raise ValueError("a secret needs at least 16 characters; `zonemta config secret` makes one")
         return value
-
-
-def dns_name(value: str) -> str:
-    """In lower case and A-labels. Raises ValueError for what is not a domain."""
-    name = canonical(value)
-    if not _NAMES.fullmatch(name):
-        raise ValueError(f"{value!r} is not a domain such as example.com")
-    return name
 
 
 def placeholders(template: str, known: set[str]) -> None:

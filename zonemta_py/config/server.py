@@ -6,9 +6,10 @@ import socket
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from zonemta_py.config.section import Port, Section, ip_address
+from zonemta_py.config.section import Port, Section
+from zonemta_py.config.values import AnyPath, EhloName, FilePath, FolderPath, IpAddress
 
 Bound = Literal["least", "deferred", "bounced", "blocked", "complaints"]
 
@@ -16,9 +17,9 @@ Bound = Literal["least", "deferred", "bounced", "blocked", "complaints"]
 class ServerSection(Section):
     """The machine as a whole."""
 
-    hostname: str = ""
+    hostname: EhloName = ""
     """Name in banner, EHLO and trace fields; empty: the machine's own name."""
-    folder: Path = Path("~/.local/state/zonemta")
+    folder: AnyPath = Path("~/.local/state/zonemta")
     """Where the queue lives: store/, bodies/, journal/, archive/, receipts/, quarantine/, events/, reporting/,
     configurations/, identity and the socket."""
     user: str = ""
@@ -64,7 +65,7 @@ class LogSection(Section):
 class Dns(Section):
     """Resolvers of MX, address, TLSA and policy records."""
 
-    servers: list[str] = []
+    servers: list[IpAddress] = []
     """IP addresses of the resolvers to ask; empty: the system's."""
     port: Port = 53
     """Their port."""
@@ -72,13 +73,8 @@ class Dns(Section):
     """Seconds a query may take, all tries together."""
     dnssec: bool = False
     """The resolvers validate and the way to them is safe (loopback): their AD bit is trusted, which DANE needs."""
-    providers: Path | None = None
+    providers: FilePath | None = None
     """File with groups of MX hosts by provider; empty: the one shipped (config/providers.toml)."""
-
-    @field_validator("servers")
-    @classmethod
-    def _check_servers(cls, values: list[str]) -> list[str]:
-        return [ip_address(value) for value in values]
 
 
 class Queue(Section):
@@ -138,10 +134,16 @@ class Queue(Section):
 class RulesSection(Section):
     """How replies of other servers are classified."""
 
-    file: Path | None = None
+    file: FilePath | None = None
     """File with the rules; empty: the one shipped (config/rules.toml)."""
-    extra: Path | None = None
+    extra: FilePath | None = None
     """File with rules of your own, which take precedence; empty: none."""
+
+
+class OptionTables(dict[str, dict[str, Any]]):
+    """Options by plugin; and the folder of the file that they are in, from which their paths go."""
+
+    folder: Path | None = None
 
 
 class Plugins(Section):
@@ -150,9 +152,16 @@ class Plugins(Section):
     enabled: list[str] = []
     """Names of bundled plugins, paths of files (from this file's folder), or names of installed entry points (group
     zonemta.plugins), in the order they are called."""
-    folder: Path | None = None
+    folder: FolderPath | None = None
     """Where names are looked up first; empty: the bundled plugins."""
     timeout_s: float = Field(5, gt=0)
     """Longest a single hook call may take."""
     options: dict[str, dict[str, Any]] = {}
     """[plugins.options.NAME]: handed to the plugin, checked by it."""
+
+    @field_validator("options")
+    @classmethod
+    def _note_folder(cls, value: dict[str, dict[str, Any]], info: ValidationInfo) -> dict[str, dict[str, Any]]:
+        tables = OptionTables(value)
+        tables.folder = info.context.folder if info.context is not None else None
+        return tables

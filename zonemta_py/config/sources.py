@@ -10,15 +10,16 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator, model_validator
 
 from zonemta_py.config.secret import hidden
-from zonemta_py.config.section import NAME, Section, domain_rules, ip_address
+from zonemta_py.config.section import NAME, Section
+from zonemta_py.config.values import DomainRule, EhloName, LocalAddress, WarmupName
 
 
 class Source(Section):
     """One local address to send from, and how it presents itself."""
 
-    address: str
+    address: LocalAddress
     """The local IP address; with a proxy, the one that the proxy sends from."""
-    hostname: str = ""
+    hostname: EhloName = ""
     """Name in EHLO; empty: the zone's, or the server's."""
     weight: float = Field(1, gt=0)
     """Its weight in the pool."""
@@ -28,22 +29,12 @@ class Source(Section):
     """Which addresses of a destination it may connect to, or tries first."""
     proxy: str = ""
     """Egress through socks5://[user:password@]host:port or haproxy://host:port (PROXY protocol version 2)."""
-    disabled_domains: list[str] = []
+    disabled_domains: list[DomainRule] = []
     """Destinations (recipient domains) that never see this address (*.example.com matches subdomains)."""
-    warmup: str = ""
+    warmup: WarmupName = ""
     """Name of the [[warmups]] schedule that holds it back while it is new; empty: it is warm."""
     warmup_since: datetime.date | None = None
     """First day of its warm-up, from midnight UTC on; empty: the first day it sends."""
-
-    @field_validator("address")
-    @classmethod
-    def _check_address(cls, value: str) -> str:
-        return ip_address(value)
-
-    @field_validator("disabled_domains")
-    @classmethod
-    def _check_domains(cls, values: list[str]) -> list[str]:
-        return domain_rules(values)
 
     @field_validator("proxy")
     @classmethod

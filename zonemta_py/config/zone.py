@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from zonemta_py.config.section import NAME, Network, Port, Section, domain_rules, ip_address, networks
+from zonemta_py.config.section import NAME, Port, Section
+from zonemta_py.config.values import (
+    DomainRule,
+    EhloName,
+    FieldName,
+    FilePath,
+    Host,
+    HostOrNone,
+    LocalAddress,
+    Network,
+    PoolName,
+    Site,
+    WindowName,
+    ZoneName,
+)  # fmt: skip
 from zonemta_py.mail import limits
 
-_FIELD_NAME = re.compile(r"[!-9;-~]+")
 Kind = Literal["hard-bounce", "manual", "unsubscribe", "complaint", "erased"]
 """Why somebody is on the suppression list, in the order of their weight."""
 
@@ -46,7 +57,7 @@ class SmartHost(Section):
     TLS or login fail; not when it refuses a message or a recipient. The last may be "mx": the recipient domain's own
     MX hosts."""
 
-    host: str = Field(min_length=1)
+    host: Host = Field(min_length=1)
     """Its name or IP, or the path of a unix socket; mx: the MX hosts of the recipient's domain."""
     port: Port = 25
     """Port to connect to."""
@@ -74,6 +85,13 @@ def host_of(value: Any) -> Any:
     if colon and port.isdecimal() and (":" not in host or host.startswith("[")):
         return {"host": host.strip("[]"), "port": int(port)}
     return {"host": value.strip("[]")}
+
+
+def check_sources(sources: list[str]) -> None:
+    """Raises ValueError."""
+    for number, address in enumerate(sources):
+        if address in sources[:number]:
+            raise ValueError(f"sources: {address} is there twice; keep one")
 
 
 def check_hosts(hosts: list[SmartHost], tls: str | None) -> None:
@@ -107,13 +125,13 @@ class Zone(Section):
     """Messages sent over one connection before it is closed."""
     idle_s: float = Field(5, ge=0)
     """Seconds an idle connection is kept for the next message."""
-    sources: list[str] = []
+    sources: list[LocalAddress] = []
     """Local addresses to send from, a message's always the same; empty: the pool's, or the system's choice."""
-    pool: str = ""
+    pool: PoolName = ""
     """Name of the pool of source addresses to send from, instead of `sources`."""
-    hostname: str = ""
+    hostname: EhloName = ""
     """Name in EHLO; empty: the server's."""
-    host: str = ""
+    host: HostOrNone = ""
     """Smart host that gets everything: its name or IP, or the path of a unix socket; empty: MX lookup."""
     port: Port = 25
     """Port to connect to."""
@@ -128,27 +146,27 @@ class Zone(Section):
     tls: Literal["none", "opportunistic", "required", "implicit"] = "opportunistic"
     """STARTTLS never, when offered (certificates are not validated), always (validated), or TLS from the first byte
     (validated)."""
-    tls_required_domains: list[str] = []
+    tls_required_domains: list[DomainRule] = []
     """Recipient domains for which TLS is required whatever the zone says (*.example.com matches subdomains)."""
     tls_min: Literal["1.2", "1.3"] = "1.2"
     """Oldest version of TLS."""
-    client_certificate: Path | None = None
+    client_certificate: FilePath | None = None
     """PEM file with the certificate (and key) shown to servers that ask for one."""
     username: str = ""
     """AUTH at the smart host; needs tls = 'required'."""
     password: str = ""
     """Its password."""
-    sender_domains: list[str] = []
+    sender_domains: list[DomainRule] = []
     """Mail from these domains takes this zone (*.example.com matches subdomains, * every domain)."""
-    recipient_domains: list[str] = []
+    recipient_domains: list[DomainRule] = []
     """Recipients at these domains take this zone."""
     origins: list[Network] = []
     """Mail handed in from these networks takes this zone."""
-    headers: dict[str, str] = {}
+    headers: dict[FieldName, str] = {}
     """Mail whose header field (name) has this value takes this zone; * matches any part."""
     priority: int = Field(0, ge=-9, le=9)
     """MT-PRIORITY (RFC 6710) of mail that comes without; each step doubles its share of the zone."""
-    window: str = ""
+    window: WindowName = ""
     """Name of the [[windows]] hours in which it sends; empty: always."""
     suppress: list[Kind] = ["hard-bounce", "manual", "unsubscribe", "complaint", "erased"]
     """Kinds of entries of the suppression list that stop its mail; passwords and receipts are wanted also by those who
@@ -168,29 +186,6 @@ class Zone(Section):
     dot_timeout_s: float = Field(600, gt=0)
     """Seconds it may take for the final reply (RFC 5321 4.5.3.2.6)."""
 
-    @field_validator("origins")
-    @classmethod
-    def _check_networks(cls, values: list[str]) -> list[str]:
-        return networks(values)
-
-    @field_validator("sender_domains", "recipient_domains", "tls_required_domains")
-    @classmethod
-    def _check_domains(cls, values: list[str]) -> list[str]:
-        return domain_rules(values)
-
-    @field_validator("headers")
-    @classmethod
-    def _check_headers(cls, values: dict[str, str]) -> dict[str, str]:
-        for name in values:
-            if not _FIELD_NAME.fullmatch(name):
-                raise ValueError(f"{name!r} is not the name of a header field such as List-Id")
-        return values
-
-    @field_validator("sources")
-    @classmethod
-    def _check_sources(cls, values: list[str]) -> list[str]:
-        return [ip_address(value) for value in values]
-
     @field_validator("hosts", mode="before")
     @classmethod
     def _read_hosts(cls, values: Any) -> Any:
@@ -198,9 +193,12 @@ class Zone(Section):
 
     @model_validator(mode="after")
     def _check_auth(self) -> Zone:
+        if self.host == "mx":
+            raise ValueError('host = "mx": without a host mail goes to the MX hosts; remove it')
         if self.host and self.hosts:
             raise ValueError("a zone has either host or hosts; remove one")
         check_hosts(self.hosts, self.tls)
+        check_sources(self.sources)
         if self.username and (not self.host or self.tls not in ("required", "implicit")):
             raise ValueError(
                 "username needs host and tls = 'required' or 'implicit': a password must not travel in the clear"
@@ -241,14 +239,14 @@ class DestinationTable(Section):
 
     name: str = Field(pattern=NAME)
     """Name, as `zonemta route`, `explain` and `lanes` show it."""
-    domains: list[str] = []
+    domains: list[DomainRule] = []
     """Recipients at these domains (*.example.com matches subdomains, * every domain; the most exact rule counts)."""
-    sites: list[str] = []
+    sites: list[Site] = []
     """Mail that goes to these sites: the name of the most preferred MX host (*.example.net matches any below it), or
     the host:port of a smart host."""
     providers: list[str] = []
     """Mail that goes to these providers (see dns.providers)."""
-    zones: list[str] = []
+    zones: list[ZoneName] = []
     """Only mail of these zones; empty: all. A table that names its zones counts before one that does not."""
     schedule_min: list[Annotated[float, Field(gt=0)]] | None = Field(None, min_length=1)
     """As in [retry]; so are the next four."""
@@ -279,30 +277,20 @@ class DestinationTable(Section):
     """none, opportunistic, required or implicit. What domains publish (DANE, MTA-STS) may raise it, as with zones."""
     tls_min: Literal["1.2", "1.3"] | None = None
     """Oldest version of TLS: 1.2 or 1.3."""
-    client_certificate: Path | None = None
+    client_certificate: FilePath | None = None
     """PEM file with the certificate (and key) shown to servers that ask for one."""
-    hostname: str | None = Field(None, min_length=1)
+    hostname: EhloName | None = Field(None, min_length=1)
     """Name in EHLO, where the source address has none of its own."""
     allow_private: bool | None = None
     """Connect to hosts in loopback, private and link-local networks that MX lookup finds."""
-    sources: list[str] | None = Field(None, min_length=1)
+    sources: list[LocalAddress] | None = Field(None, min_length=1)
     """Local addresses to send from."""
-    pool: str | None = Field(None, min_length=1)
+    pool: PoolName | None = Field(None, min_length=1)
     """Name of the pool of source addresses to send from, instead of `sources`."""
     hosts: list[SmartHost] = []
     """Smart hosts that get this mail, in order: [[destinations.hosts]] tables, or strings as in [[zones]]."""
     host_rest_s: float | None = Field(None, ge=0)
     """Seconds one of `hosts` that failed is passed over, while another one works."""
-
-    @field_validator("domains")
-    @classmethod
-    def _check_domains(cls, values: list[str]) -> list[str]:
-        return domain_rules(values)
-
-    @field_validator("sources")
-    @classmethod
-    def _check_sources(cls, values: list[str] | None) -> list[str] | None:
-        return values and [ip_address(value) for value in values]
 
     @field_validator("hosts", mode="before")
     @classmethod
@@ -318,6 +306,7 @@ class DestinationTable(Section):
         if self.pool and self.sources:
             raise ValueError(f"destination {self.name!r}: has sources and a pool; remove one")
         check_hosts(self.hosts, self.tls)
+        check_sources(self.sources or [])
         return self
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -29,8 +30,9 @@ def hooks(source: PluginSource) -> dict[str, Callable[..., Any]]:
     return found
 
 
-def options(source: PluginSource, given: dict[str, Any]) -> BaseModel | None:
-    """The plugin's `Options`, filled in and checked; None if it declares none. Raises PluginError."""
+def options(source: PluginSource, given: dict[str, Any], here: Path | None = None) -> BaseModel | None:
+    """The plugin's `Options`, filled in and checked; None if it declares none. here: the folder of the file that they
+    are in, from which relative paths (options of type Path) go. Raises PluginError."""
     model = getattr(source.module, "Options", None)
     if model is None:
         if given:
@@ -41,9 +43,16 @@ def options(source: PluginSource, given: dict[str, Any]) -> BaseModel | None:
     line = _line(model)
     _check_keys(source, model, given, line)
     try:
-        return model.model_validate(given)
+        chosen = model.model_validate(given)
+        return chosen.model_copy(update=_from(here, chosen)) if here is not None else chosen
     except ValidationError as error:
         raise PluginError(source.name, source.file, line, _option_sentence(source, error)) from None
+
+
+def _from(here: Path, chosen: BaseModel) -> dict[str, Path]:
+    """Options that are relative paths, as they are meant."""
+    values = ((name, getattr(chosen, name)) for name in type(chosen).model_fields)
+    return {name: here / value for name, value in values if isinstance(value, Path) and str(value)[:1] not in "~/"}
 
 
 def set_up(source: PluginSource, api: PluginApi, chosen: BaseModel | None) -> None:

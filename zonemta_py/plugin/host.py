@@ -57,7 +57,7 @@ class Host:
 
         zones: names of the configured zones, for plugins that route.
         """
-        zones = frozenset(zones)
+        zones, here = frozenset(zones), getattr(plugins.options, "folder", None)
         calls: list[Call] = []
         apis: dict[str, PluginApi] = {}
         for wanted in plugins.enabled:
@@ -67,7 +67,8 @@ class Host:
                 raise PluginError(source.name, source.file, 0, "is enabled twice; leave it once in plugins.enabled")
             functions = checks.hooks(source)
             api = apis[source.name] = PluginApi(source.name, zones)
-            checks.set_up(source, api, checks.options(source, plugins.options.get(source.name, {})))
+            chosen = checks.options(source, plugins.options.get(source.name, {}), here)
+            checks.set_up(source, api, chosen)
             for name, function in functions.items():
                 calls.append(Call(source.name, source.file, HOOKS[name], function, plugins.timeout_s))
             _check_commands(source, api, apis)

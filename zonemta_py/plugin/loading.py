@@ -81,7 +81,8 @@ def _not_found(wanted: str, folder: Path | None) -> str:
     names = {file.stem for place in places for file in place.glob("*.py") if file.stem != "__init__"}
     names |= {entry.name for entry in entry_points(group=ENTRY_POINTS)}
     known = ", ".join(sorted(names)) or "none"
-    return f"is not installed{suggestion(wanted, names)} (there are: {known}); give one of these or the path of a file"
+    remedy = "give one of these or the path of a file in plugins.enabled"
+    return f"is not installed{suggestion(wanted, names)} (there are: {known}); {remedy}"
 
 
 def _from_file(name: str, file: Path) -> PluginSource:

@@ -53,9 +53,10 @@ def _load(context: ssl.SSLContext, listener: Listener) -> None:
         reason = getattr(error, "reason", None) or error
         if isinstance(error, OSError) and error.filename:
             reason = f"{error.filename}: {(error.strerror or '').lower()}"
+        of_key = f" (key: {listener.key})" if listener.key else ""
         raise ConfigError(
             f"listeners.{listener.name}.certificate: {listener.certificate} cannot be used ({reason});"
-            " give a PEM file with the chain, and the key that belongs to it without a password"
+            f" give a PEM file with the chain, and the key that belongs to it without a password{of_key}"
         ) from None
 
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
-from zonemta_py.config import Config, ConfigError, Listener
+from zonemta_py.config import Config, ConfigError, DestinationTable, EventSink, Listener, Zone
 
 SOON = timedelta(days=14)
 
@@ -18,22 +18,33 @@ def spans(config: Config) -> Iterator[tuple[str, Path, Callable[[], tuple[dateti
     for door in config.all_listeners:
         if door.certificate is not None and door.tls != "none":
             yield f"listeners.{door.name}.certificate", door.certificate, partial(_usable, door)
-    for zone in config.zones:
-        if zone.client_certificate is not None:
-            path = zone.client_certificate
-            yield f"zones.{zone.name}.client_certificate", path, partial(_valid, path.expanduser())
+    own: list[tuple[str, Zone | DestinationTable | EventSink]] = [("zones", one) for one in config.zones]
+    own += [("destinations", one) for one in config.destinations]
+    own += [("event_sinks", one) for one in config.event_sinks]
+    for kind, one in own:
+        if (path := one.client_certificate) is not None:
+            yield f"{kind}.{one.name}.client_certificate", path, partial(_valid, path.expanduser())
 
 
-def doubts(config: Config, now: datetime) -> Iterator[str]:
-    """A warning for each that ends soon. Raises ConfigError for one that is not valid now."""
+def doubts(config: Config, now: datetime, unusable: bool = True) -> Iterator[str]:
+    """A warning for each that ends soon. Raises ConfigError for those that are not valid now. unusable: also for those
+    that cannot be read at all, which `children.check` names too."""
+    wrong: list[str] = []
     for where, path, read in spans(config):
-        begins, ends = read()
+        try:
+            begins, ends = read()
+        except (ConfigError, OSError, ValueError) as error:
+            said = str(error) if isinstance(error, ConfigError) else f"{where}: {path} cannot be used ({error})"
+            wrong += [said] if unusable else []
+            continue
         if now >= ends:
-            raise ConfigError(f"{where}: {path} has expired on {ends:%Y-%m-%d}; replace it")
-        if now < begins:
-            raise ConfigError(f"{where}: {path} is not valid before {begins:%Y-%m-%d}; use the current one")
-        if ends - now < SOON:
+            wrong.append(f"{where}: {path} has expired on {ends:%Y-%m-%d}; replace it")
+        elif now < begins:
+            wrong.append(f"{where}: {path} is not valid before {begins:%Y-%m-%d}; use the current one")
+        elif ends - now < SOON:
             yield f"warning: {where}: {path} expires on {ends:%Y-%m-%d %H:%M} UTC; renew it"
+    if wrong:
+        raise ConfigError(*wrong)
 
 
 def _usable(listener: Listener) -> tuple[datetime, datetime]:

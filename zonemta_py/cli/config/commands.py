@@ -20,8 +20,12 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration
 from zonemta_py.cli.terminal.output import Telling, print_json
 from zonemta_py.config import Config, ConfigError, senders
+from zonemta_py.config.doubts import doubts
 from zonemta_py.config.secret import warning as exposed
+from zonemta_py.config.section import every
 from zonemta_py.config.services.events import SECRET_PREFIX
+from zonemta_py.config.values import Local, marked, written
+from zonemta_py.plugin.host import Host
 
 app = typer.Typer(help="Check and show the configuration, and those there were.", no_args_is_help=True)
 app.command()(history.history)
@@ -45,17 +49,24 @@ def check(
 
     _check_readable(file)
     config = configuration(file, folder)
+    warnings: list[str] = []
+    plugged: list[Host] = []
     try:
-        warnings = [*_open(file, config), *_become(config)]
-        children.check(config, children.plugins(config))
-        warnings += [*_doubts(config), *pull_zones.doubts(config), *certificates.doubts(config, datetime.now(UTC))]
-        warnings += [*return_path.sentences(config), *spark.sentences(config)]
-        warnings += pull_zones.turned(config) if folder else []
+        warnings += [*_open(file, config), *_become(config)]
+        every(
+            lambda: plugged.append(children.plugins(config)),
+            lambda: children.check(config, *(plugged or [Host.empty()])),
+            lambda: warnings.extend(doubts(config)),
+            lambda: warnings.extend([*_doubts(config), *pull_zones.doubts(config)]),
+            lambda: warnings.extend(certificates.doubts(config, datetime.now(UTC), unusable=False)),
+            lambda: warnings.extend([*return_path.sentences(config), *spark.sentences(config)]),
+            lambda: warnings.extend(pull_zones.turned(config) if folder else []),
+        )
     except ConfigError as error:
-        raise ConfigError(f"{file}: {error}") from None
-    names = ", ".join(zone.name for zone in config.zones)
+        raise ConfigError(*(f"{file}: {sentence}" for sentence in error.sentences)) from None
     for sentence in warnings:
         print(f"zonemta: {file}: {sentence}", file=sys.stderr)
+    names = ", ".join(zone.name for zone in config.zones)
     listening = [f"{listener.address}:{listener.port}" for listener in config.all_listeners]
     with Telling(json) as tell:
         tell(file=file, warnings=warnings)
@@ -99,7 +110,6 @@ def _become(config: Config) -> Iterator[str]:
 
 def _doubts(config: Config) -> Iterator[str]:
     """Warnings: what may be right on the target machine, but is not on this one, and what is left open."""
-    from zonemta_py.delivery.dns.reachability import is_local
     from zonemta_py.disk.space import LEAST_BYTES
 
     if config.queue.reserve_bytes < LEAST_BYTES:
@@ -112,11 +122,7 @@ def _doubts(config: Config) -> Iterator[str]:
             f"warning: {party.name} has no senders, and is not the only party that hands in mail, so no [[dkim]] key"
             f' signs for it; set {party.where}, or ["*"] there if it may send as anybody'
         )
-    for address in sorted(
-        {source.address for zone in config.zones for source in config.sources(zone) if not source.proxy}
-    ):
-        if not is_local(ipaddress.ip_address(address)):
-            yield f"warning: this machine does not have the source address {address}; nothing can be sent from it"
+    yield from _addresses(config)
     there = {name for _, name in socket.if_nameindex()}
     for source in (source for pool in config.pools for source in pool.sources):
         if source.interface and source.interface not in there:
@@ -124,6 +130,22 @@ def _doubts(config: Config) -> Iterator[str]:
             yield f"warning: {source.address} is bound to interface {source.interface!r}; this machine has only {names}"
         elif source.interface and (fault := privileges.interface_fault(source.interface)):
             yield f"warning: {source.address} cannot be bound to interface {source.interface!r}: {fault}"
+
+
+def _addresses(config: Config) -> Iterator[str]:
+    """Addresses that this machine should have, and has not. A proxy sends from its own."""
+    from zonemta_py.delivery.dns.reachability import is_local
+
+    proxied = {source.address for pool in config.pools for source in pool.sources if source.proxy}
+    off = {kind for kind in ("http", "pull", "links") if not getattr(config, kind).enabled}
+    places: dict[str, str] = {}
+    for place, address, _ in marked(config, Local):
+        if place[0] not in off and (place[0] != "pools" or address not in proxied):
+            places.setdefault(address, written(config, place))
+    for address, where in sorted(places.items()):
+        if not is_local(ipaddress.ip_address(address)):
+            verb = "sent from" if "sources" in where else "received at"
+            yield f"warning: {where}: this machine does not have the address {address}; nothing can be {verb} it"
 
 
 @app.command()

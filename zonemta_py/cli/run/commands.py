@@ -116,7 +116,7 @@ def configured(arguments: list[str]) -> tuple[Config, Path | None, SourceFile]:
     path = Path(chosen.config) if chosen.config else None if chosen.folder else usual_file()
     origin = SourceFile(str(path.absolute()), text_of(path)) if path else SourceFile()
     config = of_text(path, origin.text) if path else Config()
-    return overridden(config, chosen.folder, chosen.listen, chosen.relay), path, origin
+    return overridden(config, chosen.folder, chosen.listen, chosen.relay, path), path, origin
 
 
 def parser() -> argparse.ArgumentParser:
@@ -139,27 +139,35 @@ def parser() -> argparse.ArgumentParser:
     return options
 
 
-def overridden(config: Config, folder: str | None, listen: str | None, relay: str | None) -> Config:
-    """`config` with the overrides in it, checked again as a whole. Raises CommandError for what is not an address."""
+def overridden(
+    config: Config, folder: str | None, listen: str | None, relay: str | None, file: Path | None = None
+) -> Config:
+    """`config` with the overrides in it, checked again as a whole. file: where the configuration is from. Raises
+    CommandError for what is not an address."""
     if folder:
-        config = _with(config, "--folder", folder, lambda rows: rows["server"].update(folder=Path(folder)))
+        here = Path(folder).expanduser().absolute()
+        config = _with(config, file, "--folder", folder, lambda rows: rows["server"].update(folder=here))
     if listen:
         address, port = _split("--listen", listen)
-        config = _with(config, "--listen", listen, lambda rows: rows["listeners"][0].update(address=address, port=port))
+        config = _with(
+            config, file, "--listen", listen, lambda rows: rows["listeners"][0].update(address=address, port=port)
+        )
     if relay:
         host, to = _split("--relay", relay)
         config = _with(
-            config, "--relay", relay, lambda rows: [zone.update(host=host, port=to) for zone in rows["zones"]]
+            config, file, "--relay", relay, lambda rows: [zone.update(host=host, port=to) for zone in rows["zones"]]
         )
     return config
 
 
-def _with(config: Config, option: str, text: str, change: Callable[[dict[str, Any]], object]) -> Config:
+def _with(
+    config: Config, file: Path | None, option: str, text: str, change: Callable[[dict[str, Any]], object]
+) -> Config:
     """One option at a time, so that the one that is wrong, or fits nothing else that is configured, is named."""
     rows = config.model_dump()
     change(rows)
     try:
-        return checked(rows, f"{option} {text}")
+        return checked(rows, f"{option} {text}", file.absolute().parent if file else None)
     except ConfigError as error:
         raise CommandError(Exit.USAGE, str(error)) from None
 

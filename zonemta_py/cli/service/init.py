@@ -21,7 +21,7 @@ import typer
 from zonemta_py.cli.config import dkim, dkim_rotation
 from zonemta_py.cli.terminal.errors import CommandError, Exit, from_os
 from zonemta_py.config import DkimKey, load
-from zonemta_py.config.section import ip_address
+from zonemta_py.config.values import ip_address
 from zonemta_py.config.zone import host_of
 from zonemta_py.disk.files import sync
 from zonemta_py.mail.addresses.domain import canonical

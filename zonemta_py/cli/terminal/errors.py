@@ -98,7 +98,7 @@ def guarded(command: Callable[[], object], as_json: bool = False) -> int:
 
 def _say(stop: CommandError, as_json: bool) -> int:
     if stop.sentence:
-        said = f"zonemta: {stop.sentence}"
+        said = "\n".join(f"zonemta: {sentence}" for sentence in stop.sentence.splitlines())
         if as_json:
             said = json.dumps({"error": stop.sentence, "exit": int(stop.code)}, ensure_ascii=False)
         print(said, file=sys.stderr)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, field_validator
 
 from zonemta_py.config.section import Section
+from zonemta_py.config.values import Tenant
 
 GROUPS = ("unknown", "inactive", "full", "domain")
 """Keys of `Tolerances` that are about refusals."""
@@ -88,7 +89,7 @@ class SuppressionSection(Tolerances):
     guard_calm_s: float = Field(900, gt=0, le=86_400)
     """… until that has been over for so long, or `zonemta suppression release` or `drop`. What was held back counts
     afterwards, but is never enough alone: it takes another refusal."""
-    tenants: dict[str, dict[str, Any]] = {}
+    tenants: dict[Tenant, dict[str, Any]] = {}
     """[suppression.tenants.NAME]: other values for a tenant's mail: automatic, scope, and parts of unknown, inactive,
     full and domain, such as full = { after = 3 }."""
 

@@ -6,13 +6,13 @@ import base64
 import binascii
 import ipaddress
 import re
-from pathlib import Path
 from typing import Literal
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from zonemta_py.config.section import NAME, Section, domain_rules
+from zonemta_py.config.section import NAME, Section
+from zonemta_py.config.values import AnyPath, Campaign, DomainRule, FilePath, Tenant, ZoneName
 
 EventType = Literal[
     "accepted", "queued", "attempted", "delivered", "deferred", "bounced", "expired", "held", "requeued", "postponed",
@@ -58,13 +58,13 @@ class EventSink(Section):
     """Permits a url without TLS to another machine; events have addresses of people in them."""
     types: list[EventType] = []
     """Types of events that it gets; empty: all."""
-    zones: list[str] = []
+    zones: list[ZoneName] = []
     """Only events of these zones; empty: all."""
-    domains: list[str] = []
+    domains: list[DomainRule] = []
     """Only events of recipients at these domains (*.example.com matches subdomains); empty: all."""
-    campaigns: list[str] = []
+    campaigns: list[Campaign] = []
     """Only events of these campaigns; empty: all."""
-    tenants: list[str] = []
+    tenants: list[Tenant] = []
     """Only events of these tenants; empty: all."""
     batch_events: int = Field(500, ge=1, le=10_000)
     """Most events sent at once."""
@@ -100,7 +100,7 @@ class EventSink(Section):
     """Login, if the other side wants one (HTTP: Basic)."""
     password: str = Field("", repr=False)
     """Its password; of a webhook without a username: a bearer token."""
-    path: Path | None = None
+    path: AnyPath | None = None
     """File that a sink of kind file writes to, from /."""
     rotate_bytes: int = Field(128 * 1024 * 1024, ge=0)
     """Size at which it is rotated: FILE.1 is the newest of the old ones; 0: at no size."""
@@ -116,9 +116,9 @@ class EventSink(Section):
         "mail", "daemon", "user", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7"
     ] = "mail"
     """Facility of syslog messages."""
-    ca_file: Path | None = None
+    ca_file: FilePath | None = None
     """PEM file with the certificates of authorities to trust instead of the system's."""
-    client_certificate: Path | None = None
+    client_certificate: FilePath | None = None
     """PEM file with the certificate (and key) shown to servers that ask for one."""
 
     exchange: str = ""
@@ -173,11 +173,6 @@ class EventSink(Section):
             if parts is None or not parts.hostname or not parts.port or parts.netloc != value or "@" in value:
                 raise ValueError(f"{value!r} must be host:port, such as kafka2.example.com:9093")
         return values
-
-    @field_validator("domains")
-    @classmethod
-    def _check_domains(cls, values: list[str]) -> list[str]:
-        return domain_rules(values)
 
     @field_validator("secret")
     @classmethod

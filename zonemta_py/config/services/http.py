@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ipaddress
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from zonemta_py.config.reception import Listener
-from zonemta_py.config.section import NAME, Port, Section, ip_address, sender_patterns
+from zonemta_py.config.section import NAME, Port, Section
 from zonemta_py.config.services.pull import queue_patterns
 from zonemta_py.config.services.webhooks import Webhook
+from zonemta_py.config.values import FilePath, LocalAddress, SenderRule
 
 Right = Literal["inject", "campaigns", "suppressions", "read", "events", "push", "pop", "metrics", "feedback"]
 Role = Literal["inject", "read", "operate", "admin"]
@@ -44,7 +44,7 @@ class HttpKey(Section):
     back about mail, POST /v1/feedback)."""
     queues: list[str] = Field(["*"], min_length=1)
     """Which named queues push and pop are for: names, or beginnings of names with * at the end."""
-    senders: list[str] | None = None
+    senders: list[SenderRule] | None = None
     """Whom it may send as (return path, From, its campaigns' too): addresses, domains, *.domain, *. Not given: see
     senders."""
 
@@ -67,11 +67,6 @@ class HttpKey(Section):
     def _check_queues(cls, values: list[str]) -> list[str]:
         return queue_patterns(values)
 
-    @field_validator("senders")
-    @classmethod
-    def _check_senders(cls, value: list[str] | None) -> list[str] | None:
-        return None if value is None else sender_patterns(value)
-
 
 class Http(Section):
     """The HTTP listener: mail, batches of campaigns and the suppression list as JSON (config/openapi.json). Programs of
@@ -80,13 +75,13 @@ class Http(Section):
 
     enabled: bool = False
     """Enable it."""
-    address: str = "127.0.0.1"
+    address: LocalAddress = "127.0.0.1"
     """Address to listen on; any but loopback needs a certificate."""
     port: Port = 8525
     """TCP port."""
-    certificate: Path | None = None
+    certificate: FilePath | None = None
     """PEM file with the certificate chain; then it speaks HTTPS only."""
-    key: Path | None = None
+    key: FilePath | None = None
     """PEM file with the private key; empty: it is in the certificate file."""
     body_bytes: int = Field(8 * 1024 * 1024, ge=1000, le=64 * 1024 * 1024)
     """Largest JSON body; a message handed in as message/rfc822 may have limits.message_bytes."""
@@ -117,11 +112,6 @@ class Http(Section):
     their undo. People log in with a key that may read (docs/DASHBOARD.md)."""
     keys: list[HttpKey] = []
     webhooks: list[Webhook] = []
-
-    @field_validator("address")
-    @classmethod
-    def _check_address(cls, value: str) -> str:
-        return ip_address(value)
 
     @model_validator(mode="after")
     def _check(self) -> Http:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from zonemta_py.config.reception import Listener
-from zonemta_py.config.section import Network, Port, Section, ip_address, networks
+from zonemta_py.config.section import Port, Section
 from zonemta_py.config.services.return_path import ReturnPath
+from zonemta_py.config.values import FilePath, FolderPath, LocalAddress, Network, Tenant, ZoneName
 from zonemta_py.config.zone import Zone
 
 _URL = re.compile(r"https://[A-Za-z0-9.\[\]:-]+(/[A-Za-z0-9._~-]+)*/?")
@@ -25,13 +25,13 @@ class Links(Section):
     """Enable it. Messages made from a campaign's template, zones with campaigns = true,
     return_path.list_unsubscribe_zones and mail with X-Unsubscribe then get List-Unsubscribe with a link to it, unless
     return_path.list_unsubscribe names another."""
-    address: str = "127.0.0.1"
+    address: LocalAddress = "127.0.0.1"
     """Address to listen on; any but loopback needs a certificate."""
     port: Port = 8526
     """TCP port."""
-    certificate: Path | None = None
+    certificate: FilePath | None = None
     """PEM file with the certificate chain; then it speaks HTTPS only."""
-    key: Path | None = None
+    key: FilePath | None = None
     """PEM file with the private key; empty: it is in the certificate file."""
     url: str = ""
     """How the world reaches it, such as https://mail.example.com or https://example.com/mail: what links begin with."""
@@ -52,27 +52,17 @@ class Links(Section):
     """Opens and clicks of mail made from a campaign's template, by a picture and links in its HTML that are each
     recipient's own. on: all of it, but what has X-Track: no; asked: what has X-Track: yes, opens or clicks. Mail that
     comes complete is never changed. In many countries people must have agreed to it."""
-    track_zones: list[str] = []
+    track_zones: list[ZoneName] = []
     """Zones in which it may be; empty: all."""
-    track_tenants: list[str] = []
+    track_tenants: list[Tenant] = []
     """Tenants whose mail it may be; empty: all, also mail of none."""
-    pages: Path | None = None
+    pages: FolderPath | None = None
     """Folder of templates that dress the pages: NAME.html.j2 for the tenant NAME, default.html.j2 for all others."""
     wrong_per_minute: int = Field(30, ge=1, le=100_000)
     """Requests a minute with links that are not ours or no longer valid, from one client's address; more get 429."""
     pages_per_minute: int = Field(600, ge=1, le=100_000)
     """Pages a minute to one client's address; more get 429. One-click requests with a valid link are never refused:
     those of a provider come from few addresses."""
-
-    @field_validator("address")
-    @classmethod
-    def _check_address(cls, value: str) -> str:
-        return ip_address(value)
-
-    @field_validator("trusted_proxies")
-    @classmethod
-    def _check_networks(cls, value: list[str]) -> list[str]:
-        return networks(value)
 
     @field_validator("url")
     @classmethod

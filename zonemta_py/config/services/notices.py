@@ -8,6 +8,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import Field, StringConstraints, field_validator
 
 from zonemta_py.config.section import Section
+from zonemta_py.config.values import AddressOrNone, FolderPath, SendingZoneName, Tenant
 
 Language = Annotated[str, StringConstraints(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})?$")]
 Delays = Literal["asked", "always", "never"]
@@ -27,52 +28,42 @@ class NoticeTerms(NamedTuple):
 class TenantNotices(Section):
     """Notices about the mail of one tenant; what is not set here is as in [notices]."""
 
-    tenant: str = Field(min_length=1)
+    tenant: Tenant = Field(min_length=1)
     """Its name."""
-    address: str | None = None
+    address: AddressOrNone | None = None
     """Address in From."""
     name: str | None = None
     """Name beside it."""
     languages: list[Language] | None = Field(None, min_length=1)
     """Languages of the text, one after the other."""
-    texts: Path | None = None
+    texts: FolderPath | None = None
     """Folder with texts of its own, instead of the other one."""
-    zone: str | None = None
+    zone: SendingZoneName | None = None
     """Zone they leave through; "": by the rules of the zones."""
     delays: Delays | None = None
     """Who is told of delays: asked, always or never."""
-
-    @field_validator("address")
-    @classmethod
-    def _check_address(cls, value: str | None) -> str | None:
-        return address_of(value) if value else value
 
 
 class NoticesSection(Section):
     """Notices to senders: of failures, delays and, where asked for, success (RFC 3464). They have the null return path,
     so nobody answers them."""
 
-    address: str = ""
+    address: AddressOrNone = ""
     """Address in From; empty: mailer-daemon@ the server's name."""
     name: str = ""
     """Name beside it; empty: as the language says, in English Mail Delivery System."""
     languages: list[Language] = Field(["en"], min_length=1)
     """Languages of the text, one after the other; the first has the subject. There are texts in de, en, es, fr, it, ja,
     nl, pl, pt, ru, tr and zh."""
-    texts: Path | None = None
+    texts: FolderPath | None = None
     """Folder with texts of your own: en.toml, de.toml … of the form of config/notices/en.toml, each with those texts
     that are to be different; empty: none."""
-    zone: str = ""
+    zone: SendingZoneName = ""
     """Zone they leave through; empty: by the rules of the zones."""
     delays: Delays = "asked"
     """Who is told, after retry.delay_notice_h, that a message is late: asked, those who asked for it (NOTIFY=DELAY);
     always, also the senders of all mail that did not say and is of no campaign; never, nobody."""
     tenants: list[TenantNotices] = []
-
-    @field_validator("address")
-    @classmethod
-    def _check_address(cls, value: str) -> str:
-        return address_of(value) if value else value
 
     @field_validator("tenants")
     @classmethod
@@ -90,11 +81,3 @@ class NoticesSection(Section):
         if own is not None:
             values |= {name: said for name in NoticeTerms._fields if (said := getattr(own, name)) is not None}
         return NoticeTerms(**values | {"languages": tuple(values["languages"])})
-
-
-def address_of(value: str) -> str:
-    """Raises ValueError for what is not an address that a From field can have."""
-    local, _, domain = value.rpartition("@")
-    if not local or not domain or not value.isascii() or not value.isprintable() or set(' <>,;:"()[]\\') & set(value):
-        raise ValueError(f"{value!r} is not an address such as postmaster@example.com")
-    return value

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from zonemta_py.config.reception import Listener
-from zonemta_py.config.section import NAME, Port, Section, ip_address
+from zonemta_py.config.section import NAME, Port, Section
+from zonemta_py.config.values import FilePath, LocalAddress
 from zonemta_py.mail import limits
 
 QUEUE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -61,13 +61,13 @@ class PullSection(Section):
 
     enabled: bool = False
     """Enable it."""
-    address: str = "127.0.0.1"
+    address: LocalAddress = "127.0.0.1"
     """Address to listen on; any but loopback needs a certificate and tokens."""
     port: Port = 1234
     """TCP port."""
-    certificate: Path | None = None
+    certificate: FilePath | None = None
     """PEM file with the certificate chain; then it speaks TLS only."""
-    key: Path | None = None
+    key: FilePath | None = None
     """PEM file with the private key; empty: it is in the certificate file."""
     connections: int = Field(1000, ge=1, le=100_000)
     """Connections open at once."""
@@ -87,11 +87,6 @@ class PullSection(Section):
     queues_max: int = Field(1000, ge=1, le=100_000)
     """Queues that were made in this way and hold messages."""
     tokens: list[PullToken] = []
-
-    @field_validator("address")
-    @classmethod
-    def _check_address(cls, value: str) -> str:
-        return ip_address(value)
 
     @model_validator(mode="after")
     def _check(self) -> PullSection:

@@ -6,8 +6,9 @@ from functools import cached_property
 
 from pydantic import Field, field_validator, model_validator
 
-from zonemta_py.config.section import Section, sender_patterns
-from zonemta_py.config.security import OutgoingPath, dns_name
+from zonemta_py.config.section import Section
+from zonemta_py.config.security import OutgoingPath
+from zonemta_py.config.values import Domain, DomainOrNone, SenderRule, SendingZoneName
 from zonemta_py.mail.addresses.domain import canonical
 from zonemta_py.mail.addresses.ours import ReturnDomains
 
@@ -16,25 +17,15 @@ class TrustedReporter(Section):
     """A mailbox provider whose reports are believed where no token of ours proves them, if its mail proves to be its
     own. What proves neither is recorded, and suppresses nobody."""
 
-    domain: str
+    domain: Domain
     """Whose mail it is: d= of its DKIM signature, or the domain that SPF speaks for, at it or below."""
-    senders: list[str] = []
+    senders: list[SenderRule] = []
     """Who may be its author (From): addresses (mailer-daemon@example.com), domains, *.domain; empty: `domain` and what
     is below it. Name addresses where the provider's customers send from the same domain."""
     dkim: bool = True
     """A valid DKIM signature (RFC 6376) proves it."""
     spf: bool = False
     """SPF (RFC 7208) that passes for the client's address proves it."""
-
-    @field_validator("domain")
-    @classmethod
-    def _check_domain(cls, value: str) -> str:
-        return dns_name(value)
-
-    @field_validator("senders")
-    @classmethod
-    def _check_senders(cls, values: list[str]) -> list[str]:
-        return sender_patterns(values)
 
     @model_validator(mode="after")
     def _check_proof(self) -> TrustedReporter:
@@ -55,12 +46,12 @@ class ReturnPath(OutgoingPath):
     what proves to be genuine suppresses."""
     complaints: list[str] = []
     """Addresses that complaints of mailbox providers come to (feedback loops), such as fbl@example.com."""
-    unsubscribe_domain: str = ""
+    unsubscribe_domain: DomainOrNone = ""
     """Domain of addresses, signed for message and recipient, that people write to in order to unsubscribe; they stand
     in List-Unsubscribe (RFC 2369); empty: none do."""
     unsubscribe_days: int = Field(365, ge=30, le=1000)
     """How long such an address is accepted."""
-    forward_zone: str = ""
+    forward_zone: SendingZoneName = ""
     """Zone for bounces that go on to the original sender (SRS); empty: as for other mail."""
     read_bytes: int = Field(1_000_000, ge=10_000, le=50_000_000)
     """How much is read of a message that comes back; what follows is taken and dropped."""
@@ -73,11 +64,6 @@ class ReturnPath(OutgoingPath):
     """So many messages that came back and that nobody understood are kept for an operator, 64 KB each at most (`zonemta
     feedback list --unread`); the oldest make room. 0: none."""
     reporters: list[TrustedReporter] = []
-
-    @field_validator("unsubscribe_domain")
-    @classmethod
-    def _check_unsubscribe_domain(cls, value: str) -> str:
-        return dns_name(value) if value else value
 
     @field_validator("bounces", "complaints")
     @classmethod

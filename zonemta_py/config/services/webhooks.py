@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from zonemta_py.config.section import NAME, Section
+from zonemta_py.config.values import FilePath
 
 NAME_OF_TENANT = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 _NEEDS = {"mailgun": "secrets", "sendgrid": "public_keys", "ses": "topics"}
@@ -29,7 +29,7 @@ class Webhook(Section):
     topics: list[str] = []
     """Of ses: the topics of Amazon SNS that may post here (arn:aws:sns:eu-west-1:123456789012:bounces). Only of these
     is a certificate fetched, and a subscription confirmed."""
-    certificates: list[Path] = []
+    certificates: list[FilePath] = []
     """Of ses: PEM files with SNS's certificates. Then nothing is fetched, and an operator confirms subscriptions by the
     address in the log."""
     tenants: list[Annotated[str, Field(pattern=NAME_OF_TENANT)]] = []

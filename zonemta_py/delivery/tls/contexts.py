@@ -15,9 +15,11 @@ import os
 import ssl
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from zonemta_py.config import Config, ConfigError
+from zonemta_py.config.section import every
 from zonemta_py.logs.causes import cause
 from zonemta_py.mail.classify import TLS_POLICY, TlsFailed
 
@@ -109,13 +111,19 @@ def _lax() -> ssl.SSLContext:
 def check(config: Config) -> None:
     """Checks that the files for TLS can be used. Raises ConfigError."""
     contexts = TlsContexts(config.tls.ca_file)
-    try:
-        if config.tls.ca_file is not None:
-            contexts.of(True)
-        for zone in config.zones:
-            if zone.client_certificate is not None:
-                contexts.of(False, certificate=str(zone.client_certificate))
-    except TlsFailed as error:
-        raise ConfigError(
-            f"{error.reply.text}; name a PEM file with the certificate (and its key, if it is ours)"
-        ) from None
+
+    def tried(where: str, certificate: str) -> None:
+        try:
+            contexts.of(not certificate, certificate=certificate)
+        except TlsFailed as error:
+            text = error.reply.text.removeprefix("TLS failed: ")
+            raise ConfigError(
+                f"{where}: {text}; name a PEM file with the certificate (and its key, if it is ours)"
+            ) from None
+
+    files = [("tls.ca_file", "")] if config.tls.ca_file is not None else []
+    for kind in ("zones", "destinations"):
+        for one in getattr(config, kind):
+            if one.client_certificate is not None:
+                files.append((f"{kind}[{one.name}].client_certificate", str(one.client_certificate)))
+    every(*(partial(tried, *file) for file in files))

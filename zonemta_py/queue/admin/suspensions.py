@@ -16,7 +16,8 @@ from collections.abc import Iterable
 from itertools import islice
 
 from zonemta_py.config import ConfigError
-from zonemta_py.config.section import domain_rules, shipped
+from zonemta_py.config.section import shipped
+from zonemta_py.config.values import domain_rule
 from zonemta_py.queue.admin.browse import lanes
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.schedule import admin_orders
@@ -146,7 +147,7 @@ async def _by_dns(queue: QueueContext, name: str, known: set[str]) -> str:
 
 def _check_domain(name: str) -> None:
     try:
-        domain_rules([name])
+        domain_rule(name)
     except ValueError:
         name += "*"
     if "*" in name or _port(name):

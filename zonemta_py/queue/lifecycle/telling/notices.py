@@ -32,8 +32,15 @@ if TYPE_CHECKING:
 
 def load(config: Config) -> None:
     """Reads and checks the texts of all languages that are used. Raises ConfigError."""
+    wrong: list[str] = []
     for tenant in ("", *(one.tenant for one in config.notices.tenants)):
-        wording(config, config.notices.terms(tenant))
+        try:
+            wording(config, config.notices.terms(tenant))
+        except ConfigError as error:
+            place = f"notices.tenants[{tenant}]" if tenant else "notices"
+            wrong.append(f"{place}.languages, texts: {error}")
+    if wrong:
+        raise ConfigError(*wrong)
 
 
 def wording(config: Config, terms: NoticeTerms) -> Wording:

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from zonemta_py.config import Config, Zone
 from zonemta_py.config.secret import hidden
-from zonemta_py.config.section import domain_rules
+from zonemta_py.config.values import domain_rule
 from zonemta_py.mail.addresses.domain import canonical
 from zonemta_py.reception.http.admin import bodies, rows
 from zonemta_py.reception.http.admin.operation import ask, asked, every_standing, operation
@@ -101,7 +101,7 @@ async def tls(
         raise invalid([FieldError("query zone", f"there is no zone {zone!a}; use one of {_names(here.config)}")])
     name = canonical(domain)
     try:
-        domain_rules([name.replace("*", " ")])
+        domain_rule(name.replace("*", " "))
     except ValueError:
         raise invalid([FieldError("query domain", f"{domain[:100]!a} is not a domain such as example.com")]) from None
     try:

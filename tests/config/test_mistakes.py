@@ -1,0 +1,157 @@
+"""Mistakes of operators, by the dozen (mistakes.txt): each is told by `zonemta config check`, with the key."""
+
+import contextlib
+import io
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trustme
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from zonemta_py.cli.config.commands import check
+from zonemta_py.cli.run.commands import configured
+from zonemta_py.config import ConfigError, load
+
+HERE = Path(__file__).parent
+
+
+def mistakes(name: str) -> Iterator[tuple[tuple[str, ...], str]]:
+    """(words of the sentence, configuration)"""
+    for block in re.split(r"^=== ", (HERE / name).read_text(), flags=re.MULTILINE)[1:]:
+        words, _, text = block.partition("\n")
+        yield tuple(words.split(", ")), text
+
+
+def is_said(words: tuple[str, ...], sentence: str) -> bool:
+    """A table may be named zones[bulk], zones.bulk or zone 'bulk'."""
+    return all(
+        any(
+            form in sentence for form in (word, word.replace("[", ".").strip("]"), re.sub(r"s\[(.*)\]", r" '\1'", word))
+        )
+        for word in words
+    )
+
+
+MISTAKES = [*mistakes("mistakes.txt")]
+
+
+def sentences(file: Path) -> list[str]:
+    """All that `zonemta config check` has to say about a file."""
+    said = io.StringIO()
+    handler = logging.StreamHandler(said)
+    logging.getLogger("zonemta").addHandler(handler)
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+        try:
+            check(file)
+        except ConfigError as error:
+            print(error, file=said)
+    logging.getLogger("zonemta").removeHandler(handler)
+    return said.getvalue().splitlines()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With the files that the configurations name."""
+    here = tmp_path_factory.mktemp("etc")
+    (here / "good.pem").write_bytes(trustme.CA().issue_cert("mx.test").private_key_and_cert_chain_pem.bytes())
+    key = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (here / "dkim.pem").write_bytes(key)
+    (here / "empty.pem").write_text("")
+    (here / "notes.txt").write_text("call Bob\n")
+    (here / "there").mkdir()
+    return here
+
+
+@pytest.mark.parametrize(("words", "text"), MISTAKES, ids=[", ".join(words) for words, _ in MISTAKES])
+def test_a_mistake_is_named(folder: Path, words: tuple[str, ...], text: str) -> None:
+    """In one sentence."""
+    file = folder / "zonemta.toml"
+    file.write_text(text)
+    said = sentences(file)
+    assert any(is_said(words, sentence) for sentence in said), said
+
+
+def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
+    """Of every table, also between tables, and nothing that only comes of another."""
+    file = tmp_path / "zonemta.toml"
+    file.write_text(
+        "[server]\nhostname = 'mail acme'\nreciever = 2\n[[zones]]\nname = 'out'\npool = 'newz'\nconnections = 0\n"
+        "[[zones]]\nname = 'Bulk'\n[[accounts]]\nname = 'a'\nnetworks = ['10.0.0.0/8']\nzone = 'out'\nkeys = ['k']\n"
+        "[[dkim]]\ndomain = 'a.example'\nselector = 's'\n"
+    )
+    said = [sentence.removeprefix(f"{file}: ").partition(";")[0] for sentence in sentences(file)]
+    assert sorted(one for one in said if "warning" not in one) == [
+        "accounts[a].keys: there is no key 'k' in [[http.keys]]",
+        "dkim[a.example].key: is missing",
+        "server.hostname: 'mail acme' is no name for EHLO",
+        "unknown key server.reciever",
+        "zones[Bulk].name: String should match pattern '^[a-z0-9][a-z0-9._-]{0,62}$', not 'Bulk'",
+        "zones[out].connections: should be greater than or equal to 1, not '0'",
+        "zones[out].pool: there is no pool 'newz' in [[pools]]",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[[zones]]\nname = 'a'\nport = 25\nport = 26\n", "line 4: port is there twice; keep one"),
+        ("[server]\nhostname = 'a'\n[server]\nsenders = 1\n", "line 3: server is there twice; keep one"),
+        ("zones = 1\n[[zones]]\nname = 'a'\n", "line 2: zones is there twice; keep one"),
+        ("[server]\nhostname = a.example\nsenders = 1.2.3\n", "correct senders"),
+    ],
+)
+def test_a_line_that_is_not_toml_names_its_key(tmp_path: Path, text: str, said: str) -> None:
+    """And those that follow are looked at too."""
+    file = tmp_path / "zonemta.toml"
+    file.write_text(text)
+    assert any(said in sentence for sentence in sentences(file)), sentences(file)
+
+
+def test_paths_go_from_the_folder_of_the_file(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever a command was started: of every key that is a path, and of a plugin's options too."""
+    monkeypatch.chdir(tmp_path)
+    file = folder / "paths.toml"
+    (folder / "table.csv").write_text("a.example,mx.example\n")
+    file.write_text(
+        "[server]\nfolder = 'queue'\n[[listeners]]\ntls = 'starttls'\ncertificate = 'good.pem'\nkey = './good.pem'\n"
+        "[tls]\nca_file = 'good.pem'\n[[dkim]]\ndomain = 'a.example'\nselector = 's'\nkey = 'dkim.pem'\n"
+        "[notices]\ntexts = 'there'\n[plugins]\nenabled = ['custom_routing']\n"
+        "[plugins.options.custom_routing]\ntable = 'table.csv'\n"
+    )
+    config = load(file)
+    assert (config.folder, config.listeners[0].certificate) == (folder / "queue", folder / "good.pem")
+    assert (config.tls.ca_file, config.dkim[0].key) == (folder / "good.pem", folder / "dkim.pem")
+    assert config.notices.texts == folder / "there"
+    assert [one for one in sentences(file) if "warning" not in one] == []
+    assert configured(["--config", str(file), "--folder", "here"])[0].folder == tmp_path / "here"
+
+
+@pytest.mark.parametrize("name", ["docker.toml", "routing.toml", "newsletter.toml", "bench.toml"])
+def test_what_is_fine_stays_fine(name: str) -> None:
+    """The configurations we ship are good; the only warnings are of this machine."""
+    said = [one for one in sentences(HERE.parent.parent / "config" / name) if "started as root" not in one]
+    assert [one for one in said if "this machine does not have the address" not in one] == []
+
+
+@pytest.mark.parametrize(
+    ("listener", "good"),
+    [
+        ("address = '0.0.0.0'\nrelay_networks = ['0.0.0.0/0']\nopen_relay = true", True),
+        ("relay_networks = ['0.0.0.0/0']", True),  # nobody else reaches loopback
+        ("relay_networks = ['0.0.0.0/0']\nproxy_protocol = true", False),
+        ("address = '0.0.0.0'\nproxy_protocol = true\nproxy_networks = ['0.0.0.0/0']", False),
+        ("address = '0.0.0.0'\nrelay_networks = ['0.0.0.0/2', '64.0.0.0/2', '128.0.0.0/1']", False),
+        ("address = '::'\nrelay_networks = ['2000::/3']", False),
+        ("address = '::'\nrelay_networks = ['fc00::/7', '10.0.0.0/8', '2001:db8::/32']", True),
+    ],
+)
+def test_an_open_relay_is_said_twice(tmp_path: Path, listener: str, good: bool) -> None:
+    """Else it is an error, of a start too."""
+    file = tmp_path / "zonemta.toml"
+    file.write_text(f"[[listeners]]\n{listener}\n")
+    with contextlib.nullcontext() if good else pytest.raises(ConfigError, match="open relay"):
+        load(file)
