@@ -14,6 +14,7 @@ from tests.reception.http.admin.requests import OPERATIONS, Operation, ask, need
 from tests.reception.http.conftest import HttpDoor
 from zonemta_py.disk import identity
 from zonemta_py.plugin.host import Host
+from zonemta_py.queue.admin.answers import QUESTIONS
 from zonemta_py.reception.http.documents.cursors import Cursors
 from zonemta_py.reception.http.keys import hashed
 
@@ -308,3 +309,20 @@ def test_what_is_anothers_is_as_if_it_were_not_there(site: Site, path: str, othe
         one["detail"] = one.get("detail", "").replace(name, "it")
     assert told[0] == told[1]
     assert answers[0].status_code == answers[1].status_code
+
+
+@pytest.mark.parametrize(
+    "what", ["autumn", "wintry", f"{SECRET}.test", "never.test", f"ann@{SECRET}.test", "beta", "default"]
+)
+def test_the_queue_is_not_asked_why_the_mail_of_others_waits(
+    site: Site, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """To walk over it would take longer the more there is."""
+    asked = list[str]()
+
+    async def explain(*_: Any, **__: Any) -> Any:
+        asked.append(what)
+
+    monkeypatch.setitem(QUESTIONS, "explain", explain)
+    assert site.clients["alpha"].get("/v1/explain", params={"what": what}).status_code == 404
+    assert asked == []

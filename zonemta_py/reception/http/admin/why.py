@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -15,6 +16,7 @@ from zonemta_py.reception.http.keys import Holder
 from zonemta_py.reception.http.request_context import RequestContext
 
 router = APIRouter(prefix="/v1")
+_ID = re.compile(r"[0-9a-f]{16}")
 _What = Annotated[
     bodies.What,
     Query(description="A message's id, a recipient, domain, site, provider, campaign, tenant, IP address or zone."),
@@ -48,26 +50,26 @@ async def _page(here: RequestContext, what: str, after: str) -> dict[str, Any]:
 
 
 async def _in_scope(here: RequestContext, who: Holder, what: str, after: str) -> dict[str, Any]:
-    """Of what others have, nothing is said: neither who is next, nor how many were looked at. Raises RequestProblem."""
+    """Of what others have, nothing is said: neither who is next, nor how many were looked at. The queue is only asked
+    for what is in the scope, so that an answer does not take longer where others have something. Raises
+    RequestProblem."""
+    what = what.strip()
+    if _ID.fullmatch(what):
+        await messages.found(here, who, what)
+    elif not after and not await _own(here, who, what):  # a cursor is only given to whom it belongs
+        raise RequestProblem("not-found", "it is not in the scope")
     found = await _page(here, what, after)
-    if found["kind"] == "message":
-        await messages.found(here, who, found["about"])
-    elif not after:  # a cursor is only given to whom it belongs
-        while not _own(who, found):
-            if not found["next"]:
-                raise RequestProblem("not-found", "it is not in the scope")
-            found = await _page(here, what, found["next"])
     if found["kind"] != "message":
+        if not after and found["kind"] not in ("tenant", "campaign"):
+            raise RequestProblem("not-found", "a zone or domain has the same name")
         found |= {"rows": [row for row in found["rows"] if _covers(who, row)], "more": 0}
     following = here.cursors.sealed(who.name, found["next"]) if found["next"] else None
     return found | {"next": following, "looked": len(found["rows"])}
 
 
-def _own(who: Holder, found: dict[str, Any]) -> bool:
-    names = {"tenant": who.scope.tenants, "campaign": who.scope.campaigns}.get(found["kind"])
-    if names is None:
-        return False
-    return found["about"] in names if names else any(_covers(who, row) for row in found["rows"])
+async def _own(here: RequestContext, who: Holder, name: str) -> bool:
+    """Whether a tenant or campaign of that name is in the scope."""
+    return name in who.scope.tenants or name in who.scope.campaigns or await here.owns(who.scope, name)
 
 
 def _covers(who: Holder, row: dict[str, Any]) -> bool:
