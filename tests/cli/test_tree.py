@@ -141,6 +141,7 @@ WORDS: dict[str, str] = {
     "config history": "",
     "config diff": "--folder {folder}",
     "config back": "1",
+    "config forget": "--before 1",
     "config notice": "",
     "config check": "{config}",
     "config show": "{config}",
@@ -187,6 +188,7 @@ STATUSES = {
     "config diff": {Exit.DATA},
     "config history": {Exit.NO_INPUT},
     "config back": {Exit.DATA},
+    "config forget": {Exit.NO_INPUT},
     "queue adopt": {Exit.DATA},  # it is no copy
     "queue purge": {Exit.DATA},  # there is none
     "suppression release": {Exit.DATA},

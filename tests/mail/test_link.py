@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zonemta_py.mail.addresses import link
 from zonemta_py.mail.addresses.link import PURPOSES, WIDENING, Link, LinkRefused, age, decode, encode
 from zonemta_py.reception.http.links import forms
 
@@ -93,3 +94,12 @@ def test_no_body_breaks_the_form(kind: str, body: bytes) -> None:
     """Whatever is sent is fields, or none."""
     for one in (kind, "multipart/form-data; boundary=x", f"multipart/{kind}"):
         assert all(isinstance(value, str) for value in forms.fields(one, body).values())
+
+
+@pytest.mark.parametrize(("purpose", "scope"), [(4, 0), (15, 0), (0, 200), (3, 255)])
+def test_a_link_of_a_newer_version_is_refused(purpose: int, scope: int) -> None:
+    """Signed by us, and about what is not known here: a page that says so, and no fault."""
+    said = link._HEAD.pack(link._VERSION << 4 | purpose, link._number(SECRET), scope, 1, 1) + b"a@b.test"
+    token = base64.urlsafe_b64encode(said + link._tag(SECRET, said)).rstrip(b"=").decode()
+    with pytest.raises(LinkRefused, match="newer"):
+        decode(token, [SECRET])

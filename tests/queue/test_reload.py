@@ -344,6 +344,23 @@ async def test_a_crash_after_a_reload_keeps_what_was_used(house: Any) -> None:
     assert await drain(home) == []
 
 
+def test_secrets_that_were_changed_can_be_forgotten(tmp_path: Path) -> None:
+    """All copies but the newest go, or those before one."""
+    for number in range(1, 6):
+        config = Config.model_validate({"server": {"folder": tmp_path}, "limits": {"recipients": number}})
+        assert (
+            history.add(tmp_path, config, SourceFile("/etc/z.toml", f'password = "old{number}"'), "ann", number)
+            == number
+        )
+    assert history.forget(tmp_path, before=3) == 2
+    assert [row["number"] for row in history.rows(tmp_path)] == [5, 4, 3]
+    assert history.forget(tmp_path) == 2
+    assert history.newest(tmp_path).text == 'password = "old5"'
+    left = b"".join(path.read_bytes() for path in tmp_path.rglob("*.json"))
+    assert b"old4" not in left
+    assert history.add(tmp_path, config, SourceFile("/etc/z.toml", "x"), "ann", 9) == 6
+
+
 def test_history_says_who_and_what(tmp_path: Path) -> None:
     """Secrets are kept, to go back to, and never shown; of many the latest are kept."""
     secret = "quite-secret-indeed"

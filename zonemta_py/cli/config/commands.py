@@ -31,6 +31,7 @@ app = typer.Typer(help="Check and show the configuration, and those there were."
 app.command()(history.history)
 app.command()(history.diff)
 app.command()(history.back)
+app.command()(history.forget)
 app.command()(notice.notice)
 
 

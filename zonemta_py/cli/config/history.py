@@ -1,4 +1,4 @@
-"""`zonemta config history`, `diff` and `back`: the configurations this MTA has had, and the way back to one.
+"""`zonemta config history`, `diff`, `back` and `forget`: the configurations this MTA has had, and the way back to one.
 
 They are kept by the MTA itself, in its folder; the commands read them there, so that they work when it is stopped too.
 """
@@ -86,6 +86,24 @@ def back(
     with Telling(json) as said:
         said(file=file, number=number, generation=None, now=None, changes=[], later=[])
         _put_in_force(settings, file, before, number, said, json)
+
+
+def forget(
+    before: Annotated[
+        int | None,
+        typer.Option("--before", metavar="N", help="Only those with smaller numbers; default: all but the newest."),
+    ] = None,
+    config: ConfigFile = None, folder: Folder = None, json: AsJson = False,
+) -> None:  # fmt: skip
+    """Remove earlier configurations, and with them the passwords and keys that are no longer in use."""
+    settings = configuration(config, folder)
+    _rows(settings.folder)
+    try:
+        count = kept.forget(settings.folder, before)
+    except OSError as error:
+        raise from_os(error) from None
+    with Telling(json) as said:
+        said(f"{count} earlier configuration{'' if count == 1 else 's'} removed", removed=count)
 
 
 def _put_in_force(settings: Config, file: Path, before: str, number: int, said: Telling, json: bool) -> None:

@@ -104,11 +104,13 @@ def printed(base: str, link: Link, secrets: Sequence[str]) -> dict[str, str]:
 def decode(token: str, secrets: Sequence[str]) -> Link:
     """How old it is, is for who asks to judge (`age`). Raises LinkRefused."""
     try:
+        if len(token) > TOKEN_CHARACTERS_MAX:
+            raise ValueError
         whole = base64.b64decode(token + "=" * (-len(token) % 4), b"-_", validate=True)
     except (ValueError, binascii.Error):
         raise LinkRefused("it is not a link of ours, or part of it is missing") from None
     said, given = whole[:-_TAG_BYTES], whole[-_TAG_BYTES:]
-    if len(token) > TOKEN_CHARACTERS_MAX or len(said) <= _HEAD.size or said[0] >> 4 != _VERSION:
+    if len(said) <= _HEAD.size or said[0] >> 4 != _VERSION:
         raise LinkRefused("it is not a link of ours, or part of it is missing")
     if base64.urlsafe_b64encode(whole).rstrip(b"=").decode() != token:
         raise LinkRefused("it is not spelt as we spell it")  # one link has one spelling
@@ -119,9 +121,12 @@ def decode(token: str, secrets: Sequence[str]) -> Link:
 
 
 def _read(said: bytes) -> Link:
+    """Raises LinkRefused."""
     kind, _, scope, day, number = _HEAD.unpack_from(said)
     texts = said[_HEAD.size :].decode("utf-8", "surrogateescape").split("\0")
     recipient, campaign, tenant, target, list_name = (texts + [""] * _TEXTS)[:_TEXTS]
+    if kind & 15 >= len(PURPOSES) or scope >= len(_SCOPES):
+        raise LinkRefused("it asks for what this version does not know; a newer one made it")
     purpose, stops = PURPOSES[kind & 15], _SCOPES[scope]
     return Link(purpose, f"{number:016x}", recipient, campaign, tenant, stops, day, target, list_name)
 

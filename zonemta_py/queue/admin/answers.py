@@ -63,6 +63,7 @@ from zonemta_py.disk import identity
 from zonemta_py.disk.leveldb.store import StoreDamaged, StoreError
 from zonemta_py.logs.causes import cause
 from zonemta_py.queue.admin import backup, doubts, metrics, orders, readiness, suppressions, suspensions
+from zonemta_py.queue.admin.arguments import check
 from zonemta_py.queue.admin.browse import ages, counts, lanes, listing, story
 from zonemta_py.queue.admin.campaigns import OF_CAMPAIGNS
 from zonemta_py.queue.admin.explain import explain
@@ -102,11 +103,10 @@ async def answer(
     if handler is None:
         known = ", ".join(sorted((*QUESTIONS, *OF_CAMPAIGNS, *OF_PULLS, *OF_TASKS)))
         raise ValueError(f"the queue does not know the question {question!r}; it knows {known}")
+    check(handler, question, arguments)
     try:
         found = handler(queue, **arguments)
         return await (found if question in UNMEASURED else measured(found))
-    except TypeError as error:
-        raise ValueError(f"{question}: {error}") from None
     except StoreError as error:
         if isinstance(error, StoreDamaged):
             queue.core.read_failed(error)
@@ -145,6 +145,7 @@ def _of_tasks(ask: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any
     async def asked(tasks: TaskOrders, _: QueueContext, **arguments: Any) -> Any:
         return await ask(tasks, **arguments)
 
+    asked.asks = ask  # type: ignore[attr-defined]
     return asked
 
 

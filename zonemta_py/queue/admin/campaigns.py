@@ -84,6 +84,14 @@ async def _campaign_ends(campaigns: CampaignCommands, _: QueueContext, name: str
     return [campaigns.end(one) async for one in pace.each(campaigns.put_ones(name))]
 
 
+async def _campaign_hours(campaigns: CampaignCommands, _: QueueContext, name: str) -> Any:
+    return await campaigns.hours(name)
+
+
+async def _campaign_schedule(campaigns: CampaignCommands, _: QueueContext, name: str, **hours: Any) -> Any:
+    return await campaigns.schedule(name, hours)
+
+
 OF_CAMPAIGNS: dict[str, Callable[..., Awaitable[Any]]] = {
     "campaign-put": _campaign_put,
     "campaign-pause": _campaign_pause,
@@ -97,6 +105,6 @@ OF_CAMPAIGNS: dict[str, Callable[..., Awaitable[Any]]] = {
     "campaign-tenant": _campaign_tenant,
     "campaigns": _campaigns,
     "campaign-ends": _campaign_ends,
-    "campaign-hours": lambda campaigns, _, name: campaigns.hours(name),
-    "campaign-schedule": lambda campaigns, _, name, **hours: campaigns.schedule(name, hours),
+    "campaign-hours": _campaign_hours,
+    "campaign-schedule": _campaign_schedule,
 }

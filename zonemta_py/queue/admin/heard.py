@@ -89,7 +89,10 @@ async def ties(queue: QueueContext, rows: list[list[Any]]) -> list[list[Any]]:
     await queue.core.settled()
     found = list[list[Any]]()
     for row in rows:
-        told = Feedback(*row)
+        try:
+            told = Feedback(*row)
+        except TypeError:
+            raise ValueError(f"a row has {len(row)} values; give those of `queue.api.Feedback`") from None
         _, known = queue.heard.tie(told)
         found.append([told.message, told.campaign, told.tenant, known])
     return found

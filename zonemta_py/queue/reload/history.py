@@ -59,6 +59,17 @@ def text(folder: Path, number: int) -> SourceFile:
     return SourceFile(row["file"], row["text"])
 
 
+def forget(folder: Path, before: int | None = None) -> int:
+    """Removes those with smaller numbers, and the secrets in them; all but the newest by default. How many there were.
+    Raises OSError."""
+    place = folder / FOLDER
+    numbers = _numbers(place)
+    gone = [number for number in numbers[:-1] if before is None or number < before]
+    for number in gone:
+        _path(place, number).unlink(missing_ok=True)
+    return len(gone)
+
+
 def newest(folder: Path) -> SourceFile:
     """The file of the latest as it was; empty if there is none. Raises OSError."""
     numbers = _numbers(folder / FOLDER)

@@ -98,13 +98,14 @@ class Dashboard:
             return self._desk.page(request, "login", next=there, wrong="")
         _same_origin(request)
         form = await _form(request)
-        if wait_s := self._sessions.wait_s(client):
+        wait_s = self._sessions.wait_s(client)
+        cookie = await self._sessions.login(form.get("key", ""), client)  # a right one is one whatever came before
+        session = self._sessions.of(cookie) if cookie else None
+        if (cookie is None or session is None) and wait_s:
             sentence = f"Too many wrong keys came from {client}: try again in {wait_s} seconds."
             shown = self._desk.page(request, "login", 429, next=there, wrong=sentence)
             shown.headers["retry-after"] = str(wait_s)
             return shown
-        cookie = await self._sessions.login(form.get("key", ""), client)
-        session = self._sessions.of(cookie) if cookie else None
         if cookie is None or session is None:
             log.warning("dashboard: a wrong key from %s", client)
             wrong = "There is no such key. “zonemta api-key list” shows the names of those there are."

@@ -28,7 +28,8 @@ SESSION_S = 12 * 3600
 SESSIONS_MAX = 1_000
 """Of more, those end that would end first."""
 TRIES, TRIES_S = 10, 300.0
-"""So many wrong keys from one client's address in so many seconds; then none is looked at."""
+"""So many wrong keys from one client's address in so many seconds; what is wrong then is answered 429, and not logged.
+A right key is let in all the same: others may share the address, and 256 bits are not guessed."""
 _CLIENTS_MAX = 10_000
 _VALUE = re.compile(r"[\w-]{43}", re.ASCII)
 
@@ -52,7 +53,7 @@ class Sessions:
     # -- in
 
     def wait_s(self, client: str) -> int:
-        """For how long no further key of that client is looked at."""
+        """For how long further wrong keys of that client are answered so; 0: they are not."""
         tries = [at for at in self._failed.get(client, ()) if at > self._now() - TRIES_S]
         return 0 if len(tries) < TRIES else max(1, round(tries[-TRIES] + TRIES_S - self._now()))
 
