@@ -17,7 +17,9 @@ from typing import Any
 
 import pytest
 
+from tests.cli.conftest import Served
 from zonemta_py.cli.terminal.errors import Exit
+from zonemta_py.disk import identity
 from zonemta_py.disk.attachments import Attachments
 from zonemta_py.disk.space import Space
 from zonemta_py.mail.envelope import Envelope, Recipient
@@ -52,6 +54,35 @@ def command(folder: Path, target: Path, most: int = resource.RLIM_INFINITY) -> t
     words = [sys.executable, "-m", "zonemta_py", "backup", str(target), "--folder", str(folder)]
     ran = subprocess.run(words, capture_output=True, text=True, check=False, preexec_fn=limit)
     return ran.returncode, ran.stderr
+
+
+def test_adopting_it_asks_while_the_original_runs(
+    served: Callable[..., Any], zonemta: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Both would send the same mail. Who says --yes, and who has ended the original, is not asked."""
+    original, copies = served(), [tmp_path / "copy", tmp_path / "second"]
+    identity.copied(tmp_path, "")
+
+    async def start(queue: LocalQueue) -> None:
+        queue.core.copied = identity.copied(queue.core.config.folder, "")
+
+    for copy in copies:
+        assert zonemta("backup", copy, "--folder", tmp_path).code == Exit.OK
+    for copy, ended in zip(copies, (False, True), strict=True):
+        running = Served({"server": {"folder": copy}})
+        try:
+            running.do(start)
+            if ended:
+                original.close()
+            else:
+                refused = zonemta("queue", "adopt", "--folder", copy)
+                assert (refused.code, refused.err.count("\n")) == (Exit.USAGE, 1)
+                assert f"the original in {tmp_path} still runs" in refused.err
+                assert "--yes" in refused.err
+            ran = zonemta("queue", "adopt", "--folder", copy, *([] if ended else ["--yes"]))
+            assert (ran.code, "lives here now" in ran.out) == (Exit.OK, True)
+        finally:
+            running.close()
 
 
 def test_uploads_are_in_it(served: Callable[..., Any], tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A copy of a queue's folder is known for one; the folder itself is not, wherever it is moved to."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -32,6 +33,30 @@ def test_a_copied_folder_is_a_copy_until_it_is_adopted(tmp_path: Path) -> None:
     assert identity.copied(copy, HERE) == ""
     (copy / identity.NAME).write_text("torn")
     assert "zonemta queue adopt" in identity.copied(copy, HERE)
+
+
+def test_a_copy_finds_its_original(tmp_path: Path) -> None:
+    """Where that ran last; one that is gone, or that another queue has taken the place of, is not it. A folder of an
+    earlier version learns where it is at its next start."""
+    first, copy = tmp_path / "first", tmp_path / "copy"
+    first.mkdir()
+    identity.copied(first, HERE)
+    shutil.copytree(first, copy)
+    assert identity.original(copy) == first
+    assert identity.original(first) is None
+    first.rename(tmp_path / "moved")
+    assert identity.original(copy) is None
+    assert identity.copied(tmp_path / "moved", HERE) == ""
+    shutil.copytree(tmp_path / "moved", tmp_path / "third")
+    assert identity.original(tmp_path / "third") == tmp_path / "moved"
+    first.mkdir()
+    identity.copied(first, HERE)
+    assert identity.original(copy) is None
+    path = first / identity.NAME
+    path.write_text(json.dumps({**json.loads(path.read_text()), "folder": ""}))
+    assert identity.copied(first, HERE) == ""
+    shutil.copytree(first, tmp_path / "fourth")
+    assert identity.original(tmp_path / "fourth") == first
 
 
 @pytest.mark.parametrize("folder", [False, True])

@@ -111,8 +111,11 @@ async def test_what_is_begun_is_bounded_for_each_client_and_in_all(house: Make, 
     await put(queue)
 
 
-async def test_half_of_the_disk_is_for_other_mail(house: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However large the bounds: bodies that are begun fill what is free to a half."""
+async def test_half_of_the_disk_is_for_other_mail(
+    house: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However large the bounds: bodies that are begun fill what is free to a half. That is logged once, and load
+    balancers are told until there is room."""
     home = await house()
     free = 8 * 1024**2
     core = home.queue.core
@@ -120,5 +123,14 @@ async def test_half_of_the_disk_is_for_other_mail(house: Make, monkeypatch: pyte
     one = await begin(home.queue, 56)
     with pytest.raises(QueueRefusal, match="the queue's disk is nearly full, try again later"):
         await begin(home.queue, 56)
+    with pytest.raises(QueueRefusal, match="nearly full"):
+        await begin(home.queue, 56)
     await home.queue.accept(mail("small@x.test", TRICKLE), TRICKLE)
+    (said,) = [line.getMessage() for line in caplog.records if "refused with 452" in line.getMessage()]
+    assert "large mail is refused until there is room" in said
+    assert ["large mail is refused" in one for one in await home.queue.ask("ready")] == [True]
     one.abort()
+    await home.rest()
+    free *= 8
+    assert await home.queue.ask("ready") == []
+    assert "there is room again for large mail" in caplog.text

@@ -1,9 +1,10 @@
 """Which queue a folder is, and where it lives, so that a copy started elsewhere is recognised as a copy.
 
-The file `identity` holds the queue's id, how often it was moved on purpose (`incarnation`), the machine's id, and the
-number of its own inode: moving the folder with `mv` keeps that, and any copy gets another. A machine without an id
-(/etc/machine-id, which containers often lack) is recognised by the inode alone. Not recognised is a copy of the whole
-disk on a machine with the same id. A folder without the file gets one. Failures: OSError.
+The file `identity` holds the queue's id, how often it was moved on purpose (`incarnation`), the machine's id, in
+which folder it ran last, so that a copy finds its original, and the number of its own inode: moving the folder with
+`mv` keeps that, and any copy gets another. A machine without an id (/etc/machine-id, which containers often lack) is
+recognised by the inode alone. Not recognised is a copy of the whole disk on a machine with the same id. A folder
+without the file gets one. Failures: OSError.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ _MACHINE = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
 
 
 class Identity(NamedTuple):
-    """machine: "" where it has no id. inode: of the file itself."""
+    """machine: "" where it has no id. inode: of the file itself. folder: "" if nothing says where it ran."""
 
     queue: str
     incarnation: int
     machine: str
     inode: int
+    folder: str = ""
 
 
 def copied(folder: Path, machine: str) -> str:
@@ -40,6 +42,8 @@ def copied(folder: Path, machine: str) -> str:
     found = _read(path)
     elsewhere = bool(found.machine and machine and found.machine != machine)
     if not elsewhere and found.inode == path.stat().st_ino:
+        if found.folder != str(folder.resolve()):  # it was moved, or is of a version that did not say
+            _write(path, found.queue, found.incarnation, found.machine)
         return ""
     what = "this queue was used on another machine" if elsewhere else "this folder is a copy of a queue"
     if found.inode == _UNREADABLE:
@@ -71,6 +75,15 @@ def adopt(folder: Path, machine: str) -> Identity:
     return _read(path)
 
 
+def original(folder: Path) -> Path | None:
+    """Where the queue is of which this folder is a copy; None if that is not there, or not known."""
+    found = _read(folder / NAME)
+    place = Path(found.folder or folder)
+    if place.resolve() == folder.resolve() or _read(place / NAME).queue != found.queue:
+        return None
+    return place
+
+
 def this_machine() -> str:
     """Its id; "" if it has none."""
     for path in _MACHINE:
@@ -87,7 +100,8 @@ def _read(path: Path) -> Identity:
     """A file that cannot be read belongs to no queue: its folder counts as a copy."""
     try:
         row: dict[str, Any] = json.loads(path.read_text())
-        return Identity(str(row["queue"]), int(row["incarnation"]), str(row["machine"]), int(row["inode"]))
+        where = str(row.get("folder", ""))
+        return Identity(str(row["queue"]), int(row["incarnation"]), str(row["machine"]), int(row["inode"]), where)
     except (OSError, ValueError, KeyError, TypeError):
         return Identity(uuid.uuid4().hex, 0, "", _UNREADABLE)
 
@@ -95,5 +109,5 @@ def _read(path: Path) -> Identity:
 def _write(path: Path, queue: str, incarnation: int, machine: str) -> None:
     with fresh_file(path) as file:
         inode = os.fstat(file.fileno()).st_ino
-        row = Identity(queue, incarnation, machine, inode)._asdict()
+        row = Identity(queue, incarnation, machine, inode, str(path.parent.resolve()))._asdict()
         file.write(json.dumps(row).encode() + b"\n")

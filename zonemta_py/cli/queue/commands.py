@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from zonemta_py.cli.run.asking import ask_queue
+from zonemta_py.cli.run.asking import ask_queue, runs
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.filters import Where, filtered
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, readable, tabled
@@ -23,7 +23,9 @@ from zonemta_py.cli.terminal.output import (
     printable,
     sentence,
 )  # fmt: skip
+from zonemta_py.cli.terminal.question import ask
 from zonemta_py.config import Config
+from zonemta_py.disk import identity
 from zonemta_py.metrics.quantities import STATES, label
 from zonemta_py.zones.queues import settings_of
 
@@ -288,9 +290,18 @@ def _plain(value: object) -> str:
 
 
 @app.command()
-def adopt(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """Let a copy of a queue send in place of the original, which must never run again."""
-    adopted = answer(configuration(config, folder), "adopt")
+def adopt(
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, though the original runs.")] = False,
+    config: ConfigFile = None,
+    folder: Folder = None,
+    json: AsJson = False,
+) -> None:
+    """Let a copy of a queue send in place of the original, which must never run again; if that still runs, it asks."""
+    chosen = configuration(config, folder)
+    original = identity.original(chosen.folder)
+    if original is not None and not yes and answer(chosen, "copied") and runs(original):
+        ask(f"the original in {original} still runs, and both would send the same mail: end that first", "Adopt it?")
+    adopted = answer(chosen, "adopt")
     if json:
         return print_json(adopted)
     return print(f"queue {adopted['queue']} lives here now (incarnation {adopted['incarnation']}), and mail is sent")

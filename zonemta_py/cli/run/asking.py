@@ -51,6 +51,18 @@ def ask_queue(folder: Path, question: str, **arguments: Any) -> Any:
             raise CommandError(Exit.DATA, str(error)) from None
 
 
+def runs(folder: Path) -> bool:
+    """Whether an MTA has that folder, or a queue answers there."""
+    from zonemta_py.wire.asking import QueueGone, ask
+
+    try:
+        return presence.there(folder) or bool(ask(folder, "stable"))
+    except QueueGone as error:
+        return error.asked
+    except (PermissionError, ValueError):  # somebody is there
+        return True
+
+
 def _gone(error: QueueGone, folder: Path) -> CommandError:
     if error.asked:
         return CommandError(Exit.UNAVAILABLE, str(error))

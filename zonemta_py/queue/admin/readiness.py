@@ -12,6 +12,7 @@ from typing import Any
 from zonemta_py.disk.bodies import restore
 from zonemta_py.disk.leveldb.store import StoreError
 from zonemta_py.mail.limits import CHUNK_BYTES
+from zonemta_py.queue.core.bodies import DISK_SHORT
 from zonemta_py.queue.lifecycle.context import QueueContext
 
 CHUNKS_AT_ONCE = 4
@@ -27,6 +28,8 @@ async def ready(queue: QueueContext) -> list[str]:
         found.append(core.copied)
     if refusal is not None:
         found.append(f"no mail is accepted ({refusal.text}); free disk space, or see the log")
+    elif core.bodies.uncommitted.short():
+        found.append(f"large mail is refused ({DISK_SHORT.text}); free disk space, or lower queue.reserve_bytes")
     return found
 
 

@@ -33,6 +33,10 @@ log = logging.getLogger(__name__)
 
 TOO_MUCH_BEGUN = Reply(452, "4.3.1", "too much unfinished mail is being handed in, try again later")
 DISK_SHORT = Reply(452, "4.3.1", "the queue's disk is nearly full, try again later")
+_SHORT = (
+    "a message was refused with 452: with it %d KB would be arriving, and %d KB are free above queue.reserve_bytes; "
+    "large mail is refused until there is room"
+)
 THREADS = 4
 T = TypeVar("T")
 
@@ -51,7 +55,7 @@ class Uncommitted:
     def __init__(self, bounds: Queue, free: Callable[[], int]) -> None:
         self._free = free
         self.configure(bounds)
-        self.total = 0
+        self.total = self._lacked = 0
         self._clients: dict[str, int] = {}
 
     def configure(self, bounds: Queue) -> None:
@@ -64,11 +68,21 @@ class Uncommitted:
         here = self._clients.get(client, 0) + size
         if here > self._most_per_client or self.total + size > self._most:
             return TOO_MUCH_BEGUN
-        if self.total + size > self._free():
+        if self.total + size > (free := self._free()):
+            if not self._lacked:
+                log.error(_SHORT, (self.total + size) >> 10, max(0, free) >> 10)
+            self._lacked = max(self._lacked, self.total + size)
             return DISK_SHORT
         self._clients[client] = here
         self.total += size
         return None
+
+    def short(self) -> bool:
+        """Whether mail was refused for want of room that is not there yet. Says once that it is."""
+        if self._lacked and self._free() >= self._lacked:
+            self._lacked = 0
+            log.warning("there is room again for large mail, and it is accepted")
+        return bool(self._lacked)
 
     def release(self, client: str, size: int) -> None:
         """The bytes are acknowledged, or deleted."""

@@ -165,6 +165,7 @@ class Maintenance:
         elif self._short and not short:
             log.warning("%s: there is free space again, and mail is accepted", core.config.folder)
         self._short = short
+        core.bodies.uncommitted.short()
         if short:
             self._kept.end()
         if short and core.lines.trouble is None:
