@@ -12,6 +12,7 @@ from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.disk.records import Type
 from zonemta_py.merge.compile import prepare
 from zonemta_py.merge.source import TemplateSource, Text
+from zonemta_py.queue.suppression.entry import Suppressed
 
 Make = Callable[..., Any]
 NEWS = "news@news.test"
@@ -83,7 +84,9 @@ async def test_a_hard_bounce_stops_everything(house: Make) -> None:
         ("campaigns", "news campaign tenant other"),
         ("campaigns:acme", "tenant"),
         ("tenant:acme", "tenant"),
-        ("campaign:spring", "campaign tenant"),
+        ("campaign:spring", "campaign"),
+        ("campaign:acme/spring", "tenant"),
+        ("campaign:other/spring", ""),
         ("zone:usual", "usual campaign tenant other"),
         ("zone:passwords", "passwords"),
     ],
@@ -103,6 +106,25 @@ async def test_what_each_scope_stops(house: Make, scope: str, stopped: str) -> N
     }
     missing = [name for name, terms in mail.items() if not await gets(home, "ann@x.test", **terms)]
     assert missing == stopped.split()
+
+
+async def test_a_campaigns_entry_of_an_earlier_version_stops_it_for_every_tenant(house: Make) -> None:
+    """As it did; what is added now is of no tenant or of one, and the same person's older entry goes on holding."""
+    home = await house(zones=ZONES)
+    old = Suppressed("ann@x.test", "unsubscribe", 1, "", "", "", "", "campaign:spring")
+    for address in ("ann@x.test", "bob@x.test"):
+        await home.queue.suppression._change(Type.SUPPRESS, [old._replace(address=address).row()])
+    for address in ("ann@x.test", "cat@x.test"):
+        await suppress(home, address, "unsubscribe", "campaign:spring")
+    await home.queue.suppression.tell_all()
+    for _ in range(2):
+        for address, gets_it in (("ann@x.test", False), ("bob@x.test", False), ("cat@x.test", True)):
+            assert await gets(home, address, "a@usual.test", campaign="spring", tenant="acme") == gets_it, address
+            assert not await gets(home, address, "a@usual.test", campaign="spring")
+            found = await home.queue.ask("suppression", address=address, scopes=["campaign:spring"], tenant="acme")
+            assert (found is None) == gets_it
+        await home.crash(power=True)
+    await home.sound()
 
 
 async def test_a_scope_holds_for_mail_that_waits_already(house: Make) -> None:

@@ -215,7 +215,7 @@ async def test_nothing_is_remembered_without_a_return_path(house: Make) -> None:
 @pytest.mark.parametrize(
     ("scope", "reaches"),
     [
-        ("campaign", "campaign:spring"),
+        ("campaign", "campaign:acme/spring"),
         ("campaigns", "campaigns:acme"),
         ("all", "tenant:acme"),
         ("list", "list:acme/weekly.example"),
@@ -258,7 +258,7 @@ async def test_what_a_version_without_lists_remembered(home: Any) -> None:
 
 @pytest.mark.parametrize(
     ("said", "reaches"),
-    [("list", "list:acme/deals.src.test"), ("campaign", "campaign:spring"), ("", "campaigns:acme")],
+    [("list", "list:acme/deals.src.test"), ("campaign", "campaign:acme/spring"), ("", "campaigns:acme")],
 )
 async def test_who_leaves_by_another_way_leaves_what_the_mail_says(home: Any, said: str, reaches: str) -> None:
     """By a mail to the return path, or told by a program, without a scope; the message may have ended."""

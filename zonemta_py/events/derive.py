@@ -260,7 +260,9 @@ def _person(address: str, scope: str) -> dict[str, Any]:
     kind, _, name = scope.partition(":")
     if kind == "list":  # list:TENANT/NAME, or list:NAME of none
         kind, name = "tenant", name.rpartition("/")[0]
-    about = {_SCOPES[kind]: name} if name and kind in _SCOPES else {}
+    about = {_SCOPES[kind]: name.rpartition("/")[2]} if name and kind in _SCOPES else {}
+    if "/" in name:  # campaign:TENANT/NAME
+        about["tenant"] = name.partition("/")[0]
     return {"recipient": address, "domain": address.rpartition("@")[2].lower(), "scope": scope, **about}
 
 

@@ -50,6 +50,11 @@ def list_scope(name: str, tenant: str) -> str:
     return f"list:{tenant}/{name}" if tenant else f"list:{name}"
 
 
+def campaign_scope(name: str, tenant: str) -> str:
+    """The same, of a campaign: senders choose their names, so two tenants' of one name are two."""
+    return f"campaign:{tenant}/{name}" if tenant else f"campaign:{name}"
+
+
 def _identifier(value: str) -> str:
     found = _BRACKETS.search(value)
     return (found[1] if found else value).strip().lower()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from zonemta_py.mail.list_id import campaign_scope
 from zonemta_py.queue.api import EVERYBODY, Admin
 from zonemta_py.reception.scope import KeyScope, OutOfScope
 
@@ -15,17 +16,22 @@ CAMPAIGNS_MAX = 1_000
 
 
 async def people_scopes(queue: Admin, scope: KeyScope) -> list[str] | None:
-    """Names of the entries' scopes, in order; None: all. "list:TENANT/": all lists of a tenant."""
+    """Names of the entries' scopes, in order; None: all. "list:TENANT/": all lists of a tenant; campaigns likewise.
+
+    An entry of an earlier version for a campaign of whatever tenant is an operator's."""
     if not scope.bound:
         return None
     found = set[str]()
     if not scope.campaigns:
         found |= {f"{kind}:{tenant}" for tenant in scope.tenants if tenant for kind in ("tenant", "campaigns")}
-        found |= {f"list:{tenant}/" for tenant in scope.tenants if tenant}
-    if scope.tenants:
-        found |= {f"campaign:{row['name']}" for row in await own_campaigns(queue, scope)}
-    else:
-        found |= {f"campaign:{name}" for name in scope.campaigns}
+        found |= {f"{kind}:{tenant}/" for tenant in scope.tenants if tenant for kind in ("list", "campaign")}
+        if "" in scope.tenants:
+            own = [row for row in await own_campaigns(queue, scope) if not row["tenant"]]
+            found |= {campaign_scope(row["name"], "") for row in own}
+        return sorted(found)
+    for name in scope.campaigns:
+        tenants = scope.tenants or {await queue.ask("campaign-tenant", name=name) or ""}
+        found |= {campaign_scope(name, "" if tenant == EVERYBODY else tenant) for tenant in tenants}
     return sorted(found)
 
 
@@ -43,7 +49,7 @@ async def own_campaigns(queue: Admin, scope: KeyScope) -> list[dict[str, Any]]:
 
 def is_own(mine: list[str], scope: str) -> bool:
     """Whether it is one of these."""
-    return scope in mine or (scope.startswith("list:") and f"{scope.rpartition('/')[0]}/" in mine)
+    return scope in mine or ("/" in scope and f"{scope.rpartition('/')[0]}/" in mine)
 
 
 def own_scope(mine: list[str], wanted: str | None, kind: str) -> str:

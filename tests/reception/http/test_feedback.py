@@ -142,10 +142,10 @@ def site(open_http: Any) -> Any:
         ("acme", {"scope": "tenant:beta"}, "the scope 'tenant:beta' is not its own"),
         ("acme", {"scope": "list:beta/weekly"}, "use one of tenant:acme, campaigns:acme, list:acme/NAME, or none"),
         ("acme", {"scope": "list:weekly"}, "the scope 'list:weekly' is not its own"),
-        ("spring", {"scope": "list:acme/weekly"}, "use one of campaign:spring"),
+        ("spring", {"scope": "list:acme/weekly"}, "use one of campaign:acme/spring"),
         ("both", {}, "neither a message that is known nor a tenant; name one of acme, beta"),
         ("spring", {"message": "beta"}, "its message is not in this key's scope"),
-        ("spring", {"message": "acme", "scope": "tenant:acme"}, "use one of campaign:spring"),
+        ("spring", {"message": "acme", "scope": "tenant:acme"}, "use one of campaign:acme/spring"),
     ],
 )
 def test_a_key_with_a_scope_tells_nothing_of_others(site: Any, key: str, row: dict[str, str], sentence: str) -> None:
@@ -181,10 +181,10 @@ def test_what_a_key_with_a_scope_tells_is_for_its_own_lists(site: Any) -> None:
         ("ann@x.test", "spring", "tenant:acme"), ("bob@x.test", "", "tenant:acme"),
         ("cat@x.test", "spring", "tenant:acme"), ("dan@x.test", "spring", "campaigns:acme"),
         ("eve@x.test", "spring", "list:acme/weekly"),
-    } | {("fay@x.test", "spring", "campaign:spring") for row in found if row["recipient"] == "fay@x.test"}  # fmt: skip
+    } | {("fay@x.test", "spring", "campaign:acme/spring") for row in found if row["recipient"] == "fay@x.test"}  # fmt: skip
     assert acme.get("/v1/feedback", params={"message": site.ids["beta"]}).json()["rows"] == []
     expected = {("ann", "tenant:acme"), ("bob", "tenant:acme"), ("cat", "tenant:acme"), ("dan", "campaigns:acme"),
-                ("fay", "campaign:spring"), ("eve", "list:acme/weekly")}  # fmt: skip
+                ("fay", "campaign:acme/spring"), ("eve", "list:acme/weekly")}  # fmt: skip
     end, listed = time.monotonic() + 60, set[tuple[str, str]]()
     while listed != expected and time.monotonic() < end:
         listed = {(row["address"][:3], row["scope"]) for row in _suppressions(site)}
@@ -192,7 +192,15 @@ def test_what_a_key_with_a_scope_tells_is_for_its_own_lists(site: Any) -> None:
 
 
 def _suppressions(site: Any) -> list[dict[str, str]]:
-    scopes = ("all", "tenant:acme", "campaigns:acme", "campaign:spring", "campaigns", "tenant:beta", "list:acme/weekly")
+    scopes = (
+        "all",
+        "tenant:acme",
+        "campaigns:acme",
+        "campaign:acme/spring",
+        "campaigns",
+        "tenant:beta",
+        "list:acme/weekly",
+    )
     own = [site.client.get("/v1/suppressions", params={"scope": one}).json()["rows"] for one in scopes]
     return [row for rows in own for row in rows]
 

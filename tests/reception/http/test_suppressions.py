@@ -63,12 +63,17 @@ def test_a_tenants_key_and_the_lists_of_its_tenant(open_http: Any) -> None:
                 for scope in scopes for name in ("ann", "bob")]  # fmt: skip
         return client.post("/v1/suppressions", json={"rows": rows})
 
-    others = ("list:beta/weekly", "list:weekly", "list:acme-2/weekly")
-    assert add(door.client, *others).json() == {"added": 6, "known": 0}
+    others = ("list:beta/weekly", "list:weekly", "list:acme-2/weekly", "campaign:beta/weekly", "campaign:weekly")
+    assert add(door.client, *others).json() == {"added": 10, "known": 0}
+    assert add(own, "campaign:acme/weekly").json() == {"added": 2, "known": 0}
+    assert own.delete(at).json() == own.delete("/v1/suppressions/bob@x.test").json() == {"removed": 1}
     assert add(own, "list:acme/Weekly", "list:acme/products", "campaigns:acme").json() == {"added": 6, "known": 0}
     for scope in others:
         answer = add(own, scope)
-        assert (answer.status_code, "use one of campaigns:acme, list:acme/NAME, tenant:acme" in answer.text) == (
+        assert (
+            answer.status_code,
+            "use one of campaign:acme/NAME, campaigns:acme, list:acme/NAME, tenant:acme" in answer.text,
+        ) == (
             403,
             True,
         )

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from zonemta_py.mail.list_id import list_scope
+from zonemta_py.mail.list_id import campaign_scope, list_scope
 
 Purpose = Literal["unsubscribe", "preferences", "open", "click"]
 Scope = Literal["campaign", "list", "campaigns", "all"]
@@ -71,10 +71,10 @@ class Link(NamedTuple):
 
 
 def scope_for(scope: Scope, campaign: str, tenant: str, list_name: str) -> str:
-    """As the suppression list writes it: campaign:NAME, list:TENANT/NAME, list:NAME, campaigns:TENANT, campaigns,
-    tenant:NAME or all. Of no campaign, or of no list: as all campaigns."""
+    """As the suppression list writes it: campaign:TENANT/NAME, campaign:NAME, list:TENANT/NAME, list:NAME,
+    campaigns:TENANT, campaigns, tenant:NAME or all. Of no campaign, or of no list: as all campaigns."""
     if scope == "campaign" and campaign:
-        return f"campaign:{campaign}"
+        return campaign_scope(campaign, tenant)
     if scope == "list" and list_name:
         return list_scope(list_name, tenant)
     if scope == "all":

@@ -66,12 +66,15 @@ async def _unsuppress(queue: QueueContext, addresses: list[str], by: str = "", s
     return await queue.suppression.remove(people, by, checked_scope(scope) if scope else None)
 
 
-async def _suppression(queue: QueueContext, address: str, scopes: list[str] | None = None) -> dict[str, Any] | None:
-    """The entry of scope "all", or else the first; `others`: the rest of them. scopes: only those."""
+async def _suppression(
+    queue: QueueContext, address: str, scopes: list[str] | None = None, tenant: str = ""
+) -> dict[str, Any] | None:
+    """The entry of scope "all", or else the first; `others`: the rest of them. scopes: only those; tenant: what does
+    not stop its mail is left out."""
     who = checked_person(address)
     of_these = (queue.suppression.of(who, checked_scope(scope)) for scope in scopes or ())
     every = queue.suppression.every(who) if scopes is None else [entry for entry in of_these if entry is not None]
-    found = [entry.shown() for entry in every]
+    found = [entry.shown() for entry in every if not (tenant and entry.exact)]
     return {**found[0], "others": found[1:]} if found else None
 
 

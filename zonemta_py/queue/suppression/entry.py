@@ -10,7 +10,11 @@ The scope says which mail an entry stops:
     campaigns:TENANT   the same, of that tenant only
     list:NAME          mail of that list, by its List-Id (`mail.list_id`), that is of no tenant
     list:TENANT/NAME   the same, of that tenant
-    campaign:NAME      that campaign
+    campaign:NAME      mail of that campaign that is of no tenant
+    campaign:TENANT/NAME   the same, of that tenant
+
+Versions that did not know the last one wrote campaign:NAME for every tenant's mail. Their entries are not `exact`, and
+go on stopping that campaign of whatever tenant: whoever left gets no mail again.
 
 The default is all, except for an unsubscribe: that covers the campaigns of the tenant whose campaign the entry names;
 all campaigns, if it has no tenant or none is named. Passwords and receipts still arrive. A person can have an entry in
@@ -30,27 +34,30 @@ from zonemta_py.disk.records import Type, UnsuppressRecord
 from zonemta_py.mail.addresses.person import person
 from zonemta_py.mail.addresses.written import bare
 from zonemta_py.mail.limits import ADDRESS_BYTES_MAX
-from zonemta_py.mail.list_id import list_scope
+from zonemta_py.mail.list_id import campaign_scope, list_scope
 
 KINDS: tuple[str, ...] = get_args(Kind)
 """By rank, lowest first: what a person has said ranks above what a machine found."""
 COMPLAINT, ERASED, UNSUBSCRIBE = "complaint", "erased", "unsubscribe"
 ALL, CAMPAIGNS = "all", "campaigns"
-SCOPES = "all, campaigns, campaigns:TENANT, campaign:NAME, list:NAME, list:TENANT/NAME, tenant:NAME or zone:NAME"
+SCOPES = (
+    "all, campaigns, campaigns:TENANT, campaign:NAME, campaign:TENANT/NAME, list:NAME, list:TENANT/NAME, tenant:NAME "
+    "or zone:NAME"
+)
 WHOLE_BEGINS = UnsuppressRecord([], "whole")
 """The whole list follows. A SUPPRESS record without entries ends it."""
 TEXT_CHARACTERS_MAX = 500
 _PART = "[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
-SCOPE_PATTERN = f"^(all|campaigns|(campaigns|campaign|tenant|zone):{_PART}|list:({_PART}/)?{_PART})$"
+SCOPE_PATTERN = f"^(all|campaigns|(campaigns|tenant|zone):{_PART}|(list|campaign):({_PART}/)?{_PART})$"
 _SCOPE = re.compile(SCOPE_PATTERN.strip("^$"))
-_EVERY_LIST = re.compile(f"list:{_PART}/")
+_EVERY = re.compile(f"(list|campaign):{_PART}/")
 
 
 class Suppressed(NamedTuple):
     """A person on the list. since_ms: UNIX time. evidence: where the reason can be looked up. by: who added it.
 
     also: lower-ranking kinds recorded for the same person in the same scope. again: the record only repeats an earlier
-    one, which is counted already.
+    one, which is counted already. exact: of a scope campaign:NAME, that it is for mail of no tenant only.
     """
 
     address: str
@@ -63,33 +70,40 @@ class Suppressed(NamedTuple):
     scope: str = ALL
     also: tuple[str, ...] = ()
     again: bool = False
+    exact: bool = False
 
     def key(self) -> bytes:
         return keys.suppressed(self.address, self.scope)
 
     def value(self) -> bytes:
-        return records.pack([*self[1:7], self.also] if self.also else self[1:7])
+        more = [self.also, True] if self.exact else [self.also] if self.also else []
+        return records.pack([*self[1:7], *more])
 
     @classmethod
     def of(cls, key: bytes, value: bytes) -> Suppressed:
         """Raises ValueError, TypeError."""
         address, scope = keys.suppressed_place(key)
         fields = records.unpack(value)
-        return cls(address, *fields[:6])._replace(scope=scope, also=tuple(*fields[6:7]))
+        entry = cls(address, *fields[:6])
+        return entry._replace(scope=scope, also=tuple(*fields[6:7]), exact=any(fields[7:8]))
 
     @classmethod
     def from_row(cls, row: list[Any]) -> Suppressed:
         """A row of a SUPPRESS record; rows of older versions have no scope, which means all."""
-        more = row[7:10]
-        scope, also, again = more + [ALL, [], False][len(more) :]
-        return cls(*row[:7])._replace(scope=scope, also=tuple(also), again=bool(again))
+        more = row[7:11]
+        scope, also, again, exact = more + [ALL, [], False, False][len(more) :]
+        return cls(*row[:7])._replace(scope=scope, also=tuple(also), again=bool(again), exact=bool(exact))
 
     def row(self) -> list[Any]:
         """For a SUPPRESS record."""
-        return list(self if self.again else self[:9] if self.also else self[:8] if self.scope != ALL else self[:7])
+        if self.exact:
+            return list(self)
+        return list(self[:10] if self.again else self[:9] if self.also else self[:8] if self.scope != ALL else self[:7])
 
-    def stops(self, zone: Zone) -> bool:
-        """Whether it stops mail of its scope in that zone."""
+    def stops(self, zone: Zone, tenant: str | None) -> bool:
+        """Whether it stops mail of its scope and that tenant in that zone."""
+        if self.exact and tenant:
+            return False
         return self.scope == f"zone:{zone.name}" or any(kind in zone.suppress for kind in (self.kind, *self.also))
 
     def because(self) -> str:
@@ -99,8 +113,12 @@ class Suppressed(NamedTuple):
     def shown(self) -> dict[str, Any]:
         """As shown in answers."""
         row = self._asdict() | {"also": list(self.also)}
-        del row["again"]
+        del row["again"], row["exact"]
         return row
+
+    def as_new(self) -> Suppressed:
+        """As this version writes it."""
+        return self._replace(exact=self.scope.startswith("campaign:") and "/" not in self.scope)
 
 
 def joined(before: Suppressed, row: Suppressed) -> Suppressed:
@@ -108,7 +126,8 @@ def joined(before: Suppressed, row: Suppressed) -> Suppressed:
     heavier = KINDS.index(row.kind) > KINDS.index(before.kind)
     base, other = (row, before) if heavier else (before, row)
     also = {*base.also, *other.also, other.kind} - {base.kind}
-    return base._replace(also=tuple(sorted(also, key=KINDS.index)), again=not heavier)
+    exact = before.exact and row.exact  # an earlier version's entry goes on meaning what it did
+    return base._replace(also=tuple(sorted(also, key=KINDS.index)), again=not heavier, exact=exact)
 
 
 def scopes_of(
@@ -125,7 +144,7 @@ def scopes_of(
     if list_name:
         found.append(list_scope(list_name, tenant or ""))
     if campaign:
-        found.append(f"campaign:{campaign}")
+        found += dict.fromkeys(campaign_scope(campaign, whose) for whose in (tenant or "", ""))
     return found
 
 
@@ -178,8 +197,8 @@ def checked_scope(scope: Any) -> str:
 
 
 def checked_range(scope: Any) -> str:
-    """The same, or all lists of a tenant, "list:TENANT/" (`keys.suppressed_range`). Raises ValueError."""
-    return scope if isinstance(scope, str) and _EVERY_LIST.fullmatch(scope) else checked_scope(scope)
+    """The same, or all lists or campaigns of a tenant, "list:TENANT/" (`keys.suppressed_range`). Raises ValueError."""
+    return scope if isinstance(scope, str) and _EVERY.fullmatch(scope) else checked_scope(scope)
 
 
 def checked_person(address: Any) -> str:

@@ -117,7 +117,7 @@ class SuppressionList:
             zone, address = self._core.schedule.zones[row.zone].zone, row.recipient.address
             if row.zone not in scopes:
                 scopes[row.zone] = self._peopled(zone, envelope.tenant, envelope.campaign, said)
-            if entry := self._stopping(address, zone, scopes[row.zone]):
+            if entry := self._stopping(address, zone, scopes[row.zone], envelope.tenant):
                 found[address] = entry.because()
         return found
 
@@ -131,7 +131,7 @@ class SuppressionList:
         scopes = self._peopled(zone, flow_id.tenant, flow_id.campaign, said)
         reasons: dict[str, list[Entry]] = {}
         for entry in batch.entries:
-            reason = self._reason(entry.address, zone, scopes)
+            reason = self._reason(entry.address, zone, scopes, flow_id.tenant)
             if reason:
                 reasons.setdefault(reason, []).append(entry)
         return reasons if reasons and (said or self._said(first.id)).get("sender") else {}
@@ -142,7 +142,7 @@ class SuppressionList:
             return False
         said = self._said(message_id)
         scopes = self._peopled(zone, flow_id.tenant, flow_id.campaign, said)
-        return bool(said.get("sender") and self._reason(address, zone, scopes))
+        return bool(said.get("sender") and self._reason(address, zone, scopes, flow_id.tenant))
 
     def _said(self, message_id: str) -> Mapping[str, Any]:
         """A message's metadata; of a damaged one nothing: leasing deals with that."""
@@ -153,16 +153,16 @@ class SuppressionList:
         except StoreError:
             return {}
 
-    def _reason(self, address: str, zone: Zone, scopes: list[str]) -> str:
-        if entry := self._stopping(address, zone, scopes):
+    def _reason(self, address: str, zone: Zone, scopes: list[str], tenant: str) -> str:
+        if entry := self._stopping(address, zone, scopes, tenant):
             return because(entry.because())
         return because(ERASED) if self.leaving and person(address) in self.leaving else ""
 
-    def _stopping(self, address: str, zone: Zone, scopes: list[str]) -> Suppressed | None:
+    def _stopping(self, address: str, zone: Zone, scopes: list[str], tenant: str | None) -> Suppressed | None:
         who = person(address)
         for scope in scopes:
             entry = self.of(who, scope)
-            if entry is not None and entry.stops(zone):
+            if entry is not None and entry.stops(zone, tenant):
                 return entry
         return None
 
@@ -233,7 +233,7 @@ class SuppressionList:
     def _fresh(self, rows: list[Suppressed]) -> list[Suppressed]:
         """The entries that the list lacks. A lower-ranking kind is recorded beside the other."""
         fresh: dict[bytes, Suppressed] = {}
-        for row in rows:
+        for row in (given.as_new() for given in rows):
             before = fresh.get(row.key()) or self.of(row.address, row.scope)
             after = row if before is None else joined(before, row)
             if before is None or after._replace(again=before.again) != before:

@@ -47,7 +47,7 @@ class Site:
             said = self.post("POST", "/v1/inject", mail | {"tenant": tenant, "campaign": campaign, "headers": held})
             self.ids[tenant] = said["id"]
             rows = [{"address": f"bob@{domain}", "kind": "manual", "scope": scope}
-                    for scope in (f"tenant:{tenant}", f"campaign:{campaign}")]  # fmt: skip
+                    for scope in (f"tenant:{tenant}", f"campaign:{tenant}/{campaign}")]  # fmt: skip
             self.post("POST", "/v1/suppressions", {"rows": rows})
             self.post("PUT", f"/v1/suspensions/tenant/{tenant}", {"cause": f"about {domain}"})
             self.post("PUT", f"/v1/attachments/{domain}.pdf?tenant={tenant}", {"about": domain})
@@ -90,7 +90,7 @@ def asked(one: Operation, ids: dict[str, str], task: str) -> Iterator[tuple[dict
     bodies: list[Any] = [{}, {"kind": "tenant", "name": "beta"}, {"kind": "campaign", "name": "autumn"}]
     bodies += [{"verb": "set", "set": {"priority": 1}, "where": {name: value}} for name, value in where.items()]
     bodies += [{"rows": [{"address": "x@mine.test", "kind": "manual", "scope": scope}]}
-               for scope in ("all", "tenant:beta", "campaign:autumn", "campaigns")]  # fmt: skip
+               for scope in ("all", "tenant:beta", "campaign:beta/autumn", "campaign:spring", "campaigns")]  # fmt: skip
     bodies += [{"address": f"all@{SECRET}.test"}, {"action": "pause"}]
     queries = [needed(one)]
     for row in one.row.get("parameters", []):
@@ -179,7 +179,7 @@ def test_suppressions_are_those_of_the_scope(site: Site) -> None:
     assert own.post("/v1/suppressions", json={"rows": [row | {"scope": "tenant:alpha"}]}).json()["added"] == 1
     found = [(one["address"], one["scope"]) for one in own.get("/v1/suppressions").json()["rows"]]
     mine = "bob@mine.test"
-    assert found == [(mine, "campaign:spring"), (f"all@{SECRET}.test", "tenant:alpha"), (mine, "tenant:alpha")]
+    assert found == [(mine, "campaign:alpha/spring"), (f"all@{SECRET}.test", "tenant:alpha"), (mine, "tenant:alpha")]
     page = own.get("/v1/suppressions", params={"limit": 2}).json()
     rest = own.get("/v1/suppressions", params={"limit": 2, "after": page["next"]}).json()
     assert [len(page["rows"]), len(rest["rows"]), rest["next"]] == [2, 1, None]

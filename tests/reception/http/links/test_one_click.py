@@ -51,7 +51,8 @@ def test_what_mailbox_providers_send(open_links: Any, who: str) -> None:
 @pytest.mark.parametrize(
     ("changed", "scope"),
     [
-        ({"scope": "campaign"}, "campaign:spring"),
+        ({"scope": "campaign"}, "campaign:acme/spring"),
+        ({"scope": "campaign", "tenant": ""}, "campaign:spring"),
         ({"scope": "campaigns", "tenant": ""}, "campaigns"),
         ({"scope": "all"}, "tenant:acme"),
         ({"scope": "all", "tenant": ""}, "all"),

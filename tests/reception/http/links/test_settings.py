@@ -9,7 +9,9 @@ import pytest
 
 from tests.reception.http.links.conftest import ONE_CLICK, path
 from zonemta_py.config import Config, ConfigError
+from zonemta_py.disk.records import Type
 from zonemta_py.queue.queue import LocalQueue
+from zonemta_py.queue.suppression.entry import Suppressed
 from zonemta_py.reception.http.links import pages, words
 
 EVERY = ["campaign", "list", "campaigns", "all"]
@@ -88,6 +90,20 @@ def test_the_entry_of_all_tenants_is_not_this_ones_to_take_back(open_links: Any)
     assert "<button" not in door.client.get(SETTINGS).text
     door.client.post(SETTINGS, data={"rejoin": "campaigns"})
     assert door.lists({"campaigns": "unsubscribe"})
+
+
+def test_a_campaigns_entry_of_an_earlier_version_can_be_taken_back(open_links: Any) -> None:
+    """It stops this tenant's campaign, too, so it is shown; one of mail without a tenant is not this person's doing
+    here, and stays."""
+    door, settings = open_links(choices=EVERY), path(purpose="preferences", scope="campaign")
+    old = Suppressed("ann@example.com", "unsubscribe", 1, "", "", "", "", "campaign:spring")
+    door.do(lambda queue: queue.suppression._change(Type.SUPPRESS, [old.row()]))
+    assert 'name="rejoin" value="campaign"' in door.client.get(settings).text
+    assert door.client.post(settings, data={"rejoin": "campaign"}).status_code == 200
+    assert door.listed() == {}
+    entry(door, "unsubscribe", "campaign:spring")
+    assert 'name="leave" value="campaign"' in door.client.post(settings, data={"rejoin": "campaign"}).text
+    assert door.lists({"campaign:spring": "unsubscribe"})
 
 
 def test_languages(open_links: Any) -> None:

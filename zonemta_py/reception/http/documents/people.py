@@ -27,9 +27,9 @@ class Suppressed(Model):
     campaign: Name | Literal[""] = ""
     """The campaign it came from."""
     scope: Scope | None = None
-    """The mail that it stops: all, campaigns, campaigns:TENANT, campaign:NAME, list:NAME, list:TENANT/NAME,
-    tenant:NAME or zone:NAME. Default: all; for an unsubscribe, the campaigns of the tenant that has sent the campaign,
-    or all campaigns if none is known."""
+    """The mail that it stops: all, campaigns, campaigns:TENANT, campaign:NAME, campaign:TENANT/NAME, list:NAME,
+    list:TENANT/NAME, tenant:NAME or zone:NAME. Default: all; for an unsubscribe, the campaigns of the tenant that has
+    sent the campaign, or all campaigns if none is known."""
 
 
 class Suppressions(Model):

@@ -11,7 +11,7 @@ import asyncio
 from typing import Any, Literal, Protocol
 
 from zonemta_py.mail.addresses.link import UNKNOWN, Link, Scope
-from zonemta_py.mail.list_id import list_scope
+from zonemta_py.mail.list_id import campaign_scope, list_scope
 from zonemta_py.queue.api import Admin, Feedback, Reception
 
 UNSUBSCRIBE = "unsubscribe"
@@ -55,14 +55,18 @@ async def rejoin(queue: LinksQueue, link: Link, scope: str) -> None:
     """Does nothing where there is nothing to take back."""
     own = [entry for entry in await entries(queue, link) if entry["scope"] == scope]
     if own and all(map(_is_own, own)):
-        await queue.ask("unsuppress", addresses=[link.recipient], by="link", scope=scope)
+        for entry in own:
+            await queue.ask("unsuppress", addresses=[link.recipient], by="link", scope=entry.get("kept_as", scope))
 
 
 async def entries(queue: LinksQueue, link: Link) -> list[dict[str, Any]]:
-    """Those of the recipient that may stop such mail."""
-    scopes = [one for one in _every(link) if one[-1] not in ":/"]
-    row = await queue.ask("suppression", address=link.recipient, scopes=scopes)
-    return [] if row is None else [{name: row[name] for name in row if name != "others"}, *row["others"]]
+    """Those of the recipient that may stop such mail. An earlier version's entry for the campaign of whatever tenant
+    counts as its tenant's; kept_as: how it is written."""
+    old, own = campaign_scope(link.campaign, ""), campaign_scope(link.campaign, link.tenant)
+    scopes = [one for one in dict.fromkeys((*_every(link), old)) if one[-1] not in ":/"]
+    row = await queue.ask("suppression", address=link.recipient, scopes=scopes, tenant=link.tenant)
+    found = [] if row is None else [{name: row[name] for name in row if name != "others"}, *row["others"]]
+    return [one | {"scope": own, "kept_as": old} if one["scope"] == old else one for one in found]
 
 
 def state(found: list[dict[str, Any]], choice: Scope, link: Link) -> State:
@@ -78,7 +82,7 @@ def state(found: list[dict[str, Any]], choice: Scope, link: Link) -> State:
 
 def _every(link: Link) -> list[str]:
     """Scopes of such mail, from the narrowest on."""
-    narrow = [f"campaign:{link.campaign}", list_scope(link.list_name, link.tenant)]
+    narrow = [campaign_scope(link.campaign, link.tenant), list_scope(link.list_name, link.tenant)]
     return [*narrow, f"campaigns:{link.tenant}", "campaigns", f"tenant:{link.tenant}", "all"]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
+from zonemta_py.mail.list_id import campaign_scope
 from zonemta_py.queue.api import EVERYBODY, Feedback
 from zonemta_py.reception.http.request_context import RequestContext
 from zonemta_py.reception.scope import KeyScope, names
@@ -91,7 +92,7 @@ def _effect(scope: KeyScope, row: Feedback, about: _About) -> str:
         return row.scope
     whole = f"tenant:{about.tenant}", f"campaigns:{about.tenant}", f"list:{about.tenant}/"
     own = [*whole] if about.tenant and not scope.campaigns else []
-    own += [f"campaign:{about.campaign}"] if about.campaign else []
+    own += [campaign_scope(about.campaign, about.tenant)] if about.campaign else []
     if row.scope and not is_own(own, row.scope):
         known = ", ".join(map(written, own))
         raise _Outside(f"the scope {row.scope[:80]!r} is not its own; use one of {known}, or none")
