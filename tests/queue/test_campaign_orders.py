@@ -166,6 +166,7 @@ async def test_the_journal_tells_of_its_orders(house: Make) -> None:
     begun = {"created_ms": now, "sender": "news@src.test", "tenant": "", "zone": "", "planned": 5}
     found = policy(home)
     assert found[0][2].pop("template")
+    assert found[0][2].pop("record")["life_h"] == 168, "from which it is made again if the store loses it"
     assert found == [
         ["begin", ["campaign", "spring"], begun, ""],
         ["stop", ["campaign", "spring"], [0, now, True, now], "wait"],

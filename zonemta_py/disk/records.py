@@ -128,18 +128,20 @@ class RecipientRow(NamedTuple):
 
 
 class EnvelopeRecord(NamedTuple):
-    """A message was accepted. metadata: as in the store. recipients: fields of `RecipientRow`."""
+    """A message was accepted. metadata: as in the store. recipients: fields of `RecipientRow`. request: of the request
+    that it came with, if that had a key: [key in the store, ms, suppressed, digest, until_ms] (`RequestRecord`)."""
 
     id: str
     metadata: dict[str, Any]
     recipients: list[list[Any]]
+    request: list[Any] | None = None
 
     def pack(self) -> bytes:
-        return pack(self)
+        return pack(self if self.request else self[:3])
 
     @classmethod
     def of(cls, fields: list[Any]) -> EnvelopeRecord:
-        return cls(*fields[:3])
+        return cls(*fields[:4])
 
     def rows(self) -> list[RecipientRow]:
         return [RecipientRow.of(row) for row in self.recipients]
@@ -289,7 +291,8 @@ class RemovedRecord(NamedTuple):
     """Taken out, or left out when it came, without a delivery.
 
     where: {destination, due} the keys' places, where they are known (due is [] where none was deferred); `campaign`,
-    `tenant`: of the message; `envelope`: the metadata of a message that no recipient was left of; `lost`: it was lost
+    `tenant`: of the message; `envelope`: the metadata of a message that no recipient was left of, and `request`: as of
+    `EnvelopeRecord`; `lost`: it was lost
     to damage, and that case in quarantine/ has what is left. None: where they were is unknown.
     """
 

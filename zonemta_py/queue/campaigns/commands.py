@@ -344,7 +344,7 @@ def _age(campaign: Campaign) -> tuple[int, str]:
 def begun(core: Core, campaign: Campaign) -> None:
     """Records that the campaign exists from now on."""
     names = "created_ms", "sender", "tenant", "zone", "planned", "template"
-    value = {name: getattr(campaign, name) for name in names}
+    value = {name: getattr(campaign, name) for name in names} | {"record": campaign.stored()}
     core.ledger.append(Type.STANDING, StandingRecord(BEGIN, ["campaign", campaign.name], value, "").pack())
 
 

@@ -139,8 +139,12 @@ class Campaign:
         """Whether mail of that tenant ("": of none) can be of this campaign."""
         return self.of_all or tenant in self.tenants
 
+    def stored(self) -> dict[str, Any]:
+        """Its fields, as they are stored and recorded."""
+        return asdict(self) | {"deciding": False}
+
     def record(self) -> bytes:
-        return records.pack(asdict(self) | {"deciding": False})
+        return records.pack(self.stored())
 
 
 class Campaigns:
@@ -367,7 +371,7 @@ class Campaigns:
     def chunks(self, name: str, first: int, most: int) -> list[bytes]:
         """Up to `most` chunks of its template from `first` on, as they are stored. Raises QueueRefusal, StoreError."""
         campaign = self.registered(name)
-        if campaign is None:
+        if campaign is None or not campaign.chunks:  # lost by damage
             raise QueueRefusal(NO_TEMPLATE)
         last = min(first + most - 1, campaign.chunks)
         found = [self._store.get(keys.template(name, number)) for number in range(first, last + 1)]
@@ -405,7 +409,11 @@ def whole(kept: list[bytes]) -> bytes:
 
 
 def _of(name: str, value: bytes) -> Campaign:
-    row = records.unpack(value)
+    return campaign_from(name, records.unpack(value))
+
+
+def campaign_from(name: str, row: dict[str, Any]) -> Campaign:
+    """Of its stored fields."""
     for name_ in ("hours", "later"):
         if row.get(name_) is not None:
             row[name_] = CampaignHours(*row[name_])

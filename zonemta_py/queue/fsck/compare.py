@@ -35,7 +35,9 @@ from zonemta_py.queue.fsck import campaigns as check_campaigns
 from zonemta_py.queue.fsck import suppressions
 from zonemta_py.queue.fsck import tracked as check_tracked
 from zonemta_py.queue.fsck.journal_view import Truth
+from zonemta_py.queue.fsck.remembered import Remembered
 from zonemta_py.schedule.flow import FlowId as Flow
+from zonemta_py.schedule.flow import flow_text
 from zonemta_py.zones import queues
 from zonemta_py.zones.zone import destination
 
@@ -103,21 +105,27 @@ def compare(
     progress: Callable[[str], None] = lambda _: None,
     older: Iterable[Record] | None = None,
     own_from: int = sys.maxsize,
+    steady_ms: int = 0,
 ) -> Comparison:
     """Compares everything. rows: all records, of every segment that is not archived; faults: met while reading them.
 
     older: if the store has lost something, the earlier records from the archive: the suppression list is rebuilt from
-    all of them. own_from: as of `Truth`. Raises StoreError: the store cannot be read.
+    all of them. own_from: as of `Truth`. steady_ms: now. Raises StoreError: the store cannot be read.
     """
-    truth = Truth(own_from)
+    truth, remembered = Truth(own_from), Remembered() if older is not None else None
     progress("reading the journal")
     for record in older or ():
         truth.listed.take(record)
         truth.heard.take(record)
+        if remembered is not None:
+            remembered.take(record)
     for record in rows:
         truth.take(record)
+        if remembered is not None:
+            remembered.take(record)
     lossy = bool(faults) or truth.lost or truth.gaps
-    comparison = Comparison(config, store, truth, lossy, older is not None)
+    comparison = Comparison(config, store, truth, lossy, remembered)
+    comparison.steady_ms = steady_ms
     report = comparison.report
     for fault in faults:
         report.add("damage", f"the journal: {fault.what}", str(fault.path), "zonemta fsck --repair repairs it")
@@ -139,9 +147,12 @@ def compare(
 class Comparison:
     """What was found. operations: the corrections in the store, except for messages that are `broken` (and why)."""
 
-    def __init__(self, config: Config, store: Store, truth: Truth, lossy: bool, lost: bool) -> None:
+    def __init__(self, config: Config, store: Store, truth: Truth, lossy: bool, remembered: Remembered | None) -> None:
         self.config, self.store, self.truth, self.report = config, store, truth, FsckReport()
-        self.lossy, self.lost = lossy, lost
+        self.lossy, self.lost, self._remembered = lossy, remembered is not None, remembered
+        self.steady_ms = 0
+        self.textless: list[str] = []
+        """Campaigns whose template is lost."""
         self.whole: dict[str, tuple[Existence, int]] = {}
         self._merged: set[str] = set()
         self.strange: list[str] = []
@@ -252,18 +263,11 @@ class Comparison:
                 continue
             seen.add(who)
             note, state = Note.of(value), _COUNTED_AS[place.family]
-            self._count(place.zone, place.recipient, state, place.id)
-            if (pair := pair_of(note.flow)) not in ("", "~"):
-                self._flows.setdefault(pair, [0] * STATES)[state] += 1
-            if place.family != "bounced" and (place.id in self._merged or note.counted):
-                campaign = Flow.of(note.flow).campaign
-                self._waiting[campaign] = self._waiting.get(campaign, 0) + 1
-                if place.id in self._merged:
-                    self._of_merged.add(campaign)
+            self._count(place.zone, place.recipient, state, place.id, note)
         for message_id, alive in self.truth.alive.items():
             for address, (zone, notify, orcpt) in alive.items():
                 if message_id in self.whole and (message_id, address) not in seen:
-                    self._bring_back(message_id, zone, address, Note(notify, orcpt))
+                    self._bring_back(message_id, zone, address, self._note(message_id, notify, orcpt))
         for message_id, (existence, _) in self.whole.items():
             self._settle_left(message_id, existence)
 
@@ -287,6 +291,13 @@ class Comparison:
             self.report.add("repairable", f"{place.recipient} {what}", place.id, "the key goes")
         self.operations.append((key, None))
 
+    def _note(self, message_id: str, notify: int, orcpt: str | None) -> Note:
+        """Of one whose key is lost, with the flow of its message."""
+        metadata = records.unpack(self.store.get(keys.metadata(message_id)) or records.pack({}))
+        tenant, campaign = metadata.get("tenant") or "", metadata.get("campaign") or ""
+        flow = flow_text(metadata.get("priority") or 0, tenant, campaign)
+        return Note(notify, orcpt, flow=flow, counted="counted" in metadata)
+
     def _taken_for_ended(self, message_id: str) -> None:
         what = "its end stood in a part of the journal that is gone"
         self.report.add("harmless", what, message_id, "it is taken for ended")
@@ -305,13 +316,19 @@ class Comparison:
             what = f"{address} has bounced and is kept, and its key is lost"
             self.report.add("repairable", what, message_id, "it is kept again")
             self.operations.append((keys.bounced(home.name, until_ms, message_id, address), note.value()))
-            self._count(home.name, address, sizes.BOUNCED, message_id)
+            self._count(home.name, address, sizes.BOUNCED, message_id, note)
             return
         if task := self.truth.deleted.get((message_id, address)):
             what = f"{address} was deleted by task {task}, and its key is lost"
             self.report.add("repairable", what, message_id, "it is deleted again")
             self.operations.append((keys.deleted(home.name, task, message_id, address), note.value()))
-            self._count(home.name, address, sizes.DELETED, message_id)
+            self._count(home.name, address, sizes.DELETED, message_id, note)
+            return
+        if (message_id, address) in self.truth.held:
+            what = f"{address} is held, and its key is lost"
+            self.report.add("repairable", what, message_id, "it is held again")
+            self.operations.append((keys.held(home.name, message_id, address), note.value()))
+            self._count(home.name, address, sizes.HELD, message_id, note)
             return
         if sure:
             what, remedy = f"{address} is not queued, and has not ended", "it is queued again"
@@ -323,11 +340,18 @@ class Comparison:
         # As a parked one: a fresh key might be below the low-water mark, and never be read.
         target = destination(home, address.rpartition("@")[2]).key
         self.operations.append((keys.parked(home.name, target, message_id, address), note.value()))
-        self._count(home.name, address, sizes.QUEUED, message_id)
+        self._count(home.name, address, sizes.QUEUED, message_id, note)
 
-    def _count(self, zone: str, address: str, state: int, message_id: str) -> None:
+    def _count(self, zone: str, address: str, state: int, message_id: str, note: Note) -> None:
         self._counted.setdefault((zone, address.rpartition("@")[2]), list(sizes.NONE))[state] += 1
         self._left[message_id] = self._left.get(message_id, 0) + 1
+        if (pair := pair_of(note.flow)) not in ("", "~"):
+            self._flows.setdefault(pair, [0] * STATES)[state] += 1
+        if state != sizes.BOUNCED and (message_id in self._merged or note.counted):
+            campaign = Flow.of(note.flow).campaign
+            self._waiting[campaign] = self._waiting.get(campaign, 0) + 1
+            if message_id in self._merged:
+                self._of_merged.add(campaign)
 
     def _settle_left(self, message_id: str, existence: Existence) -> None:
         left = self._left.get(message_id, 0)
@@ -345,9 +369,13 @@ class Comparison:
 
     def campaigns(self) -> None:
         """Their templates, and their counters against what was counted."""
-        for found in check_campaigns.findings(self.store, self._waiting, self._of_merged):
+        known = self._remembered.campaigns(self.config.queue.campaign_days) if self._remembered else {}
+        now_ms = self.truth.now_ms
+        for found in check_campaigns.findings(self.store, self._waiting, self._of_merged, known, now_ms):
             self.report.add(*found[:4])
             self.operations += found.operations
+            if found.remedy == check_campaigns.SUSPENDED:
+                self.textless.append(found.id)
 
     # -- people
 
@@ -356,6 +384,11 @@ class Comparison:
         for found in (
             *suppressions.findings(self.store, self.truth.listed, self.lossy, self.lost),
             *self.truth.heard.findings(self.store, self.config.return_path.days),
+            *(
+                self._remembered.findings(self.store, self.config, self.truth.ended, self.steady_ms)
+                if self._remembered
+                else ()
+            ),
         ):
             self.report.add(*found[:4])
             self.operations += found.operations

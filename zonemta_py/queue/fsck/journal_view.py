@@ -9,10 +9,13 @@ from zonemta_py.disk.frame import Record
 from zonemta_py.disk.records import (
     BOUNCED,
     DELIVERED,
+    HELD,
     DeliveryRecord,
     EnvelopeRecord,
     FinishRecord,
+    InDoubtRecord,
     LostRecord,
+    MovedRecord,
     OutcomeRow,
     RemovedRecord,
     StartRecord,
@@ -41,6 +44,10 @@ class Truth:
         """By message and recipient: the task that has deleted it, unless that was undone."""
         self.bounced: dict[tuple[str, str], int] = {}
         """By message and recipient: until when one that has bounced is kept. It is alive, in a way."""
+        self.held: set[tuple[str, str]] = set()
+        """By message and recipient: those that wait for an operator."""
+        self.now_ms = 0
+        """Of the last record."""
         self.gaps = False
         """Archived segments are missing that may hold the ends of mail."""
         self.lost_ranges: list[tuple[int, int]] = []
@@ -58,6 +65,7 @@ class Truth:
 
     def take(self, record: Record) -> None:
         self.records += 1
+        self.now_ms = max(self.now_ms, record.ms)
         gap = 0 < self._next < record.seq
         if gap or record.type == Type.LOST:
             self._unsure |= {message_id for message_id, alive in self.alive.items() if alive}
@@ -78,6 +86,12 @@ class Truth:
             if self._unsure:
                 start = StartRecord.of(records.unpack(record.body))
                 self._proved |= {(start.id, address_of(who)) for who in start.recipients if start.id in self._unsure}
+        elif record.type == Type.MOVED:
+            moved = MovedRecord.of(records.unpack(record.body))
+            self.held.difference_update((moved.id, address) for address in moved.recipients)
+        elif record.type == Type.IN_DOUBT:
+            rows = InDoubtRecord.of(records.unpack(record.body)).recipients
+            self.held |= {(row.id, row.address) for row in rows if row.action == "hold" and row.id in self.alive}
         elif record.type == Type.DELIVERY:
             delivery = DeliveryRecord.of(records.unpack(record.body))
             for outcome in delivery.outcomes:
@@ -85,6 +99,8 @@ class Truth:
                     self._end(delivery.id, outcome.addresses())
                 elif outcome.verdict == BOUNCED:
                     self._bounced(delivery.id, outcome)
+                elif outcome.verdict == HELD:
+                    self.held |= {(delivery.id, address) for address in outcome.addresses()}
         elif record.type == Type.REMOVED:
             removed = RemovedRecord.of(records.unpack(record.body))
             self._end(removed.id, removed.recipients)
@@ -125,6 +141,9 @@ class Truth:
                     self.deleted[message_id, address] = task.number
                 else:
                     self.deleted.pop((message_id, address), None)
+            elif verb in ("hold", "release"):
+                held = (verb == "hold") == (task.what == "did")
+                (self.held.add if held else self.held.discard)((message_id, address))
             elif verb == "move" and task.what == "did" and address in self.alive.get(message_id, {}):
                 self.alive[message_id][address] = (change["zone"], *self.alive[message_id][address][1:])
 
@@ -133,5 +152,6 @@ class Truth:
         if known is not None:
             for address in addresses:
                 known.pop(address, None)
+                self.held.discard((message_id, address))
                 self.bounced.pop((message_id, address), None)
                 self.deleted.pop((message_id, address), None)

@@ -30,7 +30,7 @@ from zonemta_py.queue.core.messages import Message
 from zonemta_py.queue.hooks import Routed
 from zonemta_py.queue.lifecycle import admission, suppressed
 from zonemta_py.queue.lifecycle.lease import first_wait_s
-from zonemta_py.queue.lifecycle.requests import Requests
+from zonemta_py.queue.lifecycle.requests import Requests, recorded
 from zonemta_py.queue.lifecycle.telling import tell
 from zonemta_py.queue.suppression.register import SuppressionList
 from zonemta_py.schedule.batch import Entry, FlowQueue
@@ -229,9 +229,11 @@ class Acceptance:
         message = Message(message_id, metadata, now_ms, len(placed), len(placed))
         operations = (along or []) + _operations(message, chunks, packed, placed)
         count = len(suppressed_by) if suppressed_by else 0
-        receipt = Receipt(message_id, len(placed), count)
+        receipt, asked = Receipt(message_id, len(placed), count), b""
         if envelope.request:
-            operations += self.requests.operations(envelope, receipt)
+            made = self.requests.operations(envelope, receipt)
+            operations += made
+            asked = records.pack(recorded(made))
         operations += core.sent.note(message_id, envelope, placed[0].zone.zone.name)
         core.arriving.add(message_id)
         core.schedule.busy.update([row.key for row in placed])
@@ -240,7 +242,7 @@ class Acceptance:
         charges = core.quotas.charge(envelope.account, len(placed)) if envelope.account else []
         rows = [[row.zone.zone.name, row.recipient.address, *row.note[:2]] for row in placed]
         # An `EnvelopeRecord`, by hand: its metadata are packed for the store already.
-        record = b"\x93" + records.pack(message_id) + packed + records.pack(rows)
+        record = (b"\x94" if asked else b"\x93") + records.pack(message_id) + packed + records.pack(rows) + asked
 
         def finish(reply: Reply | None) -> None:
             core.arriving.discard(message_id)

@@ -55,6 +55,14 @@ def key_of(request: str) -> bytes:
     return keys.request(f"{CAMPAIGN}{words[1]}" if _is_campaigns(request) else "-", name)
 
 
+def recorded(operations: list[Operation]) -> list[Any]:
+    """What a record of the journal says of a request, for which these are the operations: from that its key can be made
+    again. The number of recipients is the record's own."""
+    key, value = operations[-1]
+    kept = RequestRecord.of(value or b"")
+    return [key.decode(), kept.ms, kept.suppressed, kept.digest, kept.until_ms]
+
+
 def _is_campaigns(request: str) -> bool:
     return request.startswith(CAMPAIGN) and request.count(" ") > 1
 

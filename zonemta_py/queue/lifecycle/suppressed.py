@@ -18,7 +18,7 @@ from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.counters import SUPPRESSED, campaign_of
 from zonemta_py.queue.hooks import Routed
-from zonemta_py.queue.lifecycle.requests import Requests
+from zonemta_py.queue.lifecycle.requests import Requests, recorded
 from zonemta_py.queue.lifecycle.telling import tell
 from zonemta_py.queue.suppression.register import because
 
@@ -40,7 +40,8 @@ def accept_none(
 
     def finish(reply: Reply | None) -> None:
         if reply is None:
-            name(core, message_id, routed, suppressed_by, {"envelope": metadata})
+            asked = {"request": recorded(operations)} if operations else {}
+            name(core, message_id, routed, suppressed_by, {"envelope": metadata, **asked})
             core.journal.when_stable(partial(done, receipt))
             return
         if campaign:

@@ -37,7 +37,8 @@ GONE = [
 ]
 GONE_TOO = [
     "mail that was waiting, unless it is listed here",
-    "the suppression list, except for what the archive knows of it; keys of requests, templates of campaigns",
+    "the suppression list, campaigns and keys of requests, except for what the archive knows of them; templates of"
+    " campaigns",
 ]
 _NAMELESS = (
     "mail that came since the archive's last segment is lost and cannot be named, and so are suppressions and orders of"

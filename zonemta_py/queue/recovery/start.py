@@ -16,13 +16,14 @@ applied, and only then all is compared (`check`) and corrected (`repair`). Nothi
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from zonemta_py.config import Config
-from zonemta_py.disk import journal, keys, records
+from zonemta_py.disk import families, journal, keys, records
 from zonemta_py.disk.damage import journal_repair
 from zonemta_py.disk.journal import Writer
 from zonemta_py.disk.leveldb.store import Store, StoreDamaged
@@ -243,15 +244,21 @@ async def recover(
     next_seq = _seal(folder, suffix, clock.ms())
     opening = rebuild.opening(store, Writer(folder), suffix, next_seq, marks=not repaired)
     opening.queue.core.segments.count_again(found.living())
-    await _remember(opening.queue.core, found.report)
+    await _remember(opening.queue.core, found)
     return opening, found.report
 
 
-async def _remember(core: Core, report: compare.FsckReport) -> None:
-    """Makes `zonemta standing` show which orders may be lost, until an operator has lifted it."""
-    for problem in report.problems:
+async def _remember(core: Core, found: compare.Comparison) -> None:
+    """Makes `zonemta standing` show which orders may be lost, until an operator has lifted it, and suspends campaigns
+    that have lost their template."""
+    policy, campaigns = core.schedule.policy, core.campaigns
+    for problem in found.report.problems:
         if problem.id in _SHOWN:
-            core.schedule.policy.lost(_SHOWN[problem.id], f"{problem.what}; {problem.remedy}")
+            policy.lost(_SHOWN[problem.id], f"{problem.what}; {problem.remedy}")
+    for campaign in filter(None, map(campaigns.registered, found.textless)):
+        if not campaign.canceled_ms:
+            cause = "its template was lost by damage"
+            policy.stop("campaign", campaign.name, math.inf, cause, chosen=True, tenants=campaign.tenants)
     await core.journal.stable()
     (core.config.folder / ORDERS_MARK).unlink(missing_ok=True)
 
@@ -275,7 +282,7 @@ async def _checked(
     older = journal.read_files(before) if before is not None else None
     loss = doubts.noted(rebuild.config.folder)
     own_from = loss.own_from if loss else sys.maxsize
-    found = compare.compare(rebuild.config, store, rows, [], progress, older, own_from)
+    found = compare.compare(rebuild.config, store, rows, [], progress, older, own_from, core.clock.steady_ms())
     if before is not None:
         _name_what_the_store_alone_had(folder, before, found)
     count = await repair(core, found, quarantine, doubts.rows(core, found, loss))
@@ -299,8 +306,8 @@ def _name_what_the_store_alone_had(folder: Path, before: list[Path], found: comp
     if not found.truth.listed.whole and (not oldest or journal.first_seq(oldest[0]) > 1):
         what = "the journal and its archive do not go back to the beginning: suppressions from before may be missing"
         report.add("damage", what, _SUPPRESSIONS, "import the list again: zonemta suppression import")
-    what = "keys of requests and templates of campaigns are in the store only: what it has lost of them is lost"
-    report.add("damage", what, "store", "a repeated request may be taken for a new one; check zonemta campaign list")
+    what = f"in the store only are {families.lost()}: what it has lost of these is lost"
+    report.add("damage", what, "store", "check zonemta campaign list")
 
 
 def _take_up(core: Core, suffix: Suffix) -> None:
