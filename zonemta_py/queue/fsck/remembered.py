@@ -205,7 +205,8 @@ class Remembered:
             key, settings = keys.in_doubt(row.id, row.address), config.zone(row.zone)
             pulled = settings.pulled if settings else row.zone.startswith(queues.PREFIX)
             if row.id >= oldest and not (pulled and row.id in ended) and store.get(key) is None:
-                yield key, records.pack([row.zone, row.since_ms, row.action])
+                why = [row.why] if row.why else []
+                yield key, records.pack([row.zone, row.since_ms, row.action, *why])
 
     def _unasked(self, store: Store, steady_ms: int) -> Iterator[Operation]:
         for key, kept in self._requests.items():
