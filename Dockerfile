@@ -1,7 +1,9 @@
 # docker build -t zonemta . && docker run -v zonemta:/var/lib/zonemta -p 127.0.0.1:2525:2525 zonemta
 FROM python:3.11-slim-bookworm AS build
 COPY . /src
-RUN python -m venv /opt/zonemta && /opt/zonemta/bin/pip install --no-cache-dir /src
+RUN python -m venv /opt/zonemta \
+ && /opt/zonemta/bin/pip install --no-cache-dir --require-hashes -r /src/config/requirements.lock \
+ && /opt/zonemta/bin/pip install --no-cache-dir --no-deps /src
 
 FROM python:3.11-slim-bookworm
 COPY --from=build /opt/zonemta /opt/zonemta

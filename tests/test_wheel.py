@@ -2,10 +2,13 @@
 
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 TOP = Path(__file__).parents[1]
 
@@ -50,3 +53,20 @@ def test_an_installed_copy_finds_the_bundled_plugins(wheel: Path, tmp_path: Path
     check = [sys.executable, "-m", "zonemta_py", "config", "check", "zonemta.toml"]
     done = subprocess.run(check, check=False, **run)  # type: ignore[call-overload]
     assert done.returncode == 0, done.stderr
+
+
+def test_the_image_is_made_of_named_files() -> None:
+    """config/requirements.lock has each dependency in a version that pyproject.toml allows, with the hashes of its
+    files and no place to get them from; `scripts/lock` writes it."""
+    text = (TOP / "config" / "requirements.lock").read_text()
+    pinned = {}
+    for entry in text.replace("\\\n", " ").splitlines():
+        name, version, *hashes = entry.replace("==", " ").split()
+        assert hashes, f"{name} has no hash"
+        assert all(one.startswith("--hash=sha256:") for one in hashes), entry[:200]
+        pinned[canonicalize_name(name)] = version
+    wanted = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]["dependencies"]
+    for one in map(Requirement, wanted):
+        version = pinned.get(canonicalize_name(one.name))
+        assert version is not None, f"{one.name} is missing: run scripts/lock"
+        assert version in one.specifier, f"{one}: {version} is locked; run scripts/lock"
