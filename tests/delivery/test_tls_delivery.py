@@ -217,8 +217,8 @@ async def test_who_demands_tls_has_it_alone(
     )
     [result] = await deliver(letter(server.port, **mail), **({"tls": "opportunistic"} | zone))
     assert (outcome(result).verdict, outcome(result).stage, result.down_s) == (DEFERRED, "tls-policy", None)
-    classified = Rules.load([shipped("rules.toml")]).judge(outcome(result).reply, outcome(result).stage, "")
-    assert (classified.rule, classified.kind, classified.action) == ("own-tls-policy", "tls", Action())
+    classified = Rules.load([shipped("rules.toml")]).own(outcome(result).kind, outcome(result).stage)
+    assert (classified.kind, classified.action) == ("tls", Action())
     [result] = await deliver(letter(server.port, routing={"tls": "opportunistic"}), tls="opportunistic")
     assert (outcome(result).verdict, bool(result.tls)) == (DELIVERED, lacks == "certificate")
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zonemta_py.mail import classify
-from zonemta_py.mail.classify import CONNECTING, judge
+from zonemta_py.mail.classify import CONNECTING, NoRoute, judge
 from zonemta_py.mail.reply import Reply
 
 STAGES = [
@@ -79,3 +79,38 @@ def test_errors_read_well_and_inherit_the_standard_ones() -> None:
     assert isinstance(error, ConnectionError)
     assert isinstance(classify.ReplyTimeout("dot"), TimeoutError)
     assert not classify.NoRoute(550, "5.1.2", "x").temporary
+
+
+OWN = [
+    (NoRoute(550, "5.1.2", "domain quota-exceeded.test does not exist"), "host-unknown"),
+    (NoRoute(556, "5.1.10", "domain spam.test takes no mail (null MX, RFC 7505)"), "host-unknown"),
+    (NoRoute(550, "5.4.4", "no mail exchanger of ratelimit.test has an address"), "host-unknown"),
+    (NoRoute(550, "5.1.2", "domain relay.test has neither MX nor address records"), "host-unknown"),
+    (NoRoute(550, "5.4.4", "blacklist.test is at 10.0.0.1, a private address: mail is not sent there"), "host-unknown"),
+    (NoRoute(451, "4.4.4", "blacklist.test is at 10.0.0.1, a private address: mail is not sent there"), "network"),
+    (NoRoute(554, "5.4.6", "mail for virus.test would come back to this machine"), "network"),
+    (NoRoute(451, "4.4.3", "DNS lookup of full.test (MX) failed: SERVFAIL"), "network"),
+    (NoRoute(451, "4.4.4", "host ptr.test has no address; correct its name or its DNS records"), "network"),
+    (classify.Unreachable("connect", "192.0.2.1: connection refused"), "network"),
+    (classify.ConnectionLost("dot"), "network"),
+    (classify.ReplyTimeout("connect", "192.0.2.1 through proxy quota"), "network"),
+    (classify.ReplyGarbled("banner", "500 user unknown"), "protocol"),
+    (classify.TlsFailed("tls", "certificate of spam.test is not trusted"), "tls"),
+    (classify.AuthFailed("auth", "the server does not offer AUTH"), "relay-denied"),
+    (classify.ProxyFailed("quota.test: hung up"), "network"),
+    (classify.SourceUnusable("192.0.2.7 is not an address of this machine"), "network"),
+]
+
+
+@pytest.mark.parametrize(("error", "kind"), OWN)
+def test_what_no_server_said_has_its_class_whatever_it_names(error: classify.DeliveryError, kind: str) -> None:
+    """Also where only its text is left."""
+    assert (error.reply_class, classify.own_class(error.reply)) == (kind, kind)
+
+
+@pytest.mark.parametrize(
+    "text", ["user unknown", "domain of sender does not exist", "connection lost patience with you"]
+)
+def test_what_a_server_said_has_none(text: str) -> None:
+    reply = Reply(550, "5.1.1", text)
+    assert (classify.ReplyRefused("rcpt", reply=reply).reply_class, classify.own_class(reply)) == ("", "")

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from zonemta_py.disk import journal
+from zonemta_py.disk.records import Type, unpack
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED
 
@@ -34,6 +36,12 @@ async def said(home: Any, reply: Reply = LATER, **more: Any) -> None:
     [delivery] = await home.lease()
     await home.settle(delivery, BOUNCED if reply.permanent else DEFERRED, reply=reply, **more)
     await home.rest()
+
+
+def recorded(home: Any) -> list[list[str]]:
+    """Class and rule of each outcome in the journal."""
+    found = (one for one in journal.read(home.folder / "journal", 0, []) if one.type == Type.DELIVERY)
+    return [outcome[7:9] for one in found for outcome in unpack(one.body)[4]]
 
 
 async def policy(home: Any) -> dict[str, str]:
@@ -204,18 +212,10 @@ async def test_after_so_many(more: str, ruled: Make) -> None:
 
 async def test_class_and_rule_are_in_the_journal(ruled: Make) -> None:
     """With each outcome of a DELIVERY record."""
-    from zonemta_py.disk import journal
-    from zonemta_py.disk.records import Type, unpack
-
     home = await ruled("")
     await home.put("r@x.test")
     await said(home)
-    [outcomes] = [
-        unpack(record.body)[4]
-        for record in journal.read(home.folder / "journal", 0, [])
-        if record.type == Type.DELIVERY
-    ]
-    assert outcomes[0][7:9] == ["policy", "mine"]
+    assert recorded(home) == [["policy", "mine"]]
 
 
 @pytest.mark.parametrize(
@@ -256,3 +256,14 @@ async def test_own_rules_know_better(ruled: Make) -> None:
     await said(home, Reply(451, "4.7.1", "magic word, try again in 3 seconds"), stage="rcpt")
     await home.move(99)
     assert await home.idle()
+
+
+async def test_no_rule_reads_what_no_server_said(ruled: Make) -> None:
+    """A stranger's name in a sentence of ours decides nothing; the class comes with it."""
+    home = await ruled("verdict = 'bounce'\nsuspend = 'destination'\nsuspend_s = 60")
+    await home.put("r@x.test")
+    ours = Reply(451, "4.4.4", "host magic word has no address; correct its name or its DNS records")
+    await said(home, ours, stage="dns", kind="network")
+    assert await policy(home) == {}
+    assert (await home.sizes())["deferred"] == 1
+    assert recorded(home) == [["network", "own-network"]]

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from zonemta_py.disk.leveldb.store import StoreFailed
+from zonemta_py.mail.classify import NoRoute
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED
 from zonemta_py.queue.suppression.policy import Statement
@@ -321,3 +322,24 @@ async def test_the_lake_does_not_suppress_whom_a_guard_holds_back(home: Any) -> 
     assert list(await listed(home)) == ["p1@x.test"]
     await home.queue.ask("guard-release", name="x.test", drop=True)
     assert await home.queue.ask("suppress", rows=rows) == {"added": 1, "known": 1}
+
+
+class NoDomain:
+    """DNS, where no domain exists."""
+
+    async def site(self, domain: str, now: float) -> Any:
+        raise NoRoute(550, "5.1.2", f"domain {domain} does not exist")
+
+
+async def test_people_of_a_domain_that_does_not_exist_are_suppressed_in_the_end(house: Make) -> None:
+    """What the queue itself finds out counts as what a sender does: three messages, over a week."""
+    home = await house(suppression={}, resolver=NoDomain())
+    for day in (0, 4, 4):
+        assert await listed(home) == {}
+        await home.move(day * DAY_S)
+        await home.put("ann@gone.test", sender="")
+        assert await home.leases() == []
+        await settled(home)
+    row = (await listed(home))["ann@gone.test"]
+    assert row["reason"].startswith("the domain no longer accepts mail (3 messages in ")
+    assert row["reason"].endswith("550 5.1.2 domain gone.test does not exist")

@@ -65,7 +65,7 @@ def test_a_delivery_travels_whole(delivery: Delivery) -> None:
         st.lists(
             st.builds(
                 Outcome, st.integers(1, 5), st.builds(Reply, st.integers(200, 599), st.text(), st.text()), st.text(),
-                st.lists(st.integers(0, 100)), st.none() | st.floats(0, 1e6), st.booleans(),
+                st.lists(st.integers(0, 100)), st.none() | st.floats(0, 1e6), st.booleans(), st.text(),
             )
         ),
         st.none() | st.floats(0, 1e6), st.text(), st.text(), st.text(), st.integers(0, 2**44), st.integers(0, 2**40),

@@ -142,7 +142,10 @@ class Attempt:
             judgement = judge(error.reply, error.stage)
             self._down = judgement.down or self._against_zone(error)
             verdict_ = BOUNCED if judgement.permanent else DEFERRED
-            return [*portions.outcomes, Outcome(verdict_, judgement.reply, error.stage, portions.open)]
+            return [
+                *portions.outcomes,
+                Outcome(verdict_, judgement.reply, error.stage, portions.open, kind=error.reply_class),
+            ]
         except NotMade as error:
             return [*portions.outcomes, not_made(error, portions.open)]
 

@@ -192,4 +192,4 @@ class Portions:
             self.outcomes.append(Outcome(RELEASED, UNTRIED, "limit", untried))
         else:
             last = self.outcomes[-1]
-            self.outcomes.append(Outcome(DEFERRED, last.reply, last.stage, untried))
+            self.outcomes.append(Outcome(DEFERRED, last.reply, last.stage, untried, kind=last.kind))

@@ -47,7 +47,7 @@ async def finished(context: SenderContext, delivery: Delivery, body: Body) -> Bo
 def not_made(error: Exception, recipients: list[int]) -> Outcome:
     """error: one of NotMade. Values that make no message are final; an unavailable queue or key is temporary."""
     if isinstance(error, QueueRefusal):
-        return Outcome(DEFERRED, error.reply, "body", recipients)
+        return Outcome(DEFERRED, error.reply, "body", recipients, kind="system-error")
     if isinstance(error, Unsigned):  # no server has replied, so it has no stage that rules match
         return Outcome(DEFERRED, error.reply, "queue", recipients)
     return Outcome(BOUNCED, Reply(554, "5.6.0", f"the message cannot be made: {error}"), "queue", recipients)

@@ -9,6 +9,8 @@ Three exceptions:
   552 to RCPT without a better code: "too many recipients" of old servers (RFC 5321 4.5.3.1.10), meant as 452, unless
     it says that there is no such mailbox, or how large the message is.
   dns: our own finding; its 5xx (no such domain, null MX) is permanent.
+What no server said has its class (`mail.rules.classes`) where it is made, `DeliveryError.reply_class`: our own
+sentences name hosts of strangers, and no rule for other servers' replies may read those.
 What ends on our own side (LOCAL: our proxy, our source address) is temporary and says nothing of the destination. So
 is what fails because TLS is demanded (TLS_POLICY): without that demand the same host may accept the mail.
 Replies classified as temporary never carry a 5xx code: they are rewritten, so that verdict and record agree.
@@ -104,9 +106,11 @@ _AWAITED = {
 
 
 class DeliveryError(Exception):
-    """A delivery could not go on. stage: of `Outcome.stage`. reply: what to record. `temporary` unless it says 5xx."""
+    """A delivery could not go on. stage: of `Outcome.stage`. reply: what to record. `temporary` unless it says 5xx.
+    reply_class: as of `Outcome.kind`."""
 
     code, enhanced, what = 451, "4.0.0", "delivery failed"
+    reply_class = "network"
 
     def __init__(self, stage: str, detail: str = "", reply: Reply | None = None) -> None:
         text = f"{self.what} {_AWAITED.get(stage, '')}".rstrip()
@@ -159,24 +163,28 @@ class ReplyGarbled(DeliveryError, ValueError):
     """What came is not an SMTP reply, or not one to the command."""
 
     enhanced, what = "4.5.0", "reply not understood"
+    reply_class = "protocol"
 
 
 class TlsFailed(DeliveryError):
     """TLS is required and not offered, or the handshake failed, or the certificate is not the server's."""
 
     enhanced, what = "4.7.5", "TLS failed"
+    reply_class = "tls"
 
 
 class AuthFailed(DeliveryError):
     """The server does not offer AUTH we can do, or TLS to do it under."""
 
     enhanced, what = "4.7.8", "authentication impossible"
+    reply_class = "relay-denied"
 
 
 class ReplyRefused(DeliveryError):
     """The server's own reply, carried up from before MAIL."""
 
     what = "refused"
+    reply_class = ""
 
 
 class NoRoute(DeliveryError):
@@ -186,3 +194,36 @@ class NoRoute(DeliveryError):
 
     def __init__(self, code: int, enhanced: str, text: str) -> None:
         super().__init__("dns", reply=Reply(code, enhanced, text))
+        self.reply_class = of_route(self.reply)
+
+
+def of_route(reply: Reply) -> str:
+    """The class of a `NoRoute`: what its domain says for good is the domain's; a loop back to us is ours to mend."""
+    return "host-unknown" if reply.permanent and reply.enhanced != "5.4.6" else "network"
+
+
+def own_class(reply: Reply) -> str:
+    """The class of a sentence of ours, where only its text is left (the latest reply of a recipient that waits); "": it
+    is a server's."""
+    if _ROUTELESS.match(reply.text):
+        return of_route(reply)
+    return next((kind for begins, kind in _BEGINNINGS if reply.text.startswith(begins)), "")
+
+
+_ROUTELESS = re.compile(
+    r"domain \S+ (?:does not exist$|takes no mail \(null MX|has neither MX nor)|no mail exchanger of \S+ has an address"
+    r"|no name server: |host \S+ has no address; correct |DNS lookup of \S+|the lookup of \S+ failed, see"
+    r"|mail for \S+ would come back to|.{1,900}: mail is not sent there$|the domain is empty$"
+    r"|\S+ is not (?:a domain name|an address literal)$"
+)
+"""What `NoRoute`s say."""
+_BEGINNINGS = (
+    *((f"{one.what} {words}", one.reply_class) for one in (Unreachable, ConnectionLost, ReplyTimeout, ReplyGarbled,
+      TlsFailed, AuthFailed) for words in _AWAITED.values()),
+    ("required TLS failed: ", "tls"), ("TLS is required, and the server does not offer it", "tls"),
+    ("the MTA-STS policy of ", "tls"), ("neither DNSSEC nor MTA-STS proves ", "tls"),
+    ("DNS does not say whether the host has TLSA records", "tls"),
+    ("proxy failed: ", "network"), ("cannot send from here: ", "network"), ("REQUIRETLS cannot be met: ", "tls"),
+    ("the server does not take internationalised mail (SMTPUTF8)", "protocol"),
+    ("its time in the queue is over", "expired"), ("its delivery deadline has passed", "expired"),
+)  # fmt: skip

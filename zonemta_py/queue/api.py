@@ -250,7 +250,8 @@ class Outcome:
     recipients: indices into `Delivery.recipients`. stage: "connect", "banner", "ehlo", "tls", "tls-policy", "auth",
     "mail", "rcpt", "data", "body", "dot", "dns", "plugin", "proxy", "source", "limit", "queue", "pull". delay_s: None
     for the retry schedule, else seconds until the next try. relayed: NOTIFY could not be passed on, since the server
-    does not offer DSN (RFC 3461 5.2.2).
+    does not offer DSN (RFC 3461 5.2.2). kind: the class of a reply that is our own sentence; "": a server's, which the
+    rules judge.
     """
 
     verdict: int
@@ -259,6 +260,7 @@ class Outcome:
     recipients: list[int]
     delay_s: float | None = None
     relayed: bool = False
+    kind: str = ""
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from zonemta_py.config import Config
 from zonemta_py.disk.bodies import shrink
+from zonemta_py.mail.classify import own_class
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import RELEASED, Delivery, Outcome, Receipt, Result
@@ -125,7 +126,7 @@ class _Sender:
             self._settle(Result(delivery.lease, [Outcome(RELEASED, NO_CONNECTION, "limit", everyone)]))
             return
         answers = [self._answer(delivery, one.address, now_ms) for one in delivery.recipients]
-        outcomes = [Outcome(a.verdict, a.reply, a.stage, [i]) for i, a in enumerate(answers)]
+        outcomes = [Outcome(a.verdict, a.reply, a.stage, [i], kind=own_class(a.reply)) for i, a in enumerate(answers)]
         took_ms = max(answer.took_ms for answer in answers)
         down = all(answer.down for answer in answers)
         result = Result(

@@ -94,7 +94,7 @@ def feedback_row(feedback: Feedback) -> list[Any]:
 
 def result_row(result: Result) -> list[Any]:
     outcomes = [
-        [o.verdict, o.reply.code, o.reply.enhanced, o.reply.text, o.stage, o.recipients, o.delay_s, o.relayed]
+        [o.verdict, o.reply.code, o.reply.enhanced, o.reply.text, o.stage, o.recipients, o.delay_s, o.relayed, o.kind]
         for o in result.outcomes
     ]
     return [

@@ -115,7 +115,7 @@ class Answers:
         self._groups = {key: outcome for key, outcome in self._groups.items() if outcome.reply is BAD_RECIPIENT}
         self._over, self._accepted = {}, []
         self.session.dialogue.abort()
-        self._settle(self._open(), DEFERRED, ReplyGarbled(stage, "more replies than commands").reply, stage)
+        self._settle_ours(self._open(), ReplyGarbled(stage, "more replies than commands"))
 
     def _judge_recipients(self, replies: list[Reply]) -> None:
         for place, index in enumerate(self._tried, 1):
@@ -221,7 +221,7 @@ class Answers:
     def _settle_refused(self, indices: list[int], reply: Reply, stage: str) -> None:
         if reply.positive:
             self.session.dialogue.abort()
-            self._settle(indices, DEFERRED, ReplyGarbled(stage, str(reply)).reply, stage)
+            self._settle_ours(indices, ReplyGarbled(stage, str(reply)))
             return
         judgement = judge(reply, stage)
         if judgement.down:
@@ -231,15 +231,21 @@ class Answers:
 
     def _settle_failed(self, indices: list[int], stage: str) -> None:
         kind: type[DeliveryError] = self.session.dialogue.broken or ConnectionLost
-        self._settle(indices, DEFERRED, kind(stage).reply, stage)
+        self._settle_ours(indices, kind(stage))
 
-    def _settle(self, indices: list[int], verdict: int, reply: Reply, stage: str, relayed: bool = False) -> None:
+    def _settle_ours(self, indices: list[int], error: DeliveryError) -> None:
+        """What no server said."""
+        self._settle(indices, DEFERRED, error.reply, error.stage, kind=error.reply_class)
+
+    def _settle(
+        self, indices: list[int], verdict: int, reply: Reply, stage: str, relayed: bool = False, kind: str = ""
+    ) -> None:
         if not indices:
             return
         key = (verdict, reply, stage, relayed)
         outcome = self._groups.get(key)
         if outcome is None:
-            self._groups[key] = Outcome(verdict, reply, stage, list(indices), relayed=relayed)
+            self._groups[key] = Outcome(verdict, reply, stage, list(indices), relayed=relayed, kind=kind)
         else:
             outcome.recipients += indices
 

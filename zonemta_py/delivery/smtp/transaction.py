@@ -142,16 +142,16 @@ class Transaction(Answers):
         delivery = self._delivery
         everyone = list(range(len(delivery.recipients)))
         if not commands.sendable(delivery.sender):
-            self._settle(everyone, BOUNCED, BAD_SENDER, "mail")
+            self._settle(everyone, BOUNCED, BAD_SENDER, "mail", kind="syntax")
             return False
         self._tried = [i for i in everyone if commands.sendable(delivery.recipients[i].address)]
         if len(self._tried) < len(everyone):
             tried = set(self._tried)
-            self._settle([i for i in everyone if i not in tried], BOUNCED, BAD_RECIPIENT, "rcpt")
+            self._settle([i for i in everyone if i not in tried], BOUNCED, BAD_RECIPIENT, "rcpt", kind="syntax")
         if delivery.smtputf8 or commands.international(delivery):
             self._smtputf8 = "smtputf8" in self.session.keywords
             if not self._smtputf8 and await self._needs_smtputf8():
-                self._settle(self._tried, BOUNCED, NO_SMTPUTF8, "mail")
+                self._settle(self._tried, BOUNCED, NO_SMTPUTF8, "mail", kind="protocol")
                 return False
         self._lines = [commands.mail(delivery, self._body.size, self.session.keywords, self._smtputf8)]
         self._lines += [commands.rcpt(delivery.recipients[index], self._dsn) for index in self._tried]

@@ -49,6 +49,7 @@ class TlsUnmet(DeliveryError):
     """
 
     code, what = 550, "REQUIRETLS cannot be met"
+    reply_class = "tls"
 
     def __init__(self, detail: str, enhanced: str = "5.7.10") -> None:
         super().__init__("mail", reply=Reply(self.code, enhanced, f"{self.what}: {detail}"))

@@ -14,6 +14,7 @@ its literal text (`pattern.needed`) is looked for before its regular expression 
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable
@@ -37,7 +38,10 @@ SECOND_OPINION = "second_opinion"
 TEXT_MAX = 1_000
 REMEMBERED_MAX = 8_192
 """Answers, and lists of rules, kept at most; then all are forgotten and collected anew."""
-UNDEFINED = Classified("", "undefined", Action())
+_NO_ACTION = Action()
+UNDEFINED = Classified("", "undefined", _NO_ACTION)
+OWN = "own-"
+"""The names of rules for what no server said begin so."""
 
 _SOFTENED = re.compile(r"server refused to talk to us: ([45]\d\d) ?(?:([45]\.\d{1,3}\.\d{1,3})(?: |$))?(.*)", re.DOTALL)
 """What `classify.judge` makes of a 5xx that came before MAIL: the rules look at the server's own words."""
@@ -53,8 +57,9 @@ _Test = tuple[str, tuple[str, ...], Callable[[str], Any], Classified]
 class Rules:
     """The rules of some files, in order."""
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
-        self.rules = tuple(rules)
+    def __init__(self, rules: Iterable[Rule], classes: dict[str, Action] | None = None) -> None:
+        """classes: the action of each class that has one."""
+        self.rules, self._classes = tuple(rules), classes or {}
         self._tests = [(rule, _test(rule)) for rule in self.rules]
         self._by_words = frozenset(rule.name for rule in self.rules if rule.words)
         self._about = {rule.name: rule.about for rule in self.rules if rule.about}
@@ -79,9 +84,12 @@ class Rules:
             for kind, table in _class_actions(file, document).items():
                 actions[kind] = actions.get(kind, {}) | table
         return cls(
-            rule_of(_second_opinion(file, document) | table, file, number, actions)
-            for file, document in documents
-            for number, table in enumerate(_tables(file, document), 1)
+            (
+                rule_of(_second_opinion(file, document) | table, file, number, actions)
+                for file, document in documents
+                for number, table in enumerate(_tables(file, document), 1)
+            ),
+            {kind: action_of(table, f"classes.{kind}") for kind, table in actions.items()},
         )
 
     def judge(self, reply: Reply, stage: str, provider: str) -> Classified:
@@ -94,6 +102,14 @@ class Rules:
                 self._answers.clear()
             classified = self._answers[key] = self._judge(_as_said(reply, text), stage, provider)
         return classified
+
+    def own(self, kind: str, stage: str) -> Classified:
+        """Of what no server said: its class is known, and no rule looks at its words. Its action is the class's; TLS
+        that failed, and was not demanded, is left out for a while."""
+        action = self._classes.get(kind, _NO_ACTION)
+        if kind == "tls" and stage == "tls" and not action.no_tls:
+            action = dataclasses.replace(action, no_tls=True)
+        return Classified(f"{OWN}{kind}", kind, action)
 
     def matching(self, reply: Reply, stage: str, provider: str) -> list[Rule]:
         """All rules that match, the deciding one first."""

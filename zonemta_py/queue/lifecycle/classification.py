@@ -1,4 +1,5 @@
-"""Applies the rules to each reply of a result, and the outcome to the destination, its source and its mail.
+"""Applies the rules to each reply of a result, and the outcome to the destination, its source and its mail. What no
+server said brings its class with it (`Outcome.kind`): no rule reads our own sentences, which name hosts of strangers.
 
 A rule may change a verdict (retry a permanent refusal, give up on a deferral), set the time of the next try, and ask
 for more: less speed, fewer connections, a rest for the source, a suspension. Without a matching rule the defaults hold:
@@ -80,6 +81,9 @@ class Classification:
         provider = lease.batch.path.provider
         classifieds: list[Classified | None] = []
         for place, outcome in enumerate(result.outcomes):
+            if outcome.kind:
+                classifieds.append(self._rules.own(outcome.kind, outcome.stage))
+                continue
             if outcome.verdict not in (DEFERRED, BOUNCED) or outcome.stage in OURS:
                 classifieds.append(None)
                 continue

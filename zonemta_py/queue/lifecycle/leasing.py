@@ -17,6 +17,7 @@ from zonemta_py.disk import records
 from zonemta_py.disk.leveldb.store import StoreError, StoreFenced
 from zonemta_py.disk.records import InDoubtRecord, Type
 from zonemta_py.logs.causes import cause
+from zonemta_py.mail.classify import of_route
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, POSTPONED, Delivery, Outcome, Result
 from zonemta_py.queue.core.campaigns import canceled
@@ -39,6 +40,8 @@ FENCED_S = 0.1
 """How soon to check whether the store can be read again."""
 TOO_LATE = Reply(554, "5.4.7", "its delivery deadline has passed")
 OUTLIVED = Reply(554, "5.4.7", "its time in the queue is over")
+EXPIRED = "expired"
+"""The class of these two."""
 OUT_OF_HOURS = Reply(450, "4.3.2", "outside of its sending hours")
 Settle = Callable[[Result, Callable[[], None]], None]
 """`Settling.settle`."""
@@ -290,16 +293,18 @@ class Leases:
         """Gives a lease to a sender, unless it ends here."""
         batch = lease.batch
         refused = (batch.entries[0].note.routing or {}).get("refused")
-        refusal = Reply(*refused) if refused else batch.refusal
-        if refusal is not None:
-            self.end(lease, BOUNCED, refusal)
+        if refused:
+            self.end(lease, BOUNCED, Reply(*refused))
+            return False
+        if batch.refusal is not None:
+            self.end(lease, BOUNCED, batch.refusal, kind=of_route(batch.refusal))
             return False
         if hours.too_late(lease.message.metadata, now_ms):
-            self.end(lease, BOUNCED, TOO_LATE)
+            self.end(lease, BOUNCED, TOO_LATE, kind=EXPIRED)
             return False
         lived = lease.message.metadata.get("life_h") or batch.entries[0].note.life_h
         if lived and self._outlived(lease, now_ms):
-            self.end(lease, BOUNCED, OUTLIVED)
+            self.end(lease, BOUNCED, OUTLIVED, kind=EXPIRED)
             return False
         seconds = wait_s(self._core, lease)
         if seconds is not None:  # outside its sending hours: it waits, without an attempt
@@ -318,9 +323,10 @@ class Leases:
         taker.deliveries.append(delivery_of(self._core, lease, body))
         return True
 
-    def end(self, lease: Lease, verdict: int, reply: Reply, delay_s: float | None = None) -> None:
-        """Settles a lease that has reached no sender: it expired, a plugin refused it, it is outside its hours …"""
-        outcome = Outcome(verdict, reply, "queue", list(range(len(lease.batch.entries))), delay_s=delay_s)
+    def end(self, lease: Lease, verdict: int, reply: Reply, delay_s: float | None = None, kind: str = "") -> None:
+        """Settles a lease that has reached no sender: it expired, a plugin refused it, it is outside its hours … kind:
+        as of `Outcome`."""
+        outcome = Outcome(verdict, reply, "queue", list(range(len(lease.batch.entries))), delay_s=delay_s, kind=kind)
         connection = self._core.schedule.admission.connection(lease.batch) or 0  # as it was
         self._settle(Result(lease.number, [outcome], kept=True, connection=connection), lambda: None)
 

@@ -11,6 +11,7 @@ from typing import Any
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import StoreDamaged
 from zonemta_py.disk.notes import Note
+from zonemta_py.mail.classify import own_class
 from zonemta_py.mail.headers import Headers
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core.core import Core
@@ -116,8 +117,9 @@ class Candidate:
         if found is None:
             return ""
         reply = Reply(int(found[1]), found[2] or "", found[3] or "")
+        if kind := own_class(reply):
+            return kind
         rules = load(self._sight.core.config)
-        kind = ""
         for stage in ("connect",) if self.note.away else _STAGES:
             kind = rules.judge(reply, stage, self.provider).kind
             if kind != "undefined":
