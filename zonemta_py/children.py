@@ -221,15 +221,17 @@ def queue(given: Given, host: Host, pipe: Pipe, senders: Collection[int] = ()) -
     """The process that owns the disk. pipe: to the supervisor. senders: the processes of those that run."""
     gc.disable()  # until it accepts mail: among imports and recovery's rows there is nothing to collect
     listen_to_log(given.config, host)
+    host.watch_over(given.config.folder, "queue")
     # One arena for LevelDB's threads and ours: memory freed by one is reused by the other, instead of fresh pages.
     ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
     sys.setswitchinterval(SWITCH_S)
     uvloop.run(queue_process.run(given, host, pipe, senders))
 
 
-def receiver(config: Config, host: Host, sockets: list[tuple[Listener, socket.socket]]) -> None:
+def receiver(config: Config, host: Host, name: str, sockets: list[tuple[Listener, socket.socket]]) -> None:
     """A process that accepts mail. It survives the queue process: clients wait until that is back."""
     listen_to_log(config, host)
+    host.watch_over(config.folder, name)
     open_files(config.limits.connections + FILES_BESIDES_LEASES)
     uvloop.run(_receiver(config, host, sockets))
 
@@ -268,14 +270,13 @@ def sender(config: Config, host: Host, name: str, generation: int) -> None:
 
 async def _sender(config: Config, host: Host, name: str, generation: int) -> None:
     from zonemta_py.delivery.worker import run
-    from zonemta_py.queue.poison import Making
     from zonemta_py.wire import reporting
     from zonemta_py.wire.client import RemoteQueue
 
     dispatch = await RemoteQueue.connect(config.folder, name, lease_s=config.queue.lease_s, generation=generation)
     reporting.begin("sender", dispatch, host.totals)
-    making = Making.open(config.folder, name)
-    work = asyncio.ensure_future(run(config, dispatch, host, places(config), making=making))
+    host.watch_over(config.folder, name, counted=False)  # the queue counts what a sender has died of
+    work = asyncio.ensure_future(run(config, dispatch, host, places(config)))
     await asyncio.wait([work, dispatch.gone], return_when=asyncio.FIRST_COMPLETED)
     if work.done():
         await report.end()

@@ -31,6 +31,7 @@ from zonemta_py.plugin.host import Host
 from zonemta_py.ports import Ports, StartError
 from zonemta_py.probe import Again, Refused
 from zonemta_py.processes import Processes
+from zonemta_py.queue.poison import Deaths
 from zonemta_py.queue_process import LOAD_S, LOADS_TWICE, Given
 
 LOOK_S = 0.05
@@ -64,6 +65,7 @@ class Generations:
     def start(self, host: Host) -> None:
         """All processes of the first configuration."""
         self._host, config = host, self.config
+        Deaths(config.folder).forget()
         self._start_queue()  # loads itself, while the receiver is loaded here
         children.load_receiver()
         self._start_receivers()
@@ -101,8 +103,9 @@ class Generations:
         count = processes(given.config.server.receivers)
         for number in range(count):
             rows = self._ports.rows(given.config.listeners, number, count)
-            work = partial(children.receiver, given.config, host, rows)
-            self._processes.start(f"receiver-{number + 1}", work, [bound for _, bound in rows])
+            name = f"receiver-{number + 1}"
+            work = partial(children.receiver, given.config, host, name, rows)
+            self._processes.start(name, work, [bound for _, bound in rows])
 
     def _start_others(self, resumed: bool = False) -> None:
         """resumed: senders that are there go on."""
@@ -257,13 +260,17 @@ class Generations:
         while (left_s := until - time.monotonic()) > 0:
             if pipe.poll(min(left_s, LOOK_S)):
                 return True
-            if signal.SIGTERM in signal.sigpending():
-                raise Refused(["the MTA is to end"])
-            self._processes.reap()
-            self._processes.start_due()
+            self._keep_up()
             if pipe.closed:  # the queue's process is another one now
                 return True
         return False
+
+    def _keep_up(self) -> None:
+        """What has ended is started again. Raises Refused if there is to be an end of all."""
+        if signal.SIGTERM in signal.sigpending():
+            raise Refused(["the MTA is to end"])
+        self._processes.reap()
+        self._processes.start_due()
 
     def _change(self, given: Given, check: bool) -> Host:
         """Its plugins. Raises Refused, ConfigError, StartError: nothing has changed."""
@@ -284,23 +291,35 @@ class Generations:
         return host
 
     def _offer(self, given: Given, check: bool) -> list[str]:
-        """Why the queue does not take it."""
-        busy = ["the queue's process is starting; try again in a moment"]
-        pipe, until = self._pipe, time.monotonic() + TAKE_S
+        """Why the queue does not take it. One whose process ends meanwhile is offered it again: it may end because of
+        what this one takes out."""
+        until = time.monotonic() + TAKE_S
+        while True:
+            refused = self._offered(given, check, until)
+            if refused is not None:
+                return refused
+            if time.monotonic() >= until:
+                return ["the queue's process ends again and again; the log says why"]
+            self._keep_up()
+            time.sleep(LOOK_S)
+
+    def _offered(self, given: Given, check: bool, until: float) -> list[str] | None:
+        """None: there is no process of the queue any more, or not yet."""
+        pipe = self._pipe
         if pipe is None or not self._processes.pid("queue"):
-            return busy
+            return None
         if not check:  # once it has taken it, it has nothing more for the senders that run, which then end
             self._processes.let_go(lambda role: role.startswith("sender"))
         try:
             pipe.send(("take", 0, (given, check)))
             while self._patiently(pipe, until - time.monotonic()):
                 if pipe.closed:
-                    return busy
+                    return None
                 refused = self._sort(pipe.recv())
                 if refused is not None:
                     return refused
         except (EOFError, OSError):
-            return busy
+            return None
         os.kill(self._processes.pid("queue"), signal.SIGKILL)  # what it has taken is unknown: its next process knows
         return ["the queue's process did not answer; it is restarted with the configuration as it was"]
 
@@ -309,6 +328,7 @@ class Generations:
         before = self._roles()
         self._processes.remind()
         self._given, self._host = given, host
+        Deaths(given.config.folder).forget()
         self._processes.stop_s = given.config.server.stop_s
         if given.config.event_sinks:
             children.begin_events(given.config)

@@ -72,6 +72,7 @@ def _loaded(*_: object) -> None:
 def http(config: Config, host: Host, bound: socket.socket) -> None:
     """A process that takes requests over HTTP. It survives the queue process: requests wait, then get a 503."""
     listen_to_log(config, host)
+    host.watch_over(config.folder, "http")
     uvloop.run(_http(config, host, bound))
 
 
@@ -131,6 +132,7 @@ def fetching(config: Config) -> Fetch:
 def pull(config: Config, host: Host, bound: socket.socket) -> None:
     """A process that serves named queues. It survives the queue process: clients wait until that is back."""
     listen_to_log(config, host)
+    host.watch_over(config.folder, "pull")
     open_files(config.pull.connections + FILES_BESIDES_LEASES)
     uvloop.run(_pull(config, host, bound))
 
@@ -149,6 +151,7 @@ async def _pull(config: Config, host: Host, bound: socket.socket) -> None:
 def links(config: Config, host: Host, bound: socket.socket) -> None:
     """A process that answers links in mail. It survives the queue process: requests wait, then get a 503."""
     listen_to_log(config, host)
+    host.watch_over(config.folder, "links")
     open_files(config.limits.connections + FILES_BESIDES_LEASES)
     uvloop.run(_links(config, host, bound))
 

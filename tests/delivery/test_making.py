@@ -1,6 +1,7 @@
 """A message that its sender dies of is not given to one sender after the other for ever."""
 
 import asyncio
+import os
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -11,10 +12,12 @@ from zonemta_py.config import Config
 from zonemta_py.delivery.message.merged import SLOW_S, Templates
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.merge.source import TemplateSource, Text
-from zonemta_py.queue.poison import Making, PoisonMessages
+from zonemta_py.queue.poison import RENDERING, Deaths, PoisonMessages, Remains, Subject, UnderWay, checksum
 from zonemta_py.queue.recovery.start import open_queue
 from zonemta_py.wire.server import serve
 
+NAMES = ("plugin", "sender_headers")
+NOBODY = Remains(0, 0, 0, "", "", "")
 SENDER = """
 import asyncio, os, signal, sys
 from pathlib import Path
@@ -76,25 +79,51 @@ async def test_who_has_killed_its_sender_twice_is_held_and_named(scripted: Any, 
         assert sorted({one["recipient"] for one in await queue.ask("in-doubt") if one["action"] == "hold"}) == [
             "deadly@d.example"
         ]
-        assert "to deadly@d.example was being rendered when its sender died; it is held" in caplog.text
+        assert "process sender-1 ended in the rendering of a template about message" in caplog.text
+        assert "to deadly@d.example; it is not tried again" in caplog.text
         assert await held(queue) == 1
     finally:
         wire.close()
         queue.close()
 
 
-def test_what_is_made_can_be_read_from_outside(tmp_path: Path) -> None:
-    """As long as it is made, and by no other name."""
-    making = Making.open(tmp_path, "sender-1")
-    assert making is not None
-    making.begin(7, "a@b.example")
-    assert PoisonMessages(tmp_path).of("sender-1-23")[0] == 7
-    making.end()
-    assert PoisonMessages(tmp_path).of("sender-1-23")[0] == 0
-    assert PoisonMessages(tmp_path).of("connection-1") == (0, 0)
+def test_what_is_under_way_can_be_read_from_outside(tmp_path: Path) -> None:
+    """As long as it is, by no other name; the call within a call, and then the outer one again."""
+    mine, messages = UnderWay(), PoisonMessages(tmp_path)
+    mine.open(tmp_path, "sender-1")
+    outer = mine.begin("plugin", "sender_headers", Subject("message 1 to a@b.example", 7, "a@b.example"))
+    assert messages.of("sender-1-23") == (7, checksum("a@b.example"), os.getpid(), *NAMES, "message 1 to a@b.example")
+    inner = mine.begin("", RENDERING, Subject("", 8, "c@d.example"))
+    assert (messages.of("sender-1-23") or NOBODY).lease == 8
+    mine.end(inner)
+    assert (messages.of("sender-1-23") or NOBODY).lease == 7
+    mine.end(outer)
+    assert messages.of("sender-1-23") is None
+    assert messages.of("connection-1") is None
 
 
-async def test_a_slow_template_leaves_half_of_the_time_to_others(tmp_path: Path) -> None:
+def test_deaths_are_counted_by_all_and_forgotten_by_all(tmp_path: Path) -> None:
+    """What one process writes another knows; another configuration begins anew."""
+    one, other = Deaths(tmp_path), Deaths(tmp_path)
+    for _ in range(2):
+        assert other.count(*NAMES, "message 1 to a@b") < 2
+        one.add("sender-1", *NAMES, "message 1", ("a@b", "c@d"))
+    assert [other.count(*NAMES, f"message 1 to {who}") for who in ("a@b", "c@d", "e@f")] == [2, 2, 0]
+    assert (other.of_hook(*NAMES), other.of_hook("plugin", "queue_route")) == (2, 0)
+    one.forget()
+    assert (other.count(*NAMES, "message 1 to a@b"), other.of_hook(*NAMES)) == (0, 0)
+
+
+def test_a_process_that_lives_has_not_died(tmp_path: Path) -> None:
+    """One of its name follows while it ends what it has begun."""
+    before, after = UnderWay(), UnderWay()
+    before.open(tmp_path, "receiver-1")
+    before.begin(*NAMES, Subject("mail"))
+    after.open(tmp_path, "receiver-1")
+    assert Deaths(tmp_path).rows() == []
+
+
+async def test_a_slow_template_leaves_half_of_the_time_to_others() -> None:
     """Its messages are made one at a time, and others have their turn between them."""
 
     from zonemta_py.queue.api import Delivery, template_name
@@ -112,7 +141,7 @@ async def test_a_slow_template_leaves_half_of_the_time_to_others(tmp_path: Path)
             columns=[], values=[[]], template=template_name(packed), campaign="c",
         )  # fmt: skip
 
-    templates = Templates(Dispatch(), Making.open(tmp_path, "s"))  # type: ignore[arg-type]
+    templates = Templates(Dispatch())  # type: ignore[arg-type]
     await templates.make(delivery(0))
     turns, made = 0, []
 

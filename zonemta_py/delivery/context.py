@@ -19,7 +19,6 @@ from zonemta_py.delivery.tls.policy import TlsPolicies
 from zonemta_py.delivery.ways import Ways
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import Dispatch
-from zonemta_py.queue.poison import Making
 from zonemta_py.zones.destinations import Destinations
 
 
@@ -38,7 +37,6 @@ class SenderContext:
     tls: TlsPolicies
     connections: Connections
     hostname: str
-    making: Making | None = None
     sources: Sources = field(init=False)
     outgoing: Outgoing = field(init=False)
     templates: Templates = field(init=False)
@@ -54,7 +52,7 @@ class SenderContext:
         self.sources = Sources(self.config)
         self.outgoing = Outgoing(self.config)
         links = LinkMaker(self.config) if self.config.links.enabled else None
-        self.templates = Templates(self.dispatch, self.making, links=links)
+        self.templates = Templates(self.dispatch, links=links)
         self.routes = Routes(LocalIdentity(self.config), DeadHosts())
 
     def zone(self, name: str, tables: Sequence[str] = ()) -> Zone:

@@ -38,7 +38,6 @@ from zonemta_py.queue.api import (
     Result,
     Retired,
 )
-from zonemta_py.queue.poison import Making
 
 log = logging.getLogger(__name__)
 
@@ -64,13 +63,13 @@ class Slots:
 
 async def run(
     config: Config, dispatch: Dispatch, host: Host, most: int, *,
-    resolver: DnsDestinationResolver | None = None, contexts: TlsContexts | None = None, making: Making | None = None,
+    resolver: DnsDestinationResolver | None = None, contexts: TlsContexts | None = None,
 ) -> None:  # fmt: skip
     """Delivers until the queue is gone, or has nothing more for this process; at most `most` deliveries at once."""
     names = resolver or DnsDestinationResolver(config)
     policies = TlsPolicies(config, names, contexts)
     connections = Connections(dispatch.closed, dispatch.left_open)
-    context = SenderContext(config, dispatch, host, names, policies, connections, config.server.name, making)
+    context = SenderContext(config, dispatch, host, names, policies, connections, config.server.name)
     report.measure(lambda: [("zonemta_connections_idle", (), len(connections))])
     slots = Slots(most)
     try:

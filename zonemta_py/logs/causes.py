@@ -27,5 +27,7 @@ def cause(error: BaseException) -> str:
 def from_outside(error: BaseException) -> bool:
     """Whether the task is cancelled: its process ends, or nobody waits for it. A CancelledError that nobody has asked
     for is a bug like another."""
+    if not isinstance(error, asyncio.CancelledError):
+        return False
     task = asyncio.current_task()
-    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+    return task is not None and task.cancelling() > 0

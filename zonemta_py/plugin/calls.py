@@ -26,6 +26,7 @@ from zonemta_py.plugin.arguments import there_is
 from zonemta_py.plugin.spec import Hook
 from zonemta_py.plugin.verdicts import PluginFailed, Verdict
 from zonemta_py.plugin.watchdog import WATCH, Watched
+from zonemta_py.queue.poison import NOTHING, UNDER_WAY, Subject
 
 
 class Misbehaved(Exception):
@@ -70,7 +71,12 @@ class Call(Watched):
         Raises PluginFailed while it is skipped.
         """
         if self.out_until and self.suppressed_by():
-            raise PluginFailed(self.plugin, self.hook.name, "is skipped because it blocked its process")
+            raise PluginFailed(self.plugin, self.hook.name, f"is skipped because it {self.why_out}")
+        if self.hook.process != "sender" and UNDER_WAY.active:  # the queue holds what a sender dies of
+            about = subject_of(self.hook.name, arguments).about
+            if about and UNDER_WAY.deadly(self.plugin, self.hook.name, about):
+                problem = f"has ended its process twice at this ({about})"
+                raise PluginFailed(self.plugin, self.hook.name, problem, named=True)
         if self._all is not None:
             arguments = {name: value for name, value in arguments.items() if name in self._all}
         return self.function(**arguments)
@@ -79,7 +85,8 @@ class Call(Watched):
         """One whole call."""
         started = perf_counter()
         try:
-            self.expect_nothing(await limited(self.begin(arguments), self))
+            subject = subject_of(self.hook.name, arguments) if UNDER_WAY.active else NOTHING
+            self.expect_nothing(await limited(self.begin(arguments), self, subject))
         except BaseException as error:
             self.fail(error, perf_counter() - started, _about(arguments))
         self.measure(perf_counter() - started)
@@ -88,7 +95,8 @@ class Call(Watched):
         """The same for hooks that must not wait; needs no event loop."""
         started = perf_counter()
         try:
-            self.expect_nothing(_without_waiting(self.begin(arguments), self))
+            subject = subject_of(self.hook.name, arguments) if UNDER_WAY.active else NOTHING
+            self.expect_nothing(_without_waiting(self.begin(arguments), self, subject))
         except BaseException as error:
             self.fail(error, perf_counter() - started)
         self.measure(perf_counter() - started)
@@ -178,12 +186,46 @@ def _about(arguments: dict[str, Any]) -> str:
     return ""
 
 
-async def limited(coroutine: Coroutine[Any, Any, Any], call: Call) -> Any:
+def subject_of(hook: str, arguments: dict[str, Any]) -> Subject:
+    """What a call is about: the message, else the transaction, else the client. It is the same when they come again."""
+    if (delivery := arguments.get("delivery")) is not None:
+        people = delivery.recipients
+        address = people[0].address if len(people) == 1 else ""
+        return Subject(f"message {delivery.id}{' to ' + address if address else ''}", delivery.lease, address)
+    if (bounce := arguments.get("bounce")) is not None:
+        return Subject(f"message {bounce.id}")
+    session = arguments.get("session")
+    client = f" from {session.client}" if session is not None else ""
+    if (envelope := arguments.get("envelope")) is not None:
+        routing, people = arguments.get("routing"), envelope.recipients
+        to = routing.recipient if routing is not None else people[0].address if people else ""
+        return Subject(f"mail of <{envelope.sender}> to <{to}>")
+    if (address := arguments.get("address")) is not None:
+        return Subject(f"<{address.address}>{client}")
+    if session is not None:
+        return Subject(f"a client{client}")
+    return NOTHING
+
+
+@types.coroutine
+def watched(coroutine: Coroutine[Any, Any, Any], call: Call, subject: Subject) -> Generator[Any, Any, Any]:
+    """Awaits what a plugin does, however long that takes."""
+    before = WATCH.enter(call, subject)
+    try:
+        waited_for = coroutine.send(None)
+    except StopIteration as end:
+        return end.value
+    finally:
+        WATCH.leave(before)
+    return (yield from _resuming(coroutine, waited_for, call, subject))
+
+
+async def limited(coroutine: Coroutine[Any, Any, Any], call: Call, subject: Subject) -> Any:
     """Awaits a call's coroutine, which may wait for its limit at most. Raises CutOff when it does."""
     limit_s = call.limit_s
     if not inspect.iscoroutine(coroutine):
         raise Misbehaved(f"returned {type(coroutine).__name__} instead of a coroutine; define the hook with async def")
-    before = WATCH.enter(call)
+    before = WATCH.enter(call, subject)
     try:
         waited_for = coroutine.send(None)
     except StopIteration as end:
@@ -193,15 +235,16 @@ async def limited(coroutine: Coroutine[Any, Any, Any], call: Call) -> Any:
     timer = asyncio.timeout(limit_s)
     try:
         async with timer:
-            return await _resumed(coroutine, waited_for, call)
+            return await _resumed(coroutine, waited_for, call, subject)
     except TimeoutError:
         if timer.expired():
             raise CutOff(_too_long(limit_s)) from None
         raise
 
 
-@types.coroutine
-def _resumed(coroutine: Coroutine[Any, Any, Any], waited_for: Any, call: Call) -> Generator[Any, Any, Any]:
+def _resuming(
+    coroutine: Coroutine[Any, Any, Any], waited_for: Any, call: Call, subject: Subject
+) -> Generator[Any, Any, Any]:
     """Continues a coroutine that was started by hand and waits for `waited_for`."""
     try:
         while True:
@@ -211,13 +254,13 @@ def _resumed(coroutine: Coroutine[Any, Any, Any], waited_for: Any, call: Call) -
                 coroutine.close()
                 raise
             except BaseException as error:
-                before = WATCH.enter(call)
+                before = WATCH.enter(call, subject)
                 try:
                     waited_for = coroutine.throw(error)
                 finally:
                     WATCH.leave(before)
             else:
-                before = WATCH.enter(call)
+                before = WATCH.enter(call, subject)
                 try:
                     waited_for = coroutine.send(sent)
                 finally:
@@ -226,14 +269,17 @@ def _resumed(coroutine: Coroutine[Any, Any, Any], waited_for: Any, call: Call) -
         return end.value
 
 
+_resumed = types.coroutine(_resuming)
+
+
 def _too_long(limit_s: float) -> str:
     return f"took longer than {limit_s:g} s and was cut off"
 
 
-def _without_waiting(coroutine: Coroutine[Any, Any, Any], call: Call) -> Any:
+def _without_waiting(coroutine: Coroutine[Any, Any, Any], call: Call, subject: Subject) -> Any:
     if not inspect.iscoroutine(coroutine):
         raise Misbehaved(f"returned {type(coroutine).__name__} instead of a coroutine; define the hook with async def")
-    before = WATCH.enter(call)
+    before = WATCH.enter(call, subject)
     try:
         coroutine.send(None)
     except StopIteration as end:

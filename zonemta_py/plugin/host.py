@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from zonemta_py.config import Plugins
@@ -22,6 +23,7 @@ from zonemta_py.plugin.calls import Call
 from zonemta_py.plugin.loading import PluginError, PluginSource, find, suggestion
 from zonemta_py.plugin.spec import HOOKS
 from zonemta_py.plugin.verdicts import Drop, PluginFailed
+from zonemta_py.queue.poison import HOOK_DEATHS_MAX, UNDER_WAY
 
 __all__ = ["Host", "PluginError"]
 
@@ -80,6 +82,17 @@ class Host:
                 )  # fmt: skip
         _warn_of_unused(plugins, apis)
         return cls(calls, apis.values())
+
+    def watch_over(self, folder: Path, process: str, counted: bool = True) -> None:
+        """Notes from now on, for whoever finds this process dead, what it was about; leaves out what has ended too many
+        of them. counted: what the one before died of is counted here."""
+        if counted and not self._calls:
+            return
+        UNDER_WAY.open(folder, process, counted)
+        for calls in self._calls.values():
+            for call in calls:
+                if UNDER_WAY.left_out(call.plugin, call.hook.name):
+                    call.leave_out(f"has ended {HOOK_DEATHS_MAX} processes")
 
     async def call(self, name: str, /, **arguments: Any) -> None:
         """Calls one hook in every plugin that has it. Raises a Verdict: the first ends the round."""

@@ -15,7 +15,8 @@ from typing import Any
 
 from zonemta_py.mail.limits import CHUNK_BYTES, MESSAGE_BYTES_MAX
 from zonemta_py.plugin.arguments import Stream
-from zonemta_py.plugin.calls import Call, Misbehaved, limited
+from zonemta_py.plugin.calls import Call, Misbehaved, limited, subject_of, watched
+from zonemta_py.queue.poison import Subject
 
 BLOCKS_MAX = 4
 """Blocks of CHUNK_BYTES buffered for a plugin that lags."""
@@ -117,7 +118,10 @@ class Reader:
         """Returns what the plugin raised, for `finish` to raise."""
         started = perf_counter()
         try:
-            value = await self._call.begin({**arguments, "stream": self._meter})
+            work = self._call.begin({**arguments, "stream": self._meter})
+            if inspect.iscoroutine(work):
+                work = watched(work, self._call, subject_of(self._call.hook.name, arguments))
+            value = await work
             self._call.expect_nothing(value)
         except BaseException as error:
             verdict = self._call.judge(error)
@@ -150,11 +154,11 @@ class Rewriting:
     async def ask(self, call: Call, arguments: dict[str, Any]) -> None:
         """Whether the plugin wants the stream as the plugins before it leave it. Raises verdicts."""
         meter = Meter(self._last, flowing=False)
-        started = perf_counter()
+        started, subject = perf_counter(), subject_of(call.hook.name, arguments)
         try:
             answer = call.begin({**arguments, "stream": meter})
             if not inspect.isasyncgen(answer):
-                answer = await limited(answer, call)
+                answer = await limited(answer, call, subject)
             if answer is not None and not isinstance(answer, AsyncIterator):
                 raise Misbehaved(f"returned {type(answer).__name__}; return None or an async iterator of bytes")
         except BaseException as error:
@@ -163,7 +167,7 @@ class Rewriting:
             call.measure(perf_counter() - started)
             return
         self._chain.append((call, meter))
-        self._last = _blamed(call, answer, meter)
+        self._last = _blamed(call, answer, meter, subject)
 
     def start(self) -> bool:
         """Lets the stream flow; False if no plugin claimed it."""
@@ -235,14 +239,14 @@ class Rewriting:
             task.exception()  # retrieved: after an abort nothing else does
 
 
-async def _blamed(call: Call, answer: AsyncIterator[bytes], meter: Meter) -> AsyncIterator[bytes]:
+async def _blamed(call: Call, answer: AsyncIterator[bytes], meter: Meter, subject: Subject) -> AsyncIterator[bytes]:
     """What one plugin writes, checked and measured; its exceptions, translated."""
     spent = 0.0
     try:
         while True:
             started, waited = perf_counter(), meter.waited_s
             try:
-                piece = await anext(answer, None)
+                piece = await watched(anext(answer, None), call, subject)
             finally:
                 spent += perf_counter() - started - (meter.waited_s - waited)
             if piece is None:

@@ -86,8 +86,10 @@ class Hold(Verdict):
 class PluginFailed(Verdict):
     """The plugin raised something else, took too long or returned garbage; 451 4.3.0, and the log names the plugin."""
 
-    def __init__(self, plugin: str, hook: str, problem: str) -> None:
-        super().__init__(Reply(451, "4.3.0", "Local processing failed, try again later"))
+    def __init__(self, plugin: str, hook: str, problem: str, named: bool = False) -> None:
+        """named: the client hears which plugin it is."""
+        who = f" (plugin {plugin}, hook {hook})" if named else ""
+        super().__init__(Reply(451, "4.3.0", f"Local processing failed{who}, try again later"))
         self.plugin, self.hook, self.problem = plugin, hook, problem
 
     def __str__(self) -> str:

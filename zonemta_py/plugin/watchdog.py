@@ -19,6 +19,7 @@ from types import FrameType
 
 from zonemta_py.plugin.api import log
 from zonemta_py.plugin.spec import Hook
+from zonemta_py.queue.poison import UNDER_WAY, Subject
 
 STRIKES_MAX = 3
 FORGIVEN_S = 600.0
@@ -31,11 +32,11 @@ UNFILTERED = {"unfiltered": True}
 class Watched:
     """A plugin's function that may block, and its strikes. file: where the plugin lives."""
 
-    __slots__ = ("file", "hook", "limit_s", "out_until", "plugin", "strikes", "struck")
+    __slots__ = ("file", "hook", "limit_s", "out_until", "plugin", "strikes", "struck", "why_out")
 
     def __init__(self, plugin: str, file: str, hook: Hook, limit_s: float) -> None:
         self.plugin, self.file, self.hook, self.limit_s = plugin, file, hook, limit_s
-        self.strikes, self.struck, self.out_until = 0, 0.0, 0.0
+        self.strikes, self.struck, self.out_until, self.why_out = 0, 0.0, 0.0, ""
 
     def suppressed_by(self) -> bool:
         """It is not to be called now. Ask only if `out_until` is set: most never are."""
@@ -44,28 +45,41 @@ class Watched:
         self.out_until = 0.0
         return False
 
+    def leave_out(self, why: str) -> None:
+        """It is not called for OUT_S. why: what it has done."""
+        self.strikes, self.out_until, self.why_out = 0, monotonic() + OUT_S, why
+        decides = self.hook.failing == "raise"
+        meanwhile = "mail that it would decide about is deferred (451)" if decides else "it is skipped"
+        log.log(
+            logging.ERROR, "plugin %s, hook %s, %s: %s and is skipped for %g min; meanwhile %s", self.plugin,
+            self.hook.name, self.file, why, OUT_S / 60, meanwhile, extra=UNFILTERED,
+        )  # fmt: skip
+
 
 class Watch:
-    """Of one process. Only its main thread runs hooks; now: (call, since when) while one runs."""
+    """Of one process. Only its main thread runs hooks; now: (call, since when, what `UNDER_WAY` said before)
+    while one runs."""
 
     __slots__ = ("_thread", "now")
 
     def __init__(self) -> None:
-        self.now: tuple[Watched, float] | None = None
+        self.now: tuple[Watched, float, bytes] | None = None
         self._thread: threading.Thread | None = None
         os.register_at_fork(after_in_child=self._forget)
 
-    def enter(self, call: Watched) -> tuple[Watched, float] | None:
+    def enter(self, call: Watched, subject: Subject) -> tuple[Watched, float, bytes] | None:
         """A plugin's code begins to run; returns what `leave` needs."""
-        before, self.now = self.now, (call, monotonic())
+        noted = UNDER_WAY.begin(call.plugin, call.hook.name, subject) if UNDER_WAY.active else b""
+        before, self.now = self.now, (call, monotonic(), noted)
         if self._thread is None:
             self._start()
         return before
 
-    def leave(self, before: tuple[Watched, float] | None) -> None:
+    def leave(self, before: tuple[Watched, float, bytes] | None) -> None:
         """It waits, or has ended."""
         if self.now is not None:
-            call, since = self.now
+            call, since, noted = self.now
+            UNDER_WAY.end(noted)
             seconds = monotonic() - since
             if seconds > call.limit_s:
                 strike(call, seconds)
@@ -81,14 +95,14 @@ class Watch:
         self._thread, self.now = None, None
 
     def _look(self, watched: int) -> None:
-        told: tuple[Watched, float] | None = None
+        told: tuple[Watched, float, bytes] | None = None
         next_s = 0.0
         while True:
             now = self.now
             sleep(_LOOK_S if now is None else min(_LOOK_S, now[0].limit_s / 2))
             if now is None or now is not self.now:
                 continue
-            call, since = now
+            call, since, _ = now
             next_s = call.limit_s if told is not now else next_s
             if (seconds := monotonic() - since) >= next_s:
                 told, next_s = now, max(2 * seconds, call.limit_s)
@@ -119,14 +133,7 @@ def strike(call: Watched, seconds: float) -> None:
     call.strikes += int(seconds / call.limit_s)
     call.struck = now
     if call.strikes >= STRIKES_MAX:
-        call.strikes, call.out_until = 0, now + OUT_S
-        decides = call.hook.failing == "raise"
-        meanwhile = "mail that it would decide about is deferred (451)" if decides else "it is skipped"
-        log.log(
-            logging.ERROR,
-            "plugin %s, hook %s, %s: blocked its process for %.1f s and is skipped for %g min; meanwhile %s",
-            call.plugin, call.hook.name, call.file, seconds, OUT_S / 60, meanwhile, extra=UNFILTERED,
-        )  # fmt: skip
+        call.leave_out(f"blocked its process for {seconds:.1f} s")
 
 
 WATCH = Watch()

@@ -11,6 +11,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from zonemta_py.cli.queue.commands import answer
+from zonemta_py.cli.run.asking import NotRunning
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
@@ -20,6 +21,7 @@ from zonemta_py.config import Config
 from zonemta_py.queue.reload import last_end
 
 _LOOK_S = 0.1
+_ASKED_S = 120.0
 _LONGEST_S = 10.0
 """How much longer than asked for a drain may take to end."""
 
@@ -40,7 +42,7 @@ def reload(
 
 def check_file(config: Config, given: Path | None) -> None:
     """Raises CommandError if the MTA would read another file than the one given."""
-    rows = answer(config, "configurations") if given else []
+    rows = _patiently(config, "configurations") if given else []
     runs_with = rows[0]["file"] if rows else ""
     if given is None or (runs_with and given.resolve() == Path(runs_with).resolve()):
         return
@@ -53,8 +55,23 @@ def check_file(config: Config, given: Path | None) -> None:
 
 def order(config: Config, check: bool = False) -> dict[str, Any]:
     """Has the running MTA read its configuration; its answer. Raises CommandError."""
-    found: dict[str, Any] = answer(config, "reload", check=check, by=me())
+    found: dict[str, Any] = _patiently(config, "reload", check=check, by=me())
     return found
+
+
+def _patiently(config: Config, question: str, **arguments: Any) -> Any:
+    """The answer of the queue, whose process may die again and again of what the new configuration takes out: then it is
+    asked again. Raises CommandError."""
+    until = time.monotonic() + _ASKED_S
+    while True:
+        try:
+            return answer(config, question, **arguments)
+        except NotRunning:
+            raise
+        except CommandError as error:
+            if error.code != Exit.UNAVAILABLE or time.monotonic() >= until:
+                raise
+        time.sleep(_LOOK_S)
 
 
 def tell(found: dict[str, Any], check: bool, json: bool = False) -> None:

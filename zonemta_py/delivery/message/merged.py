@@ -23,7 +23,7 @@ from zonemta_py.delivery.message.links import LinkMaker
 from zonemta_py.mail.fields import date
 from zonemta_py.merge.source import TemplateSource
 from zonemta_py.queue.api import OTHER_TEMPLATE, Delivery, Dispatch, QueueRefusal, template_name
-from zonemta_py.queue.poison import Making
+from zonemta_py.queue.poison import RENDERING, UNDER_WAY, Subject
 
 if TYPE_CHECKING:
     from zonemta_py.merge.render import Compiled
@@ -48,14 +48,12 @@ class CachedTemplate:
 
 
 class Templates:
-    """The compiled templates of one sender. making: where to record what is being rendered; None: nowhere. links: makes
-    those that a template prints; None: there are none."""
+    """The compiled templates of one sender. links: makes those that a template prints; None: there are none."""
 
     def __init__(
-        self, dispatch: Dispatch, making: Making | None = None, bytes_max: int = TEMPLATES_BYTES_MAX,
-        links: LinkMaker | None = None,
-    ) -> None:  # fmt: skip
-        self._dispatch, self._making, self._bytes_max, self._links = dispatch, making, bytes_max, links
+        self, dispatch: Dispatch, bytes_max: int = TEMPLATES_BYTES_MAX, links: LinkMaker | None = None
+    ) -> None:
+        self._dispatch, self._bytes_max, self._links = dispatch, bytes_max, links
         self._kept: OrderedDict[str, CachedTemplate] = OrderedDict()
         self._bytes = 0
         self._coming: dict[str, asyncio.Task[CachedTemplate]] = {}
@@ -85,10 +83,9 @@ class Templates:
         fields = dict(zip(delivery.columns, delivery.values[0] if delivery.values else (), strict=True))
         if kept.template.links and self._links is not None:
             fields = self._links.fields(delivery, kept.template.links) | fields
-        address, making = delivery.recipients[0].address, self._making
+        address = delivery.recipients[0].address
         began = perf_counter()
-        if making is not None:
-            making.begin(delivery.lease, address)
+        before = UNDER_WAY.begin("", RENDERING, Subject("", delivery.lease, address))
         try:
             tracking = self._links.tracking(delivery) if self._links is not None else None
             date = _date(delivery.received_ms // 1000)
@@ -96,8 +93,7 @@ class Templates:
                 fields, address, delivery.campaign, date, tracking=tracking, number=delivery.id
             )
         finally:
-            if making is not None:
-                making.end()
+            UNDER_WAY.end(before)
         return pieces, perf_counter() - began
 
     def _known(self, name: str) -> CachedTemplate | None:

@@ -20,10 +20,8 @@ from zonemta_py.queue.lifecycle import doubts
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.lease import Lease
 from zonemta_py.queue.lifecycle.telling import tell
-from zonemta_py.queue.poison import checksum
+from zonemta_py.queue.poison import Remains, checksum
 from zonemta_py.schedule.flow import FlowId, split_key
-
-NOTHING_MADE = (-1, 0)
 
 
 def lost(queue: QueueContext, worker: str, silent: bool = False) -> None:
@@ -32,7 +30,7 @@ def lost(queue: QueueContext, worker: str, silent: bool = False) -> None:
     silent: the process hangs and may continue; results that it then reports are still accepted (`Settling.late`).
     """
     queue.core.schedule.admission.idle.part(worker)
-    doubtful, making = [], NOTHING_MADE if silent else queue.poison.of(worker)
+    doubtful, left = [], None if silent else queue.poison.of(worker)
     for lease in queue.leases.of(worker):
         if lease.settling:
             continue
@@ -45,7 +43,7 @@ def lost(queue: QueueContext, worker: str, silent: bool = False) -> None:
             doubtful.append(lease)
     if silent:
         queue.leases.remember(doubtful)
-    doubts.end(queue.core, queue.leases, doubtful, _deadly(queue, doubtful, making))
+    doubts.end(queue.core, queue.leases, doubtful, _deadly(queue, worker, doubtful, left))
     queue.leases.gone(worker)
     queue.core.changed()
 
@@ -61,16 +59,20 @@ def _heard(queue: QueueContext, lease: Lease, _: asyncio.Future[None]) -> None:
     queue.core.changed()
 
 
-def _deadly(queue: QueueContext, leases: list[Lease], making: tuple[int, int]) -> dict[int, str]:
-    """The recipients whose message has killed a sender too often."""
-    number, found = making
-    return {
-        id(entry): "its rendering has ended its sender's process twice; correct the template, then release it"
-        for lease in leases
-        if lease.number == number
-        for entry in lease.open
-        if checksum(entry.address) == found and queue.poison.count(lease.message.id, entry.address)
-    }
+def _deadly(queue: QueueContext, worker: str, leases: list[Lease], left: Remains | None) -> dict[int, str]:
+    """The recipients whose message has ended a sender too often, and the reason for which they are held."""
+    found: dict[int, str] = {}
+    for lease in leases:
+        if left is None or lease.number != left.lease:
+            continue
+        meant = {
+            entry.address: entry
+            for entry in lease.open
+            if not left.checksum or checksum(entry.address) == left.checksum
+        }
+        held = queue.poison.count(worker, left, lease.message.id, list(meant))
+        found |= {id(meant[address]): why for address, why in held.items()}
+    return found
 
 
 def action_of(core: Core, zone: str, campaign: str) -> str:
