@@ -59,7 +59,7 @@ class Rule(BaseModel):
     sender: list[str] = []
     """Domains of the return path; "" is the null sender's."""
     header: dict[str, str] = {}
-    """Header fields and the pattern each must match; fields that are not kept with the envelope never match."""
+    """Header fields and the pattern that the first of each name must match, in its first 200 characters."""
     user: list[str] = []
     """Names of authenticated users."""
     campaign: list[str] = []
@@ -220,6 +220,7 @@ class _Router:
         ]
         self._table = Table(options.table) if options.table else None
         for name, rule, _ in self._rules:
+            api.keep_headers(*rule.header)
             if rule.zone and api.zones and rule.zone not in api.zones:
                 raise ValueError(
                     f"rule {name}: there is no zone {rule.zone!r}; there are {', '.join(sorted(api.zones))}"

@@ -6,7 +6,7 @@ import pytest
 
 from zonemta_py.merge.compile import compile, prepare
 from zonemta_py.merge.problems import TemplateRefused
-from zonemta_py.merge.said import list_id, said
+from zonemta_py.merge.said import fixed, list_id, said
 from zonemta_py.merge.source import TemplateSource, Text
 
 
@@ -75,3 +75,16 @@ def test_an_image_that_only_the_writer_has_is_named(
 def test_images_that_readers_can_have_are_good(source: Callable[..., TemplateSource], src: str) -> None:
     """By address, in the message, or made of fields."""
     prepare(source(html=f'<img src="{src}"><a name="src=\'x\'">y</a>'))
+
+
+def test_what_zones_and_plugins_may_choose_by(source: Callable[..., TemplateSource]) -> None:
+    """Fields that are the same for all, but for those that are in no message; as much of each as of any mail."""
+    made = prepare(
+        source(
+            text="x", headers=headers(X_Kind="a\n b", x_kind="c", X_Own="{{ n }}", X_Window="office", X_Long="x" * 300)
+        )
+    )
+    found = fixed(made)
+    assert (found["x-kind"], found["x-long"]) == ("a b", "x" * 200)
+    assert found.keys().isdisjoint({"x-own", "x-window"})
+    assert found["from"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zonemta_py.mail.list_id import FIELD, kept, list_name
+from zonemta_py.mail.list_id import FIELD, KEPT_MAX, kept, list_name
 from zonemta_py.mail.schedule_fields import FIELDS
 from zonemta_py.merge.problems import TemplateProblem
 from zonemta_py.merge.source import TemplateSource
@@ -37,6 +37,17 @@ def list_id(source: TemplateSource) -> str:
             value = "" if "{" in text.content else kept(" ".join(text.content.split()))
             return value if value and list_name(value) else ""
     return ""
+
+
+def fixed(source: TemplateSource) -> dict[str, str]:
+    """Lower-case name → value of the fields that are the same for all recipients, as much of each as is kept with any
+    mail: what zones and plugins may choose by. The first of several counts."""
+    found: dict[str, str] = {}
+    own = [("Subject", source.subject), ("From", source.sender)]
+    for name, text in (*own, *source.headers):
+        if name.lower() not in TO_US and name.lower() not in found:
+            found[name.lower()] = "" if "{" in text.content else " ".join(text.content.split())[:KEPT_MAX]
+    return {name: value for name, value in found.items() if value}
 
 
 def unclear(source: TemplateSource) -> Iterator[TemplateProblem]:

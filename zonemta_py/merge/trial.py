@@ -32,6 +32,8 @@ class TrialResult(NamedTuple):
     prepared: bytes = b""
     """The template as it is stored, if it was to be prepared."""
     list_id: str = ""
+    fixed: dict[str, str] | None = None
+    """See `said.fixed`."""
 
     def pack(self) -> bytes:
         return bytes(msgpack.packb(tuple(self)))
@@ -123,7 +125,7 @@ def look(packed: bytes) -> TrialResult:
     """The problems a sender would meet, and what the batches must supply."""
     from zonemta_py.merge.compile import compile, wanted
     from zonemta_py.merge.problems import TemplateRefused
-    from zonemta_py.merge.said import list_id, said, unclear
+    from zonemta_py.merge.said import fixed, list_id, said, unclear
     from zonemta_py.merge.source import TemplateSource
 
     try:
@@ -135,7 +137,9 @@ def look(packed: bytes) -> TrialResult:
         return (
             TrialResult(found, {}, {})
             if found
-            else TrialResult([], wanted(source), said(source), source.sender.content, list_id=list_id(source))
+            else TrialResult(
+                [], wanted(source), said(source), source.sender.content, list_id=list_id(source), fixed=fixed(source)
+            )
         )
     except TemplateRefused as refused:
         return TrialResult([str(problem) for problem in refused.problems], {}, {})

@@ -12,6 +12,7 @@ from zonemta_py.config import NAME
 log = logging.getLogger("zonemta.plugin")
 """For log lines of the host, and for plugins without a `setup`."""
 
+_FIELD_NAME = re.compile(r"[!-9;-~]+")
 LABELS_MAX = 200
 """Different labels that one plugin may count by."""
 
@@ -21,7 +22,7 @@ class PluginApi:
     processes are forked: threads and connections are for the hook that first needs them.
 
     name: the plugin's name. zones: names of the configured zones, empty where they are not known.
-    log: a logger of its own. commands, counters: what was registered so far.
+    log: a logger of its own. commands, counters, headers: what was registered so far.
     """
 
     def __init__(self, name: str, zones: Iterable[str] = ()) -> None:
@@ -31,6 +32,7 @@ class PluginApi:
         self.commands: dict[str, Callable[..., Any]] = {}
         self.counters: dict[str, float] = {}
         self.labelled: dict[tuple[str, str], float] = {}
+        self.headers: set[str] = set()
 
     def command(self, name: str, function: Callable[..., Any]) -> None:
         """Adds `zonemta NAME`: a plain function whose parameters become arguments and options, as in typer.
@@ -42,6 +44,18 @@ class PluginApi:
         if name in self.commands:
             raise ValueError(f"command {name!r} is registered twice; give each command its own name")
         self.commands[name] = function
+
+    def keep_headers(self, *names: str) -> None:
+        """Keeps these header fields with the envelope (`envelope.headers`: lower-case name → the first field's value,
+        decoded, 200 characters at most), where queue_route and later hooks find them. Without it there are subject,
+        from, to, message-id, date, list-id, feedback-id, and those that rules of zones name.
+
+        Raises ValueError for what is not the name of a header field.
+        """
+        for name in names:
+            if not _FIELD_NAME.fullmatch(name):
+                raise ValueError(f"{name!r} is not the name of a header field such as List-Id")
+            self.headers.add(name.lower())
 
     def count(self, name: str, n: float = 1, label: str = "") -> None:
         """Adds n to a counter of this process, which begins at 0 with it: each receiver, each sender and the queue

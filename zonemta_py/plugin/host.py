@@ -42,6 +42,8 @@ class Host:
             self._calls[call.hook.name] = (*self._calls.get(call.hook.name, ()), call)
         self._apis = tuple(apis)
         self.commands = {name: function for api in self._apis for name, function in api.commands.items()}
+        self.headers = frozenset(name for api in self._apis for name in api.headers)
+        """Lower-case names of the header fields that plugins need in the envelope."""
         self.listens = frozenset(self._calls).__contains__  # bound here: a method of our own would double its cost
         self.entries = self.filter_log if self.listens("log_entry") else None
         """What log lines pass through; None: no plugin listens."""

@@ -49,6 +49,22 @@ def _time_zones() -> frozenset[str]:
     return frozenset(zoneinfo.available_timezones())
 
 
+def asked_headers(config: Config, host: Host) -> frozenset[str]:
+    """Lower-case names of the header fields by which zones and plugins decide."""
+    return host.headers.union(name.lower() for zone in config.zones for name in zone.headers)
+
+
+def ingest_rules(config: Config, listener: Listener, host: Host) -> IngestRules:
+    """What becomes of a message that comes in by that listener, whoever hands it in."""
+    windows = frozenset(window.name for window in config.windows)
+    return IngestRules(
+        config.server.name, listener.trust_sending_zone, config.limits.header_bytes, config.limits.hops,
+        BodyHooks.wanted(host), trust_fields=listener.trust_headers,
+        kept=(*KEPT, *sorted(asked_headers(config, host) - {*KEPT})), body_form=config.body_form,
+        terms=Terms(config.limits.hold_days, windows, _TimeZones()),
+    )  # fmt: skip
+
+
 class ListenerSettings:
     """Raises ConfigError where certificate or password hashes cannot be used. server: what `smtp_init` added.
 
@@ -73,14 +89,8 @@ class ListenerSettings:
         self.may_proxy = Networks(listener.proxy_networks).contain
         self.server = Server(listener.name)
         self.hooked = BodyHooks.wanted(host)
-        named = sorted({name.lower() for zone in config.zones for name in zone.headers} - {*KEPT})
-        windows = frozenset(window.name for window in config.windows)
-        terms = Terms(self.limits.hold_days, windows, _TimeZones())
-        self.rules = IngestRules(
-            self.hostname, listener.trust_sending_zone, self.limits.header_bytes, self.limits.hops, self.hooked,
-            trust_fields=listener.trust_headers, kept=(*KEPT, *named),
-            body_form=config.body_form, terms=terms,
-        )  # fmt: skip
+        self.asked = asked_headers(config, host)
+        self.rules = ingest_rules(config, listener, host)
         self.distrusting = self.rules.distrusting()
         self.banner = f"220 {self.hostname} ESMTP\r\n".encode()
         self._greetings: dict[tuple[bool, bool], bytes] = {}

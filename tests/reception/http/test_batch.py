@@ -299,11 +299,12 @@ def test_a_campaign_is_of_the_list_that_its_template_names(open_http: Any) -> No
     """Who has left it is left out of this issue, and taken out of the last one, which waits; another tenant's list of
     that name, and another list, still come. Which it is goes with each delivery, for its link, and chooses its zone."""
     lists = {"name": "lists", "headers": {"List-Id": "*<products.shop.example>"}}
-    door = open_http(zones=[{"name": "default", "default": True}, lists])
+    kinds = {"name": "kinds", "headers": {"X-Kind": "sale*"}}
+    door = open_http(zones=[{"name": "default", "default": True}, lists, kinds])
     weekly, products = ((("List-Id", Text(f"News <{name}.shop.example>")),) for name in ("Weekly", "products"))
     for name, tenant, headers in (
         ("weekly-7", "acme", weekly), ("weekly-8", "acme", weekly), ("products-3", "acme", products),
-        ("weekly-b", "beta", weekly),
+        ("weekly-b", "beta", (*weekly, ("X-Kind", Text("Sale of May")))),
     ):  # fmt: skip
         assert put(door, packed(headers=headers), name, tenant=tenant).status_code == 200
     assert send(door, ROWS[:1], campaign="weekly-7").json()["accepted"] == 1
@@ -318,7 +319,9 @@ def test_a_campaign_is_of_the_list_that_its_template_names(open_http: Any) -> No
     waiting = {row["name"]: row["waiting"] for row in door.client.get("/v1/campaigns").json()}
     assert waiting == {"weekly-7": 0, "weekly-8": 1, "products-3": 2, "weekly-b": 2}
     sizes = door.do(lambda queue: queue.ask("size"))["zones"]
-    assert (sizes["default"]["queued"], sizes["lists"]["queued"]) == (3, 2)
+    assert [sizes[zone]["queued"] for zone in ("default", "lists", "kinds")] == [1, 2, 2], (
+        "any field of a template counts"
+    )
 
 
 @pytest.mark.parametrize("list_id", ["", "<{{ name }}.shop.example>"])

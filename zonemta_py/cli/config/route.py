@@ -1,6 +1,8 @@
 """`zonemta route`: which zone and which source addresses a recipient's mail would take, and why. Nothing is sent.
 
-Asks the configuration, not the running MTA: rests and blocks that were learnt are in `zonemta explain`.
+The message goes the way of any other: a receiver's own code reads its header section, and leaves of it what stays with
+the envelope; account, zones and plugins see that and nothing else. Asks the configuration, not the running MTA: rests
+and blocks that were learnt are in `zonemta explain`.
 """
 
 from __future__ import annotations
@@ -15,13 +17,14 @@ import typer
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, configuration, readable
 from zonemta_py.cli.terminal.output import print_json, print_table, printable
-from zonemta_py.config import Config, Source, Zone
+from zonemta_py.config import Config, Listener, Source, Zone
 from zonemta_py.mail.address import AddressRefused, parse_mail, parse_rcpt
 from zonemta_py.mail.classify import NoRoute
 from zonemta_py.mail.envelope import Envelope, Recipient
-from zonemta_py.mail.headers import decode
+from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.host import Host
 from zonemta_py.plugin.queue_hooks import PluginHooks
+from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.hooks import Routed
 from zonemta_py.zones.destinations import Destinations
@@ -43,16 +46,24 @@ def route(
     zone_header: Annotated[
         str | None, typer.Option("--zone-header", metavar="ZONE", help="Value of X-Sending-Zone.")
     ] = None,
-    plugins: Annotated[bool, typer.Option("--plugins", help="Also ask the plugins (queue_route).")] = False,
+    user: Annotated[str, typer.Option(metavar="USER", help="Login of the client that hands the mail in.")] = "",
+    listener: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Listener that it comes in by; default: the first.")
+    ] = None,
+    plugins: Annotated[
+        bool, typer.Option("--plugins", help="Also ask the plugins (message_headers, queue_route).")
+    ] = False,
     dns: Annotated[bool, typer.Option("--dns", help="Look the destination up: its hosts, site and provider.")] = False,
     config: ConfigFile = None,
     json: AsJson = False,
 ) -> None:
     """Show which zone a message would take, and why."""
     settings = configuration(config)
-    envelope = _envelope(sender, to, origin, header or [], zone_header)
-    hooks = _hooks(settings) if plugins else None
-    answers = asyncio.run(_answers(settings, envelope, hooks, dns))
+    host = _host(settings)
+    envelope = _envelope(sender, to, origin, user)
+    fields = _fields([*(header or []), *([f"X-Sending-Zone: {zone_header}"] if zone_header else [])])
+    hooks = PluginHooks(host, {zone.name for zone in settings.zones}) if plugins else None
+    answers = asyncio.run(_answers(settings, _listener(settings, listener), host, envelope, fields, hooks, dns))
     if json:
         return print_json(answers)
     for answer in answers:
@@ -60,7 +71,7 @@ def route(
     return None
 
 
-def _envelope(sender: str, to: list[str], origin: str, header: list[str], wish: str | None) -> Envelope:
+def _envelope(sender: str, to: list[str], origin: str, user: str) -> Envelope:
     try:
         return_path = parse_mail(f"<{sender.strip('<> ')}> SMTPUTF8").address
         recipients = [parse_rcpt(f"<{address.strip('<> ')}>", smtputf8=True)[0] for address in to]
@@ -72,29 +83,72 @@ def _envelope(sender: str, to: list[str], origin: str, header: list[str], wish: 
         raise CommandError(
             Exit.USAGE, f"{origin!a} is not an IP address; give --origin as 192.0.2.1 or 2001:db8::1"
         ) from None
-    fields = _fields(header)
-    wish = wish or fields.pop("x-sending-zone", None)
-    return Envelope(return_path, recipients, origin=origin, headers=fields, sending_zone=wish)
+    return Envelope(return_path, recipients, origin=origin, user=user or None)
 
 
-def _fields(header: list[str]) -> dict[str, str]:
-    fields: dict[str, str] = {}
+def _fields(header: list[str]) -> bytes:
+    """A header section."""
+    section = b""
     for field in header:
         name, colon, value = field.partition(":")
-        if not colon or not name.strip():
+        if not colon or not name.strip() or "\n" in field or "\r" in field:
             raise CommandError(Exit.USAGE, f'{field!a} is not a header field; give it as --header "Name: value"')
-        fields.setdefault(name.strip().lower(), decode(value.strip()))
-    return fields
+        section += f"{name.strip()}: {value.strip()}\r\n".encode("utf-8", "surrogateescape")
+    return section + b"\r\n"
 
 
-def _hooks(config: Config) -> PluginHooks:
-    names = [zone.name for zone in config.zones]
-    return PluginHooks(Host.load(config.plugins, names), set(names))
+def _listener(config: Config, name: str | None) -> Listener:
+    there = config.listeners + ([config.http.listener] if config.http.enabled else [])
+    found = next((one for one in there if name in (None, one.name)), None)
+    if found is None:
+        names = ", ".join(one.name for one in there)
+        raise CommandError(Exit.USAGE, f"there is no listener {name!a}; give --listener one of {names}")
+    return found
 
 
-async def _answers(config: Config, envelope: Envelope, hooks: PluginHooks | None, dns: bool) -> list[dict[str, Any]]:
+def _host(config: Config) -> Host:
+    """Also where plugins are not asked: what they need of a message is kept with it."""
+    return Host.load(config.plugins, [zone.name for zone in config.zones]) if config.plugins.enabled else Host.empty()
+
+
+async def _answers(
+    config: Config, listener: Listener, host: Host, envelope: Envelope, fields: bytes, hooks: PluginHooks | None,
+    dns: bool,
+) -> list[dict[str, Any]]:  # fmt: skip
+    if (refusal := await handed_in(config, listener, host, envelope, fields, hooks is not None)) is not None:
+        raise CommandError(Exit.DATA, f"the message would be refused: {refusal}")
     router = Router(config.zones)
     return [await _answer(config, router, envelope, recipient, hooks, dns) for recipient in envelope.recipients]
+
+
+async def handed_in(
+    config: Config, listener: Listener, host: Host, envelope: Envelope, fields: bytes, plugins: bool
+) -> Reply | None:
+    """What reception makes of the envelope of a message with that header section; or why it is refused. plugins: ask
+    those with message_headers."""
+    from zonemta_py.reception.ingest import Ingest
+    from zonemta_py.reception.listener import ingest_rules, unix_ms
+    from zonemta_py.reception.permission import Accounts, bind
+
+    accounts = Accounts(config)
+    envelope.account = accounts.of(envelope.origin, user=envelope.user or "")
+    envelope.received_ms = unix_ms()
+    rules = ingest_rules(config, listener, host)
+    account = accounts.by_name.get(envelope.account)
+    if account is not None and not account.trust_headers:
+        rules = rules.distrusting()
+    ingest = Ingest(rules, envelope, "", "route", envelope.received_ms)
+    ingest.add(fields)
+    ingest.finish()
+    if ingest.refusal is None and account is not None:
+        ingest.refusal = bind(account, envelope)
+    if ingest.refusal is None and plugins and host.listens("message_headers"):
+        try:
+            await host.call("message_headers", envelope=envelope, headers=ingest.headers)
+        except Verdict as verdict:
+            raise CommandError(Exit.DATA, f"a plugin would not let the message in: {verdict}") from None
+        ingest.note_headers()
+    return ingest.refusal
 
 
 async def _answer(

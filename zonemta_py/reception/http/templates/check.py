@@ -33,10 +33,13 @@ class TemplateStore(Protocol):
 
 class TemplateCheck:
     """Caches what templates need, by their content: a campaign may get another one. terms: what their header fields may
-    ask for. linked: there is a listener for links in mail, so templates may print links to it."""
+    ask for. linked: there is a listener for links in mail, so templates may print links to it. asked: names of the
+    fields by which zones and plugins choose, which a batch's envelope needs, too."""
 
-    def __init__(self, templates: TemplateStore, terms: Terms, linked: bool = False) -> None:
-        self._templates, self._terms, self._linked = templates, terms, linked
+    def __init__(
+        self, templates: TemplateStore, terms: Terms, linked: bool = False, asked: frozenset[str] = frozenset()
+    ) -> None:
+        self._templates, self._terms, self._linked, self._asked = templates, terms, linked, asked
         self._known: OrderedDict[str, TrialResult] = OrderedDict()
         self.workshop = Workshop()
 
@@ -75,6 +78,11 @@ class TemplateCheck:
         self._apply(found, envelope, envelope.received_ms)
         if found.list_id:
             envelope.headers = {**envelope.headers, FIELD: found.list_id}
+        if self._asked:
+            known = {
+                name: value for name, value in (found.fixed or {}).items() if name in self._asked and name != FIELD
+            }
+            envelope.headers = {**envelope.headers, **known}
 
     async def fits(self, campaign: str, packed: bytes, holder: str) -> None:
         """Raises RequestProblem for a template that asks for what the campaign's recipients may lack, QueueRefusal."""
@@ -92,12 +100,13 @@ class TemplateCheck:
         """What its template needs, or those it will be chosen from; of which list it is, unless they differ."""
         own, *others = await self._templates.ask("campaign-templates", name=campaign)
         found = await self._looked(own, holder)
-        wanted, list_id = dict(found.wanted), found.list_id
+        wanted, list_id, fixed = dict(found.wanted), found.list_id, found.fixed or {}
         for one in others:
             other = await self._looked(one, holder)
             wanted |= other.wanted
             list_id = list_id if list_id == other.list_id else ""
-        return found._replace(wanted=wanted, list_id=list_id)
+            fixed = {name: value for name, value in fixed.items() if (other.fixed or {}).get(name) == value}
+        return found._replace(wanted=wanted, list_id=list_id, fixed=fixed)
 
     async def _looked(self, one: tuple[str, str], holder: str) -> TrialResult:
         """one: the campaign and the name of its template. Raises QueueRefusal, also for a campaign that has just got
