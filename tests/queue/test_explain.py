@@ -40,6 +40,36 @@ async def test_nothing_holds_it(house: Any) -> None:
         assert (row["reasons"], row["before"], row["counted"], row["state"]) == ([], number, True, "queued")
 
 
+@pytest.mark.parametrize("kind", ["copy", "drain", "recovery", "disk"])
+async def test_what_stops_the_whole_is_the_first_reason(house: Any, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy that sends nothing, a drain, recovery, trouble with the disk: of a message, a zone, in lanes and lists,
+    whether it is in memory, on disk only, or deferred."""
+    home = await house()
+    await home.put("a@x.test")
+    await home.put("b@y.test", hold_until_ms=home.clock.ms() + 3_600_000)
+    await home.rest()
+    home.queue.core.schedule.fill(home.queue.core.clock.steady_ms())
+    core = home.queue.core
+    owner, name, value = {
+        "copy": (core, "copied", "this is a copy; `zonemta queue adopt`"), "drain": (core, "stopping", True),
+        "recovery": (core, "ready", False), "disk": (core.journal, "trouble", Reply(452)),
+    }[kind]  # fmt: skip
+    monkeypatch.setattr(owner, name, value)
+    if kind == "disk":
+        monkeypatch.setattr(core.journal, "_start", lambda: None)  # which would find that it can be written
+    (stop,) = (await ask(home, "default"))["whole"]
+    assert stop["kind"] == kind
+    for what in ("a@x.test", "b@y.test", "default"):
+        for row in (await ask(home, what))["rows"]:
+            assert kind in [reason["kind"] for reason in row["reasons"][:2]], what
+    lanes = await home.queue.ask("lanes")
+    assert lanes["whole"] == [stop]
+    assert all(row["reasons"][0] == stop for row in lanes["rows"])
+    assert {row["cause"] for row in (await home.queue.ask("list"))["rows"]} == {stop["cause"]}
+    monkeypatch.undo()
+    assert (await ask(home, "default"))["whole"] == (await home.queue.ask("lanes"))["whole"] == []
+
+
 async def test_hours_of_the_zone(house: Any) -> None:
     """Outside of a zone's window in one time zone nothing of it goes; the end is when they open."""
     window = {"name": "day", "hours": "09:00-18:00", "time_zone": "UTC"}
@@ -409,4 +439,4 @@ async def test_egress_paths_come_in_pages(house: Any) -> None:
     assert len({row["campaign"] for row in rows}) == 9
     for delivery in await home.lease(20):
         await home.settle(delivery)
-    assert await home.queue.ask("lanes", after=2) == {"rows": [], "next": None}
+    assert await home.queue.ask("lanes", after=2) == {"rows": [], "next": None, "whole": []}

@@ -64,10 +64,10 @@ _ROWS = (
     # attempts
     Quantity("attempts", "attempts", "Tries of one recipient that ended delivered, deferred or bounced; one that is "
              "tried three times is three.", _TELL, "zonemta_answers_total"),
-    Quantity("deferrals", "attempts", "Attempts that ended with a temporary failure.", _TELL,
+    Quantity("attempts deferred", "attempts", "Attempts that ended with a temporary failure.", _TELL,
              'zonemta_answers_total{verdict="deferred"}'),
-    Quantity("blocked", "attempts", "Attempts, deferred or bounced, that were refused because of who we are or what we "
-             "send.", "mail/rules/classes.py"),
+    Quantity("attempts blocked", "attempts", "Attempts, deferred or bounced, that were refused because of who "
+             "we are or what we send.", "mail/rules/classes.py"),
     Quantity("sent today", "recipients", "Recipients that a source was allowed to send to a provider since its day of "
              "warm-up began, and whose server was reached.", "zones/warmup.py"),
     # what keeps mail from going

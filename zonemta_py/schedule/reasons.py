@@ -2,6 +2,7 @@
 
 A reason is {kind, cause, since_ms, until_ms}; since_ms 0: unknown; until_ms 0: until something happens. Kinds:
 
+    copy, drain, recovery, disk   nothing at all is sent (`whole`)
     resting, probing           the destination cannot be reached; one delivery tries whether it answers again
     dns                        its domain is being looked up, or waits for that
     limit, rate                a limit as configured; a rate as learned
@@ -23,6 +24,15 @@ from zonemta_py.schedule.schedule import Schedule
 
 _ROUNDING_MS = 0.01
 """What sums of seconds as floating-point numbers may be off by."""
+
+
+WHOLE = ("copy", "drain", "recovery", "disk")
+"""Kinds of reasons that concern all mail."""
+
+
+def whole(schedule: Schedule) -> list[dict[str, Any]]:
+    """Why nothing at all is sent, whatever it is."""
+    return [{"kind": kind, "cause": cause, "since_ms": 0, "until_ms": 0} for kind, cause in schedule.halted()]
 
 
 def row_of(schedule: Schedule, flow_queue: FlowQueue) -> dict[str, Any]:
@@ -63,6 +73,8 @@ def _ms_at(schedule: Schedule, steady: float) -> int:
 def _holds(schedule: Schedule, flow_queue: FlowQueue) -> Iterator[Blocked]:
     zone, path, admission = flow_queue.zone, flow_queue.path, schedule.admission
     now = schedule.now()
+    for kind, cause in schedule.halted():
+        yield Blocked(kind, cause, math.inf, 0)
     if path.down_until:
         yield Blocked("resting", path.reason, path.down_until, path.down_since_ms)
     elif path.failures:

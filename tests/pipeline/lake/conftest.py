@@ -140,18 +140,21 @@ def outcomes_of(rows: list[Row]) -> dict[tuple[str, str], Row]:
     for row in attempts_of(rows):
         tried[row["id"], row["recipient"]].append(row)
     received = {row["id"]: row["received_at"] for row in rows if row["type"] == "ENVELOPE"}
+    listed = {(row["id"], row["recipient"]) for row in rows if row["type"] == "ENVELOPE"}
     told: dict[tuple[str, str], Row] = {}
     for row in sorted(rows, key=lambda row: (row["type"] != "ENVELOPE", row["seq"])):
         if row["recipient"] is None:
             continue
         key = row["id"], row["recipient"]
         one = told.setdefault(key, {"state": "waiting", "ended_at": None, "reason": None})
-        if one["state"] in ("delivered", "bounced", "removed"):
+        if one["state"] in ("delivered", "bounced", "removed", "suppressed"):
             continue
         verdict = row.get("verdict")
         held = verdict == "held" or (row["type"] == "IN_DOUBT" and row["reason"] == "hold")
         ends = {"delivered": "delivered", "bounced": "bounced"}.get(str(verdict))
-        ends = "removed" if row["type"] == "REMOVED" else ends
+        if row["type"] == "REMOVED":
+            left_out = str(row["reason"]).startswith("suppressed") and key not in listed and not tried[key]
+            ends = "suppressed" if left_out else "removed"
         one["state"] = ends or ("held" if held else "waiting")
         one["ended_at"] = row["at"] if ends else None
     for key, one in told.items():

@@ -61,15 +61,18 @@ def test_a_removed_recipient_says_why(table_of, journal):
     assert (row["reply"], row["domain"], row["ended_at"]) == (None, "x.example", journal.now)
 
 
-def test_who_was_left_out_at_acceptance_stays_removed(table_of, journal):
-    """A suppressed recipient is none of the envelope's; the row is there while others wait, and when all have ended."""
+def test_who_was_left_out_at_acceptance_is_suppressed(table_of, journal):
+    """It is none of the envelope's, and was never accepted; the row is there while others wait, and when all have
+    ended. Who is suppressed while the message waits had been accepted, and is removed."""
     journal.record("REMOVED", ["s@x.example"], id="00000000000000a1", zone="mail", reason="suppressed: manual")
     journal.envelope("00000000000000a1", ["a@x.example"], zone="mail")
+    journal.envelope("00000000000000a1", ["later@x.example"], zone="mail")
+    journal.record("REMOVED", ["later@x.example"], id="00000000000000a1", zone="mail", reason="suppressed: manual")
     waiting = {key[1]: row["state"] for key, row in told(table_of(journal.rows)).items()}
     journal.result("00000000000000a1", ["a@x.example"], "delivered")
     ended = {key[1]: row["state"] for key, row in told(table_of(journal.rows)).items()}
-    assert waiting == {"s@x.example": "removed", "a@x.example": "waiting"}
-    assert ended == {"s@x.example": "removed", "a@x.example": "delivered"}
+    assert waiting == {"s@x.example": "suppressed", "later@x.example": "removed", "a@x.example": "waiting"}
+    assert ended == {"s@x.example": "suppressed", "later@x.example": "removed", "a@x.example": "delivered"}
 
 
 def test_days_can_be_made_by_themselves(table_of, drawn):

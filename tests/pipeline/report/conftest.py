@@ -73,7 +73,7 @@ def facts() -> Facts:
         moments=[Moment(MIDNIGHT + 300 * n, AttemptCounts(100 + n % 9, n % 7, n % 3, 0)) for n in range(288)],
         cells=[Cell(name, at, attempts) for name in providers for at, attempts in zip(hours, tallies, strict=True)],
         pairs=[Pair(ip, name, tallies[7], 850) for ip in ("192.0.2.1", "192.0.2.2") for name in providers],
-        domains=[Domain("gmail.com", 1_500, 1_450, 40, 10), Domain(providers[-1], 500, 450, 20, 30)],
+        domains=[Domain("gmail.com", 1_500, 1_450, 40, 0, 10), Domain(providers[-1], 500, 450, 20, 0, 30)],
         causes=[Cause("greylisting", "deferred", 90), Cause("user-unknown", "bounced", 60), Cause("x", "blocked", 12)],
         said=[Said("user-unknown", "bounced", "#", 60, HOSTILE), Said("rate", "deferred", "# slow", 9, "421 slow")],
         latency=[Bin(10 ** (n / 100), 10 ** ((n + 1) / 100), 1 + (n * 7) % 13) for n in range(-50, 350)],

@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zonemta_py.mail.rules.classes import BLOCKED_CLASSES
+from zonemta_py.metrics.quantities import QUANTITIES
 from zonemta_py.pipeline.findings.baseline import shares
 from zonemta_py.pipeline.lake import table
 from zonemta_py.pipeline.report import facts, queries, warmups
+from zonemta_py.pipeline.report.headline import RECIPIENTS, headline_table
 from zonemta_py.pipeline.report.page import page
 from zonemta_py.pipeline.report.returned.rows import ReturnCounts
 from zonemta_py.pipeline.report.rows import AttemptCounts, Bin, Facts, Left
@@ -29,6 +31,28 @@ def test_headline_counts_recipients_and_attempts_of_the_day_and_the_one_before(f
     assert found.now.attempts == AttemptCounts(48, 6, 6, 6)
     assert found.before[:4] == (40, 32, 4, 4)
     assert found.before.attempts == AttemptCounts(32, 4, 4, 4)
+
+
+def test_every_accepted_recipient_is_in_one_column(spark: "SparkSession", day: ReportScope) -> None:
+    """Delivered, bounced, removed or waiting (the held ones too) add up to the accepted ones; who was left out at
+    acceptance is told apart. The same by domain, and in what the page says."""
+    at, ends = datetime.fromtimestamp(day.start, UTC), {"delivered": 2, "bounced": 1, "removed": 3, "held": 1}
+    states = [state for state, n in (ends | {"waiting": 4, "suppressed": 5}).items() for _ in range(n)]
+    rows = [(at, at.date(), state, "x.test", 1, 2.0 if state == "delivered" else None) for state in states]
+    columns = "received_at timestamp, day date, state string, domain string, attempts int, to_delivery_s double"
+    table_ = spark.createDataFrame(rows, columns)
+    accepted = facts.Accepted(queries.recipients(table_, day).collect())
+    totals = accepted.totals(True, AttemptCounts())
+    assert totals.recipients == 11 == totals.delivered + totals.bounced + totals.removed + totals.waiting
+    assert (totals.removed, totals.waiting, totals.held, totals.suppressed) == (3, 5, 1, 5)
+    assert sum(row.n for row in accepted.tried()) == 11
+    (domain,) = queries.domains(table_, day).collect()
+    assert tuple(domain) == ("x.test", 11, 2, 1, 3, 5)
+    shown = dict(row[:2] for row in headline_table(Facts(now=totals), day).rows)
+    assert {name: shown[f"recipients {name}"] for name in RECIPIENTS} == {
+        "accepted": 11, "delivered": 2, "bounced": 1, "removed": 3, "waiting": 5, "held": 1, "suppressed": 5,
+    }  # fmt: skip
+    assert RECIPIENTS.keys() <= QUANTITIES.keys()
 
 
 def test_blocked_is_what_the_queue_counts_as_blocked(spark: "SparkSession", day: ReportScope) -> None:
@@ -65,7 +89,7 @@ def test_every_view_adds_up_to_the_same_attempts(found: Facts, day: ReportScope)
 def test_domains_are_the_recipients_own(found: Facts, campaigns: dict[str, tuple[ReportScope, Facts]]) -> None:
     """Whatever the provider of the attempt: 60 recipients at two domains, the larger first; a campaign has its own."""
     assert [(row.name, row.recipients) for row in found.domains] == [("example.com", 45), ("www.example.com", 15)]
-    assert [sum(one) for one in list(zip(*found.domains, strict=True))[1:]] == [60, 48, 6, 6]
+    assert [sum(one) for one in list(zip(*found.domains, strict=True))[1:]] == [60, 48, 6, 0, 6]
     assert [row.recipients for row in campaigns["winter"][1].domains] == [30, 10]
 
 

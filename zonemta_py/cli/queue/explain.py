@@ -24,12 +24,14 @@ _WORDS = {
     "held": "an operator", "deleted": "nothing", "bounced": "nothing", "rest": "source rests",
     "campaign": "suspended", "tenant": "suspended", "destination": "suspended", "domain": "suspended",
     "zone": "suspended", "deadline": "deadline", "pull": "somebody who takes it",
+    "copy": "nothing is sent", "drain": "nothing is sent", "recovery": "nothing is sent", "disk": "nothing is sent",
 }  # fmt: skip
 _ENDLESS = {
     "limit": "one of its connections ends", "probing": "that delivery ends", "dns": "the answer has come",
     "suspended": "resumed", "source": "resumed", "concurrency": "one of them ends", "connections": "one of them ends",
     "held": "released or deleted", "deleted": "the task is undone", "bounced": "queued again",
     "rate": "deliveries go well for long enough", "pull": "somebody comes",
+    "copy": "it is adopted", "drain": "the next start", "recovery": "that is done", "disk": "it can be written again",
 }  # fmt: skip
 ROWS_MAX, LANES = 200, 1_000
 _NOTHING = "nothing holds it"
@@ -61,6 +63,7 @@ def explain(
         raise CommandError(Exit.DATA, printable(_absent(found["about"])))
     if json:
         return print_json(found)
+    _show_whole(found)
     for entry in listed:
         print_aside(_suppressed(entry))
     if listed and not found["rows"]:
@@ -94,6 +97,12 @@ def _explained(config: Config, what: str) -> dict[str, Any]:
     return found | {"next": page["next"], "looked": looked}
 
 
+def _show_whole(found: dict[str, Any]) -> None:
+    """What keeps all mail from going, whatever else may be said."""
+    for reason in found["whole"]:
+        print_aside(f"Nothing is sent: {reason['cause']}")
+
+
 def _absent(about: str) -> str:
     """Where to look instead."""
     where = f"`zonemta trace {about}` tells which"
@@ -112,6 +121,8 @@ def _suppressed(entry: dict[str, Any]) -> str:
 def _idle(found: dict[str, Any]) -> str:
     kind, about, counts = found["kind"], found["about"], found.get("counts") or {}
     later = [f"{counts[name]:,} {name}" for name in ("queued", "deferred", "held") if counts.get(name)]
+    if later and found["whole"]:
+        return f"In {kind} {about} are {', '.join(later)}; nothing is sent before that has ended"
     if later:
         listed = f"`zonemta queue list {_option(found)}` shows until when each waits"
         return f"Nothing holds {kind} {about} itself; in it are {', '.join(later)}: {listed}"
@@ -272,6 +283,7 @@ def lanes(zone: ZoneName = None, config: ConfigFile = None, folder: Folder = Non
     rows.sort(key=lambda row: (-row["waiting"], not row["parked"], row["site"], row["source"]))
     if json:
         return print_json(rows)
+    _show_whole(page)
     columns = (
         "zone", "site", "source", "provider", "flow", "waiting ", "parked", "connections ", "why not now", "until",
     )  # fmt: skip

@@ -1,7 +1,8 @@
 """Table `outcomes`: one row per recipient of a message: how it ended, or its present state.
 
-State: "delivered" or "bounced" once an attempt has ended it, else "removed" once a REMOVED record has, else "held" if
-a plugin, or a loss of its sender, was the last to speak, else "waiting". Its day is the one in the message's id (44
+State: "delivered" or "bounced" once an attempt has ended it, else "removed" once a REMOVED record has, or "suppressed"
+where that left it out at acceptance (it is none of the envelope's, and was never accepted), else "held" if a plugin, or
+a loss of its sender, was the last to speak, else "waiting". Its day is the one in the message's id (44
 bits of UNIX ms), so a row never moves from day to day, however late its records come; ids of another shape are of
 1970-01-01.
 
@@ -43,6 +44,8 @@ _ANSWER = ("code", "enhanced", "reply", "class", "source", "provider")
 _MESSAGE = ("sender", "received_at", "campaign", "tenant")
 _LAST = ("at", "attempt", "first_at", *_ANSWER)
 _SAID = (*_WHO, "verdict", "reason")
+SUPPRESSED = "suppressed"
+"""How the reason of a REMOVED record begins that is the suppression list's."""
 _EVENTS = ("REMOVED", "MOVED", "IN_DOUBT")
 
 SCANS = {
@@ -135,7 +138,12 @@ def _standing(tried: pa.Table, records: pa.Table) -> pa.Table:
     last = tried.take(pa.array(latest)).take(found(np.arange(len(latest)), of_group))
     end, stand = records.take(found(removed)), records.take(found(np.arange(len(records))))
     held = among(stand["verdict"], "held") | (among(stand["type"], "IN_DOUBT") & among(stand["reason"], "hold"))
-    state = np.where(end["at"].is_valid().to_numpy(), "removed", np.where(held, "held", "waiting"))
+    listed = np.zeros(len(open_), dtype=bool)
+    listed[group[among(records["type"], "ENVELOPE")]] = True
+    left_out = pc.fill_null(pc.starts_with(pc.cast(end["reason"], pa.string()), SUPPRESSED), False).to_numpy()
+    left_out = left_out & ~listed & ~last["at"].is_valid().to_numpy()
+    ends = np.where(left_out, "suppressed", "removed")
+    state = np.where(end["at"].is_valid().to_numpy(), ends, np.where(held, "held", "waiting"))
     made = {
         "state": pa.array(state.tolist(), pa.string()).dictionary_encode(),
         "ended_at": end["at"],

@@ -174,11 +174,12 @@ class Accepted:
         for row in self._rows:
             if row.now == now:
                 states[row.state] = states.get(row.state, 0) + row.n
-        bins = self.bins(now)
+        bins, suppressed = self.bins(now), states.pop("suppressed", 0)
+        median, p95, p99 = (quantile(bins, at) for at in (0.5, 0.95, 0.99))
         return Totals(
             sum(states.values()), states.get("delivered", 0), states.get("bounced", 0),
-            states.get("waiting", 0) + states.get("held", 0), attempts,
-            *(quantile(bins, at) for at in (0.5, 0.95, 0.99)),
+            states.get("waiting", 0) + states.get("held", 0), attempts, median, p95, p99,
+            removed=states.get("removed", 0), held=states.get("held", 0), suppressed=suppressed,
         )  # fmt: skip
 
     def bins(self, now: bool) -> list[Bin]:
@@ -191,7 +192,7 @@ class Accepted:
     def tried(self) -> list[Tried]:
         counts: dict[tuple[int, str], int] = {}
         for row in self._rows:
-            if row.now:
+            if row.now and row.state != "suppressed":
                 counts[row.attempts, row.state] = counts.get((row.attempts, row.state), 0) + row.n
         return [Tried(*key, count) for key, count in sorted(counts.items())]
 

@@ -13,6 +13,11 @@ from zonemta_py.pipeline.report.tables import Table
 SAME_SHARE, SAME_RATE, SAME_TIME = 0.0005, 0.0001, 0.03
 """Smaller changes are none: of shares half a tenth of a point, of rates of what came back a hundredth, of times as much
 as they are exact to."""
+RECIPIENTS = {
+    "accepted": "recipients", "delivered": "delivered", "bounced": "bounced", "removed": "removed",
+    "waiting": "waiting", "held": "held", "suppressed": "suppressed",
+}  # fmt: skip
+"""Quantities of recipients (`metrics.quantities`), and the fields of Totals; those held are among those waiting."""
 Share = tuple[int, int]
 Change = tuple[str, str]
 """What a figure was before, and the mood of its card."""
@@ -89,10 +94,10 @@ def _marked(complaints: Share) -> str:
 
 def headline_table(facts: Facts, scope: ReportScope) -> Table:
     rows = [
-        ("recipients accepted", facts.now.recipients, facts.before.recipients),
-        ("recipients delivered", facts.now.delivered, facts.before.delivered),
-        ("recipients bounced", facts.now.bounced, facts.before.bounced),
-        ("recipients waiting", facts.now.waiting, facts.before.waiting),
+        *(
+            (f"recipients {name}", getattr(facts.now, field), getattr(facts.before, field))
+            for name, field in RECIPIENTS.items()
+        ),
         *(
             (f"attempts {kind}", getattr(facts.now.attempts, kind), getattr(facts.before.attempts, kind))
             for kind in AttemptCounts._fields
@@ -119,7 +124,8 @@ def _tried(totals: Totals, kind: str) -> Share:
 
 
 def _waits(totals: Totals) -> str:
-    return f"{totals.waiting:,} still waiting" if totals.waiting else "accepted"
+    parts = [("still waiting", totals.waiting), ("removed", totals.removed)]
+    return ", ".join(f"{n:,} {what}" for what, n in parts if n) or "accepted"
 
 
 def _ratio(now: int, before: int, known: bool) -> Change:

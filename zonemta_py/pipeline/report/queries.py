@@ -52,7 +52,8 @@ def attempts(deliverability: DataFrame, scope: ReportScope) -> DataFrame:
 
 
 def recipients(outcomes: DataFrame, scope: ReportScope) -> DataFrame:
-    """now, state, attempts (at most ATTEMPTS_MAX), bin, n: recipients accepted in the period, and those compared with.
+    """now, state, attempts (at most ATTEMPTS_MAX), bin, n: recipients accepted in the period, those left out then as
+    they were suppressed (state "suppressed"), and those compared with.
 
     bin: of the time to delivery t, floor(log10(t) × BINS_PER_DECADE); null where there is none.
     """
@@ -65,12 +66,13 @@ def recipients(outcomes: DataFrame, scope: ReportScope) -> DataFrame:
 
 
 def domains(outcomes: DataFrame, scope: ReportScope) -> DataFrame:
-    """domain, n, delivered, bounced, waiting: of the recipients accepted in the period, the DOMAINS_MAX largest first.
+    """domain, n, delivered, bounced, removed, waiting: of the recipients accepted in the period, the DOMAINS_MAX
+    largest first.
 
     Behind a smart host this is all that is known of where mail goes: its attempts have the smart host's provider.
     """
-    rows = outcomes.filter(is_now(scope, accepted_at()) & (F.col("domain") != ""))
-    states = {"delivered": ["delivered"], "bounced": ["bounced"], "waiting": ["waiting", "held"]}
+    rows = outcomes.filter(is_now(scope, accepted_at()) & (F.col("domain") != "") & _accepted())
+    states = {name: [name] for name in ("delivered", "bounced", "removed")} | {"waiting": ["waiting", "held"]}
     sums = [F.sum(F.col("state").isin(*some).cast("int")).alias(name) for name, some in states.items()]
     counted = rows.groupBy("domain").agg(F.count("*").alias("n"), *sums)
     return counted.orderBy(F.desc("n"), "domain").limit(DOMAINS_MAX)
@@ -99,7 +101,7 @@ def burn_down(outcomes: DataFrame, scope: ReportScope) -> DataFrame:
     got = (F.col("state") == "delivered").cast("int")
     came = F.struct(F.unix_seconds("received_at").alias("at"), *_named(came=F.lit(1), got=F.lit(0), went=F.lit(0)))
     went = F.struct(F.unix_seconds("ended_at").alias("at"), *_named(came=F.lit(0), got=got, went=F.lit(1)))
-    rows = outcomes.filter(mine(scope) & F.col("received_at").isNotNull())
+    rows = outcomes.filter(mine(scope) & F.col("received_at").isNotNull() & _accepted())
     events = rows.select(F.explode(F.array(came, went)).alias("event")).select("event.*").filter("at is not null")
     end = (F.floor(F.col("at") / step) * step + step).alias("at")
     return events.groupBy(end).agg(F.min("at").alias("first"), _sum("came"), _sum("got"), _sum("went"))
@@ -125,6 +127,11 @@ def named(column: str, nobody: str) -> Column:
 def nobody(kind: Kind) -> str:
     """The name of those that have none."""
     return {Kind.PROVIDER: NO_PROVIDER, Kind.IP: NO_SOURCE}.get(kind, "")
+
+
+def _accepted() -> Column:
+    """Not left out at acceptance."""
+    return F.col("state") != "suppressed"
 
 
 def accepted_at() -> Column:

@@ -59,6 +59,7 @@ class Domain(NamedTuple):
     recipients: int
     delivered: int
     bounced: int
+    removed: int
     waiting: int
 
 
@@ -115,7 +116,10 @@ class Left(NamedTuple):
 
 class Totals(NamedTuple):
     """The headline. Recipients are those accepted in the period, whatever became of them and when; attempts are
-    those made in it. median_s and p95_s: from acceptance to delivery, within 3 %; None if nothing was delivered."""
+    those made in it. median_s and p95_s: from acceptance to delivery, within 3 %; None if nothing was delivered.
+
+    recipients = delivered + bounced + removed + waiting, as `metrics.quantities` has them: held ones wait, and those
+    suppressed, that is left out at acceptance, are none of them."""
 
     recipients: int = 0
     delivered: int = 0
@@ -125,6 +129,9 @@ class Totals(NamedTuple):
     median_s: float | None = None
     p95_s: float | None = None
     p99_s: float | None = None
+    removed: int = 0
+    held: int = 0
+    suppressed: int = 0
 
 
 @dataclass(frozen=True)

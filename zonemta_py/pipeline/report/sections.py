@@ -129,13 +129,21 @@ def _domains(facts: Facts) -> PageSection | None:
     if not facts.domains:
         return None
     rows = [
-        (row.name, row.recipients, row.delivered, row.bounced, row.waiting, rounded(row.bounced, row.recipients))
+        (
+            row.name,
+            row.recipients,
+            row.delivered,
+            row.bounced,
+            row.removed,
+            row.waiting,
+            rounded(row.bounced, row.recipients),
+        )
         for row in facts.domains
     ]
     first = facts.domains[0]
     share = words.percent(first.recipients, facts.now.recipients)
     says = f"Most recipients are at {first.name}: {first.recipients:,}, {share} of all."
-    columns = ["domain", "recipients", "delivered", "bounced", "waiting", "bounced %"]
+    columns = ["domain", "recipients", "delivered", "bounced", "removed", "waiting", "bounced %"]
     table = Table("domains", "Recipients by domain, largest first", columns, rows, bar="bounced %")
     return PageSection("domains", "Where recipients are", says, [], table, open=True)
 

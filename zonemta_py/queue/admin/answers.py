@@ -19,7 +19,7 @@ Questions and answers (plain dicts and lists, ready for JSON):
     explain what                            why something waits, and until when (`explain.py`)
     trace what before                       the story of a message or an address, from the journal (`browse/story.py`)
     qshape by zone limit states minutes …   age and destination (`browse/ages.py`)
-    lanes zone limit after                  {rows, next}: flow queues in memory, the longest first: what waits,
+    lanes zone limit after                  {rows, next, whole}: flow queues in memory, the longest first: what waits,
                                             how much, why not now (`browse/lanes.py`)
     standing                                stops, rests, and learned values (`schedule/admin_orders.py`)
     stop kind name seconds cause, lift kind name            orders about those
@@ -75,6 +75,7 @@ from zonemta_py.queue.pulls.pulls import Pulls
 from zonemta_py.queue.reload import questions as configurations
 from zonemta_py.queue.tasks.orders import TaskOrders
 from zonemta_py.schedule import admin_orders
+from zonemta_py.schedule.reasons import whole
 from zonemta_py.schedule.time.pace import Pace, measured
 
 LANES, STANDING = 1_000, 1_000
@@ -208,13 +209,14 @@ async def _rotate(queue: QueueContext) -> dict[str, str]:
 
 async def _paths(queue: QueueContext, zone: str | None = None, limit: int = LANES, after: int = 0) -> dict[str, Any]:
     """Flow queues in memory with waiting recipients, or that are blocked: the longest first. `next`: where the next
-    page begins (`after`), None at the end; a page may be short because its time was over."""
+    page begins (`after`), None at the end; a page may be short because its time was over. whole: why nothing at all
+    is sent."""
     schedule = queue.core.schedule
     if zone is not None and zone not in schedule.zones:
-        return {"rows": [], "next": None}
+        return {"rows": [], "next": None, "whole": whole(schedule)}
     zones = list(schedule.zones.values()) if zone is None else [schedule.zones[zone]]
     found = await lanes.of_flows(schedule, zones, Pace(), max(1, min(limit, LANES)), max(0, after))
-    return {"rows": found.rows, "next": found.next}
+    return {"rows": found.rows, "next": found.next, "whole": whole(schedule)}
 
 
 async def _policy(queue: QueueContext, limit: int = STANDING, after: int = 0) -> list[dict[str, Any]]:

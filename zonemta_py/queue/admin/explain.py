@@ -1,12 +1,12 @@
 """Why something waits, and until when: read from the scheduler's own state.
 
-The answer: about, kind (message, recipient, zone, ip, campaign, tenant, destination), rows, and how many rows `more`
-there are beside those of the first page; for a destination or zone also `counts`, and what was `learned` about the
-former; for a recipient also its entries on the suppression list (`suppressed`). A row is a recipient, a flow queue
-(`reasons.row_of`) or a stop ("stopped"), and has `reasons`, the first being what holds it now (`reasons.py`; for
-recipients also deferred, held, and finally deadline: what ends the wait at the latest). No reason: it goes when its
-turn comes; a recipient's `before` is the number of recipients ahead of it in its flow queue (`counted` False: at least
-that many), its `life` the time when it is given up.
+The answer: about, whole (why nothing at all is sent, as reasons), kind (message, recipient, zone, ip, campaign, tenant,
+destination), rows, and how many rows `more` there are beside those of the first page; for a destination or zone also
+`counts`, and what was `learned` about the former; for a recipient also its entries on the suppression list
+(`suppressed`). A row is a recipient, a flow queue (`reasons.row_of`) or a stop ("stopped"), and has `reasons`, the
+first being what holds it now (`reasons.py`; for recipients also deferred, held, and finally deadline: what ends it at
+the latest). No reason: it goes when its turn comes; a recipient's `before` is the number of recipients ahead of it in
+its flow queue (`counted` False: at least that many), its `life` the time when it is given up.
 
 A walk over the store ends with ROWS_MAX rows, or when the time of a `Pace` is over: `next` is the cursor with which the
 question goes on (`after`), `looked` how many keys were read.
@@ -32,6 +32,7 @@ from zonemta_py.queue.tasks.where import STATES, Where
 from zonemta_py.schedule.flow import FlowId
 from zonemta_py.schedule.policy.manners import KINDS as MANNERS
 from zonemta_py.schedule.policy.state import NO_TLS
+from zonemta_py.schedule.reasons import whole
 from zonemta_py.schedule.time.pace import Pace
 from zonemta_py.zones import queues
 
@@ -41,6 +42,11 @@ _ID = re.compile(r"[0-9a-f]{16}")
 
 
 async def explain(queue: QueueContext, what: str, after: str = "") -> dict[str, Any]:
+    """As `_explain`, with what stops the whole."""
+    return await _explain(queue, what, after) | {"whole": whole(queue.core.schedule)}
+
+
+async def _explain(queue: QueueContext, what: str, after: str) -> dict[str, Any]:
     """About a message id, a recipient, an IP address, a zone, a campaign or tenant, or a domain, site or provider.
 
     A message or recipient that is not in the queue has no rows. Raises ValueError for any other name of which nothing

@@ -7,7 +7,7 @@ Every change of a recipient's state goes through here: a record in the journal, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -115,6 +115,7 @@ class Core:
         """Lets the schedule read on; set by `Leases`."""
         self.policy_copy = PolicyCopy(store, journal, self.lines)
         self.schedule = self._scheduled(marks, resolver)
+        self.schedule.halted = self.halted
         self.lifetime = Lifetime(config, clock, self.campaigns, self.tasks, self.schedule)
 
     def _scheduled(self, marks: dict[str, dict[str, bytes]], resolver: DestinationResolver | None) -> Schedule:
@@ -270,6 +271,17 @@ class Core:
         task.add_done_callback(self._tasks.discard)
 
     # -- waking the scheduler
+
+    def halted(self) -> Iterator[tuple[str, str]]:
+        """Why nothing at all is sent: kind and sentence, as `schedule.reasons` has them."""
+        if self.copied:
+            yield "copy", self.copied
+        if self.stopping:
+            yield "drain", "the MTA is to end: nothing more is begun, and what waits goes on with its next start"
+        if not self.ready:
+            yield "recovery", "the queue is recovering; mail is sent once that is done"
+        if self.store.fenced or self.journal.trouble is not None:
+            yield "disk", "the disk of the queue is full or has errors, so nothing can be recorded; the log says why"
 
     def recovered(self) -> None:
         """Recovery is done: mail may be sent, questions are answered."""

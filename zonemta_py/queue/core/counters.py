@@ -26,9 +26,10 @@ REMOVED = 0
 @dataclass(slots=True)
 class CampaignCounts:
     """accepted, delivered, bounced, removed: recipients. deferred: deferred attempts. blocked: attempts, deferred or
-    bounced, that were refused because of who we are or what we send. suppressed: recipients left out at acceptance
-    (never accepted) or removed. first_ms, last_ms: first and latest result, UNIX ms, 0: none. bounced_later: delivered
-    ones whose server sent a bounce afterwards; that, and the following: what came back (`queue.feedback`)."""
+    bounced, that were refused because of who we are or what we send. suppressed: recipients left out at acceptance,
+    which were never accepted; who is suppressed later is removed. first_ms, last_ms: first and latest result, UNIX ms,
+    0: none. bounced_later: delivered ones whose server sent a bounce afterwards; that, and the following: what came
+    back (`queue.feedback`)."""
 
     accepted: int = 0
     delivered: int = 0
@@ -100,7 +101,7 @@ class CampaignCounters:
             setattr(tally, figure, getattr(tally, figure) + count)
             self._changed.add(name)
 
-    def result(self, name: str, verdict: int, ms: int, blocked: bool = False, suppressed: bool = False) -> None:
+    def result(self, name: str, verdict: int, ms: int, blocked: bool = False) -> None:
         """One recipient was tried, or ended without an attempt (REMOVED)."""
         tally = self._counters.get(name)
         if tally is None:
@@ -113,7 +114,6 @@ class CampaignCounters:
             tally.deferred += 1
         elif verdict == REMOVED:
             tally.removed += 1
-            tally.suppressed += suppressed
         else:
             return
         tally.blocked += blocked

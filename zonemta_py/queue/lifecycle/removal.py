@@ -143,13 +143,13 @@ def remove(
     if not any(kept):
         tell.removed(core, message.id, zone, record.recipients, reason)
     suppressed = reason.startswith(SUPPRESSED)
-    apply = partial(_apply, core, zone, message, entries, now_ms, suppressed, done, task)
+    apply = partial(_apply, core, zone, message, entries, now_ms, done, task)
     core.ledger.write(Type.REMOVED, record.pack(), apply, now_ms, patient=suppressed)
 
 
 def _apply(
-    core: Core, zone: str, message: Message, entries: list[Entry], ms: int, suppressed: bool,
-    done: Callable[[Reply | None], None], task: int,
+    core: Core, zone: str, message: Message, entries: list[Entry], ms: int, done: Callable[[Reply | None], None],
+    task: int,
 ) -> None:  # fmt: skip
     """Applies the record to the store. Called in the order of the records."""
     operations: list[Operation] = [(entry.key, None) for entry in entries]
@@ -158,7 +158,7 @@ def _apply(
         domain = entry.address.rpartition("@")[2]
         core.sizes.move(zone, domain, counted_as(entry.key), None, flow=entry.note.flow)
         if campaign and counted_as(entry.key) != sizes.BOUNCED:
-            core.campaigns.counters.result(campaign, REMOVED, ms, suppressed=suppressed)
+            core.campaigns.counters.result(campaign, REMOVED, ms)
     core.tasks.removed(task, sum(not entry.key.startswith(b"deleted ") for entry in entries))
     operations += core.messages.finish(message, len(entries))
     if message.left <= 0:

@@ -11,7 +11,7 @@ from zonemta_py.queue.core.tasks.table import Ordered
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.lease import Lease
 from zonemta_py.queue.tasks.facts import Candidate, Sight
-from zonemta_py.schedule.reasons import reasons
+from zonemta_py.schedule.reasons import reasons, whole
 from zonemta_py.schedule.time import hours
 
 Row = dict[str, Any]
@@ -95,6 +95,8 @@ class Rows:
             return f"nothing: task {place.task} has deleted it, which can be undone"
         if place.family == "bounced":
             return "nothing: it has bounced, and can be queued again"
+        if halted := whole(core.schedule):
+            return str(halted[0]["cause"])
         if place.family == "deferred" and place.due_ms > core.clock.steady_ms():
             if note.attempts:
                 return "its next try"
@@ -110,6 +112,7 @@ class Rows:
         known = self._causes.get((one.zone, name))
         if known is None:
             flow_queue = zone.flow_queues.by_key.get(name)
-            found = reasons(self._core.schedule, flow_queue) if flow_queue is not None else []
+            schedule = self._core.schedule
+            found = reasons(schedule, flow_queue) if flow_queue is not None else whole(schedule)
             known = self._causes[one.zone, name] = found[0]["cause"] if found else ITS_TURN
         return known

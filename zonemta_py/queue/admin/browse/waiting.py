@@ -18,7 +18,7 @@ from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.lease import Lease
 from zonemta_py.queue.tasks.where import Where
 from zonemta_py.schedule.batch import FlowQueue
-from zonemta_py.schedule.reasons import reasons
+from zonemta_py.schedule.reasons import WHOLE, reasons
 from zonemta_py.schedule.time import hours
 from zonemta_py.schedule.time.pace import Pace
 from zonemta_py.schedule.zone import ZoneSchedule
@@ -28,7 +28,7 @@ LEAST = 20
 """Rows that are made even if the time is over."""
 COUNTED_MAX = 2_000
 """Keys that are read to count the recipients ahead of one."""
-_STOPS = frozenset(("suspended", "source", "resting", "hours"))
+_STOPS = frozenset((*WHOLE, "suspended", "source", "resting", "hours"))
 """What will still hold a deferred recipient when it is due."""
 
 

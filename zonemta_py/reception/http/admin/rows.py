@@ -196,6 +196,8 @@ class Lanes(OpenRow):
     rows: list[LaneDocument]
     next: int | None
     """Pass it as `after` to get the next page; null: this is the last one."""
+    whole: list[Reason]
+    """Why nothing at all is sent; empty: nothing stops the whole."""
 
 
 class StandingRows(OpenRow):
@@ -307,6 +309,8 @@ class Explained(OpenRow):
     """To go on with; null: that is all."""
     looked: int
     """Recipients that were looked at for it."""
+    whole: list[Reason]
+    """Why nothing at all is sent, as reasons: a copy, a drain, recovery, trouble with the disk; empty: nothing does."""
 
 
 class Configuration(OpenRow):

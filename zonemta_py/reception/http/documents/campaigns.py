@@ -163,7 +163,9 @@ class CampaignRow(Model):
     opens: int = 0
     clicks: int = 0
     removed: int
+    """Accepted, and left the queue without delivery or bounce: deleted, canceled, suppressed while they waited …"""
     suppressed: int
+    """Left out at acceptance, because they are on the suppression list: not among the accepted ones."""
     waiting: int
     """Accepted and not ended, nor deleted."""
     deleted: int = 0

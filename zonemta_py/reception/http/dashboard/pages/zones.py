@@ -29,11 +29,12 @@ async def zones(desk: Desk, request: Request) -> Response:
     following = query(zone=chosen, after=page["next"]) if page["next"] else ""
     lanes = sorted(page["rows"], key=lambda row: (-len(row["reasons"]), -row["waiting"]))
     return desk.page(request, "zones", sizes=sizes["zones"], stopped=stopped, settings=settings, chosen=chosen,
-                     lanes=lanes, first=query(zone=chosen), following=following, paged=bool(after))  # fmt: skip
+                     lanes=lanes, whole=page["whole"], first=query(zone=chosen), following=following,
+                     paged=bool(after))  # fmt: skip
 
 
 async def _none() -> dict[str, Any]:
-    return {"rows": [], "next": None}
+    return {"rows": [], "next": None, "whole": []}
 
 
 async def destinations(desk: Desk, request: Request) -> Response:
