@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from zonemta_py.disk import journal
+from zonemta_py.disk.damage import journal_repair
 from zonemta_py.disk.frame import BLOCK_BYTES, Record, frame
 from zonemta_py.disk.journal import Fault, Writer
 from zonemta_py.disk.quarantine import Quarantine
@@ -99,6 +100,9 @@ def test_a_failing_disk_loses_nothing_that_was_promised(tmp_path: Path, disk: Di
         assert found[:promised] == rows[:promised]
         assert faults == []
     assert one_segment_in_each_file(tmp_path)
+    with_retry(writer)
+    paths = journal.files(tmp_path)
+    assert list(journal_repair.damaged(paths, len(rows) + 1)) == [], "what was given up is whole in the next file"
 
 
 def with_retry(writer: Writer) -> None:

@@ -11,7 +11,7 @@ from tests.queue.lives import seeds
 from tests.queue.test_suppression_policy import UNKNOWN, answered, guards, listed, settled
 from zonemta_py.mail.classify import NoRoute
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue.api import BOUNCED, Feedback
+from zonemta_py.queue.api import BOUNCED, DEFERRED, Feedback
 from zonemta_py.zones.site import Site
 
 Make = Callable[..., Any]
@@ -70,6 +70,23 @@ async def test_twenty_disabled_mailboxes_are_held_back_likewise(home: Any) -> No
     assert (guards(home), len(await listed(home))) == ([], 10)
     await refused(home, 10)
     assert (guards(home), len(await listed(home))) == (["x.test"], 0)
+
+
+async def test_what_is_so_only_now_raises_no_guard(home: Any) -> None:
+    """Twenty are deferred as not receiving mail now: none of them does not exist. Said for good, it counts."""
+    names = [f"q{number}@x.test" for number in range(20)]
+    for name in names:
+        await home.put(name, sender="")
+    now = dict.fromkeys(names, Reply(450, "4.2.1", "the mailbox is disabled, not accepting messages"))
+    for delivery in await home.leases():
+        (recipient,) = delivery.recipients
+        await home.settle(delivery, DEFERRED, reply=now[recipient.address], stage="rcpt", opened=delivery.may_connect)
+    await settled(home)
+    assert {row.items[0].group for row in home.queue.policy.store.portion(b"")[0]} == {"inactive"}
+    assert (guards(home), len(await listed(home))) == ([], 0)
+    await home.move(100_000)
+    await answered(home, dict.fromkeys(names, Reply(550, "5.2.1", "mailbox disabled")))
+    assert guards(home) == ["x.test"]
 
 
 async def test_both_ways_count_together(home: Any) -> None:

@@ -21,6 +21,7 @@ def test_who_is_on_the_list_is_left_out(open_http: Any) -> None:
     assert (answer["accepted"], answer["suppressed"]) == (1, 1)
     answer = door.client.post("/v1/inject", json=GOOD | {"to": ["anna@example.org"]})
     assert (answer.status_code, answer.json()["accepted"], answer.json()["suppressed"]) == (200, 0, 1)
+    assert len(answer.json()["id"]) == 16, "by which events name it"
     row = door.client.get("/v1/suppressions/anna@example.org").json()
     assert (row["kind"], row["reason"], row["by"]) == ("manual", "form", "local")
     assert door.client.delete("/v1/suppressions/anna@example.org").json() == {"removed": 1}

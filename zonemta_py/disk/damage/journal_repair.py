@@ -6,6 +6,7 @@ A damaged file is copied to quarantine/ with a note first. Failures: OSError.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,19 +45,24 @@ def repair(paths: list[Path], quarantine: Quarantine, archive: Path, until: int 
 def damaged(paths: list[Path], until: int = 0) -> Iterator[Damaged]:
     """Those of these files, which follow each other, that have lost records.
 
-    until: the record that follows the last of them, if that is known and they are closed.
+    until: the record that follows the last of them, if that is known and they are closed. A file that was given up
+    after an error of the disk, with a torn end, has lost nothing if the next one has all of it again.
     """
     expected, ended = 0, True
-    for path in paths:
+    for path, following in zip_longest(paths, paths[1:]):
         faults: list[journal.Fault] = []
         first, gap = journal.first_seq(path), False
         if ended:
             expected, ended = max(expected, first), False
-        start = min(expected, first)
+        start, missing = min(expected, first), 0
         for record in journal.read_file(path, faults):
-            gap |= record.seq > expected and record.type != Type.LOST
+            if record.seq > expected and record.type != Type.LOST:
+                gap, missing = True, missing or expected
             if record.seq >= expected:
                 expected, ended = record.seq + 1, record.type == Type.END
+        if following is not None and journal.first_seq(following) <= (missing or expected):
+            expected, ended = missing or expected, ended and not missing
+            continue
         last = until if path == paths[-1] else 0
         if (gap or (expected < last and not ended)) and not faults:
             faults.append(journal.Fault(path, 0, MISSING))

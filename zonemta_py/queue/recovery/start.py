@@ -253,7 +253,7 @@ async def _remember(core: Core, found: compare.Comparison) -> None:
     that have lost their template."""
     policy, campaigns = core.schedule.policy, core.campaigns
     for problem in found.report.problems:
-        if problem.id in _SHOWN:
+        if problem.id in _SHOWN and problem.severity == "damage":
             policy.lost(_SHOWN[problem.id], f"{problem.what}; {problem.remedy}")
     for campaign in filter(None, map(campaigns.registered, found.textless)):
         if not campaign.canceled_ms:

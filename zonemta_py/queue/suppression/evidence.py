@@ -71,6 +71,11 @@ class Item(NamedTuple):
         return self.ms // DAY_MS
 
 
+def is_final(item: Item) -> bool:
+    """Whether it says that the person cannot be reached, and not only that it is so now: a guard counts those."""
+    return item.group in GUARDED and not item.said.startswith("4")
+
+
 @dataclass(slots=True)
 class Evidence:
     """Of one person. accepted: the last message that the person's server took, and when (steady ms); only noted

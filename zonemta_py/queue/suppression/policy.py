@@ -120,7 +120,8 @@ class SuppressionPolicy:
         found, name = before.copy() if before is not None else Evidence(who), name_of(heard.pair)
         later = heard.stage == proof.REPORT
         held_too, written = list[str](), list[Operation]()
-        if group in proof.GUARDED and not any(one.group in proof.GUARDED for one in found.items):
+        final = group in proof.GUARDED and not heard.said.startswith("4")
+        if final and not any(map(proof.is_final, found.items)):
             held_too = self.guard.refused(heard.pair, who, heard.ms, later)
             written = self.guard.state(name) if name else []
         guard = self.guard.holder(heard.pair, later) if group in proof.GUARDED else ""
@@ -278,7 +279,7 @@ class SuppressionPolicy:
         def seen(found: Evidence) -> None:
             if (not found.listed or len(found.items) > 1) and self._missing(found):
                 self._due[found.who] = None
-            first = next((item for item in found.items if item.group in proof.GUARDED), None)
+            first = next(filter(proof.is_final, found.items), None)
             if first is not None and first.ms > since_ms and first.at:
                 recent.append(News(first.ms, found.who, first.at, first.stage == proof.REPORT))
             if any(item.held and now_ms - item.ms < TAKEN_BACK_MS for item in found.items):

@@ -236,7 +236,8 @@ class ReceiptDocument(Model):
     )
 
     id: str
-    """The message's id; "" if nothing was stored: all recipients are suppressed, or a plugin dropped it."""
+    """The message's id, also if all its recipients are suppressed: events and `trace` name it by that; "" if a plugin
+    dropped it."""
     accepted: int
     """Recipients accepted."""
     suppressed: int

@@ -156,7 +156,7 @@ class ReceiptOfOne(Model):
 
     to: str
     id: str
-    """The message's id; "" if nothing was stored."""
+    """The message's id, also if its recipient is suppressed; "" if a plugin dropped it."""
     accepted: Literal[0, 1]
     suppressed: Literal[0, 1]
     repeated: bool
