@@ -116,12 +116,15 @@ def test_the_command_shows_both_and_writes_a_table(
 ) -> None:
     """What really happened stands beside what would have, for people and as CSV."""
     config = tmp_path / "try.toml"
-    config.write_text('[[throttles]]\nname = "gently"\nonly = { provider = "big" }\nmessages = "50/min"\n')
+    zones = '[[zones]]\nname = "default"\n[[zones]]\nname = "sales"\nheaders = { X-Kind = "sale" }\n'
+    config.write_text(f'{zones}[[throttles]]\nname = "gently"\nonly = {{ provider = "big" }}\nmessages = "50/min"\n')
     out = tmp_path / "figures.csv"
     given = ["whatif", str(config), "--archive", str(day), "--config", str(config), "--csv", str(out), "--hours", "1"]
     assert main(given) == 0
-    shown = capsys.readouterr().out
+    said = capsys.readouterr()
+    shown = said.out
     assert all(run in shown for run in ("recorded", "tried", "as it was"))
+    assert "tried: zones[sales].headers: no mail of the archive has the field x-kind" in said.err
     assert "all,,recorded,622,621,1,0," in out.read_text()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json as jsonlib
 import tempfile
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -62,6 +63,9 @@ def whatif(
         begins_at = f"{begins:%Y-%m-%d %H:%M} UTC"
         sentence = f"the archive has no mail in the {hours:g} hours from {begins_at} on; {_has(history)}"
         raise CommandError(Exit.DATA, sentence)
+    for name, tried in sorted(configs.items()):
+        for sentence in _unlike(tried, history, span):
+            typer.echo(f"{name}: {sentence}", err=True)
     beyond: dict[str, list[tuple[str, int, int]]] = {}
     for name in sorted(configs):
         replayed = _replayed(configs[name], history, span, seed, name)
@@ -70,6 +74,24 @@ def whatif(
         if replayed.refused:
             typer.echo(f"{name}: the queue did not take {replayed.refused} messages; they count as waiting", err=True)
     _show(columns, beyond, table, json)
+
+
+def _unlike(config: Config, history: History, span: Span) -> Iterator[str]:
+    """What the configuration would do with new mail, and cannot with that of the archive."""
+    from zonemta_py.reception.ingest import KEPT
+    from zonemta_py.whatif.replay import arrivals
+
+    if config.plugins.enabled:
+        names = ", ".join(config.plugins.enabled)
+        yield f"plugins are not asked ({names}); mail goes as it would without them"
+    asked = {name.lower(): zone.name for zone in config.zones for name in zone.headers if name.lower() not in KEPT}
+    there = {name for arrival in arrivals(history, span) for name in arrival.envelope.headers} if asked else set()
+    for field, zone in sorted(asked.items()):
+        if field not in there:
+            yield (
+                f"zones[{zone}].headers: no mail of the archive has the field {field}, which stays with mail while"
+                " a rule needs it; the rule decides nothing here"
+            )
 
 
 def _config(path: Path) -> Config:
