@@ -11,6 +11,8 @@ from zonemta_py.cli.run.patience import until
 from zonemta_py.cli.terminal.errors import CommandError
 from zonemta_py.cli.version import program
 from zonemta_py.config import Config, Listener
+from zonemta_py.disk.frame import Record, frame
+from zonemta_py.disk.records import FORMAT, Type, pack
 
 
 def test_no_arguments_mean_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,3 +100,19 @@ def test_the_version_is_said(zonemta: Callable[..., object], option: str) -> Non
     """Name and version on one line, as a start says them."""
     assert zonemta(option) == (0, f"{program()}\n", "")
     assert program().split()[1][0].isdigit()
+
+
+def test_a_queue_of_a_newer_version_is_not_started(zonemta: Callable[..., object], tmp_path: Path) -> None:
+    """One sentence, and a status after which systemd does not try again."""
+    (tmp_path / "journal").mkdir()
+    segment = Record(1, 1, Type.SEGMENT, pack({"version": FORMAT + 1, "first": 1, "floor": "0" * 16}))
+    (tmp_path / "journal" / f"{1:016d}.journal").write_bytes(frame([segment], 0))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    code, out, err = zonemta("run", "--folder", tmp_path, "--listen", f"127.0.0.1:{port}")  # type: ignore[misc]
+    assert (code, out) == (78, "")
+    assert err.count("this queue was last used by a newer version of zonemta-py") == 1
+    assert "Traceback" not in err
+    assert not (tmp_path / "store").exists()
+    unit = Path(__file__).parents[2] / "config" / "zonemta.service"
+    assert "\nRestartPreventExitStatus=78\n" in unit.read_text()

@@ -27,7 +27,7 @@ async def test_a_journal_begins_with_a_segment(house: Make) -> None:
     first = (await written(home))[0]
     assert (first.seq, first.type) == (1, Type.SEGMENT)
     body = records.unpack(first.body)
-    assert (body["version"], body["first"], len(body["floor"])) == (1, 1, 16)
+    assert (body["version"], body["first"], len(body["floor"])) == (records.FORMAT, 1, 16)
 
 
 async def test_a_ledger_begins_a_segment_of_its_own(house: Make) -> None:
@@ -53,7 +53,7 @@ async def test_a_new_segment_follows_the_end_of_the_old(house: Make) -> None:
     assert (end.type, end.body, begin.type) == (Type.END, records.END_BODY, Type.SEGMENT)
     assert end.ms == begin.ms == core.clock.ms()
     body = records.unpack(begin.body)
-    assert (body["version"], body["first"]) == (1, next_seq + 1) == (1, begin.seq)
+    assert (body["version"], body["first"]) == (records.FORMAT, next_seq + 1) == (records.FORMAT, begin.seq)
     assert [row[:2] for row in core.segments.rows()[before:]] == [[begin.seq, body["floor"]]]
 
 

@@ -64,6 +64,12 @@ END_BODY = pack(None)
 """Of every END record."""
 
 
+FORMAT = 2
+"""Version of the bodies of records and of the store's values, in each SEGMENT: greater with any change that an older
+reader would misunderstand. 2: recipients of an outcome may have four fields, a stop has its tenants, an IN_DOUBT may be
+of no lease."""
+
+
 class SegmentRecord(TypedDict, total=False):
     """SEGMENT. first: its own number. floor: ids from it on belong to the segment. clock: as in POSITION."""
 

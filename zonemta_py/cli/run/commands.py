@@ -57,7 +57,12 @@ def run(arguments: list[str]) -> None:
     for listener in config.all_listeners:
         until(lambda listener=listener: check_port(listener))  # type: ignore[misc]
     from zonemta_py import supervisor
+    from zonemta_py.disk import version
 
+    try:
+        version.check(config.folder)
+    except version.StoreTooNew as error:
+        raise CommandError(Exit.CONFIG, str(error)) from None
     try:
         supervisor.run(config, opening=opening(config, path), again=lambda: again(arguments), origin=origin)
     except supervisor.StartError as error:

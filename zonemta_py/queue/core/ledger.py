@@ -17,7 +17,7 @@ from functools import partial
 
 from zonemta_py.config.server import Queue
 from zonemta_py.disk import keys, records
-from zonemta_py.disk.records import END_BODY, SegmentRecord, Type
+from zonemta_py.disk.records import END_BODY, FORMAT, SegmentRecord, Type
 from zonemta_py.queue.core.commit import JournalLine
 from zonemta_py.queue.core.segments import Segments
 from zonemta_py.schedule.time.steady import Steady
@@ -117,7 +117,7 @@ class Ledger:
         self._writing = True
         floor = self._ids.next(now_ms)
         first = self._journal.next_seq
-        body: SegmentRecord = {"version": 1, "first": first, "floor": floor, "clock": self._clock.state()}
+        body: SegmentRecord = {"version": FORMAT, "first": first, "floor": floor, "clock": self._clock.state()}
         self._journal.append(Type.SEGMENT, records.pack(body), now_ms)
         self._segments.begin(first, floor)
         self._bytes, self._began_ms, self._news = 0, self._clock.steady_ms(), False

@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 
 from zonemta_py.config import Config
-from zonemta_py.disk import journal, receipts
+from zonemta_py.disk import journal, receipts, version
 from zonemta_py.disk.damage import journal_repair
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.leveldb.store import Store, StoreDamaged, is_empty
@@ -43,6 +43,7 @@ async def check(
 ) -> FsckReport:
     """What was found (and repaired). Raises StoreLocked, StoreError, OSError."""
     clock = clock or Clock()
+    version.check(config.folder)
     if repair:
         return await _repaired(config, progress, clock)
     if is_empty(config.folder / "store") and restore.was_here(config.folder):

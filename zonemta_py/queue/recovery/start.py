@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from zonemta_py.config import Config
-from zonemta_py.disk import families, journal, keys, records
+from zonemta_py.disk import families, journal, keys, records, version
 from zonemta_py.disk.damage import journal_repair
 from zonemta_py.disk.journal import Writer
 from zonemta_py.disk.leveldb.store import Store, StoreDamaged
@@ -173,6 +173,7 @@ async def begin(
 
     Raises StoreError, OSError.
     """
+    version.check(config.folder)
     store, repaired = open_store(config, Once(config.folder / "quarantine"))
     damaged = damaged or stop_to_recover(config.folder)
     rebuild = Rebuild(config, hooks or NoHooks(), clock or Clock(), damaged, resolver, hire)
