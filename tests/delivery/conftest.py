@@ -50,6 +50,7 @@ class Server:
         self.commands: list[str] = []
         self.port = 0
         self.slow_s = 0.0
+        self.auth: Callable[[str], bytes] | None = None
         self._over = asyncio.Event()
 
     @property
@@ -121,6 +122,8 @@ class Server:
                 context = self.tls.pop(0) if isinstance(self.tls, list) else self.tls
                 if context is not None:
                     await writer.start_tls(context)
+            elif verb == "AUTH" and self.auth is not None:
+                writer.write(self.auth(line.split()[-1]))
             elif verb == "MAIL":
                 recipients = accepted = 0
                 point = "next" if messages else "mail"

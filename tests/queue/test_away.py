@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import DEFERRED
 from zonemta_py.zones.site import Site
 
@@ -125,3 +126,17 @@ async def test_a_server_that_takes_some_connections_is_not_hammered(house: Make)
     await home.move(61)
     await home.put("new@x.test", sender="")
     assert await gone(home) == 11
+
+
+@pytest.mark.parametrize("chosen", [False, True])
+async def test_a_choice_for_some_mail_rests_nobody_else(house: Make, chosen: bool) -> None:
+    """Not even where a rule asks for a rest: the server has refused a login that no other mail has."""
+    home = await house(zones=[CONNECTIONS], retry={"down_s": 60.0})
+    await home.put("one@x.test", sender="")
+    (delivery,) = await home.leases()
+    result = home.result(delivery, DEFERRED, 0, stage="auth", reply=Reply(535, "5.7.8", "wrong password"))
+    result.chosen = chosen
+    await home.queue.settle(result)
+    await home.rest()
+    await home.put("two@x.test", sender="")
+    assert bool(await home.leases()) == chosen

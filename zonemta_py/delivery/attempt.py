@@ -38,7 +38,7 @@ from zonemta_py.delivery.tls.reports import rows
 from zonemta_py.delivery.verdicts import OUR_FAULT, decided, together
 from zonemta_py.delivery.ways import Way, secure
 from zonemta_py.logs.causes import from_outside
-from zonemta_py.mail.classify import LOCAL, TLS_POLICY, DeliveryError, TlsFailed, judge
+from zonemta_py.mail.classify import CONNECTING, LOCAL, TLS_POLICY, DeliveryError, TlsFailed, judge
 from zonemta_py.metrics.report import count
 from zonemta_py.plugin.arguments import ConnectOptions
 from zonemta_py.plugin.verdicts import Verdict
@@ -54,6 +54,7 @@ class Attempt:
     """A single attempt. pipelined: the messages that follow over the same connection."""
 
     __slots__ = (
+        "_chosen",
         "_context",
         "_delivery",
         "_demands",
@@ -65,6 +66,7 @@ class Attempt:
         "_pipelined",
         "_portions",
         "_session",
+        "_steered",
         "_trials",
         "_used",
         "_zone",
@@ -80,6 +82,7 @@ class Attempt:
         self._login: tuple[str, str] | None = None
         self._portions = Portions(context, delivery)
         self._down = self._opened = self._kept = self._limited = False
+        self._chosen = self._steered = False
 
     async def run(self) -> Result:
         started_ms, begun = int(time.time() * 1000), time.monotonic()
@@ -100,6 +103,7 @@ class Attempt:
             started_ms=started_ms,
             took_ms=int((time.monotonic() - begun) * 1000),
             opened=self._opened,
+            chosen=self._chosen,
             security=self._security(),
             kept=self._kept,
             recipients_max=self._portions.recipients_max,
@@ -140,7 +144,8 @@ class Attempt:
             return [*portions.outcomes, decided(verdict, portions.open)]
         except DeliveryError as error:
             judgement = judge(error.reply, error.stage)
-            self._down = judgement.down or self._against_zone(error)
+            self._chosen = self._by_choice(error)
+            self._down = not self._chosen and (judgement.down or self._against_zone(error))
             verdict_ = BOUNCED if judgement.permanent else DEFERRED
             return [
                 *portions.outcomes,
@@ -155,6 +160,21 @@ class Attempt:
         asked, zone = self._demands, self._zone.tls
         everybody = zone in ("required", "implicit") and asked.mode == zone
         return error.stage == TLS_POLICY and everybody and not (asked.sts or asked.dane or asked.require_tls)
+
+    def _by_choice(self, error: DeliveryError) -> bool:
+        """Whether what a plugin has chosen for these recipients may be why: other mail goes there in another way."""
+        routing, stage = self._delivery.routing, error.stage
+        if stage not in CONNECTING and stage not in (TLS_POLICY, "dns"):
+            return False
+        if self._steered or (stage == "auth" and routing.get("auth")):
+            return True
+        return stage not in ("connect", "dns") and routing.get("tls", self._zone.tls) != self._zone.tls
+
+    def _of_this_mail(self, error: DeliveryError) -> bool:
+        """Whether a smart host may well do for other mail."""
+        asked = self._demands
+        demanded = error.stage == TLS_POLICY and (asked.sts or asked.dane or asked.require_tls)
+        return bool(demanded) or self._by_choice(error)
 
     # connections
 
@@ -183,6 +203,9 @@ class Attempt:
                 return
             if not self._delivery.may_connect:
                 continue
+            if (known := self._context.ways.refusal(way, time.monotonic())) is not None:
+                error = known
+                continue
             try:
                 session = await self._fresh(options)
             except DeliveryError as failure:
@@ -200,7 +223,10 @@ class Attempt:
         smart hosts might take. Raises it if it is our own."""
         if error.stage in LOCAL:
             raise error
-        self._context.ways.failed(way, time.monotonic(), self._zone.host_rest_s)
+        if not self._of_this_mail(error):
+            self._context.ways.failed(way, time.monotonic(), self._zone.host_rest_s)
+        elif error.stage == "auth":
+            self._context.ways.refused(way, error, time.monotonic(), self._context.config.retry.down_s)
         return before if way.mx and before is not None and error.reply.permanent else error
 
     async def _over(self, session: SmtpSession, key: Key | None, fresh: bool = False) -> bool:
@@ -236,7 +262,8 @@ class Attempt:
         finally:
             idle_s = zone.idle_s if delivery.idle_s is None else delivery.idle_s
             self._kept = self._context.connections.give(key, session, most, idle_s)
-        self._down = transaction.down
+        self._chosen = transaction.down and self._steered
+        self._down = transaction.down and not self._steered
         if self._context.host.listens("sender_response_error"):
             await self._review(session)
         portions.release()
@@ -274,6 +301,7 @@ class Attempt:
     async def _let_choose(self, options: ConnectOptions) -> None:
         before = replace(options)
         await self._context.host.call("sender_connecting", delivery=self._delivery, options=options)
+        self._steered = options != before
         self._rename(options, before)
 
     def _rename(self, options: ConnectOptions, before: ConnectOptions) -> None:
@@ -367,7 +395,10 @@ class Attempt:
         for target in choice.narrowed(targets, egress, options.source, time.monotonic()):
             chosen = replace(options, host=target.host, addresses=list(target.addresses))
             if listens:
+                before = replace(chosen)
                 await self._context.host.call("sender_connect", delivery=self._delivery, options=chosen)
+                same = replace(chosen, addresses=before.addresses, socket=before.socket)  # these are the host's still
+                self._steered = self._steered or same != before
                 self._rename(chosen, options)
                 egress = self._context.sources.of(self._zone, chosen.source)
                 self._demands = await self._asked(options, chosen.tls)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -21,6 +21,7 @@ from zonemta_py.mail.classify import DeliveryError
 from zonemta_py.plugin.arguments import ConnectOptions
 from zonemta_py.queue.api import Delivery
 
+REFUSED_MAX = 1_000
 _VALIDATED = ("required", "implicit")
 
 
@@ -34,8 +35,10 @@ class Way:
     mx: bool = False
 
     @property
-    def place(self) -> tuple[str, str, int]:
-        return self.options.source, self.options.host, self.options.port
+    def place(self) -> tuple[str, str, int, str, tuple[str, str] | None]:
+        """All that it depends on whether it can be used."""
+        options = self.options
+        return options.source, options.host, options.port, options.tls, self.login
 
 
 async def secure(way: Way, delivery: Delivery, resolver: DnsDestinationResolver) -> bool:
@@ -54,6 +57,8 @@ class Ways:
 
     def __init__(self, chance: random.Random | None = None) -> None:
         self._resting = DeadHosts()
+        self._refused = DeadHosts()
+        self._replies: dict[Hashable, DeliveryError] = {}
         self._chance = chance or random.Random()
 
     def of(self, zone: Zone, delivery: Delivery, options: ConnectOptions, now: float) -> list[Way]:
@@ -93,6 +98,19 @@ class Ways:
         """It could not be used, for no fault of the message."""
         if rest_s and not way.mx:
             self._resting.died(way.place, now, rest_s=rest_s)
+
+    def refused(self, way: Way, error: DeliveryError, now: float, rest_s: float) -> None:
+        """The server does not take a login that was chosen for some mail: that login rests there, and no other."""
+        if len(self._replies) >= REFUSED_MAX:
+            self._replies.clear()
+        self._replies[way.place] = error
+        self._refused.died(way.place, now, rest_s=rest_s)
+
+    def refusal(self, way: Way, now: float) -> DeliveryError | None:
+        """What the server said of this login a moment ago."""
+        if not len(self._refused) or not self._refused.is_dead(way.place, now):
+            return None
+        return self._replies.get(way.place)
 
     def worked(self, way: Way) -> None:
         """It was connected to."""

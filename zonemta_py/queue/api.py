@@ -280,6 +280,9 @@ class Result:
 
     connection: where a limit counts it, the name of the connection that is still open, idle (kept) or being closed; it
     counts until `Dispatch.closed`. 0: none is.
+
+    chosen: it failed by what was chosen for these recipients alone (login, TLS, source, host), so it says nothing of
+    the destination that other mail goes to.
     """
 
     lease: int
@@ -298,6 +301,7 @@ class Result:
     stalled: bool = False
     manner: str = ""
     connection: int = 0
+    chosen: bool = False
 
 
 OpenConnection: TypeAlias = tuple[int, int, str, str, str, str, str, str]

@@ -114,6 +114,7 @@ def result_row(result: Result) -> list[Any]:
         result.stalled,
         result.manner,
         result.connection,
+        result.chosen,
     ]
 
 

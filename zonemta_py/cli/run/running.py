@@ -60,8 +60,8 @@ def order(config: Config, check: bool = False) -> dict[str, Any]:
 
 
 def _patiently(config: Config, question: str, **arguments: Any) -> Any:
-    """The answer of the queue, whose process may die again and again of what the new configuration takes out: then it is
-    asked again. Raises CommandError."""
+    """The answer of the queue, whose process may die again and again of what the new configuration takes out: then it
+    is asked again. Raises CommandError."""
     until = time.monotonic() + _ASKED_S
     while True:
         try:

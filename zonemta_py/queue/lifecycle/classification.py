@@ -5,7 +5,7 @@ A rule may change a verdict (retry a permanent refusal, give up on a deferral), 
 for more: less speed, fewer connections, a rest for the source, a suspension. Without a matching rule the defaults hold:
 a destination that cannot be reached rests. A TLS requirement of some mail that is not met concerns that mail only:
 rules classify it, but the destination rests only if the whole zone requires TLS, and TLS is never dropped because of
-it.
+it. What failed by a choice for its recipients alone (`Result.chosen`) teaches nothing about the destination.
 """
 
 from __future__ import annotations
@@ -139,6 +139,8 @@ class Classification:
             for outcome, classified in zip(result.outcomes, classifieds, strict=True):
                 kind = classified.kind if classified else ""
                 policy.count(path.source, path.site, path.provider, outcome.verdict, kind, len(outcome.recipients))
+        if result.chosen:
+            return  # others have another login, or TLS, or host
         dead, spoken = False, False
         for outcome, classified in zip(result.outcomes, classifieds, strict=True):
             if classified is not None:
