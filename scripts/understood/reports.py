@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from understood.replies import Entry, share, understand
-from zonemta_py.mail.feedback.read import WISH
 from zonemta_py.mail.feedback.read import read as read_report
-from zonemta_py.mail.feedback.report import KINDS, Found
+from zonemta_py.mail.feedback.report import KINDS, WISH, Found
 from zonemta_py.mail.rules.classes import CLASSES
 from zonemta_py.mail.rules.rules import Rules
 

@@ -115,6 +115,7 @@ WORDS: dict[str, str] = {
     "feedback list": "",
     "feedback show": "{feedback}",
     "feedback forget": "{feedback}",
+    "feedback leave": "{feedback}",
     "task list": "",
     "task show": "{task}",
     "task cancel": "{task}",
@@ -193,6 +194,7 @@ STATUSES = {
     "queue purge": {Exit.DATA},  # there is none
     "suppression release": {Exit.DATA},
     "suppression drop": {Exit.DATA},
+    "feedback leave": {Exit.DATA},  # it is no wish
     "campaign send": {Exit.CONFIG},  # it goes by HTTP
     "campaign text": {Exit.CONFIG},  # it goes by HTTP
     "campaign winner": {Exit.DATA},

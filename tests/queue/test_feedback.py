@@ -194,3 +194,24 @@ async def test_what_nobody_understood_is_kept_in_so_many_files(house: Make) -> N
     await home.move(4 * DAY_S)
     await home.queue.sweep()
     assert list((home.folder / "feedback").iterdir()) == []
+
+
+async def test_an_operator_decides_what_may_be_a_wish(house: Make) -> None:
+    """What is taken has unsubscribed, as by its mail's own link; what is not is deleted. Twice is once."""
+    home = await house(suppression={}, links={"enabled": True, "url": "https://l.test", "secrets": ["x" * 32]})
+    one = await home.put("ann@x.test", campaign="spring")
+    wish = {"form": "wish", "raw": b"take me off, would you?", "via": "smtp"}
+    await home.queue.feedback([
+        Feedback("other", "ann@x.test", one, genuine="token", **wish), Feedback("other", "bob@x.test", **wish),
+        Feedback("other", "eve@x.test", raw=b"hm"),
+    ])  # fmt: skip
+    eve, bob, ann = (row["seq"] for row in (await home.queue.ask("feedback", unread=True))["rows"])
+    assert [row["seq"] for row in (await home.queue.ask("feedback", wishes=True))["rows"]] == [bob, ann]
+    assert await home.queue.ask("feedback-leave", numbers=[ann, eve, 999]) == 1
+    assert await home.queue.ask("feedback-leave", numbers=[ann]) == 0
+    assert await home.queue.ask("feedback-forget", numbers=[bob]) == 1
+    assert (await home.queue.ask("feedback", wishes=True))["rows"] == []
+    for _ in range(4):
+        await home.rest()
+    rows = (await home.queue.ask("suppressions", limit=10))["rows"]
+    assert [(row["address"], row["kind"], row["scope"]) for row in rows] == [("ann@x.test", "unsubscribe", "campaigns")]

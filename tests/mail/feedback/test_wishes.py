@@ -9,7 +9,8 @@ import pytest
 
 from tests.mail.feedback.quoting import LANGUAGES, STYLES, answers, message
 from tests.mail.feedback.wishes import LOOKALIKES, WISHES, Said
-from zonemta_py.mail.feedback.read import WISH, read
+from zonemta_py.mail.feedback.read import read
+from zonemta_py.mail.feedback.report import WISH
 
 PEOPLE = "bob@example.net"
 

@@ -191,6 +191,22 @@ def test_what_a_key_with_a_scope_tells_is_for_its_own_lists(site: Any) -> None:
     assert listed == expected
 
 
+def test_wishes_wait_for_somebody_to_decide(open_http: Any) -> None:
+    """And not for a key with a scope."""
+    scoped = {"name": "acme", "hash": hashed("zmta_acme"), "rights": ["feedback"], "tenants": ["acme"]}
+    door = open_http(return_path=PATH, http={"keys": [*KEYS["keys"], scoped]})
+    hook, mail = door.client_with(HOOK), {"content-type": "message/rfc822"}
+    for who in ("ann", "bob"):
+        letter = f"From: {who}@x.test\r\nSubject: Hats\r\n\r\nCould you at last stop sending me this nonsense?\r\n"
+        assert hook.post("/v1/feedback/report", content=letter.encode(), headers=mail).json()["form"] == "wish"
+    bob, ann = hook.get("/v1/feedback", params={"wishes": True}).json()["rows"]
+    about = {"leave": [ann["seq"], 4711], "forget": [bob["seq"]]}
+    assert door.client_with("zmta_acme").post("/v1/feedback/wishes", json=about).status_code == 403
+    assert hook.post("/v1/feedback/wishes", json=about).json() == {"unsubscribed": 1, "forgotten": 1}
+    assert hook.get("/v1/feedback", params={"wishes": True}).json()["rows"] == []
+    assert hook.get("/v1/feedback", params={"kind": "unsubscribe"}).json()["rows"][0]["recipient"] == "ann@x.test"
+
+
 def _suppressions(site: Any) -> list[dict[str, str]]:
     scopes = (
         "all",

@@ -35,6 +35,9 @@ def list_(
         typer.Option(metavar="WHEN", help="Only since then: 2h (ago), 14:30, yesterday 9:00, 2026-12-01."),
     ] = None,
     unread: Annotated[bool, typer.Option("--unread", help="Only what nobody understood, and is still kept.")] = False,
+    wishes: Annotated[
+        bool, typer.Option("--wishes", help="Only what may be a wish to leave, for you to decide.")
+    ] = False,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="Rows to show.")] = 100,
     after: Annotated[int, typer.Option(metavar="NUMBER", help="Continue after this one.")] = 0,
     config: ConfigFile = None,
@@ -44,7 +47,8 @@ def list_(
     """List it, the newest first. Without genuine nothing proves it, and nothing follows from it."""
     start = when.past(since, "--since", time.time_ns() // 1_000_000) if since else 0
     where = {"kind": kind, "recipient": recipient, "campaign": campaign, "message": message, "unread": unread}
-    rows, next_ = _rows(configuration(config, folder), where | {"since_ms": start}, after, limit)
+    where |= {"wishes": wishes, "since_ms": start}
+    rows, next_ = _rows(configuration(config, folder), where, after, limit)
     if json:
         return print_json({"rows": rows, "next": next_})
     more = f"More: --after {next_}" if next_ else ""
@@ -93,6 +97,20 @@ def show(number: Number, config: ConfigFile = None, folder: Folder = None, json:
 
 
 @app.command()
+def leave(
+    numbers: Annotated[list[int], typer.Argument(metavar="NUMBER", help="Their numbers.")],
+    config: ConfigFile = None,
+    folder: Folder = None,
+    json: AsJson = False,
+) -> None:
+    """Take wishes to leave that were kept for you: who wrote them has unsubscribed. `forget` those that are none."""
+    count = answer(configuration(config, folder), "feedback-leave", numbers=numbers)
+    if not count:
+        raise _not_there(numbers[0], "number {0} is no wish to leave that is kept", "--wishes")
+    print_json({"unsubscribed": count}) if json else print(f"{count:,} unsubscribed")
+
+
+@app.command()
 def forget(
     numbers: Annotated[list[int] | None, typer.Argument(metavar="NUMBER", help="Their numbers.")] = None,
     all: Annotated[bool, typer.Option("--all", help="All that is kept.")] = False,
@@ -105,10 +123,10 @@ def forget(
         raise CommandError(Exit.USAGE, "say which: numbers of `zonemta feedback list --unread`, or --all")
     count = answer(configuration(config, folder), "feedback-forget", numbers=numbers or [], all=all)
     if not count and numbers:
-        raise _not_there(numbers[0], "nothing is kept of number {0}: it was understood, or was never there")
+        raise _not_there(numbers[0], "nothing is kept of number {0}: it was understood, or was never there", "--unread")
     print_json({"forgotten": count}) if json else print(f"{count:,} forgotten")
 
 
-def _not_there(number: int, what: str = "nothing that came back has number {0}") -> CommandError:
-    listed = "zonemta feedback list" + (" --unread" if "kept" in what else "")
+def _not_there(number: int, what: str = "nothing that came back has number {0}", option: str = "") -> CommandError:
+    listed = f"zonemta feedback list {option}".rstrip()
     return CommandError(Exit.DATA, f"{what.format(number)}; `{listed}` shows what there is")

@@ -119,8 +119,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "feedback list": (
         "zonemta feedback list --kind complaint --campaign spring --since 2h",
         "zonemta feedback list --unread",
+        "zonemta feedback list --wishes",
     ),
     "feedback show": ("zonemta feedback show 4711",),
+    "feedback leave": ("zonemta feedback leave 4711 4712",),
     "feedback forget": ("zonemta feedback forget 4711", "zonemta feedback forget --all"),
     "rules explain": ("zonemta rules explain '550 5.1.1 No such user'",),
     "dkim new": ("zonemta dkim new example.com 2026a",),

@@ -43,7 +43,7 @@ from zonemta_py.mail.feedback.recognition import (
     private,
     speaks_of_delivery,
 )
-from zonemta_py.mail.feedback.report import Found, Report
+from zonemta_py.mail.feedback.report import WISH, Found, Report
 from zonemta_py.mail.feedback.status import read_status
 from zonemta_py.mail.feedback.texts import Clues, read_text
 from zonemta_py.mail.feedback.vocabulary import DAEMONS, DELAYS, DELIVERED, FAILURES, fails, says
@@ -64,8 +64,6 @@ _ORIGINAL_FIELDS_MAX = 40
 _LEAVING, _WIDE = "list-unsubscribe", 2_000
 """A mail address and a link, each with its token."""
 _TEXT_CHARACTERS = 4_000
-WISH = "wish"
-"""The form of what may be a wish to leave: its kind is "other" until an operator has decided."""
 LIKENESS = "likeness"
 """The form of what is understood because it is like others (`likeness`)."""
 _FORMS = (

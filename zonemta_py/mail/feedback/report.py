@@ -14,6 +14,9 @@ KINDS = ("bounce", "delay", "delivered", "complaint", "unsubscribe", "auto-reply
 recipient calls it spam. auto-reply: a person's absence, a list server's or a help desk's answer. challenge: the sender
 is to prove to be human. other: a read receipt, "this is not spam", a report on authentication, or not understood."""
 
+WISH = "wish"
+"""The form of what may be a wish to leave: its kind is "other" until an operator has decided."""
+
 
 class Found(NamedTuple):
     """One recipient's news.

@@ -9,6 +9,7 @@ from typing import Any
 from zonemta_py.disk import keys
 from zonemta_py.disk.feedback import KINDS
 from zonemta_py.mail.addresses.person import person
+from zonemta_py.mail.feedback.report import WISH
 from zonemta_py.queue.api import Feedback
 from zonemta_py.queue.feedback.register import ERASED, shown
 from zonemta_py.queue.lifecycle.context import QueueContext
@@ -22,10 +23,12 @@ LOOK_MAX = 2_000
 
 async def came_back(
     queue: QueueContext, kind: str = "", recipient: str = "", campaign: str = "", message: str = "",
-    since_ms: int = 0, after: int = 0, limit: int = 100, unread: bool = False, within: Within = ((), ()),
+    since_ms: int = 0, after: int = 0, limit: int = 100, unread: bool = False, wishes: bool = False,
+    within: Within = ((), ()),
 ) -> dict[str, Any]:  # fmt: skip
     """{rows, next}: after: the last page's `next`; None: it was the last one. unread: only what nobody understood, and
-    is kept. within: names of tenants and of campaigns, none of a kind: all."""
+    is kept. wishes: of that, what may be a wish to leave. within: names of tenants and of campaigns, none of a kind:
+    all."""
     if kind and kind not in KINDS:
         raise ValueError(f"there is no kind of feedback {kind!r}; there are {', '.join(KINDS)}")
     await queue.core.settled()
@@ -41,7 +44,8 @@ async def came_back(
             return False
         return all(row[name] == value for name, value in wanted.items()) and (
             (not who or person(row["recipient"]) == who)
-            and (not unread or bool(row["raw_bytes"] and queue.heard.raw(row["seq"])))
+            and (not wishes or row["form"] == WISH)
+            and (not (unread or wishes) or bool(row["raw_bytes"] and queue.heard.raw(row["seq"])))
         )
 
     if message:
@@ -115,6 +119,29 @@ async def forget(queue: QueueContext, numbers: list[int], all: bool = False) -> 
     return queue.heard.unread.drop(name for seq in numbers for name in queue.heard.file(seq))
 
 
+async def leave(queue: QueueContext, numbers: list[int]) -> int:
+    """An operator says that these kept wishes are ones: who wrote them has unsubscribed; returns how many there were.
+    Once that is stable, their messages are deleted."""
+    await queue.core.settled()
+    found = {seq: row for seq in numbers if (row := _wish(queue, seq)) is not None}
+    await queue.heard.take([*found.values()])
+    queue.heard.unread.drop(name for seq in found for name in queue.heard.file(seq))
+    return len(found)
+
+
+def _wish(queue: QueueContext, seq: int) -> Feedback | None:
+    """The unsubscribe that a kept wish is; None: it is none, is not there any more, or nobody knows whose."""
+    value = queue.core.store.get(keys.feedback(seq))
+    if value is None or value == ERASED or not queue.heard.raw(seq):
+        return None
+    row = shown(seq, value)
+    if row["form"] != WISH or not row["recipient"]:
+        return None
+    same = {name: row[name] for name in ("recipient", "message", "campaign", "tenant", "zone", "scope", "text")}
+    return Feedback("unsubscribe", genuine="key", form=WISH, name=f"wish {seq}", **same)
+
+
 QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "feedback": came_back, "feedback-ties": ties, "feedback-one": one, "feedback-forget": forget,
+    "feedback-leave": leave,
 }  # fmt: skip

@@ -41,7 +41,8 @@ _BODIES = (
     models.MessageDocument, models.BatchDocument, templates.MergedDocument, campaign_bodies.CampaignDocument,
     campaign_bodies.CampaignTimes, campaign_bodies.Decision, campaign_bodies.NewText,
     campaign_bodies.Order, campaign_bodies.TrialDocument, people.Suppressions, people.Forget, people.GuardEnd,
-    returned.FeedbackRows, models.PersonDocument, queue_rows.Acknowledgement, queue_rows.NegativeAcknowledgement,
+    returned.FeedbackRows, returned.Wishes, models.PersonDocument, queue_rows.Acknowledgement,
+    queue_rows.NegativeAcknowledgement,
     queue_rows.Extension, bodies.Lift, bodies.SuspensionDocument, bodies.StepDocument, bodies.TaskDocument,
     bodies.Start, bodies.Reload, bodies.Drain,
 )  # fmt: skip

@@ -48,6 +48,18 @@ class FeedbackRows(Model):
     rows: Annotated[list[FeedbackDocument], FailFast()] = Field(min_length=1, max_length=ROWS_MAX)
 
 
+class Wishes(Model):
+    leave: list[Count] = Field(default_factory=list, max_length=ROWS_MAX)
+    """Numbers of rows with form "wish": who wrote them has unsubscribed."""
+    forget: list[Count] = Field(default_factory=list, max_length=ROWS_MAX)
+    """Those that are none: their messages are deleted."""
+
+
+class WishesDecided(Model):
+    unsubscribed: int
+    forgotten: int
+
+
 class Recorded(Model):
     recorded: int
     known: int

@@ -111,6 +111,27 @@ async def report(
 
 
 @router.post(
+    "/feedback/wishes",
+    summary="Decide about wishes to leave",
+    response_model=returned.WishesDecided,
+    openapi_extra=reading.body_of("Wishes") | needs(_RIGHT),
+    responses=described(400, 413, 415, 422),
+)
+async def decide(request: Request) -> Response:
+    """Mail that may ask to leave a list, in prose, is kept for somebody to read (`GET /v1/feedback?wishes=true`). What
+    is not a wish, or was decided before, is not counted. For keys without a scope."""
+    here, who = _asked(request), visit(request).key
+    if who.scope.bound:
+        raise RequestProblem("no-right", f"the key {who.name!r} has a scope; wishes are decided by one without")
+    content = await reading.json_object(request, here.config.http.body_bytes, returned.ROWS_MAX * 16)
+    document = reading.checked(returned.Wishes, content)
+    unsubscribed = await here.ask("feedback-leave", numbers=document.leave)
+    return answer({
+        "unsubscribed": unsubscribed, "forgotten": await here.ask("feedback-forget", numbers=document.forget)
+    })  # fmt: skip
+
+
+@router.post(
     "/feedback/{form}",
     summary="Take a provider's webhook",
     response_model=returned.WebhookTaken,
@@ -152,6 +173,7 @@ async def every(
     recipient: Annotated[models.Address | None, Query(description="Only about this recipient.")] = None,
     campaign: Annotated[models.Name | None, Query(description="Only of this campaign.")] = None,
     message: Annotated[returned.MessageId | None, Query(description="Only about this message.")] = None,
+    wishes: Annotated[bool, Query(description="Only what may be a wish to leave, for somebody to decide.")] = False,
     since_ms: Annotated[models.Count, Query(description="Only since then, UNIX time in ms.")] = 0,
     after: Annotated[models.Count, Query(description="The last page's `next`; default: the first page.")] = 0,
     limit: Annotated[int, Query(ge=1, le=1_000, description="Maximum number of rows.")] = 100,
@@ -160,7 +182,7 @@ async def every(
     with a scope sees what is in it."""
     here = _asked(request, "read")
     where = {"kind": kind, "recipient": recipient, "campaign": campaign, "message": message}
-    given = {name: value for name, value in where.items() if value}
+    given: dict[str, Any] = {name: value for name, value in where.items() if value} | {"wishes": wishes}
     own = visit(request).key.scope
     within = sorted(own.tenants), sorted(own.campaigns)
     return answer(await here.ask("feedback", **given, since_ms=since_ms, after=after, limit=limit, within=within))
