@@ -4,6 +4,7 @@ import asyncio
 import io
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from zonemta_py.__main__ import main
 from zonemta_py.config import Config
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.recovery.start import open_queue
+from zonemta_py.schedule.time.clock import Clock
 from zonemta_py.wire.server import serve
 
 
@@ -42,10 +44,21 @@ def zonemta(
     return run
 
 
+class Noon(Clock):
+    """It was noon (UTC) when it was made, so that no day and no hour ends during a test."""
+
+    def __init__(self) -> None:
+        self._apart_ms = 43_200_000 - int(time.time() * 1000) % 86_400_000
+
+    def ms(self) -> int:
+        return super().ms() + self._apart_ms
+
+
 class Served:
     """A real queue in a thread, served on its socket; `do` runs something with it there."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
+    def __init__(self, settings: dict[str, Any], clock: Clock | None = None) -> None:
+        self.clock = clock
         self.config = Config.model_validate(settings)
         self.ready = threading.Event()
         self.thread = threading.Thread(target=lambda: asyncio.run(self._run()))
@@ -54,7 +67,7 @@ class Served:
 
     async def _run(self) -> None:
         self.loop, self.end = asyncio.get_running_loop(), asyncio.Event()
-        self.queue = await open_queue(self.config)
+        self.queue = await open_queue(self.config, clock=self.clock)
         await serve(self.queue, self.config.folder)
         self.ready.set()
         await self.end.wait()
@@ -74,11 +87,11 @@ class Served:
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Callable[..., Served]]:
-    """served(zones=[…], throttles=[…]) → a queue in tmp_path with that configuration."""
+    """served(zones=[…], throttles=[…]) → a queue in tmp_path with that configuration, and perhaps a clock."""
     made: list[Served] = []
 
-    def make(**sections: Any) -> Served:
-        made.append(Served({"server": {"folder": tmp_path}, **sections}))
+    def make(clock: Clock | None = None, **sections: Any) -> Served:
+        made.append(Served({"server": {"folder": tmp_path}, **sections}, clock))
         return made[-1]
 
     yield make

@@ -6,13 +6,16 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from tests.cli.conftest import Noon
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.queue.api import Receipt
 
 
 def test_what_is_used_is_shown(served: Callable[..., Any], told: Callable[..., Any]) -> None:
     """A row for each quota."""
-    house = served(accounts=[{"name": "shop", "messages": ["5/h", "1000/day"], "recipients": ["20/h"], "sessions": 7}])
+    house = served(
+        Noon(), accounts=[{"name": "shop", "messages": ["5/h", "1000/day"], "recipients": ["20/h"], "sessions": 7}]
+    )
     recipients = [Recipient("a@x.test"), Recipient("b@x.test")]
 
     async def send(queue: Any) -> Receipt:

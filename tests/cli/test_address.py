@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from zonemta_py.cli.config import address
 from zonemta_py.cli.terminal.errors import Exit
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.journal import Writer
@@ -18,7 +19,14 @@ from zonemta_py.mail.addresses import leaving, srs, verp
 from zonemta_py.mail.addresses.link import Link, url
 
 SECRET = "0123456789abcdef"
-TODAY = int(time.time()) // 86_400
+NOON_S = 1_795_003_200.0
+TODAY = int(NOON_S) // 86_400
+
+
+@pytest.fixture(autouse=True)
+def noon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is always the same day: what is made today is of today."""
+    monkeypatch.setattr(address, "time", SimpleNamespace(time=lambda: NOON_S))
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from zonemta_py.cli.terminal.errors import Exit
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.queue.queue import LocalQueue
 
 BASH = """
 source <(zonemta completion bash)
@@ -30,11 +32,35 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 )
 def test_in_bash(line: str, number: int, expected: list[str]) -> None:
     """Names of commands, of those in a group, options, and words that are one of a few."""
+    assert completed(line, number) == expected
+
+
+def completed(line: str, number: int, **more: str) -> list[str]:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     script = BASH.format(line=line, number=number)
-    ran = subprocess.run(["bash", "-c", script], capture_output=True, env=os.environ | {"PATH": path}, check=True)
-    assert ran.stdout.decode().split() == expected
+    environment = os.environ | {"PATH": path} | more
+    ran = subprocess.run(["bash", "-c", script], capture_output=True, env=environment, check=True)
     assert ran.stderr == b""
+    return ran.stdout.decode().split()
+
+
+def test_names_that_there_are(served: Callable[..., Any], tmp_path: Path) -> None:
+    """Of zones and sources, as the configuration has them; of campaigns, as the queue knows them."""
+    file = tmp_path / "zonemta.toml"
+    file.write_text(
+        f'[server]\nfolder = "{tmp_path}"\n[[zones]]\nname = "default"\n[[zones]]\nname = "bulk"\n'
+        'sources = ["127.0.0.7"]\n'
+    )
+
+    async def put(queue: LocalQueue) -> None:
+        await queue.accept(Envelope("a@x.test", [Recipient("b@y.test")], 4, campaign="spring"), b"Hi\r\n")
+
+    served().do(put)
+    for line, number, expected in (
+        ("queue list --zone bu", 4, ["bulk"]), ("suspend zone de", 3, ["default"]),
+        ("suspend source 12", 3, ["127.0.0.7"]), ("campaign status sp", 3, ["spring"]), ("explain x", 2, []),
+    ):  # fmt: skip
+        assert completed(f"zonemta {line}", number, ZONEMTA_CONFIG=str(file)) == expected, line
 
 
 def test_other_shells(zonemta: Callable[..., Any]) -> None:

@@ -97,6 +97,7 @@ def _whole(records: Records) -> None:
         ("d.example", "MX"): ["10 mail.d.example."],
         ("d.example", "TXT"): [f'"v=spf1 ip4:{ADDRESS} -all"'],
         ("_dmarc.d.example", "TXT"): ['"v=DMARC1; p=none"'],
+        ("2.0.0.127.list.test", "A"): ["127.0.0.2"],
     }
 
 
@@ -159,6 +160,14 @@ def test_a_list_that_refuses_to_answer_lists_nobody(doctor: Any, records: Record
     _whole(records)
     records.all[f"{BACKWARDS}.list.test", "A"] = ["127.255.255.254"]
     assert doctor()[f"{ADDRESS} on blocklists"]["level"] == "note"
+
+
+def test_a_list_that_answers_nothing_says_nothing(doctor: Any, records: Records) -> None:
+    """A resolver that knows no name would make everybody clean: the list's test entry tells."""
+    _whole(records)
+    del records.all["2.0.0.127.list.test", "A"]
+    found = doctor()[f"{ADDRESS} on blocklists"]
+    assert (found["level"], "list.test did not answer, not even for a test entry" in found["words"]) == ("note", True)
 
 
 def test_a_taken_port_is_named(doctor: Any, records: Records) -> None:

@@ -23,7 +23,7 @@ Zonemta = Callable[..., Any]
 def test_what_it_writes_is_good(zonemta: Zonemta, tmp_path: Path) -> None:
     """The configuration passes the check, the key is its owner's, the records name address and key."""
     ran = zonemta(
-        "init", tmp_path / "etc", "--domain", "Example.COM", "--address", "192.0.2.10", "--address", "2001:db8::1",
+        "init", tmp_path / "etc", "--domain", "Example.COM", "--address", "192.0.2.10, 2001:db8::1",
         "--listen", "127.0.0.1:2599", "--queue", tmp_path / "queue", "--user", "", "--yes",
     )  # fmt: skip
     assert ran.code == Exit.OK, ran.err

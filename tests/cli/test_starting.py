@@ -65,9 +65,12 @@ def test_one_that_does_not_come_is_said(monkeypatch: pytest.MonkeyPatch, told: T
         "presence.announce(pathlib.Path(sys.argv[1]), None); print(flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", program, str(tmp_path)]
+    (tmp_path / presence.NAME).touch()
+    os.utime(tmp_path / presence.NAME, (1, 1))  # of one that ran before
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         other.stdout.readline()
+        assert presence.since_s(tmp_path) > 1
         ran = told("status")
         assert ran.code == Exit.UNAVAILABLE
         assert (

@@ -299,12 +299,12 @@ def places(tmp_path: Path) -> dict[str, object]:
     ):
         (tmp_path / name).write_text(text)
     Ring.create(tmp_path / "a.ring", 4).abandon()
-    today = int(time.time()) // 86_400
+    yesterday = int(time.time()) // 86_400 - 1
     return found | {
         "config": tmp_path / "zonemta.toml", "letter": tmp_path / "letter.eml", "template": tmp_path / "letter.toml",
         "people": tmp_path / "people.csv", "ring": tmp_path / "a.ring",
-        "verp": verp.encode("0199aabbccddeeff", "ann@d.example", "b.example", SECRET, today),
-        "srs": srs.rewrite("ann@there.example", "ours.example", SECRET, today),
+        "verp": verp.encode("0199aabbccddeeff", "ann@d.example", "b.example", SECRET, yesterday),
+        "srs": srs.rewrite("ann@there.example", "ours.example", SECRET, yesterday),
     }  # fmt: skip
 
 

@@ -1,12 +1,12 @@
 """`zonemta warmup` against a real queue: the table, its bar, the days that were."""
 
 import json
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from tests.cli.conftest import Noon
 from zonemta_py.cli.queue.warmup import BAR_CELLS, _row
 from zonemta_py.cli.terminal.errors import Exit
 from zonemta_py.mail.envelope import Envelope, Recipient
@@ -26,7 +26,7 @@ async def send(queue: LocalQueue) -> None:
     """Two recipients: one delivered, one deferred."""
     for number, (verdict, code) in enumerate(((DELIVERED, 250), (DEFERRED, 451))):
         envelope = Envelope("ann@example.com", [Recipient(f"r{number}@x.org")], len(BODY))
-        envelope.received_ms = int(time.time() * 1000)
+        envelope.received_ms = queue.core.clock.ms()
         await queue.accept(envelope, BODY)
         (delivery,) = await queue.lease(1, "sender-1")
         await queue.settle(Result(delivery.lease, [Outcome(verdict, Reply(code, "", "said"), "dot", [0])]))
@@ -35,7 +35,7 @@ async def send(queue: LocalQueue) -> None:
 
 def test_where_each_source_stands(served: Callable[..., Any], told: Callable[..., Any]) -> None:
     """Step, cap, what was sent with a bar, shares, today's verdict, the next cap."""
-    queue = served(**COLD)
+    queue = served(Noon(), **COLD)
     assert "No source that is warming up" in told("warmup").out
     queue.do(send)
     (row,) = json.loads(told("warmup", "--json").out)
@@ -49,12 +49,12 @@ def test_where_each_source_stands(served: Callable[..., Any], told: Callable[...
 
 def test_the_days_that_were(served: Callable[..., Any], told: Callable[..., Any]) -> None:
     """Only when asked for."""
-    queue = served(**COLD)
+    queue = served(Noon(), **COLD)
 
     async def good_day(queue: LocalQueue) -> None:
         days = queue.core.schedule.policy.warmups.of("127.0.0.2", "google")
         assert days is not None
-        today = int(time.time() * 1000)
+        today = queue.core.clock.ms()
         days.room(today - 86_400_000)
         days.take(3)
         days.result(delivered=3)
@@ -69,7 +69,7 @@ def test_the_days_that_were(served: Callable[..., Any], told: Callable[..., Any]
 
 def test_a_source_is_put_on_another_step(served: Callable[..., Any], told: Callable[..., Any]) -> None:
     """Back, forward, or behind the last one; the table and the days that were show it."""
-    queue = served(**COLD)
+    queue = served(Noon(), **COLD)
     queue.do(send)
     ran = told("warmup", "set", "127.0.0.2", "x.org", "3")
     assert ran.code == Exit.OK
@@ -102,7 +102,7 @@ def test_orders_that_are_wrong(
     served: Callable[..., Any], told: Callable[..., Any], arguments: list[str], code: Exit, said: str
 ) -> None:
     """One sentence with what there is."""
-    served(**COLD)
+    served(Noon(), **COLD)
     ran = told("warmup", "set", *arguments)
     assert ran.code == code
     assert said in ran.err
@@ -111,7 +111,7 @@ def test_orders_that_are_wrong(
 
 def test_options_may_stand_before_the_order(served: Callable[..., Any], zonemta: Callable[..., Any]) -> None:
     """zonemta warmup --folder DIR set … is the same as with the option behind it."""
-    queue = served(**COLD)
+    queue = served(Noon(), **COLD)
     ran = zonemta("warmup", "--folder", queue.config.folder, "set", "127.0.0.2", "google", "2")
     assert ran.code == Exit.OK
     assert "at google is at step 2 of 3" in ran.out

@@ -248,6 +248,11 @@ async def test_many_at_once_come_in_pages(house: Make) -> None:
         ("suppress", {"rows": [["bob@x.test", "hated", "", "", ""]]}, "there is no kind 'hated'; use hard-bounce"),
         ("suppress", {"rows": [["bob", "manual", "", "", ""]]}, "'bob' is not an address"),
         ("suppress", {"rows": [["b\n@x.test", "manual", "", "", ""]]}, "is not an address"),
+        (
+            "suppress",
+            {"rows": [["*@x.test", "manual"]]},
+            "is a pattern, and the list has addresses only; `zonemta suspend domain x.test`",
+        ),
         ("suppress", {"rows": [["b" * 400 + "@x.test", "manual"]]}, "is not an address"),
         ("suppress", {"rows": [[1, 2]]}, "is not an entry"),
         ("unsuppress", {"addresses": ["@"]}, "'@' is not an address"),

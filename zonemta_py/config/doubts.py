@@ -4,8 +4,10 @@ the key. Pure: nothing but the configuration is looked at."""
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from zonemta_py.config.limits import rate
 from zonemta_py.config.root import Config
@@ -17,9 +19,26 @@ _SLOW_BYTES_S = 1000
 def doubts(config: Config) -> Iterator[str]:
     """Sentences."""
     for sentence in (
-        *_unused(config), *_zones(config), *_reception(config), *_people(config), *_times(config), *_plugins(config)
+        *_unset(config.model_dump(mode="json")), *_unused(config), *_zones(config), *_reception(config),
+        *_people(config), *_times(config), *_plugins(config),
     ):  # fmt: skip
         yield f"warning: {sentence}"
+
+
+def _unset(value: Any, where: str = "") -> Iterator[str]:
+    """Names of variables in the place of values: nothing puts anything there."""
+    if isinstance(value, dict):
+        for name, one in value.items():
+            yield from _unset(one, f"{where}.{name}" if where else str(name))
+    elif isinstance(value, list):
+        for number, one in enumerate(value):
+            label = one.get("name", number) if isinstance(one, dict) else number
+            yield from _unset(one, f"{where}[{label}]")
+    elif isinstance(value, str) and _VARIABLE.fullmatch(value):
+        yield f"{where}: {value} is taken as it stands, since variables have no value here; write what it stands for"
+
+
+_VARIABLE = re.compile(r"\$\{\w+\}")
 
 
 def _unused(config: Config) -> Iterator[str]:

@@ -13,9 +13,13 @@ from zonemta_py.pipeline.lake import query, table
 def lake(spark, tmp_path):
     """A lake with one table of two days."""
     rows = [("2026-03-01", "google", 3), ("2026-03-02", "yahoo", 4)]
-    made = spark.createDataFrame(rows, "day string, provider string, n long").withColumn("day", made_day())
-    table.write(tmp_path, "counts", made)
+    _write(spark, tmp_path, "counts", rows)
     return tmp_path
+
+
+def _write(spark, lake, name, rows):
+    made = spark.createDataFrame(rows, "day string, provider string, n long").withColumn("day", made_day())
+    table.write(lake, name, made)
 
 
 def made_day():
@@ -30,6 +34,14 @@ def test_tables_are_listed_with_their_size(lake, capsys):
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["table"], row["days"], row["rows"]) == ("counts", 2, 2)
     assert (row["first"], row["last"]) == ("2026-03-01", "2026-03-02")
+
+
+def test_a_table_as_a_whole_has_no_days(spark, lake, capsys):
+    """What is kept under no day is counted, and no day is named for it."""
+    _write(spark, lake, "whole", [("1970-01-01", "google", 3)])
+    assert main(["lake", "tables", "--lake", str(lake), "--json"]) == Exit.OK
+    row = json.loads(capsys.readouterr().out)[1]
+    assert (row["table"], row["days"], row["first"], row["last"], row["rows"]) == ("whole", 0, "", "", 1)
 
 
 def test_a_question_is_answered_with_its_columns(spark, lake):

@@ -29,6 +29,7 @@ _SHOWN = {
 }
 """Columns that a terminal has room for; --columns takes others."""
 
+_NO_DAY = "1970-01-01"
 _LONG_BYTES = 150_000_000
 """Of new bronze, two million attempts: above this the JVM's better compiler gains more than it costs."""
 
@@ -126,7 +127,8 @@ def list_tables(lake: Lake, as_json: AsJson = False) -> None:
         raise CommandError(Exit.UNAVAILABLE, sentence) from None
     rows = []
     for name in tables.names(lake):
-        days = sorted(tables.manifest(lake, name).days)
+        parts = sorted(tables.manifest(lake, name).days)
+        days = [day for day in parts if day != _NO_DAY]  # a table as a whole, or messages whose id says no day
         files = tables.files(lake, name)
         count = sum(parquet.read_metadata(file).num_rows for file in files)
         size = sum(file.stat().st_size for file in files)

@@ -26,6 +26,12 @@ def announce(folder: Path, who: privileges.Identity | None) -> None:
         if who is not None:
             os.fchown(file, who.uid, who.gid)
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the file stays open, as the lock ends with it
+        os.utime(file)
+
+
+def since_s(folder: Path) -> float:
+    """UNIX seconds: since when the MTA has the folder, whatever became of its processes since. Raises OSError."""
+    return (folder / NAME).stat().st_mtime
 
 
 def there(folder: Path) -> bool:

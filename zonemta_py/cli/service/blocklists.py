@@ -35,10 +35,21 @@ async def domains(resolver: Resolver, given: Iterable[str], lists: Sequence[str]
             yield finding
 
 
+_TESTS = ("2.0.0.127", "test", "dbltest.com")
+"""Entries that a list always has, by which one sees whether it answers (RFC 5782, 5): of addresses, of names, and that
+of Spamhaus' list of domains."""
+
+
+async def _answers(resolver: Resolver, one: str) -> bool:
+    """Whether it says of a test entry that it has that: else what it says of others means nothing."""
+    return any(await asyncio.gather(*(_asked(resolver, f"{name}.{one}") for name in _TESTS)))
+
+
 async def _on(resolver: Resolver, about: str, name: str, lists: Sequence[str]) -> AsyncIterator[Diagnosis]:
     answers = await asyncio.gather(*(_asked(resolver, f"{name}.{one}") for one in lists))
-    silent = [one for one, answer in zip(lists, answers, strict=True) if answer is None]
-    free = [one for one, answer in zip(lists, answers, strict=True) if answer == ""]
+    there = [answer or await _answers(resolver, one) for one, answer in zip(lists, answers, strict=True)]
+    silent = [one for one, answer, heard in zip(lists, answers, there, strict=True) if answer is None or not heard]
+    free = [one for one, answer, heard in zip(lists, answers, there, strict=True) if answer == "" and heard]
     for one, answer in zip(lists, answers, strict=True):
         if answer:
             yield problem(
@@ -48,7 +59,9 @@ async def _on(resolver: Resolver, about: str, name: str, lists: Sequence[str]) -
         yield ok(about, f"not listed by {', '.join(free)}")
     if silent:
         yield note(
-            about, f"{', '.join(silent)} did not answer; many refuse public resolvers", "set dns.servers to your own"
+            about,
+            f"{', '.join(silent)} did not answer, not even for a test entry; many refuse public resolvers",
+            "set dns.servers to your own",
         )
 
 

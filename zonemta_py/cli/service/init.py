@@ -103,7 +103,7 @@ def _answers(
     hostname = _checked(hostname, "Full name of this machine", f"mail.{domain}", _domain, asks)
     sources, question = (
         " ".join(addresses or []),
-        "Addresses to send from, with blanks between (empty: as the system does)",
+        "Addresses to send from, with blanks or commas between (empty: as the system does)",
     )
     asked = asks and addresses is None and smarthost is None
     found = _checked(None if asked else sources, question, "", _sources, asks)
@@ -148,7 +148,7 @@ def _name(text: str) -> str:
 
 def _sources(text: str) -> list[str]:
     try:
-        return [ip_address(one) for one in text.split()]
+        return [ip_address(one) for one in text.replace(",", " ").split()]
     except ValueError as error:
         raise ValueError(f"an address to send from: {error}") from None
 

@@ -1,11 +1,14 @@
 """`zonemta completion SHELL`, and what its script asks for each time the Tab key is pressed.
 
-It must be quick: the command's own group is all that is loaded, and for the name of a command nothing at all.
+It must be quick: the command's own group is all that is loaded, and for the name of a command nothing at all. Names of
+zones and sources are those of the configuration, names of campaigns and tenants those that the running queue knows.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import typer
@@ -40,4 +43,56 @@ def complete(command: Any) -> None:
     from typer.completion import completion_init  # type: ignore[attr-defined]
 
     completion_init()
+    for path, one in _every(command):
+        for parameter in one.params:
+            kind = _kind(path, parameter)
+            if kind:
+                parameter._custom_shell_complete = partial(_names, kind)  # click's own place for it
     command.main([], prog_name="zonemta", complete_var=ASKED)
+
+
+_KINDS = ("zone", "source", "campaign", "tenant")
+
+
+def _every(command: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    yield path, command
+    for name, one in getattr(command, "commands", {}).items():
+        yield from _every(one, f"{path} {name}".strip())
+
+
+def _kind(path: str, parameter: Any) -> str:
+    """Of what an option or argument is the name; "": of nothing that is known here."""
+    if parameter.name == "name":
+        return {"campaign": "campaign", "suspend": "kind", "resume": "kind"}.get(path.split()[0], "")
+    if parameter.name == "source" and parameter.param_type_name == "argument":
+        return "source"
+    word = max(parameter.opts, key=len).lstrip("-")
+    return word if word in _KINDS and parameter.param_type_name == "option" else ""
+
+
+def _names(kind: str, context: Any, parameter: Any, begun: str) -> list[str]:
+    """Those that begin so; none if nobody can say which there are."""
+    from zonemta_py.cli.run.asking import ask_queue
+    from zonemta_py.cli.terminal.errors import CommandError
+    from zonemta_py.cli.terminal.options import configuration
+    from zonemta_py.config import ConfigError
+
+    kind = context.params.get("kind", "") if kind == "kind" else kind
+    try:
+        config = configuration(context.params.get("config"), context.params.get("folder"))
+        if kind == "zone":
+            found = [zone.name for zone in config.zones]
+        elif kind == "source":
+            found = sorted({source.address for zone in config.zones for source in config.sources(zone)})
+        elif kind == "campaign":
+            found = [row["name"] for row in ask_queue(config.folder, "campaigns")]
+        elif kind == "tenant":
+            found = [row["name"] for row in ask_queue(config.folder, "sizes", by="tenant", limit=_MOST)["rows"]]
+        else:
+            found = []
+    except (CommandError, ConfigError, OSError):
+        return []
+    return [name for name in found if name.startswith(begun)][:_MOST]
+
+
+_MOST = 100

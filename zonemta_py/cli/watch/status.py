@@ -207,11 +207,15 @@ def _data(found: dict[str, Any], limit: dict[str, Any]) -> str:
     values += [(name, f"{total[name]}", (None, None)) for name in ("leased", "deferred", "held")]
     values += [(name, f"{found['rates'][name]:.1f}", (None, None)) for name in RATES if name != "deferred"]
     values.append(("disk_free", f"{found['disk']['free'] / 1e6:.0f}MB", limit["disk"]))
-    return " ".join(f"{name}={value};{_plain(bounds[0])};{_plain(bounds[1])};0" for name, value, bounds in values)
+    return " ".join(
+        ";".join((f"{name}={value}", *(_plain(bound, name == "disk_free") for bound in bounds), "0"))
+        for name, value, bounds in values
+    )
 
 
-def _plain(bound: float | None) -> str:
-    return "" if bound is None else f"{bound:g}"
+def _plain(bound: float | None, least: bool) -> str:
+    """A range; one that ends above, "1024:", where too little is wrong."""
+    return "" if bound is None else f"{bound:g}{':' * least}"
 
 
 def _end(level: int, words: str, data: str = "") -> NoReturn:

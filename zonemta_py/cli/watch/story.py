@@ -50,7 +50,7 @@ def trace(
         return print_json(found)
     if not found["rows"]:
         raise CommandError(Exit.DATA, printable(f"nothing is known of {found['about']}{_far(found)}"))
-    rows = [(moment(row["ms"]), row["what"], _who(row), row["id"], _said(row)) for row in found["rows"]]
+    rows = [(moment(row["ms"]), _what(row), _who(row), row["id"], _said(row)) for row in found["rows"]]
     order = ("when", "what", "said", "to" if found["kind"] == "message" else "id")
     print_table(f"{found['kind']} {found['about']}", ("when", "what", "to", "id", "said"), rows, order=order)
     if found["kind"] == "recipient":
@@ -100,6 +100,10 @@ def _look(ask: Callable[..., dict[str, Any]], all: bool) -> dict[str, Any]:
 def _far(found: dict[str, Any]) -> str:
     more = "; --all looks further" if found["next"] else ""
     return f" back to {moment(found['back_to_ms'])}{more}" if found["back_to_ms"] else ""
+
+
+def _what(row: dict[str, Any]) -> str:
+    return f"{row['what']} undone" if row.get("undone") else str(row["what"])
 
 
 def _who(row: dict[str, Any]) -> str:

@@ -205,6 +205,9 @@ def checked_person(address: Any) -> str:
     """The canonical form of an address, which may come with a display name. Raises ValueError if it is invalid."""
     if not isinstance(address, str) or not address.isprintable():
         raise ValueError(f"{address!r} is not an address; give one such as ann@example.com")
+    if address.strip().startswith("*@"):
+        remedy = f"`zonemta suspend domain {address.strip()[2:]}` stops a whole domain"
+        raise ValueError(f"{address!r} is a pattern, and the list has addresses only; {remedy}")
     from zonemta_py.mail.address import AddressRefused, parse_mailbox  # a start accepts mail before it needs a parser
 
     try:
