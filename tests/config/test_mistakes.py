@@ -36,7 +36,7 @@ def is_said(words: tuple[str, ...], sentence: str) -> bool:
     )
 
 
-MISTAKES = [*mistakes("mistakes.txt")]
+MISTAKES = [*mistakes("mistakes.txt"), *mistakes("mistakes_unseen.txt")]
 
 
 def sentences(file: Path) -> list[str]:

@@ -20,7 +20,7 @@ def doubts(config: Config) -> Iterator[str]:
     """Sentences."""
     for sentence in (
         *_unset(config.model_dump(mode="json")), *_unused(config), *_zones(config), *_reception(config),
-        *_people(config), *_times(config), *_plugins(config),
+        *_services(config), *_people(config), *_times(config), *_plugins(config),
     ):  # fmt: skip
         yield f"warning: {sentence}"
 
@@ -105,6 +105,31 @@ def _reception(config: Config) -> Iterator[str]:
         yield "links.trusted_proxies: believes everybody's X-Forwarded-For; name the proxy's network only"
     if config.tls.reports and not (config.tls.mta_sts or config.tls.dane):
         yield "tls.reports: there is little to report without mta_sts or dane; set one of them"
+
+
+def _services(config: Config) -> Iterator[str]:
+    """What is set where it has no effect."""
+    for kind, keys in (("http", ("keys", "webhooks", "dashboard")), ("pull", ("tokens",)), ("links", ("url",))):
+        section = getattr(config, kind)
+        if not section.enabled and (there := [key for key in keys if getattr(section, key)]):
+            yield f"{kind}.enabled: is false, though {' and '.join(there)} are set; set enabled = true in [{kind}]"
+    if config.dns.dnssec and (far := [one for one in config.dns.servers if not ipaddress.ip_address(one).is_loopback]):
+        yield f"dns.dnssec: believes dns.servers {far[0]}, and whoever is on the way there; ask one on this machine"
+    for sink in config.event_sinks:
+        for key, kind in _OF_KIND.items():
+            if sink.kind != kind and getattr(sink, key) != type(sink).model_fields[key].get_default(
+                call_default_factory=True
+            ):
+                yield f"event_sinks[{sink.name}].{key}: is of kind {kind}, and this is a {sink.kind}; remove it"
+
+
+_OF_KIND = {
+    "exchange": "amqp", "routing_key": "amqp", "mandatory": "amqp", "subject": "nats", "acknowledged": "nats",
+    "stream": "redis", "stream_max": "redis", "replicas": "redis", "topic": "kafka", "bootstrap": "kafka",
+    "idempotent": "kafka", "path": "file", "rotate_bytes": "file", "rotate_daily": "file", "compress": "file",
+    "facility": "syslog", "format": "webhook", "secret": "webhook",
+}  # fmt: skip
+"""Keys of event sinks that say something for one kind only."""
 
 
 def _wide(network: str) -> bool:

@@ -88,9 +88,12 @@ def sender_rule(value: str) -> str:
 
 def ehlo_name(value: str) -> str:
     """Raises ValueError for what must not stand in EHLO (RFC 5321 4.1.1.1): a host name or an address literal."""
-    if value and not _LITERAL.fullmatch(value) and not _HOST_NAME.fullmatch(name := canonical(value)):
+    name = canonical(value)
+    if value and not _LITERAL.fullmatch(value) and (not _HOST_NAME.fullmatch(name) or _NUMBERS.fullmatch(name)):
         remedy = "write a host name such as mail.example.com"
-        if re.fullmatch(r"[\w.-]+", name):
+        if _NUMBERS.fullmatch(name):
+            remedy += f", or [{value}]"
+        elif re.fullmatch(r"[\w.-]+", name):
             remedy = "letters, digits, hyphens and dots are allowed in it, no hyphen at an end; " + remedy
         raise ValueError(f"{value!r} is no name for EHLO; {remedy}")
     return value

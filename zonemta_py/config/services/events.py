@@ -101,7 +101,7 @@ class EventSink(Section):
     password: str = Field("", repr=False)
     """Its password; of a webhook without a username: a bearer token."""
     path: AnyPath | None = None
-    """File that a sink of kind file writes to, from /."""
+    """File that a sink of kind file writes to."""
     rotate_bytes: int = Field(128 * 1024 * 1024, ge=0)
     """Size at which it is rotated: FILE.1 is the newest of the old ones; 0: at no size."""
     rotate_daily: bool = False

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from importlib.util import find_spec
 
 from zonemta_py.config import ConfigError
+from zonemta_py.config.section import every
 from zonemta_py.config.services.events import BROKERS, EventSink
 from zonemta_py.events.sinks import tls
 from zonemta_py.events.sinks.base import SinkClient
@@ -16,12 +18,17 @@ _LIBRARIES = {"amqp": "aio_pika", "nats": "nats", "redis": "redis", "kafka": "ai
 def check(sinks: Sequence[EventSink]) -> None:
     """What would make a sink fail for ever: files that cannot be used, libraries that are missing. Raises ConfigError.
     Loads no library."""
-    for settings in sinks:
-        if settings.ca_file or settings.client_certificate:
-            tls.context(settings)
-        library = _LIBRARIES.get(settings.kind)
-        if library and find_spec(library) is None:
-            raise _missing(settings, library)
+    every(*(partial(_check, settings) for settings in sinks))
+
+
+def _check(settings: EventSink) -> None:
+    if settings.ca_file or settings.client_certificate:
+        tls.context(settings)
+    library = _LIBRARIES.get(settings.kind)
+    if library and find_spec(library) is None:
+        raise _missing(settings, library)
+    if settings.kind == "file" and settings.path is not None and settings.path.is_dir():
+        raise ConfigError(f"event_sinks[{settings.name}].path: {settings.path} is a folder; name a file in it")
 
 
 def client(settings: EventSink, source: str) -> SinkClient:
