@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from tests.queue.tasks.test_tasks import done
+from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.merge.compile import prepare
 from zonemta_py.merge.source import TemplateSource, Text
-from zonemta_py.queue.api import BOUNCED, DEFERRED
+from zonemta_py.queue.api import BOUNCED, DEFERRED, Feedback, QueueRefusal
 
 Make = Callable[..., Any]
 DAY = 86_400.0
@@ -102,7 +103,7 @@ async def test_the_same_name_of_two_tenants(house: Make) -> None:
     await home.put("a@x.test", sender="", campaign="may", tenant="one")
     await home.put("b@x.test", sender="", campaign="may", tenant="two")
     assert ((await row(home, "may"))["accepted"], (await row(home, "may"))["tenant"]) == (1, "one")
-    with pytest.raises(ValueError, match="of another tenant"):
+    with pytest.raises(ValueError, match="of another tenant waits"):
         await home.queue.ask("campaign-put", name="may", tenant="two", **put)
     await home.queue.ask("campaign-cancel", name="may")
     assert (await home.sizes())["messages"] == 1
@@ -114,6 +115,60 @@ async def test_the_same_name_of_two_tenants(house: Make) -> None:
     assert ((await row(home, "june"))["accepted"], (await row(home, "june"))["state"]) == (1, "canceled")
     await home.put("c@x.test", sender="", campaign="june", tenant="two")
     assert (await home.sizes())["messages"] == 3
+    await home.sound()
+
+
+async def test_a_name_that_another_tenants_mail_had_is_free_when_that_has_gone(house: Make) -> None:
+    """So one message keeps no name from anybody: the campaign that is made begins with nothing of the other's."""
+    home = await house()
+    source = TemplateSource("t", Text("Hello"), Text("news@src.test"), text=Text("Hi\n"))
+    await home.put("a@x.test", sender="", campaign="may", tenant="one")
+    for delivery in await home.leases():
+        await home.settle(delivery)
+    await tick(home)
+    put = {"sender": "news@src.test", "template": prepare(source).pack(), "tenant": "two"}
+    assert await home.queue.ask("campaign-put", name="may", **put) == {"created": True}
+    for _ in range(2):
+        found = await row(home, "may")
+        assert (found["tenant"], found["accepted"], found["delivered"]) == ("two", 0, 0)
+        assert {tuple(point[1:]) for point in found["history"]} == {(0, 0)}
+        await home.crash(power=True)
+    await home.put("b@x.test", sender="", campaign="may", tenant="one")
+    await home.put("c@x.test", sender="", campaign="may", tenant="two")
+    assert (await row(home, "may"))["accepted"] == 1
+    await home.sound()
+
+
+async def test_another_tenants_feedback_counts_for_no_campaign_of_the_name(house: Make) -> None:
+    """Neither what comes back of its mail, nor what it puts on its lists: no bound of the campaign is passed by it."""
+    home = await house()
+    source = TemplateSource("t", Text("Hello"), Text("news@src.test"), text=Text("Hi\n"))
+    put = {"sender": "news@src.test", "template": prepare(source).pack(), "tenant": "one"}
+    await home.queue.ask("campaign-put", name="may", **put)
+    for number, tenant in enumerate(("one", "two", "two")):
+        said = {"campaign": "may", "tenant": tenant, "genuine": "token", "name": str(number)}
+        assert await home.queue.feedback([Feedback("complaint", f"r{number}@x.test", **said)]) == [True]
+        scope = f"tenant:{tenant}"
+        rows = [[f"s{number}@x.test", "complaint", "", "", "", "may", 0, scope]]
+        assert (await home.queue.ask("suppress", rows=rows))["added"] == 1
+    await home.rest()
+    assert (await row(home, "may"))["complaints"] == 2
+
+
+async def test_a_batch_is_of_its_campaigns_tenant(house: Make) -> None:
+    """And of no other, whoever hands it in."""
+    home = await house()
+    source = TemplateSource("t", Text("Hello"), Text("news@src.test"), text=Text("Hi\n"))
+    put = {"sender": "news@src.test", "template": prepare(source).pack()}
+    await home.queue.ask("campaign-put", name="may", tenant="one", **put)
+    await home.queue.ask("campaign-put", name="all", **put)
+    for campaign, tenant, refused in (("may", "two", True), ("may", "one", False), ("all", "two", False)):
+        envelope = Envelope("", [Recipient("a@x.test", values=[])], columns=[], campaign=campaign, tenant=tenant)
+        if refused:
+            with pytest.raises(QueueRefusal, match="is of the tenant 'one', not of 'two'"):
+                await home.queue.accept(envelope, b"")
+        else:
+            assert (await home.queue.accept(envelope, b"")).accepted == 1
     await home.sound()
 
 

@@ -181,7 +181,9 @@ def test_what_a_key_with_a_scope_tells_is_for_its_own_lists(site: Any) -> None:
         ("ann@x.test", "spring", "tenant:acme"), ("bob@x.test", "", "tenant:acme"),
         ("cat@x.test", "spring", "tenant:acme"), ("dan@x.test", "spring", "campaigns:acme"),
         ("eve@x.test", "spring", "list:acme/weekly"),
-    } | {("fay@x.test", "spring", "campaign:acme/spring") for row in found if row["recipient"] == "fay@x.test"}  # fmt: skip
+    } | {
+        ("fay@x.test", "spring", "campaign:acme/spring") for row in found if row["recipient"] == "fay@x.test"
+    }  # fmt: skip
     assert acme.get("/v1/feedback", params={"message": site.ids["beta"]}).json()["rows"] == []
     expected = {("ann", "tenant:acme"), ("bob", "tenant:acme"), ("cat", "tenant:acme"), ("dan", "campaigns:acme"),
                 ("fay", "campaign:acme/spring"), ("eve", "list:acme/weekly")}  # fmt: skip

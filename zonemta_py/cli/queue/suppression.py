@@ -38,8 +38,8 @@ Kind = Literal["hard-bounce", "manual", "unsubscribe", "complaint", "erased"]
 Addresses = Annotated[list[str], typer.Argument(metavar="ADDRESS", help="One or more addresses.")]
 Address = Annotated[str, typer.Argument(metavar="ADDRESS", help="An address, in any spelling.")]
 _SCOPES = (
-    "all, campaigns, campaigns:TENANT, campaign:NAME, campaign:TENANT/NAME, list:NAME, list:TENANT/NAME, tenant:NAME or "
-    "zone:NAME"
+    "all, campaigns, campaigns:TENANT, campaign:NAME, campaign:TENANT/NAME, list:NAME, list:TENANT/NAME, tenant:NAME "
+    "or zone:NAME"
 )
 Scope = Annotated[str | None, typer.Option(metavar="SCOPE", help=f"Only entries of this scope: {_SCOPES}.")]
 NewScope = Annotated[

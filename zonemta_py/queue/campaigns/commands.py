@@ -72,8 +72,11 @@ class CampaignCommands:
         if choice:
             campaign.choice = variants.checked(self._core, name, choice, campaign.created_ms)
         campaign.seq = self._core.journal.next_seq
+        before = self._core.campaigns.named.get(name)
         created = await self._core.campaigns.create(campaign, template, self._core.lines)
         if created:
+            if before is not None and not campaign.is_of(before.tenant or campaign.tenant):
+                self._monitor.forget(name)
             begun(self._core, campaign)
             if campaign.choice:
                 variants.pause(self._core, campaign)

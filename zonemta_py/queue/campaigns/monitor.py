@@ -174,6 +174,10 @@ class CampaignMonitor:
         if stop_of(self._core, campaign) is not None:
             self._core.schedule.policy.lift("campaign", campaign.name, "it has ended")
 
+    def forget(self, name: str) -> None:
+        """Another tenant's campaign has that name from now on."""
+        self._histories.pop(name, None)
+
     def bounds(self, campaign: Campaign) -> dict[str, float]:
         """Its thresholds."""
         named = self._core.config.queue.campaign_bounds

@@ -289,7 +289,8 @@ class Campaigns:
             ]
             operations.append((keys.campaign(campaign.name), campaign.record()))
             if not named:
-                operations.append((keys.tally(campaign.name), records.pack([])))
+                self.counters.forget(campaign.name)  # of another tenant's, of which nothing waits
+                operations += [(keys.tally(campaign.name), records.pack([])), (keys.course(campaign.name), None)]
             await _write(lines, operations, keep=False)
             self.counters.open(campaign.name)
             self._take(campaign)
@@ -298,11 +299,15 @@ class Campaigns:
         return True
 
     def _taken_over(self, campaign: Campaign) -> bool:
-        """Whether mail has named it before, whose counters go on. Raises ValueError."""
+        """Whether mail has named it before, whose counters go on; not if that was of another tenant, unless it still
+        waits, and is counted: raises ValueError."""
         named = self.named.get(campaign.name)
-        if named is not None and named.tenant and not campaign.is_of(named.tenant):
-            raise ValueError(f"mail of another tenant has come for a campaign {campaign.name!r}; choose another name")
-        return named is not None
+        if named is None or not named.tenant or campaign.is_of(named.tenant):
+            return named is not None
+        if self.tally(campaign.name).waiting > 0:
+            what = f"mail of another tenant waits for a campaign {campaign.name!r}"
+            raise ValueError(f"{what}; choose another name, or wait until that has gone")
+        return False
 
     def apply(self, campaign: Campaign, what: str, ms: int, cause: str) -> None:
         """Applies an order (CANCEL, COMPLETE) in memory."""

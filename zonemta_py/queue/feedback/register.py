@@ -150,7 +150,8 @@ class FeedbackRegister:
     def _submit(self, seq: int, ms: int, record: FeedbackRecord) -> None:
         """All that follows from it in one batch."""
         core, changes = self._core, operations(seq, ms, record)
-        if name := figure(record):
+        campaign = core.campaigns.by_name.get(record.campaign)
+        if (name := figure(record)) and campaign is not None and campaign.is_of(record.tenant or campaign.tenant):
             core.campaigns.counters.add(record.campaign, name)
         said = statement(record, seq, ms + core.clock.apart_ms())
         if said is not None:

@@ -27,6 +27,9 @@ def admit(campaigns: Campaigns, envelope: Envelope) -> Reply | None:
         return _canceled(name)
     if campaigns.over(campaign):
         return _refused(f"campaign {name!r} has ended")
+    if envelope.tenant and not campaign.is_of(envelope.tenant):
+        whose = f"the tenant {campaign.tenant!r}" if campaign.tenant else "no tenant"
+        return _refused(f"campaign {name!r} is of {whose}, not of {envelope.tenant[:80]!r}; leave that out")
     columns = len(envelope.columns)
     if any(one.values is None or len(one.values) != columns for one in envelope.recipients):
         return _refused(f"every recipient needs {columns} values, one for each column")

@@ -84,21 +84,31 @@ class Suppressed(NamedTuple):
         """Raises ValueError, TypeError."""
         address, scope = keys.suppressed_place(key)
         fields = records.unpack(value)
-        entry = cls(address, *fields[:6])
-        return entry._replace(scope=scope, also=tuple(*fields[6:7]), exact=any(fields[7:8]))
+        kind, since_ms, reason, evidence, by, campaign, *more = fields
+        also = tuple(more[0]) if more else ()
+        return cls(address, kind, since_ms, reason, evidence, by, campaign, scope, also, False, more[1:] == [True])
 
     @classmethod
     def from_row(cls, row: list[Any]) -> Suppressed:
         """A row of a SUPPRESS record; rows of older versions have no scope, which means all."""
-        more = row[7:11]
-        scope, also, again, exact = more + [ALL, [], False, False][len(more) :]
-        return cls(*row[:7])._replace(scope=scope, also=tuple(also), again=bool(again), exact=bool(exact))
+        given = row + [ALL, [], False, False][max(0, len(row) - 7) :]
+        address, kind, since_ms, reason, evidence, by, campaign, scope, also, again, exact = given[:11]
+        return cls(
+            address, kind, since_ms, reason, evidence, by, campaign, scope, tuple(also), again is True, exact is True
+        )
 
     def row(self) -> list[Any]:
         """For a SUPPRESS record."""
         if self.exact:
             return list(self)
         return list(self[:10] if self.again else self[:9] if self.also else self[:8] if self.scope != ALL else self[:7])
+
+    @property
+    def tenant(self) -> str:
+        """Whose mail it stops; "" everybody's, or that of none."""
+        kind, _, name = self.scope.partition(":")
+        whose, slash, _ = name.partition("/")
+        return whose if slash or kind in ("tenant", CAMPAIGNS) else ""
 
     def stops(self, zone: Zone, tenant: str | None) -> bool:
         """Whether it stops mail of its scope and that tenant in that zone."""

@@ -233,7 +233,8 @@ class SuppressionList:
     def _fresh(self, rows: list[Suppressed]) -> list[Suppressed]:
         """The entries that the list lacks. A lower-ranking kind is recorded beside the other."""
         fresh: dict[bytes, Suppressed] = {}
-        for row in (given.as_new() for given in rows):
+        for given in rows:
+            row = given.as_new() if given.scope[:9] == "campaign:" else given
             before = fresh.get(row.key()) or self.of(row.address, row.scope)
             after = row if before is None else joined(before, row)
             if before is None or after._replace(again=before.again) != before:
@@ -293,7 +294,7 @@ class SuppressionList:
 
     def _settle(self, kind: Type, body: Sequence[Any], done: Callable[[], None], patient: bool) -> None:
         if kind == Type.SUPPRESS:
-            self._count_complaints(map(Suppressed.from_row, body))
+            self._count_complaints(body)
         self._write([*operations(kind, body), *self._forgiven(kind, body)], done)
         if not patient:
             self._core.lines.flush()
@@ -309,7 +310,7 @@ class SuppressionList:
     def again(self, kind: Type, body: list[Any]) -> None:
         """Applies a record that a crash kept from the store."""
         if kind == Type.SUPPRESS:
-            self._count_complaints(map(Suppressed.from_row, body))
+            self._count_complaints(body)
         self._grown(_places(kind, body))
         self._pending += 1
         self._write([*operations(kind, body), *self._forgiven(kind, body)], immediately)
@@ -329,11 +330,13 @@ class SuppressionList:
 
         self._core.lines.submit(changes, written, sync=False, keep=True)
 
-    def _count_complaints(self, rows: Iterable[Suppressed]) -> None:
+    def _count_complaints(self, body: Sequence[Any]) -> None:
         """In the same batch as the entries. What the policy has heard was counted when it came (`queue.feedback`)."""
-        for row in rows:
-            if row.kind == COMPLAINT and row.campaign and not row.again and row.by != BY:
-                self._core.campaigns.counters.add(row.campaign, "complaints")
+        for row in [Suppressed.from_row(row) for row in body if row[1] == COMPLAINT]:
+            if row.campaign and not row.again and row.by != BY:
+                campaign = self._core.campaigns.by_name.get(row.campaign)
+                if campaign is not None and campaign.is_of(row.tenant or campaign.tenant):
+                    self._core.campaigns.counters.add(row.campaign, "complaints")
 
 
 def because(what: str) -> str:

@@ -198,15 +198,27 @@ class RequestContext:
         raise RequestProblem("no-right", f"account {account.name!r} may not {what}; leave it out, or set {remedy}")
 
     async def _in_scope(self, scope: KeyScope, envelope: Envelope) -> Reply | None:
-        """Why mail is refused whose header asks for what is not in the key's scope; a campaign of somebody else, too.
-        Raises QueueRefusal."""
+        """Why mail is refused whose header asks for what is not in the key's scope. A campaign's name is its tenant's:
+        another's of the same name is no reason. Raises QueueRefusal."""
         refusal = scope.take(envelope)
-        if refusal is None and envelope.campaign and scope.tenants:
-            tenant = await self.queue.ask("campaign-tenant", name=envelope.campaign, registered=True)
-            if tenant is not None and tenant not in scope.tenants:
-                sentence = f"the campaign {envelope.campaign[:80]!r} is not in this key's scope; use another"
-                return Reply(550, "5.7.1", sentence)
+        if refusal is None and scope.campaigns and not scope.tenants:
+            return await self._of_campaign(envelope)
         return refusal
+
+    async def _of_campaign(self, envelope: Envelope) -> Reply | None:
+        """Mail of a key that is for campaigns alone has its account's tenant, else its campaign's, and no other. Raises
+        QueueRefusal."""
+        account = self.site.accounts.by_name.get(envelope.account or "")
+        tenant = account.tenant if account is not None else ""
+        if not tenant:
+            of = await self.queue.ask("campaign-tenant", name=envelope.campaign, registered=True)
+            tenant = "" if of in (None, EVERYBODY) else of
+        said = envelope.tenant or ""
+        if said in ("", tenant):
+            envelope.tenant = tenant or None
+            return None
+        what = f"the campaign {(envelope.campaign or '')[:80]!r} is not of the tenant {said[:80]!r}"
+        return Reply(550, "5.7.1", f"{what}; leave that out")
 
     # -- questions
 
