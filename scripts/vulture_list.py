@@ -108,6 +108,7 @@ _.hint
 
 # typer asks how an argument is shown
 _.get_usage_pieces
+_._custom_shell_complete
 
 
 # Figures of a campaign, counted by their names (`queue.feedback.consequences.FIGURES`).

@@ -266,3 +266,36 @@ def test_show_for_people_has_no_bytes_in_it(served: Callable[..., object], told:
     assert f"hold until {moment(1_700_000_060_000)}" in lines
     assert "b'" not in text
     assert "{" not in text
+
+
+def test_who_sends(served: Callable[..., object], told: Callable[..., object]) -> None:
+    """The login of a spam run is at the top, by what it has in the queue; by sender, subject and class, too, with any
+    filter; and by what is counted anyway."""
+
+    async def put(queue: LocalQueue) -> None:
+        for user, tenant, subject, many in (("ann", "a", "Hello", 2), ("eve", "b", "WIN", 30), ("", "", "Hello", 1)):
+            recipients = [Recipient(f"{user}{number}@x.org") for number in range(many)]
+            envelope = Envelope(
+                f"{user}@src.org", recipients, len(BODY), user=user, tenant=tenant, headers={"subject": subject}
+            )
+            await queue.accept(envelope, BODY)
+
+    def counted(*words: str) -> list[tuple[str, int]]:
+        ran = told("queue", "size", *words, "--json")
+        assert ran.code == Exit.OK, ran  # type: ignore[attr-defined]
+        return [(row["name"], row["queued"]) for row in json.loads(ran.out)["rows"]]  # type: ignore[attr-defined]
+
+    served().do(put)  # type: ignore[attr-defined]
+    assert counted("--by", "user") == [("eve", 30), ("ann", 2), ("", 1)]
+    assert counted("--by", "user", "--limit", "1", "--younger", "1h") == [("eve", 30)]
+    assert counted("--by", "sender", "--user", "ann") == [("ann@src.org", 2)]
+    assert counted("--by", "subject") == [("WIN", 30), ("Hello", 3)]
+    assert counted("--by", "tenant", "--subject", "win") == [("b", 30)]
+    assert counted("--by", "domain", "--tenant", "a") == [("x.org", 2)]
+    told("queue", "hold", "--user", "eve", "--yes")
+    (row,) = json.loads(told("queue", "size", "--by", "class", "--state", "held", "--json").out)["rows"]  # type: ignore[attr-defined]
+    assert (row["held"], row["queued"]) == (30, 0)
+    out = told("queue", "size", "--by", "user").out  # type: ignore[attr-defined]
+    assert [line.split()[0] for line in out.splitlines()[2:]] == ["eve", "ann", "(no"]
+    ran = told("queue", "size", "--user", "eve")
+    assert (ran.code, "name --by" in ran.err) == (Exit.USAGE, True)  # type: ignore[attr-defined]

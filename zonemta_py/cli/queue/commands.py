@@ -52,11 +52,14 @@ def known_zone(config: Config, zone: str | None) -> str | None:
     return zone
 
 
-By = Literal["zone", "domain", "provider", "campaign", "tenant"]
+By = Literal["zone", "domain", "provider", "campaign", "tenant", "user", "sender", "source", "subject", "class", "site"]
+COUNTED = ("zone", "domain", "provider", "campaign", "tenant")
+"""What the queue counts anyway; for the others it looks at each recipient."""
 
 
 @app.command()
 @tabled
+@filtered
 def size(
     by: Annotated[By | None, typer.Option(help="Only a table of these, the largest first.")] = None,
     zone: ZoneName = None,
@@ -69,24 +72,35 @@ def size(
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
+    *,
+    chosen: Where,
 ) -> None:
     """Count what is queued, per zone and per domain: exact, and quick at any size.
+
+    By user, sender, source, subject, class or site, and with a filter, each recipient is looked at, which takes longer:
+    `zonemta queue size --by user --younger 1h` says who sends.
 
     What is being delivered now is leased, and nothing else; what is deleted can be put back for a
     while (`zonemta task undo`), and so can what has bounced (`zonemta queue requeue`), where that is configured.
     """
-    chosen = configuration(config, folder)
-    of = {"zone": known_zone(chosen, zone), "domain": domain, "provider": provider, "campaign": campaign}
+    settings = configuration(config, folder)
+    of = {"zone": known_zone(settings, zone), "domain": domain, "provider": provider, "campaign": campaign}
     of = {name: value for name, value in (of | {"tenant": tenant}).items() if value is not None}
+    if chosen and not by:
+        raise CommandError(Exit.USAGE, "by what is it counted? with a filter, name --by, such as --by user")
+    if by and (by not in COUNTED or chosen or of.keys() - {"zone"} or (of and by != "domain")):
+        if after:
+            raise CommandError(Exit.USAGE, "--after is for what the queue counts; a count of this has one page")
+        return _sizes_by(_tallied(settings, by, limit, chosen | of), by, json)
     if by:
-        return _sizes_by(whole(chosen, "sizes", by=by, limit=limit, after=after, **of), by, json)
+        return _sizes_by(whole(settings, "sizes", by=by, limit=limit, after=after, **of), by, json)
     if of:
-        counts = answer(chosen, "size", **of)
+        counts = answer(settings, "size", **of)
         if json:
             return print_json(counts)
         return print_table("Recipients", [f"{name} " for name in counts], [tuple(counts.values())])
-    sizes, copied = (answer(chosen, question) for question in ("size", "copied"))
-    page = answer(chosen, "sizes", by="domain", limit=1_000 if json or as_records() else limit)
+    sizes, copied = (answer(settings, question) for question in ("size", "copied"))
+    page = answer(settings, "sizes", by="domain", limit=1_000 if json or as_records() else limit)
     sizes["domains"] = {row.pop("name"): row for row in page["rows"]}
     if json:
         return print_json(sizes | {"domains_in_all": page["of"]})
@@ -105,6 +119,28 @@ def size(
     return None
 
 
+def _tallied(config: Config, by: str, limit: int, where: Where) -> dict[str, Any]:
+    """The largest, of all recipients that are meant."""
+    found, after, walked, begun = dict[str, dict[str, int]](), "", 0, time.monotonic()
+    at_terminal = sys.stderr.isatty()
+    while True:
+        page = answer(config, "tally", by=by, after=after, **where)
+        walked += page["walked"]
+        for name, states in page["counts"].items():
+            counts = found.setdefault(name, dict.fromkeys(STATES, 0))
+            for state, count in states.items():
+                counts[state] += count
+        if not (after := page["next"] or ""):
+            break
+        if at_terminal and time.monotonic() > begun + LOOKED_S:
+            print(f"\r\x1b[Klooked at {walked:,} recipients", end="", file=sys.stderr, flush=True)
+    if at_terminal and time.monotonic() > begun + LOOKED_S:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    names = sorted(found, key=lambda name: (-sum(found[name].values()), name))
+    rows = [{"name": name} | found[name] for name in names[:limit]]
+    return {"rows": rows, "next": None, "of": len(found), "complete": True}
+
+
 def whole(config: Config, question: str, **of: Any) -> dict[str, Any]:
     """The first answers may be given before all recipients have been seen, or be those of an earlier count: the
     question is asked until they have, and that is new."""
@@ -120,10 +156,14 @@ def _sizes_by(page: dict[str, Any], by: str, json: bool) -> None:
     if json:
         return print_json(page)
     names = [name for name in (page["rows"] or [{}])[0] if name != "name"]
-    rows = [(row["name"], *(row[name] for name in names)) for row in page["rows"]]
+    rows = [(row["name"] or _NAMELESS.get(by, ""), *(row[name] for name in names)) for row in page["rows"]]
     more = f"More: --after {shlex.quote(page['next'])}" if page["next"] else ""
     more = more if page["complete"] else "Not all domains have been looked at yet: ask again"
     return print_table(f"Recipients by {by}, the largest first", [by, *(f"{name} " for name in names)], rows, more)
+
+
+_NAMELESS = {"sender": "<>", "user": "(no login)", "subject": "(no subject)", "class": "(not tried)"}
+"""What a row is of that has no such name."""
 
 
 def _size_csv(sizes: dict[str, Any]) -> None:

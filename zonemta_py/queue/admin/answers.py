@@ -3,6 +3,7 @@
 Questions and answers (plain dicts and lists, ready for JSON):
     size zone domain provider campaign tenant   how much that is; of nothing: zones, total (`browse/counts.py`)
     sizes by limit after zone               the same by zone, domain, provider, campaign or tenant, in pages
+    tally by after and a filter             counts by user, sender, source, subject, class … (`browse/tally.py`)
     list limit after and a filter (`tasks/where.py`)   a page of rows, and the next one's cursor (`browse/listing.py`)
     queues                                  pull zones: ready, delayed, held, leased, and how many pullers wait
     leased lease id                         the queue whose message a pulled lease is; None if it is not out any more
@@ -64,7 +65,7 @@ from zonemta_py.disk.leveldb.store import StoreDamaged, StoreError
 from zonemta_py.logs.causes import cause
 from zonemta_py.queue.admin import backup, doubts, metrics, orders, readiness, suppressions, suspensions
 from zonemta_py.queue.admin.arguments import check
-from zonemta_py.queue.admin.browse import ages, counts, lanes, listing, story
+from zonemta_py.queue.admin.browse import ages, counts, lanes, listing, story, tally
 from zonemta_py.queue.admin.campaigns import OF_CAMPAIGNS
 from zonemta_py.queue.admin.explain import explain
 from zonemta_py.queue.campaigns.commands import CampaignCommands
@@ -295,6 +296,7 @@ async def _backup(queue: QueueContext) -> str:
 QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "size": counts.size,
     "sizes": counts.page,
+    "tally": tally.tally,
     "list": listing.page,
     "show": listing.show,
     "copied": _copied,
