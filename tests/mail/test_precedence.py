@@ -206,3 +206,32 @@ def test_what_is_said_of_our_address_or_asks_to_come_again_is_tried_again(line: 
 def test_a_link_on_a_list_is_no_fault_of_an_address_that_is_named_too() -> None:
     classified = judged("550 5.7.1 Blacklisted URL: shop.example (from 192.0.2.7)", "dot")
     assert (classified.kind, classified.action.verdict) == ("spam-content", "")
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("554 5.7.1 198.51.100.77 is listed at bl.spamcop.net", "spam-content"),
+        ("550 5.7.1 host 198.51.100.77 mentioned in the mail is on a blocklist", "spam-content"),
+        ("554 5.7.1 203.0.113.5 is listed at bl.spamcop.net", "blocked-ip"),
+        ("554 5.7.1 Service unavailable; Client host [198.51.100.9] blocked using zen.spamhaus.org", "blocked-ip"),
+    ],
+)
+def test_an_address_that_is_not_ours_was_read_in_the_message(line: str, kind: str) -> None:
+    """At the end of the message, where ours are known: the letter is refused for good, and we do not rest."""
+    reply = reply_of(line)
+    known = SHIPPED.judge(reply, "dot", "", ("203.0.113.5",))
+    ours = kind == "blocked-ip"
+    assert (known.kind, known.action.verdict, bool(known.action.rest_s)) == (kind, "retry" if ours else "", ours)
+    for unknown in (SHIPPED.judge(reply, "dot", ""), SHIPPED.judge(reply, "rcpt", "", ("203.0.113.5",))):
+        assert (unknown.kind, bool(unknown.action.rest_s)) == ("blocked-ip", True)
+
+
+def test_what_is_listed_in_a_letter_is_refused_for_good() -> None:
+    """Not the letter's way: a retry would meet the same."""
+    for line in (
+        "554 5.7.1 URIBL blacklisted: bad.example",
+        "554 5.7.1 The URL http://bad.example/x is listed on SURBL",
+    ):
+        action = judged(line, "dot").action
+        assert (action.verdict, action.rest_s) == ("", 0)

@@ -12,6 +12,7 @@ from zonemta_py.disk import journal
 from zonemta_py.disk.records import Type, unpack
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED
+from zonemta_py.queue.lifecycle.classification import _known
 
 LATER = Reply(451, "4.7.1", "magic word")
 NEVER = Reply(550, "5.7.1", "magic word")
@@ -267,3 +268,16 @@ async def test_no_rule_reads_what_no_server_said(ruled: Make) -> None:
     assert await policy(home) == {}
     assert (await home.sizes())["deferred"] == 1
     assert recorded(home) == [["network", "own-network"]]
+
+
+async def test_an_address_in_the_letter_is_told_from_ours(house: Any) -> None:
+    """The queue knows by which address it was sent; behind a translator it does not."""
+    home = await house(zones=[{"name": "default", "default": True, "sources": ["127.0.0.2"]}])
+    for address in ("198.51.100.77", "127.0.0.2"):
+        await home.put(f"r{address}@x.test", sender="")
+        [delivery] = await home.lease()
+        listed = Reply(554, "5.7.1", f"{address} is listed at bl.spamcop.net")
+        await home.settle(delivery, BOUNCED, reply=listed, stage="dot")
+        await home.rest()
+    assert [kind for kind, _ in recorded(home)] == ["spam-content", "blocked-ip"]
+    assert _known("192.168.1.2", "") == _known("203.0.113.5", "10.0.0.1") == frozenset()

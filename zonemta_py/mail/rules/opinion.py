@@ -4,8 +4,8 @@ A linear model (`linear`) over its words, its codes and the stage, learned by `s
 config/rules.toml and the collections of replies and reports that may be read, and kept as opinion.json. A rule sees one
 phrase, this all of them: so it may correct a rule that allows it (`second_opinion`) where it is much surer of another
 class.
-Promise: it changes the class and nothing else, neither verdict nor action, nor how long a message waits; and never to
-a class that leads to suppression: it is a guess.
+Promise: what follows is what follows from the class that it names, so that the journal does not contradict itself; and
+that is never a class that leads to suppression: it is a guess.
 """
 
 from __future__ import annotations

@@ -44,6 +44,8 @@ _CODES = frozenset((550, 551, 553, 554))
 _UNNAMED = frozenset(("", "source"))
 """Where an IP address is refused, and nobody else is said to be the reason, it is ours."""
 _OF_US = frozenset(("reverse-dns", "blocked-ip"))
+SEEN = frozenset(("data", "dot"))
+"""Where the letter was seen: what is refused there, and not for our address, is refused for good."""
 _NEW_ADDRESS = re.compile(
     r"(?:moved?|new|now|forward\w*|instead|chang\w*|try|use|please|relocat\w*|neue?|nou\w*|nuev\w*|nuov\w*|nov\w*)"
     r" .{0,60}@",
@@ -117,7 +119,8 @@ def trimmed(kind: str, action: Action, about: str, reply: Reply, stage: str, rea
         return action
     if action.rest_s:
         action = replace(action, rest_s=0.0)
-    if action.verdict == "retry" and reply.enhanced in OF_RECIPIENTS:
+    of_letter = kind in _OF_US and stage in SEEN and reply.permanent
+    if action.verdict == "retry" and (of_letter or reply.enhanced in OF_RECIPIENTS):
         action = replace(action, verdict="")
     return action
 

@@ -93,6 +93,16 @@ class _Said(NamedTuple):
     about: str
 
 
+def addresses_in(text: str) -> list[str]:
+    """The IP addresses that a text names."""
+    return _IP.findall(text)
+
+
+def elsewhere(text: str) -> str:
+    """The text, in which each IP address is that of a link: none of them is ours."""
+    return _IP.sub("url", text)
+
+
 def read(text: str, code: int, enhanced: str, stage: str) -> Reading:
     """text: folded, addresses as "@". stage, enhanced: whom an unnamed subject stands for."""
     ips = [Token(m.start(), m.end(), _OURS) for m in _IP.finditer(text)]

@@ -26,8 +26,8 @@ from zonemta_py.mail.rules import vocabulary
 from zonemta_py.mail.rules.classes import CLASSES
 from zonemta_py.mail.rules.opinion import because, opinion, prepare
 from zonemta_py.mail.rules.pattern import FLAGS, needed
-from zonemta_py.mail.rules.precedence import agreed, bar, trimmed
-from zonemta_py.mail.rules.reading import Reading, read
+from zonemta_py.mail.rules.precedence import SEEN, agreed, bar, trimmed
+from zonemta_py.mail.rules.reading import Reading, addresses_in, elsewhere, read
 from zonemta_py.mail.rules.repair import repaired
 from zonemta_py.mail.rules.rule import ACTION_KEYS, OPINION, Action, Classified, Rule, RulesError, action_of, rule_of
 from zonemta_py.mail.rules.spelling import folded
@@ -46,6 +46,10 @@ OWN = "own-"
 _SOFTENED = re.compile(r"server refused to talk to us: ([45]\d\d) ?(?:([45]\.\d{1,3}\.\d{1,3})(?: |$))?(.*)", re.DOTALL)
 """What `classify.judge` makes of a 5xx that came before MAIL: the rules look at the server's own words."""
 _ADDRESS = re.compile(r"""[^\s<>\[\]()"',;:@]{1,64}@[^\s<>\[\]()"',;:@]{1,255}""")
+_CLIENT = re.compile(
+    r"\b(?:client|your|sending|connecting|source|remote)\b[^.;:,]{0,24}[\[( ](?:\d{1,3}\.){3}\d", re.IGNORECASE
+)
+"""Client host [192.0.2.1]: us, by whatever address."""
 _SPACES = re.compile(r" {2,}")
 _QMAIL_STATUS = re.compile(r"\(#([45]\.\d{1,3}\.\d{1,3})\)")
 """qmail puts the enhanced code behind its text."""
@@ -66,7 +70,7 @@ class Rules:
         alone = {rule.name for rule in self.rules if not rule.second_opinion}
         self._second = frozenset(rule.name for rule in self.rules) - alone
         self._left_over: dict[tuple[int, str, str, str], tuple[_Test, ...]] = {}
-        self._answers: dict[tuple[str, int, str, str, str], Classified] = {}
+        self._answers: dict[tuple[str, int, str, str, str, bool], Classified] = {}
 
     @classmethod
     def load(cls, paths: Iterable[Path]) -> Rules:
@@ -92,15 +96,20 @@ class Rules:
             {kind: action_of(table, f"classes.{kind}") for kind, table in actions.items()},
         )
 
-    def judge(self, reply: Reply, stage: str, provider: str) -> Classified:
-        """What a reply that came in `stage` (names of `Outcome.stage`) from `provider` ("" for none known) means."""
+    def judge(self, reply: Reply, stage: str, provider: str, ours: Collection[str] = ()) -> Classified:
+        """What a reply that came in `stage` (names of `Outcome.stage`) from `provider` ("" for none known) means. ours:
+        the IP addresses by which the server may know us, if they are known: of others that it names once it has seen
+        the message, it has read them there."""
         text = _anonymous(reply.text)
-        key = (text, reply.code, reply.enhanced, stage, provider)
+        foreign = bool(ours) and stage in SEEN and _names_others(text, ours)
+        key = (text, reply.code, reply.enhanced, stage, provider, foreign)
         classified = self._answers.get(key)
         if classified is None:
             if len(self._answers) >= REMEMBERED_MAX:
                 self._answers.clear()
-            classified = self._answers[key] = self._judge(_as_said(reply, text), stage, provider)
+            said = _as_said(reply, text)
+            foreign = foreign and not (_CLIENT.search(text) or "source" in reading_of(said, stage).speaks)
+            classified = self._answers[key] = self._judge(said, stage, provider, foreign)
         return classified
 
     def own(self, kind: str, stage: str) -> Classified:
@@ -135,9 +144,10 @@ class Rules:
         """What in a reply speaks most for a class, to the second opinion."""
         return because(as_said(reply), stage, kind)
 
-    def _judge(self, reply: Reply, stage: str, provider: str) -> Classified:
+    def _judge(self, reply: Reply, stage: str, provider: str, foreign: bool = False) -> Classified:
+        """foreign: the IP addresses that it names are not ours."""
         text, lowered = reply.text, reply.text.lower()
-        reading = reading_of(reply, stage)
+        reading = reading_of(Reply(reply.code, reply.enhanced, elsewhere(text)) if foreign else reply, stage)
         for first, others, search, classified in self._tests_for(reply.code, reply.enhanced, stage, provider):
             # Written out since it runs some hundred times for a reply: a generator for `others` would double its time.
             if first not in lowered:
@@ -158,7 +168,8 @@ class Rules:
         other = opinion(reply, stage)
         if not other.corrects(classified.kind) or bar(other.kind, "", reply, stage, reading):
             return classified
-        return Classified(f"{classified.rule}{OPINION}", other.kind, classified.action)
+        action = trimmed(other.kind, self._classes.get(other.kind, _NO_ACTION), "", reply, stage, reading)
+        return Classified(f"{classified.rule}{OPINION}", other.kind, action)
 
     def _passed_over(self, classified: Classified, reply: Reply, stage: str, reading: Reading) -> bool:
         by_words = classified.rule in self._by_words
@@ -186,6 +197,12 @@ def _test(rule: Rule) -> _Test:
 def reading_of(reply: Reply, stage: str) -> Reading:
     """Of whom the reply, in the server's own words, speaks."""
     return read(folded(reply.text), reply.code, reply.enhanced, stage)
+
+
+def _names_others(text: str, ours: Collection[str]) -> bool:
+    """Whether IP addresses stand in it, and none of ours."""
+    named = addresses_in(text.lower())
+    return bool(named) and not any(address in ours for address in named)
 
 
 def _settled(classified: Classified, about: str, reply: Reply, stage: str, reading: Reading) -> Classified:

@@ -11,6 +11,7 @@ it. What failed by a choice for its recipients alone (`Result.chosen`) teaches n
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +39,10 @@ MAIL_STAGES = frozenset(("mail", "rcpt", "data", "body", "dot"))
 REPORT = "report"
 """The stage of a reply that came later, quoted by somebody else."""
 GREYLISTING = "greylisting"
+_PRIVATE = tuple(
+    map(ipaddress.ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"))
+)
+"""Addresses that the outside does not see (RFC 1918, RFC 6598, RFC 4193)."""
 SAID_TIMES = 4
 """How many times a server's requested delay is used; then the retry schedule counts."""
 
@@ -78,7 +83,7 @@ class Classification:
 
     def judge(self, lease: Lease, result: Result) -> list[Classified | None]:
         """Returns the rule that matched each outcome, and changes the outcomes accordingly."""
-        provider = lease.batch.path.provider
+        provider, ours = lease.batch.path.provider, _addresses(lease, result)
         classifieds: list[Classified | None] = []
         for place, outcome in enumerate(result.outcomes):
             if outcome.kind:
@@ -87,7 +92,7 @@ class Classification:
             if outcome.verdict not in (DEFERRED, BOUNCED) or outcome.stage in OURS:
                 classifieds.append(None)
                 continue
-            classified = self._rules.judge(outcome.reply, outcome.stage, provider)
+            classified = self._rules.judge(outcome.reply, outcome.stage, provider, ours)
             if classified.agreed:
                 classified = _of_these(classified, outcome, lease)
             classifieds.append(classified)
@@ -185,6 +190,25 @@ class Classification:
                 tenants = (flow_id.tenant,) if action.suspend == "campaign" else ()
                 policy.stop(action.suspend, name, action.suspend_s, cause, tenants=tenants)
         return asks, dead
+
+
+def _addresses(lease: Lease, result: Result) -> frozenset[str]:
+    """By which the server knows us; empty where a private one is another to it."""
+    return _known(lease.batch.path.source, result.local)
+
+
+@lru_cache(1_000)
+def _known(*addresses: str) -> frozenset[str]:
+    found = frozenset(filter(None, addresses))
+    return frozenset() if any(map(_translated, found)) else found
+
+
+def _translated(address: str) -> bool:
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return True  # a name, or what stands for any address
+    return any(parsed in network for network in _PRIVATE if network.version == parsed.version)
 
 
 def _of_these(classified: Classified, outcome: Outcome, lease: Lease) -> Classified:
