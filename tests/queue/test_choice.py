@@ -11,8 +11,9 @@ import pytest
 
 from tests.queue.test_campaigns import batch, template, tick
 from zonemta_py.delivery import worker
+from zonemta_py.pipeline.prepare.reached import NobodyReached, reached
 from zonemta_py.plugin.host import Host
-from zonemta_py.queue.api import DEFERRED, Feedback, template_name
+from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, Feedback, template_name
 from zonemta_py.queue.campaigns.choice import VariantFigures, certainty
 from zonemta_py.sink import Sink, SinkOptions
 
@@ -265,3 +266,30 @@ async def test_the_text_of_one_that_is_chosen_is_that_of_its_variants(house: Mak
     await home.queue.ask("campaign-decide", name="spring", winner="spring.b")
     assert await text(home) == "spring.a"
     assert b"mended" in await home.queue.template("spring")
+
+
+async def test_whom_a_campaign_has_reached(house: Make) -> None:
+    """Delivered, waiting, or in doubt; not who bounced or was taken out: another campaign is for those. Of the journal
+    and the archive, running or not."""
+    home = await house()
+    await put(home, "spring", "Hi {{ name }}\n")
+    await put(home, "other", "Hi {{ name }}\n")
+    for name in ("got", "bounced", "waits", "removed"):
+        await home.queue.accept(batch(f"{name}@x.test"), b"")
+    await home.queue.accept(batch("else@x.test", campaign="other"), b"")
+    for delivery in await home.leases():
+        verdict = {"got@x.test": DELIVERED, "bounced@x.test": BOUNCED}.get(delivery.recipients[0].address, DEFERRED)
+        await home.settle(delivery, verdict)
+    await home.queue.ask("suppress", rows=[["removed@x.test", "manual"]])
+    await home.move(HOUR_S)
+    for delivery in await home.leases():
+        await home.settle(delivery, DEFERRED)
+    await home.rest()
+    expected = {"got@x.test": "spring", "waits@x.test": "spring"}
+    for _ in range(2):
+        assert reached(home.folder, ["spring"]) == expected
+        await home.queue.ask("rotate")
+        await home.rest()
+    assert reached(home.folder, ["spring", "other"]) == expected | {"else@x.test": "other"}
+    with pytest.raises(NobodyReached, match="no mail of the campaign 'sprnig' is in its journal or archive"):
+        reached(home.folder, ["spring", "sprnig"])

@@ -9,6 +9,7 @@ import pytest
 
 from zonemta_py.pipeline.prepare.plan import people
 from zonemta_py.pipeline.prepare.settings import BestHour, Lane, PlanRefused, Settings
+from zonemta_py.pipeline.prepare.reached import as_suppressed
 from zonemta_py.pipeline.prepare.suppressed import COLUMNS
 from zonemta_py.pipeline.prepare.suppressed import read as read_suppressed
 
@@ -104,6 +105,9 @@ def test_a_suppression_list_of_its_own(spark: "SparkSession", tmp_path: Any) -> 
     """CSV with an address is enough; without one the sentence says so."""
     (tmp_path / "out.csv").write_text("email,kind\nA@b.net,unsubscribe\n")
     assert read_suppressed(spark, str(tmp_path / "out.csv")).collect() == [("A@b.net", "unsubscribe", None, "out.csv")]
+    assert as_suppressed(spark, {"a@b.net": "may"}, tmp_path).collect() == [
+        ("a@b.net", "reached", None, "campaign may")
+    ]
     (tmp_path / "wrong.csv").write_text("who\nA@b.net\n")
     with pytest.raises(PlanRefused, match="there is no column address; name the column of addresses so"):
         read_suppressed(spark, str(tmp_path / "wrong.csv"))

@@ -36,6 +36,9 @@ Reserved = Annotated[KeepOrDrop, typer.Option(help="Reserved domains, such as ex
 Suppressions = Annotated[
     str, typer.Option(metavar="FILE", help="Suppression list, CSV or Parquet; default: ask the nodes.")
 ]
+Except = Annotated[
+    Many, typer.Option(metavar="NAME", help="Leave out whom this campaign of this machine has reached; repeatable.")
+]
 Engagement = Annotated[str, typer.Option(metavar="FILE", help="Opens and clicks: address, kind, at.")]
 Recent = Annotated[int, typer.Option(metavar="DAYS", min=0, help="Send first to those who opened in the last DAYS.")]
 OnlyRecent = Annotated[bool, typer.Option("--only-recent", help="Send only to those.")]

@@ -19,7 +19,7 @@ from zonemta_py.cli.campaign import settings as campaign_settings
 from zonemta_py.cli.campaign.nodes import Ca, KeyFile, Nodes, Patience, target
 from zonemta_py.cli.campaign.work import Work, describe, look, read_columns, readable, rendered, sentences, show, sound
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration
 from zonemta_py.cli.terminal.output import Telling, counted
 from zonemta_py.cli.terminal.question import ask
 from zonemta_py.pipeline.prepare.source.dialect import ADDRESS_COLUMNS
@@ -40,6 +40,7 @@ def send(
     map_: option.Map = None, where: option.Where = "",
     zone: option.Zone = None, source: option.Source = None, cap: option.Cap = None, days: option.Days = 1,
     roles: option.Roles = "keep", reserved: option.Reserved = "drop", suppressions: option.Suppressions = "",
+    except_campaign: option.Except = None,
     engagement: option.Engagement = "", recent: option.Recent = 0, only_recent: option.OnlyRecent = False,
     canary: option.Canary = "0", canary_patience: option.CanaryPatience = 1800,
     at: option.At = "", window: option.Window = "", until: option.Until = "", time_zone: option.TimeZone = "",
@@ -71,6 +72,9 @@ def send(
         raise CommandError(Exit.USAGE, "--variant has the part of the list that goes first; leave out --canary")
     if list_ and not resume:
         look(list_, multiline, master)
+    if except_campaign and nodes:
+        what = "--except-campaign reads the journal of this machine's MTA, and other nodes are named"
+        raise CommandError(Exit.USAGE, f"{what}; run it there without --nodes, or name the people with --suppressions")
     to = None if plan_only else target(nodes, key_file, config, folder, patience, ca)
     if resume:
         work = Work(to, master, memory, None)
@@ -91,7 +95,7 @@ def send(
             drop_roles=roles == "drop", keep_reserved=reserved == "keep", recent_days=recent, engaged_only=only_recent,
             as_of=f"{datetime.now(UTC):%Y-%m-%d}", chunk=chunk, variants=tried.names,
             canary=tried.share or campaign_settings.share("--canary", canary),
-            providers=work.providers(), best=when.best_hour(zones),
+            providers=work.providers(), best=when.best_hour(zones), without=tuple(except_campaign or ()),
         )  # fmt: skip
         announcement = _announced(
             name=name, sender=sender or mail.sender, template=mail.templates[0], tenant=tenant, priority=priority,
@@ -102,7 +106,16 @@ def send(
             seeds=campaign_settings.seeds(seeds), notify=notify, in_doubt=in_doubt.removeprefix("zone"),
         )  # fmt: skip
         plan = work.plan(
-            settings, copy, plan_folder, suppressions, engagement, lake, name_of, tenant=tenant, list_ids=mail.list_ids
+            settings,
+            copy,
+            plan_folder,
+            suppressions,
+            engagement,
+            lake,
+            name_of,
+            tenant=tenant,
+            list_ids=mail.list_ids,
+            mta=configuration(config, folder).folder if except_campaign else None,
         )
     announcement = _stored(announcement, plan, to)
     show(plan, table=not json)

@@ -87,11 +87,13 @@ class Work:
     def plan(
         self, settings: Settings, list_: str, folder: Path, suppressions: str, engagement: str,
         lake: Path | None = None, name_of: Callable[[str], str] = lambda text: text,
-        tenant: str = "", list_ids: Collection[str] = (),
+        tenant: str = "", list_ids: Collection[str] = (), mta: Path | None = None,
     ) -> Plan:  # fmt: skip
         """lake: it may know engagement, too. name_of: a path in the list as shown to users. tenant: whose mail it is;
-        list_ids: of its templates. Raises CommandError."""
+        list_ids: of its templates. mta: the folder of the one whose campaigns are excepted. Raises CommandError."""
         kept_out = partial(self._suppressed, file=suppressions, folder=folder, tenant=tenant, list_ids=list_ids)
+        if mta is not None:
+            kept_out = partial(self._and_reached, kept_out, mta, settings.without, folder)
         from zonemta_py.pipeline.prepare.plan import plan
 
         with sentences(), _steps("plan") as (say, _):
@@ -139,6 +141,18 @@ class Work:
         if self._to is None:
             return None
         return from_nodes(spark, self._to, folder.with_name(folder.name + ".new"), scopes_of(tenant, list_ids))
+
+    @staticmethod
+    def _and_reached(
+        kept_out: Callable[[Any], Any], mta: Path, without: Collection[str], folder: Path, spark: Any
+    ) -> Any:
+        from zonemta_py.pipeline.prepare.reached import as_suppressed, reached
+
+        frame, people = kept_out(spark), reached(mta, without)
+        if not people:
+            return frame
+        had_it = as_suppressed(spark, people, folder.with_name(folder.name + ".new"))
+        return had_it if frame is None else frame.unionByName(had_it)
 
 
 def _events(spark: Any, file: str, lake: Path | None) -> Any:

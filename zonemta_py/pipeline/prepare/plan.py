@@ -188,7 +188,8 @@ def _staged(frame: DataFrame, folder: Path) -> DataFrame:
 def _clear(folder: Path) -> None:
     for name in ("people", "capped"):
         shutil.rmtree(folder / name, ignore_errors=True)
-    (folder / "suppressed.parquet").unlink(missing_ok=True)
+    for name in ("suppressed.parquet", "reached.parquet"):
+        (folder / name).unlink(missing_ok=True)
 
 
 def _why(counts: Counts) -> str:

@@ -57,7 +57,8 @@ class Settings:
     as caps, where these say nothing: from the nodes, as it is today.
     recent_days: who opened within so many days before as_of ("2026-05-01") comes first; engaged_only: others are out.
     canary: share that goes first (0 to 1); with variants it is theirs, in equal parts: campaigns of their own, named
-    after them. providers: recipient domain → provider, as in config/providers.toml.
+    after them. providers: recipient domain → provider, as in config/providers.toml. without: campaigns; whom they
+    have reached is left out.
     """
 
     campaign: str
@@ -79,6 +80,7 @@ class Settings:
     multiline: bool = False
     best: BestHour | None = None
     providers: Mapping[str, str] = field(default_factory=dict)
+    without: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Raises PlanRefused."""
@@ -112,6 +114,8 @@ class Settings:
         del values["as_of"], values["room"]
         if not self.variants:  # as in plans of earlier versions
             del values["variants"]
+        if not self.without:
+            del values["without"]
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
