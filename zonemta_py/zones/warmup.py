@@ -91,6 +91,13 @@ class Days:
         """They were not sent after all. day: on which they were taken; another day's count is not touched."""
         if day is None or day == self.day:
             self.sent = max(0, self.sent - recipients)
+            if not self.begun and not self.step:
+                self.first = 0
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything was sent, or ordered: there is something to show."""
+        return bool(self.sent or self.delivered or self.deferred or self.blocked or self.history)
 
     def result(self, delivered: int = 0, deferred: int = 0, blocked: int = 0) -> None:
         """Attempts that were answered. delivered: also those refused because of the recipient (user unknown …)."""
@@ -246,5 +253,6 @@ class Warmups:
                 days.restore(saved)
 
     def describe(self) -> list[dict[str, Any]]:
-        """A row for each address and provider, sorted."""
-        return [{"source": key[0], "provider": key[1], **days.describe()} for key, days in sorted(self._days.items())]
+        """A row for each address and provider to which anything was sent, sorted."""
+        found = [(key, days) for key, days in sorted(self._days.items()) if days.begun or days.step]
+        return [{"source": key[0], "provider": key[1], **days.describe()} for key, days in found]

@@ -236,7 +236,7 @@ def described(row: dict[str, Any]) -> list[tuple[str, object]]:
     state = said(row)
     state = f"{state}: {row['cause']}" if row["cause"] else state
     handed_in = f"{row['accepted']:,}" + (f" of {row['planned']:,}" if row["planned"] > row["accepted"] else "")
-    lines: list[tuple[str, object]] = [("state", state), ("handed in", handed_in)]
+    lines: list[tuple[str, object]] = [("state", state), ("accepted", handed_in)]
     if not row.get("registered", True):
         lines.insert(0, ("known", "only from its mail (X-Campaign)"))
     lines += [(name, row[key]) for name, key in _COUNTS if key in row]
@@ -262,9 +262,9 @@ def _variants(known: dict[str, Any] | None) -> list[tuple[str, object]]:
 
 
 _COUNTS = (
-    ("waiting", "waiting"), ("delivered", "delivered"), ("failed", "bounced"), ("blocked", "blocked"),
+    ("waiting", "waiting"), ("delivered", "delivered"), ("bounced", "bounced"),
     ("complaints", "complaints"), ("deleted", "deleted"), ("removed", "removed"), ("suppressed", "suppressed"),
-    ("attempts deferred", "deferred"),
+    ("attempts deferred", "deferred"), ("attempts blocked", "blocked"),
 )  # fmt: skip
 
 

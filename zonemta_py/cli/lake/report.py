@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import time
 import webbrowser
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
@@ -150,7 +151,7 @@ def _named(kind: str, name: str, lake: Path, days: Bounds) -> Resolve:
 
 def report(resolve: Resolve, how: How) -> None:
     """Makes the page and says where it is. Raises CommandError."""
-    from zonemta_py.pipeline.report import page
+    from zonemta_py.pipeline.report import page, words
 
     if how.archive is None:
         _check(how.lake)
@@ -168,7 +169,7 @@ def report(resolve: Resolve, how: How) -> None:
         if found.empty:
             _check_name(session, how.lake, scope)
     file = _file(how.output, f"report-{scope.kind.name.lower()}-{_slug(scope.name)}.html")
-    replace_file(file, page.page(found, scope).encode())
+    replace_file(file, page.page(found, scope, f"{words.second(int(time.time()))} UTC").encode())
     with Telling(how.json) as tell:
         tell(str(file), page=file, kind=scope.kind.name.lower(), name=scope.name)
         if how.csv is not None:

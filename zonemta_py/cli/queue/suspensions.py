@@ -15,6 +15,7 @@ from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configur
 from zonemta_py.cli.terminal.output import as_records, counted, print_json, print_table, printable, sentence
 from zonemta_py.config import Config
 from zonemta_py.schedule.flow import split_key
+from zonemta_py.schedule.policy.standing import GROUPS
 
 _COUNTED = ("domain", "tenant", "campaign", "zone")
 _WHAT = {
@@ -112,8 +113,8 @@ def _resumed(config: Config, kind: str, name: str) -> bool:
 @tabled
 def standing(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """List what is suspended or rests, what was learned about sites and what damage may have lost: why, since when,
-    until when, and how to undo each."""
-    rows = all_standing(configuration(config, folder))
+    until when, and how to undo each. Orders come first, then what rests, then what was learned."""
+    rows = sorted(all_standing(configuration(config, folder)), key=lambda row: GROUPS.index(row["group"]))
     if json:
         return print_json([row | {"undo": _undo(row)} for row in rows])
     now_ms = int(time.time() * 1000)
@@ -125,7 +126,9 @@ def standing(config: ConfigFile = None, folder: Folder = None, json: AsJson = Fa
     ]  # fmt: skip
     columns = ("what", "name", "now", "why", "since", "until", *(["undo"] if as_records() else ()))
     footer = "" if rows else "Nothing is suspended, resting or slowed down"
-    print_table(f"Standing: {len(rows)}", columns, cells, footer, ("what", "name", "why", "until"), ("what", "name"))
+    counts = [(group, sum(row["group"] == group for row in rows)) for group in GROUPS]
+    title = ", ".join(f"{n} {group}" for group, n in counts if n) or "0"
+    print_table(f"Standing: {title}", columns, cells, footer, ("what", "name", "why", "until"), ("what", "name"))
     for row in rows if not as_records() else ():  # not in a table for people, which may have to break them
         print(printable(f"undo: {_undo(row)}"))
     return None

@@ -21,6 +21,7 @@ from textual.widgets import DataTable, Footer, Static
 from zonemta_py.cli.terminal.errors import CommandError
 from zonemta_py.cli.terminal.output import printable
 from zonemta_py.cli.terminal.when import since
+from zonemta_py.schedule.policy.standing import GROUPS
 
 Ask = Callable[..., Any]
 DESTINATIONS = 100
@@ -123,7 +124,8 @@ class Top(App[None]):
         total = size["total"]
         line = ", ".join(f"{now[name]:,.1f}/s {name}" for name in ("in", "out", "deferred", "bounced"))
         counts = ", ".join(f"{total[name]:,} {name}" for name in ("queued", "leased", "deferred", "held"))
-        line = f"{line}\n{counts}; {len(standing):,} suspended or resting"
+        found = [(group, sum(row["group"] == group for row in standing)) for group in GROUPS[:3]]
+        line = f"{line}\n{counts}; {', '.join(f'{n:,} {group}' for group, n in found)}"
         why = {(row["kind"], row["name"]): printable(row["cause"]) or "yes" for row in standing}
         if showing == "zones":
             speeds = self._speeds()

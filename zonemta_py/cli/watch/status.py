@@ -19,6 +19,7 @@ from zonemta_py.cli.watch.state import RATES, state
 from zonemta_py.config import ConfigError
 from zonemta_py.metrics.quantities import STATES, label
 from zonemta_py.metrics.quantities import waiting as waiting_in
+from zonemta_py.schedule.policy.standing import LEARNED, NOTED, RESTING, SUSPENDED
 from zonemta_py.schedule.policy.state import GUARD
 
 OK, WARNING, CRITICAL, UNKNOWN = range(4)
@@ -77,7 +78,12 @@ def _described(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
         for name, row in sorted(found["zones"].items()):
             yield f"zone {name}", _counts(row)
     yield "sessions", _sessions(found["sessions"])
-    yield "suspended", _standing([row for row in found["standing"] if row["kind"] != GUARD])
+    yield "suspended", _standing([row for row in found["standing"] if row["group"] == SUSPENDED])
+    for group in (RESTING, LEARNED):
+        if rows := [row for row in found["standing"] if row["group"] == group]:
+            yield group, _standing(rows)
+    if rows := [row for row in found["standing"] if row["group"] == NOTED and row["kind"] != GUARD]:
+        yield "may be lost", _standing(rows)
     for row in _guards(found):
         yield "held back", printable(f"{row['name']}: {row['cause']}; `zonemta suppression guards`")
     yield "in doubt", f"{found['in_doubt']:,}; `zonemta queue in-doubt` lists them" if found["in_doubt"] else "nobody"

@@ -108,7 +108,7 @@ def of_campaign(
     first, last = found[at].first // HOUR_S * HOUR_S, (found[at].last // HOUR_S + 1) * HOUR_S
     begins = first if start is None else start
     ends = max(last if end is None else end, begins + HOUR_S)
-    return ReportScope(Kind.CAMPAIGN, name, begins, ends, order[at - 1] if at else "")
+    return ReportScope(Kind.CAMPAIGN, name, begins, ends, order[at - 1] if at else "", found[at].last - found[at].first)
 
 
 class _Reader:

@@ -28,7 +28,7 @@ NO_PROVIDER, NO_SOURCE, NO_CLASS = "other sites", "no source", "unclassified"
 SETS: tuple[tuple[str, ...], ...] = ((), ("at",), ("provider", "hour"), ("source", "provider"), ("class",))
 """What `attempts` groups by; its column `set` is the place in this tuple."""
 _SPLIT = ("now", "at", "hour", "source", "provider", "class", "kind")
-_STEPS_S = (10, 60, 300, 900, HOUR_S, 6 * HOUR_S)
+_STEPS_S = (1, 10, 60, 300, 900, HOUR_S, 6 * HOUR_S)
 
 
 def attempts(deliverability: DataFrame, scope: ReportScope) -> DataFrame:
@@ -97,7 +97,7 @@ def replies(deliveries: DataFrame, scope: ReportScope) -> DataFrame:
 def burn_down(outcomes: DataFrame, scope: ReportScope) -> DataFrame:
     """at, first, came, got, went: recipients accepted, delivered, ended until `at`, since the row before; first: when
     that began. Not sorted."""
-    step = next((s for s in _STEPS_S if (scope.end - scope.start) / s <= POINTS_MAX), DAY_S)
+    step = next((s for s in _STEPS_S if (scope.lasted_s or scope.end - scope.start) / s <= POINTS_MAX), DAY_S)
     got = (F.col("state") == "delivered").cast("int")
     came = F.struct(F.unix_seconds("received_at").alias("at"), *_named(came=F.lit(1), got=F.lit(0), went=F.lit(0)))
     went = F.struct(F.unix_seconds("ended_at").alias("at"), *_named(came=F.lit(0), got=got, went=F.lit(1)))

@@ -35,6 +35,8 @@ class ReportScope:
     start: int
     end: int
     rival: str = ""
+    lasted_s: int = 0
+    """From a campaign's first recipient until something happened last; 0: unknown. Short ones get finer steps."""
 
     @property
     def before(self) -> int:

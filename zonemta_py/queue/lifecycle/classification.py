@@ -143,7 +143,8 @@ class Classification:
         if path.source:
             for outcome, classified in zip(result.outcomes, classifieds, strict=True):
                 kind = classified.kind if classified else ""
-                policy.count(path.source, path.site, path.provider, outcome.verdict, kind, len(outcome.recipients))
+                count, stage = len(outcome.recipients), outcome.stage
+                policy.count(path.source, path.site, path.provider, outcome.verdict, kind, count, stage, batch.day)
         if result.chosen:
             return  # others have another login, or TLS, or host
         dead, spoken = False, False

@@ -52,6 +52,8 @@ GUARD = "guard"
 """What a provider says of recipients is not believed (`queue.suppression.guard`); it stops no mail."""
 LOST = "lost"
 """What may have been lost of this, and of the suppression list, to damage: shown until an operator acknowledges it."""
+CONNECT = "connect"
+"""The stage at which no server was reached."""
 SEEN_MAX = 10_000
 KINDS = ("destination", "domain", "tenant", "campaign", "zone", "source", "rest")
 
@@ -291,10 +293,19 @@ class PolicyState:
         found = self._rates.of(path.source, path.provider or path.site)
         return f"learned rate {found.rate(self._now()):.3g}/s: {found.cause}"
 
-    def count(self, source: str, site: str, provider: str, verdict: int, kind: str, recipients: int) -> None:
-        """What became of recipients, for the day of a source that is warmed up. kind: the class of the reply."""
+    def count(
+        self, source: str, site: str, provider: str, verdict: int, kind: str, recipients: int, stage: str = "",
+        day: int | None = None,
+    ) -> None:  # fmt: skip
+        """What became of recipients, for the day of a source that is warmed up. kind: the class of the reply. Where no
+        server was reached nothing was sent: that says nothing of the day, and is given back to the `day` of the lease,
+        if that is known."""
         days = self.warmups.of(source, provider or site) if source else None
         if days is None or verdict not in (DELIVERED, DEFERRED, BOUNCED):
+            return
+        if stage == CONNECT:
+            if day is not None:
+                days.give(recipients, day)
             return
         blocked = kind in BLOCKED_CLASSES
         served = verdict == DELIVERED or (verdict == BOUNCED and not blocked)  # refused because of the recipient
@@ -308,7 +319,8 @@ class PolicyState:
     def count_again(self, source: str, site: str, provider: str, outcomes: list[OutcomeRow]) -> None:
         """A result from the journal that no saved state has counted."""
         for outcome in outcomes:
-            self.count(source, site, provider, outcome.verdict, outcome.kind, len(outcome.recipients))
+            count = len(outcome.recipients)
+            self.count(source, site, provider, outcome.verdict, outcome.kind, count, outcome.stage)
 
     def delivered(self, path: EgressPath) -> None:
         """The destination has taken a message: its capacity is learned from that."""

@@ -6,6 +6,7 @@ Certificates are looked at here, and not in the queue's process: reading them ne
 from __future__ import annotations
 
 import importlib.metadata
+import math
 import time
 from collections.abc import Iterator
 from itertools import accumulate
@@ -21,23 +22,27 @@ from zonemta_py.metrics.table import METRICS, Metric
 from zonemta_py.reception import tls
 
 MEDIA_TYPE = CONTENT_TYPE_LATEST
-LOOK_S = 600
+LOOK_S = 30
 """How long what a certificate's file said is believed."""
 
 
 class Certificates:
-    """When the listeners' certificates end: those in force, which one that cannot be used does not replace."""
+    """When the listeners' certificates end: those in force, which one that cannot be used does not replace. A look
+    that fails is repeated with the next question, and the first one is made at once, as listeners make theirs."""
 
     def __init__(self, config: Config) -> None:
         self._listeners = [one for one in config.all_listeners if one.certificate and one.tls != "none"]
         self._ends: dict[str, float] = {}
-        self._looked = -float(LOOK_S)
+        self._looked: dict[str, float] = {}
+        """When each was looked at, and could be used."""
+        for listener in self._listeners:
+            self._look(listener)
 
     def rows(self) -> list[list[Any]]:
         """[[listener], UNIX time]; without those that could never be used. Reads files."""
-        if self._listeners and time.monotonic() - self._looked >= LOOK_S:
-            self._looked = time.monotonic()
-            for listener in self._listeners:
+        now = time.monotonic()
+        for listener in self._listeners:
+            if now - self._looked.get(listener.name, -math.inf) >= LOOK_S:
                 self._look(listener)
         return [[[name], end] for name, end in self._ends.items()]
 
@@ -50,6 +55,7 @@ class Certificates:
             own = x509.load_pem_x509_certificates(listener.certificate.expanduser().read_bytes())[0]
         except (ConfigError, OSError, ValueError):
             return
+        self._looked[listener.name] = time.monotonic()
         self._ends[listener.name] = own.not_valid_after_utc.timestamp()
 
 

@@ -13,11 +13,10 @@ from starlette.responses import Response
 from zonemta_py.metrics.quantities import waiting
 from zonemta_py.reception.http.dashboard.desk import HOME, Desk
 from zonemta_py.reception.http.dashboard.words import count, distance, size
-from zonemta_py.schedule.admin_orders import STOPPED
+from zonemta_py.schedule.policy.standing import LEARNED, RESTING, SUSPENDED
 from zonemta_py.schedule.policy.state import GUARD
 
 RECENT_S = 3600
-_OF_SOURCES = ("rest", "rate", "concurrency", "recipients", "messages", "no-tls")
 
 
 class Trouble(NamedTuple):
@@ -73,7 +72,7 @@ def _of_mail(total: dict[str, int], doubt: int) -> Iterator[Trouble]:
 
 
 def _of_orders(standing: list[dict[str, Any]], campaigns: list[dict[str, Any]]) -> Iterator[Trouble]:
-    stopped = [row for row in standing if row["kind"] in STOPPED and row["kind"] != "campaign"]
+    stopped = [row for row in standing if row["group"] == SUSPENDED and row["kind"] != "campaign"]
     for row in stopped[:5]:
         yield Trouble(row["kind"] == "zone", f"{row['kind'].capitalize()} {row['name']} is suspended: {row['cause']}",
                       f"{HOME}/suspensions", "See suspensions.")  # fmt: skip
@@ -87,10 +86,12 @@ def _of_orders(standing: list[dict[str, Any]], campaigns: list[dict[str, Any]]) 
         named += " …" if len(away) > 3 else ""
         yield Trouble(False, f"Destinations that cannot be reached: {count(len(away))} ({named})",
                       f"{HOME}/suspensions#resting", "See why, and until when.")  # fmt: skip
-    learned = [row for row in standing if row["kind"] in _OF_SOURCES]
-    if learned:
-        yield Trouble(False, f"Limits learned, and rests of sources: {count(len(learned))}", f"{HOME}/sources",
-                      "See sources and providers.")  # fmt: skip
+    for named, rows in (
+        ("Resting sources, and what replies have stopped", [row for row in standing if row["group"] == RESTING]),
+        ("Limits learned from replies", [row for row in standing if row["group"] == LEARNED]),
+    ):
+        if rows := [row for row in rows if row["kind"] != "resting"]:
+            yield Trouble(False, f"{named}: {count(len(rows))}", f"{HOME}/suspensions", "See which, and why.")
     for row in [row for row in campaigns if row["state"] == "paused"][:5]:
         yield Trouble(False, f"Campaign {row['name']} is paused: {row['cause']}", f"{HOME}/campaigns/{row['name']}",
                       "Look at it.")  # fmt: skip

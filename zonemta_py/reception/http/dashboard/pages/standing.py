@@ -10,10 +10,10 @@ from starlette.responses import Response
 from zonemta_py.reception.http.dashboard.desk import Desk
 from zonemta_py.reception.http.dashboard.words import place, query
 from zonemta_py.schedule.admin_orders import STOPPED
+from zonemta_py.schedule.policy.standing import LEARNED, NOTED, RESTING, SUSPENDED
 from zonemta_py.schedule.policy.state import GUARD
 
 ROWS = 50
-AWAY = ("resting", "rest")
 
 
 async def suspensions(desk: Desk, request: Request) -> Response:
@@ -22,9 +22,10 @@ async def suspensions(desk: Desk, request: Request) -> Response:
     following, rows = query(after=after + ROWS) if len(rows) > ROWS else "", rows[:ROWS]
     return desk.page(
         request, "suspensions", following=following, paged=bool(after), kinds=STOPPED,
-        stopped=[row for row in rows if row["kind"] in STOPPED],
-        away=[row for row in rows if row["kind"] in AWAY],
-        learned=[row for row in rows if row["kind"] not in (*STOPPED, *AWAY, GUARD)],
+        stopped=[row for row in rows if row["group"] == SUSPENDED],
+        away=[row for row in rows if row["group"] == RESTING],
+        learned=[row for row in rows if row["group"] == LEARNED],
+        noted=[row for row in rows if row["group"] == NOTED and row["kind"] != GUARD],
     )  # fmt: skip
 
 
