@@ -167,7 +167,10 @@ def _check_providers(config: Config) -> None:
         return
     from zonemta_py.zones.site import Providers
 
-    providers = Providers.load(config.dns.providers or shipped("providers.toml"))
+    try:
+        providers = Providers.load(config.dns.providers or shipped("providers.toml"))
+    except ConfigError as error:
+        raise ConfigError(f"dns.providers: {error}") from None
     wrong = []
     for where, name in named:
         if fault := providers.unknown(name):
@@ -178,8 +181,9 @@ def _check_providers(config: Config) -> None:
 
 
 def _check_folder(config: Config) -> None:
-    if config.folder.exists() and not config.folder.is_dir():
-        raise ConfigError(f"server.folder: {config.folder} is a file; name a folder, which is made if it is not there")
+    there = next(path for path in (config.folder, *config.folder.parents) if path.exists())
+    if not there.is_dir():
+        raise ConfigError(f"server.folder: {there} is a file; name a folder, which is made if it is not there")
     if (more := len(os.fsencode(config.folder / SOCKET)) - PATH_BYTES_MAX) > 0:
         sentence = (
             f"{config.folder}: is too long by {more} bytes for the path of a socket; name a shorter server.folder"

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from zonemta_py.cli.config.commands import check
 from zonemta_py.cli.run.commands import configured
-from zonemta_py.config import ConfigError, load
+from zonemta_py.config import Config, ConfigError, load
 
 HERE = Path(__file__).parent
 
@@ -155,3 +155,20 @@ def test_an_open_relay_is_said_twice(tmp_path: Path, listener: str, good: bool) 
     file.write_text(f"[[listeners]]\n{listener}\n")
     with contextlib.nullcontext() if good else pytest.raises(ConfigError, match="open relay"):
         load(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("a.example", ("a.example", 25)), ("a.example:26", ("a.example", 26)), ("[::1]:26", ("::1", 26)),
+        ("[::1]", ("::1", 25)), ("::1", ("::1", 25)), ("2001:db8::25", ("2001:db8::25", 25)),
+        ("/run/lmtp.sock", ("/run/lmtp.sock", 25)), ("mail_1", ("mail_1", 25)), ("127.0.0.1:26", ("127.0.0.1", 26)),
+        ("bücher.example.", ("bücher.example.", 25)), ("[2001:db8::1:25]", ("2001:db8::1:25", 25)),
+    ],
+)  # fmt: skip
+def test_hosts_that_are_good(text: str, place: tuple[str, int]) -> None:
+    """Names as Docker has them, addresses with and without brackets, sockets."""
+    config = Config.model_validate({"zones": [{"name": "z", "hosts": [text, "other.example"]}]})
+    assert config.zones[0].places[0] == place
+    site = f"{text}:26" if place[1] == 25 and not text.startswith("::") and text != "2001:db8::25" else "mx.example"
+    assert Config.model_validate({"destinations": [{"name": "d", "sites": [site], "life_h": 1}]}).destinations

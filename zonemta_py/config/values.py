@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar, cast, get_args
 
-from pydantic import AfterValidator, BaseModel, ValidationInfo
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationInfo
 
 from zonemta_py.config.section import Place
 from zonemta_py.mail.addresses.domain import canonical
@@ -103,12 +103,8 @@ def host(value: str) -> str:
     """A name, an IP address without brackets, or the path of a unix socket. Raises ValueError."""
     if value.startswith("/"):
         return value
-    inner = value[1:-1] if _LITERAL.fullmatch(value) else value
-    try:
-        ipaddress.ip_address(inner)
+    if is_ip(inner := unbracketed(value)):
         return inner
-    except ValueError:
-        pass
     if (found := _PORT.fullmatch(value)) and _is_host(found[1]):
         raise ValueError(f"{value!r} has a port in it; write host = {found[1].strip('[]')!r} and port = {found[2]}")
     if not _is_host(value):
@@ -116,13 +112,23 @@ def host(value: str) -> str:
     return value
 
 
-def _is_host(value: str) -> bool:
+def is_ip(value: str) -> bool:
+    """Whether it is an IP address."""
     try:
-        ipaddress.ip_address(value.strip("[]"))
-        return True
+        ipaddress.ip_address(value)
     except ValueError:
-        name = canonical(value)
-        return bool(_DNS_NAME.fullmatch(name)) and not _NUMBERS.fullmatch(name)
+        return False
+    return True
+
+
+def unbracketed(value: str) -> str:
+    """An IP address without the brackets around it; anything else as it is."""
+    return value[1:-1] if value[:1] == "[" and value[-1:] == "]" and is_ip(value[1:-1]) else value
+
+
+def _is_host(value: str) -> bool:
+    name = canonical(value)
+    return is_ip(unbracketed(value)) or (bool(_DNS_NAME.fullmatch(name)) and not _NUMBERS.fullmatch(name))
 
 
 def site(value: str) -> str:
@@ -191,6 +197,13 @@ def field_name(value: str) -> str:
     return value
 
 
+def not_empty(value: object) -> object:
+    """Raises ValueError for an empty path, which would be the folder of the file."""
+    if isinstance(value, str) and not value.strip():
+        raise ValueError("is empty; give it a path, or leave it out")
+    return value
+
+
 def from_here(value: Path, info: ValidationInfo) -> Path:
     """A path that does not begin with / or ~ goes from the folder of the file in which it stands, whatever folder a
     command was started in. What came from no file stays as it is."""
@@ -227,9 +240,9 @@ IpAddress = Annotated[str, AfterValidator(ip_address)]
 LocalAddress = Annotated[str, AfterValidator(ip_address), Local()]
 Network = Annotated[str, AfterValidator(network)]
 FieldName = Annotated[str, AfterValidator(field_name)]
-AnyPath = Annotated[Path, AfterValidator(from_here)]
-FilePath = Annotated[Path, AfterValidator(at_home), OnDisk()]
-FolderPath = Annotated[Path, AfterValidator(at_home), OnDisk(folder=True)]
+AnyPath = Annotated[Path, BeforeValidator(not_empty), AfterValidator(from_here)]
+FilePath = Annotated[Path, BeforeValidator(not_empty), AfterValidator(at_home), OnDisk()]
+FolderPath = Annotated[Path, BeforeValidator(not_empty), AfterValidator(at_home), OnDisk(folder=True)]
 ZoneName = Annotated[str, Refers("zones")]
 SendingZoneName = Annotated[str, Refers("zones", sends=True)]
 PoolName = Annotated[str, Refers("pools")]

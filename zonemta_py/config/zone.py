@@ -20,6 +20,8 @@ from zonemta_py.config.values import (
     Site,
     WindowName,
     ZoneName,
+    is_ip,
+    unbracketed,
 )  # fmt: skip
 from zonemta_py.mail import limits
 
@@ -78,13 +80,15 @@ class SmartHost(Section):
 
 
 def host_of(value: Any) -> Any:
-    """A smart host from the text host, host:port or [IPv6]:port; anything else as it is."""
+    """A smart host from the text host, host:port or [IPv6]:port; anything else as it is. Raises ValueError."""
     if not isinstance(value, str) or value.startswith("/"):
         return {"host": value} if isinstance(value, str) else value
     host, colon, port = value.rpartition(":")
     if colon and port.isdecimal() and (":" not in host or host.startswith("[")):
-        return {"host": host.strip("[]"), "port": int(port)}
-    return {"host": value.strip("[]")}
+        return {"host": unbracketed(host), "port": int(port)}
+    if colon and port.isdecimal() and len(port) > 1 and is_ip(host) and is_ip(value):
+        raise ValueError(f"{value!r} may be an address and a port, or an address; write [{host}]:{port} or [{value}]")
+    return {"host": unbracketed(value)}
 
 
 def check_sources(sources: list[str]) -> None:

@@ -57,7 +57,8 @@ def load(config: Config) -> Rules:
         paths = (own, file) if own else (file,)
         return _compiled(paths, tuple(changed(path) for path in paths))
     except (RulesError, OSError) as error:
-        raise ConfigError(str(error)) from None
+        key = next((f"rules.{key}: " for key, path in (("extra", own), ("file", file)) if f"{path}:" in str(error)), "")
+        raise ConfigError(f"{key}{error}") from None
 
 
 @lru_cache(4)
