@@ -166,3 +166,37 @@ def test_a_folder_without_a_journal_is_said_so(zonemta: Callable[..., Ran], tmp_
     for command in (("log",), ("journal", "follow")):
         ran = zonemta(*command, "--folder", tmp_path)
         assert (ran.code, "contains no journal" in ran.err) == (66, True)
+
+
+def test_who_has_sent(served: Callable[..., Served], told: Callable[..., Ran]) -> None:
+    """Counted from the journal: by login and tenant, also of answers, by site and class; also lines of one alone."""
+    one = served(zones=[{"name": "default", "default": True, "host": "mx.test"}])
+
+    async def put_for(queue: LocalQueue) -> None:
+        for user, tenant, many in (("ann", "a", 1), ("eve", "b", 20)):
+            recipients = [Recipient(f"{user}{number}@{tenant}.test") for number in range(many)]
+            envelope = Envelope("x@src.test", recipients, size=9, user=user, tenant=tenant)
+            await queue.accept(envelope, b"Subject: x\r\n\r\nx\r\n")
+
+    one.do(put_for)
+    one.do(answer)
+    one.do(lambda queue: answer(queue, BOUNCED, NOBODY))
+
+    def counted(*words: str) -> list[dict[str, Any]]:
+        ran = told("log", "--since", "1h", *words, "--json")
+        assert (ran.code, ran.err) == (0, "")
+        return list(json.loads(ran.out))
+
+    eve, ann = [row for row in counted("--count-by", "user") if row["user"]]  # and a notice about the bounce
+    assert (eve["user"], eve["messages"], eve["accepted"], eve["delivered"] + eve["bounced"]) == ("eve", 1, 20, 20)
+    assert (ann["user"], ann["messages"], ann["accepted"], ann["delivered"] + ann["bounced"]) == ("ann", 1, 1, 1)
+    assert [row["tenant"] for row in counted("--count-by", "tenant", "--user", "ann")] == ["a"]
+    (row,) = counted("--count-by", "class", "--verdict", "bounced")
+    assert (row["class"], row["bounced"]) == ("user-unknown", row["bounced"])
+    assert {row["domain"] for row in counted("--count-by", "domain")} == {"a.test", "b.test"}
+    assert [row["site"] for row in counted("--count-by", "site")] == ["mx.test:25"]
+    lines = rows(told("log", "--since", "1h", "--tenant", "a", "--json"))
+    assert [row["message"] for row in lines] == ["accepted", "answered"]
+    assert "eve" in told("log", "--since", "1h", "--count-by", "user").out
+    assert "add --count-by" in told("log", "--csv").err
+    assert "leave one" in told("log", "--count-by", "user", "--follow").err

@@ -79,7 +79,7 @@ WORDS: dict[str, str] = {
     "drain": "",
     "init": "{new} --domain example.com --address 192.0.2.10 --yes",
     "doctor": "--no-dns",
-    "log": "--since 1h",
+    "log": "--since 1h --count-by user",
     "address": "{srs}",
     "route": "--from ann@example.com --to bob@there.test",
     "whatif": "{config} --archive {none}",

@@ -1,6 +1,7 @@
 """Lines about mail, made from journal records: the same as those on standard error, but for what a record does not say.
 
-Sender and size of an answer are known while the message's acceptance is among the last KEPT_MAX that were read.
+Sender and size of an answer are known while the message's acceptance is among the last KEPT_MAX that were read; so are
+its user, tenant and campaign, and the provider of the attempt, which lines do not say (`facts`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from zonemta_py.disk.records import (
     InDoubtRecord,
     OutcomeRow,
     RemovedRecord,
+    StartRecord,
     Type,
     Who,
     unpack,
@@ -36,28 +38,46 @@ Line = tuple[str, dict[str, Any]]
 class RecordedLines:
     """Of the records of one journal, in their order."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept_max: int = KEPT_MAX) -> None:
+        self._kept_max = kept_max
         self._known: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._told: dict[str, dict[str, str]] = {}
+        self._same: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
+        """What is told of messages: of many the same."""
+        self._providers: dict[int, str] = {}
+        self._provider = ""
         self._of: dict[int, Callable[[Record, Any], Iterator[Line]]] = {
             Type.ENVELOPE: self._accepted, Type.DELIVERY: self._answered, Type.REMOVED: self._removed,
             Type.IN_DOUBT: self._in_doubt, Type.FEEDBACK: self._came_back,
         }  # fmt: skip
 
     def of(self, record: Record) -> list[Line]:
+        self._provider = ""
+        if record.type == Type.START:
+            start = StartRecord.of(unpack(record.body))
+            self._providers[start.lease] = start.provider
         make = self._of.get(record.type)
         return list(make(record, unpack(record.body))) if make is not None else []
+
+    def facts(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Those of a line of the latest record, and what it does not say."""
+        provider = {"provider": self._provider} if self._provider else {}
+        return self._told.get(fields.get("id", ""), {}) | provider | fields
 
     def _accepted(self, _: Record, body: Any) -> Iterator[Line]:
         envelope = EnvelopeRecord.of(body)
         rows = envelope.rows()
         fields = accepted(envelope.id, [row.zone for row in rows], [row.address for row in rows], envelope.metadata)
         self._known[envelope.id] = {name: fields[name] for name in ("sender", "size")}
-        if len(self._known) > KEPT_MAX:
-            self._known.popitem(last=False)
+        said = {name: fields[name] for name in ("user", "tenant", "campaign") if fields.get(name)}
+        self._told[envelope.id] = self._same.setdefault(tuple(said.items()), said)
+        if len(self._known) > self._kept_max:
+            del self._told[self._known.popitem(last=False)[0]]
         yield "accepted", fields
 
     def _answered(self, record: Record, body: Any) -> Iterator[Line]:
         delivery = DeliveryRecord.of(body)
+        self._provider = self._providers.pop(delivery.lease, "")
         for outcome in delivery.outcomes:
             for who in map(Who.of, outcome.recipients) if outcome.verdict != RELEASED else ():
                 yield "answered", self._fields(record, delivery, outcome, who)

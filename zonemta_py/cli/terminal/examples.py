@@ -102,6 +102,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "zonemta log --follow",
         "zonemta log --since 2h --address ann@example.com --verdict bounced",
         "zonemta log --since 1d --class undefined",
+        "zonemta log --since 1d --count-by user",
+        "zonemta log --since 2h --provider google --verdict deferred --count-by source",
     ),
     "events tail": (
         "zonemta events tail",
