@@ -79,7 +79,6 @@ _.rolled
 _.full_name
 
 # what was set aside, for tests to look at
-_.cases
 
 # members of the HTTP interface's documents, for its description
 _.report_ms

@@ -210,7 +210,9 @@ def test_a_damaged_cursor_is_none_and_said(tmp_path: Path, data: bytes, caplog: 
     assert caplog.text == ""
     (tmp_path / cursor.NAME).write_bytes(data)
     assert cursor.read(tmp_path) is None
-    assert "is damaged; the sink begins with what comes next, and `zonemta events replay" in caplog.text
+    assert "is damaged, and counts as missing" in caplog.text
+    assert cursor.found(tmp_path, tmp_path, 9) == (None, 0)
+    assert "begins with what comes next; `zonemta events replay" in caplog.text
 
 
 def test_a_cursor_that_the_disk_does_not_give_is_an_error(tmp_path: Path) -> None:

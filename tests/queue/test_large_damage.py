@@ -148,7 +148,7 @@ async def test_damage_is_named_and_set_aside(
             if delivery.id == other:
                 assert await body_of(queue, delivery) == LARGE
                 continue
-            with pytest.raises(QueueRefusal, match="451"):
+            with pytest.raises(QueueRefusal, match=r"554 5\.3\.0"):
                 await body_of(queue, delivery)
         (case,) = home.queue.core.quarantine.cases()
         assert message_id in (case / "note.json").read_text()

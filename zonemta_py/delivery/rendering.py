@@ -47,7 +47,13 @@ async def finished(context: SenderContext, delivery: Delivery, body: Body) -> Bo
 def not_made(error: Exception, recipients: list[int]) -> Outcome:
     """error: one of NotMade. Values that make no message are final; an unavailable queue or key is temporary."""
     if isinstance(error, QueueRefusal):
-        return Outcome(DEFERRED, error.reply, "body", recipients, kind="system-error")
+        return refused_by_queue(error, recipients)
     if isinstance(error, Unsigned):  # no server has replied, so it has no stage that rules match
         return Outcome(DEFERRED, error.reply, "queue", recipients)
     return Outcome(BOUNCED, Reply(554, "5.6.0", f"the message cannot be made: {error}"), "queue", recipients)
+
+
+def refused_by_queue(refusal: QueueRefusal, recipients: list[int]) -> Outcome:
+    """A message that can never be read again goes back to its sender now."""
+    final = refusal.reply.permanent
+    return Outcome(BOUNCED if final else DEFERRED, refusal.reply, "body", recipients, kind="system-error")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import shutil
 import time
@@ -16,12 +17,19 @@ from typing import Any
 
 from zonemta_py.disk.files import replace_file, sync, write_file
 
+log = logging.getLogger(__name__)
+
+HARMLESS = "torn"
+"""What such a case has kept was never acknowledged: nobody misses it."""
+
 
 class Quarantine:
-    """The folder; `case` makes one place in it."""
+    """The folder; `case` makes one place in it, and says so. fresh: cases since somebody looked: name, and what is
+    wrong."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.fresh: list[tuple[str, str]] = []
 
     def case(self, what: str, note: dict[str, Any], contents: dict[str, bytes] | None = None) -> Path:
         """Writes a note and some bytes, synced; returns the case's folder. Raises OSError, and leaves nothing then."""
@@ -35,6 +43,11 @@ class Quarantine:
         except OSError:
             shutil.rmtree(place, ignore_errors=True)
             raise
+        what_is_wrong = str(note.get("error", what))
+        level = logging.WARNING if what == HARMLESS else logging.ERROR
+        log.log(level, "damage: %s; what is left is in quarantine/%s", what_is_wrong, place.name)
+        if what != HARMLESS:
+            self.fresh.append((place.name, what_is_wrong))
         return place
 
     def move(self, what: str, note: dict[str, Any], path: Path) -> Path:

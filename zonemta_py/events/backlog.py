@@ -80,13 +80,13 @@ class Backlog:
 
     def __init__(
         self, queue: OverflowQueue, cursor: int | None, position: int, history: Callable[[int], History],
-        chosen: Callable[[Record], Iterable[Ready]],
+        chosen: Callable[[Record], Iterable[Ready]], missed: int = 0,
     ) -> None:  # fmt: skip
         self.queue, self._make, self._chosen = queue, history, chosen
         self._position = position
         self._front: deque[Ready] = deque()
         self._from_front = False
-        self._missed, self._ages = 0, Ages()
+        self._missed, self._ages = missed, Ages()
         start = position if cursor is None else min(cursor, position)
         newest = queue.last()
         if newest is not None and prepared.place(newest)[0] > position:
@@ -186,7 +186,7 @@ class Backlog:
 
     @property
     def missed(self) -> int:
-        """Records that the archive had no longer."""
+        """Records that the archive had no longer, or that another journal had."""
         return self._missed + self._history.missed
 
     def in_memory(self) -> int:

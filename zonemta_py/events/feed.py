@@ -114,8 +114,8 @@ class Feed:
         self._position = int(await self._asked("stable"))
         cursors = [await self._cursor(settings.name) for settings in self._config.event_sinks]
         self._sinks = [
-            (self._sink(settings, seq), wanted(settings))
-            for settings, seq in zip(self._config.event_sinks, cursors, strict=True)
+            (self._sink(settings, place), wanted(settings))
+            for settings, place in zip(self._config.event_sinks, cursors, strict=True)
         ]
         self._write(0)
         report.measure(self._gauges)
@@ -125,29 +125,23 @@ class Feed:
         for sink, _ in self._sinks:
             yield from sink.gauges(self._position)
 
-    async def _cursor(self, name: str) -> int | None:
+    async def _cursor(self, name: str) -> cursor.GoesOn:
         while True:
             try:
-                seq = cursor.read(self._folder / FOLDER / name)
-                if seq is not None and seq > self._position:
-                    log.warning(
-                        "event sink %r: its cursor is ahead of the journal, which an older one has replaced; it begins"
-                        " with what comes next", name,
-                    )  # fmt: skip
-                return seq
+                return cursor.found(self._folder, self._folder / FOLDER / name, self._position)
             except OSError as error:
                 log.warning("event sink %r: its cursor cannot be read: %s; events wait", name, cause(error))
                 await asyncio.sleep(WAIT_S)
 
-    def _sink(self, settings: EventSink, seq: int | None) -> RunningSink:
+    def _sink(self, settings: EventSink, place: cursor.GoesOn) -> RunningSink:
         folder = self._folder / FOLDER / settings.name
         queue = OverflowQueue(
             folder / RING, settings.memory_events, settings.memory_bytes, ring_pages(settings), settings.page_bytes,
             flush_s=settings.ring_flush_s, spare_bytes=2 * self._config.queue.reserve_bytes, whole=True,
         )  # fmt: skip
         backlog = Backlog(
-            queue, seq, self._position, lambda seq: JournalTail(self._folder, seq),
-            chosen(settings, self._source),
+            queue, place.seq, self._position, lambda seq: JournalTail(self._folder, seq),
+            chosen(settings, self._source), place.missed,
         )  # fmt: skip
         return RunningSink(settings, client(settings, self._source), folder, backlog)
 

@@ -28,7 +28,6 @@ from zonemta_py.logs.causes import cause
 
 log = logging.getLogger(__name__)
 
-STATE = "state.json"
 CURSOR_S = 5.0
 """How often the cursor is written."""
 RETRY_AFTER_S_MAX = 3600.0
@@ -58,7 +57,7 @@ class RunningSink:
         self._sent = self._buried = self._dead_dropped = 0
         self._written: dict[str, Any] = {}
         self._cursor, self._cursor_s = -1, 0.0
-        self._lost, self._dropping, self._trouble = (0, 0), False, ""
+        self._lost, self._dropping, self._trouble = (0, backlog.missed), False, ""
 
     def offer(self, seq: int, events: Iterable[Ready]) -> None:
         """Everything that is wanted of the record that the feed has read."""
@@ -256,9 +255,9 @@ class RunningSink:
             state = self.state(position)
             if state != self._written:
                 self._folder.mkdir(parents=True, exist_ok=True)
-                fresh = self._folder / f"{STATE}.new"
-                fresh.write_text(json.dumps(state) + "\n")
-                fresh.replace(self._folder / STATE)
+                fresh = self._folder / f"{cursor.STATE}.new"
+                fresh.write_text(json.dumps(state | {"cursor": self.backlog.cursor}) + "\n")
+                fresh.replace(self._folder / cursor.STATE)
                 self._written = state
         except OSError as error:
             log.debug("event sink %r: its state cannot be written: %s", self.settings.name, cause(error))
@@ -295,7 +294,7 @@ def ring_pages(settings: EventSink) -> int:
 def read_state(folder: Path) -> dict[str, Any]:
     """{} if there is none yet."""
     try:
-        found = json.loads((folder / STATE).read_bytes())
+        found = json.loads((folder / cursor.STATE).read_bytes())
         return found if isinstance(found, dict) else {}
     except (OSError, ValueError):
         return {}

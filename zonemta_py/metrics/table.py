@@ -108,6 +108,7 @@ _ROWS = (
     _gauge("suspended", means("suspended"), "kind"),
     _gauge("resting", means("resting"), "kind"),
     _gauge("learned", means("learned"), "kind"),
+    _gauge("damage", "Cases of damage that no operator has acknowledged yet (zonemta standing, kind lost)."),
     _gauge("suppression_guards_up", "Providers whose refusals suppress nobody now, as there are very many at once."),
     _gauge("tasks", "Tasks of operators that are kept, by state: running, undoable, done, canceled, undoing, undone, "
            "ending.", "state"),

@@ -24,6 +24,8 @@ from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.lifecycle import in_doubt
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.incoming import LocalIncoming
+from zonemta_py.queue.lifecycle.lease import DAMAGED
+from zonemta_py.queue.lifecycle.lost import RETURNED
 from zonemta_py.queue.maintenance.maintenance import Maintenance
 from zonemta_py.queue.pulls.pulls import Done, Pulls
 from zonemta_py.queue.tasks.orders import TaskOrders
@@ -131,7 +133,8 @@ class LocalQueue(QueueContext):
         except StoreError as error:
             over = message is not None and message.left <= 0  # a read-ahead that is not needed any more
             if isinstance(error, StoreDamaged) and not over:
-                self.damaged.aside.put(message_id, str(error))
+                self.damaged.set_aside(message_id, str(error), RETURNED)
+                raise QueueRefusal(DAMAGED) from None
             raise QueueRefusal(UNREADABLE) from None
 
     def filed(self, message_id: str) -> int:

@@ -19,8 +19,8 @@ from zonemta_py.cli.watch.state import RATES, state
 from zonemta_py.config import ConfigError
 from zonemta_py.metrics.quantities import STATES, label
 from zonemta_py.metrics.quantities import waiting as waiting_in
-from zonemta_py.schedule.policy.standing import LEARNED, NOTED, RESTING, SUSPENDED
-from zonemta_py.schedule.policy.state import GUARD
+from zonemta_py.schedule.policy.standing import LEARNED, RESTING, SUSPENDED
+from zonemta_py.schedule.policy.state import GUARD, LOST
 
 OK, WARNING, CRITICAL, UNKNOWN = range(4)
 """Exit statuses of a check."""
@@ -82,9 +82,11 @@ def _described(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for group in (RESTING, LEARNED):
         if rows := [row for row in found["standing"] if row["group"] == group]:
             yield group, _standing(rows)
-    if rows := [row for row in found["standing"] if row["group"] == NOTED and row["kind"] != GUARD]:
-        yield "may be lost", _standing(rows)
-    for row in _guards(found):
+    for row in _of_kind(found, LOST)[:_SHOWN]:
+        yield "damage", printable(f"{row['name']}: {row['cause']}; `zonemta resume lost {row['name']}` acknowledges it")
+    if (more := len(_of_kind(found, LOST)) - _SHOWN) > 0:
+        yield "damage", f"{more} more cases; `zonemta standing` lists them"
+    for row in _of_kind(found, GUARD):
         yield "held back", printable(f"{row['name']}: {row['cause']}; `zonemta suppression guards`")
     yield "in doubt", f"{found['in_doubt']:,}; `zonemta queue in-doubt` lists them" if found["in_doubt"] else "nobody"
     short = disk["free"] < disk["reserve"]
@@ -119,8 +121,8 @@ def _standing(rows: list[dict[str, Any]]) -> str:
     return printable(f"{named}{more}; `zonemta standing` says why")
 
 
-def _guards(found: dict[str, Any]) -> list[dict[str, Any]]:
-    return [row for row in found["standing"] if row["kind"] == GUARD]
+def _of_kind(found: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+    return [row for row in found["standing"] if row["kind"] == kind]
 
 
 def _bytes(count: float) -> str:
@@ -182,7 +184,9 @@ def _problems(found: dict[str, Any], limit: dict[str, Any]) -> Iterator[Problem]
         yield CRITICAL, "new mail is refused"
     if found["copied"]:
         yield WARNING, found["copied"]
-    for row in _guards(found):
+    if lost := _of_kind(found, LOST):
+        yield CRITICAL, f"damage: {', '.join(row['name'] for row in lost[:_SHOWN])} (`zonemta standing`)"
+    for row in _of_kind(found, GUARD):
         yield WARNING, f"{row['name']} says of very many people that they do not exist"
     for sink in found["sinks"]:
         if sink["state"] not in ("ok", "catching up"):

@@ -20,6 +20,7 @@ from asyncio import CancelledError
 from typing import Protocol
 
 from zonemta_py.delivery.message.body import Body
+from zonemta_py.delivery.rendering import refused_by_queue
 from zonemta_py.delivery.smtp import commands
 from zonemta_py.delivery.smtp.answers import BAD_RECIPIENT, Answers, completed
 from zonemta_py.delivery.smtp.session import SmtpSession
@@ -94,7 +95,8 @@ class Transaction(Answers):
                 self._judge_over()
         except QueueRefusal as refusal:
             self.session.dialogue.abort()
-            self._settle(self._open(), DEFERRED, refusal.reply, "body")
+            found = refused_by_queue(refusal, self._open())
+            self._settle(found.recipients, found.verdict, found.reply, found.stage, kind=found.kind)
         except BaseException:  # interrupted halfway: the connection cannot be reused
             if not self._ended:
                 self.session.dialogue.abort()

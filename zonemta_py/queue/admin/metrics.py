@@ -28,7 +28,7 @@ from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.telling.tell import zone_label
 from zonemta_py.schedule import admin_orders
 from zonemta_py.schedule.policy.standing import LEARNED, NOTED, RESTING, SUSPENDED
-from zonemta_py.schedule.policy.state import GUARD
+from zonemta_py.schedule.policy.state import GUARD, LOST
 from zonemta_py.schedule.time.pace import Pace
 
 _OF_ZONES = [one.name for one in METRICS.values() if one.kind == "counter" and one.labels == ("zone",)]
@@ -112,7 +112,8 @@ async def _standing(core: Core) -> dict[str, list[list[Any]]]:
         f"zonemta_{group}": [[[kind], n] for (of, kind), n in found.items() if of == group]
         for group in (SUSPENDED, RESTING, LEARNED)
     }
-    return rows | {"zonemta_suppression_guards_up": [[[], found[NOTED, GUARD]]]}
+    noted = {"zonemta_suppression_guards_up": found[NOTED, GUARD], "zonemta_damage": found[NOTED, LOST]}
+    return rows | {name: [[[], n]] for name, n in noted.items()}
 
 
 async def _of_campaigns(queue: QueueContext) -> dict[str, list[list[Any]]]:

@@ -259,6 +259,14 @@ class Core:
 
     # -- what cannot be read
 
+    def note_damage(self, cases: list[tuple[str, str]] | None = None) -> None:
+        """Shows cases of quarantine until an operator acknowledges them. cases: name, and what is wrong; None: those
+        that were made since the last call."""
+        if cases is None:
+            cases, self.quarantine.fresh = self.quarantine.fresh, []
+        for name, wrong in cases:
+            self.schedule.policy.lost(name, f"{wrong}; what is left is in quarantine/{name}, with a note")
+
     def read_failed(self, error: StoreError) -> None:
         """A range could not be read: the store must be repaired, by a fresh process."""
         if self.closed:

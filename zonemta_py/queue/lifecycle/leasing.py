@@ -23,7 +23,7 @@ from zonemta_py.queue.api import BOUNCED, POSTPONED, Delivery, Outcome, Result
 from zonemta_py.queue.core.campaigns import canceled
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.lifecycle.lease import DAMAGED, Lease, Taker, delivery_of, wait_s
-from zonemta_py.queue.lifecycle.lost import DamagedMessages
+from zonemta_py.queue.lifecycle.lost import RETURNED, DamagedMessages
 from zonemta_py.queue.lifecycle.removal import remove_leased
 from zonemta_py.queue.lifecycle.telling import tries
 from zonemta_py.queue.suppression.register import SuppressionList
@@ -315,7 +315,7 @@ class Leases:
         except StoreFenced:
             raise
         except StoreError as error:
-            self._damaged.aside.put(lease.message.id, str(error))
+            self._damaged.set_aside(lease.message.id, str(error), RETURNED)
             self.end(lease, BOUNCED, DAMAGED)
             return False
         taker.leases.append(lease)

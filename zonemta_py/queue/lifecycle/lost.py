@@ -8,6 +8,7 @@ again.
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,12 @@ from zonemta_py.queue.core.state import counted_as
 from zonemta_py.queue.lifecycle.telling import tell
 from zonemta_py.schedule.batch import Batch
 
+log = logging.getLogger(__name__)
+
 REASON = "lost by damage"
 REMEDY = "send them again from their source"
+SHOWN = 3
+RETURNED = "it is returned to its sender"
 ONE_CASE_MAX = 1_000
 """Messages in one case: its note is rewritten with each."""
 
@@ -70,8 +75,9 @@ class Aside:
     def __contains__(self, message_id: str) -> bool:
         return message_id in self._known
 
-    def put(self, message_id: str, why: str) -> str:
-        """Returns the case's name. Raises OSError; the message is not set aside then."""
+    def put(self, message_id: str, why: str, then: str) -> str:
+        """Returns the case's name. then: what becomes of the message, for the log. Raises OSError; the message is not
+        set aside then."""
         case = self._incident
         if case is None or (len(case.rows) >= ONE_CASE_MAX and message_id not in self._known):
             note = {"error": "messages in the store are damaged", "remedy": REMEDY}
@@ -81,6 +87,8 @@ class Aside:
             body_file.keep(self._bodies, message_id, case.place, f"{message_id}-body")
             case.save()
             self._known.add(message_id)
+            place = case.place.name
+            log.error("message %s is damaged (%s): %s; what is left is in quarantine/%s", message_id, why, then, place)
         return case.place.name
 
 
@@ -118,11 +126,21 @@ class DamagedMessages:
         self.aside = Aside(core.quarantine, core.store, core.bodies.folder)
         self._ended: set[str] = set()
 
+    def set_aside(self, message_id: str, why: str, then: str) -> str:
+        """Keeps what is left of a message, says so, and shows it until an operator acknowledges it; the case's name.
+        then: what becomes of it. Raises OSError."""
+        case = self.aside.put(message_id, why, then)
+        self._core.note_damage()
+        return case
+
     def end(self, batch: Batch, error: StoreError) -> None:
         """Each batch of such a message ends up here on its own; the first one ends the message."""
         core, entries = self._core, batch.entries
         message_id, zone = entries[0].id, batch.zone.zone.name
-        case = self.aside.put(message_id, str(error))  # if there is no space for it, the next batch tries again
+        people = ", ".join(entry.address for entry in entries[:SHOWN])
+        more = f" and {len(entries) - SHOWN} more" if len(entries) > SHOWN else ""
+        then = f"it is lost for {people}{more}, and nobody can be told; send it again from its source"
+        case = self.set_aside(message_id, str(error), then)  # if there is no space for it, the next batch tries again
         due = [keys.place(entry.key).due_ms for entry in entries]
         where = {"destination": batch.flow_queue.key, "due": due if any(due) else []}
         addresses = [entry.address for entry in entries]

@@ -86,7 +86,7 @@ def kept_until(config: Config, outcome: Outcome, now_ms: int) -> int:
     """Until when what bounces with that is kept, to be queued again; 0: it is not. What is damaged cannot be sent.
     now_ms: steady time."""
     kept_s = config.queue.keep_bounced_s
-    return now_ms + int(kept_s * 1000) if kept_s and outcome.reply is not DAMAGED else 0
+    return now_ms + int(kept_s * 1000) if kept_s and outcome.reply != DAMAGED else 0
 
 
 def after(settlement: Settlement, row: Row, clock: Steady) -> tuple[bytes, Note] | None:

@@ -47,6 +47,7 @@ async def retire(core: Core, suppression: SuppressionList, before_seq: int) -> N
         places = folder / "journal", folder / "archive"
         for fault in await asyncio.to_thread(repair_segments, *places, spans, core.quarantine):
             log.error("damage in the journal: %s; what could be read stays in the archive", fault)
+        core.note_damage()
         segments.retire(folder / "journal", folder / "archive", spans)
         await prune(core, suppression)
 

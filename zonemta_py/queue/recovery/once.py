@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from zonemta_py.disk.files import replace_file
-from zonemta_py.disk.quarantine import Quarantine
+from zonemta_py.disk.quarantine import HARMLESS, Quarantine
 
 _LIST = ".begun"
 
@@ -28,6 +28,11 @@ class Once(Quarantine):
             return known
         fresh = Quarantine(self.folder).copy(what, note, paths)
         return self._note(what, note, fresh)
+
+    def cases_begun(self) -> list[tuple[str, str]]:
+        """Names of cases, and what is wrong, also of a recovery that was cut off before this one."""
+        rows = [(place, name.partition(" ")) for name, place in self._begun().items()]
+        return [(place, wrong) for place, (what, _, wrong) in rows if what != HARMLESS]
 
     def done(self) -> None:
         """Later findings get cases of their own."""
