@@ -9,7 +9,10 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import NamedTuple
 
+from zonemta_py.disk.families import FAMILIES
 from zonemta_py.disk.leveldb import log as store_log
+from zonemta_py.disk.leveldb.store import Store
+from zonemta_py.queue.recovery.open_store import REPAIR_MARK
 
 ORDER = "blow"
 """A file in the queue's folder: the blow that falls while it delivers."""
@@ -30,6 +33,10 @@ _LATE_BATCHES = 3
 """So many of LevelDB's newest log were written in the last moments before the crash."""
 
 
+FAMILY = "without "
+"""A kind of blow: the store loses all keys of the family that is named behind it."""
+
+
 class Blow(NamedTuple):
     """file: relative to the queue's folder; several, with a space between, where they go together. at: the byte that
     is struck, or the length that is left.
@@ -48,6 +55,9 @@ class Blow(NamedTuple):
                 self._strike(folder / file)
 
     def _strike(self, path: Path) -> None:
+        if self.kind.startswith(FAMILY):
+            _take_away(path, self.kind.removeprefix(FAMILY))
+            return
         if self.kind == "gone":
             shutil.rmtree(path) if path.is_dir() else path.unlink()
             return
@@ -70,6 +80,28 @@ class Blow(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.file} at {self.at}{' while it runs' if self.running else ''}"
+
+
+def _take_away(path: Path, family: str) -> None:
+    """As a table that is cut: LevelDB has noticed it."""
+    store = Store(path)
+    keys = [key for key in store.keys(b"", b"\xff") if key.split(b" ")[0].decode() == family]
+    store.write([(key, None) for key in keys], sync=True)
+    store.close()
+    (path.parent / REPAIR_MARK).write_text(f"its keys {family!r} are lost")
+
+
+def each(folder: Path, seed: int) -> list[Blow]:
+    """Each family of the store's keys lost once, and each file gone and flipped once."""
+    dice = random.Random(seed)
+    rows = [Blow(FAMILY + one.name, "store") for one in FAMILIES]
+    paths = sorted(path for place in (*_PLACES, "events/*") for path in folder.glob(f"{place}/*") if path.is_file())
+    for path in paths:
+        name, size = str(path.relative_to(folder)), path.stat().st_size
+        if path.name not in ("LOCK", "LOG", "LOG.old"):
+            rows.append(Blow("gone", name))
+            rows += [Blow("flip", name, dice.randrange(size), 1 << dice.randrange(8))] if size else []
+    return rows
 
 
 def ordered(folder: Path) -> Blow | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import random
 import shutil
 import subprocess
 from collections import Counter
@@ -137,6 +138,7 @@ def judge(blow: Blow, states: dict[str, str], outcomes: Outcomes, recorded: froz
     ]
     if unnamed and not ({"store", "journal"} <= gone and "cannot be named" in outcomes.said):
         broken.append(f"{blow}: {len(missing)} recipients are missing, and {len(unnamed)} unnamed: {unnamed[:3]}")
+    broken += _twice_or_false(blow, states, outcomes)
     if outcomes.left:
         broken.append(f"{blow}: after a repair fsck finds {len(outcomes.left)} problems: {outcomes.left[:2]}")
     if different and not outcomes.said.strip():
@@ -144,6 +146,27 @@ def judge(blow: Blow, states: dict[str, str], outcomes: Outcomes, recorded: froz
             f"{blow}: nothing was said, and {len(different)} recipients are not as they were: {different[:3]}"
         )
     return broken
+
+
+_FALSE = {
+    "store": ("damage in the journal", "the journal is missing", "of the journal is missing", "the journal's end"),
+    "journal": ("damage in the store", "the store is damaged", "lost from the store", "in the store only are"),
+    "archive": ("damage in the store", "the store is damaged", "lost from the store", "in the store only are"),
+    "receipts": ("damage in the store", "damage in the journal", "lost from the store"),
+    "bodies": ("damage in the store", "damage in the journal", "lost from the store"),
+}
+"""By the folder that was struck: what would be said of one that is whole."""
+
+
+def _twice_or_false(blow: Blow, states: dict[str, str], outcomes: Outcomes) -> list[str]:
+    """Of a blow on one side: who got mail again is listed as in doubt, and the other side is not called damaged."""
+    if " " in blow.file:
+        return []
+    again = [one for one, count in outcomes.came.items() if count > (states.get(one) in ("alive", "held"))]
+    unlisted = [one for one in again if one not in outcomes.in_doubt]
+    broken = [f"{blow}: {len(unlisted)} got their mail again, unlisted: {unlisted[:3]}"] if unlisted else []
+    false = [words for words in _FALSE.get(blow.file.split("/")[0], ()) if words in outcomes.said]
+    return broken + [f"{blow}: of what is whole it is said: {words}" for words in false]
 
 
 def _orders_lost(blow: Blow, outcomes: Outcomes) -> list[str]:
@@ -161,12 +184,17 @@ def _orders_lost(blow: Blow, outcomes: Outcomes) -> list[str]:
 
 
 def trial(
-    folder: Path, *, flips: int, cuts: int, files: int, seed: int, progress: Progress = lambda done, note: None
-) -> dict[str, Any]:
-    """All blows, two at a time. flips, cuts: anywhere; files: on whole files, and on the last moments."""
+    folder: Path, *, flips: int = 0, cuts: int = 0, files: int = 0, each: int = 0, seed: int,
+    progress: Progress = lambda done, note: None,
+) -> dict[str, Any]:  # fmt: skip
+    """All blows, two at a time. flips, cuts: anywhere; files: on whole files, and on the last moments; each: so many
+    of those that fall on each family of keys and each file once, drawn."""
     original = folder / "original"
     states, recorded = damaged_queue.make(original), frozenset(records(original))
     rows = blows.anywhere(original, flips=flips, cuts=cuts, seed=seed) + blows.whole_files(original, files, seed)
+    every = blows.each(original, seed)
+    random.Random(seed).shuffle(every)
+    rows += every[:each]
     figures: Counter[str] = Counter()
     broken: list[str] = []
 

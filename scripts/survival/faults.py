@@ -18,6 +18,8 @@ from survival import broken_off, damage, disk, disk_mounted, powercut, shim
 from survival.report import bar, table
 
 BROKEN_OFF_S = 3600
+EACH = 1_000
+"""More than there are."""
 Trial = Callable[[Path, int, Callable[[int, str], None]], dict[str, Any]]
 
 
@@ -59,6 +61,10 @@ def _damage(folder: Path, seed: int, progress: Callable[[int, str], None]) -> di
     return damage.trial(folder, flips=500, cuts=200, files=200, seed=seed, progress=progress)
 
 
+def _each(folder: Path, seed: int, progress: Callable[[int, str], None]) -> dict[str, Any]:
+    return damage.trial(folder, each=EACH, seed=seed, progress=progress)
+
+
 def _broken_off(folder: Path, seed: int, progress: Callable[[int, str], None]) -> dict[str, Any]:
     return asyncio.run(broken_off.trial(folder, seconds=BROKEN_OFF_S, seed=seed, progress=progress))
 
@@ -84,6 +90,7 @@ TRIALS: dict[str, tuple[str, int, Callable[[], str], Trial]] = {
     "error-ext4": ("An error makes an ext4 read-only", 10, disk_mounted.cannot_mount, _error_of_ext4),
     "power-cuts": ("Power cuts", 50, powercut.missing, _power_cuts),
     "broken-off": ("Large bodies broken off and delivered", BROKEN_OFF_S, lambda: "", _broken_off),
+    "each": ("Each family of keys lost once, each file gone and flipped once", EACH, lambda: "", _each),
     "damage": ("Files flipped, cut, zeroed, emptied and gone", 900, lambda: "", _damage),
 }
 
