@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.queue.tasks.test_tasks import done
 from zonemta_py.disk import journal
 from zonemta_py.disk.records import RemovedRecord, Type, unpack
 from zonemta_py.queue.maintenance import archive
@@ -173,3 +174,16 @@ async def test_a_result_that_the_store_has_is_in_no_doubt(house: Make) -> None:
     assert await home.queue.ask("in-doubt") == []
     await home.move(100_000)
     assert not {r.address for d in await home.leases() for r in d.recipients if d.sender} & done
+
+
+async def test_a_task_that_was_forgotten_does_not_begin_again(house: Make) -> None:
+    """The journal's latest position is lost with its end: what the store has applied, and forgotten since, is over."""
+    home = await house()
+    await home.put("bob@x.test")
+    row = await done(home, "delete", where={"domain": "nobody.test"})
+    core = home.queue.core
+    core.tasks.forget(core.tasks.by_number[int(row["id"])])
+    await home.rest()
+    await home.crash()
+    assert home.queue.core.tasks.by_number == {}
+    await home.sound()

@@ -32,7 +32,7 @@ from zonemta_py.queue.api import DEFERRED, POSTPONED, RELEASED
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.locator import find, places_of
 from zonemta_py.queue.core.state import counted_as
-from zonemta_py.queue.core.tasks.table import DID, UNDID
+from zonemta_py.queue.core.tasks.table import CREATED, DID, UNDID
 from zonemta_py.queue.fsck.compare import state_of
 from zonemta_py.queue.lifecycle import in_doubt, lost
 from zonemta_py.queue.lifecycle.context import QueueContext
@@ -110,7 +110,9 @@ class Replay:
     def _task(self, record: Record, task: TaskRecord) -> None:
         if task.what in (DID, UNDID):
             tasks.replay(self._core, record.seq, task)
-        else:
+        elif (
+            task.what != CREATED or record.seq > self._applied
+        ):  # otherwise the store had it, and may have forgotten it
             self._core.tasks.take(record.seq, record.ms, task)
 
     def _removed(self, record: Record, removed: RemovedRecord) -> None:
