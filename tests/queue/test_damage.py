@@ -304,3 +304,18 @@ async def test_an_archive_that_is_gone_brings_nothing_back(house: Make) -> None:
     assert [p for p in report.problems if p.severity != "harmless"] == []
     await home.open()
     assert await seen(home) == {"early@x.test", "cid@z.test", "late@w.test"}
+
+
+async def test_a_segment_that_begins_with_a_position_is_known_by_it(house: Make, capsys: Any) -> None:
+    """So the one before it, if it is gone, is missed: it looked like one that had gone to the archive."""
+    home, ids = await filled(house)
+    await home.crash()  # the next record begins a segment: a position
+    await home.queue.position()
+    await home.put("late@x.test")
+    await home.rest()
+    assert len(journal.files(home.folder / "journal")) == 2
+    capsys.readouterr()
+    await struck(home, lambda folder: journal.files(folder / "journal")[0].unlink())
+    assert "a segment of the journal is missing" in capsys.readouterr().err
+    assert await seen(home) == {*ids, "late@x.test"}
+    await home.sound()

@@ -12,9 +12,11 @@ import pytest
 
 from tests.queue.tasks.test_tasks import done
 from zonemta_py.disk import journal
+from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.disk.records import RemovedRecord, Type, unpack
 from zonemta_py.queue.maintenance import archive
 from zonemta_py.queue.recovery import offline
+from zonemta_py.queue.recovery.open_store import REPAIR_MARK
 
 Make = Callable[..., Any]
 Strike = Callable[[Path], None]
@@ -187,3 +189,39 @@ async def test_a_task_that_was_forgotten_does_not_begin_again(house: Make) -> No
     await home.crash()
     assert home.queue.core.tasks.by_number == {}
     await home.sound()
+
+
+@pytest.mark.parametrize("archived", [True, False])
+async def test_what_has_ended_long_ago_does_not_come_back_with_the_stores_damage(house: Make, archived: bool) -> None:
+    """A table with deletions is lost, and what they had deleted is there again: it is not sent a second time."""
+    home = await house(queue={"segment_bytes": 65_536})
+    await home.put("bob@x.test", "cid@y.test")
+    await home.rest()
+    store = home.queue.core.store
+    before = [(key, value) for key, value in store.scan(b"", b"\xff") if key.split(b" ")[0] in _MAIL]
+    for delivery in await home.leases():
+        await home.settle(delivery)
+    await home.rest()
+    await home.queue.position()
+    home.queue.core.ledger.rotate()
+    await home.put("dan@z.test")
+    for _ in range(2):
+        await home.rest()
+        await home.queue.position()
+    assert journal.first_seq(journal.files(home.folder / "journal")[0]) > 1
+    copy = home.image()
+    home.abandon()
+    if not archived:
+        shutil.rmtree(copy / "archive")
+    store = Store(copy / "store")
+    store.write(before, sync=True)
+    store.close()
+    (copy / REPAIR_MARK).write_text("a table is lost")
+    home.folder = copy
+    await home.open()
+    await home.move(100_000)
+    assert {r.address for d in await home.leases() for r in d.recipients if d.sender} == {"dan@z.test"}
+    await home.sound()
+
+
+_MAIL = (b"message", b"delivery-zone", b"at")

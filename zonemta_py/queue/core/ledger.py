@@ -55,8 +55,7 @@ class Ledger:
 
     def append(self, kind: Type, body: bytes, ms: int = 0) -> int:
         """Appends a record (of now, or of `ms`), in a new segment if this one is full. Returns its number."""
-        if not self._writing or self._bytes > self._settings.segment_bytes:
-            self.rotate()
+        self.ready()
         self._bytes += len(body) + FRAME_BYTES
         self.written_bytes += len(body) + FRAME_BYTES
         self.written_records += 1
@@ -107,6 +106,11 @@ class Ledger:
         return self._open[0] - 1 if self._open else self._journal.stable_seq
 
     # -- segments
+
+    def ready(self) -> None:
+        """Begins a segment if the next record would: so a record about segments knows its own."""
+        if not self._writing or self._bytes > self._settings.segment_bytes:
+            self.rotate()
 
     def rotate(self) -> None:
         """Closes the open segment, if there is one, and begins the next."""

@@ -38,6 +38,11 @@ class Segments:
     def begin(self, first: int, floor: str) -> None:
         self._all.append(Segment(first, floor))
 
+    @property
+    def newest(self) -> int:
+        """The first record of the last one; 0: there is none."""
+        return self._all[-1].first if self._all else 0
+
     def _home(self, message_id: str) -> Segment | None:
         index = bisect.bisect_right(self._all, message_id, key=lambda segment: segment.floor) - 1
         return self._all[max(0, index)] if self._all else None

@@ -117,6 +117,7 @@ def compare(
     for record in older or ():
         truth.listed.take(record)
         truth.heard.take(record)
+        truth.take_older(record)
         if remembered is not None:
             remembered.take(record)
     for record in rows:
@@ -238,7 +239,12 @@ class Comparison:
 
     def _ended(self, message_id: str) -> bool:
         """The journal has the end of all its recipients, so that its body is not needed."""
-        return message_id in self.truth.ended or self.truth.alive.get(message_id) == {}
+        return message_id in self.truth.ended or self.truth.alive.get(message_id) == {} or self._is_old(message_id)
+
+    def _is_old(self, message_id: str) -> bool:
+        """It has ended long ago, and damage to the store has brought it back: LevelDB forgets what was deleted when it
+        loses the table that says so. A segment leaves the journal when all its mail has ended."""
+        return self.lost and not self.lossy and message_id not in self.truth.alive
 
     def bodies(self) -> None:
         """Body files without a message. They are not a fault: the next start deletes them."""
@@ -262,6 +268,8 @@ class Comparison:
                 self._drop(place, key)
                 continue
             seen.add(who)
+            if self.lost and place.id not in self.truth.alive:  # it may have ended before, as in `_is_old`
+                self.doubtful.append((place.zone, place.id, place.recipient))
             note, state = Note.of(value), _COUNTED_AS[place.family]
             self._count(place.zone, place.recipient, state, place.id, note)
         for message_id, alive in self.truth.alive.items():
@@ -273,7 +281,7 @@ class Comparison:
 
     def _is_over(self, place: keys.Place) -> bool:
         """The journal has its end. An unknown message is alive: its record may be lost or unwritten."""
-        if place.id in self.truth.ended:
+        if place.id in self.truth.ended or self._is_old(place.id):
             return True
         alive = self.truth.alive.get(place.id)
         return alive is not None and place.recipient not in alive

@@ -63,6 +63,11 @@ class Truth:
         """Whether the end of that recipient, if there was one, would be in a record that is still there."""
         return message_id not in self._unsure or (message_id, address) in self._proved
 
+    def take_older(self, record: Record) -> None:
+        """One of a segment that has left the journal."""
+        if record.type == Type.FINISH:
+            self.ended.add(FinishRecord.of(records.unpack(record.body)).id)
+
     def take(self, record: Record) -> None:
         self.records += 1
         self.now_ms = max(self.now_ms, record.ms)

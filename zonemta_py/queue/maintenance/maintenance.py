@@ -108,6 +108,7 @@ class Maintenance:
         await core.lines.stable()
         await core.bodies.settled()  # a start from here need not look for files of messages that ended earlier
         standing, permits = pack_around(core.schedule.policy.state()), pack_around(core.schedule.admission.state())
+        core.ledger.ready()
         body: PositionRecord = {
             "batches": batches,
             "applied": applied,

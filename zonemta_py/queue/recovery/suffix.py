@@ -126,7 +126,7 @@ class Suffix:
             self.born.pop(message_id, None)
             if counts:
                 self.segments.ended(message_id)
-        elif record.type == Type.SEGMENT and counts:
+        elif record.type == Type.SEGMENT and (counts or fields["first"] > self.segments.newest):
             segment: SegmentRecord = fields
             self.segments.begin(segment["first"], segment["floor"])
             self.clock = segment.get("clock", self.clock)
