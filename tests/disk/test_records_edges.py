@@ -59,8 +59,8 @@ def test_records_within_records_are_read_too() -> None:
     delivery = records.DeliveryRecord.of([3, "id", "z", "d", [[*outcome, "later"]], [*trace, "later"], "later"])
     assert delivery == (3, "id", "z", "d", [tuple(outcome)], tuple(trace))
     assert delivery.outcomes[0].addresses() == ["a@x.test", "b@x.test"]
-    doubt = records.InDoubtRecord.of([[1, 2], [["id", "z", "a@x.test", 5, "hold", "x.test", "later"]], "later"])
-    assert doubt == ([1, 2], [("id", "z", "a@x.test", 5, "hold", "x.test")])
+    doubt = records.InDoubtRecord.of([[1, 2], [["id", "z", "a@x.test", 5, "hold", "x.test", "why", "later"]], "later"])
+    assert doubt == ([1, 2], [("id", "z", "a@x.test", 5, "hold", "x.test", "why")])
     envelope = records.EnvelopeRecord.of(["id", {}, [["z", "a@x.test", 1, "rfc822;a", "later"]], "later"])
     assert envelope.rows() == [("z", "a@x.test", 1, "rfc822;a")]
 
