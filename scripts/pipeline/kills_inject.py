@@ -156,7 +156,7 @@ class Node:
             records = journal.read(folder, 0, faults) if folder.is_dir() else ()
             bodies.update((one.seq, one.body) for one in records if one.type == Type.ENVELOPE)
         found: Counter[tuple[str, str]] = Counter()
-        for _, metadata, recipients in map(unpack, bodies.values()):
+        for _, metadata, recipients, *_ in map(unpack, bodies.values()):
             found.update((metadata.get("campaign") or "", address) for _, address, *_ in recipients)
         return found
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from zonemta_py.cli.campaign.settings import with_recipient
-from zonemta_py.cli.campaign.work import Work, _events, _sentences, read_columns
+from zonemta_py.cli.campaign.work import Work, _events, read_columns, sentences
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.merge.compile import prepare
 from zonemta_py.merge.load import load
@@ -112,10 +112,10 @@ def test_what_spark_says_of_a_list_is_a_sentence(spark: "SparkSession", tmp_path
     assert caught.value.code == Exit.DATA
     with (
         pytest.raises(CommandError, match=r"\[CAST_INVALID_INPUT\] The value 'n/a'.*the condition of --where"),
-        _sentences(),
+        sentences(),
     ):
         spark.createDataFrame([("n/a",), ("31",)], "age string").where("age > 30").collect()
-    with pytest.raises(ZeroDivisionError), _sentences():
+    with pytest.raises(ZeroDivisionError), sentences():
         print(1 // 0)
 
 

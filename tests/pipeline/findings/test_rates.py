@@ -130,6 +130,14 @@ BASE = """\
 [server]
 hostname = "mx.example.org"  # keep
 
+[[pools]]
+name = "p"
+sources = [{ address = "192.0.2.1", hostname = "a.example.org" }, { address = "2001:db8::1", hostname = "b.example.org" }]
+
+[[zones]]
+name = "default"
+pool = "p"
+
 [[throttles]]
 name = "all"
 connections = 50

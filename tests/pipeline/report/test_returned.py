@@ -73,7 +73,7 @@ def test_nothing_that_came_back_is_no_part(day: ReportScope) -> None:
     assert returned(Returned(known=True, delivered=Delivered(500)), day) == []
     now = Totals(500, 500)
     assert [card.label for card in cards(Facts(now=now), day)][-1] == "p95 time"
-    assert len(headline_table(Facts(now=now), day).rows) == 11
+    assert len(headline_table(Facts(now=now), day).rows) == 14
     quiet = cards(Facts(now=now, returned=Returned(known=True)), day)
     assert [(card.label, card.value) for card in quiet[-3:]] == [
         ("Complaints", "0%"), ("Unsubscribes", "0%"), ("Bounced later", "0%"),
