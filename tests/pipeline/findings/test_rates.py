@@ -132,7 +132,10 @@ hostname = "mx.example.org"  # keep
 
 [[pools]]
 name = "p"
-sources = [{ address = "192.0.2.1", hostname = "a.example.org" }, { address = "2001:db8::1", hostname = "b.example.org" }]
+sources = [
+  { address = "192.0.2.1", hostname = "a.example.org" },
+  { address = "2001:db8::1", hostname = "b.example.org" },
+]
 
 [[zones]]
 name = "default"
