@@ -119,7 +119,7 @@ def test_nagios(served: Callable[..., Any], told: Told, tmp_path: Path) -> None:
     code, line = check(tmp_path, "--queued", "1,2", "--disk", "1e12,")
     assert code == 2
     assert line.startswith("ZONEMTA CRITICAL - 2 recipients queued; ")
-    assert " MB are free | waiting=4;;;0 queued=2;1;2;0 " in line
+    assert " free | waiting=4;;;0 queued=2;1;2;0 " in line
     code, line = check(tmp_path, "--queued", "many")
     assert (code, line) == (3, "ZONEMTA UNKNOWN - --queued: 'many' is not two numbers; write it like 1000,5000\n")
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from zonemta_py.disk.space import free_bytes
+from zonemta_py.metrics.units import size
 from zonemta_py.queue.core import compaction
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a file system")
@@ -72,8 +73,8 @@ async def test_the_log_says_when_it_begins_and_when_it_is_over(
         await home.move(10)
         await home.queue.maintenance.cleanse()
     said = [record.getMessage().removeprefix(f"{home.queue.core.config.folder}: ") for record in caplog.records]
-    least = home.queue.core.space.reserve >> 20
+    least = size(home.queue.core.space.reserve)
     assert [line for line in said if "free" in line] == [
-        f"less than {least} MB are free (queue.reserve_bytes); mail is refused with 452 until they are",
+        f"less than {least} are free (queue.reserve_bytes); mail is refused with 452 until they are",
         "there is free space again, and mail is accepted",
     ]

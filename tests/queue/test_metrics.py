@@ -12,6 +12,7 @@ from zonemta_py.metrics.quantities import QUANTITIES, WAITING, waiting
 from zonemta_py.metrics.quantities import STATES as COUNTED_STATES
 from zonemta_py.metrics.rates import DestinationRates, Rates
 from zonemta_py.metrics.table import METRICS, PROVIDERS_MAX, QUEUES
+from zonemta_py.metrics.units import size
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.tasks.table import STATES
@@ -285,6 +286,12 @@ def test_a_histogram_has_each_value_in_the_bucket_that_it_fits() -> None:
     for seconds in (-3, 0, 1, 1.5, 5, 6):
         one.observe(seconds)
     assert (one.counts, one.sum) == ([3, 2, 1], 13.5)
+
+
+def test_sizes_are_in_powers_of_a_thousand() -> None:
+    """And named so, wherever one is written: the reserve of 64 × 1024² bytes is one number."""
+    said = [size(n) for n in (0, 999, 1_000, 64 * 1024**2, 74_123_456_789, 512_000_000, 5e15)]
+    assert said == ["0 bytes", "999 bytes", "1 kB", "67.1 MB", "74.1 GB", "512 MB", "5,000 TB"]
 
 
 def test_every_verdict_has_a_name() -> None:

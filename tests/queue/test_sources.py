@@ -4,6 +4,7 @@ from collections import Counter
 from typing import Any
 
 from tests.queue.flow import drain, put_all
+from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import DEFERRED
 
 POOL = {
@@ -76,6 +77,28 @@ async def test_a_new_source_sends_no_more_than_its_cap(house: Any) -> None:
     assert Counter(d.source for d in await drain(home))["127.0.0.3"] == 60
     (row,) = await home.queue.ask("warmup")
     assert (row["source"], row["step"], row["sent"]) == ("127.0.0.3", 1, 60)
+
+
+async def test_a_refused_connection_is_nothing_sent(house: Any) -> None:
+    """Of a warm-up's day: no server was reached, so the cap is not used up, the day is not judged by it, and a provider
+    to which nothing went is no row."""
+    pool = {"name": "p", "sources": [{"address": "127.0.0.3", "warmup": "w"}]}
+    warmup = {"name": "w", "caps": [30, 60], "least": 5}
+    home = await house(zones=[{"name": "default", "pool": "p"}], pools=[pool], warmups=[warmup])
+    await put_all(home, 10)
+    for delivery in await home.leases():
+        refused = home.result(delivery, DEFERRED, stage="connect", reply=Reply(421, "4.4.1", "connection refused"))
+        refused.started_ms = home.clock.ms()
+        await home.queue.settle(refused)
+    await home.rest()
+    assert await home.queue.ask("warmup") == []
+    await put_all(home, 10, "y.test")
+    await drain(home)
+    (row,) = await home.queue.ask("warmup")
+    assert (row["sent"], row["deferred"], row["today"]) == (10, 0, "good")
+    await home.crash()
+    (row,) = await home.queue.ask("warmup")
+    assert (row["sent"], row["deferred"], row["today"]) == (10, 0, "good")
 
 
 async def test_domains_kept_from_a_source_never_see_it(house: Any) -> None:

@@ -21,6 +21,7 @@ from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal.errors import CommandError, Exit, from_os
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration
 from zonemta_py.cli.terminal.output import Telling
+from zonemta_py.metrics.units import size
 
 _COPYING = ".making"
 
@@ -46,9 +47,11 @@ def backup(
             raise from_os(OSError(error.errno, error.strerror, str(directory))) from None
         finally:
             shutil.rmtree(made, ignore_errors=True)
-    size = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+    found = [path.stat() for path in directory.rglob("*") if path.is_file()]
+    bytes_ = sum({(one.st_dev, one.st_ino): one.st_size for one in found}.values())  # segments are linked in it, too
+    said = f"{directory}: {size(bytes_)}; it sends nothing until `zonemta queue adopt`"
     with Telling(json) as tell:
-        tell(f"{directory}: {size:,} bytes; it sends nothing until `zonemta queue adopt`", folder=directory, bytes=size)
+        tell(said, folder=directory, bytes=bytes_)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from zonemta_py.cli.service.diagnosis import Diagnosis, note, ok, problem, warni
 from zonemta_py.config import Config, Listener, processes
 from zonemta_py.disk.space import LEAST_BYTES, free_bytes
 from zonemta_py.logs.causes import cause
+from zonemta_py.metrics.units import size
 from zonemta_py.services import FILES_BESIDES_LEASES
 
 SYNCS = 9
@@ -100,11 +101,11 @@ def _disk(config: Config) -> Iterator[Diagnosis]:
     free = free_bytes(there)
     reserve = max(LEAST_BYTES, config.queue.reserve_bytes)
     if free < reserve:
-        yield problem(about, f"{free >> 20:,} MB are free, so mail is refused", "free space, or move server.folder")
+        yield problem(about, f"{size(free)} free, so mail is refused", "free space, or move server.folder")
     elif free < reserve + ROOM_LEAST:
-        yield warning(about, f"only {free >> 20:,} MB are free", "free space, or move server.folder")
+        yield warning(about, f"only {size(free)} free", "free space, or move server.folder")
     else:
-        yield ok(about, f"{free >> 30:,} GB are free")
+        yield ok(about, f"{size(free)} free")
     kind = _file_system(there)
     if kind in ("nfs", "nfs4", "cifs", "fuse.sshfs"):
         yield problem(about, f"is a network file system ({kind}), where a synced write may be lost", "use a local disk")
@@ -156,8 +157,8 @@ def _memory() -> Diagnosis:
     except (OSError, KeyError, ValueError):
         return note("memory", "how much is available cannot be read")
     if free < MEMORY_LEAST:
-        return warning("memory", f"{free >> 20:,} MB are available", "the MTA wants some 300 MB: stop other programs")
-    return ok("memory", f"{free >> 20:,} MB are available")
+        return warning("memory", f"{size(free)} available", "the MTA wants some 300 MB: stop other programs")
+    return ok("memory", f"{size(free)} available")
 
 
 def clock() -> Diagnosis:

@@ -19,6 +19,7 @@ from zonemta_py.cli.watch.state import RATES, state
 from zonemta_py.config import ConfigError
 from zonemta_py.metrics.quantities import STATES, label
 from zonemta_py.metrics.quantities import waiting as waiting_in
+from zonemta_py.metrics.units import size
 from zonemta_py.schedule.policy.standing import LEARNED, RESTING, SUSPENDED
 from zonemta_py.schedule.policy.state import GUARD, LOST
 
@@ -73,7 +74,7 @@ def _described(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "configuration", f"{number}; `zonemta config history` lists them" if number else "not noted yet"
     rates = found["rates"]
     yield "a second", ", ".join(f"{rates[name]:,.1f} {name}" for name in RATES)
-    yield "queue", f"{_counts(total)}; {counted(total['messages'], 'message')}, {_bytes(total['bytes'])}"
+    yield "queue", f"{_counts(total)}; {counted(total['messages'], 'message')}, {size(total['bytes'])}"
     if len(found["zones"]) > 1:
         for name, row in sorted(found["zones"].items()):
             yield f"zone {name}", _counts(row)
@@ -90,8 +91,8 @@ def _described(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "held back", printable(f"{row['name']}: {row['cause']}; `zonemta suppression guards`")
     yield "in doubt", f"{found['in_doubt']:,}; `zonemta queue in-doubt` lists them" if found["in_doubt"] else "nobody"
     short = disk["free"] < disk["reserve"]
-    until = f"until {_bytes(disk['reserve'])} are" if short else "for now; the log says why"
-    yield "disk", f"{_bytes(disk['free'])} free" + ("" if disk["accepting"] else f"; new mail is refused {until}")
+    until = f"until {size(disk['reserve'])} are" if short else "for now; the log says why"
+    yield "disk", f"{size(disk['free'])} free" + ("" if disk["accepting"] else f"; new mail is refused {until}")
     for sink in found["sinks"]:
         behind = f", {sink['lag_records']:,} records behind" if sink["lag_records"] else ""
         yield f"sink {sink['name']}", f"{sink['state']}{behind}" + (f": {sink['why']}" if sink["why"] else "")
@@ -123,14 +124,6 @@ def _standing(rows: list[dict[str, Any]]) -> str:
 
 def _of_kind(found: dict[str, Any], kind: str) -> list[dict[str, Any]]:
     return [row for row in found["standing"] if row["kind"] == kind]
-
-
-def _bytes(count: float) -> str:
-    for unit in ("bytes", "KB", "MB", "GB"):
-        if count < 10_000:
-            return f"{count:,.0f} {unit}"
-        count /= 1000
-    return f"{count:,.0f} TB"
 
 
 # -- for Nagios
@@ -179,7 +172,7 @@ def _problems(found: dict[str, Any], limit: dict[str, Any]) -> Iterator[Problem]
     yield from _above(
         doubt, limit["in_doubt"], f"{counted(doubt, 'recipient')} {'is' if doubt == 1 else 'are'} in doubt"
     )
-    yield from _above(-free, tuple(one and -one for one in limit["disk"]), f"{free:,.0f} MB are free")
+    yield from _above(-free, tuple(one and -one for one in limit["disk"]), f"{size(free * 1e6)} free")
     if not found["disk"]["accepting"]:
         yield CRITICAL, "new mail is refused"
     if found["copied"]:

@@ -17,6 +17,7 @@ from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError
 from zonemta_py.disk.records import PositionRecord, Type
 from zonemta_py.logs.causes import cause
+from zonemta_py.metrics.units import size
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.maintenance import archive
@@ -161,8 +162,8 @@ class Maintenance:
         core, now_s = self._core, self._core.clock.monotonic()
         short = core.space.short(now_s)
         if short and not self._short:
-            sentence = "%s: less than %d MB are free (queue.reserve_bytes); mail is refused with 452 until they are"
-            log.error(sentence, core.config.folder, core.space.reserve >> 20)
+            sentence = "%s: less than %s are free (queue.reserve_bytes); mail is refused with 452 until they are"
+            log.error(sentence, core.config.folder, size(core.space.reserve))
         elif self._short and not short:
             log.warning("%s: there is free space again, and mail is accepted", core.config.folder)
         self._short = short

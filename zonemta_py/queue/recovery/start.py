@@ -331,7 +331,8 @@ def _take_up(core: Core, suffix: Suffix) -> None:
         schedule.charge_again(start.zone, start.destination, start.provider, count, start.size, ms)
     for delivery in suffix.results_since:
         trace = delivery.trace
-        schedule.policy.count_again(trace.source, trace.site, trace.provider, delivery.outcomes)
+        site, provider = trace.site, trace.provider
+        schedule.policy.count_again(trace.source, site, provider, delivery.outcomes, trace.started_ms)
 
 
 def _seal(folder: Path, suffix: Suffix, now_ms: int, damaged: Callable[[], None] = lambda: None) -> int:

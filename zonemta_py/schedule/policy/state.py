@@ -41,7 +41,7 @@ from zonemta_py.schedule.policy.standing import (
 from zonemta_py.schedule.time.pace import Pace
 from zonemta_py.zones import window
 from zonemta_py.zones.rates import Learned
-from zonemta_py.zones.warmup import Warmups
+from zonemta_py.zones.warmup import DAY_MS, Warmups
 
 if TYPE_CHECKING:
     from zonemta_py.mail.rules.rules import Classified
@@ -316,11 +316,14 @@ class PolicyState:
             blocked=recipients if blocked else 0,
         )
 
-    def count_again(self, source: str, site: str, provider: str, outcomes: list[OutcomeRow]) -> None:
+    def count_again(
+        self, source: str, site: str, provider: str, outcomes: list[OutcomeRow], started_ms: int
+    ) -> None:  # fmt: skip
         """A result from the journal that no saved state has counted."""
+        day = started_ms // DAY_MS if started_ms else None
         for outcome in outcomes:
             count = len(outcome.recipients)
-            self.count(source, site, provider, outcome.verdict, outcome.kind, count, outcome.stage)
+            self.count(source, site, provider, outcome.verdict, outcome.kind, count, outcome.stage, day)
 
     def delivered(self, path: EgressPath) -> None:
         """The destination has taken a message: its capacity is learned from that."""

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
+from zonemta_py.metrics.units import size
+
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d)?")
 _UNIT_S = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400, None: 1}
@@ -25,14 +27,6 @@ def count(number: float | None) -> str:
         return "–"
     text = f"{number:,.0f}" if number == int(number) or abs(number) >= 100 else f"{number:,.1f}"
     return text.replace(",", "\u202f")
-
-
-def size(bytes_: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if bytes_ < 1000:
-            return f"{bytes_:.0f} {unit}" if unit == "B" or bytes_ >= 100 else f"{bytes_:.1f} {unit}"
-        bytes_ /= 1000
-    return f"{bytes_:.1f} TB"
 
 
 def span(seconds: float) -> str:

@@ -11,8 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from zonemta_py.metrics.quantities import waiting
+from zonemta_py.metrics.units import size
 from zonemta_py.reception.http.dashboard.desk import HOME, Desk
-from zonemta_py.reception.http.dashboard.words import count, distance, size
+from zonemta_py.reception.http.dashboard.words import count, distance
 from zonemta_py.schedule.policy.standing import LEARNED, RESTING, SUSPENDED
 from zonemta_py.schedule.policy.state import GUARD
 
