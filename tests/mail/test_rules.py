@@ -346,3 +346,37 @@ def test_a_rule_does_not_hold_for_its_counter_examples() -> None:
     book = rules(rule("a", more="pattern = 'x'\nnot_examples = ['450 xy']"))
     assert ["holds for its counter-example" in sentence for sentence in problems(book)] == [True]
     assert problems(rules(rule("a", more="pattern = 'x$'\nnot_examples = ['450 xy']"))) == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
+        ("unavailable", "unavailable"),
+        (r"gone fishing|\bquota\b", "quota"),
+        ("(?:length|very long)", "length"),
+        ("^blocked$", "blocked"),
+    ],
+)
+def test_an_alternative_that_is_one_generic_word_is_refused(pattern: str, said: str) -> None:
+    """It would take replies of other classes; the provider, a status or the words beside it tell which are meant."""
+    rule = f"[[rules]]\nname = 'x'\nclass = 'rate'\npattern = '{pattern}'\nexamples = ['450 {said}']\n"
+    (found,) = problems(Rules.parse([("own.toml", rule)]))
+    assert "is one word that many replies have" in found
+    assert problems(Rules.parse([("own.toml", f"{rule}provider = 'gmail'")])) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("550 5.1.1 Account unavailable", "user-unknown"),
+        ("450 4.3.2 Connection quota exceeded", "rate"),
+        ("452 4.5.3 recipient quota exceeded for this hour", "rate"),
+        ("552 5.2.2 user quota exceeded", "mailbox-full"),
+        ("550 verification failed for <bob@example.net>", "user-unknown"),
+        ("553 5.7.1 sorry, this recipient is not in my validrcptto list (#5.7.1)", "user-unknown"),
+        ("451 4.3.0 Service unavailable", "system-error"),
+        ("554 5.6.0 Line length exceeds 998", "syntax"),
+    ],
+)
+def test_what_is_meant_is_told_by_the_words_beside_a_generic_one(line: str, kind: str) -> None:
+    assert SHIPPED.judge(reply_of(line), "rcpt", "").kind == kind

@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Iterable, Iterator
 
-from zonemta_py.mail.rules.pattern import risk
+from zonemta_py.mail.rules.pattern import generic, risk
 from zonemta_py.mail.rules.precedence import RECIPIENT
 from zonemta_py.mail.rules.rule import Example, Rule
 from zonemta_py.mail.rules.rules import Rules
@@ -88,6 +88,12 @@ def _of_rule(rules: Rules, rule: Rule) -> Iterator[str]:
     why = risk(rule.pattern) if rule.pattern else ""
     if why:
         yield f"{where}: pattern {rule.pattern!r} may take very long: {why}"
+    word = generic(rule.pattern) if rule.pattern and not _narrowed(rule) else ""
+    if word:
+        yield (
+            f"{where}: the alternative {word!r} is one word that many replies have; add the words beside it in real"
+            " replies, or narrow the rule by `provider` or `enhanced`"
+        )
     for counter in rule.not_examples:
         if rule in rules.matching(counter.reply, counter.stage, counter.provider):
             yield f"{where} holds for its counter-example {counter.line!r}; narrow its pattern"
@@ -105,6 +111,10 @@ def _of_rule(rules: Rules, rule: Rule) -> Iterator[str]:
         return
     for example, claim in claims:
         yield from _of_example(where, rule, example, claim)
+
+
+def _narrowed(rule: Rule) -> bool:
+    return bool(rule.providers or rule.enhanced or rule.words)
 
 
 def _unheard_of(rule: Rule, providers: Collection[str]) -> Iterator[str]:

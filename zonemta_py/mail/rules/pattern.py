@@ -31,6 +31,39 @@ def needed(pattern: str) -> tuple[str, ...]:
     return max(_offers(_parser.parse(pattern, FLAGS)), key=_worth, default=("",))
 
 
+GENERIC = frozenset((
+    "access", "account", "address", "administratively", "bad", "banned", "blocked", "busy", "closed", "command",
+    "connection", "data", "delivery", "denied", "disabled", "domain", "error", "exceeded", "failed", "failure",
+    "full", "host", "idle", "invalid", "length", "limit", "local", "lookup", "mail", "mailbox", "mapping",
+    "message", "network", "policy", "prohibited", "quota", "recipient", "refused", "rejected", "remote",
+    "resource", "sender", "server", "service", "size", "system", "temporarily", "temporary", "timeout", "unable",
+    "unavailable", "unknown", "unreachable", "user", "verification", "verify",
+))  # fmt: skip
+"""Words that replies of many classes have."""
+_EDGES = re.compile(r"\\b|[\^$]")
+
+
+def generic(pattern: str) -> str:
+    """An alternative that is nothing but one word that says little by itself; "" if there is none."""
+    return next((one for one in _alternatives(pattern) if _EDGES.sub("", one).lower() in GENERIC), "")
+
+
+def _alternatives(pattern: str) -> list[str]:
+    """The outermost ones, as they are written; also within a group around all of them."""
+    found, start, depth, within = list[str](), 0, 0, False
+    for at in re.finditer(r"\\.|[][()|]", pattern, re.DOTALL):
+        if within or at[0] == "[":
+            within = at[0] != "]"
+        elif at[0] in ("(", ")"):
+            depth += 1 if at[0] == "(" else -1
+        elif at[0] == "|" and not depth:
+            found.append(pattern[start : at.start()])
+            start = at.end()
+    found.append(pattern[start:])
+    whole = re.fullmatch(r"(?:\\b)?\((?:\?:)?([^()]*)\)(?:\\b)?", pattern)
+    return whole[1].split("|") if whole else found
+
+
 def risk(pattern: str) -> str:
     """Why matching may take time far beyond the text's length, as a phrase; "" if it does not.
 
