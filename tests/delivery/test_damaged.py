@@ -1,4 +1,4 @@
-"""Damage that is met while mail is sent is said: in the log, by a metric, in status and standing; its mail goes back."""
+"""Damage that is met while mail is sent is said, in the log, a metric, status and standing; its mail goes back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.delivery.test_injected import Bench, large
-from zonemta_py.cli.watch.status import CRITICAL, _described, _problems
+from zonemta_py.cli.watch.status import CRITICAL, WARNING, _described, _problems
 from zonemta_py.disk import keys
 from zonemta_py.plugin.host import Host
 
@@ -61,13 +61,17 @@ def test_status_and_nagios_say_it() -> None:
         "total": {"queued": 0, "leased": 0, "deferred": 0, "held": 0, "messages": 0, "bytes": 0}, "in_doubt": 0,
         "disk": {"free": 1e12, "reserve": 0, "accepting": True}, "copied": "", "standing": [lost], "sinks": [],
         "certificates": [], "ending": False, "since_ms": 0, "folder": "/x", "configuration": 1, "zones": {},
-        "rates": dict.fromkeys(("in", "out", "deferred", "bounced"), 0.0), "sessions": {"listeners": {}, "accounts": {}},
+        "rates": dict.fromkeys(("in", "out", "deferred", "bounced"), 0.0),
+        "sessions": {"listeners": {}, "accounts": {}},
         "bounced": 0,
     }  # fmt: skip
     none = (None, None)
     limits = dict.fromkeys(("queued", "waiting", "in_doubt", "disk", "certificate"), none)
     ((level, sentence),) = _problems(found, limits)
     assert (level, "20260102T030405-messages" in sentence) == (CRITICAL, True)
+    gone = {"kind": "source", "name": "192.0.2.1", "cause": "it cannot be used: not here", "group": "resting"}
+    ((level, sentence),) = _problems(found | {"standing": [gone]}, limits)
+    assert (level, sentence) == (WARNING, "source 192.0.2.1: it cannot be used: not here")
     said = dict(_described(found | {"total": dict.fromkeys((*found["total"], "deleted", "bounced"), 0)}))
     assert "zonemta resume lost 20260102T030405-messages" in said["damage"]
     assert said["suspended"] == "nothing"

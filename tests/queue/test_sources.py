@@ -110,3 +110,57 @@ async def test_domains_kept_from_a_source_never_see_it(house: Any) -> None:
     assert {d.recipients[0].domain for d in await drain(home)} == {"y.test"}
     answer = await home.queue.ask("explain", what="x.test")
     assert "disabled_domains" in answer["rows"][0]["reasons"][0]["cause"]
+
+
+GONE = Reply(451, "4.4.1", "cannot send from here: 127.0.0.3 is not an address of this machine")
+
+
+async def lost(home: Any, source: str = "127.0.0.3") -> Counter[str]:
+    """Who has sent what, while that address is gone: each lease of it fails, until nothing can be leased."""
+    sent = Counter[str]()
+    while batch := await home.leases():
+        for delivery in batch:
+            if delivery.source == source:
+                await home.settle(delivery, DEFERRED, stage="source", reply=GONE)
+            else:
+                await home.settle(delivery)
+                sent[delivery.source] += 1
+        await home.move(1)
+    return sent
+
+
+async def test_an_address_that_the_machine_has_lost_rests(house: Any, caplog: Any) -> None:
+    """Its share goes to the others of its pool at once, with no attempt counted; it stands among the rests, survives a
+    crash, is in the metrics, and is back by itself."""
+    home = await house(**POOL)
+    await put_all(home, 100)
+    assert await lost(home) == {"127.0.0.2": 100}
+    (row,) = [row for row in await home.queue.ask("standing") if row["kind"] == "source"]
+    assert (row["name"], row["group"]) == ("127.0.0.3", "resting")
+    assert "is not an address of this machine" in row["cause"]
+    assert "source 127.0.0.3 cannot be used" in caplog.text
+    assert (await home.queue.ask("metrics"))["gauges"]["zonemta_resting"] == [[["source"], 1]]
+    await home.crash()
+    await put_all(home, 20, "y.test")
+    assert Counter(d.source for d in await drain(home)) == {"127.0.0.2": 20}
+    await home.move(61)
+    await put_all(home, 100, "z.test")
+    assert Counter(d.source for d in await drain(home))["127.0.0.3"] > 40
+    assert not [row for row in await home.queue.ask("standing") if row["kind"] == "source"]
+
+
+async def test_the_only_address_waits_and_mail_that_ran_out_of_ports_does_not_rest_it(house: Any) -> None:
+    """Nobody else can send: each try counts, and mail expires as ever. A port that lacks at one site says nothing."""
+    one = {"zones": POOL["zones"], "pools": [{"name": "p", "sources": [{"address": "127.0.0.3"}]}]}
+    home = await house(**one, retry={"schedule_min": [5], "jitter": 0})
+    await home.put("a@x.test")
+    (delivery,) = await home.leases()
+    await home.settle(delivery, DEFERRED, stage="source", reply=Reply(451, "4.4.5", "no free port left"))
+    assert not await home.queue.ask("standing")
+    await home.move(301)
+    (delivery,) = await home.leases()
+    await home.settle(delivery, DEFERRED, stage="source", reply=GONE)
+    assert [row["name"] for row in await home.queue.ask("standing")] == ["127.0.0.3"]
+    await home.move(301)
+    (delivery,) = await home.leases()
+    assert delivery.attempts == [2]

@@ -164,6 +164,8 @@ class Attempt:
     def _by_choice(self, error: DeliveryError) -> bool:
         """Whether what a plugin has chosen for these recipients may be why: other mail goes there in another way."""
         routing, stage = self._delivery.routing, error.stage
+        if stage in LOCAL:
+            return self._steered
         if stage not in CONNECTING and stage not in (TLS_POLICY, "dns"):
             return False
         if self._steered or (stage == "auth" and routing.get("auth")):

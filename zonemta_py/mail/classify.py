@@ -29,6 +29,9 @@ CONNECTING = frozenset(("connect", "banner", "ehlo", "tls", "auth"))
 LOCAL = frozenset(("proxy", "source"))
 """Stages that never reached the server: they concern only us."""
 
+NO_PORT = "4.4.5"
+"""The code of a source address that is there, but has no port left."""
+
 TLS_POLICY = "tls-policy"
 """The stage of TLS that is not as a zone, a domain, a message or a plugin demands it; "tls" is that of optional
 TLS."""
@@ -145,6 +148,12 @@ class SourceUnusable(DeliveryError):
 
     def __init__(self, detail: str) -> None:
         super().__init__("source", detail)
+
+
+class SourceBusy(SourceUnusable):
+    """The source address has no free port left for that destination; it is there."""
+
+    enhanced = NO_PORT
 
 
 class ConnectionLost(DeliveryError, ConnectionError):

@@ -179,6 +179,9 @@ def _problems(found: dict[str, Any], limit: dict[str, Any]) -> Iterator[Problem]
         yield WARNING, found["copied"]
     if lost := _of_kind(found, LOST):
         yield CRITICAL, f"damage: {', '.join(row['name'] for row in lost[:_SHOWN])} (`zonemta standing`)"
+    for row in _of_kind(found, "source"):
+        if row["group"] == RESTING:
+            yield WARNING, f"source {row['name']}: {row['cause']}"
     for row in _of_kind(found, GUARD):
         yield WARNING, f"{row['name']} says of very many people that they do not exist"
     for sink in found["sinks"]:

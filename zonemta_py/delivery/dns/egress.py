@@ -31,7 +31,7 @@ from python_socks.async_.asyncio import Proxy
 
 from zonemta_py.config import Config, Zone
 from zonemta_py.config.sources import Source
-from zonemta_py.mail.classify import DeliveryError, ProxyFailed, ReplyTimeout, SourceUnusable, Unreachable
+from zonemta_py.mail.classify import DeliveryError, ProxyFailed, ReplyTimeout, SourceBusy, SourceUnusable, Unreachable
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ class Egress:
             raise ReplyTimeout("connect") from None
         except OSError as error:
             if self._bound and error.errno == errno.EADDRNOTAVAIL:
-                raise SourceUnusable(f"{self.address} has no free port left for {address}") from None
+                raise SourceBusy(f"{self.address} has no free port left for {address}") from None
             raise Unreachable("connect", f"{address}: {_words(error)}") from None
 
     async def _to_proxy(self, ends: float) -> socket.socket:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
+import logging
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,9 +20,9 @@ from typing import TYPE_CHECKING
 from zonemta_py.config import Config, ConfigError
 from zonemta_py.config.section import shipped
 from zonemta_py.disk.files import changed
-from zonemta_py.mail.classify import LOCAL, TLS_POLICY
+from zonemta_py.mail.classify import LOCAL, NO_PORT, TLS_POLICY
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, RELEASED, Outcome, Result
+from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, POSTPONED, RELEASED, Outcome, Result
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.lifecycle.lease import Lease
 from zonemta_py.schedule.batch import EgressPath
@@ -30,11 +31,17 @@ from zonemta_py.schedule.policy.state import NO_TLS
 if TYPE_CHECKING:
     from zonemta_py.mail.rules.rules import Classified, Rules
 
+log = logging.getLogger(__name__)
+
 OURS = LOCAL | {"plugin", "queue", "limit", "pull"}
 """Stages at which no remote server has replied."""
 UNTRIED = OURS | {TLS_POLICY}
 """Stages that say nothing about what the destination can take."""
 NO_TLS_S = 86_400.0
+SOURCE_REST_S = 60.0
+"""How long a source address rests that this machine has lost; then some mail finds out whether it is back."""
+ANOTHER_S = 0.5
+"""Until mail goes by another one."""
 MAIL_STAGES = frozenset(("mail", "rcpt", "data", "body", "dot"))
 REPORT = "report"
 """The stage of a reply that came later, quoted by somebody else."""
@@ -87,6 +94,8 @@ class Classification:
         provider, ours = lease.batch.path.provider, _addresses(lease, result)
         classifieds: list[Classified | None] = []
         for place, outcome in enumerate(result.outcomes):
+            if outcome.stage in LOCAL and lease.batch.path.source and not result.chosen:
+                outcome = result.outcomes[place] = self._without_source(lease, outcome)
             if outcome.kind:
                 classifieds.append(self._rules.own(outcome.kind, outcome.stage))
                 continue
@@ -99,6 +108,30 @@ class Classification:
             classifieds.append(classified)
             result.outcomes[place] = self._waits(lease, _turned(outcome, classified), classified)
         return classifieds
+
+    def _without_source(self, lease: Lease, outcome: Outcome) -> Outcome:
+        """The machine, or a proxy, has lost the source address: it rests, and its mail goes by others of its pool at
+        once, with no attempt counted."""
+        path, core = lease.batch.path, self._core
+        if outcome.verdict != DEFERRED or outcome.reply.enhanced == NO_PORT:
+            return outcome
+        policy, source = core.schedule.policy, path.source
+        if not policy.stopped("source", source):
+            log.warning(
+                "source %s cannot be used: %s; it rests for %g s, and its mail goes by others of its pool", source,
+                outcome.reply.text, SOURCE_REST_S,
+            )  # fmt: skip
+            policy.stop("source", source, SOURCE_REST_S, f"it cannot be used: {outcome.reply.text}")
+            core.schedule.changed()
+        chosen = any((lease.batch.entries[index].note.routing or {}).get("source") for index in outcome.recipients)
+        admission = core.schedule.admission
+        others = any(
+            admission.source_hold(one.address, path.site, path.provider) is None
+            for one in core.config.sources(path.terms.zone)
+        )
+        if chosen or not others:
+            return outcome
+        return dataclasses.replace(outcome, verdict=POSTPONED, delay_s=ANOTHER_S)
 
     def quoted(self, reply: Reply) -> Classified:
         """Of a reply that a report quotes."""
