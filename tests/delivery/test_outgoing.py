@@ -6,6 +6,8 @@ import asyncio
 import base64
 import time
 from collections.abc import Awaitable, Callable
+from email import message_from_bytes
+from email.policy import default
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from zonemta_py.mail.dkim.signature import Key
 from zonemta_py.mail.envelope import Recipient
 from zonemta_py.mail.headers import Headers
 from zonemta_py.plugin.host import Host
-from zonemta_py.queue.api import DEFERRED, DELIVERED, Delivery, Result
+from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, Delivery, Result
 
 SECRET = "0123456789abcdef"
 ID = "0199aabbccddeeff"
@@ -344,3 +346,107 @@ async def test_links_to_our_own_listener(configure: Configure) -> None:
     written = address.removeprefix("<mailto:").partition("?")[0]
     left = leaving.decode(written, SECRET, int(time.time()) // 86_400, 365)
     assert (left.returned.id, left.returned.recipient, left.scope) == (ID, "r@x.example", "all")
+
+
+EIGHT = (
+    HEAD + b"Content-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: 8bit\r\n\r\n"
+    + "Grüße\r\n".encode() + b"x" * 400 + b"\r\n"
+)  # fmt: skip
+LONG = EIGHT.replace(b"x" * 400, b"x" * 4_000)
+SIGNED = HEAD + b"Content-Type: multipart/signed; boundary=s\r\n\r\n--s\r\n\r\nGr\xc3\xbc\xc3\x9fe\r\n--s--\r\n"
+
+
+def told(message: bytes) -> str:
+    payload = message_from_bytes(message).get_payload(decode=True)
+    assert isinstance(payload, bytes)
+    return payload.decode()
+
+
+async def test_every_server_gets_what_it_can_take(configure: Configure, send: Send, scripted: Any, pems: Any) -> None:
+    """The same message to servers with and without 8BITMIME, in both orders: seven bits only where they are needed, and
+    each signature is one over what was sent, though they are remembered by message."""
+    eight, seven = await scripted(), await scripted(keywords=("PIPELINING", "SIZE"))
+    hashes = {"relaxed": body_hash("relaxed", EIGHT.partition(b"\r\n\r\n")[2])}
+    ports = (seven.port, eight.port, eight.port, seven.port)
+    await send(configure(), *(to(port, EIGHT, hashes=hashes, lines=1, eightbit=True) for port in ports))
+    assert [body.endswith(EIGHT) for body in eight.bodies] == [True, True]
+    assert [body.isascii() for body in seven.bodies] == [True, True]
+    assert all(verified(body, pems) == [True, True] for body in (*eight.bodies, *seven.bodies))
+    assert {told(body) for body in (*eight.bodies, *seven.bodies)} == {told(EIGHT)}
+    assert [" BODY=8BITMIME" in line for line in eight.commands if line.startswith("MAIL")] == [True, True]
+    sizes = {line.split("SIZE=")[1] for line in seven.commands if line.startswith("MAIL")}
+    assert sizes == {str(len(seven.bodies[0]))}
+
+
+@pytest.mark.parametrize("lines", [0, 2])
+async def test_long_lines_are_recoded(lines: int, configure: Configure, send: Send, scripted: Any, pems: Any) -> None:
+    """Whether reception has noted them or nobody has; the signature is over what was sent."""
+    server = await scripted()
+    hashes = {"relaxed": body_hash("relaxed", LONG.partition(b"\r\n\r\n")[2])}
+    await send(configure(), *(to(server.port, LONG, hashes=hashes, lines=lines) for _ in range(2)))
+    for body in server.bodies:
+        assert max(map(len, body.split(b"\r\n"))) <= 998
+        assert verified(body, pems) == [True, True]
+        assert told(body) == told(LONG)
+    assert len(server.bodies) == 2
+
+
+async def test_bare_line_ends_never_leave(configure: Configure, send: Send, scripted: Any) -> None:
+    """Of mail that nobody has looked at: a server could take them for the end of the message, and read commands."""
+    server = await scripted()
+    await send(configure(""), to(server.port, MESSAGE + b"a\n.\nMAIL FROM:<x>\rb\r\n"))
+    assert server.bodies[0].endswith(b"a\r\n.\r\nMAIL FROM:<x>\r\nb\r\n")
+
+
+async def test_in_chunks_to_seven_bits(configure: Configure, send: Send, scripted: Any, pems: Any) -> None:
+    """A large message is read once to see that it has to be recoded, and goes out in pieces; its neighbour, which needs
+    nothing, is not touched."""
+    server = await scripted(keywords=("PIPELINING",))
+    for line, lines in (("Grüße\r\n".encode(), 1), (b"y" * 1_000 + b"\r\n", 0), (b"plain\r\n", 0)):
+        whole = EIGHT.replace("Grüße".encode(), b"") + line * (700_000 // len(line))
+        chunks = [whole[at : at + 65536] for at in range(0, len(whole), 65536)]
+        delivery = Delivery(
+            0, str(len(line)) * 16, "default", "x.example", "a@b.example", [Recipient("r@x.example")], len(whole),
+            len(chunks), None, "127.0.0.1", server.port, lines=lines,
+        )  # fmt: skip
+        await send(configure(), delivery, chunk=lambda _, number, chunks=chunks: chunks[number - 1])
+        body = server.bodies.pop()
+        assert body.isascii()
+        assert max(map(len, body.split(b"\r\n"))) <= 998
+        assert verified(body, pems) == [True, True]
+        assert told(body) == told(whole)
+        assert body.endswith(whole) == (line == b"plain\r\n")
+
+
+@pytest.mark.parametrize(
+    ("message", "key", "enhanced"),
+    [(EIGHT, "eight_bit", "5.6.3"), (SIGNED, "", "5.6.3"), (LONG, "long_lines", "5.6.0")],
+)
+async def test_what_is_not_recoded_is_returned(
+    message: bytes, key: str, enhanced: str, configure: Configure, send: Send, scripted: Any
+) -> None:
+    """By the zone's order, or because it must not be changed; with the reason, and nothing of it has left. Or it goes
+    as it is, where the zone says so."""
+    server = await scripted(keywords=("PIPELINING",))
+    zone = {"name": "default", "tls": "none", "reply_timeout_s": 20, "connect_timeout_s": 20}
+    [result] = await send(configure("", zones=[zone | ({key: "refuse"} if key else {})]), to(server.port, message))
+    assert (result.outcomes[0].verdict, result.outcomes[0].reply.enhanced) == (BOUNCED, enhanced)
+    assert not any(line.startswith("MAIL") for line in server.commands)
+    as_it_is = {"long_lines": "send", "eight_bit": "send"}
+    await send(configure("", zones=[zone | as_it_is]), to(server.port, message))
+    assert server.bodies == [message]
+
+
+async def test_plugins_fields_are_folded(configure: Configure, send: Send, scripted: Any, plugin: Any) -> None:
+    """What a plugin adds behind reception passes the same gate."""
+    server = await scripted(keywords=())
+    host = plugin(
+        "from zonemta_py.plugin import Delivery, Headers\n"
+        "async def sender_headers(delivery: Delivery, headers: Headers) -> None:\n"
+        "    headers.add('X-Long', 'a ' * 900)\n    headers.add('X-Name', 'J\u00fcrgen')\n"
+    )
+    await send(configure(""), to(server.port, lines=1), host=host)
+    [body] = server.bodies
+    assert body.isascii()
+    assert max(map(len, body.split(b"\r\n"))) <= 998
+    assert message_from_bytes(body, policy=default)["X-Name"] == "Jürgen"

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zonemta_py.mail.lines import BARE_LINE_END, LINE_TOO_LONG, NUL_BYTE, TOO_LARGE, Decoder, Stuffer
+from zonemta_py.mail.lines import (
+    BARE_LINE_END,
+    LINE_TOO_LONG,
+    NUL_BYTE,
+    TOO_LARGE,
+    Decoder,
+    Stuffer,
+    has_long_line,
+)
 
 TRICKY = st.lists(
     st.sampled_from([b"\r", b"\n", b".", b"\r\n", b"\r\n.", b"\r\n.\r", b"a", b"bc", b"\0", b"..", b"\n.\n", b"\xff"])
@@ -157,3 +165,18 @@ def test_an_empty_message_is_empty() -> None:
 def test_dots_doubled_behind_bare_line_feeds() -> None:
     """A client that takes bare LF for a line end doubles dots there; a single dot there was put by nobody and stays."""
     assert decode([b"a\n..b\n.c\r\n...d\r\n.\r\n"])[0] == b"a\r\n.b\r\n.c\r\n..d\r\n"
+
+
+@pytest.mark.parametrize("length", [997, 998, 999, 1_000, 1_001, 1_995, 1_998, 3_000])
+@pytest.mark.parametrize("around", [(b"", b""), (b"a\r\n", b"b\r\n"), (b"a" * 997 + b"\r\n", b"b" * 998 + b"\r\n")])
+def test_a_line_that_is_too_long_to_send(length: int, around: tuple[bytes, bytes]) -> None:
+    """998 octets and a CRLF may be sent (RFC 5321 4.5.3.1.6), wherever blocks are cut and whichever line it is."""
+    message = around[0] + b"x" * length + b"\r\n" + around[1]
+    assert has_long_line(message) == (length > 998)
+    assert has_long_line(b"x" * length) == (length > 998)
+    for size in (1, 7, 400, 1_500):
+        decoder = Decoder(100_000, 100_000)
+        for at in range(0, len(message), size):
+            decoder.feed(message[at : at + size])
+        decoder.feed(b".\r\n")
+        assert (decoder.done, decoder.long) == (True, length > 998)

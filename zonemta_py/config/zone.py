@@ -145,6 +145,12 @@ class Zone(Section):
     """Seconds one of `hosts` that failed is passed over, while another one works."""
     protocol: Literal["smtp", "lmtp"] = "smtp"
     """lmtp: LHLO, and a reply for each recipient after the dot (RFC 2033); needs a host."""
+    long_lines: Literal["recode", "refuse", "send"] = "recode"
+    """Mail with lines of more than 998 octets (RFC 5321 4.5.3.1.6): recode such parts before it is signed, return it
+    with 5.6.0, or send it as it is."""
+    eight_bit: Literal["recode", "refuse", "send"] = "recode"
+    """8-bit mail to a server that does not offer 8BITMIME (RFC 6152): recode it to 7 bits before it is signed, return
+    it with 5.6.3, or send it as it is. What must not be changed (multipart/signed) is returned, not recoded."""
     allow_private: bool = False
     """Connect to hosts in loopback, private and link-local networks that MX lookup finds (a named host always may)."""
     tls: Literal["none", "opportunistic", "required", "implicit"] = "opportunistic"
@@ -285,6 +291,10 @@ class DestinationTable(Section):
     """PEM file with the certificate (and key) shown to servers that ask for one."""
     hostname: EhloName | None = Field(None, min_length=1)
     """Name in EHLO, where the source address has none of its own."""
+    long_lines: Literal["recode", "refuse", "send"] | None = None
+    """Mail with lines of more than 998 octets: recode, refuse or send."""
+    eight_bit: Literal["recode", "refuse", "send"] | None = None
+    """8-bit mail to a server that does not offer 8BITMIME: recode, refuse or send."""
     allow_private: bool | None = None
     """Connect to hosts in loopback, private and link-local networks that MX lookup finds."""
     sources: list[LocalAddress] | None = Field(None, min_length=1)

@@ -28,7 +28,7 @@ from zonemta_py.delivery.dns.routes import AddressTarget, Choice
 from zonemta_py.delivery.pipelined import PipelinedBatch
 from zonemta_py.delivery.place import NO_CONNECTION, asked, refused
 from zonemta_py.delivery.portions import Portion, Portions, split
-from zonemta_py.delivery.rendering import NotMade, letter, not_made
+from zonemta_py.delivery.rendering import NotMade, for_server, letter, not_made
 from zonemta_py.delivery.smtp.connections import Key
 from zonemta_py.delivery.smtp.session import Route, SmtpSession, TlsFallback, open_session
 from zonemta_py.delivery.smtp.transaction import Transaction
@@ -250,7 +250,8 @@ class Attempt:
             if self._context.host.listens("sender_connection"):
                 await self._context.host.call("sender_connection", delivery=delivery, connection=session)
             first = portions.first
-            transaction = Transaction(session, self._context.outgoing.addressed(first.delivery), first.body)
+            body = await for_server(self._context, first.delivery, first.body, session.keywords)
+            transaction = Transaction(session, self._context.outgoing.addressed(first.delivery), body)
             portions.running = transaction
             await transaction.run(pipelined)
             if transaction.unsaid and not fresh:

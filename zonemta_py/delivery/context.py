@@ -11,6 +11,7 @@ from zonemta_py.delivery.dns.egress import Sources
 from zonemta_py.delivery.dns.reachability import LocalIdentity
 from zonemta_py.delivery.dns.routes import Routes
 from zonemta_py.delivery.dns.unreachable import DeadHosts
+from zonemta_py.delivery.message.gate import Gate
 from zonemta_py.delivery.message.links import LinkMaker
 from zonemta_py.delivery.message.merged import Templates
 from zonemta_py.delivery.message.outgoing import Outgoing
@@ -42,6 +43,7 @@ class SenderContext:
     templates: Templates = field(init=False)
     routes: Routes = field(init=False)
     ways: Ways = field(default_factory=Ways)
+    gate: Gate = field(default_factory=Gate)
     no_early_envelope: set[str] = field(default_factory=set)
     _zones: dict[str, Zone] = field(init=False)
     _destinations: Destinations = field(init=False)

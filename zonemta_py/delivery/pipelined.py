@@ -17,7 +17,7 @@ from asyncio import CancelledError
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from zonemta_py.delivery.rendering import NotMade, letter, not_made
+from zonemta_py.delivery.rendering import NotMade, for_server, letter, not_made
 from zonemta_py.delivery.smtp.transaction import Transaction
 from zonemta_py.delivery.verdicts import OUR_FAULT
 from zonemta_py.logs.causes import from_outside
@@ -63,6 +63,7 @@ class PipelinedBatch:
             index, delivery = self._left.popleft()
             try:
                 body = await letter(self._context, delivery)
+                body = await for_server(self._context, delivery, body, session.keywords)
                 transaction = Transaction(session, self._context.outgoing.addressed(delivery), body)
                 sendable = await transaction.prepare()
             except NotMade as error:

@@ -21,7 +21,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from zonemta_py.delivery.message.body import Body
-from zonemta_py.delivery.rendering import fetched, finished
+from zonemta_py.delivery.rendering import fetched, finished, for_server
 from zonemta_py.delivery.smtp.transaction import Transaction
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.verdicts import Verdict
@@ -67,7 +67,7 @@ async def split(context: SenderContext, delivery: Delivery) -> tuple[list[Portio
     decided: dict[int, Verdict] = {}
     for index in everyone:
         try:
-            fields = await body.changed(context.host, restricted(delivery, [index]))
+            fields = await body.wanted(context.host, restricted(delivery, [index]))
         except Verdict as verdict:
             decided[index] = verdict
         else:
@@ -159,7 +159,8 @@ class Portions:
             started_ms, begun = int(time.time() * 1000), time.monotonic()
             session.sent += 1
             portion = self.first
-            transaction = Transaction(session, self._context.outgoing.addressed(portion.delivery), portion.body)
+            body = await for_server(self._context, portion.delivery, portion.body, session.keywords)
+            transaction = Transaction(session, self._context.outgoing.addressed(portion.delivery), body)
             self.running = transaction
             await transaction.run()
             if transaction.unsaid:

@@ -1,14 +1,16 @@
-"""Makes a message ready to be sent: merges it if it is a campaign's, lets plugins change it, adds fields and
-signatures.
+"""Makes a message ready to be sent: merges it if it is a campaign's, lets plugins change it, recodes what must not
+leave as it is, adds fields and signatures.
 
 Failures: exceptions, which `not_made` turns into the outcome for the recipients.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from zonemta_py.delivery.message.body import Body
+from zonemta_py.delivery.message.gate import Unsendable
 from zonemta_py.delivery.message.signing import Unsigned
 from zonemta_py.mail.reply import Reply
 from zonemta_py.merge.problems import RenderRefused, TemplateRefused
@@ -17,14 +19,14 @@ from zonemta_py.queue.api import BOUNCED, DEFERRED, Delivery, Outcome, QueueRefu
 if TYPE_CHECKING:
     from zonemta_py.delivery.context import SenderContext
 
-NotMade = (QueueRefusal, RenderRefused, TemplateRefused, Unsigned)
+NotMade = (QueueRefusal, RenderRefused, TemplateRefused, Unsendable, Unsigned)
 
 
 async def letter(context: SenderContext, delivery: Delivery) -> Body:
     """The finished message of a delivery. Raises one of NotMade, or a plugin's Verdict."""
     body = await fetched(context, delivery)
     if context.host.listens("sender_headers"):
-        body = await body.with_header(await body.changed(context.host, delivery))
+        body = await body.with_header(await body.wanted(context.host, delivery))
     return await finished(context, delivery, body)
 
 
@@ -39,15 +41,31 @@ async def fetched(context: SenderContext, delivery: Delivery) -> Body:
 
 async def finished(context: SenderContext, delivery: Delivery, body: Body) -> Body:
     """With fields and signatures added. Raises one of NotMade."""
+    body = await context.gate.lines(delivery, body, context.zone(delivery.zone, delivery.tables))
     if context.outgoing.active:
         await context.outgoing.finish(delivery, body)
     return body
+
+
+async def for_server(context: SenderContext, delivery: Delivery, body: Body, keywords: Mapping[str, str]) -> Body:
+    """The finished message as a server that offers these extensions can take it. Raises one of NotMade."""
+    if "8bitmime" in keywords:
+        return body
+    other = await context.gate.seven(delivery, body, context.zone(delivery.zone, delivery.tables))
+    if other is None:
+        return body
+    if context.outgoing.active:
+        await context.outgoing.finish(delivery, other)
+    return other
 
 
 def not_made(error: Exception, recipients: list[int]) -> Outcome:
     """error: one of NotMade. Values that make no message are final; an unavailable queue or key is temporary."""
     if isinstance(error, QueueRefusal):
         return refused_by_queue(error, recipients)
+    if isinstance(error, Unsendable):
+        kind = "protocol" if error.reply.enhanced == "5.6.3" else "syntax"
+        return Outcome(BOUNCED, error.reply, "queue", recipients, kind=kind)
     if isinstance(error, Unsigned):  # no server has replied, so it has no stage that rules match
         return Outcome(DEFERRED, error.reply, "queue", recipients)
     return Outcome(BOUNCED, Reply(554, "5.6.0", f"the message cannot be made: {error}"), "queue", recipients)

@@ -73,6 +73,7 @@ class Envelope:
     before it answers. clock_ahead_ms: how far the clock was ahead of CLOCK_MONOTONIC when the intervals began that it
     asks for; the queue takes it out, 0: nothing was said. unsigned: its submitter is bound to no senders, so the
     keys of our domains do not sign it. account: whose it is (`config.accounts`), "" for none.
+    lines: 1: all are short enough to be sent (`mail.lines`), 2: some are not, 0: nobody has looked.
     """
 
     sender: str
@@ -113,6 +114,7 @@ class Envelope:
     clock_ahead_ms: int = 0
     unsigned: bool = False
     account: str = ""
+    lines: int = 0
     extra: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -155,7 +157,7 @@ _OPTIONAL = (
     "campaign", "tenant", "hold_until_ms", "hold_for", "deadline_ms", "deadline_mode", "require_tls", "tls_optional",
     "window", "time_zone", "unsubscribe", "unsubscribe_scope", "track",
     "hashes", "source", "request", "digest", "life_h",
-    "token", "clock_ahead_ms", "unsigned", "account", "extra",
+    "token", "clock_ahead_ms", "unsigned", "account", "lines", "extra",
 )  # fmt: skip
 _optional = attrgetter(*_OPTIONAL)
 _FIELDS = frozenset(("sender", "size", "received_ms", "priority", "columns", *_OPTIONAL))

@@ -15,6 +15,8 @@ from io import IncrementalNewlineDecoder
 from zonemta_py.mail.reply import Reply
 
 END = b"\r\n.\r\n"
+LINE_OCTETS_MAX = 998
+"""Longest line that may be sent, its CRLF not counted (RFC 5321 4.5.3.1.6)."""
 _LF_DOTS = re.compile(rb"(?<!\r)\n\.\.")
 """Clients that end lines in bare LF double the dots behind those too (Python's smtplib does, given bytes). Where bare
 LF is made a line end, one dot of two is removed; a single one stays, since it was not stuffed."""
@@ -30,13 +32,14 @@ class Decoder:
     """State of one DATA: feed blocks until `done`; then `rest` is what followed the end (the next commands).
 
     refusal: None, or the reply for the first violation; from it on `feed` gives b"" but still finds the end.
-    size: bytes given out so far. eightbit: whether one of them was not ASCII.
+    size: bytes given out so far. eightbit: whether one of them was not ASCII. long: whether a line is too long to be
+    sent as it is.
     message_bytes, line_bytes: limits (a line's CRLF not counted).
     """
 
     __slots__ = (
         "_carry", "_line", "_line_bytes", "_message_bytes", "_normalise", "_nul", "_skip", "done", "eightbit",
-        "refusal", "rest", "size",
+        "long", "refusal", "rest", "size",
     )  # fmt: skip
 
     def __init__(self, message_bytes: int, line_bytes: int, normalise: bool = True, refuse_nul: bool = True) -> None:
@@ -46,7 +49,7 @@ class Decoder:
         self._skip = 2  # of which nothing is given out
         self._line = 0  # bytes of the line that is still open
         self.size = 0
-        self.eightbit = False
+        self.eightbit = self.long = False
         self.done = False
         self.rest = b""
         self.refusal: Reply | None = None
@@ -79,11 +82,11 @@ class Decoder:
             self._skip = 0
             if not content:
                 return b""
-        if not _paired(content):
+        if not paired(content):
             if not self._normalise:
                 return self._refuse(BARE_LINE_END)
             content = self._undoubled(content)
-            content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\n", b"\r\n")
+            content = crlf(content)
         if self._nul and b"\0" in content:
             return self._refuse(NUL_BYTE)
         self.eightbit = self.eightbit or not content.isascii()
@@ -92,6 +95,7 @@ class Decoder:
             return self._refuse(TOO_LARGE)
         if self._line + len(content) > self._line_bytes and self._longest(content) > self._line_bytes:
             return self._refuse(LINE_TOO_LONG)
+        self.long = self.long or has_long_line(content, self._line)
         last = content.rfind(b"\n")
         self._line = self._line + len(content) if last < 0 else len(content) - last - 1
         return content
@@ -139,7 +143,32 @@ class Undotted(Decoder):
         return content
 
 
-def _paired(content: bytes) -> bool:
+def crlf(content: bytes) -> bytes:
+    """Every line end made CRLF."""
+    return content.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\n", b"\r\n")
+
+
+def has_long_line(content: bytes, before: int = 0) -> bool:
+    """Whether a line of it is longer than LINE_OCTETS_MAX. before: bytes of its first line that came earlier.
+
+    Only every thousandth byte or so is looked at.
+    """
+    at, size, widest = 0, len(content), LINE_OCTETS_MAX + 2
+    if before:
+        at = content.find(b"\n") + 1
+        if before + (at or size) > (widest if at else LINE_OCTETS_MAX):
+            return True
+        if not at:
+            return False
+    while size - at > LINE_OCTETS_MAX:
+        end = content.rfind(b"\n", at, at + widest)
+        if end < 0:
+            return True
+        at = end + 1
+    return False
+
+
+def paired(content: bytes) -> bool:
     """Whether every CR is followed by LF, and every LF follows a CR.
 
     The decoder of text files keeps note of the kinds of line ends it has met, in one pass in C: three times as fast as

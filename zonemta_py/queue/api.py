@@ -167,6 +167,10 @@ async def accept_whole(submission: Submission, envelope: Envelope, body: bytes) 
         raise
 
 
+LINES_UNKNOWN, LINES_FIT, LINES_LONG = 0, 1, 2
+"""As in `Envelope.lines`."""
+
+
 @dataclass(slots=True)
 class Delivery:
     """A lease: one message, one destination, up to 100 recipients, and the permission to deliver them now.
@@ -194,7 +198,8 @@ class Delivery:
 
     connection: None, or a limit on connections counts the lease's: 0, or the name of the idle one that it is to go on
     over; that is used, or closed before another is opened. A connection's name is the lease that opened it.
-    list_name: of the list that it is of (`mail.list_id`), "" none.
+    list_name: of the list that it is of (`mail.list_id`), "" none. lines: what is known of the lines of the body:
+    LINES_FIT, LINES_LONG or LINES_UNKNOWN.
     """
 
     lease: int
@@ -241,6 +246,7 @@ class Delivery:
     tables: list[str] = field(default_factory=list)
     connection: int | None = None
     list_name: str = ""
+    lines: int = 0
 
 
 @dataclass(slots=True)

@@ -88,21 +88,24 @@ class Receiver:
             await self._show_plugins(self._ingest)
         await self._write_chunks()
 
-    async def accept(self, eightbit: bool) -> Receipt:
-        """The message is complete. eightbit: whether it has bytes that are not ASCII."""
-        last = await self._complete(eightbit)
+    async def accept(self, eightbit: bool, long: bool) -> Receipt:
+        """The message is complete. eightbit: whether it has bytes that are not ASCII. long: whether it has lines that
+        are too long to be sent."""
+        last = await self._complete(eightbit, long)
         if self._incoming is None:
             return await self._site.submission.accept(self.envelope, last)
         receipt = await self._incoming.accept(self.envelope, last)
         self._incoming = None
         return receipt
 
-    async def _complete(self, eightbit: bool) -> bytes:
+    async def _complete(self, eightbit: bool, long: bool) -> bytes:
         """The last chunk; those before it have been handed on."""
         site, envelope, ingest = self._site, self.envelope, self._ingest
         ingest.finish()
         if eightbit:
             envelope.body = "8BITMIME"  # whatever was declared: the next server has to know
+        if not site.hooked:  # plugins may make other lines of it
+            envelope.lines = 2 if long else 1
         if ingest.refusal is not None:
             raise MessageRefused(ingest.refusal)
         if envelope.account:

@@ -16,11 +16,21 @@ from zonemta_py.mail.limits import CHUNK_BYTES, HEADER_BYTES_MAX
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import Delivery, Dispatch
 
+WHOLE_BYTES_MAX = 256 * 1024
+"""A message made here that is larger stays in pieces."""
+
 
 class Body:
-    """One message. whole: all of it, or None if it comes in chunks or pieces. size: bytes to announce."""
+    """One message. whole: all of it, or None if it comes in chunks or pieces. size: bytes to announce.
 
-    __slots__ = ("_chunks", "_delivery", "_dispatch", "_head", "_next", "_pieces", "size", "whole")
+    changed: plugins have given it another header section. variant: how it was recoded, "" if it is as stored. added:
+    bytes that were put on top.
+    """
+
+    __slots__ = (
+        "_chunks", "_delivery", "_dispatch", "_head", "_next", "_pieces", "added", "changed", "size", "variant",
+        "whole",
+    )  # fmt: skip
 
     def __init__(self, delivery: Delivery, dispatch: Dispatch, pieces: list[bytes] | None = None) -> None:
         self._delivery, self._dispatch = delivery, dispatch
@@ -30,6 +40,7 @@ class Body:
         self.size = delivery.size or len(delivery.body or b"")
         self._head = b""
         self._next = 1
+        self.changed, self.variant, self.added = False, "", 0
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """First what has been read already, then the rest on demand; can be called again. Raises QueueRefusal."""
@@ -52,7 +63,28 @@ class Body:
             self._next += 1
         return self._head
 
-    async def changed(self, host: Host, delivery: Delivery) -> bytes:
+    async def everything(self) -> bytes:
+        """All of it, at once in memory. Raises QueueRefusal."""
+        return self.whole if self.whole is not None else b"".join([bytes(chunk) async for chunk in self.chunks()])
+
+    def replaced(self, message: bytes, variant: str) -> Body:
+        """Another message in its place, of which nothing is signed."""
+        made = copy.copy(self)
+        made.size, made.variant, made.added = len(message), variant, 0
+        made._head, made._next = b"", 1
+        small = len(message) <= WHOLE_BYTES_MAX
+        made.whole, made._pieces = (message, None) if small else (None, _cut([message]))
+        made._chunks = len(made._pieces or ())
+        return made
+
+    def unfinished(self) -> Body:
+        """The same without what was put on top."""
+        made = copy.copy(self)
+        made.put((self._head if self.whole is None else self.whole)[self.added :])
+        made.added = 0
+        return made
+
+    async def wanted(self, host: Host, delivery: Delivery) -> bytes:
         """The header section as plugins (`sender_headers`) want it for one delivery of this message; the body object
         itself does not change.
 
@@ -66,9 +98,12 @@ class Body:
     async def with_header(self, fields: bytes) -> Body:
         """The same message with another header section."""
         before = await self.head()
-        changed = copy.copy(self)
-        changed.put(fields + before[split(before)[1] :])
-        return changed
+        end = split(before)[1]
+        made = copy.copy(self)
+        if fields != before[:end]:
+            made.put(fields + before[end:])
+            made.changed = True
+        return made
 
     def put(self, head: bytes) -> None:
         """Replaces what `head` returns."""
@@ -87,6 +122,7 @@ class Body:
     def put_on_top(self, fields: bytes) -> None:
         """Prepends raw fields, each with its CRLF; `head` must have been called before."""
         self.put(fields + (self._head if self.whole is None else self.whole))
+        self.added += len(fields)
 
     async def hash(self, form: Form) -> bytes:
         """SHA-256 of the body in canonical form; a large one is read once more for it. Raises QueueRefusal."""

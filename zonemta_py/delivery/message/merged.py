@@ -19,6 +19,7 @@ from functools import lru_cache
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from zonemta_py.delivery.message.body import WHOLE_BYTES_MAX
 from zonemta_py.delivery.message.links import LinkMaker
 from zonemta_py.mail.fields import date
 from zonemta_py.merge.source import TemplateSource
@@ -30,10 +31,6 @@ if TYPE_CHECKING:
 
 TEMPLATES_BYTES_MAX = 64 * 1024 * 1024
 """Packed size of cached templates; compiled ones are a few times larger."""
-WHOLE_BYTES_MAX = 256 * 1024
-"""Larger messages stay in pieces, so that pieces common to all, such as attachments, are in memory once."""
-
-
 SLOW_S = 0.003
 """A message that takes longer to render waits until no other is urgent; ordinary ones take a fiftieth of it."""
 
@@ -62,7 +59,8 @@ class Templates:
     async def make(self, delivery: Delivery) -> list[bytes] | None:
         """Sets size and body of a merged delivery to one recipient.
 
-        For a large one it returns the pieces, and the body stays None.
+        For a large one it returns the pieces, and the body stays None: those common to all, such as attachments, are in
+        memory once.
         """
         kept = self._known(delivery.template) or await self._fetched(delivery)
         if kept.slow:

@@ -72,9 +72,11 @@ class Outgoing:
         if self._signer:
             form = self._signer.form
             # A merged message is made anew each time, perhaps from another template: nothing names its bytes.
+            name, stored = delivery.id if delivery.values is None else "", delivery.hashes.get(form)
+            if body.variant:  # other bytes, with a hash of their own
+                name, stored = name and f"{name} {body.variant}", None
             signatures = await self._signer.sign(
-                delivery.id if delivery.values is None else "", section,
-                delivery.hashes.get(form), lambda: body.hash(form), time.monotonic(),
+                name, section, stored, lambda: body.hash(form), time.monotonic(),
                 int(time.time()), not delivery.unsigned,
             )  # fmt: skip
             if signatures:

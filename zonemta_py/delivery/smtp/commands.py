@@ -13,12 +13,12 @@ from zonemta_py.mail.envelope import Notify, Recipient
 from zonemta_py.queue.api import Delivery
 
 
-def mail(delivery: Delivery, size: int, keywords: Mapping[str, str], smtputf8: bool) -> str:
-    """MAIL with its CRLF. keywords: lower-case EHLO keyword → parameters."""
+def mail(delivery: Delivery, size: int, keywords: Mapping[str, str], smtputf8: bool, eightbit: bool) -> str:
+    """MAIL with its CRLF. keywords: lower-case EHLO keyword → parameters. eightbit: the message is not ASCII."""
     line = f"MAIL FROM:<{delivery.sender}>"
     if "size" in keywords:
         line += f" SIZE={size}"
-    if delivery.eightbit and "8bitmime" in keywords:
+    if eightbit and "8bitmime" in keywords:
         line += " BODY=8BITMIME"
     if smtputf8:
         line += " SMTPUTF8"

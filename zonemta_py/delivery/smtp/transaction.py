@@ -155,7 +155,9 @@ class Transaction(Answers):
             if not self._smtputf8 and await self._needs_smtputf8():
                 self._settle(self._tried, BOUNCED, NO_SMTPUTF8, "mail", kind="protocol")
                 return False
-        self._lines = [commands.mail(delivery, self._body.size, self.session.keywords, self._smtputf8)]
+        whole = self._body.whole
+        eightbit = delivery.eightbit or (whole is not None and not whole.isascii())
+        self._lines = [commands.mail(delivery, self._body.size, self.session.keywords, self._smtputf8, eightbit)]
         self._lines += [commands.rcpt(delivery.recipients[index], self._dsn) for index in self._tried]
         return bool(self._tried)
 

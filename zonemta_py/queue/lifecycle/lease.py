@@ -180,6 +180,7 @@ def delivery_of(core: Core, lease: Lease, body: bytes | None) -> Delivery:
         unsigned=metadata.get("unsigned", False),
         connection=core.schedule.admission.connection(batch),
         list_name=list_of(metadata.get("headers")),
+        lines=metadata.get("lines", 0),
     )
 
 

@@ -132,7 +132,7 @@ class RequestContext:
                 receiver.take(decoder.finish())
                 _raise_refusal(decoder)
                 digest.put_into(envelope)
-                return await receiver.accept(decoder.eightbit)
+                return await receiver.accept(decoder.eightbit, decoder.long)
             finally:
                 receiver.abort()
         except Drop:

@@ -121,7 +121,7 @@ class MailTransaction:
                     await self.back.take(SentBy(self._session.client, self._session.helo, self.envelope.sender))
                 if self._receiver is None:
                     return _TAKEN
-                name = (await self._receiver.accept(self.decoder.eightbit)).id
+                name = (await self._receiver.accept(self.decoder.eightbit, self.decoder.long)).id
                 return Reply(250, "2.0.0", f"OK: queued as {name}")
         except Unanswered:
             raise
