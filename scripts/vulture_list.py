@@ -46,7 +46,8 @@ _.latestOffset
 _.dest_host
 _.dest_port
 
-# aiosmtplib keeps what EHLO said there
+# aiosmtplib calls it by its name (delivery/smtp/session.py), and keeps what EHLO said there
+_.auth_login
 _.last_ehlo_response
 
 # smtplib reads it for each command (cli/send/commands.py)

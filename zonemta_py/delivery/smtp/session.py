@@ -15,12 +15,14 @@ import asyncio
 import datetime
 import ssl
 import time
+from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from socket import socket
-from typing import cast
+from typing import Literal, cast
 
 import aiosmtplib
+from aiosmtplib.typing import Default
 
 from zonemta_py.delivery.dns.egress import Egress
 from zonemta_py.delivery.smtp.dialogue import Dialogue, shut
@@ -67,6 +69,7 @@ class Route:
 
 
 _NOTHING = ("",) * 6
+LOGIN_QUESTIONS_MAX = 4
 
 
 class SmtpSession:
@@ -171,13 +174,43 @@ def _decided(mode: str, plan: TlsPlan, trouble: TlsTrouble) -> Step:
     return PLAIN
 
 
-class _Client(aiosmtplib.SMTP):
+class SmtpClient(aiosmtplib.SMTP):
     """What it does not hand over is closed when `close` returns: the next connection may be opened."""
 
     def close(self) -> None:
         if self.transport is not None:
             shut(self.transport)
         super().close()
+
+    async def auth_login(
+        self, username: str | bytes, password: str | bytes, /, *,
+        timeout: float | Literal[Default.token] | None = Default.token,  # noqa: ASYNC109 (as the library has it)
+    ) -> aiosmtplib.SMTPResponse:  # fmt: skip
+        """LOGIN, in which each question is answered with what it asks for: a server that takes no name with the command
+        would be sent the password for it. Raises SMTPAuthenticationError."""
+        name, secret = (text.encode() if isinstance(text, str) else text for text in (username, password))
+        response = await self.execute_command(b"AUTH", b"LOGIN", timeout=timeout)
+        named = False
+        for _ in range(LOGIN_QUESTIONS_MAX):
+            if response.code != aiosmtplib.SMTPStatus.auth_continue:
+                break
+            wanted = secret if _asks_for_password(response.message, named) else name
+            named = named or wanted is name
+            response = await self.execute_command(b64encode(wanted), timeout=timeout)
+        if response.code != aiosmtplib.SMTPStatus.auth_successful:
+            raise aiosmtplib.SMTPAuthenticationError(response.code, response.message)
+        return response
+
+
+def _asks_for_password(challenge: str, named: bool) -> bool:
+    """challenge: in base64. named: the name has been given. In an unknown language the name comes first."""
+    try:
+        text = b64decode(challenge.strip()).decode("utf-8", "replace").lower()
+    except ValueError:
+        text = ""
+    if "pass" in text:
+        return True
+    return named and not any(word in text for word in ("user", "name", "login"))
 
 
 class _Opening:
@@ -227,7 +260,7 @@ class _Opening:
         opened = route.socket
         if opened is None and (implicit or not route.egress.direct(route.address)):
             opened = await route.egress.open(route.address, route.port, route.connect_timeout_s)
-        return _Client(
+        return SmtpClient(
             hostname=route.host if implicit else route.address,
             port=None if opened else route.port,
             sock=opened,

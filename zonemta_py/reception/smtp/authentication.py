@@ -24,8 +24,8 @@ from zonemta_py.reception.smtp.pace import ClientPace
 _LINE_BYTES_MAX = 12_288 + 1
 """RFC 4954 4, and a CR."""
 _ENDLESS_BYTES_MAX = 65_536
-_USER, _PASSWORD = b"User Name\0", b"Password\0"
-"""What LOGIN asks for, as clients expect it (draft-murchison-sasl-login)."""
+_USER, _PASSWORD = b"Username:", b"Password:"
+"""What LOGIN asks for. Several clients compare the words, and stop at those of draft-murchison-sasl-login."""
 
 
 class _Unusable(Exception):
