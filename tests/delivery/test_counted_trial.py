@@ -183,7 +183,7 @@ class Resolver:
     async def targets(self, domain: str, now: float) -> list[AddressTarget]:
         return [AddressTarget("mx.test", ("127.0.0.1",))]
 
-    async def addresses(self, host: str, now: float) -> tuple[str, ...]:
+    async def named(self, host: str, now: float) -> tuple[str, ...]:
         return (host,)
 
 

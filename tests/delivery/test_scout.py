@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from zonemta_py.config import Config, Listener, ServerSection
 from zonemta_py.delivery.dns.destination import HOSTS_MAX, DnsDestinationResolver
 from zonemta_py.delivery.dns.resolver import FAILURE_S, Answer, ascii_name
+from zonemta_py.delivery.dns.system import HostsFile
 from zonemta_py.mail.classify import NoRoute
 
 Book = dict[tuple[str, str], Any]
@@ -236,3 +239,29 @@ async def test_own_groups(written: Callable[[str], Config], names: Names) -> Non
     """dns.providers names a file that takes the place of the shipped one."""
     resolver = DnsDestinationResolver(written('[[providers]]\nname = "mine"\nmx = ["a.test"]'), random.Random(1), names)  # type: ignore[arg-type]
     assert (await resolver.site("ok.test", 0)).provider == "mine"
+
+
+async def test_named_hosts_are_found_as_by_every_program(names: Names, tmp_path: Path) -> None:
+    """The hosts file first, localhost without one, then DNS; MX hosts and other people's names by DNS alone."""
+    file = tmp_path / "hosts"
+    file.write_text(
+        "# ours\n10.0.0.7\tRelay.intranet relay # the\nnonsense x\n10.0.0.8 relay\n::1 six\n10.0.0.9 a.test\n"
+    )
+    config = Config.model_validate({"dns": {"servers": ["192.0.2.53"]}})
+    resolver = DnsDestinationResolver(config, random.Random(1), names, HostsFile(file))  # type: ignore[arg-type]
+    assert set(await resolver.named("RELAY", 0)) == {"10.0.0.7", "10.0.0.8"}
+    assert await resolver.named("relay.intranet", 0) == ("10.0.0.7",)
+    assert await resolver.named("six", 0) == ("::1",)
+    assert set(await resolver.named("localhost", 0)) == {"127.0.0.1", "::1"}
+    assert not names.asked
+    assert await resolver.named("plain.test", 0) == ("192.0.2.4",)
+    assert await resolver.named("a.test", 0) == ("10.0.0.9",)
+    assert (await resolver.site("ok.test", 0)).hosts[0][1] != ("10.0.0.9",)
+    file.write_text("10.0.0.10 relay\n")
+    os.utime(file, ns=(1, 1))
+    assert await resolver.named("relay", 0) == ("10.0.0.10",)
+    with pytest.raises(NoRoute, match=r"host relay\.intranet has no address"):
+        await resolver.named("relay.intranet", 0)
+    file.unlink()
+    with pytest.raises(NoRoute):
+        await resolver.named("relay", 0)

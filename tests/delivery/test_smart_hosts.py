@@ -123,7 +123,7 @@ class Mx:
         self.tlsa_of.append(host)
         return True, [(3, 1, 1, b"x" * 32)]
 
-    async def addresses(self, host: str, now: float) -> tuple[str, ...]:
+    async def named(self, host: str, now: float) -> tuple[str, ...]:
         return (host,)
 
     async def targets(self, domain: str, now: float) -> list[AddressTarget]:

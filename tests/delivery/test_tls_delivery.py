@@ -55,8 +55,10 @@ class DestinationResolver:
     async def targets(self, domain: str, now: float) -> list[AddressTarget]:
         return [AddressTarget(host, (f"127.0.0.{number}",)) for number, host in enumerate(self.hosts, 1)]
 
-    async def addresses(self, host: str, now: float) -> tuple[str, ...]:
+    async def named(self, host: str, now: float) -> tuple[str, ...]:
         return ("127.0.0.1",)
+
+    addresses = named
 
     async def txt(self, name: str, now: float) -> tuple[bool, list[str]]:
         return False, [f"v=STSv1; id={self.id}"] if self.id and name == "_mta-sts.d.example" else []

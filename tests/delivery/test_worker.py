@@ -30,7 +30,7 @@ class Names:
             raise self.answer
         return self.answer
 
-    async def addresses(self, host: str, now: float) -> tuple[str, ...]:
+    async def named(self, host: str, now: float) -> tuple[str, ...]:
         return (host,)
 
 

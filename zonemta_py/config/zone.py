@@ -136,7 +136,8 @@ class Zone(Section):
     hostname: EhloName = ""
     """Name in EHLO; empty: the server's."""
     host: HostOrNone = ""
-    """Smart host that gets everything: its name or IP, or the path of a unix socket; empty: MX lookup."""
+    """Smart host that gets everything: its name (of the hosts file, else of DNS) or IP, or the path of a unix socket;
+    empty: MX lookup."""
     port: Port = 25
     """Port to connect to."""
     hosts: list[SmartHost] = []

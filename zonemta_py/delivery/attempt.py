@@ -417,7 +417,7 @@ class Attempt:
         if _local(options.host):
             return [AddressTarget(options.host, (options.host,))]
         if options.host:
-            return [AddressTarget(options.host, await resolver.addresses(options.host, now))]
+            return [AddressTarget(options.host, await resolver.named(options.host, now))]
         if self._delivery.hosts:
             return [AddressTarget(host, tuple(addresses)) for host, addresses in self._delivery.hosts]
         return await resolver.targets(self._delivery.destination, now)

@@ -137,7 +137,7 @@ class TlsExplainer:
         if host.startswith("/"):
             return ((host, (host,)),)
         if host:
-            return ((host, await self.resolver.addresses(host, time.monotonic())),)
+            return ((host, await self.resolver.named(host, time.monotonic())),)
         return (await self.resolver.site(domain, time.monotonic())).hosts
 
     async def _host(

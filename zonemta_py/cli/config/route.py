@@ -254,7 +254,7 @@ async def _destination(config: Config, host: str, domain: str) -> dict[str, Any]
     resolver = DnsDestinationResolver(config)
     try:
         if host:
-            return {"site": host, "provider": "", "hosts": [[host, list(await resolver.addresses(host, 0.0))]]}
+            return {"site": host, "provider": "", "hosts": [[host, list(await resolver.named(host, 0.0))]]}
         site = await resolver.site(domain, 0.0)
     except NoRoute as error:
         return {"error": str(error.reply)}

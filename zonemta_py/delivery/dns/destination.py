@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import random
+import socket
 from dataclasses import dataclass
 
 from zonemta_py.config import Config
@@ -20,6 +21,7 @@ from zonemta_py.config.section import shipped
 from zonemta_py.delivery.dns.reachability import LocalIdentity
 from zonemta_py.delivery.dns.resolver import FAILURE_S, Answer, Resolver, ascii_name
 from zonemta_py.delivery.dns.routes import AddressTarget
+from zonemta_py.delivery.dns.system import HostsFile
 from zonemta_py.mail.classify import NoRoute
 from zonemta_py.zones.site import Exchanges, Providers, Site, order, shuffled, site_key, without_ourselves
 
@@ -48,12 +50,14 @@ class DnsDestinationResolver:
     """Resolves whole destinations. Raises ConfigError if the providers' file is invalid."""
 
     def __init__(
-        self, config: Config, chance: random.Random | None = None, resolver: Resolver | None = None
+        self, config: Config, chance: random.Random | None = None, resolver: Resolver | None = None,
+        hosts: HostsFile | None = None,
     ) -> None:  # fmt: skip
         dns = config.dns
         self._resolver = resolver or Resolver(dns.servers, dns.port, dns.timeout_s, dns.dnssec)
         self._providers = Providers.load(dns.providers or shipped("providers.toml"))
         self._ourselves = LocalIdentity(config)
+        self._hosts_file, self._servers = hosts or HostsFile(), dns.servers
         self._chance = chance or random.SystemRandom()
 
     # destinations
@@ -105,8 +109,25 @@ class DnsDestinationResolver:
 
     # single hosts and records
 
+    async def named(self, host: str, now: float) -> tuple[str, ...]:
+        """Addresses of a host that the configuration or a plugin names: by the hosts file, then by DNS, then, unless
+        dns.servers says which, by the system's resolver with its search list.
+
+        Raises NoRoute as `addresses`.
+        """
+        listed = self._hosts_file.of(host)
+        if listed:
+            return tuple(shuffled(listed, self._chance))
+        try:
+            return await self.addresses(host, now)
+        except NoRoute:
+            found = () if self._servers else await _by_system(host)
+            if not found:
+                raise
+            return tuple(shuffled(found, self._chance))
+
     async def addresses(self, host: str, now: float) -> tuple[str, ...]:
-        """Addresses of a host that the configuration or a plugin names, without MX.
+        """Addresses of a host by DNS, without MX.
 
         Raises NoRoute, always temporary: a configuration mistake can be corrected, so no mail may bounce for it.
         """
@@ -160,6 +181,14 @@ class DnsDestinationResolver:
             return await self._resolver.records(name, kind, now)
         except NoRoute as error:
             return error
+
+
+async def _by_system(host: str) -> tuple[str, ...]:
+    try:
+        rows = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return ()
+    return tuple(dict.fromkeys(str(row[4][0]) for row in rows))
 
 
 def _exchanges(name: str, answer: Answer) -> Exchanges:
