@@ -160,7 +160,7 @@ def test_lists_as_spreadsheets_write_them(
 ) -> None:
     """Separator and characters are seen; addresses may have names; a column such as E-Mail is the recipient's."""
     rows = [
-        ["E-Mail", "name"],
+        ["E-Mail", " name "],
         ["Ann <ann@b.net>", "J\u00fcrgen"],
         ['"""M., Bob"" <bob@b.net>"', "1,5"],
         ["mailto:cy@b.net", "x"],

@@ -163,7 +163,7 @@ async def test_hangs_up_in_the_middle(reply: bytes, outcome: Any, letter: Any, d
         server = threading.Thread(target=talk)
         server.start()
         message = letter(listener.getsockname()[1])
-        message.body, message.chunks, message.size = None, 4, 4 * 65_536
+        message.body, message.chunks, message.size, message.lines = None, 4, 4 * 65_536, 1
         [result] = await deliver(message, chunk=chunk)
         server.join()
     assert said(result) == {0: outcome}

@@ -54,13 +54,24 @@ async def test_positive_reply_of_the_wrong_kind(point: str, scripted: Any, lette
 
 
 async def test_replies_of_several_lines(scripted: Any, letter: Any, deliver: Any) -> None:
-    """Lines of one reply are joined; lines of two codes are garbage."""
+    """Lines of one reply are joined; of two codes the last line's counts: it is what the server has come to."""
     server = await scripted({"dot": b"250-2.0.0 taken\r\n250 2.0.0 as 4711\r\n"})
     [result] = await deliver(letter(server.port))
     assert (result.outcomes[0].reply.enhanced, result.outcomes[0].reply.text) == ("2.0.0", "taken as 4711")
-    server = await scripted({"mail": b"250-2.0.0 taken\r\n550 no\r\n"})
+    for said, verdict, text in (
+        (b"250-2.0.0 taken for\r\n550 5.1.1 nobody\r\n", BOUNCED, "550 5.1.1 2.0.0 taken for nobody"),
+        (b"250-taken\r\n451 4.3.0 not stored\r\n", DEFERRED, "451 4.3.0 taken not stored"),
+        (b"451-slow today\r\n250 2.0.0 kept\r\n", DELIVERED, "250 2.0.0 slow today kept"),
+        (b"250\t2.0.0 tab\r\n", DELIVERED, "250 2.0.0 tab"),
+    ):
+        server = await scripted({"dot": said})
+        [result] = await deliver(letter(server.port))
+        assert by_recipient(result) == {0: (verdict, "dot")}
+        assert str(result.outcomes[0].reply) == text
+    server = await scripted({"mail": b"what do you want\r\n"})
     [result] = await deliver(letter(server.port))
     assert by_recipient(result) == {0: (DEFERRED, "mail")}
+    assert result.outcomes[0].reply.text.endswith("reply to MAIL: what do you want")
 
 
 async def test_endless_reply(scripted: Any, letter: Any, deliver: Any) -> None:

@@ -26,6 +26,22 @@ def paths(secret: str = NEW, today: int = TODAY) -> dict[str, str]:
     }
 
 
+@pytest.mark.parametrize("tag", ["prvs=0a1b2c3d4e=", "PRVS=1234abcdef=", "btv1==0a1b2c3d4e5==", "msprvs1=17000abc="])
+def test_what_others_put_before_it(tag: str) -> None:
+    """Servers on the way tag return paths, to know their own bounces (BATV): ours are still found behind it."""
+    for purpose, address in paths().items():
+        for spelt in (tag + address, '"' + tag + address.replace("@", '"@')):
+            found = OURS.find(spelt, TODAY)
+            assert found is not None
+            assert (found.purpose, found.address) == (purpose, spelt)
+    found = OURS.find(f"{tag}bounce@c.example", TODAY)
+    assert found is not None
+    assert found.purpose == "bounce"
+    assert OURS.find(f"{tag}ann@b.example", TODAY) is None
+    with pytest.raises(NotOurs):
+        OURS.find(tag + paths("another secret!!")["verp"], TODAY)
+
+
 @pytest.mark.parametrize("purpose", ["verp", "srs", "unsubscribe"])
 @pytest.mark.parametrize("secret", [OLD, NEW])
 def test_signed(purpose: str, secret: str) -> None:

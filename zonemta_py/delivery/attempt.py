@@ -246,6 +246,8 @@ class Attempt:
         if pipelined is not None:
             pipelined.security = self._security()
         started_ms = int(time.time() * 1000)
+        if self._context.forgotten:
+            session.forget(self._context.forgotten.get(session.remote, ()))
         try:
             if self._context.host.listens("sender_connection"):
                 await self._context.host.call("sender_connection", delivery=delivery, connection=session)
@@ -263,6 +265,7 @@ class Attempt:
             if portions.waiting:
                 transaction = await portions.after(session, transaction, most, started_ms)
         finally:
+            self._context.remember(session)
             idle_s = zone.idle_s if delivery.idle_s is None else delivery.idle_s
             self._kept = self._context.connections.give(key, session, most, idle_s)
         self._chosen = transaction.down and self._steered

@@ -16,11 +16,15 @@ from zonemta_py.delivery.message.links import LinkMaker
 from zonemta_py.delivery.message.merged import Templates
 from zonemta_py.delivery.message.outgoing import Outgoing
 from zonemta_py.delivery.smtp.connections import Connections
+from zonemta_py.delivery.smtp.session import SmtpSession
 from zonemta_py.delivery.tls.policy import TlsPolicies
 from zonemta_py.delivery.ways import Ways
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import Dispatch
 from zonemta_py.zones.destinations import Destinations
+
+FORGOTTEN_MAX = 10_000
+"""Servers of which is remembered what they do not know."""
 
 
 @dataclass(slots=True)
@@ -28,7 +32,7 @@ class SenderContext:
     """hostname: the server's name, kept because asking the system each time is slow.
 
     no_early_envelope: servers (`SmtpSession.remote`) that do not accept an envelope in the same write as the message
-    before it.
+    before it. forgotten: of servers, extensions that they offer and do not know.
     """
 
     config: Config
@@ -45,6 +49,7 @@ class SenderContext:
     ways: Ways = field(default_factory=Ways)
     gate: Gate = field(default_factory=Gate)
     no_early_envelope: set[str] = field(default_factory=set)
+    forgotten: dict[str, frozenset[str]] = field(default_factory=dict)
     _zones: dict[str, Zone] = field(init=False)
     _destinations: Destinations = field(init=False)
 
@@ -56,6 +61,13 @@ class SenderContext:
         links = LinkMaker(self.config) if self.config.links.enabled else None
         self.templates = Templates(self.dispatch, links=links)
         self.routes = Routes(LocalIdentity(self.config), DeadHosts())
+
+    def remember(self, session: SmtpSession) -> None:
+        """What its server has refused is not tried with others."""
+        if session.forgotten:
+            if len(self.forgotten) >= FORGOTTEN_MAX:
+                self.forgotten.clear()
+            self.forgotten[session.remote] = session.forgotten | self.forgotten.get(session.remote, frozenset())
 
     def zone(self, name: str, tables: Sequence[str] = ()) -> Zone:
         """The zone as configured, with the settings of these [[destinations]] tables; the default zone's limits for a

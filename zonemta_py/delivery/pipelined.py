@@ -108,6 +108,7 @@ class PipelinedBatch:
         self._context.no_early_envelope.add(server)
 
     def _over(self, transaction: Transaction, index: int) -> None:
+        transaction.put_off()
         outcomes = transaction.outcomes
         for outcome in outcomes:
             outcome.recipients = [index]

@@ -90,6 +90,7 @@ class Portions:
     __slots__ = (
         "_context",
         "_guess",
+        "_learned",
         "manner",
         "outcomes",
         "recipients_max",
@@ -104,7 +105,7 @@ class Portions:
         self._context, self.whole = context, whole
         self.waiting: list[Portion] = []
         self.running: Transaction | None = None
-        self._guess = 0
+        self._guess, self._learned = 0, False
         self.outcomes: list[Outcome] = []
         self.reported: list[Outcome] = []
         self.recipients_max, self.stalled, self.manner = 0, False, ""
@@ -131,6 +132,10 @@ class Portions:
             self.recipients_max, self._guess = self._guess, 0  # the recipients it refused before are the same ones
         if transaction.again:
             self._again(portion, transaction)
+        if places := transaction.plain:
+            self._learned = True
+            indices = [portion.indices[place] for place in places]
+            self.waiting.insert(0, Portion(indices, restricted(portion.delivery, places), portion.body))
 
     def _again(self, portion: Portion, transaction: Transaction) -> None:
         most, self._guess = transaction.recipients_max, 0
@@ -189,7 +194,12 @@ class Portions:
         self.waiting.clear()
         if not untried:
             return
-        if self.recipients_max or self.stalled or any(o.verdict in _ENDED for o in (*self.reported, *self.outcomes)):
+        if (
+            self._learned
+            or self.recipients_max
+            or self.stalled
+            or any(o.verdict in _ENDED for o in (*self.reported, *self.outcomes))
+        ):
             self.outcomes.append(Outcome(RELEASED, UNTRIED, "limit", untried))
         else:
             last = self.outcomes[-1]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from zonemta_py.cli.campaign import settings
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.mail.addresses.written import bare
+from zonemta_py.mail.addresses.written import SPACES, bare
 from zonemta_py.pipeline.prepare.settings import PlanRefused
 from zonemta_py.pipeline.prepare.source.dialect import ADDRESS_COLUMNS, Dialect, dialect_of, files, kind_of, opened
 
@@ -114,7 +114,7 @@ class CampaignList:
             try:
                 names = next(csv.reader(text, delimiter=self._dialects[file].separator), [])
                 "".join(names).encode()
-                return names
+                return [name.strip(SPACES) for name in names]
             except (UnicodeError, csv.Error) as error:
                 raise CommandError(Exit.DATA, f"{file}: this is not CSV in UTF-8 ({error}); save it as such") from None
 

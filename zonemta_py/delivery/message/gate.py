@@ -90,6 +90,8 @@ class Gate:
     async def _is_seven(self, delivery: Delivery, body: Body) -> bool:
         if body.whole is not None:
             return body.whole.isascii()
+        if delivery.lines != LINES_UNKNOWN and not delivery.eightbit:  # reception saw all of it
+            return not body.changed or (await body.section()).isascii()
         async for chunk in body.chunks():
             if not bytes(chunk).isascii():
                 return False

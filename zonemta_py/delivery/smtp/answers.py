@@ -7,9 +7,14 @@ A server may accept fewer recipients per message than it was given: it answers 4
 others that it accepted, which get the message; or it refuses DATA or the message because of their number. A tarpit does
 not answer a group of commands before our timeout. In all three cases the recipients without a verdict are in `again`,
 for smaller transactions.
+
+A server may refuse a parameter of an extension that it offers. That says nothing of the recipients: they are in
+`plain`, to be tried once more without; the session forgets that extension.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from zonemta_py.delivery.message.body import Body
 from zonemta_py.delivery.smtp.session import SmtpSession
@@ -25,6 +30,9 @@ from zonemta_py.mail.classify import (
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, Delivery, Outcome
 
+_OF_MAIL = {" SIZE=": "size", " BODY=": "8bitmime", " RET=": "dsn", " ENVID=": "dsn"}
+_OF_RCPT = {" NOTIFY=": "dsn", " ORCPT=": "dsn"}
+"""Parameters that a message can do without, and the extensions they are of."""
 BAD_RECIPIENT = Reply(553, "5.1.3", "the recipient's address has control characters")
 
 
@@ -39,8 +47,26 @@ class Answers:
     """
 
     __slots__ = (
-        "_accepted", "_asked", "_body", "_delivery", "_dsn", "_groups", "_lines", "_over", "_tried", "again",
-        "announced", "down", "manner", "misunderstood", "recipients_max", "session", "stalled", "sure", "unsaid",
+        "_accepted",
+        "_asked",
+        "_body",
+        "_delivery",
+        "_dsn",
+        "_groups",
+        "_lines",
+        "_over",
+        "_plain",
+        "_tried",
+        "again",
+        "announced",
+        "down",
+        "manner",
+        "misunderstood",
+        "recipients_max",
+        "session",
+        "stalled",
+        "sure",
+        "unsaid",
     )  # fmt: skip
 
     def __init__(self, session: SmtpSession, delivery: Delivery, body: Body) -> None:
@@ -50,6 +76,7 @@ class Answers:
         self._accepted: list[int] = []
         self._asked = False  # MAIL, RCPT and DATA were all written
         self._over: dict[int, Reply] = {}
+        self._plain: dict[int, Reply] = {}
         self._groups: dict[tuple[int, Reply, str, bool], Outcome] = {}
         self._lines: list[str] = []
         self.down = self.unsaid = self.announced = self.misunderstood = False
@@ -66,6 +93,16 @@ class Answers:
     def takes(self) -> bool:
         """Whether it has accepted at least one recipient."""
         return bool(self._accepted)
+
+    @property
+    def plain(self) -> list[int]:
+        """To be tried once more over a session that has forgotten an extension."""
+        return [index for index in self._open() if index in self._plain] if self._plain else []
+
+    def put_off(self) -> None:
+        """Those in `plain` are tried again another time."""
+        for index in self.plain:
+            self._settle([index], DEFERRED, self._plain[index], "rcpt")
 
     def _open(self) -> list[int]:
         settled = {index for outcome in self._groups.values() for index in outcome.recipients}
@@ -89,7 +126,8 @@ class Answers:
         if not completed(replies[0]):
             self.session.unfinished = False
             self.unsaid = replies[0].code == 421
-            self._settle_refused(self._tried, replies[0], "mail")
+            if not self._forgoes(_OF_MAIL, self._tried, 0, replies[0]):
+                self._settle_refused(self._tried, replies[0], "mail")
         else:
             self._judge_recipients(replies)
         return self._in_step() and self._judge_data(data)
@@ -131,8 +169,19 @@ class Answers:
                 self._accepted.append(index)
             elif self._accepted and (too_many(reply) or perhaps_too_many(reply)):
                 self._over[index] = reply
-            else:
+            elif not self._forgoes(_OF_RCPT, [index], place, reply):
                 self._settle_refused([index], reply, "rcpt")
+
+    def _forgoes(self, parameters: Mapping[str, str], indices: list[int], line: int, reply: Reply) -> bool:
+        """Whether the command was refused for a parameter of an extension that the server offers. line: which command
+        it was."""
+        if not _refuses_parameters(reply):
+            return False
+        said = {keyword for parameter, keyword in parameters.items() if parameter in self._lines[line]}
+        if said:
+            self.session.forget(said)
+            self._plain |= dict.fromkeys(indices, reply)
+        return bool(said)
 
     def _judge_unanswered(self, indices: list[int], leaving: Reply | None) -> None:
         if leaving is not None:
@@ -230,8 +279,9 @@ class Answers:
         self._settle(indices, BOUNCED if judgement.permanent else DEFERRED, judgement.reply, stage)
 
     def _settle_failed(self, indices: list[int], stage: str) -> None:
-        kind: type[DeliveryError] = self.session.dialogue.broken or ConnectionLost
-        self._settle_ours(indices, kind(stage))
+        dialogue = self.session.dialogue
+        kind: type[DeliveryError] = dialogue.broken or ConnectionLost
+        self._settle_ours(indices, kind(stage, dialogue.heard if kind is ReplyGarbled else ""))
 
     def _settle_ours(self, indices: list[int], error: DeliveryError) -> None:
         """What no server said."""
@@ -248,6 +298,13 @@ class Answers:
             self._groups[key] = Outcome(verdict, reply, stage, list(indices), relayed=relayed, kind=kind)
         else:
             outcome.recipients += indices
+
+
+def _refuses_parameters(reply: Reply) -> bool:
+    """RFC 5321 4.1.1.11: 555; others say 501 or 504, and why."""
+    if reply.code == 555:
+        return True
+    return reply.code in (501, 504) and (reply.enhanced == "5.5.4" or "param" in reply.text.lower())
 
 
 def completed(reply: Reply) -> bool:

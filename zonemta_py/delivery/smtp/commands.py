@@ -13,7 +13,7 @@ from zonemta_py.mail.envelope import Notify, Recipient
 from zonemta_py.queue.api import Delivery
 
 
-def mail(delivery: Delivery, size: int, keywords: Mapping[str, str], smtputf8: bool, eightbit: bool) -> str:
+def mail(delivery: Delivery, size: int, keywords: Mapping[str, str], smtputf8: bool, eightbit: bool = False) -> str:
     """MAIL with its CRLF. keywords: lower-case EHLO keyword → parameters. eightbit: the message is not ASCII."""
     line = f"MAIL FROM:<{delivery.sender}>"
     if "size" in keywords:

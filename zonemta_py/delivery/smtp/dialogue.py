@@ -28,7 +28,9 @@ QUIT_S = 1.0
 """How long a server may take to close after QUIT, before we do."""
 _HALF = Reply(0)
 _TLS_OVERHEAD_BYTES = 1024
-_LINE = re.compile(rb"([2-5]\d\d)(?:([ -])(.*?))?\r?", re.DOTALL)
+_LINE = re.compile(rb"([2-5]\d\d)(?:([ \t-])(.*?))?\r?", re.DOTALL)
+"""A line of a reply; some servers put a tab behind the code."""
+HEARD_MAX = 200
 
 
 class Dialogue(asyncio.Protocol):
@@ -36,16 +38,15 @@ class Dialogue(asyncio.Protocol):
     once when the connection is closed too. counted: a limit counts it until then: QUIT waits for the server, QUIT_S at
     most.
 
-    astray: there were more replies than commands, so it is unknown which belongs to which. overtaken: the reply to the
-    end of a message came while part of the message was still in our buffer (see `end`). sending: a message is being
-    sent, which the server may refuse before its end.
+    heard: the beginning of what was no reply. astray: there were more replies than commands, so it is unknown which
+    belongs to which. overtaken: the reply to the end of a message came while part of the message was still in our
+    buffer (see `end`). sending: a message is being sent, which the server may refuse before its end.
     """
 
     __slots__ = (
         "_behind", "_buffer", "_deadline", "_idle", "_lines", "_lines_bytes", "_loop", "_paused", "_replies", "_timer",
-        "_waiter", "_wanted", "_watching", "astray", "broken", "closed", "counted", "on_closed", "on_end", "overtaken",
-        "sending",
-        "transport",
+        "_waiter", "_wanted", "_watching", "astray", "broken", "closed", "counted", "heard", "on_closed", "on_end",
+        "overtaken", "sending", "transport",
     )  # fmt: skip
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
@@ -54,6 +55,7 @@ class Dialogue(asyncio.Protocol):
         self.on_end: Callable[[], None] | None = None
         self.on_closed: Callable[[], None] | None = None
         self.closed = self.counted = False
+        self.heard = ""
         self._watching: list[asyncio.Future[None]] = []
         self._buffer = b""
         self._lines: list[bytes] = []
@@ -253,14 +255,21 @@ class Dialogue(asyncio.Protocol):
         await self._waiter
 
     def _gather(self, line: bytes) -> Reply | None:
-        """Adds one line of a multi-line reply; returns the reply with its last line."""
+        """Adds one line of a multi-line reply; returns the reply with its last line.
+
+        All lines should have one code (RFC 5321 4.2.1). Where they have not, the last one is what the server has come
+        to: it says "250-taken for", and then that it could not store it.
+        """
         found = _LINE.fullmatch(line)
-        if found is None or (self._lines and self._lines[0][:3] != found[1]):
+        if found is None:
+            self.heard = decoded(line[:HEARD_MAX]).strip()
             self._fail(ReplyGarbled)
             return None
         self._lines.append(line)
         self._lines_bytes += len(line)
         if found[2] == b"-":
+            if self._lines_bytes > REPLY_BYTES_MAX:
+                self._fail(ReplyGarbled)
             return None
         texts = [decoded(part[4:]) for part in self._lines]
         self._lines, self._lines_bytes = [], 0

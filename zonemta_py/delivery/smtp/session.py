@@ -16,7 +16,7 @@ import datetime
 import ssl
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from socket import socket
 from typing import Literal, cast
@@ -77,13 +77,13 @@ class SmtpSession:
     the lease that opened it; 0: none has used it. used_for: zone, source, site, provider, tenant and campaign of the
     last one.
 
-    unfinished: the server has an open transaction. tls: "" or "TLSv1.3 TLS_AES_256_GCM_SHA384 verified=pkix" (or none,
-    dane, mta-sts). local: our IP address.
+    unfinished: the server has an open transaction. forgotten: extensions that it offers and does not know. tls: "" or
+    "TLSv1.3 TLS_AES_256_GCM_SHA384 verified=pkix" (or none, dane, mta-sts). local: our IP address.
     """
 
     __slots__ = (
-        "address", "dialogue", "dot_timeout_s", "host", "keywords", "lmtp", "local", "name", "port", "reply_timeout_s",
-        "sent", "tls", "unfinished", "used_for",
+        "address", "dialogue", "dot_timeout_s", "forgotten", "host", "keywords", "lmtp", "local", "name", "port",
+        "reply_timeout_s", "sent", "tls", "unfinished", "used_for",
     )  # fmt: skip
 
     def __init__(self, route: Route, dialogue: Dialogue, keywords: dict[str, str], verified: str) -> None:
@@ -96,6 +96,7 @@ class SmtpSession:
         self.lmtp = route.lmtp
         self.sent = self.name = 0
         self.unfinished = False
+        self.forgotten: frozenset[str] = frozenset()
         self.used_for = _NOTHING
 
     @property
@@ -111,6 +112,12 @@ class SmtpSession:
     def capabilities(self) -> set[str]:
         """EHLO keywords in upper case, as plugins know them."""
         return {keyword.upper() for keyword in self.keywords}
+
+    def forget(self, keywords: Iterable[str]) -> None:
+        """Uses these extensions no more."""
+        for keyword in keywords:
+            if self.keywords.pop(keyword, None) is not None:
+                self.forgotten |= {keyword}
 
     async def command(self, line: str) -> Reply:
         """Sends a plugin's command. Raises ValueError for more than one line, OSError if the connection is lost."""

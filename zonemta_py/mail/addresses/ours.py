@@ -8,6 +8,7 @@ forged, changed on its way, or is too old.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -16,6 +17,9 @@ from zonemta_py.mail.addresses.domain import canonical
 from zonemta_py.mail.addresses.srs import unquoted
 
 Purpose = Literal["verp", "srs", "unsubscribe", "bounce", "complaint", "postmaster"]
+_BATV = re.compile(r"(?:prvs=[0-9a-z]+=|btv1==[0-9a-z]+==|msprvs1=[^=]+=)(?P<local>.+)", re.IGNORECASE | re.DOTALL)
+"""What servers on the way put before the local part of a return path, to know their own bounces
+(draft-levine-smtp-batv; Barracuda, SAP)."""
 _OFFICES: dict[str, Purpose] = {"postmaster": "postmaster", "abuse": "complaint"}
 
 
@@ -58,6 +62,8 @@ class ReturnDomains:
         """today: days since 1970. Raises NotOurs."""
         local, _, domain = address.rpartition("@")
         domain, local = canonical(domain), unquoted(local)
+        if "=" in local and (tagged := _BATV.fullmatch(local)):
+            local = tagged["local"]
         whole = f"{local}@{domain}".lower()
         if whole in self.bounces:
             return Ours("bounce", address)

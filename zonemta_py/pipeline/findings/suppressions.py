@@ -19,6 +19,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from zonemta_py.pipeline.erasure.person import ERASED_DOMAIN
+from zonemta_py.pipeline.prepare.normalise import NEEDLESS_QUOTES
 
 EVIDENCE_MAX = 5
 """Replies kept with a row: the first one and the latest ones."""
@@ -111,7 +112,7 @@ def complaints(events: DataFrame, lifted: DataFrame | None = None) -> DataFrame:
 
 def person(column: str) -> Column:
     """How an address is spelled as a key, as far as SQL can; domains beyond ASCII become A-labels in `suppressing`."""
-    return F.lower(F.trim(F.col(column)))
+    return F.regexp_replace(F.lower(F.trim(F.col(column))), NEEDLESS_QUOTES, "$1@")
 
 
 def _since_cleared(deliveries: DataFrame, lifted: DataFrame | None, standards: Sequence[Standard]) -> DataFrame:

@@ -17,6 +17,8 @@ ORDINARY_CHARACTERS_MAX = 252
 _ATEXT = r"A-Za-z0-9!#$%&'*+/=?^_`{|}~-"
 _LDH = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 ORDINARY = rf"^\.*[{_ATEXT}][.{_ATEXT}]*@{_LDH}(?:\.{_LDH})*\z"
+NEEDLESS_QUOTES = rf'^"([.{_ATEXT}]*[{_ATEXT}][.{_ATEXT}]*)"@'
+"""Of a local part that is the same without them (`mail.addresses.person`)."""
 
 
 def normalise(rows: DataFrame) -> DataFrame:
@@ -42,5 +44,5 @@ def normalise(rows: DataFrame) -> DataFrame:
     return rows.select(
         *(name for name in rows.columns if name not in ("as_it_came", "text", "other", "judged")),
         F.substring_index("address", "@", -1).alias("domain"),
-        F.lower("address").alias("key"),
+        F.regexp_replace(F.lower("address"), NEEDLESS_QUOTES, "$1@").alias("key"),
     )

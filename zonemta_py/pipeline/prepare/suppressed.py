@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from zonemta_py.mail.list_id import list_name, list_scope
 from zonemta_py.pipeline.nodes.client import NodeAccess, NodeClient
-from zonemta_py.pipeline.prepare.normalise import normalise
+from zonemta_py.pipeline.prepare.normalise import NEEDLESS_QUOTES, normalise
 from zonemta_py.pipeline.prepare.settings import PlanRefused
 from zonemta_py.pipeline.prepare.source.dialect import dialect_of, opened, recipient_column
 from zonemta_py.pipeline.spark.tiny_tables import small
@@ -30,7 +30,8 @@ def without_suppressed(people: DataFrame, suppressed: DataFrame | None) -> DataF
     if suppressed is None:
         nothing = [F.lit(None).cast(kind).alias(name) for name, kind in _columns() if name != "address"]
         return people.select("*", *nothing)
-    known = suppressed.groupBy(F.lower(F.trim("address")).alias("key")).agg(
+    who = F.regexp_replace(F.lower(F.trim("address")), NEEDLESS_QUOTES, "$1@")
+    known = suppressed.groupBy(who.alias("key")).agg(
         F.min_by("kind", "since_ms").alias("kind"), F.min("since_ms").alias("since_ms"),
         F.min_by("by", "since_ms").alias("by"),
     )  # fmt: skip

@@ -93,7 +93,7 @@ class SuppressionPolicy:
     def took(self, address: str, message: str, ms: int) -> list[Operation]:
         """The person's server took a message. ms: steady time. Only to be called if `store.any`."""
         # For every delivery: what `person` gives for nearly all, without the call.
-        who = address.lower() if address.isascii() and address[-1] != "." else person(address)
+        who = address.lower() if address.isascii() and address[-1] != "." and address[0] != '"' else person(address)
         if not self.store.maybe(who):
             return []
         try:

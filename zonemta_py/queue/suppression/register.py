@@ -159,11 +159,14 @@ class SuppressionList:
         return because(ERASED) if self.leaving and person(address) in self.leaving else ""
 
     def _stopping(self, address: str, zone: Zone, scopes: list[str], tenant: str | None) -> Suppressed | None:
-        who = person(address)
-        for scope in scopes:
-            entry = self.of(who, scope)
-            if entry is not None and entry.stops(zone, tenant):
-                return entry
+        spellings = [person(address)]
+        if address[:1] == '"':  # an earlier version kept an entry with its quotes
+            spellings.append(address.lower())
+        for who in spellings:
+            for scope in scopes:
+                entry = self.of(who, scope)
+                if entry is not None and entry.stops(zone, tenant):
+                    return entry
         return None
 
     def _peopled(self, zone: Zone, tenant: str | None, campaign: str | None, said: Mapping[str, Any]) -> list[str]:

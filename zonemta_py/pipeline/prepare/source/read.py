@@ -16,6 +16,7 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zonemta_py.mail.addresses.written import SPACES
 from zonemta_py.mail.fields import CONTROLS
 from zonemta_py.pipeline.prepare.settings import FIELDS_MAX, PlanRefused, Settings
 from zonemta_py.pipeline.prepare.source import sound
@@ -120,7 +121,7 @@ def _csv(spark: SparkSession, paths: list[str], multiline: bool, names: list[str
     """
     reader = spark.read.option("header", True).option("escape", '"').option("columnPruning", False)
     reader = reader.option("multiLine", multiline).option("mode", "PERMISSIVE").option("sep", separator)
-    names = names or reader.csv(paths[:1]).columns
+    names = names or [name.strip(SPACES) for name in reader.csv(paths[:1]).columns]
     fields = ", ".join(f"`{name.replace('`', '``')}` string" for name in [*names, BROKEN])
     return reader.option("columnNameOfCorruptRecord", BROKEN).schema(fields).csv(paths)
 

@@ -20,6 +20,7 @@ from typing import IO
 
 import numpy as np
 
+from zonemta_py.mail.addresses.written import SPACES
 from zonemta_py.pipeline.prepare.settings import PlanRefused
 from zonemta_py.pipeline.prepare.source.dialect import SEPARATORS, dialect_of, opened
 
@@ -120,7 +121,8 @@ def _header(file: Path, multiline: bool) -> list[str]:
             head = more
         head += content.read(_HEAD_BYTES_MAX) if multiline else ""
     try:
-        names = next(csv.reader(io.StringIO(head, newline=""), delimiter=form.separator), [])
+        row = next(csv.reader(io.StringIO(head, newline=""), delimiter=form.separator), [])
+        names = [name.strip(SPACES) for name in row]
         "".join(names).encode()
     except UnicodeEncodeError:
         raise PlanRefused(f"{file}: line 1 is not UTF-8; save the list as UTF-8") from None

@@ -170,6 +170,8 @@ def _what(error: dict[str, Any]) -> str:
         return "is missing; give it"
     if error["type"] == "value_error":
         return str(error["ctx"]["error"])
+    if error["type"] in ("model_type", "model_attributes_type", "dataclass_type", "dict_type"):
+        return "is not an object; write it as { … } with its keys"
     message = str(error["msg"]).removeprefix("Input ").removeprefix("Value ")
     return message[:1].lower() + message[1:] + "; correct it"
 

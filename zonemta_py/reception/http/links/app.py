@@ -189,7 +189,7 @@ class LinksApp:
             return self._page(request, page._replace(name="nothing"), 400)
         known = self._knows(link.recipient, token)
         if not known:
-            await self._in_time(request, partial(leaving.leave, self._queue, link, link.entry_scope))
+            await self._in_time(request, partial(leaving.left, self._queue, link, link.entry_scope))
             self._know(link.recipient, token)
         count("zonemta_links_requests_total", ("repeated" if known else "unsubscribed",))
         if "page" in said:

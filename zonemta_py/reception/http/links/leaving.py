@@ -43,7 +43,7 @@ async def leave(queue: LinksQueue, link: Link, scope: str) -> None:
 
 
 async def left(queue: LinksQueue, link: Link, scope: str) -> None:
-    """As `leave`, and waits for the entry, so that the person sees it."""
+    """As `leave`, and waits for the entry: what is answered holds, and the person sees it."""
     await leave(queue, link, scope)
     for _ in range(FOLLOWS_LOOKS):
         if any(entry["scope"] == scope for entry in await entries(queue, link)):
