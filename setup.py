@@ -1,5 +1,5 @@
-"""What pyproject.toml cannot say: the folder plugins is installed as zonemta_py.plugins; and, before pip begins, whether
-plyvel can be had, which has wheels for Python 3.11 and 3.12 only.
+"""What pyproject.toml cannot say: the folder plugins is installed as zonemta_py.plugins; and, before pip begins,
+whether plyvel can be had, which has wheels for Python 3.11 and 3.12 only.
 
 Without this, pip ends in a page of C++ errors. Building a wheel of this package needs no plyvel, and is not looked at.
 """
@@ -16,9 +16,9 @@ from setuptools import find_packages, setup
 
 PLYVEL_WHEELS_BEFORE = (3, 13)
 NO_PLYVEL = (
-    "zonemta-py: plyvel (LevelDB) has no wheel for Python {}.{} and cannot be built here; install a C++ compiler and the "
-    "headers first (Debian: apt-get install g++ python3-dev libleveldb-dev), or the distribution's python3-plyvel and make "
-    "the environment with --system-site-packages, or use Python 3.11 or 3.12"
+    "zonemta-py: plyvel (LevelDB) has no wheel for Python {}.{} and cannot be built here; install a C++ compiler and "
+    "the headers first (Debian: apt-get install g++ python3-dev libleveldb-dev), or the distribution's "
+    "python3-plyvel, with an environment made with --system-site-packages, or use Python 3.11 or 3.12"
 )
 
 

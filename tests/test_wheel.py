@@ -3,10 +3,13 @@
 import subprocess
 import sys
 import tomllib
+import venv
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import pytest
+import setuptools
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -70,3 +73,25 @@ def test_the_image_is_made_of_named_files() -> None:
         version = pinned.get(canonicalize_name(one.name))
         assert version is not None, f"{one.name} is missing: run scripts/lock"
         assert version in one.specifier, f"{one}: {version} is locked; run scripts/lock"
+
+
+def test_where_plyvel_cannot_be_had_pip_says_so_in_one_sentence(tmp_path: Path) -> None:
+    """Before it begins with the C++ of a Python for which there is no wheel; where it is there already, nothing is
+    said."""
+    script = tmp_path / "setup.py"
+    script.write_text(
+        (TOP / "setup.py").read_text().replace("PLYVEL_WHEELS_BEFORE = (3, 13)", "PLYVEL_WHEELS_BEFORE = (3, 0)")
+    )
+    (tmp_path / "zonemta_py").mkdir()
+    (tmp_path / "plugins").mkdir()
+    bare = tmp_path / "bare"
+    venv.create(bare, symlinks=True)
+    run = partial(subprocess.run, capture_output=True, text=True, cwd=tmp_path, check=False, timeout=60)
+    needs = {"PYTHONPATH": str(Path(setuptools.__file__).parents[1]), "CXX": "/nowhere", "PATH": "/nowhere"}
+    found = run([sys.executable, script, "egg_info"], env=needs)
+    assert found.returncode == 0, found.stderr
+    missing = run([bare / "bin" / "python", script, "egg_info"], env=needs)
+    assert missing.returncode == 1
+    assert missing.stderr.count("\n") == 1
+    assert "install a C++ compiler and the headers first" in missing.stderr
+    assert run([bare / "bin" / "python", script, "--version"], env=needs).returncode == 0
