@@ -407,7 +407,7 @@ async def test_in_chunks_to_seven_bits(configure: Configure, send: Send, scripte
         chunks = [whole[at : at + 65536] for at in range(0, len(whole), 65536)]
         delivery = Delivery(
             0, str(len(line)) * 16, "default", "x.example", "a@b.example", [Recipient("r@x.example")], len(whole),
-            len(chunks), None, "127.0.0.1", server.port, lines=lines,
+            len(chunks), None, "127.0.0.1", server.port, lines=lines, eightbit=not whole.isascii(),
         )  # fmt: skip
         await send(configure(), delivery, chunk=lambda _, number, chunks=chunks: chunks[number - 1])
         body = server.bodies.pop()

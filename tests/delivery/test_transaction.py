@@ -195,7 +195,7 @@ async def test_a_server_that_stops_reading(scripted: Any, letter: Any, deliver: 
     chunk = (b"x" * 62 + b"\r\n") * 1024
     server = await scripted({"body": "silence"})
     message = letter(server.port)
-    message.body, message.chunks, message.size = None, 1600, 1600 * len(chunk)
+    message.body, message.chunks, message.size, message.lines = None, 1600, 1600 * len(chunk), 1
     queue = queue_of([message], lambda _id, _number: chunk, 1)
     [result] = await deliver(message, queue=queue)
     assert by_recipient(result) == {0: (DEFERRED, "body")}
