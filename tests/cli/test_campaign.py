@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from zonemta_py.cli.campaign.orders import described
 from zonemta_py.cli.terminal.errors import Exit
+from zonemta_py.metrics.quantities import QUANTITIES
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "config" / "newsletter"
 LIST = EXAMPLE / "list.csv"
@@ -203,3 +205,14 @@ def test_check_takes_maps_and_folders(
     assert "good for all 2 rows" in zonemta(*words).out
     ran = zonemta(*words[:-1], "name=Vorname")
     assert (ran.code, "there is no column 'Vorname'; it has Kontakt, First name" in ran.err) == (Exit.DATA, True)
+
+
+def test_a_campaign_is_done_without_those_who_were_left_out() -> None:
+    """Of 597 planned ones 2 are on the suppression list: 595 are all there is to come; names are the quantities'."""
+    row = dict.fromkeys(("waiting", "blocked", "complaints", "removed", "deferred", "rate_per_s", "eta_ms"), 0)
+    row |= {"accepted": 595, "planned": 597, "suppressed": 2, "delivered": 590, "bounced": 5}
+    said = dict(described(row | {"state": "ended", "cause": ""}))
+    assert (said["accepted"], said["done"], said["bounced"]) == ("595", "100.0%", 5)
+    assert said.keys() - {"state", "done", "rate", "estimated end", "complaints"} <= QUANTITIES.keys()
+    half = dict(described(row | {"state": "running", "cause": "", "accepted": 300, "delivered": 295}))
+    assert half["accepted"] == "300 of 595"

@@ -247,6 +247,10 @@ def test_what_is_in_doubt_is_listed(ask_after_a_crash: Callable[..., object]) ->
     text = ask_after_a_crash("in-doubt").out
     assert "In doubt: 1" in text
     assert "bob@x.org" in text
+    said = ask_after_a_crash("in-doubt", "--acknowledge", "--id", "0" * 16).out
+    assert said == "0 recipients in doubt acknowledged; the journal still has them\n"
+    assert json.loads(ask_after_a_crash("in-doubt", "--acknowledge", "--json").out) == {"acknowledged": 1}
+    assert json.loads(ask_after_a_crash("in-doubt", "--json").out) == []
 
 
 def test_show_for_people_has_no_bytes_in_it(served: Callable[..., object], told: Callable[..., object]) -> None:

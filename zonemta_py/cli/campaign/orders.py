@@ -235,13 +235,14 @@ def described(row: dict[str, Any]) -> list[tuple[str, object]]:
     """The fields of a status row to show, in order."""
     state = said(row)
     state = f"{state}: {row['cause']}" if row["cause"] else state
-    handed_in = f"{row['accepted']:,}" + (f" of {row['planned']:,}" if row["planned"] > row["accepted"] else "")
+    to_come = row["planned"] - row["suppressed"]  # who was left out never comes
+    handed_in = f"{row['accepted']:,}" + (f" of {to_come:,}" if to_come > row["accepted"] else "")
     lines: list[tuple[str, object]] = [("state", state), ("accepted", handed_in)]
     if not row.get("registered", True):
         lines.insert(0, ("known", "only from its mail (X-Campaign)"))
     lines += [(name, row[key]) for name, key in _COUNTS if key in row]
     lines += [(name, row[key]) for name, key in _CAME_BACK if row.get(key)]
-    all_of_it = max(row["planned"], row["accepted"])
+    all_of_it = max(to_come, row["accepted"])
     done = (row["accepted"] - row["waiting"] - row.get("deleted", 0)) / all_of_it if all_of_it else 0.0
     lines += _variants(row.get("variants"))
     lines += [("goes", sentence)] if (sentence := words(row.get("hours"))) else []

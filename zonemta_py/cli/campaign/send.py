@@ -191,7 +191,8 @@ def _stored(announcement: Announcement, plan: Plan, to: NodeAccess | None) -> An
     from zonemta_py.pipeline.nodes.nodes import keep
 
     bounds = campaign_settings.for_canary(announcement.bounds, plan.report["canary"])
-    announcement = replace(announcement, bounds=bounds, planned=plan.report["kept"])
+    of_variants = plan.report["canary"] if announcement.variants else 0  # these are campaigns of their own
+    announcement = replace(announcement, bounds=bounds, planned=plan.report["kept"] - of_variants)
     with sentences():
         keep(announcement, plan.folder, to)
     return announcement
