@@ -23,6 +23,7 @@ from zonemta_py.merge.problems import RenderRefused, TemplateProblem, TemplateRe
 from zonemta_py.merge.render import Compiled, Field, Part
 from zonemta_py.merge.said import TO_US, unclear
 from zonemta_py.merge.source import LINKS, TemplateSource, Text
+from zonemta_py.merge.suspects import suspects
 
 PROBLEMS_MAX = 100
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
@@ -137,9 +138,11 @@ def prepare(source: TemplateSource, columns: Collection[str] | None = None) -> T
     if found:
         raise TemplateRefused(found)
     markup = source.mjml or source.html
-    if markup is None:
+    protected = protect(markup) if markup is not None else None
+    if found := [*islice(suspects(source), PROBLEMS_MAX)]:
+        raise TemplateRefused(found)
+    if markup is None or protected is None:
         return replace(source, prepared=True)
-    protected = protect(markup)
     html = mjml_to_html(protected.markup, markup) if source.mjml else protected.markup
     if has_style(html):
         html = inline_css(html)

@@ -13,7 +13,7 @@ from itertools import islice
 from types import CodeType
 from typing import Any, cast
 
-from jinja2 import StrictUndefined, Template, TemplateSyntaxError, nodes, pass_context
+from jinja2 import StrictUndefined, Template, TemplateSyntaxError, Undefined, nodes, pass_context
 from jinja2.exceptions import SecurityError
 from jinja2.filters import FILTERS
 from jinja2.lexer import TokenStream
@@ -56,6 +56,7 @@ class Language(SandboxedEnvironment):
             autoescape=autoescape, undefined=StrictUndefined, keep_trailing_newline=True, finalize=meter.printed
         )
         self.filters = {name: meter.metered(name, FILTERS[name]) for name in _PLAIN_FILTERS}
+        self.filters |= {name: meter.metered(name, _default) for name in ("d", "default")}
         self.filters |= {"replace": _replace, "join": _join, "format": _format, "round": _round}
         self.filters |= {" each": meter.each, " joined": _joined, " charge": meter.charge, " single": scalar}
         self.filters |= {" weighed": meter.weighed, " searched": meter.searched}
@@ -98,6 +99,12 @@ class Language(SandboxedEnvironment):
             raise SecurityError("only numbers can be multiplied")
         context.spend(STEP + size(left) + size(right))
         return meter.number(super().call_binop(context, operator, left, right))
+
+
+def _default(value: Any, default_value: Any = "", boolean: bool = False) -> Any:
+    """Jinja2's, which also takes the place of an empty field: a list has columns for all, and cells for some."""
+    empty = isinstance(value, Undefined) or (isinstance(value, str) and not value.strip())
+    return default_value if empty or (boolean and not value) else value
 
 
 def _with_offsets(tokens: Iterable[tuple[int, str, str]], source: str) -> Iterator[tuple[int, str, str]]:
