@@ -121,6 +121,14 @@ def test_a_limit_in_plain_words(served: Callable[..., Served], told: Told) -> No
     out = told("explain", "spring").out
     assert "Why campaign spring waits" in out
     assert "gentle: campaign=spring (messages)" in out
+    for name in "cdef":
+        queue.do(put(f"{name}@x.org", campaign="spring"))
+    assert (
+        "By the limit gentle: campaign=spring (messages) the last of 5 goes in 5 h at the earliest"
+        in told("explain", "spring").out
+    )
+    last = json.loads(told("explain", "spring", "--json").out)["last"]
+    assert (last["waiting"], 4.9 * 3600 < last["s"] <= 5 * 3600) == (5, True)
     assert "in 60 min" in out
 
 

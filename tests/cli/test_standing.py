@@ -35,12 +35,22 @@ def test_a_suspension_says_how_much_waits(served: Callable[..., Any], told: Told
     assert "(2 recipients waiting); undo: " in told("suspend", *of.split()).out
 
 
+def test_a_provider_is_a_destination(served: Callable[..., Any], told: Told) -> None:
+    """It may be called what it is; it stands there as what it stops, and either word ends it."""
+    served()
+    assert "destination google is suspended until it is resumed" in told("suspend", "provider", "google").out
+    (row,) = json.loads(told("standing", "--json").out)
+    assert (row["kind"], row["name"]) == ("destination", "google")
+    assert told("resume", "provider", "google").code == Exit.OK
+    assert json.loads(told("standing", "--json").out) == []
+
+
 def test_stop_standing_lift(served: Callable[..., Any], told: Told) -> None:
     """An order, the list with its cause, its end and the command that undoes it; that command, run as it stands."""
-    served(shares={"campaigns": {"spring sale": 1}})
-    ran = told("suspend", "campaign", "spring sale", "--for", "2h", "--because", "complaints")
+    served(shares={"campaigns": {"spring-sale": 1}})
+    ran = told("suspend", "campaign", "spring-sale", "--for", "2h", "--because", "complaints")
     assert ran.code == Exit.OK
-    assert "campaign spring sale is suspended until" in ran.out
+    assert "campaign spring-sale is suspended until" in ran.out
     assert "in 2 h" in ran.out
     assert "nothing is waiting now" in ran.out
     out = told("standing").out
@@ -49,8 +59,8 @@ def test_stop_standing_lift(served: Callable[..., Any], told: Told) -> None:
     (row,) = json.loads(told("standing", "--json").out)
     assert (row["kind"], row["name"], row["undo"]) == (
         "campaign",
-        "spring sale",
-        "zonemta resume campaign spring sale",
+        "spring-sale",
+        "zonemta resume campaign spring-sale",
     )
     assert abs(row["until_ms"] - row["since_ms"] - 7_200_000) <= 1  # two clocks, each rounded
     assert row["undo"] in out
@@ -135,7 +145,7 @@ def test_what_any_command_prints_is_resumed(served: Callable[..., Any], told: To
     """The site alone, or the whole name of a flow queue, as JSON of trace and lanes has it; a domain as a destination,
     too. A campaign is only meant by its whole name."""
     queue = served(
-        zones=[{"name": "default", "host": "127.0.0.1", "port": 9}], shares={"campaigns": {"spring sale": 1}}
+        zones=[{"name": "default", "host": "127.0.0.1", "port": 9}], shares={"campaigns": {"spring-sale": 1}}
     )
 
     async def teach(queue: LocalQueue) -> None:
@@ -158,7 +168,7 @@ def test_what_any_command_prints_is_resumed(served: Callable[..., Any], told: To
     assert told("resume", "rest", "x.org~127.0.0.2~0~~").code == Exit.OK
     assert told("resume", "no-tls", "z.org").code == Exit.OK
     assert json.loads(told("standing", "--json").out) == []
-    assert told("suspend", "campaign", "spring sale").code == Exit.OK
+    assert told("suspend", "campaign", "spring-sale").code == Exit.OK
     assert told("resume", "campaign", "spring").code == Exit.DATA
 
 

@@ -45,7 +45,21 @@ def row_of(schedule: Schedule, flow_queue: FlowQueue) -> dict[str, Any]:
         "priority": flow_id.priority, "tenant": flow_id.tenant, "campaign": flow_id.campaign,
         "waiting": len(flow_queue.entries), "parked": _parked(flow_queue), "active": path.active, "window": window,
         "learned": path.concurrency.cause, "reasons": reasons(schedule, flow_queue),
+        "limits": _bounds(schedule, flow_queue),
     }  # fmt: skip
+
+
+def _bounds(schedule: Schedule, flow_queue: FlowQueue) -> list[dict[str, Any]]:
+    """The limits of messages and recipients that it is under: one goes `every_s` seconds, but `burst` at once where
+    none went for long; what has gone counts for `ahead_s` more."""
+    found, now = list[dict[str, Any]](), schedule.now()
+    for limit in dict.fromkeys((*flow_queue.limits, *flow_queue.zone.limits)):
+        for kind, bucket in (("messages", limit.messages), ("recipients", limit.recipients)):
+            if bucket is not None:
+                ahead_s = round(max(0.0, bucket.tat - now), 3)
+                row = {"name": limit.label, "of": kind, "every_s": bucket.interval_s, "burst": bucket.burst}
+                found.append(row | {"ahead_s": ahead_s})
+    return found
 
 
 def _parked(flow_queue: FlowQueue) -> bool:

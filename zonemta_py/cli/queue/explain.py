@@ -58,6 +58,7 @@ def explain(
 ) -> None:
     """Show why mail waits: what holds it, since when, until when, and what goes first."""
     found = _explained(configuration(config, folder), what)
+    found["last"] = _last(found["rows"])
     listed = found.get("suppressed", [])
     if not found["rows"] and not listed and found["kind"] in ("message", "recipient"):
         raise CommandError(Exit.DATA, printable(_absent(found["about"])))
@@ -214,8 +215,27 @@ def _show_lines(found: dict[str, Any], now_ms: int) -> None:
     footer = "; ".join(part for part in (_more(found), ", ".join(rest) + " in all" if rest else "") if part)
     print_table(f"Why {found['kind']} {found['about']} waits", columns, cells, footer, _ORDER_OF_LINES, _KEYS_OF_LINES)
     _show_learned(found)
+    if last := found["last"]:
+        limit, goes = f"{last['name']} ({last['of']})", f"goes in {when.length(last['s'])} at the earliest"
+        print_aside(f"By the limit {limit} the last of {last['waiting']:,} {goes}")
     if counts.get("deferred"):
         print_aside(f"Deferred recipients: `zonemta queue list {_option(found)} --state deferred`")
+
+
+def _last(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The limit that lets the last of them go latest, and in how many seconds; None: none delays it. Mail elsewhere
+    that shares it, and what is tried again, make that later."""
+    waiting, limits = dict[tuple[str, str], int](), dict[tuple[str, str], dict[str, Any]]()
+    for row in rows:
+        for limit in row.get("limits", ()):
+            key = limit["name"], limit["of"]
+            waiting[key], limits[key] = waiting.get(key, 0) + row["waiting"], limit
+    found = [
+        {"name": name, "of": of, "waiting": waiting[name, of],
+         "s": round(limit["ahead_s"] + (waiting[name, of] - limit["burst"]) * limit["every_s"], 3)}
+        for (name, of), limit in limits.items()
+    ]  # fmt: skip
+    return max((one for one in found if one["s"] > 1), key=lambda one: one["s"], default=None)
 
 
 def _show_learned(found: dict[str, Any]) -> None:

@@ -28,8 +28,8 @@ _WHAT = {
 
 def suspend(
     kind: Annotated[
-        Literal["destination", "domain", "tenant", "campaign", "zone", "source"],
-        typer.Argument(metavar="KIND", help="destination, domain, tenant, campaign, zone or source."),
+        Literal["destination", "provider", "domain", "tenant", "campaign", "zone", "source"],
+        typer.Argument(metavar="KIND", help="destination (or provider), domain, tenant, campaign, zone or source."),
     ],
     name: Annotated[
         str,
@@ -50,7 +50,7 @@ def suspend(
 ) -> None:
     """Stop sending from now on. Its mail waits, without counting attempts, across restarts too."""
     seconds = when.span(for_, "--for") if for_ is not None else None
-    chosen = configuration(config, folder)
+    chosen, kind = configuration(config, folder), "destination" if kind == "provider" else kind
     held = answer(chosen, "stop", kind=kind, name=name, seconds=seconds, cause=because)
     now_ms = int(time.time() * 1000)
     if kind in ("destination", "domain"):
@@ -83,7 +83,7 @@ def resume(
     json: AsJson = False,
 ) -> None:
     """End a suspension or rest, or forget what was learned about a site. Acknowledges what may be lost."""
-    full = " ".join(name)
+    full, kind = " ".join(name), "destination" if kind == "provider" else kind
     if not _resumed(configuration(config, folder), kind, full):
         raise CommandError(Exit.DATA, f"there is no {kind} {full!a} to resume; `zonemta standing` lists what there is")
     print_json({"kind": kind, "name": full}) if json else print(printable(f"{kind} {full} is resumed"))
