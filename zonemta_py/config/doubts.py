@@ -59,6 +59,8 @@ def _zones(config: Config) -> Iterator[str]:
         where = f"zones[{zone.name}]"
         if zone.port != usual.port and not zone.host and not zone.pulled:
             yield f"{where}.port: {zone.port} is for MX hosts too, which listen on 25; set host, or remove it"
+        if zone.host == "mx":
+            yield f"{where}.host: mx is a host of that name here; for the MX hosts of each domain remove it"
         if zone.password and not zone.username:
             yield f"{where}.password: is used with a username only; set username, or remove it"
         for host in zone.hosts:

@@ -204,8 +204,6 @@ class Zone(Section):
 
     @model_validator(mode="after")
     def _check_auth(self) -> Zone:
-        if self.host == "mx":
-            raise ValueError('host = "mx": without a host mail goes to the MX hosts; remove it')
         if self.host and self.hosts:
             raise ValueError("a zone has either host or hosts; remove one")
         check_hosts(self.hosts, self.tls)

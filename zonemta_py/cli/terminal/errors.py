@@ -98,7 +98,8 @@ def guarded(command: Callable[[], object], as_json: bool = False) -> int:
 
 def _say(stop: CommandError, as_json: bool) -> int:
     if stop.sentence:
-        said = "\n".join(f"zonemta: {sentence}" for sentence in stop.sentence.splitlines())
+        lines = stop.sentence.splitlines() if stop.code == Exit.CONFIG else [stop.sentence]
+        said = "\n".join(f"zonemta: {line}" for line in lines)
         if as_json:
             said = json.dumps({"error": stop.sentence, "exit": int(stop.code)}, ensure_ascii=False)
         print(said, file=sys.stderr)
