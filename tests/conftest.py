@@ -57,6 +57,7 @@ LONG_S = {
     "tests/scripts/test_events.py": 21,
     "tests/events/sinks/test_amqp.py": 20,
     "tests/events/sinks/test_kafka.py": 19,
+    "tests/faults/test_numbers.py": 18,
     "tests/faults/test_reload.py": 18,
     "tests/reception/http/admin/test_roles.py": 16,
     "tests/reception/http/admin/test_scopes.py": 16,

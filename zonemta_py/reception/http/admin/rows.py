@@ -17,12 +17,15 @@ class OpenRow(Model):
 
 
 class CountsDocument(OpenRow):
-    """Recipients by state."""
+    """Recipients by state, each in one; docs/METRICS.md defines them."""
 
     queued: int = 0
+    leased: int = 0
     deferred: int = 0
     held: int = 0
-    leased: int = 0
+    deleted: int = 0
+    bounced: int = 0
+    """Kept for a time, so that they can be queued again."""
 
 
 class Total(CountsDocument):

@@ -88,7 +88,21 @@ async def _release(desk: Desk, form: Given, by: str) -> Done:
     return Done(f"The held recipients of {ident} are sent now.", how, "task-undo", {"id": row["id"]}, "Undo it")
 
 
+async def _acknowledge_words(desk: Desk, given: Given) -> Words:
+    return Words(
+        "Acknowledge who is in doubt", "Everybody on the list is taken from it: you know that they may have got their "
+        "message twice. Their mail goes on as before.", "It cannot be undone; the journal still has them.",
+        "Acknowledge",
+    )  # fmt: skip
+
+
+async def _acknowledge(desk: Desk, form: Given, by: str) -> Done:
+    gone = await desk.ask("in-doubt-acknowledge")
+    return Done(f"{gone:,} acknowledged.", "The journal still has them.", there=f"{HOME}/doubt")
+
+
 ORDERS = (
+    DeskOrder("acknowledge", _acknowledge_words, _acknowledge, grave=True),
     DeskOrder("suppress", _suppress_words, _suppress), DeskOrder("unsuppress", _unsuppress_words, _unsuppress),
     DeskOrder("release", _release_words, _release),
     DeskOrder("guard-release", _guard_release_words, _guard_release),
