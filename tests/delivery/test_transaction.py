@@ -226,6 +226,23 @@ def test_notify_never_stands_alone() -> None:
     assert commands.rcpt(Recipient("a@b", flags), False) == "RCPT TO:<a@b>\r\n"
 
 
+@pytest.mark.parametrize(
+    "address", ["a@b.c", "", '"a b<c>"@d.e', r'"a\"b"@d.e', "user..x.@d.e", "ü@d.e", "a@[IPv6:::1]", "a'b@d.e"]
+)
+def test_what_is_one_argument(address: str) -> None:
+    """It is sent as it stands."""
+    assert commands.sendable(address)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["a@b.c> NOTIFY=NEVER", "a b@c.d", "<a@b.c", 'a"b@c.d', '"a"@b c', '"a@b.c', "a@b.c\r\nDATA", '"a"b"@c.d'],
+)
+def test_what_would_be_two_arguments_never_leaves(address: str) -> None:
+    """Whoever has put it there: a plugin may name recipients that no parser has seen."""
+    assert not commands.sendable(address)
+
+
 def test_null_sender() -> None:
     """The null return path is <>."""
     assert commands.mail(Delivery(1, "m", "z", "d", "", [], 5, 1), 5, {}, False) == "MAIL FROM:<>\r\n"

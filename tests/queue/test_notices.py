@@ -42,6 +42,20 @@ async def test_a_bounce_tells_the_sender(house: Make) -> None:
     assert "the body" not in notice.as_string()
 
 
+@pytest.mark.parametrize(("stage", "kind", "named"), [("dot", "", True), ("queue", "protocol", False)])
+async def test_nobody_is_said_to_have_said_what_we_say(house: Make, stage: str, kind: str, named: bool) -> None:
+    """A message that we cannot send is refused while a server is there that has said nothing of it."""
+    home = await house()
+    await home.put("bob@x.test", body=LONG)
+    (delivery,) = await home.lease()
+    await home.settle(delivery, BOUNCED, reply=Reply(554, "5.6.3", "not in 7 bits"), stage=stage, kind=kind)
+    (notice,) = await told(home)
+    status = notice.get_payload(1).as_string()
+    assert ("Remote-MTA: dns; mx.test" in status) == named
+    assert f"Diagnostic-Code: {'smtp' if named else 'x-zonemta'}; 554 5.6.3 not in 7 bits" in status
+    assert ("mx.test[127.0.0.9]:25 said" in notice.get_payload(0).as_string().replace("=\n", "")) == named
+
+
 async def test_a_null_sender_is_never_told(house: Make) -> None:
     """Or notifications would answer each other (RFC 5321 4.5.5)."""
     home = await house()

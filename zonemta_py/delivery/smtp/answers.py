@@ -33,7 +33,7 @@ from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, Delivery, Outcome
 _OF_MAIL = {" SIZE=": "size", " BODY=": "8bitmime", " RET=": "dsn", " ENVID=": "dsn"}
 _OF_RCPT = {" NOTIFY=": "dsn", " ORCPT=": "dsn"}
 """Parameters that a message can do without, and the extensions they are of."""
-BAD_RECIPIENT = Reply(553, "5.1.3", "the recipient's address has control characters")
+BAD_RECIPIENT = Reply(553, "5.1.3", "the recipient's address cannot be said in a command")
 
 
 class Answers:

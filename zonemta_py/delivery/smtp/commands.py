@@ -6,11 +6,14 @@ Pure. A parameter is sent only if the server offers its extension; what cannot b
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from zonemta_py.mail.address import xtext_encode
 from zonemta_py.mail.envelope import Notify, Recipient
 from zonemta_py.queue.api import Delivery
+
+_ONE_PATH = re.compile(r'[^\s<>"]*|"(?:[^"\\]|\\.)*"@[^\s<>"]+')
 
 
 def mail(delivery: Delivery, size: int, keywords: Mapping[str, str], smtputf8: bool, eightbit: bool = False) -> str:
@@ -52,8 +55,9 @@ def _notify(flags: int) -> str:
 
 
 def sendable(address: str) -> bool:
-    """Whether it has no control characters: one address must be one argument of one command."""
-    return address.isprintable()
+    """Whether it is one argument of one command, wherever it came from (a plugin, an older queue): no control
+    characters, and blanks and angle brackets in quotes only. "": the null return path."""
+    return address.isprintable() and _ONE_PATH.fullmatch(address) is not None
 
 
 def international(delivery: Delivery) -> bool:

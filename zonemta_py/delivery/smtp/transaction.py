@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 NO_SMTPUTF8 = Reply(553, "5.6.7", "the server does not take internationalised mail (SMTPUTF8)")
 NO_ANSWER = Reply(451, "4.3.0", "an internal error came before the answer to the end of the message, see the log")
-BAD_SENDER = Reply(553, "5.1.7", "the sender's address has control characters")
+BAD_SENDER = Reply(553, "5.1.7", "the sender's address cannot be said in a command")
 
 _RSET = "RSET\r\n"
 _DOT = b".\r\n"
