@@ -33,6 +33,17 @@ def test_the_shipped_example_is_good(zonemta: Callable[..., object]) -> None:
     assert zonemta("campaign", "check", EXAMPLE).out == f"{EXAMPLE}: good\n"
 
 
+def test_lists_of_other_programs(zonemta: Callable[..., object], tmp_path: Path, template: Path) -> None:
+    """Names with blanks can be printed, and who has left there is pointed out."""
+    template.write_text(TEMPLATE.replace("{{ name }}", "{{ First_Name }} {{ first_name }}"))
+    (tmp_path / "list.csv").write_text(
+        "Email Address,First Name,status\na@b.net,Ann,enabled\nb@b.net,Bob,blocklisted\n"
+    )
+    ran = zonemta("campaign", "check", template, "--list", tmp_path / "list.csv")
+    assert (ran.code, "good for all 2 rows" in ran.out) == (Exit.OK, True), ran.err
+    assert "status says that some want no mail: blocklisted (1); `--where" in ran.err
+
+
 def test_links_that_are_made_when_it_is_sent_are_no_columns(zonemta: Callable[..., object], tmp_path: Path) -> None:
     """A template that prints them is good for each row, for a check as for a preview."""
     (tmp_path / "t.toml").write_text(TEMPLATE.replace("Dear", "{{ unsubscribe_url }} {{ preferences_url }} Dear"))

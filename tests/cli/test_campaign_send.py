@@ -34,7 +34,10 @@ def test_lanes_share_their_zones_weight() -> None:
 
 def test_maps_caps_and_bounds() -> None:
     """As the help writes them."""
-    assert words.mapping(["email=E-Mail"], ["E-Mail", "name", "no name"]) == {"name": "name", "email": "E-Mail"}
+    assert words.mapping(["email=E-Mail"], ["E-Mail", "name", "First Name", "1", "Last Name", "last_name"]) == {
+        "name": "name", "email": "E-Mail", "First_Name": "First Name", "first_name": "First Name",
+        "Last_Name": "Last Name", "last_name": "last_name",
+    }  # fmt: skip
     assert words.caps(["192.0.2.1/google=500,1000"]) == (Cap("192.0.2.1", "google", (500, 1000)),)
     assert words.bounds("none") == {}
     assert words.bounds("blocked=1%, least=20") == {**words.DEFAULT_BOUNDS, "blocked": 0.01, "least": 20}
@@ -94,6 +97,16 @@ def test_a_small_canary_is_judged_all_the_same() -> None:
     bounds = {"least": 100, "deferred": 0.3}
     assert [words.for_canary(bounds, canary)["least"] for canary in (0, 5, 60, 1000)] == [100, 10, 30, 100]
     assert words.for_canary({}, 60) == {}
+
+
+def test_who_wants_no_mail_by_the_list() -> None:
+    """As other programs export it; nothing is left out by itself, but it is said how."""
+    counts = {"enabled": 5, "blocklisted": 2, "Unsubscribed": 1}
+    said = 'status says that some want no mail: Unsubscribed (1), blocklisted (2); `--where "status not in'
+    assert words.left(counts, "status") == f"{said} ('Unsubscribed', 'blocklisted')\"` leaves them out"
+    assert words.left({"enabled": 5, "": 1}, "status") == ""
+    names = ("Status", "subscription status", "statuses", "email")
+    assert [words.status_column(name) for name in names] == [True, True, False, False]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +16,7 @@ import typer
 
 from zonemta_py.cli.campaign import orders, report, send, variants
 from zonemta_py.cli.campaign.list import CampaignList, Row
+from zonemta_py.cli.campaign.settings import left, status_column
 from zonemta_py.cli.send.commands import compose, door, hand_in
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, configuration
@@ -85,6 +87,8 @@ def _check_list(template: Path, list_: Path, map_: list[str] | None, rejects: Pa
     print(chosen.said, file=sys.stderr)
     compiled, _ = _compiled(template, chosen)
     now, count, size = date(int(time.time())), 0, 0
+    column = next((name for name in chosen.columns if status_column(name)), "")
+    says = Counter[str]()
     bad = Rejects(rejects or beside(list_), chosen.columns)
     with closing(bad):
         for line in chosen.rows():
@@ -92,10 +96,14 @@ def _check_list(template: Path, list_: Path, map_: list[str] | None, rejects: Pa
             try:
                 if line.wrong:
                     raise CommandError(Exit.DATA, line.wrong)
+                if column:
+                    says[line.values[chosen.columns.index(column)]] += 1
                 row = compiled.complete(line.row)
                 size += len(_rendered(compiled, row, _spelled(line.row[chosen.address]), "check", now))
             except CommandError as stop:
                 bad.add(str(line.file), line.line, stop.sentence, line.values)
+    if sentence := left(says, column):
+        print(sentence, file=sys.stderr)
     mean = size // max(1, count - bad.count)
     tell(template=template, rows=count, rejected=bad.count, rejects=bad.file if bad.count else None, bytes_mean=mean)
     if bad.count:

@@ -89,6 +89,7 @@ def send(
         mail = _matched(work, list_, copy, multiline, map_ or [], [template, *tried.templates])
         when = hours.asked(times, time_zone_column, mail.columns)
         zones = _time_zones(work, copy, when, multiline)
+        _say_who_left(work, copy, mail.columns, where, multiline)
         settings = _settings(
             campaign=name, email=mail.email, fields=when.fields(mail.fields), where=where, multiline=multiline,
             **_ways(work, zone or [], source or [], cap or [], days),
@@ -176,6 +177,14 @@ def _time_zones(work: Work, copy: str, when: hours.SendingTimes, multiline: bool
     counts = work.counts(copy, when.column, multiline)
     print(*hours.told(counts, when.column, when.hours.get("time_zone", "")), sep="\n", file=sys.stderr)
     return counts
+
+
+def _say_who_left(work: Work, copy: str, columns: list[str], where: str, multiline: bool) -> None:
+    """Of a list that says who wants no mail, unless the condition asks for that column."""
+    column = next((name for name in columns if campaign_settings.status_column(name)), "")
+    if column and column.lower() not in where.lower():
+        sentence = campaign_settings.left(work.counts(copy, column, multiline), column)
+        print(sentence, end="\n" if sentence else "", file=sys.stderr)
 
 
 def _announced(**values: Any) -> Announcement:

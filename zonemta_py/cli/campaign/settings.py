@@ -16,11 +16,18 @@ DEFAULT_BOUNDS = {"least": 100, "deferred": 0.5, "bounced": 0.1, "blocked": 0.05
 CANARY_LEAST = 10
 """Attempts below which shares of a canary are not meaningful."""
 SEEDS_MAX = 100
+STATUS_COLUMNS = frozenset(("status", "subscription_status", "subscriber_status", "list_status"))
+"""What other programs call the column that says who wants mail, in lower case with underscores."""
+_LEFT = frozenset((
+    "blocklisted", "blacklisted", "unsubscribed", "cleaned", "bounced", "complained", "disabled", "inactive", "deleted",
+    "suppressed", "opted out", "opted-out", "optout", "spam", "invalid", "unconfirmed",
+))  # fmt: skip
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*(%?)")
 
 
 def mapping(given: Iterable[str], names: Iterable[str]) -> dict[str, str]:
-    """--map NAME=COLUMN → name in the template → column; columns not mapped keep their names."""
+    """--map NAME=COLUMN → name in the template → column; columns not mapped keep their names, and one that no template
+    could name, such as First Name, is First_Name and first_name."""
     pairs = {}
     for one in given:
         name, equals, column = one.partition("=")
@@ -28,7 +35,28 @@ def mapping(given: Iterable[str], names: Iterable[str]) -> dict[str, str]:
             raise CommandError(Exit.USAGE, f"--map {one!r} is not NAME=COLUMN; write, for instance, --map email=E-Mail")
         pairs[name] = column
     taken = set(pairs.values())
-    return {name: name for name in names if name.isidentifier() and name not in taken} | pairs
+    free = [name for name in names if name not in taken]
+    found = {name: name for name in free if name.isidentifier()} | pairs
+    for name in free:
+        spelt = re.sub(r"\W+", "_", name.strip())
+        for one in (spelt, spelt.lower()) if not name.isidentifier() and spelt.isidentifier() else ():
+            found.setdefault(one, name)
+    return found
+
+
+def status_column(name: str) -> bool:
+    return "_".join(name.lower().split()) in STATUS_COLUMNS
+
+
+def left(values: dict[str, int], column: str) -> str:
+    """A sentence about rows whose column says that they want no mail; "" if there are none. values: how many have
+    each."""
+    gone = {value: count for value, count in values.items() if value.strip().lower() in _LEFT}
+    if not gone:
+        return ""
+    told = ", ".join(f"{value} ({count:,})" for value, count in sorted(gone.items()))
+    without = ", ".join(f"'{value}'" for value in sorted(gone))
+    return f'{column} says that some want no mail: {told}; `--where "{column} not in ({without})"` leaves them out'
 
 
 def with_recipient(fields: dict[str, str], list_: str, names: list[str]) -> dict[str, str]:
