@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from zonemta_py.cli.campaign.orders import described
-from zonemta_py.cli.terminal.errors import Exit
+from zonemta_py.cli.campaign.work import look
+from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.metrics.quantities import QUANTITIES
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "config" / "newsletter"
@@ -42,6 +43,18 @@ def test_lists_of_other_programs(zonemta: Callable[..., object], tmp_path: Path,
     ran = zonemta("campaign", "check", template, "--list", tmp_path / "list.csv")
     assert (ran.code, "good for all 2 rows" in ran.out) == (Exit.OK, True), ran.err
     assert "status says that some want no mail: blocklisted (1); `--where" in ran.err
+
+
+def test_line_breaks_in_fields_are_said_by_check_and_send(
+    zonemta: Callable[..., object], tmp_path: Path, template: Path
+) -> None:
+    """The one says which option takes them; the other refuses them before it starts Spark."""
+    (tmp_path / "list.csv").write_text('email,name\na@b.net,"Ann\nLee"\nb@b.net,Bob\n')
+    ran = zonemta("campaign", "check", template, "--list", tmp_path / "list.csv")
+    assert "1 rows have line breaks in their fields; `zonemta campaign send --multiline` takes them" in ran.err
+    with pytest.raises(CommandError, match="multiline"):
+        look(str(tmp_path / "list.csv"), False, "local[*]")
+    look(str(tmp_path / "list.csv"), True, "local[*]")
 
 
 def test_links_that_are_made_when_it_is_sent_are_no_columns(zonemta: Callable[..., object], tmp_path: Path) -> None:

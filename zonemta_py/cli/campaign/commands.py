@@ -88,11 +88,12 @@ def _check_list(template: Path, list_: Path, map_: list[str] | None, rejects: Pa
     compiled, _ = _compiled(template, chosen)
     now, count, size = date(int(time.time())), 0, 0
     column = next((name for name in chosen.columns if status_column(name)), "")
-    says = Counter[str]()
+    says, broken = Counter[str](), 0
     bad = Rejects(rejects or beside(list_), chosen.columns)
     with closing(bad):
         for line in chosen.rows():
             count += 1
+            broken += any("\n" in value for value in line.values if isinstance(value, str))
             try:
                 if line.wrong:
                     raise CommandError(Exit.DATA, line.wrong)
@@ -102,6 +103,9 @@ def _check_list(template: Path, list_: Path, map_: list[str] | None, rejects: Pa
                 size += len(_rendered(compiled, row, _spelled(line.row[chosen.address]), "check", now))
             except CommandError as stop:
                 bad.add(str(line.file), line.line, stop.sentence, line.values)
+    if broken:
+        what = f"{broken:,} rows have line breaks in their fields; `zonemta campaign send --multiline` takes them"
+        print(what, file=sys.stderr)
     if sentence := left(says, column):
         print(sentence, file=sys.stderr)
     mean = size // max(1, count - bad.count)

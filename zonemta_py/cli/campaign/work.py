@@ -171,8 +171,8 @@ def _events(spark: Any, file: str, lake: Path | None) -> Any:
 
 
 def look(list_: str, multiline: bool, master: str) -> None:
-    """Reports what is wrong with a list as far as that is visible at once, without Spark. Raises CommandError,
-    OSError."""
+    """Reports what is wrong with a list as far as that is visible without Spark, before that is started. Raises
+    CommandError, OSError."""
     from zonemta_py.pipeline.spark.session import Unavailable, installed
 
     try:
@@ -180,10 +180,14 @@ def look(list_: str, multiline: bool, master: str) -> None:
     except Unavailable as missing:
         raise CommandError(Exit.UNAVAILABLE, str(missing)) from None
     from zonemta_py.pipeline.prepare.settings import PlanRefused
-    from zonemta_py.pipeline.prepare.source import read
+    from zonemta_py.pipeline.prepare.source import read, sound
+    from zonemta_py.pipeline.prepare.source.dialect import dialect_of, files, kind_of
 
     try:
         read.look(list_, multiline, local=master.startswith("local"))
+        found, kind = files(list_), kind_of(list_)
+        if kind != "csv" or all(dialect_of(file).plain() for file in found):  # of others a copy is looked at
+            sound.check(found, kind, multiline)
     except PlanRefused as refused:
         raise CommandError(Exit.DATA, str(refused)) from None
 
