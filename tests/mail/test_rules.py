@@ -380,3 +380,20 @@ def test_an_alternative_that_is_one_generic_word_is_refused(pattern: str, said: 
 )
 def test_what_is_meant_is_told_by_the_words_beside_a_generic_one(line: str, kind: str) -> None:
     assert SHIPPED.judge(reply_of(line), "rcpt", "").kind == kind
+
+
+def test_a_providers_own_form_for_a_dead_address_is_enough_once() -> None:
+    """At RCPT; whoever else says it must agree by code and words."""
+    for line, provider in (
+        ("550 5.1.1 Adresse d au moins un destinataire invalide. Invalid recipient. LPN007_416 [416]", "laposte"),
+        ("550 5.7.1 No such user!", "yandex"),
+    ):
+        reply = reply_of(line)
+        assert SHIPPED.judge(reply, "rcpt", provider).agreed
+        assert not SHIPPED.judge(reply, "dot", provider).agreed
+    assert not SHIPPED.judge(reply, "rcpt", "").agreed
+    wrong = (
+        "[[rules]]\nname = 'x'\nclass = 'rate'\nsignature = true\npattern = 'slow down'\nexamples = ['450 slow down']"
+    )
+    with pytest.raises(RulesError, match="signature is for classes"):
+        Rules.parse([("own.toml", wrong)])

@@ -42,6 +42,7 @@ QUOTED = frozenset(("rcpt", "data", "body", "dot"))
 """A reply in a report came at one of these: rules for one of them hold for it too."""
 SUBJECTS = ("recipient", "sender", "source", "content", "domain", "system")
 """Of whom a reply may speak; source: our address, host or connection."""
+_SIGNED = ("user-unknown", "inactive", "suspended", "moved")
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _CODE = re.compile(r"[245](?:xx|[0-9](?:x|[0-9]))")
 _ENHANCED = re.compile(r"[245x]\.\d{1,3}(?:\.\d{1,3})?")
@@ -108,7 +109,8 @@ class Example(NamedTuple):
 @dataclass(slots=True, frozen=True)
 class Rule:
     """words: the vocabulary reads its class in the text. second_opinion: it may name another class (`opinion`). about:
-    of whom its replies speak, one of SUBJECTS. pattern "" and codes, stages, providers None ask nothing; enhanced ()
+    of whom its replies speak, one of SUBJECTS. signature: a provider's own form, of which one 5xx at RCPT is enough to
+    suppress; for classes about the recipient. pattern "" and codes, stages, providers None ask nothing; enhanced ()
     likewise."""
 
     file: str
@@ -123,6 +125,7 @@ class Rule:
     words: bool = False
     second_opinion: bool = False
     about: str = ""
+    signature: bool = False
     examples: tuple[Example, ...] = ()
     not_examples: tuple[Example, ...] = ()
 
@@ -194,6 +197,7 @@ def rule_of(table: dict[str, Any], file: str, number: int, actions: dict[str, di
         _given(table, "words", where),
         _given(table, "second_opinion", where),
         _about(table, where),
+        _signature(table, str(kind), where),
         tuple(_example(entry, stages, providers, where) for entry in _entries(table, "examples", where)),
         tuple(_example(entry, stages, providers, where) for entry in _entries(table, "not_examples", where)),
     )
@@ -229,6 +233,13 @@ def _given(table: dict[str, Any], key: str, where: str) -> bool:
     if not isinstance(value, bool):
         raise RulesError(f"{where}: {key} is {value!r}; it must be true or false")
     return value
+
+
+def _signature(table: dict[str, Any], kind: str, where: str) -> bool:
+    found = _given(table, "signature", where)
+    if found and kind not in _SIGNED:
+        raise RulesError(f"{where}: signature is for classes {', '.join(_SIGNED)}; remove it")
+    return found
 
 
 def _about(table: dict[str, Any], where: str) -> str:
@@ -324,6 +335,7 @@ _KEYS = (
     "words",
     "second_opinion",
     "about",
+    "signature",
     "examples",
     "not_examples",
     *_ACTION_KEYS,

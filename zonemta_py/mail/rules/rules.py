@@ -66,6 +66,7 @@ class Rules:
         self.rules, self._classes = tuple(rules), classes or {}
         self._tests = [(rule, _test(rule)) for rule in self.rules]
         self._by_words = frozenset(rule.name for rule in self.rules if rule.words)
+        self._signed = frozenset(rule.name for rule in self.rules if rule.signature)
         self._about = {rule.name: rule.about for rule in self.rules if rule.about}
         alone = {rule.name for rule in self.rules if not rule.second_opinion}
         self._second = frozenset(rule.name for rule in self.rules) - alone
@@ -158,6 +159,8 @@ class Rules:
                     continue
             if search(text) and not self._passed_over(classified, reply, stage, reading):
                 settled = _settled(classified, self._about.get(classified.rule, ""), reply, stage, reading)
+                if classified.rule in self._signed and stage == "rcpt" and reply.permanent:
+                    return settled._replace(agreed=True)
                 return self._corrected(settled, reply, stage, reading)
         return UNDEFINED
 
