@@ -103,11 +103,11 @@ async def test_another_configuration_writes_them_anew(house: Make, tmp_path: Pat
 @pytest.mark.parametrize(
     ("terms", "said"),
     [
-        ({"zone": "nowhere"}, r"\[notices\] names zone 'nowhere', but no zone that sends has that name; add it"),
+        ({"zone": "nowhere"}, "no zone that sends is named 'nowhere'; add it"),
         ({"address": "nobody"}, "'nobody' is not an address such as"),
         ({"address": "a b@x.test"}, "is not an address such as"),
         ({"tenants": [{"tenant": "a"}, {"tenant": "a"}]}, "two tenants are 'a'; keep one"),
-        ({"tenants": [{"tenant": "a", "zone": "nowhere"}]}, "a names zone 'nowhere'"),
+        ({"tenants": [{"tenant": "a", "zone": "nowhere"}]}, "no zone that sends is named 'nowhere'"),
     ],
 )
 def test_what_cannot_be_is_refused(terms: dict[str, Any], said: str) -> None:
