@@ -75,6 +75,11 @@ def test_a_campaign_is_created_from_plain_json(shared_door: Any) -> None:
         ({"from": "nobody"}, "template", "is not an email address"),
         ({"subjct": "x"}, "template.subjct", "is not a key of this request"),
         ({"attachments": [{"name": "a", "content": "?"}]}, "template.attachments[0].content", "is not base64"),
+        (
+            {"attachments": [{"filename": "a", "content": ""}]},
+            "template.attachments[0].filename",
+            "it is called 'name'",
+        ),
         ({"headers": {"Subject": "x"}}, "template.headers.Subject", "from a key of the request"),
         ({"headers": {"X-Deliver-After": "never"}}, "template", "X-Deliver-After"),
         ({"html": "<p>{% for a in range(10) %}{% for b in range(9) %}"}, "template", "html:1"),

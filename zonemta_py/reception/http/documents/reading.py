@@ -151,6 +151,17 @@ _NO_KEYS = frozenset(("[key]", "[packed]", "[plain]"))
 """In pydantic's places: not what the client wrote."""
 
 
+_NO_KEY = "is not a key of this request; remove it"
+_OF_FILES = {
+    "filename": "name",
+    "contenttype": "type",
+    "mimetype": "type",
+    "contentid": "content_id",
+    "cid": "content_id",
+}
+"""What other services call the keys of an attachment, without marks between words → ours."""
+
+
 def where(parts: tuple[int | str, ...]) -> str:
     """recipients[3].address; keys chosen by the client are shortened."""
     text = ""
@@ -165,7 +176,10 @@ def where(parts: tuple[int | str, ...]) -> str:
 
 def _what(error: dict[str, Any]) -> str:
     if error["type"] == "extra_forbidden":
-        return "is not a key of this request; remove it"
+        *above, key = error["loc"]
+        of_file = bool({"attachments", "images"}.intersection(above))
+        ours = _OF_FILES.get(str(key).lower().replace("_", "").replace("-", ""), "") if of_file else ""
+        return f"is not a key of this request; it is called {ours!r} here" if ours else _NO_KEY
     if error["type"] == "missing":
         return "is missing; give it"
     if error["type"] == "value_error":
