@@ -5,10 +5,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from zonemta_py.cli.terminal import completion
 from zonemta_py.cli.terminal.errors import Exit
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.queue.queue import LocalQueue
@@ -56,11 +58,13 @@ def test_names_that_there_are(served: Callable[..., Any], tmp_path: Path) -> Non
         await queue.accept(Envelope("a@x.test", [Recipient("b@y.test")], 4, campaign="spring"), b"Hi\r\n")
 
     served().do(put)
-    for line, number, expected in (
-        ("queue list --zone bu", 4, ["bulk"]), ("suspend zone de", 3, ["default"]),
-        ("suspend source 12", 3, ["127.0.0.7"]), ("campaign status sp", 3, ["spring"]), ("explain x", 2, []),
-    ):  # fmt: skip
-        assert completed(f"zonemta {line}", number, ZONEMTA_CONFIG=str(file)) == expected, line
+    assert completed("zonemta campaign status sp", 3, ZONEMTA_CONFIG=str(file)) == ["spring"]
+    for kind, begun, expected in (("zone", "bu", ["bulk"]), ("source", "12", ["127.0.0.7"]), ("campaign", "x", [])):
+        for context in ({"config": file}, {"config": file, "kind": kind}):
+            said = completion._names(
+                "kind" if "kind" in context else kind, SimpleNamespace(params=context), None, begun
+            )
+            assert said == expected
 
 
 def test_other_shells(zonemta: Callable[..., Any]) -> None:
