@@ -44,7 +44,7 @@ def test_plain_wishes_are_taken_or_kept(apart: bool) -> None:
     assert len({one.language for one in WISHES}) >= 24
     got = [became(one.message()) for one in ones]
     assert sum(one in ("taken", "kept") for one in got) >= 0.95 * len(ones)
-    assert got.count("taken") >= 0.9 * len(ones)
+    assert got.count("taken") >= 0.85 * len(ones)
 
 
 @pytest.mark.parametrize("apart", [False, True])

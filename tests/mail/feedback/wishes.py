@@ -194,6 +194,57 @@ he | = | לא מעוניין לקבל מיילים
 he | = | הסר
 vi | = | Vui lòng hủy đăng ký cho tôi
 id | = | Tolong hapus saya dari daftar ini
+en | = | Pls unsubscribe this email
+en | = | Please stop all communication
+en | = | I would like to be removed from this mailing
+en | = | Can you take me off of this?
+en | = | Remove this address please
+en | = | cancel newsletter
+en | = | Thanks but no thanks, please unsubscribe
+de | = | Bitte tragt mich aus
+de | = | Keine Werbung mehr bitte!
+de | = | Ich möchte den Newsletter nicht mehr erhalten.
+de | = | Bitte löschen Sie mich aus Ihrer Datenbank
+de | = | Bestellen Sie mich ab.
+fr | = | Merci de ne plus m'envoyer de mails
+fr | = | Je souhaite me désabonner de votre newsletter
+fr | = | Supprimez-moi de votre base de données
+fr | = | Plus de mails svp
+es | = | Bórrenme de su base de datos
+es | = | No quiero más publicidad
+es | = | Quiero cancelar mi suscripción
+pt | = | Não quero mais receber nada
+pt | = | Por favor parem de enviar emails
+pt | = | Tirem-me da lista
+it | = | Non voglio più ricevere niente da voi
+it | = | Cancellate la mia iscrizione
+it | = | Per favore non mandatemi più email
+nl | = | Stuur mij geen mails meer
+nl | = | Graag afmelden
+nl | = | Schrijf mij uit
+pl | = | Proszę nie wysyłać mi więcej maili
+pl | = | Nie życzę sobie tych wiadomości
+ru | = | Прекратите присылать мне спам
+ru | = | Удалите мою почту
+ru | = | Отключите рассылку
+uk | = | Приберіть мене зі списку розсилки
+cs | = | Odhlaste mě
+cs | = | Neposílejte mi už maily
+sv | = | Jag vill avsluta prenumerationen
+sv | = | Skicka inget mer
+da | = | Jeg vil gerne afmeldes
+fi | = | En halua enää uutiskirjettä
+tr | = | Üyeliğimi silin
+tr | = | Bana bir daha mail göndermeyin
+zh | = | 请将我移出列表
+zh | = | 不需要了，请取消
+ja | = | メールを停止してください
+ja | = | もう送ってこないで
+ko | = | 메일 수신을 원하지 않습니다
+ko | = | 구독 해지 부탁드립니다
+hu | = | Ne küldjenek több levelet
+ro | = | Vreau să mă dezabonez
+el | = | Μην μου στέλνετε άλλα email
 """
 )
 
@@ -315,5 +366,21 @@ ro | = | De ce nu mai trimiteți newsletterul? Îmi lipsește.
 el | = | Διαγράψτε το άρθρο 7 από το συμβόλαιο.
 ar | = | أرجو حذف الفستان الأزرق من طلبي.
 he | = | נא להסיר את השמלה הכחולה מההזמנה שלי.
+en | Cancellation of my booking | Please cancel my booking for Tuesday.
+en | = | Could you remove the shipping fee?
+en | = | Please stop by tomorrow.
+en | = | Take it off the menu please.
+de | = | Bitte stornieren Sie meine Bestellung.
+de | Abmeldung vom Elternabend | Wir können leider nicht kommen.
+fr | = | Merci de supprimer la facture.
+es | = | Por favor, quiten la oferta.
+it | = | Potete togliere il sale?
+nl | = | Graag de afspraak afzeggen.
+pl | = | Proszę odwołać wizytę.
+ru | = | Отмените мой заказ, пожалуйста.
+zh | = | 请取消我的订单。
+ja | = | 予約を取り消してください。
+en | = | Don't stop, these are great!
+en | Remove | Which stain remover do you sell?
 """
 )

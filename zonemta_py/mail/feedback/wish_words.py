@@ -41,6 +41,14 @@ avregistrer- 退订 退訂 取消订阅 取消訂閱 配信停止 配信解除 �
 """Those of them that mean nothing else: one signs off from courses and meters, too."""
 
 REMOVE = """
+trag tragt bestellen schmeisst schmeissen werft nehmt abschalten unterlassen einstellen aufhort
+отключ- перестань- прекра- остано- вимкн- припин- silin silinsin cikarin kesin kaldirin kapatin durdurun
+移出 去除 踢出 取消掉 停发 关闭 やめて 消して 止めて 外し 빼주 끊 지워 중지해 해지해
+desactiv- desconect- suspend- supprim- ôtez sortez sortir effacez cessez desinscrire desapunt- desapuntenme apunt-
+parad basta smett- stoppa stoppe sluta upphor avsluta slet slett fjern lopettakaa poistakaa hagyjak abba torolje vegyenek ki
+opriti incetati scoateti σταματηστε βγαλτε διαγραφω ξεγραψτε
+توقفوا احذفوا ازيلوا שלחו תפסיקו הפסיקו מחקו תורידו להוריד huy bo ngung dung hentikan keluarkan
+odebrat zrusit zruste odepsat vyradit vymazat vyskrtn- rozesil-
 remove removed removal delete deleted take taken taking strike drop cross get stop cease end cancel cancelled canceled
 cancellation quit discontinue terminate exclude erase leave leaving rid withdraw
 streichen streicht nehmen nimm nehmt tragen loschen losche entfernen entfernt entferne kundigen kundige kundigung
@@ -98,6 +106,13 @@ toi tui saya kami
 """
 
 TARGET = """
+communication communications correspondence contacting contact updates offers newsletter's emailer mailout mailouts
+uyelik- uyeligim- kayd- gonderi- mailleri mailini listeniz- rundschreiben werbemails werbepost kontakt
+送って 送って来 送信 お知らせ 案内 メッセージ 列表中 通讯 推送 推广 消息 短信 보내지 문자 알림 뉴스 홍보
+рассыл- письмами почту спамить спам коммуникац- оповещен- уведомлен- розсил- спам сповіщен-
+comunicaciones comunicacoes comunicazioni communications correspondance correspondencia promociones promocoes promozioni
+utskicken reklam reklame mainoksia mainospost- mainonta hirdetes- reklamlevel- reclame- reclama promotii διαφημισ-
+neposilejte posilejte rozesilk- newsletteru reklam- ofert reklamy korespondenc-
 list lists newsletter newsletters mailing mailings maillist email emails mail mails message messages subscription
 subscriptions distribution database contacts emailing spam junk ads advertising promotions promo promos address
 addresses name details marketing send sending mailinglist
@@ -159,6 +174,8 @@ muon nhan ingin mau menerima
 """With a NOT: I want no more of it."""
 
 NOT = """
+inget intet ingenting nothing nada niente rien niets nic nic ничего нічого hicbir semmi nimic τιποτα mitaan
+neposilejte neposilat nezasilejte nechte wysylajcie gondermeyiniz kuldjenek μη לא تتوقف
 not no don dont t doesn never nor don't
 nicht kein keine keinen keinerlei nie nichts
 ne n pas plus jamais aucun aucune non

@@ -90,7 +90,9 @@ def names_it(subject: str) -> bool:
 
 def _says_more(wish: _Wish, others: list[str]) -> bool:
     """Whether the rest is about something else, from which one may sign off, too. A list that is named is ours."""
-    return not wish.of_list and sum(map(_left_over, others)) >= _MORE_WORDS
+    clauses = [clause for one in others for clause in _clauses(one)]
+    asks = any(one.asked or one.has("asking") for one in clauses)
+    return not wish.of_list and (asks or sum(one.left_over for one in clauses) >= _MORE_WORDS)
 
 
 def _left_over(text: str) -> int:
