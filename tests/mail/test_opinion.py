@@ -29,6 +29,7 @@ CORRECTED = Reply(451, "", "mailbox server busy, our disk subsystem is failing")
 
 @pytest.fixture
 def learn(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    pytest.importorskip("sklearn", reason="scikit-learn is missing; scripts/prepare --dev installs it")
     monkeypatch.syspath_prepend(str(TOP / "scripts"))
     return importlib.import_module("understood.learn")
 
