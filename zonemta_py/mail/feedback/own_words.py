@@ -63,9 +63,11 @@ def unquoted(parts: Parts) -> str:
 
 
 def _own_lines(parts: Parts) -> list[str]:
-    text = plain(_marked(parts.html)) if parts.from_html else parts.text
-    lines = [line.rstrip() for line in text.lstrip("\ufeff").split("\n", _LINES_MAX)[:_LINES_MAX]]
-    return _before_originals(_without_marked(lines))
+    if parts.own_lines is None:
+        text = plain(_marked(parts.html)) if parts.from_html else parts.text
+        lines = [line.rstrip() for line in text.lstrip("\ufeff").split("\n", _LINES_MAX)[:_LINES_MAX]]
+        parts.own_lines = _before_originals(_without_marked(lines))
+    return parts.own_lines
 
 
 # -- HTML

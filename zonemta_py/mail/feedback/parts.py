@@ -70,6 +70,8 @@ class Parts:
     enclosed: bytes = b""
     html: str = ""
     from_html: bool = False
+    own_lines: list[str] | None = field(default=None, repr=False)
+    """What of the text is not quoted, once somebody has asked (`own_words`)."""
     count: int = field(default=0, repr=False)
     multiparts: int = field(default=0, repr=False)
 

@@ -45,7 +45,8 @@ trag tragt bestellen schmeisst schmeissen werft nehmt abschalten unterlassen ein
 отключ- перестань- прекра- остано- вимкн- припин- silin silinsin cikarin kesin kaldirin kapatin durdurun
 移出 去除 踢出 取消掉 停发 关闭 やめて 消して 止めて 外し 빼주 끊 지워 중지해 해지해
 desactiv- desconect- suspend- supprim- ôtez sortez sortir effacez cessez desinscrire desapunt- desapuntenme apunt-
-parad basta smett- stoppa stoppe sluta upphor avsluta slet slett fjern lopettakaa poistakaa hagyjak abba torolje vegyenek ki
+parad basta smett- stoppa stoppe sluta upphor avsluta slet slett fjern lopettakaa poistakaa hagyjak abba
+torolje vegyenek ki
 opriti incetati scoateti σταματηστε βγαλτε διαγραφω ξεγραψτε
 توقفوا احذفوا ازيلوا שלחו תפסיקו הפסיקו מחקו תורידו להוריד huy bo ngung dung hentikan keluarkan
 odebrat zrusit zruste odepsat vyradit vymazat vyskrtn- rozesil-
