@@ -50,7 +50,9 @@ class Reloaded(Life):
         before, limits = house.options, house.config.throttles
         house.options = options(self.die)
         if self.die.random() < 0.5:
-            house.options["throttles"] = before["throttles"]
+            names = {zone["name"] for zone in house.options["zones"]}
+            kept = [one for one in before["throttles"] if one.get("only", {}).get("zone", "default") in names]
+            house.options["throttles"] = kept
         if apply.faults(queue, house.config):  # the zone "bulk" has mail
             bulk = {**house.options["zones"][0], "name": "bulk", "default": False, "recipient_domains": ["bulk.test"]}
             house.options["zones"].append(bulk)
