@@ -87,7 +87,7 @@ async def received(config: Config, host: Host, name: str, envelope: Envelope, fi
     receiver = Receiver(site, session, envelope, "", "t")  # type: ignore[arg-type]
     receiver.take(fields + b"body\r\n")
     try:
-        return await receiver.accept(False)
+        return await receiver.accept(False, False)
     except MessageRefused as refused:
         return refused.reply
 
