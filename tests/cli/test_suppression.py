@@ -245,7 +245,8 @@ def test_forget(served: Told, told: Told) -> None:
     assert ran.code == Exit.OK
     assert ran.out.startswith("1 recipients removed from the queue\nits entry was removed from the suppression list")
     assert told("suppression", "show", "bob@x.test").code == Exit.DATA
-    assert told("forget", "ann@x.test", "--keep").out == "1 recipients removed from the queue\n"
+    kept = told("forget", "ann@x.test", "--keep").out
+    assert kept.startswith("1 recipients removed from the queue\nlog lines written until now may name the person")
     assert json.loads(told("suppression", "show", "ann@x.test", "--json").out)["kind"] == "erased"
     assert json.loads(told("queue", "size", "--json").out)["total"]["messages"] == 0
 
@@ -264,12 +265,17 @@ def test_forget_looks_into_plans(served: Told, told: Told, tmp_path: Path, monke
         (folder / "report.json").write_text("{}")
     (tmp_path / "plans" / "july.plan").mkdir()
     (tmp_path / "plans" / "july.plan" / "rejects.csv").write_text("file,line,problem\nl.csv,3,Ann <ANN@x.test\n")
+    bad = tmp_path / "plans" / "list.rejects.csv"
+    bad.write_text("file,line,problem,email\nl.csv,3,bad,Ann <ANN@x.test\n")
     assert told("forget", "ann@x.test").code == Exit.OK
     monkeypatch.chdir(tmp_path / "plans")
     ran = told("forget", "ann@x.test")
-    assert (ran.code, "july.plan, may.plan: name the person still" in ran.err) == (Exit.PROBLEMS, True)
+    assert (ran.code, "july.plan, list.rejects.csv, may.plan: name the person still" in ran.err) == (
+        Exit.PROBLEMS,
+        True,
+    )
     ran = told("forget", "ann@x.test", "--subaddresses")
-    assert "july.plan, june.plan, may.plan: name the person still" in ran.err
+    assert "july.plan, june.plan, list.rejects.csv, may.plan: name the person still" in ran.err
     monkeypatch.chdir(tmp_path)
     ran = told("forget", "ann@x.test", "--plans", "plans", "--delete-plans")
     assert (ran.code, "plans/may.plan: named the person; deleted" in ran.out) == (Exit.OK, True)

@@ -52,6 +52,28 @@ def test_a_file_is_emptied_only_when_the_journal_has_it_all(tmp_path: Path, monk
     assert len(kept) < 60
 
 
+def test_they_are_emptied_for_a_person_only_as_far_as_the_journal_has_them(tmp_path: Path) -> None:
+    """The last batch's number stays known; what the journal has not yet, too."""
+    rows = Receipts(tmp_path)
+    rows.write(1, [_envelope(1)])
+    rows.ask_empty()
+    rows.turn(10, 0)
+    rows.write(2, [_envelope(2)])
+    rows.turn(11, 9)
+    assert dict(receipts.read(tmp_path)).keys() >= {1, 2}, "record 10 is not stable"
+    rows.turn(12, 11)
+    assert (rows.turns_asked, receipts.last(tmp_path)) == (0, 2)
+    assert [number for number, there in receipts.read(tmp_path) if there] == [2], "it came after the question"
+    rows.ask_empty()
+    rows.turn(12, 12)
+    rows.turn(12, 12)
+    assert [(number, there) for number, there in receipts.read(tmp_path)] == [(2, []), (2, [])]
+    idle = Receipts(tmp_path / "idle")
+    idle.ask_empty()
+    idle.turn(5, 5)
+    assert (idle.turns_asked, (tmp_path / "idle").exists()) == (0, False)
+
+
 def test_a_torn_end_hides_nothing_else(tmp_path: Path) -> None:
     """Damage here is no damage to the queue."""
     rows = Receipts(tmp_path)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.disk import journal, keys, records
+from zonemta_py.disk import journal, keys, receipts, records
 from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.disk.records import Type
 from zonemta_py.mail.addresses.person import person
@@ -313,8 +313,12 @@ async def test_a_person_is_forgotten_wherever_mail_waits(house: Make) -> None:
     (delivery,) = await home.lease()
     await home.settle(delivery, HELD)
     await home.rest()
+    last, named = receipts.last(home.folder), home.folder / receipts.FOLDER
+    assert any(b"Bob@x.test" in path.read_bytes() for path in named.iterdir())
     answer = await home.queue.ask("forget", address="bob@X.test")
     assert answer == {"removed": 150, "under_way": 0, "listed": False, "kept": False}
+    assert not any(b"Bob@x.test" in path.read_bytes() for path in named.iterdir())
+    assert receipts.last(home.folder) >= last, "damage to the last batch is still seen"
     await home.crash(power=True)
     rows = await home.listed()
     assert len(rows) == 150

@@ -6,8 +6,8 @@ before it is acknowledged: the batch's number and the ENVELOPE records to come. 
 part of the promise: it survives the end of the process, and after a power cut the batch itself is there.
 
 There are two files by turns, in the journal's framing: a record's number is the batch's, its type is ENVELOPE, its body
-an array of ENVELOPE bodies. A file is emptied when all that it names is in the journal. Failures: none; a receipt that
-the disk refuses matters only if the store is damaged too.
+an array of ENVELOPE bodies. A file is emptied when all that it names is in the journal: when the other is full, or when
+a person is erased. Failures: none; a receipt that the disk refuses matters only if the store is damaged too.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from zonemta_py.disk.records import EnvelopeRecord, Type
 
 FOLDER = "receipts"
 FILE_BYTES = 1024 * 1024
+_NOBODY = msgpack.packb([])
 
 
 class Receipts:
@@ -36,7 +37,9 @@ class Receipts:
         self._before = _paths(folder)
         self._paths: list[Path] = []
         self._files = [-1, -1]
-        self._current = self._bytes = 0
+        self._current = self._bytes = self._number = 0
+        self.turns_asked = 0
+        """So often the files are to be switched though they are not full."""
         self._named_until = [0, 0]
         """By file: the journal's record number up to which it must be stable before the file may be emptied."""
 
@@ -48,6 +51,7 @@ class Receipts:
             if not self._paths:
                 self._begin()
             self._bytes += os.write(self._files[self._current], data)
+            self._number = number
 
     def _begin(self) -> None:
         (self._folder / FOLDER).mkdir(exist_ok=True)
@@ -63,13 +67,20 @@ class Receipts:
         storage up to here.
         """
         other = 1 - self._current
-        if self._bytes < FILE_BYTES or stable_seq < self._named_until[other]:
+        if (self._bytes < FILE_BYTES and not self.turns_asked) or stable_seq < self._named_until[other]:
             return
         self._named_until[self._current] = last_seq
         with contextlib.suppress(OSError):
             os.ftruncate(self._files[other], 0)
             os.lseek(self._files[other], 0, os.SEEK_SET)
             self._current, self._bytes = other, 0
+            if self.turns_asked:  # which batch was the last stays known
+                self._bytes = os.write(self._files[other], frame([Record(self._number, 0, Type.ENVELOPE, _NOBODY)], 0))
+                self.turns_asked -= 1
+
+    def ask_empty(self) -> None:
+        """Until `turns_asked` is 0 again: the next turns empty both files, each once the journal has what it names."""
+        self.turns_asked = len(self._paths)
 
     def close(self) -> None:
         """Nothing is written any more."""

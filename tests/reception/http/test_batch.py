@@ -145,7 +145,7 @@ def test_a_suspended_campaigns_text_is_corrected(open_http: Any, template: bytes
         keep(replace(first, template=b"another"), plan, None)
     with pytest.raises(CommandError, match=r"spring is running, not suspended; `zonemta campaign suspend spring`"):
         corrected("Dear {{ name }}")
-    door.client.post("/v1/campaigns/spring/pause", json={})
+    door.client.post("/v1/campaigns/spring/suspend", json={})
     with pytest.raises(CommandError, match="city"):
         corrected("{{ city }}")
     answer = door.client.post(

@@ -56,7 +56,11 @@ def _say(told: dict[str, Any], proof: Path, tell: Telling) -> None:
     files = len(told["places"])
     tell(f"{entries:,} records and rows of {files:,} files rewritten; proof: {proof}", entries=entries, files=files)
     search = told["search"]
-    tell(f"searched again: {search['files']:,} files, {search['bytes']:,} bytes", proof=proof, searched=search)
+    tell(
+        f"archive and lake searched again: {search['files']:,} files, {search['bytes']:,} bytes",
+        proof=proof,
+        searched=search,
+    )
     damaged = [place for place in told["places"] if place["damage"]]
     for place in damaged:
         tell(f"{place['file']}: {place['damage'][0]}")

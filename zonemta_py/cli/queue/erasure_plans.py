@@ -2,7 +2,8 @@
 
 A plan is not changed: its requests are known to the nodes byte for byte, and a changed one could not be resumed.
 So plans that name the person are reported, or, on request, deleted whole. What a killed planning left behind
-(`NAME.plan.new`, `NAME.plan.copy`) is useless, and searched likewise.
+(`NAME.plan.new`, `NAME.plan.copy`) is useless, and searched likewise. So are the files of bad rows that `campaign
+check` left beside them (`LIST.rejects.csv`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import typer
 
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.output import Telling
+from zonemta_py.cli.terminal.rejects import SUFFIX
 from zonemta_py.mail.addresses.person import person
 
 Plans = Annotated[
@@ -25,7 +27,10 @@ Plans = Annotated[
 ]
 DeletePlans = Annotated[
     bool,
-    typer.Option("--delete-plans", help="Delete plans that name the person; what they have not sent is never sent."),
+    typer.Option(
+        "--delete-plans",
+        help="Delete plans, and files of bad rows, that name the person; what they have not sent is never sent.",
+    ),
 ]
 _SUFFIXES = (".plan", ".plan.new", ".plan.copy")
 
@@ -37,7 +42,7 @@ def in_plans(address: str, places: Iterable[Path], subaddresses: bool, delete: b
         if not _names(plan, address, subaddresses):
             continue
         if delete:
-            shutil.rmtree(plan)
+            shutil.rmtree(plan) if plan.is_dir() else plan.unlink()
             gone.append(str(plan))
             tell(f"{plan}: named the person; deleted")
         else:
@@ -46,7 +51,7 @@ def in_plans(address: str, places: Iterable[Path], subaddresses: bool, delete: b
     if left:
         sentence = f"{', '.join(left)}: {'names' if len(left) == 1 else 'name'} the person still"
         raise CommandError(
-            Exit.PROBLEMS, f"{sentence}; once the campaign is sent, its plan is no longer needed: give --delete-plans"
+            Exit.PROBLEMS, f"{sentence}; once the campaign is sent, they are no longer needed: give --delete-plans"
         )
 
 
@@ -56,12 +61,13 @@ def _plans(place: Path) -> Iterator[Path]:
         raise CommandError(Exit.NO_INPUT, f"{place}: there is no such folder; name the folder with the plans")
     found = [place, *place.iterdir()]
     yield from (folder for folder in found if folder.name.endswith(_SUFFIXES) and folder.is_dir())
+    yield from (file for file in place.glob(f"*{SUFFIX}") if file.is_file())
 
 
 def _names(plan: Path, address: str, subaddresses: bool) -> bool:
     wanted = person(address)
     local, _, domain = wanted.rpartition("@")
-    for file in plan.rglob("*"):
+    for file in plan.rglob("*") if plan.is_dir() else [plan]:
         if not file.is_file():
             continue
         if file.suffix == ".parquet" and file.parent.name == "chunks":

@@ -235,7 +235,19 @@ def forget(
         in_reports(chosen, address, subaddresses, tell)
         if archive or lake:
             in_files(address, proof, archive, lake, chosen.folder, subaddresses, done, tell)
+        _say_logs(chosen, tell)
         in_plans(address, plans or [Path()], subaddresses, delete_plans, tell)
+
+
+def _say_logs(chosen: Config, tell: Telling) -> None:
+    """Lines on standard error belong to whoever keeps them."""
+    tell(log_lines=chosen.log.personal)
+    if chosen.log.personal != "whole":
+        return
+    tell(
+        "log lines written until now may name the person for as long as journald or logrotate keeps them: they are not "
+        'changed; [log] personal = "hashed" or "cut" keeps addresses out of lines to come'
+    )
 
 
 def _forget_in_queue(chosen: Config, address: str, keep: bool, tell: Telling) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 SHOWN = 20
+SUFFIX = ".rejects.csv"
 COLUMNS = ("file", "line", "problem")
 
 
@@ -52,7 +53,7 @@ class Rejects:
 
 def beside(list_: Path) -> Path:
     """Where the rejects of a list go by default: the current folder."""
-    return Path(f"{list_.resolve().name.partition('.')[0] or 'list'}.rejects.csv")
+    return Path(f"{list_.resolve().name.partition('.')[0] or 'list'}{SUFFIX}")
 
 
 def private(file: Path) -> IO[str]:

@@ -4,7 +4,8 @@ The proof is JSON: {version, state, began, ended, stand_in, subaddresses, queue,
 bytes, found: [[file, entries] …]}, waiting: [[file, entries] …]}. It holds neither the address nor a hash of it, which
 would lead back to the person. `search` has looked at every byte of archive and lake, in Parquet at the decompressed
 values too, and at every record of the segments. `waiting`: segments that the MTA still writes to or keeps for recovery,
-and its quarantine: they are not ours to change; once they have come to the archive, the same has to be done again.
+its receipts (the queue empties them if it is asked) and its quarantine: they are not ours to change; once they have
+come to the archive, the same has to be done again.
 The proof is written when the work begins, so a run that was killed is continued, under the same stand-in, by giving
 the same proof file. Failures: OSError; table.Busy; ValueError for what is not an address, or not an unfinished proof.
 """
@@ -21,6 +22,7 @@ from typing import Any
 
 from zonemta_py.disk.files import replace_file
 from zonemta_py.disk.journal import SUFFIX
+from zonemta_py.disk.receipts import FOLDER as RECEIPTS
 from zonemta_py.pipeline.erasure.archive import FileProof, erase_archive, search
 from zonemta_py.pipeline.erasure.person import DataSubject, pseudonym
 from zonemta_py.pipeline.lake import table
@@ -87,7 +89,7 @@ def _searched(
 
 
 def _in_archive(path: Path, person: DataSubject) -> tuple[int, int]:
-    if path.suffix == SUFFIX:
+    if path.suffix == SUFFIX or path.parent.name == RECEIPTS:
         return search(path, person), path.stat().st_size
     data = path.read_bytes()
     return int(person.found(data)), len(data)
@@ -96,7 +98,7 @@ def _in_archive(path: Path, person: DataSubject) -> tuple[int, int]:
 def _waiting(node: Path | None, archive: Path | None, person: DataSubject) -> list[list[Any]]:
     if node is None:
         return []
-    folders = [node / "journal", node / "quarantine"] + ([node / "archive"] if archive is None else [])
+    folders = [node / "journal", node / "quarantine", node / RECEIPTS] + ([node / "archive"] if archive is None else [])
     paths = [path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()]
     rows = []
     for path in paths:

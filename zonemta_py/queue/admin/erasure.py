@@ -51,6 +51,7 @@ async def forget(queue: QueueContext, who: str) -> dict[str, int]:
             await core.lines.stable()
             if not found:
                 break
+        await _empty_receipts(core)
         await _forget_doubts(core, who)
         async for rows in _portions(core, keys.SENT_TO):
             theirs: list[Operation] = [(key, None) for key, value in rows if person(_address(value)) == who]
@@ -114,6 +115,16 @@ async def _portions(core: Core, prefix: bytes) -> AsyncIterator[list[tuple[bytes
 
 def _address(value: bytes) -> str:
     return value.decode("utf-8", "surrogateescape")
+
+
+async def _empty_receipts(core: Core) -> None:
+    """All that was acknowledged so far is in the journal by now, so nobody is lost by it. A disk that refuses is none
+    that may be waited for."""
+    core.receipts.ask_empty()
+    for _ in range(PASSES_MAX):
+        if core.receipts.turns_asked:
+            await core.journal.stable()
+            await core.lines.stable()
 
 
 async def _forget_doubts(core: Core, who: str) -> None:

@@ -32,8 +32,11 @@ register_url_convertor("campaign_order", _OrderName())
 router = APIRouter(prefix="/v1/campaigns", dependencies=[Depends(reading.known_query)])
 _Name = Annotated[models.Name, Path(description="The campaign's name.")]
 _Action = Annotated[
-    Literal["pause", "resume", "cancel", "complete"],
-    Path(description="complete: all batches were sent, so it ends when nothing waits any more."),
+    Literal["suspend", "resume", "cancel", "complete", "pause"],
+    Path(
+        description="complete: all batches were sent, so it ends when nothing waits any more. pause is deprecated: "
+        "it is another word for suspend."
+    ),
 ]
 _Body = TypeVar("_Body", bound=BaseModel)
 
@@ -198,12 +201,13 @@ async def test(request: Request, name: _Name) -> Response:
     return answer({"messages": await merged.test(here, who, row, content)})
 
 
-@router.post("/{name}/{action:campaign_order}", **_order("Pause, resume, cancel or complete a campaign", "Order"))
+@router.post("/{name}/{action:campaign_order}", **_order("Suspend, resume, cancel or complete a campaign", "Order"))
 async def order(request: Request, name: _Name, action: _Action) -> Response:
     """The order is in effect before the response is sent. Canceling takes effect at once and cannot be undone."""
     here, who, said, _ = await _ordered(request, name, campaigns.Order)
     arguments = {} if action == "complete" else {"cause": said.cause or f"by the key {who.key.name}"}
-    return answer(await here.ask(f"campaign-{action}", name=name, **arguments))
+    verb = "pause" if action == "suspend" else action
+    return answer(await here.ask(f"campaign-{verb}", name=name, **arguments))
 
 
 async def _ordered(
