@@ -201,7 +201,8 @@ def quantities() -> str:
     from zonemta_py.metrics.quantities import QUANTITIES
 
     rows = [
-        f"| {one.name} | {one.unit} | {one.means} | `{one.source}` | {f'`{one.metric}`' if one.metric else ''} |"
+        f"| {one.name} | {one.unit} | {one.means} | `zonemta_py/{one.source}` |"
+        f" {f'`{one.metric}`' if one.metric else ''} |"
         for one in QUANTITIES.values()
     ]
     head = ["| name | unit | what | where it is counted | metric |", "|---|---|---|---|---|"]

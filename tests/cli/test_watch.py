@@ -126,7 +126,7 @@ def test_nagios(served: Callable[..., Any], told: Told, tmp_path: Path) -> None:
 
 def test_certificates(served: Callable[..., Any], told: Told, tmp_path: Path) -> None:
     """In how many days each ends; one that ends soon is a warning, one that is gone is critical."""
-    served()
+    queue = served()
     soon = datetime.now(UTC) + timedelta(days=5, hours=1)
     trustme.CA().issue_cert("mx.example.com", not_after=soon).private_key_and_cert_chain_pem.write_to_path(
         str(tmp_path / "mx.pem")
@@ -140,6 +140,12 @@ def test_certificates(served: Callable[..., Any], told: Told, tmp_path: Path) ->
     code, line = check(tmp_path, "--config", str(file))
     assert code in (2, 3)
     assert "mx.pem" in line
+    metric = "zonemta_certificate_expiry_timestamp_seconds"
+    rows = [[metric, ["smtp"], datetime.now(UTC).timestamp() + 3600 * 24 * 20.4]]
+    queue.do(lambda inner: inner.ask("report", process="smtp-1", counts=[], gauges=rows))
+    out = told("status", "--config", file).out
+    assert "mx.pem" in out
+    assert "the one in force ends in 20 days" in out, "and not what the file says, or nothing"
 
 
 def test_a_story(served: Callable[..., Any], told: Told) -> None:

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import trustme
 
-from zonemta_py.config import Config, Listener
+from zonemta_py.config import Listener
+from zonemta_py.metrics.meter import Meter
 from zonemta_py.plugin.host import Host
 from zonemta_py.reception import tls
-from zonemta_py.reception.http.monitoring.exposition import Certificates
 
 
 def issue(chain: Path, key: Path) -> str:
@@ -98,32 +98,36 @@ def not_as_root() -> Iterator[None]:
 
 def test_a_key_that_can_be_read_at_last(open_folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     """certbot leaves a new key to root: its file is named, and when its rights are mended, nothing else is needed.
-    Meanwhile the metric has the end of what is in force, not of the file."""
+    Meanwhile the metric has the end of what is in force, not of the file; of several processes the first end."""
     chain, key = open_folder / "fullchain.pem", open_folder / "privkey.pem"
     until(chain, key, 3)
     listener = Listener(name="in", tls="starttls", certificate=chain, key=key)
-    ends = Certificates(Config(listeners=[listener]))
-    ((_, before),) = ends.rows()
     context = tls.context(listener, Host.empty())
     assert context is not None
-    renewal = tls.Renewal(listener, context)
+    renewal, late = tls.Renewal(listener, context), tls.Renewal(listener, context)
+    before = told(renewal, late)
     until(chain, key, 90)
     key.chmod(0)
     with not_as_root(), caplog.at_level(logging.INFO):
         renewal.look()
         assert f"fullchain.pem cannot be used ({key}: permission denied)" in caplog.text
-        ends._looked.clear()
-        assert ends.rows() == [[["in"], before]]
-        later = Certificates(Config(listeners=[listener]))
-        assert later.rows() == []
+        assert told(renewal, late) == before
     caplog.clear()
     key.chmod(0o644)
     with not_as_root(), caplog.at_level(logging.INFO):
         renewal.look()
         assert "new connections get the renewed certificate" in caplog.text
-        ((_, after),) = ends.rows()  # a look that failed is repeated at once
-        assert later.rows() == ends.rows()
-    assert after - before == pytest.approx(87 * 86_400, abs=60)
+    assert told(renewal, late) == before, "one process has the old one"
+    assert told(renewal) - before == pytest.approx(87 * 86_400, abs=60)
+
+
+def told(*processes: tls.Renewal) -> float:
+    """What the metric says when each of them has reported."""
+    meter = Meter()
+    for number, one in enumerate(processes):
+        meter.reported(f"smtp-{number}", [], [[name, list(labels), end] for name, labels, end in one._measured()], 1.0)
+    ((_, end),) = meter.gauges(0)["zonemta_certificate_expiry_timestamp_seconds"]
+    return float(end)
 
 
 def until(chain: Path, key: Path, days: int) -> None:

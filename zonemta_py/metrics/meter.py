@@ -100,14 +100,16 @@ class Meter(CountTable):
             del self._gauges[next(iter(self._gauges))]
 
     def gauges(self, since: float) -> dict[str, list[list[Any]]]:
-        """Name → [[labels, value] …] of what was reported since then; of several processes the sum."""
+        """Name → [[labels, value] …] of what was reported since then; of several processes the sum, or the least
+        where the table says so."""
         sums: dict[str, dict[Labels, float]] = {}
         for process, (at, rows) in list(self._gauges.items()):
             if at < since:  # it has ended
                 del self._gauges[process]
                 continue
             for name, labels, value in rows:
-                if name in METRICS and len(labels) == len(METRICS[name].labels):
-                    row = sums.setdefault(name, {})
-                    row[tuple(labels)] = row.get(tuple(labels), 0) + value
+                metric = METRICS.get(name)
+                if metric is not None and len(labels) == len(metric.labels):
+                    row, key = sums.setdefault(name, {}), tuple(labels)
+                    row[key] = min(row.get(key, value), value) if metric.least else row.get(key, 0) + value
         return {name: [[list(labels), value] for labels, value in row.items()] for name, row in sums.items()}

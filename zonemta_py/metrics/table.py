@@ -26,21 +26,23 @@ _LOOP_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
 
 
 class Metric(NamedTuple):
-    """buckets: upper bounds, of a histogram."""
+    """buckets: upper bounds, of a histogram. least: what several processes report of a gauge is not added up, but the
+    least of it holds."""
 
     name: str
     kind: Kind
     labels: tuple[str, ...]
     help: str
     buckets: tuple[float, ...] = ()
+    least: bool = False
 
 
 def _counter(name: str, help: str, *labels: str) -> Metric:
     return Metric(f"zonemta_{name}_total", "counter", labels, help)
 
 
-def _gauge(name: str, help: str, *labels: str) -> Metric:
-    return Metric(f"zonemta_{name}", "gauge", labels, help)
+def _gauge(name: str, help: str, *labels: str, least: bool = False) -> Metric:
+    return Metric(f"zonemta_{name}", "gauge", labels, help, least=least)
 
 
 def _histogram(name: str, help: str, buckets: tuple[float, ...], *labels: str) -> Metric:
@@ -145,7 +147,8 @@ _ROWS = (
     _counter("plugin_seconds", "Time spent in plugins.", "plugin", "hook"),
     _counter("plugin_failures", "Calls that failed or took too long.", "plugin", "hook"),
     _counter("plugin_count", "What plugins count by `api.count(counter, n, label)`.", "plugin", "counter", "label"),
-    _gauge("certificate_expiry_timestamp_seconds", "When a listener's certificate ends, as UNIX time.", "listener"),
+    _gauge("certificate_expiry_timestamp_seconds", "When the certificate that a listener shows ends, as UNIX time; of "
+           "several processes the first end.", "listener", least=True),
     _gauge("build_info", "Always 1; its label is the version.", "version"),
 )  # fmt: skip
 

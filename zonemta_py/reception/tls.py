@@ -2,7 +2,8 @@
 client.
 
 A certificate that is renewed is taken for new connections, within LOOK_S and without a reload; one that cannot be used
-leaves the one before in force, and the log says so.
+leaves the one before in force, and the log says so. What is reported is the end of the one in force, whatever its file
+says by now.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 from zonemta_py.config import ConfigError, Listener
 from zonemta_py.disk.files import changed
+from zonemta_py.metrics import report
 from zonemta_py.plugin.arguments import Sni
 from zonemta_py.plugin.host import Host
 
@@ -70,12 +72,31 @@ def _files(listener: Listener) -> list[Path]:
     return [path.expanduser() for path in (listener.certificate, listener.key) if path]
 
 
+def end_of(chain: Path) -> float | None:
+    """When the server's own certificate ends, the first of the file, as UNIX time; None if it cannot be read."""
+    from cryptography import x509  # only where there is TLS
+
+    try:
+        return x509.load_pem_x509_certificates(chain.expanduser().read_bytes())[0].not_valid_after_utc.timestamp()
+    except (OSError, ValueError):
+        return None
+
+
 class Renewal:
-    """Looks after the certificate of one listener's context."""
+    """Looks after the certificate of one listener's context, which has just been made. ends: when the one in force
+    does, as UNIX time; None: not known."""
 
     def __init__(self, listener: Listener, context: ssl.SSLContext) -> None:
         self._listener, self._context = listener, context
         self._seen = self._look()
+        assert listener.certificate is not None
+        self._file = listener.certificate
+        self.ends = end_of(self._file)
+        report.measure(self._measured)
+
+    def _measured(self) -> report.Values:
+        if self.ends is not None:
+            yield "zonemta_certificate_expiry_timestamp_seconds", (self._listener.name,), self.ends
 
     def _look(self) -> list[tuple[tuple[int, ...], bool]]:
         """What differs once a file is another one, or can be read at last."""
@@ -92,6 +113,7 @@ class Renewal:
         except ConfigError as error:
             log.error("%s; the previous one stays in force", error)
         else:
+            self.ends = end_of(self._file)
             log.info("listener %s: new connections get the renewed certificate", self._listener.name)
 
     def watch(self, loop: asyncio.AbstractEventLoop) -> None:

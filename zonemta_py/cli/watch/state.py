@@ -1,11 +1,14 @@
 """The state of an MTA in one dict: asked of its queue, and read from its folder and from the certificates it names.
+Which certificate a listener shows is what its processes report: the file may be another one by now.
 
 Failures: CommandError, if it does not run; ConfigError.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from zonemta_py.cli.config.certificates import spans
@@ -45,7 +48,7 @@ def state(config: Config) -> dict[str, Any]:
         "in_doubt": int(sum(n for _, n in gauges["zonemta_in_doubt"])),
         "disk": {"free": free, "reserve": reserve, "accepting": bool(_one(gauges, "zonemta_accepting"))},
         "sinks": [_sink(state_of(config, sink)) for sink in config.event_sinks],
-        "certificates": certificates(config),
+        "certificates": certificates(config, gauges.get("zonemta_certificate_expiry_timestamp_seconds", ())),
     }
 
 
@@ -71,20 +74,20 @@ def _sink(row: dict[str, Any]) -> dict[str, Any]:
     return {name: row.get(name) for name in ("name", "kind", "state", "lag_records", "lag_s")} | {"why": why}
 
 
-def certificates(config: Config) -> list[dict[str, Any]]:
-    """Each with the moment of its end; one that the MTA's user cannot use says why, and has none."""
+def certificates(config: Config, reported: Iterable[Any] = ()) -> list[dict[str, Any]]:
+    """Each with the moment of its end: of the one in force, if a listener has reported it (in_force), else of the file.
+    why: the MTA's user cannot use the file. reported: rows of the metric."""
+    in_force = {f"listeners.{labels[0]}.certificate": float(end) for labels, end in reported}
     with seen_by(config):
-        return _certificates(config)
+        return [_certificate(*one, in_force.get(one[0])) for one in spans(config)]
 
 
-def _certificates(config: Config) -> list[dict[str, Any]]:
-    now, rows = datetime.now(UTC), []
-    for where, path, read in spans(config):
-        try:
-            _, end = read()
-            days = (end - now).total_seconds() / 86_400
-            rows.append({"where": where, "file": str(path), "ends_ms": int(end.timestamp() * 1000), "days": days})
-        except (OSError, ValueError, ConfigError) as error:
-            why = str(error).removeprefix(f"{where}: ")
-            rows.append({"where": where, "file": str(path), "ends_ms": None, "days": None, "why": why})
-    return rows
+def _certificate(where: str, path: Path, read: Callable[[], Any], shown_s: float | None) -> dict[str, Any]:
+    found: dict[str, Any] = {"where": where, "file": str(path), "in_force": shown_s is not None, "file_ends_ms": None}
+    try:
+        found["file_ends_ms"] = int(read()[1].timestamp() * 1000)
+    except (OSError, ValueError, ConfigError) as error:
+        found["why"] = str(error).removeprefix(f"{where}: ")
+    ends_ms = found["file_ends_ms"] if shown_s is None else int(shown_s * 1000)
+    days = None if ends_ms is None else (ends_ms / 1000 - time.time()) / 86_400
+    return found | {"ends_ms": ends_ms, "days": days}

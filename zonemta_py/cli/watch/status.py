@@ -97,8 +97,16 @@ def _described(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
         behind = f", {sink['lag_records']:,} records behind" if sink["lag_records"] else ""
         yield f"sink {sink['name']}", f"{sink['state']}{behind}" + (f": {sink['why']}" if sink["why"] else "")
     for one in found["certificates"]:
-        end = f"ends in {one['days']:,.0f} days" if one["days"] is not None else one["why"]
-        yield f"certificate {one['where']}", end
+        yield f"certificate {one['where']}", "; ".join(_certificate(one))
+
+
+def _certificate(one: dict[str, Any]) -> Iterator[str]:
+    if "why" in one:
+        yield one["why"]
+    if one["days"] is not None:
+        yield f"{'the one in force ' if 'why' in one else ''}ends in {one['days']:,.0f} days"
+    if one["in_force"] and one["file_ends_ms"] not in (None, one["ends_ms"]):
+        yield "its file has another one by now, which is taken within half a minute"
 
 
 def _counts(row: dict[str, int]) -> str:
@@ -188,9 +196,9 @@ def _problems(found: dict[str, Any], limit: dict[str, Any]) -> Iterator[Problem]
         if sink["state"] not in ("ok", "catching up"):
             yield WARNING, f"sink {sink['name']} is {sink['state']}"
     for one in found["certificates"]:
-        if one["days"] is None:
+        if "why" in one:
             yield CRITICAL, f"{one['where']}: {one['why']}"
-        else:
+        if one["days"] is not None:
             bounds = tuple(days and -days for days in limit["certificate"])
             yield from _above(-one["days"], bounds, f"{one['where']} ends in {one['days']:,.0f} days")
 

@@ -24,7 +24,6 @@ from zonemta_py.reception.connection_limits import ConnectionLimits
 from zonemta_py.reception.http.documents.cursors import Cursors
 from zonemta_py.reception.http.documents.problem import FieldError, RequestProblem, invalid
 from zonemta_py.reception.http.keys import ApiKeys, Holder, token
-from zonemta_py.reception.http.monitoring.exposition import Certificates
 from zonemta_py.reception.http.returned.webhooks import Fetch, SignedWebhooks
 from zonemta_py.reception.http.shares import AccountSessions, HttpCounts, RequestShares, StreamShares
 from zonemta_py.reception.http.templates.check import TemplateCheck, TemplateStore
@@ -78,7 +77,6 @@ class RequestContext:
         self.events = Hub(config.folder, queue.ask)
         self.streams.at_end(self.events.end)
         self._local, self.cursors = local, Cursors(local)
-        self.certificates = Certificates(config)
         self.webhooks = SignedWebhooks(config, lambda: self.site.clock_ms() / 1000, fetch)
 
     def open_metrics(self, client: str) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from fastapi import APIRouter, Request, Response
 
 from zonemta_py.reception.http.authentication import request_context, visit
@@ -20,5 +18,4 @@ async def metrics(request: Request) -> Response:
         holder.check("metrics", "read")
         holder.check_whole()
     found = await here.queue.ask("metrics")
-    certificates = await asyncio.to_thread(here.certificates.rows)
-    return Response(exposition(found, certificates), media_type=MEDIA_TYPE, headers={"cache-control": "no-store"})
+    return Response(exposition(found), media_type=MEDIA_TYPE, headers={"cache-control": "no-store"})
