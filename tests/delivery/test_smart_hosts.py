@@ -205,6 +205,18 @@ def test_weights_share_the_mail() -> None:
     assert 1350 < Counter(order[0] for order in drawn)["a"] < 1650
 
 
+def test_a_login_that_a_plugin_has_chosen_holds_at_every_host() -> None:
+    """Instead of the host's own, under validated TLS; the recipient's own servers get none."""
+    secret = {"username": "u", "password": "p", "tls": "implicit"}
+    zone = Zone.model_validate({"name": "z", "hosts": [{"host": "a", **secret}, "b", "mx"]})
+    options = ConnectOptions("a", 25, source="", tls="opportunistic", hostname="h")
+    delivery = Delivery(0, "m", "z", "x", "s", [], 0, 0, host="a", routing={"auth": ["tenant", "secret"]})
+    ways = Ways().of(zone, delivery, options, 0.0)
+    assert [(way.options.host, way.options.tls, way.login) for way in ways] == [
+        ("a", "implicit", ("tenant", "secret")), ("b", "required", ("tenant", "secret")), ("", "opportunistic", None),
+    ]  # fmt: skip
+
+
 def test_a_password_goes_only_to_its_own_host() -> None:
     """And under validated TLS only, whatever else is said."""
     secret = {"username": "u", "password": "p", "tls": "required"}

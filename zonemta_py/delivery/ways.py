@@ -79,9 +79,11 @@ class Ways:
         if host.mx:
             return Way(replace(options, host="", port=port), None, True)
         tls = delivery.routing.get("tls") or ("none" if host.host.startswith("/") else host.tls or options.tls)
-        if host.username and tls not in _VALIDATED:  # a password goes to nobody else
+        own = (host.username, host.password) if host.username else None
+        given = delivery.routing.get("auth")
+        login = (given[0], given[1]) if given else own
+        if login and tls not in _VALIDATED and not host.host.startswith("/"):  # a password goes to nobody else
             tls = "required"
-        login = (host.username, host.password) if host.username else None
         return Way(replace(options, host=host.host, port=host.port, tls=tls), login)
 
     def _shuffled(self, hosts: Sequence[SmartHost]) -> list[SmartHost]:

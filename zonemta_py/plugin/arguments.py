@@ -120,7 +120,8 @@ class Node:
 class Routing:
     """Where one recipient's mail goes. recipient: not to be changed. zone: one that the configuration has.
 
-    host "": as the zone has it, a host of its own or MX lookup. port: of `host`. auth: (username, password).
+    host "": as the zone has it, a host of its own or MX lookup. port: of `host`. auth: (username, password),
+    for each of a zone's `hosts` too, and never for MX hosts.
 
     tls: "" for the zone's setting, else "none", "opportunistic" or "required". source: local IP, "" for the zone's.
     priority: -9 to 9, each step doubles its share of the zone (RFC 6710); left as it is, that of the message, or of the
