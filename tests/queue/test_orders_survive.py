@@ -89,9 +89,9 @@ CASES = {
     "put": Case(put, (), ALL, {"accepted": 3, "delivered": 3}),
     "batch": Case(give, (), [*ALL, "eve@x.test", "fay@y.test"], {"accepted": 5, "delivered": 5}),
     "batch, one left out": Case(
-        give, (suppress,), [*WITHOUT_ANN, "eve@x.test", "fay@y.test"], {"accepted": 5, "delivered": 4, "suppressed": 1}
+        give, (suppress,), [*WITHOUT_ANN, "eve@x.test", "fay@y.test"], {"accepted": 5, "delivered": 4, "removed": 1}
     ),
-    "suppress": Case(suppress, (), WITHOUT_ANN, {"delivered": 2, "suppressed": 1, "removed": 1, "complaints": 1}),
+    "suppress": Case(suppress, (), WITHOUT_ANN, {"delivered": 2, "suppressed": 0, "removed": 1, "complaints": 1}),
     "unsuppress": Case(unsuppress, (), ALL, {"delivered": 3, "suppressed": 0}),
     "cancel": Case(cancel, (), PLAIN, {"delivered": 0, "removed": 3}),
     "sweep": Case(sweep, (cancel,), PLAIN, {"delivered": 0, "removed": 3}),

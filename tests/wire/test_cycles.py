@@ -75,7 +75,7 @@ async def questions(service: Any) -> None:
 
 
 async def refused(service: Any) -> None:
-    for about, words in (({"what": "nobody.test"}, "nothing called"), ({"nonsense": 1}, "unexpected")):
+    for about, words in (({"what": "nobody.test"}, "nothing called"), ({"nonsense": 1}, "takes no 'nonsense'")):
         with pytest.raises(ValueError, match=words):
             await asyncio.to_thread(ask, service.folder, "explain", **about)
 
