@@ -340,9 +340,10 @@ async def test_links_to_our_own_listener(configure: Configure) -> None:
     token = url.removeprefix("<https://mail.example.com/u/").removesuffix(">,")
     link = decode(token, [SECRET])
     assert link[:6] == ("unsubscribe", ID, "r@x.example", "spring", "acme", "all")
-    headers = await fields(unsubscribe=True, unsubscribe_scope="list", list_name="weekly.example")
+    headers = await fields(unsubscribe=True, unsubscribe_scope="list", list_name="weekly.example", list_title="Deals")
     token = headers.get("list-unsubscribe").split()[0].removeprefix("<https://mail.example.com/u/").removesuffix(">,")
-    assert decode(token, [SECRET]).entry_scope == "list:weekly.example"
+    link = decode(token, [SECRET])
+    assert (link.entry_scope, link.list_title) == ("list:weekly.example", "Deals")
     written = address.removeprefix("<mailto:").partition("?")[0]
     left = leaving.decode(written, SECRET, int(time.time()) // 86_400, 365)
     assert (left.returned.id, left.returned.recipient, left.scope) == (ID, "r@x.example", "all")

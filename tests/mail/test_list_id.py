@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zonemta_py.mail.list_id import kept, list_name, list_of, list_scope
+from zonemta_py.mail.list_id import kept, list_name, list_of, list_scope, list_title
 from zonemta_py.queue.suppression.entry import checked_scope
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
@@ -32,6 +32,22 @@ def test_whose_name_it_is(value: str, name: str) -> None:
     assert list_name(value) == name
     assert list_of({"subject": "x", "list-id": value}) == name
     assert list_of({"subject": "x"}) == list_of({}) == list_of(None) == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "title"),
+    [
+        ('  "Weekly\n  Deals" <weekly.shop.example>', "Weekly Deals"),
+        ('"The \\"best\\" deals" <weekly.shop.example>', 'The "best" deals'),
+        ("<weekly.shop.example>", ""),
+        ("weekly.shop.example", ""),
+        ("\x00Deals <weekly.shop.example>", ""),
+        ("", ""),
+    ],
+)
+def test_what_people_call_it(value: str, title: str) -> None:
+    """The phrase before the brackets, for pages: in one line, never with what could end a text of a link."""
+    assert list_title(value) == title
 
 
 @given(IDS, IDS)

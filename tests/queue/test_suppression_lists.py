@@ -118,7 +118,7 @@ async def test_a_lease_reads_the_message_once(house: Make, monkeypatch: pytest.M
     await suppress(home, "bob@x.test", "manual", "all")
     monkeypatch.setattr(messages, "peek", counted)
     (delivery,) = await home.leases()
-    assert (delivery.list_name, looked) == ("weekly.shop.example", [])
+    assert (delivery.list_name, delivery.list_title, looked) == ("weekly.shop.example", "Weekly Deals", [])
     await home.settle(delivery)
     one = await home.put("ann@x.test", sender=NEWS, headers=DEALS)
     await suppress(home, "ann@x.test", "unsubscribe", "list:weekly.shop.example")

@@ -3,7 +3,8 @@ whole value; in lower case, since lists that differ in case only are the same.
 
 A list's name is its identifier as scopes of the suppression list may have it: what is neither a letter of ASCII, a
 digit, a dot, an underscore nor a hyphen becomes an underscore, and a long one is cut. Whatever is changed so gets a
-piece of its hash, so that two lists never become one. Pure; never raises.
+piece of its hash, so that two lists never become one. Its title, which people read, is the phrase before the brackets.
+Pure; never raises.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ KEPT_MAX = 200
 """Characters of a field's value that are kept with a message (`Headers.chosen`)."""
 READ_MAX = 4_096
 _IDENTIFIER_MAX = 255
+TITLE_MAX = 80
 _BRACKETS = re.compile(r"<([^<>]*)>[^<>]*\Z")
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _OTHERS = re.compile(r"[^a-z0-9._-]")
@@ -43,6 +45,20 @@ def list_name(value: str) -> str:
         return identifier
     plain = _OTHERS.sub("_", identifier).lstrip("._-")[:_CUT] or "list"
     return f"{plain}-{sha256(identifier.encode('utf-8', 'surrogatepass')).hexdigest()[:_HASH]}"
+
+
+@lru_cache(4_096)
+def list_title(value: str) -> str:
+    """What people call the list with that List-Id: one line, without quotation marks; "" if it does not say."""
+    found = _BRACKETS.search(value)
+    phrase = " ".join(value[: found.start()].split()).replace("\\", "").strip('" ') if found else ""
+    return phrase[:TITLE_MAX] if phrase.isprintable() else ""
+
+
+def title_of(fields: Mapping[str, str] | None) -> str:
+    """The same, of a message with these fields."""
+    value = fields.get(FIELD) if fields else None
+    return list_title(value) if value else ""
 
 
 def list_scope(name: str, tenant: str) -> str:

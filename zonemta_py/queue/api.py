@@ -198,8 +198,8 @@ class Delivery:
 
     connection: None, or a limit on connections counts the lease's: 0, or the name of the idle one that it is to go on
     over; that is used, or closed before another is opened. A connection's name is the lease that opened it.
-    list_name: of the list that it is of (`mail.list_id`), "" none. lines: what is known of the lines of the body:
-    LINES_FIT, LINES_LONG or LINES_UNKNOWN.
+    list_name, list_title: of the list that it is of (`mail.list_id`), "" none. lines: what is known of the lines of the
+    body: LINES_FIT, LINES_LONG or LINES_UNKNOWN.
     """
 
     lease: int
@@ -247,6 +247,7 @@ class Delivery:
     connection: int | None = None
     list_name: str = ""
     lines: int = 0
+    list_title: str = ""
 
 
 @dataclass(slots=True)

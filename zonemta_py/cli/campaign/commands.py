@@ -27,7 +27,7 @@ from zonemta_py.mail.addresses.link import PRINTED, UNKNOWN, WIDENING, Link, Sco
 from zonemta_py.mail.addresses.written import bare
 from zonemta_py.mail.fields import date
 from zonemta_py.mail.headers import split
-from zonemta_py.mail.list_id import list_name
+from zonemta_py.mail.list_id import list_name, list_title
 from zonemta_py.pipeline.prepare.source.dialect import ADDRESS_COLUMNS
 
 if TYPE_CHECKING:
@@ -198,7 +198,9 @@ def _links(settings: Config, source: TemplateSource, row: Row, address: str) -> 
         return {}
     asked = said(source).get("X-Unsubscribe", "").lower()
     scope: Scope = asked if asked in WIDENING else links.scope
-    link = Link("unsubscribe", UNKNOWN, address, "test", "", scope, day, list_name=list_name(list_id(source)))
+    said_list = list_id(source)
+    list_ = {"list_name": list_name(said_list), "list_title": list_title(said_list)}
+    link = Link("unsubscribe", UNKNOWN, address, "test", "", scope, day, **list_)
     return printed(links.url, link, links.secrets)
 
 

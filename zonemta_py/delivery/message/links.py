@@ -44,6 +44,6 @@ class LinkMaker:
         scope = cast(Scope, delivery.unsubscribe_scope or self._links.scope)
         day = int(delivery.received_ms / 1000 or time.time()) // _DAY_S
         address = delivery.recipients[0].address
-        name = delivery.list_name if purpose in PRINTED.values() else ""
-        link = Link(purpose, delivery.id, address, delivery.campaign, delivery.tenant, scope, day, target, name)
+        name, title = (delivery.list_name, delivery.list_title) if purpose in PRINTED.values() else ("", "")
+        link = Link(purpose, delivery.id, address, delivery.campaign, delivery.tenant, scope, day, target, name, title)
         return url(self._links.url, link, self._links.secrets)

@@ -37,7 +37,7 @@ TOKEN_CHARACTERS_MAX = 8_192
 _VERSION = 1
 _HEAD = struct.Struct(">BBBHQ")
 _TAG_BYTES = 16
-_TEXTS = 5
+_TEXTS = 6
 _DAYS = 1 << 16
 
 
@@ -47,7 +47,7 @@ class LinkRefused(ValueError):
 
 class Link(NamedTuple):
     """id: the message's, 16 hexadecimal digits. day: since 1970, when it was made. target: where a click leads.
-    list_name: of the list that it is of (`mail.list_id`), "" none."""
+    list_name, list_title: of the list that it is of (`mail.list_id`), "" none. Earlier versions read no title."""
 
     purpose: Purpose
     id: str
@@ -58,6 +58,7 @@ class Link(NamedTuple):
     day: int = 0
     target: str = ""
     list_name: str = ""
+    list_title: str = ""
 
     @property
     def entry_scope(self) -> str:
@@ -84,7 +85,7 @@ def scope_for(scope: Scope, campaign: str, tenant: str, list_name: str) -> str:
 
 def encode(link: Link, secrets: Sequence[str]) -> str:
     """The token. secrets: the first one signs."""
-    texts = (link.recipient, link.campaign, link.tenant, link.target, link.list_name)
+    texts = (link.recipient, link.campaign, link.tenant, link.target, link.list_name, link.list_title)
     kind = _VERSION << 4 | PURPOSES.index(link.purpose)
     head = _HEAD.pack(kind, _number(secrets[0]), _SCOPES.index(link.scope), link.day % _DAYS, int(link.id, 16))
     said = head + "\0".join(texts).rstrip("\0").encode("utf-8", "surrogateescape")
@@ -124,11 +125,11 @@ def _read(said: bytes) -> Link:
     """Raises LinkRefused."""
     kind, _, scope, day, number = _HEAD.unpack_from(said)
     texts = said[_HEAD.size :].decode("utf-8", "surrogateescape").split("\0")
-    recipient, campaign, tenant, target, list_name = (texts + [""] * _TEXTS)[:_TEXTS]
+    recipient, campaign, tenant, target, list_name, list_title = (texts + [""] * _TEXTS)[:_TEXTS]
     if kind & 15 >= len(PURPOSES) or scope >= len(_SCOPES):
         raise LinkRefused("it asks for what this version does not know; a newer one made it")
     purpose, stops = PURPOSES[kind & 15], _SCOPES[scope]
-    return Link(purpose, f"{number:016x}", recipient, campaign, tenant, stops, day, target, list_name)
+    return Link(purpose, f"{number:016x}", recipient, campaign, tenant, stops, day, target, list_name, list_title)
 
 
 def age(link: Link, today: int) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 from zonemta_py.config import Zone
 from zonemta_py.disk import keys
 from zonemta_py.mail.envelope import Envelope, Notify, Recipient
-from zonemta_py.mail.list_id import list_of
+from zonemta_py.mail.list_id import list_of, title_of
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import Delivery
 from zonemta_py.queue.core.campaigns import REMOTE
@@ -181,6 +181,7 @@ def delivery_of(core: Core, lease: Lease, body: bytes | None) -> Delivery:
         connection=core.schedule.admission.connection(batch),
         list_name=list_of(metadata.get("headers")),
         lines=metadata.get("lines", 0),
+        list_title=title_of(metadata.get("headers")),
     )
 
 

@@ -50,6 +50,9 @@ def test_a_list_is_between_its_campaigns_and_all_of_them(open_links: Any) -> Non
     page = door.client.get(settings, headers={"accept-language": "de"})
     assert page.text.count('name="leave"') == 4
     assert "E-Mails der Liste „weekly.example“" in page.text
+    titled = path(purpose="preferences", list_name="weekly.example", list_title="Weekly <deals>")
+    page_of_title = door.client.get(titled, headers={"accept-language": "de"}).text
+    assert "E-Mails der Liste „Weekly &lt;deals&gt;“" in page_of_title
     offered = [page.text.index(f'value="{one}"') for one in EVERY]
     assert offered == sorted(offered)
     assert door.client.post(settings, data={"leave": "list"}).status_code == 200

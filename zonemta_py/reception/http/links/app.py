@@ -295,5 +295,5 @@ def _label(page: LinkPage, choice: links.Scope, link: Link) -> str:
     if choice == "campaign":
         return page.words("campaign", campaign=link.campaign)
     if choice == "list":
-        return page.words("list", list=link.list_name)
+        return page.words("list", list=link.list_title or link.list_name)
     return page.words(f"{choice}_of", tenant=page.tenant) if page.tenant else page.words(choice)

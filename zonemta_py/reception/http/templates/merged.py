@@ -17,7 +17,7 @@ from typing import Any
 from zonemta_py.mail.addresses.link import PRINTED, UNKNOWN, WIDENING, Link, Scope, printed
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
-from zonemta_py.mail.list_id import list_name
+from zonemta_py.mail.list_id import list_name, list_title
 from zonemta_py.mail.schedule_fields import InvalidValue, apply
 from zonemta_py.merge.source import TemplateSource, Text
 from zonemta_py.merge.trial import Person, Rendered, RenderOrder, TrialResult
@@ -149,7 +149,8 @@ def _links(here: RequestContext, found: TrialResult, address: str, campaign: str
         return {}
     asked = found.said.get("X-Unsubscribe", "").lower()
     scope: Scope = asked if asked in WIDENING else links.scope
-    link = Link("unsubscribe", UNKNOWN, address, campaign, tenant, scope, day, list_name=list_name(found.list_id))
+    list_ = {"list_name": list_name(found.list_id), "list_title": list_title(found.list_id)}
+    link = Link("unsubscribe", UNKNOWN, address, campaign, tenant, scope, day, **list_)
     return printed(links.url, link, links.secrets)
 
 
