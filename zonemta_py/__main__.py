@@ -14,6 +14,15 @@ _CALLED = {"sendmail": ["sendmail"], "newaliases": ["sendmail", "-bi"]} | {
 }
 
 
+def in_order() -> None:
+    """What goes to standard output and to standard error comes in this order where both are one file or pipe."""
+    try:
+        if os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno()):
+            sys.stdout.reconfigure(line_buffering=True)
+    except (OSError, ValueError, AttributeError):  # one of them is closed, or none of the system's
+        return
+
+
 def main() -> int:
     arguments = [*_CALLED.get(os.path.basename(sys.argv[0]), ()), *sys.argv[1:]]
     if arguments[:1] in (["--version"], ["-V"]):
@@ -32,6 +41,7 @@ def main() -> int:
         return sendmail(arguments[1:])
     from zonemta_py.cli.app import main as command
 
+    in_order()
     return command(arguments)
 
 

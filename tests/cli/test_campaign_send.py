@@ -22,6 +22,8 @@ from zonemta_py.pipeline.prepare.settings import BestHour, Cap, Lane
 
 TEMPLATE = 'subject = "Hi {{ name }}"\nfrom = "news@sender.net"\ntext = """\n{{ city|default("x") }}\n"""\n'
 
+PLANNED = ("good.csv", "-t", "t.toml", "--name", "may", "--plan-only")
+
 
 def test_lanes_share_their_zones_weight() -> None:
     """Sources of one zone share its weight; a zone without sources is a lane of its own; nothing named: the node's."""
@@ -148,6 +150,16 @@ def test_wrong_words(wrong: Callable[[], object], said: str) -> None:
         ),
         (("good.csv", "--name", "may"), Exit.CONFIG, "the HTTP listener is not enabled; set enabled = true"),
         (("--name", "may", "--plan-only", "--resume"), Exit.NO_INPUT, "there is no plan to continue"),
+        (("--name", "may", "--only-recent"), Exit.USAGE, "--only-recent: since when? say within how many days"),
+        (("--name", "may", "--recent", "9", "--only-recent"), Exit.USAGE, "--recent: nobody's opens are known; name"),
+        ((*PLANNED, "--bounds", "late=5%"), Exit.USAGE, "--bounds: 'late=5%' is not a bound"),
+        ((*PLANNED, "--canary", "100%"), Exit.USAGE, "--canary: 100% leaves nothing to send after it"),
+        ((*PLANNED, "--seeds", "x@,y"), Exit.USAGE, "--seeds: 'x@' is not an address"),
+        ((*PLANNED, "--time-zone", "DE"), Exit.USAGE, "--time-zone: there is no time to go by"),
+        ((*PLANNED, "--map", "email"), Exit.USAGE, "--map 'email' is not NAME=COLUMN"),
+        ((*PLANNED, "--cap", "192.0.2.1=5"), Exit.USAGE, "--cap '192.0.2.1=5': write ADDRESS/PROVIDER"),
+        ((*PLANNED, "--source", "c/192.0.2.1"), Exit.USAGE, "--source names zone c, which no --zone does"),
+        (PLANNED, Exit.USAGE, "the template's From is made from fields; name the sender with --sender"),
     ],
 )
 def test_mistakes_before_anything_starts(
@@ -158,6 +170,8 @@ def test_mistakes_before_anything_starts(
     monkeypatch.delenv("ZONEMTA_API_KEY", raising=False)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "good.csv").write_text("email\n")
+    (tmp_path / "t.toml").write_text(TEMPLATE.replace("news@", "{{ city }}@"))
+    monkeypatch.setattr("zonemta_py.cli.campaign.work.Work.spark", property(lambda _: pytest.fail("Spark is started")))
     (tmp_path / "twice.CSV").write_text("Email,email\n")
     ran = zonemta("campaign", "send", *arguments, "--plans", tmp_path)
     assert (ran.code, ran.out) == (code, "")

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from zonemta_py.cli.terminal import layout, when
+from zonemta_py.cli.terminal import layout, rejects, when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.output import Form, print_table, printed_as, sentence
 from zonemta_py.mail.envelope import Envelope, Recipient
@@ -30,6 +30,14 @@ ID, ADDRESS, DUE = "19f3c2d8a0001f3a", "somebody.with-a.long-name@department.exa
 REPLY = "450 4.2.1 The mailbox is busy; try again later, we are sorry that it cannot be helped at this time"
 ROW = (ID, ADDRESS, "1,234", DUE, REPLY)
 BOXES = re.compile("[\u2500-\u257f]")
+
+
+def test_what_is_said_comes_in_its_order() -> None:
+    """Where output and errors go into one pipe, no line overtakes another."""
+    lines = "print('one'); print('two', file=sys.stderr); print('three'); print('four', file=sys.stderr)"
+    program = f"import sys; from zonemta_py.__main__ import in_order; in_order(); {lines}"
+    ran = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
+    assert ran.stdout.split() == [b"one", b"two", b"three", b"four"]
 
 
 @pytest.mark.parametrize("width", [60, 72, 80, 120, 200])
@@ -244,3 +252,20 @@ def _read(terminal: int) -> bytes:
         return os.read(terminal, 65536)
     except OSError:  # nobody has its other side any more
         return b""
+
+
+def test_each_problem_of_a_list_is_told_once(tmp_path: Path) -> None:
+    """With how many rows have it, and the first of them; problems that are one too many are counted."""
+    bad = rejects.Rejects(tmp_path / "r.csv", ["email"])
+    for line in range(2, 1002):
+        bad.add("list.csv", line, "name is empty; give it", ["a@b.net"])
+    for line in range(1002, 1025):
+        bad.add("list.csv", line, f"{line} is bad", ["x"])
+    bad.add("rows", 0, "unknown", ["x"])
+    bad.close()
+    told = bad.sentence(2000).splitlines()
+    assert told[:2] == [
+        "list.csv: 1,000 rows (lines 2, 3, 4, …): name is empty; give it", "list.csv:1002: 1002 is bad",
+    ]  # fmt: skip
+    assert told[20:] == [f"and 5 more; 1,024 of 2,000 rows are bad; all of them, with reasons, are in {bad.file}"]
+    assert len(bad.file.read_text().splitlines()) == 1025

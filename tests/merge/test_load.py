@@ -135,5 +135,5 @@ def test_files_are_those_of_the_folder(tmp_path: Path) -> None:
 
 def test_a_text_in_place_of_a_files_name_is_told_how_to_be_written(tmp_path: Path) -> None:
     """Who writes text = "Hallo" means the text."""
-    with pytest.raises(TemplateRefused, match='or write the text itself between """ on lines of its own'):
+    with pytest.raises(TemplateRefused, match='or write the text itself between """ and """'):
         load(write(tmp_path, HEAD + 'text = "Hallo"'))

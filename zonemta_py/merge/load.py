@@ -123,17 +123,15 @@ class _Toml:
         return self._text(key) if key in self._table else None
 
     def _body(self, key: str) -> Text | None:
-        """A value of several lines is the text itself, one of one line names a file."""
+        """A value of several lines, or in triple quotes, is the text itself; any other names a file."""
         value = self._table.get(key)
         if value is None:
             return None
-        if "\n" in value:
+        if "\n" in value or re.search(rf'^[ \t]*["\']?{key}["\']?[ \t]*=[ \t]*("""|\'\'\')', self._written, re.M):
             return self._at(key, value)
         file = self._inside(key, value)
         if not file.is_file():
-            sentence = (
-                f'there is no file {file}; correct the name, or write the text itself between """ on lines of its own'
-            )
+            sentence = f'there is no file {file}; correct the name, or write the text itself between """ and """'
             raise TemplateRefused([self._problem(key, sentence)])
         return Text(_read_text(file), str(file))
 

@@ -75,12 +75,19 @@ def _best(at: str) -> tuple[str, str]:
     return (otherwise.strip() or BEST_OTHERWISE, BEST_FIELD) if word.strip() == "best" else (at, "")
 
 
+def meant(said: dict[str, str], column: str) -> bool:
+    """Whether there is a time to go by. Arguments as for `asked`. Raises CommandError for places without one."""
+    if said.keys() - {"time_zone"}:
+        return True
+    if said or column:
+        option = "--time-zone" if said else "--time-zone-column"
+        raise CommandError(Exit.USAGE, f"{option}: there is no time to go by; add --at, --window or --until")
+    return False
+
+
 def asked(said: dict[str, str], column: str, names: list[str]) -> SendingTimes:
     """said: as `given` gives it. column: as it was named. names: the list's columns. Raises CommandError."""
-    if not said.keys() - {"time_zone"}:
-        if said or column:
-            option = "--time-zone" if said else "--time-zone-column"
-            raise CommandError(Exit.USAGE, f"{option}: there is no time to go by; add --at, --window or --until")
+    if not meant(said, column):
         return SendingTimes({}, "")
     column = _column(column, names)
     if not (column or "time_zone" in said) and any(map(_is_local, said.values())):

@@ -65,6 +65,10 @@ def send(
     times = hours.given(at, window, until, time_zone)
     if "at_column" in times and not (engagement or lake or resume):
         raise CommandError(Exit.USAGE, "--at best: nobody's hour is known; name opens with --engagement, or a --lake")
+    if only_recent and not recent:
+        raise CommandError(Exit.USAGE, "--only-recent: since when? say within how many days by --recent DAYS")
+    if recent and not (engagement or lake or resume):
+        raise CommandError(Exit.USAGE, "--recent: nobody's opens are known; name them with --engagement, or a --lake")
     if at and campaign_settings.share("--canary", canary):
         raise CommandError(Exit.USAGE, "a canary has no result while --at lets it wait; leave out one of them")
     tried = variants.asked(variant or [], share, metric, decide_after, len(nodes.split(",")))
@@ -84,6 +88,12 @@ def send(
         raise CommandError(
             Exit.USAGE, "a list and a template are needed; write `zonemta campaign send LIST --template T`"
         )
+    _sound_options(
+        maps=map_ or [], templates=[template, *tried.templates], sender=sender, times=times,
+        column=time_zone_column, zones=zone or [], sources=source or [], caps=cap or [], bounds=bounds, seeds=seeds,
+        campaign=name, canary=tried.share or campaign_settings.share("--canary", canary), variants=tried.names,
+        chunk=chunk, days=days,
+    )  # fmt: skip
     work = Work(to, master, memory, config, long=_bytes(list_) > _LONG_BYTES)
     with readable(list_, plan_folder) as (copy, name_of):
         mail = _matched(work, list_, copy, multiline, map_ or [], [template, *tried.templates])
@@ -132,6 +142,22 @@ def send(
         people = counted(plan.report["kept"], "recipient")
         ask(f"{name} goes to {people}", "Send it?", f", or later `zonemta campaign send --resume --name {name}`")
     _send(work, plan, announcement, canary_patience, json)
+
+
+def _sound_options(
+    maps: list[str], templates: list[Path], sender: str, times: dict[str, str], column: str,
+    zones: list[str], sources: list[str], caps: list[str], bounds: str, seeds: str, **plan: Any,
+) -> None:  # fmt: skip
+    """What can be said against the options without Spark and without the list, before that is started. Raises
+    CommandError."""
+    campaign_settings.mapping(maps, ())
+    campaign_settings.caps(caps)
+    campaign_settings.bounds(bounds)
+    campaign_settings.seeds(seeds)
+    hours.meant(times, column)
+    _settings(lanes=campaign_settings.lanes(zones, sources), **plan)
+    found = [sound(one, None) for one in templates]
+    _checked_sender(sender or found[0][2])
 
 
 class _Mail(NamedTuple):
@@ -190,9 +216,13 @@ def _say_who_left(work: Work, copy: str, columns: list[str], where: str, multili
 def _announced(**values: Any) -> Announcement:
     from zonemta_py.pipeline.nodes.nodes import Announcement
 
-    if not values["sender"]:
-        raise CommandError(Exit.USAGE, "the template's From is made from fields; name the sender with --sender ADDRESS")
+    _checked_sender(values["sender"])
     return Announcement(**values)
+
+
+def _checked_sender(sender: str) -> None:
+    if not sender:
+        raise CommandError(Exit.USAGE, "the template's From is made from fields; name the sender with --sender ADDRESS")
 
 
 def _stored(announcement: Announcement, plan: Plan, to: NodeAccess | None) -> Announcement:

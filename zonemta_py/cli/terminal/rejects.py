@@ -1,4 +1,4 @@
-"""Rejected rows: the first are shown, all go into one CSV file that can be corrected and given again.
+"""Rejected rows: the first problems are shown, each once; all go into one CSV file that can be corrected.
 
 The file (mode 0600, for it names people) has the columns file, line, problem, and those of the list itself; it is made
 at the first row. Failures: OSError, if it cannot be written.
@@ -13,16 +13,18 @@ from pathlib import Path
 from typing import IO, Any
 
 SHOWN = 20
+LINES_NAMED = 3
 SUFFIX = ".rejects.csv"
 COLUMNS = ("file", "line", "problem")
 
 
 class Rejects:
-    """count: rows so far. shown: sentences of the first."""
+    """count: rows so far."""
 
     def __init__(self, file: Path, columns: Sequence[str]) -> None:
         self.file, self.count = file, 0
-        self.shown: list[str] = []
+        self._alike: dict[tuple[str, str], list[int]] = {}
+        """File, problem → how many rows, and the numbers of the first of them."""
         self._columns = columns
         self._stream: IO[str] | None = None
         self._writer: Any = None
@@ -30,8 +32,11 @@ class Rejects:
     def add(self, list_: str, line: int, problem: str, values: Sequence[str]) -> None:
         """line: from 1; 0 if unknown."""
         self.count += 1
-        if self.count <= SHOWN:
-            self.shown.append(f"{list_}:{line}: {problem}" if line else f"{list_}: {problem}")
+        if (list_, problem) in self._alike or len(self._alike) < SHOWN:
+            alike = self._alike.setdefault((list_, problem), [0])
+            alike[0] += 1
+            if line and len(alike) <= LINES_NAMED:
+                alike.append(line)
         if self._stream is None:
             self._stream = private(self.file)
             self._writer = csv.writer(self._stream, lineterminator="\n")
@@ -44,11 +49,21 @@ class Rejects:
 
     def sentence(self, of: int) -> str:
         """All of it for stderr."""
-        more = f"and {self.count - SHOWN:,} more; " if self.count > SHOWN else ""
+        others = self.count - sum(count for count, *_ in self._alike.values())
+        more = f"and {others:,} more; " if others else ""
+        shown = [_told(list_, problem, *alike) for (list_, problem), alike in self._alike.items()]
         rows = "row is" if self.count == 1 else "rows are"
         return "\n".join(
-            [*self.shown, f"{more}{self.count:,} of {of:,} {rows} bad; all of them, with reasons, are in {self.file}"]
+            [*shown, f"{more}{self.count:,} of {of:,} {rows} bad; all of them, with reasons, are in {self.file}"]
         )
+
+
+def _told(list_: str, problem: str, count: int, *lines: int) -> str:
+    """A problem of so many rows, the first of which have these numbers."""
+    if count == 1:
+        return f"{list_}:{lines[0]}: {problem}" if lines else f"{list_}: {problem}"
+    named = f" (lines {', '.join(map(str, lines))}{', …' if count > len(lines) else ''})" if lines else ""
+    return f"{list_}: {count:,} rows{named}: {problem}"
 
 
 def beside(list_: Path) -> Path:
