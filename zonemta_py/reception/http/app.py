@@ -43,8 +43,8 @@ _BODIES = (
     campaign_bodies.Order, campaign_bodies.TrialDocument, people.Suppressions, people.Forget, people.GuardEnd,
     returned.FeedbackRows, returned.Wishes, models.PersonDocument, queue_rows.Acknowledgement,
     queue_rows.NegativeAcknowledgement,
-    queue_rows.Extension, bodies.Lift, bodies.SuspensionDocument, bodies.StepDocument, bodies.TaskDocument,
-    bodies.Start, bodies.Reload, bodies.Drain,
+    queue_rows.Extension, bodies.Lift, bodies.KnownDoubts, bodies.SuspensionDocument, bodies.StepDocument,
+    bodies.TaskDocument, bodies.Start, bodies.Reload, bodies.Drain,
 )  # fmt: skip
 _MODULES = (inject, attachments, campaigns, suppressions, feedback, events, queues, metrics, *ALL)
 _REFUSALS = (RequestProblem, QueueRefusal, QueueProblem, Verdict, MessageRefused)

@@ -15,11 +15,40 @@ from zonemta_py.cli.app import main as command
 from zonemta_py.cli.campaign.planning import joined
 from zonemta_py.mail.rules.rule import STAGES
 from zonemta_py.reception.http.admin import bodies, rules
+from zonemta_py.reception.http.keys import hashed
 from zonemta_py.schedule.admin_orders import LIFTED, STOPPED
 
 REQUEST = re.compile(r"`(GET|POST|PUT|DELETE) (/[^`]+)`")
 MAIL = {"from": "a@b.test", "to": ["c@d.test"], "subject": "hello", "text": "x"}
 LATER = MAIL | {"headers": {"x-deliver-after": "86400"}}
+
+
+def test_who_is_in_doubt_is_acknowledged(open_http: Any) -> None:
+    """Those of some messages, or seen until a moment, or all; by who may give orders. The list is what is left."""
+    keys = [{"name": name, "hash": hashed(name), "role": name} for name in ("read", "operate")]
+    door = open_http(http={"keys": keys})
+    for number in range(3):
+        mail = {"from": "a@b.test", "to": [f"r{number}@c.test"], "text": "x"}
+        door.client.post("/v1/inject", json=mail).raise_for_status()
+    door.deliveries(3)
+
+    async def lose(queue: Any) -> None:
+        queue.lost("")
+        await queue.core.journal.stable()
+        await queue.core.lines.stable()
+
+    door.do(lose)
+    rows = door.client.get("/v1/in-doubt").json()["rows"]
+    assert len(rows) == 3
+    path, first = "/v1/in-doubt/acknowledge", min(row["since_ms"] for row in rows)
+    assert door.client_with("read").post(path, json={}).status_code == 403
+    hand = door.client_with("operate")
+    assert hand.post(path, json={"ids": []}).status_code == 422
+    for order, count in (
+        ({"until_ms": first - 1}, 0), ({"ids": [rows[0]["id"], "0" * 16]}, 1), ({}, 2), ({"ids": [rows[1]["id"]]}, 0)
+    ):  # fmt: skip
+        assert hand.post(path, json=order).json() == {"acknowledged": count}, order
+    assert door.client.get("/v1/in-doubt").json()["rows"] == []
 
 
 def test_names_are_those_of_the_queue() -> None:

@@ -12,7 +12,10 @@ from zonemta_py.reception.http.admin import rows, where
 from zonemta_py.reception.http.admin.where import Filter
 from zonemta_py.reception.http.documents import values
 from zonemta_py.reception.http.documents.models import Cause, Model
+from zonemta_py.reception.http.documents.returned import MessageId
 
+IDS_MAX = 1_000
+"""Messages of one request."""
 What = Annotated[
     str,
     AfterValidator(values.field),
@@ -42,6 +45,18 @@ class Lift(Model):
 
     kind: Standing
     name: What
+
+
+class KnownDoubts(Model):
+    """Who in doubt is known to an operator, and is taken from the list."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"until_ms": 1_700_000_000_000}]})
+
+    ids: Annotated[list[MessageId], Field(min_length=1, max_length=IDS_MAX)] | None = None
+    """Only recipients of these messages; default: of all."""
+    until_ms: Annotated[int, Field(ge=0, lt=1 << 48), BeforeValidator(values.whole)] | None = None
+    """Only who was being sent to before then (UNIX time in ms): when the list was read, so that nobody leaves it
+    unseen."""
 
 
 class SuspensionDocument(Model):

@@ -301,6 +301,11 @@ class InDoubts(OpenRow):
     next: str | None
 
 
+class Acknowledged(OpenRow):
+    acknowledged: int
+    """Recipients taken from the list."""
+
+
 class Explained(OpenRow):
     about: str
     kind: str

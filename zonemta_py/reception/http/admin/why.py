@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 from zonemta_py.reception.http.admin import bodies, messages, rows
 from zonemta_py.reception.http.admin.operation import ask, asked, operation
 from zonemta_py.reception.http.authentication import answer
-from zonemta_py.reception.http.documents import models
+from zonemta_py.reception.http.documents import models, reading
 from zonemta_py.reception.http.documents.problem import RequestProblem
 from zonemta_py.reception.http.keys import Holder
 from zonemta_py.reception.http.request_context import RequestContext
@@ -87,6 +87,18 @@ async def in_doubt(
     found = await ask(here, "invalid", "in-doubt", limit=limit, after=after)
     last = found[-1] if len(found) == limit else None
     return answer({"rows": found, "next": f"{last['id']} {last['recipient']}" if last else None})
+
+
+@router.post(
+    "/in-doubt/acknowledge",
+    **operation("operate", "Acknowledge recipients in doubt", rows.Acknowledged, body="KnownDoubts"),
+)
+async def acknowledge(request: Request) -> Response:
+    """Takes them from the list, which ends the alert; the journal still has them. Their mail goes on as before."""
+    here, _ = asked(request)
+    said = reading.checked(bodies.KnownDoubts, await reading.json_object(request, here.config.http.body_bytes))
+    count = await ask(here, "invalid", "in-doubt-acknowledge", ids=said.ids, until_ms=said.until_ms)
+    return answer({"acknowledged": count})
 
 
 @router.get("/story", **operation("read", "The story of an address", rows.Story))
