@@ -6,6 +6,7 @@ Called by the name of another program, as by a link /usr/sbin/sendmail, it is th
 from __future__ import annotations
 
 import gc
+import io
 import os
 import sys
 
@@ -17,7 +18,8 @@ _CALLED = {"sendmail": ["sendmail"], "newaliases": ["sendmail", "-bi"]} | {
 def in_order() -> None:
     """What goes to standard output and to standard error comes in this order where both are one file or pipe."""
     try:
-        if os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno()):
+        together = os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno())
+        if together and isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(line_buffering=True)
     except (OSError, ValueError, AttributeError):  # one of them is closed, or none of the system's
         return
