@@ -12,7 +12,7 @@ from zonemta_py.logs import mail
 from zonemta_py.logs.mail import MailLog
 from zonemta_py.logs.persons import Persons
 from zonemta_py.logs.shape import SHAPES
-from zonemta_py.queue.api import DEFERRED, DELIVERED, RELEASED
+from zonemta_py.queue.api import DEFERRED, DELIVERED, POSTPONED, RELEASED
 
 BODY = b"Subject: hush\r\n\r\nsecret\r\n"
 
@@ -42,6 +42,26 @@ def documented() -> set[str]:
     text = (Path(__file__).parents[2] / "docs" / "OPERATING.md").read_text().partition("| field | of which lines")[2]
     rows = [line.split("|")[1] for line in text.partition("\n\n")[0].splitlines() if line.startswith("| `")]
     return {name.strip(" `") for row in rows for name in row.split(",")}
+
+
+async def test_who_waits_by_our_own_choice_is_told_of_together(house: Any) -> None:
+    """One line however many leases it were: how many, the first of them, and what they have in common."""
+    home, lines = await house(), Lines()
+    home.queue.core.mail_log = lines.log
+    for message in range(2):
+        await home.put(*(f"r{number}@{message}{number}.test" for number in range(4)))
+    lines.rows()
+    for _ in range(8):
+        await home.queue.settle(dataclasses.replace(home.result((await home.lease())[0], POSTPONED), remote=""))
+    (row,) = lines.rows()
+    assert (row["message"], row["recipients"], row["to"].count("@"), row["text"]) == ("postponed", 8, 5, "not tried")
+    assert {"id", "recipient"}.isdisjoint(row)
+    await home.put("a@one.test", "b@two.test")
+    (accepted,) = lines.rows()
+    for _ in range(2):
+        await home.queue.settle(dataclasses.replace(home.result((await home.lease())[0], POSTPONED), remote=""))
+    (row,) = lines.rows()
+    assert (row["id"], row["recipients"]) == (accepted["id"], 2)
 
 
 async def test_each_acceptance_and_each_answer_is_a_line(house: Any) -> None:

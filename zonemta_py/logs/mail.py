@@ -38,6 +38,8 @@ class MailLog:
     ) -> None:
         self._shape, self._put, self._persons, self._entries = shape, put, persons, entries
         self._gathered: list[tuple[int, str, dict[str, Any]]] = []
+        self._alike: dict[tuple[Any, ...], tuple[dict[str, Any], list[str]]] = {}
+        """Of what is told of several recipients at once: the line's fields, and whom it names."""
         self._due = False
 
     def line(self, ms: int, message: str, fields: dict[str, Any]) -> None:
@@ -49,6 +51,23 @@ class MailLog:
         elif len(self._gathered) >= GATHERED_MAX:
             self.flush()
 
+    def alike(self, ms: int, message: str, fields: dict[str, Any], address: str, **own: Any) -> None:
+        """What happens to many at once, by our own choice: one line of all with these fields until the next are
+        written. own: what only this recipient has; it is said if they all have it."""
+        key = (message, *fields.items())
+        if key not in self._alike:
+            told = {**own, **fields, "recipients": 1, "to": address}
+            self._alike[key] = told, [address]
+            self.line(ms, message, told)
+            return
+        told, named = self._alike[key]
+        told["recipients"] += 1
+        if len(named) < NAMED_MAX:
+            named.append(address)
+            told["to"] = ",".join(named)
+        for name in [name for name, value in own.items() if told.get(name) != value]:
+            told.pop(name, None)
+
     def _tick(self) -> None:
         """Again and again, while something waits for its reader."""
         self._due = not self.flush()
@@ -58,6 +77,7 @@ class MailLog:
     def flush(self) -> bool:
         """Writes what has been gathered; False: some of it waits."""
         gathered, self._gathered = self._gathered, []
+        self._alike.clear()
         lines = b"".join([self._made(*one) for one in gathered])
         with contextlib.suppress(OSError):
             return self._put(lines)

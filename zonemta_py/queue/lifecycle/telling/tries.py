@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from zonemta_py.disk.records import BOUNCED, DELIVERED, RELEASED
-from zonemta_py.logs.mail import VERDICTS
+from zonemta_py.disk.records import BOUNCED, DELIVERED, POSTPONED, RELEASED
+from zonemta_py.logs.mail import VERDICTS, MailLog
 from zonemta_py.metrics.table import OTHER, PROVIDERS_MAX
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.lifecycle.settlement import Row, Settlement
@@ -44,7 +44,9 @@ def answered(core: Core, settlement: Settlement, result: Result) -> None:
             core.destinations.add(row.address, verdict)
             if row.verdict == DELIVERED:
                 meter.observe("zonemta_delivery_delay_seconds", (zone,), delay_s)
-            if log is not None and row.verdict != RELEASED:
+            if log is not None and row.verdict == POSTPONED and not result.remote:
+                _postponed(core, log, settlement, row)
+            elif log is not None and row.verdict != RELEASED:
                 log.line(
                     settlement.ms,
                     "answered",
@@ -52,6 +54,16 @@ def answered(core: Core, settlement: Settlement, result: Result) -> None:
                 )
     if result.took_ms and not result.more:
         meter.observe("zonemta_attempt_duration_seconds", (zone,), result.took_ms / 1000)
+
+
+def _postponed(core: Core, log: MailLog, settlement: Settlement, row: Row) -> None:
+    """Of a whole campaign outside its hours there is one line now and then."""
+    fields = {"zone": settlement.zone, "sender": settlement.message.metadata["sender"]}
+    if "campaign" in settlement.message.metadata:
+        fields["campaign"] = settlement.message.metadata["campaign"]
+    fields["text"] = row.reply.text[:TEXT_MAX]
+    again_s = max(0, row.due_ms - core.clock.steady_ms()) // 1000
+    log.alike(settlement.ms, "postponed", fields, row.address, id=settlement.message.id, again_s=again_s)
 
 
 def _waited_s(core: Core, message: Message, ms: int) -> float:
