@@ -75,6 +75,41 @@ def test_who_was_left_out_at_acceptance_is_suppressed(table_of, journal):
     assert ended == {"s@x.example": "suppressed", "later@x.example": "removed", "a@x.example": "delivered"}
 
 
+def test_who_can_still_be_put_back_is_deleted(table_of, journal):
+    """As the queue counts it: neither waiting nor removed, until an undo or the end of its time; what else tasks do and
+    undo leaves who was held held."""
+    people = [f"{name}@x.example" for name in ("gone", "back", "away", "held", "kept", "free", "sent")]
+    gone, back, away, held, kept, free, sent = people
+
+    def task(what, who, kind, number):
+        journal.pass_time(minutes=1)
+        known = {"id": "00000000000000a1", "zone": "mail", "what": what, "kind": kind, "name": number}
+        journal.record("TASK", [who], **known)
+        return journal.now
+
+    journal.envelope("00000000000000a1", people, zone="mail")
+    at = task("did", gone, "delete", "7")
+    task("did", back, "delete", "7")
+    task("undid", back, "delete", "7")
+    task("did", away, "delete", "7")
+    journal.record("REMOVED", [away], id="00000000000000a1", zone="mail", reason="deleted by ann")
+    task("did", held, "hold", "8")
+    journal.result("00000000000000a1", [kept], "held")
+    task("did", kept, "delete", "9")
+    task("undid", kept, "delete", "9")
+    journal.result("00000000000000a1", [free], "held")
+    task("did", free, "release", "10")
+    task("did", sent, "delete", "9")
+    task("undid", sent, "delete", "9")
+    journal.result("00000000000000a1", [sent], "delivered")
+    rows = {key[1].partition("@")[0]: row for key, row in told(table_of(journal.rows)).items()}
+    assert {name: row["state"] for name, row in rows.items()} == {
+        "gone": "deleted", "back": "waiting", "away": "removed", "held": "held", "kept": "held", "free": "waiting",
+        "sent": "delivered",
+    }  # fmt: skip
+    assert (rows["gone"]["ended_at"], rows["back"]["ended_at"]) == (at, None)
+
+
 def test_days_can_be_made_by_themselves(table_of, drawn):
     """Asked for some days, the rows of messages born on them come out as among all."""
     table = table_of(drawn(3, messages=30))

@@ -1,8 +1,9 @@
 """Table `outcomes`: one row per recipient of a message: how it ended, or its present state.
 
 State: "delivered" or "bounced" once an attempt has ended it, else "removed" once a REMOVED record has, or "suppressed"
-where that left it out at acceptance (it is none of the envelope's, and was never accepted), else "held" if a plugin, or
-a loss of its sender, was the last to speak, else "waiting". Its day is the one in the message's id (44
+where that left it out at acceptance (it is none of the envelope's, and was never accepted), else "deleted" while a task
+that deleted it can be undone, else "held" if a plugin, a task or a loss of its sender was the last to speak, else
+"waiting". What a task did and undid is as if it had not been. Its day is the one in the message's id (44
 bits of UNIX ms), so a row never moves from day to day, however late its records come; ids of another shape are of
 1970-01-01.
 
@@ -30,7 +31,8 @@ COLUMNS = (
     "to_delivery_s", "code", "enhanced", "reply", "class", "reason", "zone", "source", "provider", "domain",
     "sender", "campaign", "tenant", "day",
 )  # fmt: skip
-"""code, enhanced, reply, class, source and provider are the last attempt's; reason is that of REMOVED or IN_DOUBT."""
+"""code, enhanced, reply, class, source and provider are the last attempt's; reason is that of REMOVED or IN_DOUBT.
+ended_at: of who is deleted, when that was."""
 
 _TIME = ROWS.field("at").type
 _MADE = {
@@ -43,15 +45,16 @@ _WHO = ("seq", "part", "at", "type", "id", "recipient", "zone")
 _ANSWER = ("code", "enhanced", "reply", "class", "source", "provider")
 _MESSAGE = ("sender", "received_at", "campaign", "tenant")
 _LAST = ("at", "attempt", "first_at", *_ANSWER)
-_SAID = (*_WHO, "verdict", "reason")
+_DONE = ("what", "kind", "name")
+_SAID = (*_WHO, "verdict", "reason", *_DONE)
 SUPPRESSED = "suppressed"
 """How the reason of a REMOVED record begins that is the suppression list's."""
-_EVENTS = ("REMOVED", "MOVED", "IN_DOUBT")
+_EVENTS = ("REMOVED", "MOVED", "IN_DOUBT", "TASK")
 
 SCANS = {
     "results": Scan(("DELIVERY",), (*_WHO, "verdict", "started_at", "due_at", *_ANSWER)),
     "envelopes": Scan(("ENVELOPE",), (*_WHO, *_MESSAGE)),
-    "events": Scan(_EVENTS, (*_WHO, "reason")),
+    "events": Scan(_EVENTS, (*_WHO, "reason", *_DONE)),
 }
 """What `outcomes` is made of."""
 
@@ -109,9 +112,26 @@ def _records(tables: Sequence[pa.Table]) -> pa.Table:
     """
     kept = [table.select([name for name in table.column_names if name in _SAID]) for table in tables]
     said = pa.concat_tables(kept, promote_options="default").unify_dictionaries()
-    said = said.filter(said["recipient"].is_valid())
+    said = _standing_tasks(said.filter(said["recipient"].is_valid()))
     opening = among(said["type"], "ENVELOPE")
     return said.take(pa.array(np.lexsort((said["seq"].to_numpy(), ~opening))))
+
+
+def _standing_tasks(said: pa.Table) -> pa.Table:
+    """Without what tasks did and undid."""
+    done = np.flatnonzero(among(said["type"], "TASK"))
+    undid = among(said["what"].take(pa.array(done)), "undid")
+    if not undid.any():
+        return said
+    of_task = said.take(pa.array(done))
+    number = np.unique(
+        pc.fill_null(of_task["name"], "").to_numpy(zero_copy_only=False).astype(str), return_inverse=True
+    )
+    both = np.stack([pairs(of_task), number[1]], axis=1)
+    _, which = np.unique(both, axis=0, return_inverse=True)
+    kept = np.ones(len(said), dtype=bool)
+    kept[done[np.isin(which.ravel(), which.ravel()[undid])]] = False
+    return said.filter(pa.array(kept))
 
 
 def _standing(tried: pa.Table, records: pa.Table) -> pa.Table:
@@ -138,15 +158,19 @@ def _standing(tried: pa.Table, records: pa.Table) -> pa.Table:
     last = tried.take(pa.array(latest)).take(found(np.arange(len(latest)), of_group))
     end, stand = records.take(found(removed)), records.take(found(np.arange(len(records))))
     held = among(stand["verdict"], "held") | (among(stand["type"], "IN_DOUBT") & among(stand["reason"], "hold"))
+    by_task = among(stand["type"], "TASK")
+    held |= by_task & among(stand["kind"], "hold")
+    deleted = by_task & among(stand["kind"], "delete", "purge")
     listed = np.zeros(len(open_), dtype=bool)
     listed[group[among(records["type"], "ENVELOPE")]] = True
     left_out = pc.fill_null(pc.starts_with(pc.cast(end["reason"], pa.string()), SUPPRESSED), False).to_numpy()
     left_out = left_out & ~listed & ~last["at"].is_valid().to_numpy()
     ends = np.where(left_out, "suppressed", "removed")
-    state = np.where(end["at"].is_valid().to_numpy(), ends, np.where(held, "held", "waiting"))
+    standing = np.where(deleted, "deleted", np.where(held, "held", "waiting"))
+    state = np.where(end["at"].is_valid().to_numpy(), ends, standing)
     made = {
         "state": pa.array(state.tolist(), pa.string()).dictionary_encode(),
-        "ended_at": end["at"],
+        "ended_at": pc.coalesce(end["at"], pc.if_else(pa.array(deleted), stand["at"], None)),
         "reason": _either(end["reason"], records["reason"].take(found(doubt))),
         "zone": _either(last["zone"], first["zone"]),
     }

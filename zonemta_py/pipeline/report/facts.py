@@ -180,6 +180,7 @@ class Accepted:
             sum(states.values()), states.get("delivered", 0), states.get("bounced", 0),
             states.get("waiting", 0) + states.get("held", 0), attempts, median, p95, p99,
             removed=states.get("removed", 0), held=states.get("held", 0), suppressed=suppressed,
+            deleted=states.get("deleted", 0),
         )  # fmt: skip
 
     def bins(self, now: bool) -> list[Bin]:

@@ -15,7 +15,7 @@ SAME_SHARE, SAME_RATE, SAME_TIME = 0.0005, 0.0001, 0.03
 as they are exact to."""
 RECIPIENTS = {
     "accepted": "recipients", "delivered": "delivered", "bounced": "bounced", "removed": "removed",
-    "waiting": "waiting", "held": "held", "suppressed": "suppressed",
+    "deleted": "deleted", "waiting": "waiting", "held": "held", "suppressed": "suppressed",
 }  # fmt: skip
 """Quantities of recipients (`metrics.quantities`), and the fields of Totals; those held are among those waiting."""
 Share = tuple[int, int]
@@ -124,7 +124,7 @@ def _tried(totals: Totals, kind: str) -> Share:
 
 
 def _waits(totals: Totals) -> str:
-    parts = [("still waiting", totals.waiting), ("removed", totals.removed)]
+    parts = [("still waiting", totals.waiting), ("removed", totals.removed), ("deleted", totals.deleted)]
     return ", ".join(f"{n:,} {what}" for what, n in parts if n) or "accepted"
 
 

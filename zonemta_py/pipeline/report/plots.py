@@ -18,7 +18,10 @@ from zonemta_py.pipeline.report import words
 from zonemta_py.pipeline.report.rows import KINDS, Bin, Cause, Cell, Left, Moment, Pair, Tried, WarmDay
 
 COLOURS = {"delivered": "#2b83ba", "deferred": "#e0a100", "bounced": "#d1495b", "blocked": "#8e5ea2"}
-STATES = {"delivered": "#2b83ba", "waiting": "#e0a100", "bounced": "#d1495b", "held": "#8e5ea2", "removed": "#8a8f98"}
+STATES = {
+    "delivered": "#2b83ba", "waiting": "#e0a100", "bounced": "#d1495b", "held": "#8e5ea2", "removed": "#8a8f98",
+    "deleted": "#5f6670",
+}  # fmt: skip
 ACCENT, MARK = "#2b83ba", "#d1495b"
 PATTERNS = {"bounced": "/", "blocked": "x"}
 _LOW = {"l": 8, "r": 8, "t": 6, "b": 8, "pad": 4}

@@ -66,13 +66,14 @@ def recipients(outcomes: DataFrame, scope: ReportScope) -> DataFrame:
 
 
 def domains(outcomes: DataFrame, scope: ReportScope) -> DataFrame:
-    """domain, n, delivered, bounced, removed, waiting: of the recipients accepted in the period, the DOMAINS_MAX
-    largest first.
+    """domain, n, delivered, bounced, removed, waiting, deleted: of the recipients accepted in the period, the
+    DOMAINS_MAX largest first.
 
     Behind a smart host this is all that is known of where mail goes: its attempts have the smart host's provider.
     """
     rows = outcomes.filter(is_now(scope, accepted_at()) & (F.col("domain") != "") & _accepted())
     states = {name: [name] for name in ("delivered", "bounced", "removed")} | {"waiting": ["waiting", "held"]}
+    states |= {"deleted": ["deleted"]}
     sums = [F.sum(F.col("state").isin(*some).cast("int")).alias(name) for name, some in states.items()]
     counted = rows.groupBy("domain").agg(F.count("*").alias("n"), *sums)
     return counted.orderBy(F.desc("n"), "domain").limit(DOMAINS_MAX)

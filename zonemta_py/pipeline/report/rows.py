@@ -61,6 +61,7 @@ class Domain(NamedTuple):
     bounced: int
     removed: int
     waiting: int
+    deleted: int = 0
 
 
 class Cause(NamedTuple):
@@ -118,8 +119,8 @@ class Totals(NamedTuple):
     """The headline. Recipients are those accepted in the period, whatever became of them and when; attempts are
     those made in it. median_s and p95_s: from acceptance to delivery, within 3 %; None if nothing was delivered.
 
-    recipients = delivered + bounced + removed + waiting, as `metrics.quantities` has them: held ones wait, and those
-    suppressed, that is left out at acceptance, are none of them."""
+    recipients = delivered + bounced + removed + deleted + waiting, as `metrics.quantities` has them: held ones wait,
+    those deleted can be put back, and those suppressed, that is left out at acceptance, are none of them."""
 
     recipients: int = 0
     delivered: int = 0
@@ -132,6 +133,7 @@ class Totals(NamedTuple):
     removed: int = 0
     held: int = 0
     suppressed: int = 0
+    deleted: int = 0
 
 
 @dataclass(frozen=True)

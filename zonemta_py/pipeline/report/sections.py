@@ -135,6 +135,7 @@ def _domains(facts: Facts) -> PageSection | None:
             row.delivered,
             row.bounced,
             row.removed,
+            row.deleted,
             row.waiting,
             rounded(row.bounced, row.recipients),
         )
@@ -143,7 +144,7 @@ def _domains(facts: Facts) -> PageSection | None:
     first = facts.domains[0]
     share = words.percent(first.recipients, facts.now.recipients)
     says = f"Most recipients are at {first.name}: {first.recipients:,}, {share} of all."
-    columns = ["domain", "recipients", "delivered", "bounced", "removed", "waiting", "bounced %"]
+    columns = ["domain", "recipients", "delivered", "bounced", "removed", "deleted", "waiting", "bounced %"]
     table = Table("domains", "Recipients by domain, largest first", columns, rows, bar="bounced %")
     return PageSection("domains", "Where recipients are", says, [], table, open=True)
 
