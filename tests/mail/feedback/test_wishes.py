@@ -5,10 +5,12 @@ Each figure is asserted of those mails that were looked at, and of those that we
 
 from __future__ import annotations
 
+from itertools import cycle
+
 import pytest
 
 from tests.mail.feedback.quoting import LANGUAGES, STYLES, answers, message
-from tests.mail.feedback.wishes import LOOKALIKES, WISHES, Said
+from tests.mail.feedback.wishes import LOOKALIKES, REPLIES, WISHES, Said
 from zonemta_py.mail.feedback.read import read
 from zonemta_py.mail.feedback.report import WISH
 
@@ -29,6 +31,25 @@ def test_quoted_footers_are_nobodys_wish() -> None:
     assert len(ones) == len(STYLES) * len(LANGUAGES) >= 390
     assert sum(one.apart for one in ones) > 30
     assert [one.name for one in ones if became(one.message) in ("taken", "kept")] == []
+
+
+def test_what_people_answer_is_nobodys_wish() -> None:
+    styles = cycle(STYLES)
+    ones = [(own, next(styles), language) for language, answers in REPLIES.items() for own in answers]
+    assert len(ones) >= 95
+    assert [one for one in ones if became(message(*one)) in ("taken", "kept")] == []
+
+
+@pytest.mark.parametrize(
+    "text", ["Super, bestelle ich", "Nehmen wir!", "Take it", "Wir melden uns", "Me apunto", "Ik schrijf u"]
+)
+def test_a_word_that_may_leave_is_none_without_whom_or_what(text: str) -> None:
+    assert became(Said("", "=", text).message()) == "other"
+
+
+@pytest.mark.parametrize("text", ["newsleter abmeldung", "abbestelen bitte", "unsubscirbe me", "uitschijven svp"])
+def test_a_wish_with_a_typing_error_is_kept(text: str) -> None:
+    assert became(Said("", "=", text).message()) in ("taken", "kept")
 
 
 @pytest.mark.parametrize("style", STYLES)

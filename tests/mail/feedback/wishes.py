@@ -17,10 +17,12 @@ class Said(NamedTuple):
     language: str
     subject: str
     body: str
+    of_others: bool = False
+    """Written without a look at how it is read."""
 
     @property
     def apart(self) -> bool:
-        return hashlib.sha256(f"{self.subject}\n{self.body}".encode()).digest()[0] < 26
+        return self.of_others or hashlib.sha256(f"{self.subject}\n{self.body}".encode()).digest()[0] < 26
 
     def message(self, fields: str = "") -> bytes:
         subject = Header(ECHOED if self.subject == "=" else self.subject, "utf-8").encode()
@@ -30,12 +32,25 @@ class Said(NamedTuple):
         ).encode()
 
 
-def _read(text: str) -> list[Said]:
+def _read(text: str, of_others: bool = False) -> list[Said]:
     rows = (line.split(" | ") for line in text.strip().split("\n"))
-    return [
-        Said(language, subject.strip(), "" if body == "-" else body.replace("\\n", "\n").strip())
-        for language, subject, body in rows
-    ]
+    return [Said(language, subject.strip(), _body(body), of_others) for language, subject, body in rows]
+
+
+def _body(text: str) -> str:
+    body = "" if text == "-" else text.replace("\\n", "\n").strip()
+    for language, quote in QUOTES.items():
+        body = body.replace(f" <{language}>", quote)
+    return body
+
+
+QUOTES = {
+    "en": "\n\nOn Tue, 3 Nov 2026 at 09:12, Bloom & Co <news@bloom.example> wrote:\n> Autumn bulbs are here!\n> 20 % off until Sunday.\n>\n> You get this because you signed up. Unsubscribe: https://bloom.example/u/1",
+    "de": "\n\nAm 03.11.2026 um 09:12 schrieb Bloom & Co:\n> Herbstzwiebeln sind da!\n> 20 % Rabatt bis Sonntag.\n>\n> Newsletter abbestellen: https://bloom.example/u/1",
+    "fr": "\n\nLe mar. 3 nov. 2026 à 09:12, Bloom & Co <news@bloom.example> a écrit :\n> Les bulbes d'automne sont là !\n> -20 % jusqu'à dimanche.\n>\n> Se désabonner : https://bloom.example/u/1",
+    "es": "\n\nEl mar, 3 nov 2026 a las 9:12, Bloom & Co (<news@bloom.example>) escribió:\n> ¡Ya están los bulbos de otoño!\n>\n> Darse de baja: https://bloom.example/u/1",
+}
+"""What stands below an answer."""
 
 
 WISHES = _read(
@@ -245,6 +260,125 @@ ko | = | 구독 해지 부탁드립니다
 hu | = | Ne küldjenek több levelet
 ro | = | Vreau să mă dezabonez
 el | = | Μην μου στέλνετε άλλα email
+en | = | take me off this list pls
+en | = | Hi there,\\n\\ncould you please stop sending me these? I never order from you anymore.\\n\\nThanks\\nMargaret Hill\\nSent from my iPhone
+en | = | STOP EMAILING ME!!!!
+en | = | unsubcribe <en>
+en | unsubscribe | -
+en | = | No more emails please.\\n\\nGet Outlook for Android <en>
+en | = | How do I get off this mailing list? I've clicked the link three times and still get these every week. Please remove jill@example.net. <en>
+en | Remove me | Remove me from your database. Thank you.
+en | = | I don't want these mails anymore <en>
+en | = | Good morning, My mother passed away in March. Please take her off your mailing list.\\n\\nKind regards,\\nTom
+en | = | opt out
+en | = | leave me alone. i did not sign up for this crap, delete my address <en>
+de | = | bitte austragen, danke <de>
+de | = | Guten Tag,\\n\\nich möchte Ihren Newsletter nicht mehr bekommen.\\n\\nMit freundlichen Grüßen\\nH. Brandt <de>
+de | = | Hört endlich auf mir diesen Müll zu schicken!!!
+de | Abmeldung | Hallo,\\nhiermit melde ich mich vom Newsletter ab.\\nLG Sabine
+de | = | abbestelen bitte
+de | = | Keine Werbung mehr bitte!\\n\\nVon meinem iPhone gesendet <de>
+de | = | Sehr geehrte Damen und Herren,\\n\\nbitte löschen Sie meine E-Mail-Adresse aus Ihrem Verteiler. Ich bin nicht mehr in der Firma tätig.\\n\\nFreundliche Grüße\\nPeter Lenz\\nLenz Bau GmbH\\nTel. 030 123456
+de | = | Bitte mich abmelden <de>
+de | Newsletter abbestellen | -
+fr | = | Bonjour,\\nmerci de me retirer de votre liste.\\nCordialement\\nJ. Moreau <fr>
+fr | = | stop pub svp
+fr | = | je ne veux plus recevoir vos mails <fr>
+fr | Désinscription | Bonjour, je souhaite me désinscrire. Merci d'avance
+fr | = | Desabonnez moi SVP !!!! ca fait 3 fois que je demande
+fr | = | Veuillez supprimer mon adresse de vos fichiers.\\n\\nEnvoyé de mon iPhone <fr>
+fr | = | arretez de m'envoyer vos newsletters <fr>
+fr | = | Plus de mail merci
+es | = | Por favor dadme de baja <es>
+es | BAJA | -
+es | = | Hola, no quiero recibir más correos. Gracias\\n\\nEnviado desde mi iPhone <es>
+es | = | quitenme de su lista ya!!!
+es | = | dejen de mandarme publicidad <es>
+es | = | Buenos días:\\n\\nLes ruego que eliminen mi dirección de su base de datos.\\n\\nUn saludo,\\nCarmen Ruiz
+es | = | como hago para desuscribirme? no me interesa <es>
+es | = | me quiero borrar de esta lista
+it | = | Cancellatemi dalla vostra lista grazie
+it | = | Buongiorno,\\nnon desidero più ricevere le vostre email.\\nCordiali saluti\\nMario Bianchi
+it | = | basta mail!!!
+it | Disiscrizione | vorrei disiscrivermi dalla newsletter
+it | = | toglietemi dalla mailing list per favore\\n\\nInviato da iPhone
+it | = | Non mi mandate più niente
+it | = | Salve, vi prego di rimuovere il mio indirizzo. Grazie, Lucia
+pt | = | Favor remover meu email da lista
+pt | = | não quero mais receber isso
+pt | = | Bom dia, gostaria de cancelar a minha subscrição. Obrigado\\nJoão
+pt | = | parem de me enviar emails!!
+pt | descadastrar | -
+pt | = | Me tira dessa lista por favor\\n\\nEnviado do meu iPhone
+pt | = | Agradeço que retirem o meu contacto da vossa base de dados.
+nl | = | graag uitschrijven
+nl | = | Beste,\\n\\nIk wil geen mails meer ontvangen.\\n\\nMvg,\\nJan
+nl | = | Stop met mailen!
+nl | Afmelden | Afmelden nieuwsbrief aub
+nl | = | haal mij van de lijst af\\n\\nVerstuurd vanaf mijn iPhone
+nl | = | Wilt u mijn adres verwijderen uit uw bestand? Bij voorbaat dank.
+nl | = | kunnen jullie me uit de mailinglijst halen
+pl | = | Proszę o wypisanie z listy
+pl | = | prosze mnie usunac z bazy
+pl | = | Dzień dobry,\\nnie chcę więcej dostawać tych wiadomości.\\nPozdrawiam\\nAnna
+pl | rezygnacja | Rezygnuję z newslettera.
+pl | = | przestańcie mi wysyłać ten spam!!!
+pl | = | Wypiszcie mnie\\n\\nWysłane z iPhone'a
+sv | = | Ta bort mig från listan tack
+sv | = | Hej!\\nJag vill inte ha fler mejl från er.\\nMvh Lars
+sv | avregistrera | -
+sv | = | sluta skicka reklam\\n\\nSkickat från min iPhone
+sv | = | Vill avsluta prenumerationen på nyhetsbrevet.
+sv | = | avprenumerera mig
+da | = | Afmeld mig venligst
+da | = | Hej, vil I ikke slette mig fra jeres mailliste? Tak. Mette
+da | = | Jeg ønsker ikke at modtage flere mails fra jer.
+da | = | stop med at sende mig det her\\n\\nSendt fra min iPhone
+da | Framelding | framelding af nyhedsbrev
+no | = | Meld meg av nyhetsbrevet
+no | = | Vennligst fjern meg fra listen deres. Hilsen Kari
+no | = | vil ikke ha mer mail fra dere
+no | = | Slutt å sende meg e-post!
+no | avmelding | -
+fi | = | Poistakaa minut listalta
+fi | = | Hei,\\nen halua enää näitä viestejä.\\nT. Pekka
+fi | uutiskirjeen peruutus | Haluan peruuttaa uutiskirjeen.
+fi | = | Lopettakaa mainosten lähettäminen!!\\n\\nLähetetty iPhonesta
+fi | = | poista sähköpostiosoitteeni rekisteristänne kiitos
+cs | = | Prosím o odhlášení z odběru
+cs | = | Dobrý den,\\nnechci už dostávat vaše emaily.\\nS pozdravem\\nNovák
+cs | = | odhlaste me
+cs | = | vyřaďte mě z databáze, děkuji
+cs | = | Přestaňte mi posílat reklamu!\\n\\nOdesláno z iPhonu
+cs | Odhlásit | -
+hu | = | Kérem töröljenek a listáról
+hu | = | Tisztelt Cím!\\nNem kérek több hírlevelet.\\nÜdvözlettel,\\nKovács Éva
+hu | = | leiratkozom
+hu | = | ne küldjenek több emailt!!!
+hu | leiratkozás | Szeretnék leiratkozni. Köszönöm
+tr | = | Lütfen beni listeden çıkarın
+tr | = | Merhaba,\\nartık mail almak istemiyorum.\\nTeşekkürler\\nAyşe
+tr | = | mail atmayın artık bana!!
+tr | = | Üyelikten çıkmak istiyorum\\n\\niPhone'umdan gönderildi
+tr | abonelik iptali | Aboneliğimi iptal edin lütfen
+tr | = | e-posta adresimi silin
+ru | = | Отпишите меня от рассылки
+ru | = | Здравствуйте,\\nне хочу больше получать ваши письма.\\nС уважением, Ольга
+ru | = | хватит слать мне спам!!!
+ru | отписаться | -
+ru | = | уберите мой адрес из базы пожалуйста\\n\\nОтправлено с iPhone
+ru | = | Прошу исключить меня из списка рассылки
+ja | = | 配信停止をお願いします
+ja | = | お世話になっております。\\n今後メールの送信は不要です。\\nよろしくお願いいたします。\\n田中
+ja | 退会希望 | 退会したいです。
+ja | = | もう送らないでください\\n\\niPhoneから送信
+ja | = | メルマガ解除してください
+zh | = | 请取消订阅
+zh | = | 您好,请不要再给我发邮件了,谢谢
+zh | 退订 | -
+zh | = | 把我从邮件列表里删掉
+zh | = | 別再寄廣告信給我
+el | = | Παρακαλώ διαγράψτε με από τη λίστα
 """
 )
 
@@ -382,5 +516,303 @@ zh | = | 请取消我的订单。
 ja | = | 予約を取り消してください。
 en | = | Don't stop, these are great!
 en | Remove | Which stain remover do you sell?
+en | = | Please cancel my order 88213, I chose the wrong size.
+en | = | Can you remove the tulips from my basket? Site is stuck. <en>
+en | = | I can't unsubscribe my husband's premium plan in the app, is that intended? I only want the family one.
+en | = | Please stop the delivery on Friday, nobody is at home.
+en | = | I was removed from your list by mistake, please add me again!
+en | = | Loved the piece about why people unsubscribe. Are the numbers public? <en>
+en | = | We don't want the blue ones anymore, send the red ones instead please.
+en | = | Take me off the waiting list for the course, but keep the newsletters coming!
+en | = | My new address is jo@example.net, please change it. I don't want to miss any mail.
+en | = | I cannot stop reading these. Best newsletter ever.
+en | = | Quick question: does the lamp turn off by itself?
+en | Your invoice | Hi, remove line 3 from invoice 2026-114 please, we never got that. Regards, Anne
+en | = | Is it possible to get fewer mails, once a month maybe? I do like them.
+en | = | If you leave the list open over the weekend I will add two names.
+en | = | How do your customers unsubscribe? We are looking for a tool like yours.
+de | = | Bitte stornieren Sie meine Bestellung 4711. <de>
+de | = | Ich möchte mich für den Kurs am Samstag abmelden, bin krank. Den Newsletter lese ich weiter gern!
+de | = | Warum wurde ich abgemeldet? Ich will den Newsletter weiter bekommen.
+de | = | Ich bekomme keine Mails mehr von Ihnen, was ist los?
+de | = | Können Sie bitte die Adresse auf der Rechnung ändern? Die alte löschen.
+de | = | Hören Sie bloß nicht auf mit dem Newsletter!
+de | = | Bitte keine Nüsse in die Lieferung, ich bin allergisch.
+de | = | Wir melden uns nächste Woche ab Mittwoch wieder.
+de | = | Mein Abo der Zeitschrift läuft noch bis Mai, richtig?
+fr | = | Je ne veux plus la taille M mais la L, c'est possible ? <fr>
+fr | = | Pourquoi ai-je été désinscrit ? Je veux continuer à recevoir vos lettres.
+fr | = | Merci d'annuler ma commande n° 5521.
+fr | = | Ne vous arrêtez surtout pas, j'adore vos mails !
+fr | = | Je ne reçois plus vos mails depuis mars, pouvez-vous vérifier ?
+fr | = | Retirez le lot 3 de la liste de prix s'il vous plaît, il est vendu.
+es | = | Quiero cancelar el pedido 3312, por favor.
+es | = | ¿Por qué me disteis de baja? Quiero seguir recibiendo el boletín. <es>
+es | = | Mi marido está de baja hasta el lunes, contesto yo en su lugar.
+es | = | No dejéis de escribir, me encanta.
+es | = | Ya no recibo vuestros correos, ¿pasa algo?
+it | = | Vorrei annullare l'ordine 221.
+it | = | Non smettete mai di scrivere!
+it | = | Potete togliere le cipolle dalla lista della spesa?
+it | = | Non ricevo più le vostre mail, come mai?
+pt | = | Quero cancelar a compra de ontem.
+pt | = | Por que não recebo mais os emails de vocês?
+nl | = | Ik wil mijn bestelling annuleren.
+nl | = | Waarom ben ik uitgeschreven? Ik wil de nieuwsbrief graag blijven ontvangen.
+nl | = | Ik kan helaas niet komen, schrijf mij maar uit voor de workshop van 12 mei.
+pl | = | Proszę anulować moje zamówienie nr 77.
+pl | = | Dlaczego nie dostaję już waszych wiadomości?
+sv | = | Jag vill avbeställa min order från igår.
+sv | = | Jag får inte längre era mejl, varför?
+da | = | Jeg vil gerne afmelde mig løbet på lørdag, har brækket foden.
+no | = | Kan dere avbestille hotellrommet for oss?
+fi | = | Haluan peruuttaa tilaukseni 1203, väärä koko.
+cs | = | Chci zrušit objednávku č. 91.
+hu | = | Szeretném törölni a rendelésemet.
+tr | = | Siparişimi iptal etmek istiyorum.
+tr | = | Neden artık mail gelmiyor? Almaya devam etmek istiyorum.
+ru | = | Отмените, пожалуйста, мой заказ 512.
+ru | = | Почему мне больше не приходят письма? Хочу получать дальше.
+ja | = | 注文をキャンセルしたいのですが。
+zh | = | 我想取消订单。
+ja | = | メールが届かなくなりました。また送ってください。
 """
 )
+
+
+WISHES += _read(
+    """
+en | = | Enough already, get me off of this thing
+en | = | Dear team,\\n\\nI retired last year and have no more use for your bulletins. Kindly discontinue.\\n\\nRegards, Prof. A. Whitcombe
+en | = | Who gave you my address? Delete it.
+en | = | pls unsuscribe me thx
+en | Please remove from list | -
+en | = | we closed the shop in june, no need to send us offers any longer. ta, Bev
+en | = | I've asked you twice already. Stop it.
+en | cancel newsletter | hi can you cancel my newsletter cheers
+de | = | Moin, könnt ihr mich bitte rausnehmen? Danke! Gruß Uwe
+de | = | Ich verzichte ab sofort auf Ihre E-Mails.
+de | = | nehmt mich endlich aus eurem scheiß Verteiler raus
+de | Kündigung Newsletter | Hiermit kündige ich Ihren Newsletter zum nächstmöglichen Zeitpunkt.
+de | = | Kein Interesse mehr. Bitte Adresse löschen.\\n\\nGesendet von Outlook für iOS
+de | = | newsleter abmelden
+de | = | Ich widerspreche der Nutzung meiner Daten zu Werbezwecken.
+fr | = | Bonjour, pourriez-vous me désinscrire ? Je ne suis plus concernée. Bonne journée, Claire
+fr | = | marre de vos pubs, rayez-moi de la liste
+fr | Se désabonner | -
+fr | = | Je vous prie de ne plus m'adresser de courriers électroniques.
+fr | = | STOP
+es | = | Buenas, ¿me podéis sacar de la lista? Gracias
+es | = | no me envieis mas nada
+es | cancelar suscripcion | -
+es | = | Ya no trabajo en ese sector, por favor eliminadme de vuestros envíos. Un saludo
+it | = | per cortesia non scrivetemi più
+it | Cancellazione | Chiedo la cancellazione dalla newsletter. Distinti saluti
+it | = | Potete togliermi dai vostri contatti? Grazie mille
+pt | = | Por favor retirem-me da vossa lista
+pt | = | chega de spam!!! me excluam
+pt | Cancelar newsletter | Quero cancelar a newsletter.
+nl | = | Hoi, kan ik van deze mails af? Groetjes Marieke
+nl | = | Ik heb hier geen interesse in, gelieve mij te verwijderen.
+nl | = | uitschijven svp
+pl | = | Proszę nie przysyłać mi już ofert
+pl | = | wypisz mnie z tego
+pl | = | Chciałbym zrezygnować z subskrypcji. Z góry dziękuję
+sv | = | Kan ni plocka bort mig från utskicken?
+sv | = | Nej tack, inga fler nyhetsbrev
+da | = | Må jeg blive slettet fra listen? Vh Søren
+da | = | Afmelding tak
+no | = | Hei, jeg vil melde meg av. Takk
+no | = | Ikke send meg flere nyhetsbrev
+fi | = | Älkää lähettäkö enää mainoksia
+fi | = | Pyydän poistamaan osoitteeni listaltanne.
+cs | = | Neposílejte mi už nic
+cs | = | Zrušte prosím odběr novinek
+hu | = | Kérem, vegyenek le a listáról
+hu | = | Nem szeretnék több levelet kapni
+tr | = | Bültenden çıkmak istiyorum lütfen
+tr | = | bana artık reklam göndermeyin
+ru | = | Добрый день! Удалите меня, пожалуйста, из рассылки. Спасибо
+ru | = | больше не пишите мне
+uk | = | Відпишіть мене, будь ласка
+uk | = | не надсилайте мені більше листів
+ja | = | 配信を止めてください
+ja | = | メールアドレスの削除をお願いします。
+zh | = | 不要再发了
+zh | = | 麻烦帮我取消邮件订阅
+ro | = | Vă rog să mă scoateți din listă
+el | = | Θέλω να διαγραφώ από το newsletter
+""",
+    of_others=True,
+)
+
+LOOKALIKES += _read(
+    """
+en | = | Please send me the form to sign up my sister as well.
+en | = | Can you remove the watermark on the picture?
+en | = | My subscription box has not come, please don't cancel it.
+en | = | Stop! The link in your mail goes to the wrong page.
+en | = | I would like to withdraw 200 from my savings account.
+en | = | Please take me with you to the fair :)
+en | = | I got no more mails since Easter, was I dropped?
+en | = | Off to the sea for a week, will read it when I return.
+en | = | delete the second attachment, it is the wrong file
+en | Order 551 | Cancel it please, found it cheaper.
+en | = | Do not send it to the office, send it home please.
+de | = | Bitte nehmen Sie mich in den Verteiler auf!
+de | = | Kann man den Pullover auch umtauschen, wenn er nicht passt?
+de | = | Ich möchte mein Konto bei der Bank kündigen, wie geht das?
+de | = | Entfernen Sie bitte den Rost mit etwas Essig, hat bei mir geholfen.
+de | = | Hört sich gut an!
+de | = | Schicken Sie mir bitte keine Rechnung auf Papier, PDF reicht.
+fr | = | Je voudrais m'inscrire à l'atelier de samedi.
+fr | = | Pouvez-vous retirer le produit B de mon panier ?
+fr | = | Ne m'oubliez pas pour la prochaine lettre !
+fr | = | Je n'arrive pas à supprimer mon compte fidélité en boutique.
+es | = | Quitad por favor el gluten del menú, soy celíaca.
+es | = | Me quiero apuntar a la lista.
+es | = | No me ha llegado el correo con el código.
+it | = | Toglietemi una curiosità: chi fa le foto?
+it | = | Vorrei iscrivermi anche con l'altro indirizzo.
+pt | = | Podem retirar a encomenda da loja amanhã?
+pt | = | Quero cancelar o meu cartão.
+nl | = | Haal je me op van het station?
+nl | = | Ik wil graag een jaar extra op mijn abonnement.
+pl | = | Proszę usunąć zdjęcie z galerii.
+pl | = | Chcę się zapisać na listę.
+sv | = | Stoppa pressarna, ni har stavat fel på sidan två!
+da | = | Hvordan får jeg slettet en vare i kurven?
+fi | = | Voisitteko poistaa maksun kortiltani?
+cs | = | Prosím o zrušení rezervace na pátek.
+hu | = | Szeretnék feliratkozni.
+ru | = | Удалите второе фото, там ошибка в названии.
+ja | = | 予約を解除したいです。
+zh | = | 请把我加入邮件列表。
+""",
+    of_others=True,
+)
+
+REPLIES = {
+    "en": (
+        "Lovely!",
+        "Got mine yesterday, they are beautiful",
+        "Thanks, will have a look",
+        "Do you ship to Ireland?",
+        "Too expensive for me I'm afraid",
+        "Sounds great",
+        "Ha ha, very good.",
+        "nice one",
+        "look at this mum",
+        "Yes please, two of them",
+        "When does it start?",
+        "Who wrote the piece on roses?",
+        "Will you be at the fair?",
+        "ok",
+        "Good morning! And thank you.",
+        "Wrong link in the second paragraph",
+        "Lovely!",
+        "Is this still on?",
+        "We grew those last year, what a show they were",
+        "count me in",
+        "haha",
+        "Thank you Sue, see you on Friday",
+        "I never got the voucher",
+        "👍",
+    ),
+    "de": (
+        "Wunderschön!",
+        "Danke, habe bestellt.",
+        "Gibt es die auch in Weiß?",
+        "Passt, bis Samstag",
+        "Super, danke!",
+        "Toll, weiter so",
+        "Der Gutschein geht nicht",
+        "Wie lange gilt das Angebot?",
+        "Gerne",
+        "Sehr schön",
+        "Habt ihr am Sonntag offen?",
+        "Danke für den Tipp!",
+        "Kann ich das auch in Bar zahlen?",
+        "Läuft.",
+    ),
+    "fr": (
+        "Magnifique !",
+        "Merci beaucoup",
+        "Très joli",
+        "Est-ce que vous livrez en Corse ?",
+        "Bravo à toute l'équipe",
+        "Superbe",
+        "Merci et bonne semaine",
+        "C'est encore disponible ?",
+        "J'en prends deux",
+    ),
+    "es": (
+        "¡Qué bonito!",
+        "¿Cuánto cuesta el envío?",
+        "Gracias, un abrazo",
+        "Vale, apuntado",
+        "Qué guay",
+        "Gracias, lo miro",
+        "¿Hay talla 40?",
+        "Me apunto",
+    ),
+    "it": (
+        "Bellissimo!",
+        "Quando arriva?",
+        "Grazie mille",
+        "Che meraviglia",
+        "Grazie, a presto",
+        "Quanto costa?",
+    ),
+    "pt": (
+        "Que lindo!",
+        "Obrigada, já comprei",
+        "Adorei",
+        "Maravilha",
+        "Ainda tem?",
+    ),
+    "nl": (
+        "Prachtig!",
+        "Is er nog plek?",
+        "Leuk hoor",
+        "Mooi!",
+        "Kan ik morgen langskomen?",
+        "Dank je wel",
+    ),
+    "pl": (
+        "Piękne!",
+        "Dziękuję bardzo",
+        "Ile kosztuje wysyłka?",
+        "Super",
+        "Czy jest jeszcze dostępne?",
+        "Dziękuję",
+    ),
+    "sv": (
+        "Vad fint!",
+        "Tack så mycket",
+        "Härligt",
+        "Finns den i blått?",
+    ),
+    "ru": (
+        "Красота!",
+        "Спасибо, посмотрю",
+        "А когда доставка?",
+        "Здорово!",
+        "Сколько стоит?",
+    ),
+    "ja": (
+        "素敵ですね!",
+        "ありがとうございます。",
+        "いつ届きますか?",
+        "いいですね",
+        "まだありますか?",
+    ),
+    "zh": (
+        "真漂亮!",
+        "谢谢",
+        "好的",
+        "太好了",
+        "多少钱?",
+    ),
+}
+"""By language: what people answer to a newsletter."""

@@ -139,6 +139,11 @@ def read_wish(parts: Parts) -> list[Found]:
     return [_of_author(parts, "other")] if wishes else []
 
 
+def wishes_in_person(parts: Parts) -> str:
+    """What `wish_in` has of somebody's answer in their own words, whom thanks, or news of a death, make no program."""
+    return wish_in(own_words(parts), "") if is_reply(parts) and _may_wish(parts) else ""
+
+
 def _may_wish(parts: Parts) -> bool:
     """Whether a person wrote it, and to us: programs and lists wish for nothing."""
     subject = parts.decoded("subject").lower()

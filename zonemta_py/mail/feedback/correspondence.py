@@ -225,7 +225,9 @@ WISH = re.compile(
 NO_WISH = re.compile(
     r"\b(?:don['’]?t|do not|never|not to|bitte nicht|ne (?:me )?|no me|não me|nicht) ?(?:\w+ )?(?:remove|unsubscribe"
     r"|take|delete|strike|drop|stop|cancel|abmeld|austrag|streich|lösch|désabonn|désinscri|retir|supprim|borr|elimin"
-    r"|remov)|\bwaiting list\b|\bnehmen sie die neue\b"
+    r"|remov)"
+    r"|\b(?:nehm|nimm)\w*\b[^.!?\n]{0,80} (?:auf|rein|hinein|dazu)\b\s*(?:[.!?]|$)"
+    r"|\bwaiting list\b|\bnehmen sie die neue\b"
     r"|\b(?:new|neue|nouvelle|nueva|nova|nuova|nieuwe) (?:one|address|e-?mail|adresse|dirección|morada|indirizzo|adres)"
 )
 """Somebody wants to stay, or to be written to at another address."""

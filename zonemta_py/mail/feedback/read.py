@@ -27,6 +27,7 @@ from zonemta_py.mail.feedback.answers import (
     read_receipt,
     read_unsubscribe,
     read_wish,
+    wishes_in_person,
     writes_itself,
 )
 from zonemta_py.mail.feedback.complaint import read_arf, read_forwarded
@@ -47,6 +48,7 @@ from zonemta_py.mail.feedback.report import WISH, Found, Report
 from zonemta_py.mail.feedback.status import read_status
 from zonemta_py.mail.feedback.texts import Clues, read_text
 from zonemta_py.mail.feedback.vocabulary import DAEMONS, DELAYS, DELIVERED, FAILURES, fails, says
+from zonemta_py.mail.feedback.wishes import PLAIN
 from zonemta_py.mail.headers import decode
 from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.reply import Reply
@@ -157,6 +159,8 @@ def _of_text(parts: Parts) -> tuple[str, list[Found]]:
     if asks and (found := read_unsubscribe(parts, by_subject=True)):
         return "unsubscribe", found
     form, found = read_answer(parts, daemon, failure)
+    if found and form == "rfc3834" and asks and (wish := wishes_in_person(parts)):
+        return ("unsubscribe", read_unsubscribe(parts)) if wish == PLAIN else (WISH, read_wish(parts))
     words = " ".join(text[:_TEXT_CHARACTERS].lower().split())
     if found and not (form == "rfc3834" and _refused_by_program(parts, text, words)):
         return form, found

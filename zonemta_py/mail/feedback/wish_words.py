@@ -9,7 +9,7 @@ from __future__ import annotations
 LEAVE = """
 unsub unsubs unsubscribe unsubscribes unsubscribed unsubscribing unsubscription unsubcribe unsuscribe unsubscibe
 unsubscrib deregister optout opt signoff td
-abmelden abmeldung abbestellen abbestell- bestelle austragen austragung abbestellung abmelde abmeldet
+abmelden abmeldung abbestellen abbestell- austragen austragung abbestellung abmelde abmeldet
 desabonn- desinscri- desabonnement resili- desabo
 darme darse denme desuscrib- dessubscrev- desinscrev- descadastr- desinscreva-
 disiscri- disiscriz- disicri- disdett- disdir- cancellami cancellatemi cancellarmi cancellazione toglietemi toglimi
@@ -30,7 +30,15 @@ unsubscribirme baja
 הסר הסירו הסירי להסיר
 اشتراك- الاشتراك اشتراكي
 berhenti
-"""
+abzumelden abgemeldet abzubestellen austrage austragt abbestelle
+desinscriv- desincri- desabonez
+desuscrib- desapuntad- desapuntarme
+descadastre desinscrever dessubscrever
+disiscrivetemi cancellarmi
+frameld- frameldt utmeld- avmeld- frameling
+anulat- dezabonare dezabonati
+odjav- odhlas- odhlasit
+irtisanou-"""
 """That alone says it."""
 
 SURE = """
@@ -41,10 +49,11 @@ avregistrer- 退订 退訂 取消订阅 取消訂閱 配信停止 配信解除 �
 """Those of them that mean nothing else: one signs off from courses and meters, too."""
 
 REMOVE = """
-trag tragt bestellen schmeisst schmeissen werft nehmt abschalten unterlassen einstellen aufhort
+plocka plockas retirem elimine eliminen poistamaan vyradte odstrante odeberte
+schmeisst schmeissen werft nehmt abschalten unterlassen einstellen aufhort
 отключ- перестань- прекра- остано- вимкн- припин- silin silinsin cikarin kesin kaldirin kapatin durdurun
 移出 去除 踢出 取消掉 停发 关闭 やめて 消して 止めて 外し 빼주 끊 지워 중지해 해지해
-desactiv- desconect- suspend- supprim- ôtez sortez sortir effacez cessez desinscrire desapunt- desapuntenme apunt-
+desactiv- desconect- suspend- supprim- ôtez sortez sortir effacez cessez desinscrire desapunt- desapuntenme
 parad basta smett- stoppa stoppe sluta upphor avsluta slet slett fjern lopettakaa poistakaa hagyjak abba
 torolje vegyenek ki
 opriti incetati scoateti σταματηστε βγαλτε διαγραφω ξεγραψτε
@@ -52,14 +61,15 @@ opriti incetati scoateti σταματηστε βγαλτε διαγραφω ξε
 odebrat zrusit zruste odepsat vyradit vymazat vyskrtn- rozesil-
 remove removed removal delete deleted take taken taking strike drop cross get stop cease end cancel cancelled canceled
 cancellation quit discontinue terminate exclude erase leave leaving rid withdraw
-streichen streicht nehmen nimm nehmt tragen loschen losche entfernen entfernt entferne kundigen kundige kundigung
-stoppen stopp stoppt beenden beende aufhoren tilgen raus melden
+streichen streicht nehmen nimm nehmt verzicht- widersprech- widerspreche loschen losche entfernen entfernt entferne
+kundigen kundige kundigung
+stoppen stopp stoppt beenden beende aufhoren tilgen raus
 retir- supprim- enlev- ote- otez arret- annul- effac- radi- cess- stopper
 quit- quiten- quitenme quitarme elimin- eliminen- borr- borren- borrarme cancel- dej- dejen retir- saqu- saquen sacar
 sacarme parar paren anular
 remov- retir- tira tire tirem tirar exclu- apag- apaguem par- parem deix- deixar anul-
 rimuov- togli- cancell- elimin- tolg- smett- smettetela basta annull- interromp- cessa-
-verwijder- schrap- haal halen stop stoppen meld schrijf
+verwijder- schrap- haal halen stop stoppen
 usun- wykresl- skresl- przestan- przestac zrezygn- skasuj- zaprzesta- wymaz-
 удал- убер- исключ- вычеркн- прекрат- остановит- перестан- снимит- убрать
 видал- видаліть прибер- викресл- припин- виключ- зніміть
@@ -77,8 +87,42 @@ sterge- stergeti scoate- scoateti elimin- opriti anul-
 הורידו הוריד תמחקו מחקו בטל בטלו לבטל הפסיקו
 enough genug schluss assez bastante doen dosc хватит досить отстаньте dost genoeg yeter eleg destul 够了 結構
 huy xoa ngung dung hapus hapuskan keluarkan stop
+hort lasst unterlasst verschont verschonen abstellen stellt rausnehmen rauswerfen loscht kundigt
+laissez fichez foutez virez vire barrez ray- desincrire
+quitad quitadme borrad borradme sacad sacadme basta borrarme saquenme eliminadme
+pare parai chega apague apaguem excluam excluir
+smettila smettetela fermate finitela levatemi togliete cancellate rimuovete lasciatemi
+ophouden stopt verwijdert schrappen
+przestancie przestan usuncie usunac skonczcie koniec wykresli-
+уберите убирайте прекращайте отстань достали завязывайте кончайте удалить
+кінчайте годі приберіть
+vyskrt- skoncete dost zastavte smazat
+slutt slutta avslutt- stans- stopp sletta raderas
+loppu lopett- lopet- riitta- poistaa poistettava
+cikmak cikayim ayril- silmek silinmek sildir- birakin keser kesin cikart-
+torles- torl- hagyjanak hagyd szuntess- allits- vegyel vegyek
+terminati lasati incetat- stergere scoat-
+σβησ- αφαιρεστε διαγραψετε
+删 刪 删掉 刪掉 移走 剔除 拉黑 屏蔽 取关 住手
+外す 消す 打ち切
 """
 """That says it of somebody's name or of a list."""
+
+CARRY = """
+take taken taking get drop cross leave leaving withdraw lift strike
+nehmen nimm nehmt raus stellt werft verzicht- widersprech- widerspreche
+sortez sortir barrez ray-
+haal halen
+sac- saqu- tirar tira tire
+levatemi
+取消 外し
+"""
+"""Those that move something, or say no to it: they need to say whom, or from what."""
+
+OFF = """
+off af raus weg rid loswerden vaek pois pryc fuori dehors fuera вон прочь
+"""
+"""Where to."""
 
 ME = """
 me us myself ourselves i'd
@@ -107,6 +151,9 @@ toi tui saya kami
 """
 
 TARGET = """
+osoit- listalta listaltanne dados courriers adresser subskrypcji subskrypcje zasilani utskicken vermelding
+bulletin bulletins circular circulars mailshot mailshots bestand inscripcion inscription inscriptions
+werbezwecken werbezwecke nutzung daten utskicken
 communication communications correspondence contacting contact updates offers newsletter's emailer mailout mailouts
 uyelik- uyeligim- kayd- gonderi- mailleri mailini listeniz- rundschreiben werbemails werbepost kontakt
 送って 送って来 送信 お知らせ 案内 メッセージ 列表中 通讯 推送 推广 消息 短信 보내지 문자 알림 뉴스 홍보
@@ -144,8 +191,46 @@ lista newsletter- emailuri email- mesaje- abonament- adres- trimit- posta
 רשימת התפוצה מרשימת מהרשימה רשימה מיילים דיוור הודעות מייל
 alone ruhe tranquille paz pace peace rust spokoju spokoj покое спокое fred rauhaan rahat beke
 dang ky thu email daftar milis surel langganan berlangganan
+mailinglijst maillijst verzendlijst mailinglist adressenlijst mailingliste adressliste kartei datei datenbank
+fichier carnet bdd mailing-list
+listado registro registros contacto contactos
+contacto contactos emails mails
+rubrica elenco database contatti
+mainos- mainosten mainosviest- rekister- rekisterista sahkopostiosoite- sahkopostilist-
+maillista kundregister register registret reklambrev
+mailliste mailingliste mailinglista adresseliste kundeliste kundekartotek
+uyelik- uyeligim- eposta- mailiniz- e-posta e-postalar- sms
+adatbazis- hirlevelet
+kontaktow bazie mailingow listy
 """
 """What one is taken off, or gets no more of."""
+
+SEND = """
+send sending mail mailing email emailing write writing spam spamming contact contacting bother bothering
+schicken schickt schick schicke senden sendet sende sendest zusenden zuschicken schreibt schreiben belastigen belastigt
+envoyer envoyez envoie ecrire ecrivez spammer
+enviar enviarme envien envies enviame enviad enviadme mandar mandarme manden mandes mandad mandadme escribir escribirme
+escriban escribais mandeis envieis enviem mandem mandar escrevam escrever
+mandarmi mandare mandate mandatemi mandi mandatemela inviarmi inviare inviate inviatemi invii scrivermi scrivete
+scrivetemi spedite spedirmi
+sturen stuur stuurt mailen mailt toesturen schrijven
+wysylac wysylajcie wysylaj przysylac przysylajcie przysylaj pisac piszcie
+присыл- слать шлите посыл- отправля- писать пишите
+надсил- слати шліть писати
+posilat posilejte neposilejte zasilat zasilejte psat neposilat
+skicka skickar skriva maila mejla sende sender skriv sende skicke
+lahett- lahet-
+gonder- yolla- atma- atmayin atmayiniz atma atmak yazma-
+kuldj- kuldeni kuldes kuldoz- irjanak
+trimit- trimiteti
+στελν- στειλ-
+보내 보내지 보내는
+发 发送 寄 发邮件 發 传
+送ら 送って 送る 送信
+ارسال إرسال ترسلوا
+לשלוח
+"""
+"""What those who write to one do."""
 
 WANT = """
 want wish wants wishing need receive receiving interested like getting care desire
@@ -229,6 +314,10 @@ nua lagi
 """
 
 FILLER = """
+podeis podriais puedes buenas scheiss verdammten verdammter damn damned bloody fucking crap shit maldita fichue foutue
+ni chcialbym chcialabym gory pyydan agradeco agradezco agradeceria ten bij voorbaat zu already twice this electroniques
+zou willen mogen moge kunne lehet szeretnem bardzo uprzejmie halusin voisitteko voisitko muzete mohli mohl byste
+gelieve vuestro vuestra vuestros vuestras vuestras nostri vh hi moin gruss könnt konnt ma bli blive vill kan
 please pls plz kindly thanks thank you thx ty could can would may from off of out your yours the this that these those
 my our my to for at in on any all once immediately now asap today and or with team hello hi hey dear sir madam regards
 best cheers just so such as soon possible it them be is am a an do i we again sent iphone ipad android by here would
@@ -273,10 +362,15 @@ va rog multumesc din de la sa acest aceasta dvs mea meu imi si buna ziua o vreau
 من فضلك فضلكم رجاء الرجاء أرجو ارجو شكرا هذه هذا في على عن إلى
 בבקשה נא תודה את של שלכם הזאת הזה שלי אנא תודה שלום
 vui long lam on cam cho khoi tu cua toi nay xin tolong mohon terima kasih dari ini anda
+porfavor dadme dame dajcie bedankt kunnen zouden jer i isso isto esto eso questo cela ca ceci damit davon hier etmek
+etmenizi det dit
+teilt teilen finalmente endlich enfin
 """
 """That changes nothing of it."""
 
 STAY = """
+anmeld- aufnehmen aufzunehmen aufnahme apunt- inscri- iscriv- aanmeld- inschrijv- zapis- подпиш- подпис- prihlas-
+tilmeld- feliratkozn-
 keep stay remain continue subscribe resubscribe mistake accidentally miss missing missed loved instead except
 behalten bleiben vermisse vermissen versehentlich irrtum weiterhin
 garder rester reste continuer manquent manque erreur
@@ -332,7 +426,7 @@ buna stimati καλημερα γεια 您好 你好 尊敬 お世話 こんに�
 """A letter begins so."""
 
 PARTS = {
-    "leave": LEAVE, "sure": SURE, "remove": REMOVE, "me": ME, "target": TARGET, "want": WANT, "not": NOT, "more": MORE,
-    "filler": FILLER, "stay": STAY, "asking": ASKING,
+    "leave": LEAVE, "sure": SURE, "remove": REMOVE, "carry": CARRY, "off": OFF, "me": ME, "target": TARGET,
+    "send": SEND, "want": WANT, "not": NOT, "more": MORE, "filler": FILLER, "stay": STAY, "asking": ASKING,
 }  # fmt: skip
 """What a word can be in a wish → such words."""

@@ -33,6 +33,28 @@ _SENTENCE = re.compile(r"(?<=[.!?…。！？؟])\s*|\n+|\s[-–—]\s")
 _CLAUSE = re.compile(r"[,;:،、，；：]\s*")
 _ADDRESS = re.compile(r"[^\s<>,;()]{1,64}@[^\s<>,;()]{1,255}")
 _WORD = re.compile(r"[^\W_]+(?:[-'][^\W\d_]+)*")
+_POLITE = re.compile(r"\bpor favor\b")
+"""Of which the first word alone asks for a reason."""
+_REFLEXIVE = re.compile(r"\bse (?=des)")
+""" "Se désabonner": elsewhere it may mean "if"."""
+_SEPARATED = re.compile(
+    r"\bmeld(?:e|en|et|t|er)?\b([^.!?\n]{0,100}?) (?:ab|af|av)\b|\bbestell(?:e|en|t)\b([^.!?\n]{0,100}?) ab\b"
+    r"|\btrag(?:e|en|t)?\b([^.!?\n]{0,100}?) aus\b(?! (?:dem|der|ihre|eure))"
+    r"|\bschrij(?:f|ft|ven)\b([^.!?\n]{0,100}?) (?:uit|af)\b"
+)
+"""Germanic verbs that leave by a word at the end: "melde mich ab"."""
+_TO_ME = re.compile(r"(?:[drn]me|[trn]emi|rmi|[rz]moi)$")
+"""At a verb's end in Romance languages."""
+_DEVICE = re.compile(
+    r"\b(?:iphone\w*|ipad\w*|android|outlook|ios|samsung|galaxy|huawei|xiaomi|smartphone|handy|mobil\w*|mail.app|yahoo|gmx"
+    r"|proton|web\.de|blackberry|thunderbird)\b",
+    re.IGNORECASE,
+)
+_DEVICE_WORDS_MAX = 9
+_SHORT_WORDS = 4
+_LIKE_CHARACTERS_MIN = 9
+_LIKE = frozenset(("leave", "like"))
+"""A word with a typing error: an operator sees whether it is one."""
 _GREEK = str.maketrans("άέήίόύώϊϋΐΰς", "αεηιουωιυιυσ")
 _QUESTION = ("?", "？", "؟")
 
@@ -47,7 +69,7 @@ class _Clause(NamedTuple):
 
     @property
     def left_over(self) -> int:
-        return sum(not part for part in self.parts)
+        return sum(not part or "like" in part for part in self.parts)
 
 
 class _Wish(NamedTuple):
@@ -65,7 +87,7 @@ _NOTHING = _Wish(False, False, False, False)
 
 def wish_in(paragraphs: list[str], subject: str = "") -> str:
     """PLAIN, PROSE or "". paragraphs: the writer's own, the first ones count. subject: "" one that repeats ours."""
-    body = _without_greeting(paragraphs)[:_PARAGRAPHS_MAX]
+    body = _without_greeting(_without_device(paragraphs))[:_PARAGRAPHS_MAX]
     texts = [one[:_CHARACTERS_MAX] for one in body]
     of_subject = _of(subject, alone=True)
     first = _of(texts[0], alone=len(body) == 1) if texts else _NOTHING
@@ -122,7 +144,7 @@ def _of(text: str, alone: bool) -> _Wish:
 
 def _wish(clause: _Clause, bare: bool) -> _Wish:
     if not _core(clause, bare):
-        return _NOTHING
+        return _Wish(_may(clause), False, False, False)
     asked = clause.asked and not (clause.has("leave", "remove") and clause.has("me"))
     vague = not clause.has("leave", "remove", "target", "more")  # "not interested": in an offer, or in all of it
     plain = not (clause.left_over or asked or vague or clause.has("asking")) and len(clause.parts) <= _WORDS_MAX
@@ -134,9 +156,22 @@ def _core(clause: _Clause, bare: bool) -> bool:
         return False
     if clause.has("leave"):
         return True
-    if clause.has("remove") and (clause.has("me", "target") or bare):
+    if clause.has("remove") and (clause.has("me", "target") or (bare and not clause.has("carry"))):
         return True
     return clause.has("not") and (clause.has("want") or (clause.has("more") and (bare or clause.has("target"))))
+
+
+def _may(clause: _Clause) -> bool:
+    """ "Stop it.", "Stop writing!", "Send me nothing", "Off with these mails": what is meant has no word; an operator
+    knows."""
+    if _refuses(clause) or clause.has("stay"):
+        return False
+    short = len(clause.parts) <= _SHORT_WORDS and not (clause.left_over or clause.asked or clause.has("want", "carry"))
+    if clause.has("remove") and (short or clause.has("send")):
+        return True
+    return (clause.has("off") and clause.has("target")) or (
+        clause.has("not") and clause.has("me") and clause.has("send")
+    )
 
 
 def _refuses(clause: _Clause) -> bool:
@@ -149,7 +184,8 @@ def _refuses(clause: _Clause) -> bool:
 
 
 def _folded(text: str) -> str:
-    return latin(text).translate(_GREEK)
+    plain = _POLITE.sub("porfavor", latin(text).translate(_GREEK))
+    return _SEPARATED.sub(r"abmelden\1\2\3\4", _REFLEXIVE.sub("", plain))
 
 
 def _clauses(text: str) -> list[_Clause]:
@@ -171,15 +207,50 @@ def _parts(clause: str) -> list[frozenset[str]]:
 def _of_word(word: str) -> list[frozenset[str]]:
     known, stems, joined = _lexicon()
     if (part := known.get(word)) is not None:
-        return [part]
+        return [_to_me(word, part)]
     korean = "\uac00" <= word[0] <= "\ud7a3"
     if word[0] >= "\u2e80" and not korean:
         return _segments(word, joined)
     for length in range(len(word), 1 if korean else 2, -1):
         if (part := stems.get(word[:length])) is not None:
-            return [part]
+            return [_to_me(word, part)]
     pieces = re.split(r"[-']", word)
-    return [part for piece in pieces for part in _of_word(piece)] if len(pieces) > 1 else [frozenset()]
+    if len(pieces) > 1:
+        return [part for piece in pieces for part in _of_word(piece)]
+    return [_LIKE if _like(word) else frozenset()]
+
+
+def _to_me(word: str, part: frozenset[str]) -> frozenset[str]:
+    return part | {"me"} if "remove" in part and _TO_ME.search(word) else part
+
+
+def _like(word: str) -> bool:
+    """Whether it is one that leaves, but for a slip."""
+    least = _LIKE_CHARACTERS_MIN - 1
+    if len(word) < least:
+        return False
+    beginnings = {word[:length] for length in range(least, len(word))}
+    return not (_shortened(word).isdisjoint(_misspelt()) and beginnings.isdisjoint(_misspelt_stems()))
+
+
+def _shortened(word: str) -> set[str]:
+    """Itself, and without one of its letters but the first three: two words that share one differ by a slip."""
+    return {word, *(word[:at] + word[at + 1 :] for at in range(3, len(word)))}
+
+
+@cache
+def _misspelt() -> frozenset[str]:
+    return frozenset(one for word in _leaving() for one in _shortened(word.removesuffix("-")))
+
+
+@cache
+def _misspelt_stems() -> frozenset[str]:
+    return frozenset(one for word in _leaving() if word.endswith("-") for one in _shortened(word.removesuffix("-")))
+
+
+def _leaving() -> list[str]:
+    words = _folded(wish_words.LEAVE + wish_words.SURE).split()
+    return [word for word in words if len(word.removesuffix("-")) >= _LIKE_CHARACTERS_MIN]
 
 
 def _segments(word: str, joined: dict[str, frozenset[str]]) -> list[frozenset[str]]:
@@ -195,6 +266,13 @@ def _segments(word: str, joined: dict[str, frozenset[str]]) -> list[frozenset[st
             found.append(frozenset())
             at += 1
     return found
+
+
+def _without_device(paragraphs: list[str]) -> list[str]:
+    """ "Sent from my telephone" stands behind what is said."""
+    last = paragraphs[-1] if len(paragraphs) > 1 else ""
+    named = "\n" not in last and len(last.split()) <= _DEVICE_WORDS_MAX and _DEVICE.search(last)
+    return paragraphs[:-1] if named else paragraphs
 
 
 def _without_greeting(paragraphs: list[str]) -> list[str]:
