@@ -1,11 +1,15 @@
 """Campaigns that only their mail names (X-Campaign): figures, thresholds, course like others'; how many there are."""
 
+import asyncio
+import shutil
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.queue.tasks.test_tasks import done
+from zonemta_py.disk import keys
+from zonemta_py.disk.leveldb.store import StoreFailed
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.merge.compile import prepare
 from zonemta_py.merge.source import TemplateSource, Text
@@ -103,8 +107,6 @@ async def test_the_same_name_of_two_tenants(house: Make) -> None:
     await home.put("a@x.test", sender="", campaign="may", tenant="one")
     await home.put("b@x.test", sender="", campaign="may", tenant="two")
     assert ((await row(home, "may"))["accepted"], (await row(home, "may"))["tenant"]) == (1, "one")
-    with pytest.raises(ValueError, match="of another tenant waits"):
-        await home.queue.ask("campaign-put", name="may", tenant="two", **put)
     await home.queue.ask("campaign-cancel", name="may")
     assert (await home.sizes())["messages"] == 1
     await home.queue.ask("campaign-put", name="june", tenant="one", **put)
@@ -137,6 +139,170 @@ async def test_a_name_that_another_tenants_mail_had_is_free_when_that_has_gone(h
     await home.put("c@x.test", sender="", campaign="may", tenant="two")
     assert (await row(home, "may"))["accepted"] == 1
     await home.sound()
+
+
+@pytest.mark.parametrize("crash", ["", "kill", "power"])
+async def test_a_name_is_its_makers_though_mail_of_another_tenant_waits(house: Make, crash: str) -> None:
+    """That mail is sent, held and canceled apart from the campaign, and is in none of its figures."""
+    home = await house()
+    source = TemplateSource("t", Text("Hello"), Text("news@src.test"), text=Text("Hi\n"))
+    put = {"sender": "news@src.test", "template": prepare(source).pack(), "tenant": "two"}
+    for number in range(6):
+        await home.put(f"r{number}@x{number}.test", sender="", campaign="may", tenant="one")
+    assert (await row(home, "may"))["accepted"] == 6
+    await tick(home)
+    assert await home.queue.ask("campaign-put", name="may", **put) == {"created": True}
+    if crash:
+        await home.crash(power=crash == "power")
+    found = await row(home, "may")
+    assert (found["tenant"], found["accepted"], found["waiting"], found["removed"]) == ("two", 0, 0, 0)
+    assert {tuple(point[1:]) for point in found["history"]} == {(0, 0)}
+    await home.put("own@y.test", sender="", campaign="may", tenant="two")
+    await home.queue.accept(Envelope("", [Recipient("m@z.test", values=[])], columns=[], campaign="may"), b"")
+    await home.sound()
+    for delivery in await home.leases():
+        await home.settle(delivery, BOUNCED if delivery.recipients[0].address == "r0@x0.test" else DEFERRED)
+    assert (await done(home, "delete", where={"recipient": ["r2@x2.test"]}))["done"] == 1
+    found = await row(home, "may")
+    told = [found[figure] for figure in ("accepted", "waiting", "bounced", "deferred", "removed")]
+    assert told == [2, 2, 0, 2, 0]
+    await home.sound()
+    await home.queue.ask("campaign-cancel", name="may")
+    for _ in range(3):
+        await tick(home)
+    found = await row(home, "may")
+    assert (found["state"], found["removed"], found["waiting"]) == ("canceled", 2, 0)
+    assert (await home.sizes())["messages"] == 5, "those of the other tenant; one is deleted, and can be put back"
+    await home.move(3600)
+    assert {delivery.tenant for delivery in await home.leases()} == {"one"}
+    await home.sound()
+
+
+async def test_a_campaign_that_the_disk_refuses_takes_no_name(house: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the other tenant's again, whose figures begin anew; once there is space, it is made."""
+    home = await house()
+    source = TemplateSource("t", Text("Hello"), Text("news@src.test"), text=Text("Hi\n"))
+    put = {"sender": "news@src.test", "template": prepare(source).pack(), "tenant": "two"}
+    await home.put("a@x.test", sender="", campaign="may", tenant="one")
+    await home.rest()
+    store = home.queue.core.store
+    write, failures = store.write, [True]
+
+    def fail(operations: Any, sync: bool) -> None:
+        write(operations, sync)
+        if failures and keys.campaign("may") in dict(operations):
+            failures.clear()
+            store.fenced = True
+            raise StoreFailed("No space left on device")
+
+    monkeypatch.setattr(store, "write", fail)
+    with pytest.raises(QueueRefusal):
+        await home.queue.ask("campaign-put", name="may", **put)
+    while home.queue.core.lines.trouble:  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
+    await home.put("b@x.test", sender="", campaign="may", tenant="one")
+    await home.put("c@x.test", sender="", campaign="may", tenant="two")
+    await home.crash(power=True, fsck="look")
+    found = await row(home, "may")
+    assert (found["tenant"], found["registered"], found["accepted"]) == ("one", False, 1)
+    assert await home.queue.ask("campaign-put", name="may", **put) == {"created": True}
+    assert (await row(home, "may"))["accepted"] == 0
+    await home.sound()
+
+
+async def test_a_lost_store_counts_no_mail_of_before_for_a_campaign(house: Make) -> None:
+    """What is made again from the journal has the figures of the campaign alone, and of its tenant's feedback."""
+    home = await house()
+    source = TemplateSource("t", Text("Hello"), Text("news@src.test"), text=Text("Hi\n"))
+    put = {"sender": "news@src.test", "template": prepare(source).pack(), "tenant": "two"}
+    for number in range(3):
+        await home.put(f"r{number}@x{number}.test", sender="", campaign="may", tenant="one")
+    await home.settle((await home.lease(1))[0])
+    await home.queue.ask("campaign-put", name="may", **put)
+    for number in range(2):
+        await home.put(f"own{number}@y{number}.test", sender="", campaign="may", tenant="two")
+    for delivery in await home.leases():
+        await home.settle(delivery, BOUNCED if delivery.recipients[0].address in ("r1@x1.test", "own1@y1.test") else 1)
+    for tenant in ("one", "two"):
+        said = Feedback("complaint", f"{tenant}@x.test", campaign="may", tenant=tenant, genuine="token")
+        assert await home.queue.feedback([said]) == [True]
+    before = await row(home, "may")
+    assert [before[name] for name in ("tenant", "accepted", "bounced", "complaints")] == ["two", 2, 1, 1]
+    await home.queue.position()
+    await home.rest()
+    copy = home.image()
+    home.abandon()
+    shutil.rmtree(copy / "store")
+    home.folder = copy
+    await home.open()
+    after = await row(home, "may")
+    figures = ("tenant", "accepted", "delivered", "bounced", "waiting", "complaints", "created_ms")
+    assert [after[name] for name in figures] == [before[name] for name in figures]
+    await home.sound()
+
+
+async def test_a_pause_of_the_mail_before_is_no_pause_of_the_campaign(house: Make) -> None:
+    """Who takes a name over neither takes over the suspension of its mail, nor lifts it."""
+    home = await house()
+    source = TemplateSource("t", Text("Hello"), Text("news@src.test"), text=Text("Hi\n"))
+    put = {"sender": "news@src.test", "template": prepare(source).pack(), "tenant": "two"}
+    await home.put("a@x.test", sender="", campaign="may", tenant="one")
+    await home.queue.ask("campaign-pause", name="may")
+    await home.queue.ask("campaign-put", name="may", **put)
+    await home.put("b@y.test", sender="", campaign="may", tenant="two")
+    assert (await row(home, "may"))["state"] == "running"
+    await home.queue.ask("campaign-pause", name="may")
+    assert (await row(home, "may"))["state"] == "paused"
+    assert await home.idle()
+    assert (await home.queue.ask("campaign-resume", name="may"))["state"] == "running"
+    await home.crash()
+    [stop] = await home.queue.ask("standing")
+    assert stop["tenants"] == ["one"]
+    [delivery] = await home.leases()
+    assert delivery.tenant == "two"
+    await home.settle(delivery)
+    await home.queue.ask("campaign-complete", name="may")
+    await tick(home)
+    assert (await row(home, "may"))["state"] == "ended"
+    [stop] = await home.queue.ask("standing")
+    assert stop["tenants"] == ["one"], "the end of the one is not that of the other"
+    await tick(home, 8 * DAY)
+    assert "may" not in await names(home)
+    await home.put("c@x.test", sender="", campaign="may", tenant="one")
+    assert (await row(home, "may"))["accepted"] == 1, "the mail of before counts for none"
+    await home.queue.ask("lift", kind="campaign", name="may")
+    for delivery in await home.leases():
+        await home.settle(delivery)
+    found = await row(home, "may")
+    assert (found["accepted"], found["delivered"], found["waiting"]) == (1, 1, 0)
+    await home.sound()
+
+
+async def test_each_tenant_gets_names_though_mail_of_another_waits_under_all_of_them(house: Make) -> None:
+    """One that has fewer than its share takes over names of the one with most of them, whose mail is sent like any."""
+    home = await house(queue={"campaign_names": 12})
+    for number in range(15):
+        await home.move(1)
+        await home.put(f"r{number}@z{number}.test", sender="", campaign=f"junk{number}", tenant="them")
+    await home.queue.ask("campaign-pause", name="junk1")
+    await tick(home)
+    for number in range(8):
+        await home.put(f"o{number}@x.test", sender="", campaign=f"our{number}", tenant="us")
+    ours = [(await row(home, f"our{number}"))["created_ms"] > 0 for number in range(8)]
+    assert ours == [True] * 6 + [False] * 2, "a share, and no more"
+    assert await names(home) == {"junk1", *(f"junk{n}" for n in range(7, 12)), *(f"our{n}" for n in range(6))}
+    await home.put("late@x.test", sender="", campaign="junk0", tenant="them")
+    await home.crash(power=True, fsck="look")
+    assert len(await names(home)) == 12
+    while sent := await home.leases():
+        for delivery in sent:
+            await home.settle(delivery)
+    await home.put("again@x.test", sender="", campaign="third", tenant="more")
+    assert (await row(home, "third"))["accepted"] == 1
+    await home.sound()
+    await tick(home)
+    kept = home.queue.core.store.keys(keys.CAMPAIGNS, keys.end(keys.CAMPAIGNS))
+    assert [key for key in kept if key.endswith(b" -")] == []
 
 
 async def test_another_tenants_feedback_counts_for_no_campaign_of_the_name(house: Make) -> None:

@@ -19,6 +19,7 @@
     campaign <name> *          settings, and how it has been ended
     campaign <name> #          tally: what became of its recipients
     campaign <name> ~          how many waited and how many were delivered, over time
+    campaign <name> -          there is none of that name any more, but mail of it waits
     request <scope> <name>     an idempotency key: how that request was answered
     request-end <until> <scope> <name>               the same keys by expiry time
     suppressed <address>       no mail goes to this address, and why
@@ -153,6 +154,10 @@ def tally(campaign: str) -> bytes:
 
 def course(campaign: str) -> bytes:
     return b"campaign %s ~" % campaign.encode()
+
+
+def left(campaign: str) -> bytes:
+    return b"campaign %s -" % campaign.encode()
 
 
 def request(scope: str, name: str) -> bytes:

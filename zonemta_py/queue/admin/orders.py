@@ -18,7 +18,7 @@ from zonemta_py.disk.records import MovedRecord, RemovedRecord, Type
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.commit import immediately
-from zonemta_py.queue.core.counters import REMOVED, campaign_of
+from zonemta_py.queue.core.counters import REMOVED
 from zonemta_py.queue.core.locator import Located, find_any
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.telling import tell
@@ -151,7 +151,7 @@ def apply_drop(queue: QueueContext, removed: RemovedRecord, ms: int, found: dict
         core.lines.submit(operations, immediately, sync=False, keep=True)
         return ended
     core.messages.pin(message)
-    if campaign := campaign_of(message.metadata):
+    if campaign := core.campaigns.counted_by(message_id, message.metadata):
         for _ in range(ended - told):
             core.campaigns.counters.result(campaign, REMOVED, ms)
     operations += core.messages.finish(message, ended)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from zonemta_py.disk.records import StandingRecord, Type
 from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.campaigns.stops import stop_of
 from zonemta_py.queue.core.campaigns import WINNER, Campaign
 from zonemta_py.queue.core.core import Core
 
@@ -115,8 +116,8 @@ def certainty(one: VariantFigures, other: VariantFigures) -> float:
 
 def pause(core: Core, campaign: Campaign) -> None:
     """Its mail waits; repeated, it changes nothing."""
-    policy, key = core.schedule.policy, ("campaign", campaign.name)
-    if key in policy.stops and policy.stopped(*key):
+    policy = core.schedule.policy
+    if stop_of(core, campaign) is not None:
         return
     cause = f"{WAITS}{', '.join(campaign.choice['of'])}"
     policy.stop("campaign", campaign.name, math.inf, cause, chosen=True, tenants=campaign.tenants)
@@ -143,9 +144,9 @@ def _written(core: Core, campaign: Campaign, cause: str, _: Reply | None) -> Non
 
 def go(core: Core, campaign: Campaign, cause: str) -> None:
     """Lifts the pause of an undecided campaign, and no other."""
-    stop = core.schedule.policy.stops.get(("campaign", campaign.name))
+    stop = stop_of(core, campaign)
     if stop is not None and stop.cause.startswith(WAITS):
-        core.schedule.policy.lift("campaign", campaign.name, cause)
+        core.schedule.policy.lift("campaign", campaign.name, cause, campaign.tenants)
         core.schedule.lift()
 
 

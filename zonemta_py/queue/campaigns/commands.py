@@ -19,7 +19,8 @@ from zonemta_py.queue.api import EVERYBODY, template_name
 from zonemta_py.queue.campaigns import choice as variants
 from zonemta_py.queue.campaigns import thresholds as bounds
 from zonemta_py.queue.campaigns import unregistered, waiting_hours
-from zonemta_py.queue.campaigns.monitor import CampaignMonitor, order, stop_of
+from zonemta_py.queue.campaigns.monitor import CampaignMonitor, order
+from zonemta_py.queue.campaigns.stops import stop_of
 from zonemta_py.queue.core.campaigns import BEGIN, CANCEL, COMPLETE, IN_DOUBT, NOTIFY, REMOTE, Campaign
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.feedback.consequences import FIGURES
@@ -72,11 +73,11 @@ class CampaignCommands:
         if choice:
             campaign.choice = variants.checked(self._core, name, choice, campaign.created_ms)
         campaign.seq = self._core.journal.next_seq
-        before = self._core.campaigns.named.get(name)
+        if any(self._core.sizes.flows.campaigns.of(name)):
+            campaign.first = self._core.ids.next(campaign.created_ms)
         created = await self._core.campaigns.create(campaign, template, self._core.lines)
         if created:
-            if before is not None and not campaign.is_of(before.tenant or campaign.tenant):
-                self._monitor.forget(name)
+            self._monitor.forget_replaced()
             begun(self._core, campaign)
             if campaign.choice:
                 variants.pause(self._core, campaign)
@@ -160,7 +161,7 @@ class CampaignCommands:
         if campaign is not None:
             campaign.base = bounds.figures(self._core.campaigns.tally(name))
             await self._core.campaigns.save(campaign, self._core.lines)
-        schedule.policy.lift("campaign", name, cause)
+        schedule.policy.lift("campaign", name, cause, campaign.tenants if campaign is not None else ())
         schedule.lift()
         return await self._answer(name, campaign)
 

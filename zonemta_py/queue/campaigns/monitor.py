@@ -17,10 +17,11 @@ from zonemta_py.queue.campaigns import choice, named, thresholds
 from zonemta_py.queue.campaigns.history import RATE_MS, CampaignHistory
 from zonemta_py.queue.campaigns.moved import Moved
 from zonemta_py.queue.campaigns.purge import Sweep
+from zonemta_py.queue.campaigns.stops import stop_of
 from zonemta_py.queue.core.campaigns import CANCEL, COMPLETE, Campaign
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
-from zonemta_py.schedule.policy.state import Suspension
+from zonemta_py.queue.lifecycle import naming
 from zonemta_py.zones.calendar import campaign_hours
 
 SAVE_MS = 30_000
@@ -50,12 +51,17 @@ class CampaignMonitor:
         """Checks each campaign; True: there is more to remove at once. Raises StoreError."""
         core, now_ms = self._core, self._core.clock.ms()
         self._follow_clock()
+        self.forget_replaced()
         for campaign in list(core.campaigns.by_name.values()):
+            if core.campaigns.arrives(campaign.name):
+                continue
             operations = self._follow_named(campaign, now_ms) if campaign.named else self._follow(campaign, now_ms)
             if operations:
                 core.lines.submit(operations, immediately, sync=False, keep=True)
         for campaign in list(named.forgotten(core, now_ms)):
             core.lines.submit(self._forget(campaign), immediately, sync=False, keep=True)
+        if core.campaigns.counters.left and (operations := naming.gone(core)):
+            core.lines.submit(operations, immediately, sync=False, keep=True)
         return self._remove(now_ms)
 
     def _follow_clock(self) -> None:
@@ -89,7 +95,7 @@ class CampaignMonitor:
             return [(keys.campaign(campaign.name), campaign.record())]
         if campaign.ended_ms:
             old = now_ms > campaign.ended_ms + self._kept_ms()
-            return self._forget(campaign) if old and not named.keeps_bounces(core, campaign) else []
+            return self._forget(campaign) if old and not naming.keeps_bounces(core, campaign) else []
         times = campaign.times
         if times and 0 < campaign_hours.ends_ms(times) <= now_ms and not campaign.canceled_ms:
             self._end(campaign, times.until)
@@ -168,15 +174,17 @@ class CampaignMonitor:
     def _forget(self, campaign: Campaign) -> list[Operation]:
         self._lift(campaign)
         self._histories.pop(campaign.name, None)
-        return self._core.campaigns.forget(campaign)
+        return naming.forget(self._core, campaign)
 
     def _lift(self, campaign: Campaign) -> None:
         if stop_of(self._core, campaign) is not None:
-            self._core.schedule.policy.lift("campaign", campaign.name, "it has ended")
+            self._core.schedule.policy.lift("campaign", campaign.name, "it has ended", campaign.tenants)
 
-    def forget(self, name: str) -> None:
-        """Another tenant's campaign has that name from now on."""
-        self._histories.pop(name, None)
+    def forget_replaced(self) -> None:
+        """The courses of those whose name has become another campaign's, or nobody's."""
+        replaced = self._core.campaigns.replaced
+        while replaced:
+            self._histories.pop(replaced.pop(), None)
 
     def bounds(self, campaign: Campaign) -> dict[str, float]:
         """Its thresholds."""
@@ -215,12 +223,6 @@ def order(core: Core, campaign: Campaign, what: str, cause: str) -> None:
         core.lines.submit(operations, immediately, sync=False, keep=True)
 
     core.ledger.write(Type.STANDING, said.pack(), apply)
-
-
-def stop_of(core: Core, campaign: Campaign) -> Suspension | None:
-    """What has paused it: an order, a threshold, a rule."""
-    policy = core.schedule.policy
-    return policy.stops.get(("campaign", campaign.name)) if policy.stopped("campaign", campaign.name) else None
 
 
 def _saved(campaign: Campaign, history: CampaignHistory) -> Operation:

@@ -3,7 +3,8 @@
 A sender can name as many as it likes. So `campaign_names` of them have figures; mail of further names is taken, paused
 and canceled as well, but only what waits of it is counted. Forgotten is what has nothing waiting and is not paused:
 after `campaign_days` without mail, or sooner if there are nearly too many, and then first those of the tenant that has
-most of them, the longest at rest first. So names that one tenant invents push out none of others.
+most of them, the longest at rest first. So names that one tenant invents push out none of others; and while mail of
+them waits, others still get theirs (`lifecycle.naming`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from zonemta_py.queue.core.campaigns import Campaign
 from zonemta_py.queue.core.core import Core
-from zonemta_py.queue.core.sizes import BOUNCED
+from zonemta_py.queue.lifecycle.naming import at_rest, latest_ms
 
 _DAY_MS = 86_400_000
 _FULL = 0.9
@@ -27,15 +28,15 @@ def forgotten(core: Core, now_ms: int) -> Iterator[Campaign]:
     if too_many > 0:
         yield from _superfluous(core, too_many)
         return
-    yield from [one for one in named.values() if _latest_ms(core, one) < until_ms and _at_rest(core, one)]
+    yield from [one for one in named.values() if latest_ms(core, one) < until_ms and at_rest(core, one)]
 
 
 def _superfluous(core: Core, count: int) -> list[Campaign]:
     """So many, as far as they are at rest."""
     named = core.campaigns.named.values()
-    newest = sorted(named, key=lambda one: (_latest_ms(core, one), one.created_ms), reverse=True)
+    newest = sorted(named, key=lambda one: (latest_ms(core, one), one.created_ms), reverse=True)
     among_own = dict(_numbered(newest))
-    resting = [one for one in reversed(newest) if _at_rest(core, one)]
+    resting = [one for one in reversed(newest) if at_rest(core, one)]
     return sorted(resting, key=lambda one: -among_own[one.name])[:count]
 
 
@@ -45,19 +46,3 @@ def _numbered(newest: Iterable[Campaign]) -> Iterator[tuple[str, int]]:
     for one in newest:
         seen[one.tenant] = seen.get(one.tenant, 0) + 1
         yield one.name, seen[one.tenant]
-
-
-def _latest_ms(core: Core, campaign: Campaign) -> int:
-    return max(campaign.created_ms, core.campaigns.tally(campaign.name).last_ms)
-
-
-def _at_rest(core: Core, campaign: Campaign) -> bool:
-    """Nothing of it waits or is kept, and no order about it holds."""
-    paused = core.schedule.policy.stopped("campaign", campaign.name)
-    waits = core.campaigns.tally(campaign.name).waiting > 0
-    return not paused and not waits and not keeps_bounces(core, campaign)
-
-
-def keeps_bounces(core: Core, campaign: Campaign) -> bool:
-    """Whether any of it has bounced and can be queued again, for which its template and its figures are needed."""
-    return core.sizes.flows.campaigns.of(campaign.name)[BOUNCED] > 0

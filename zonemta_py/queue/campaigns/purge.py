@@ -64,7 +64,7 @@ class Sweep:
             for flow_queue in zone.flow_queues.by_key.values():
                 if flow_queue.flow_id.campaign not in self._campaigns:
                     continue
-                if remove_in_memory(self._core, flow_queue, self._is_tallied, self._reason):
+                if remove_in_memory(self._core, flow_queue, self._is_own, self._reason):
                     return True
         return False
 
@@ -77,12 +77,14 @@ class Sweep:
                 break
             if key not in busy and self._is_canceled(note := Note.of(value)):
                 place = keys.place(key)
-                found.append(Entry(key, place.id, place.recipient, note))
+                entry = Entry(key, place.id, place.recipient, note)
+                if self._is_own(entry):
+                    found.append(entry)
         remove_walked(self._core, walk.zone, found, self._reason)
         return rest
 
-    def _is_tallied(self, entry: Entry) -> bool:
-        return entry.note.tallied
+    def _is_own(self, entry: Entry) -> bool:
+        return entry.note.tallied and self._core.campaigns.owns(FlowId.of(entry.note.flow).campaign, entry.id)
 
     def _is_canceled(self, note: Note) -> bool:
         return note.tallied and FlowId.of(note.flow).campaign in self._campaigns

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -28,7 +29,7 @@ from zonemta_py.mail.schedule_fields import InvalidValue
 from zonemta_py.mail.schedule_fields import name as checked_name
 from zonemta_py.queue.api import QueueRefusal, template_name
 from zonemta_py.queue.core.commit import StoreLine
-from zonemta_py.queue.core.counters import CampaignCounters, CampaignCounts
+from zonemta_py.queue.core.counters import CampaignCounters, CampaignCounts, campaign_of
 from zonemta_py.zones.calendar import campaign_hours
 from zonemta_py.zones.calendar.campaign_hours import CampaignHours
 
@@ -61,7 +62,8 @@ class Campaign:
     looked at after that. in_doubt: of IN_DOUBT, "": as the zone says.
     choice: between variants, see `campaigns.choice`; winner: the variant that has given its template, asked: the
     template that it was put with; texts: those that it had before the present one. What waits gets the present one,
-    whichever it came for. deciding: not stored.
+    whichever it came for. first: no message with a lower id is its own, whose name it may have: another campaign was
+    called that; "": any may be. deciding: not stored.
     """
 
     name: str
@@ -94,6 +96,7 @@ class Campaign:
     winner: str = ""
     asked: str = ""
     texts: list[str] = field(default_factory=list)
+    first: str = ""
     deciding: bool = False
 
     def settings(self) -> tuple[Any, ...]:
@@ -160,8 +163,12 @@ class Campaigns:
         self._store = store
         self._arriving: dict[str, asyncio.Future[None]] = {}
         self.named: dict[str, Campaign] = {}
+        self.names_of = Counter[str]()
+        """How many named ones each tenant has ("": none), without those that have none."""
         self._fresh, self._written = set[str](), set[str]()
         """Named ones whose record is to be written; and was, with the last batch."""
+        self.replaced: list[str] = []
+        """Names that became another campaign's, or nobody's, while mail of it was waiting; the monitor takes them."""
         for name in self.counters.names():
             value = store.get(keys.campaign(name))
             if value is None:
@@ -173,14 +180,33 @@ class Campaigns:
         self.by_name[campaign.name] = campaign
         if campaign.named:
             self.named[campaign.name] = campaign
+            self.names_of[campaign.tenant] += 1
             return
-        self.named.pop(campaign.name, None)
+        self._unname(campaign.name)
         self._fresh.discard(campaign.name)
         self._written.discard(campaign.name)
         self.shortest_life_h = min(self.shortest_life_h, campaign.life_h)
         if campaign.canceled_ms:
             self.canceled.add(campaign.name)
         self.time(campaign)
+
+    def _unname(self, name: str) -> Campaign | None:
+        """It is no named one any more; None: nor was it."""
+        named = self.named.pop(name, None)
+        if named is not None:
+            self._less(named.tenant)
+        return named
+
+    def _less(self, tenant: str) -> None:
+        self.names_of[tenant] -= 1
+        if not self.names_of[tenant]:
+            del self.names_of[tenant]
+
+    def _give(self, named: Campaign, tenant: str) -> None:
+        """It is another tenant's from now on."""
+        self._less(named.tenant)
+        named.tenant = tenant
+        self.names_of[tenant] += 1
 
     def time(self, campaign: Campaign) -> None:
         """It has hours of its own, or has none any more."""
@@ -205,23 +231,37 @@ class Campaigns:
         """Whether the campaign exists, ended or not: what belongs to it is kept as long."""
         return self.registered(name) is not None or name in self._arriving
 
+    def arrives(self, name: str) -> bool:
+        """Whether it is being made."""
+        return name in self._arriving
+
+    def owns(self, name: str, message_id: str) -> bool:
+        """Whether a message that counted for a campaign of that name counts for the present one."""
+        campaign = self.by_name.get(name)
+        return campaign is None or message_id >= campaign.first
+
+    def counted_by(self, message_id: str, metadata: dict[str, Any]) -> str:
+        """The campaign whose counters include the recipients of a message; "" if there is none."""
+        name = campaign_of(metadata)
+        return name if name and self.owns(name, message_id) else ""
+
     # -- mail that is not merged
 
-    def counts(self, name: str, tenant: str, ms: int, most: int) -> bool:
-        """Whether a message that names it counts for it; it begins with that, unless there are that many (`most`)."""
+    def counts(self, name: str, tenant: str, ms: int, message_id: str, first: str = "") -> bool:
+        """Whether a message that names it counts for it; it begins with that. first: as of a new campaign."""
         campaign = self.by_name.get(name)
         if campaign is None:
-            return len(self.named) < most and self._name(name, tenant, ms)
-        return campaign.is_of(tenant) and not self.over(campaign)
+            return self._name(name, tenant, ms, first)
+        return campaign.is_of(tenant) and message_id >= campaign.first and not self.over(campaign)
 
-    def _name(self, name: str, tenant: str, ms: int) -> bool:
+    def _name(self, name: str, tenant: str, ms: int, first: str) -> bool:
         if name in self._arriving:
             return False
         try:
             checked_name(name)  # a plugin may have named it
         except InvalidValue:
             return False
-        self._take(Campaign(name, "", tenant, "", 0, 0, {}, math.inf, ms, "", 0, 0, named=True))
+        self._take(Campaign(name, "", tenant, "", 0, 0, {}, math.inf, ms, "", 0, 0, named=True, first=first))
         self._fresh.add(name)
         self.counters.open(name)
         return True
@@ -230,6 +270,9 @@ class Campaigns:
         """Writes what has changed since the last call."""
         operations = self.counters.changes()
         operations += [(keys.campaign(name), self.by_name[name].record()) for name in self._fresh]
+        if self.counters.left:
+            operations += [(keys.left(name), None) for name in self._fresh & self.counters.left]
+            self.counters.left -= self._fresh
         self._written, self._fresh = self._fresh, set()
         return operations
 
@@ -279,7 +322,15 @@ class Campaigns:
             if known.settings() != campaign.settings() or not known.has_had(campaign.template):
                 raise ValueError(_exists(known, campaign))
             return False
-        named = self._taken_over(campaign)
+        named, before = self.named.get(campaign.name), ""
+        goes_on = named is not None and (not named.tenant or campaign.is_of(named.tenant))
+        if named is not None:
+            self._fresh.discard(named.name)  # its record would be written after the campaign's
+            self._written.discard(named.name)
+            if goes_on:
+                campaign.first = named.first
+            else:
+                before = self._replace(named, campaign)
         self._arriving[campaign.name] = asyncio.get_running_loop().create_future()
         try:
             chunks = [template[at : at + CHUNK_BYTES] for at in range(0, len(template), CHUNK_BYTES)]
@@ -288,26 +339,33 @@ class Campaigns:
                 (keys.template(campaign.name, number), shrink(chunk)) for number, chunk in enumerate(chunks, 1)
             ]
             operations.append((keys.campaign(campaign.name), campaign.record()))
-            if not named:
-                self.counters.forget(campaign.name)  # of another tenant's, of which nothing waits
+            if not goes_on:
                 operations += [(keys.tally(campaign.name), records.pack([])), (keys.course(campaign.name), None)]
+            if campaign.name in self.counters.left:
+                operations.append((keys.left(campaign.name), None))
             await _write(lines, operations, keep=False)
+            self.counters.left.discard(campaign.name)
             self.counters.open(campaign.name)
             self._take(campaign)
+        except QueueRefusal:
+            if named is not None:
+                self._give(named, before or named.tenant)
+                self._fresh.add(named.name)
+            raise
         finally:
             self._arriving.pop(campaign.name).set_result(None)
         return True
 
-    def _taken_over(self, campaign: Campaign) -> bool:
-        """Whether mail has named it before, whose counters go on; not if that was of another tenant, unless it still
-        waits, and is counted: raises ValueError."""
-        named = self.named.get(campaign.name)
-        if named is None or not named.tenant or campaign.is_of(named.tenant):
-            return named is not None
-        if self.tally(campaign.name).waiting > 0:
-            what = f"mail of another tenant waits for a campaign {campaign.name!r}"
-            raise ValueError(f"{what}; choose another name, or wait until that has gone")
-        return False
+    def _replace(self, named: Campaign, campaign: Campaign) -> str:
+        """Mail of another tenant has named it before: from now on its name is that of the tenant who makes it, and what
+        waits of the other is nobody's, and goes on. Returns whose it was; if the campaign cannot be made, it is that
+        one's again, whose figures begin anew."""
+        before, named.first = named.tenant, campaign.first
+        self._give(named, campaign.tenant)
+        self.counters.forget(named.name)
+        self.counters.open(named.name)
+        self.replaced.append(named.name)
+        return before
 
     def apply(self, campaign: Campaign, what: str, ms: int, cause: str) -> None:
         """Applies an order (CANCEL, COMPLETE) in memory."""
@@ -355,21 +413,24 @@ class Campaigns:
         """Returns once its record is stable."""
         await _write(lines, [(keys.campaign(campaign.name), campaign.record())], keep=True)
 
-    def forget(self, campaign: Campaign) -> list[Operation]:
-        """Deletes all that there is of it."""
+    def forget(self, campaign: Campaign, left: str = "") -> list[Operation]:
+        """Deletes all that there is of it. left: an id above those of its name's mail that waits; "": there is none."""
         del self.by_name[campaign.name]
-        if self.named.pop(campaign.name, None) is not None:
+        remains: list[Operation] = [(keys.left(campaign.name), left.encode())] if left else []
+        if left:
+            self.counters.left.add(campaign.name)
+        if self._unname(campaign.name) is not None:
             self._fresh.discard(campaign.name)
             self._written.discard(campaign.name)
             self.counters.forget(campaign.name)
-            return [(key(campaign.name), None) for key in (keys.campaign, keys.tally, keys.course)]
+            return [*remains, *[(key(campaign.name), None) for key in (keys.campaign, keys.tally, keys.course)]]
         self.shortest_life_h = min((other.life_h for other in self.by_name.values()), default=math.inf)
         self.canceled.discard(campaign.name)
         self.timed.discard(campaign.name)
         self.counters.forget(campaign.name)
         name = campaign.name
         operations: list[Operation] = [(keys.template(name, number), None) for number in range(1, campaign.chunks + 1)]
-        return [*operations, (keys.campaign(name), None), (keys.tally(name), None), (keys.course(name), None)]
+        return [*remains, *operations, (keys.campaign(name), None), (keys.tally(name), None), (keys.course(name), None)]
 
     # -- the template
 

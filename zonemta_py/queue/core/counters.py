@@ -69,12 +69,16 @@ class CampaignCounters:
 
     def __init__(self, store: Store) -> None:
         self._counters: dict[str, CampaignCounts] = {}
+        self.left = set[str]()
+        """Names of which mail waits that counted for a campaign which is forgotten; it counts for none."""
         self._changed: set[str] = set()
         self._written: set[str] = set()
         for key, value in store.scan(keys.CAMPAIGNS, keys.end(keys.CAMPAIGNS)):
             _, name, part = key.decode().split(" ")
             if part == "#":
                 self._counters[name] = CampaignCounts(*records.unpack(value)[: len(fields(CampaignCounts))])
+            elif part == "-":
+                self.left.add(name)
 
     def names(self) -> list[str]:
         return list(self._counters)
@@ -134,5 +138,5 @@ class CampaignCounters:
 
 
 def campaign_of(metadata: dict[str, Any]) -> str:
-    """The campaign whose counters include the recipients of a message; "" if there is none."""
+    """The campaign whose counters included a message's recipients when it came; "" if there is none."""
     return metadata["campaign"] if "columns" in metadata or "counted" in metadata else ""

@@ -36,6 +36,17 @@ class Finding(NamedTuple):
     operations: list[Operation]
 
 
+def firsts(store: Store) -> dict[str, str]:
+    """By name of a campaign the lowest id of a message that can be its own."""
+    found: dict[str, str] = {}
+    for key, value in store.scan(keys.CAMPAIGNS, keys.end(keys.CAMPAIGNS)):
+        _, name, part = key.decode().split(" ")
+        if part in "*-":
+            first = value.decode() if part == "-" else records.unpack(value).get("first", "")
+            found[name] = max(first, found.get(name, ""))
+    return found
+
+
 def findings(
     store: Store, waiting: dict[str, int], merged: Container[str], known: Mapping[str, Restored], now_ms: int
 ) -> Iterator[Finding]:
@@ -44,8 +55,10 @@ def findings(
     parts: dict[str, dict[str, bytes]] = {}
     for key, value in store.scan(keys.CAMPAIGNS, keys.end(keys.CAMPAIGNS)):
         _, name, part = key.decode().split(" ")
-        parts.setdefault(name, {})[part] = value if part in "*#~" else b""
+        parts.setdefault(name, {})[part] = value if part in "*#~-" else b""
     for name, found in parts.items():
+        if "-" in found and len(found) == 1:  # it is forgotten
+            continue
         if "*" not in found or "#" not in found:
             yield from _again(store, name, found, waiting.get(name, 0), name in merged, known.get(name), now_ms)
             continue
@@ -77,7 +90,7 @@ def _again(
         campaign = campaign_from(name, records.unpack(parts["*"]))
     elif known and known.campaign is not None:
         campaign, what, remedy = known.campaign, "a campaign has lost its record", "it is made again from the journal"
-    elif merged or parts.keys() - {*"*#~"}:
+    elif merged or parts.keys() - {*"*#~-"}:
         campaign, what = (
             _new(name, now_ms),
             "a campaign has lost its record, and the journal does not know its settings",
@@ -99,7 +112,7 @@ def _new(name: str, now_ms: int) -> Campaign:
 
 def _template(store: Store, campaign: Campaign, parts: dict[str, bytes]) -> bool:
     """Whether its template is there, whole: the record then says how large it is."""
-    chunks = [store.get(keys.template(campaign.name, number)) for number in range(1, len(parts.keys() - {*"*#~"}) + 1)]
+    chunks = [store.get(keys.template(campaign.name, number)) for number in range(1, len(parts.keys() - {*"*#~-"}) + 1)]
     try:
         data = whole([chunk for chunk in chunks if chunk is not None])
     except QueueRefusal:

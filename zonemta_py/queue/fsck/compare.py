@@ -168,6 +168,7 @@ class Comparison:
         self._left: dict[str, int] = {}
         self._flows: dict[str, list[int]] = {}
         self._waiting: dict[str, int] = {}
+        self._firsts = (remembered.firsts(store) if remembered else {}) | check_campaigns.firsts(store)
         self._of_merged: set[str] = set()
 
     def living(self) -> list[str]:
@@ -357,6 +358,8 @@ class Comparison:
             self._flows.setdefault(pair, [0] * STATES)[state] += 1
         if state != sizes.BOUNCED and (message_id in self._merged or note.counted):
             campaign = Flow.of(note.flow).campaign
+            if message_id < self._firsts.get(campaign, ""):
+                return
             self._waiting[campaign] = self._waiting.get(campaign, 0) + 1
             if message_id in self._merged:
                 self._of_merged.add(campaign)

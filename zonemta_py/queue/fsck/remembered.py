@@ -62,6 +62,8 @@ class Remembered:
         self._counts: dict[str, CampaignCounts] = {}
         self._of: dict[str, tuple[str, set[str]]] = {}
         """By message that counts for a campaign: which, and its recipients that have not ended."""
+        self._oldest: dict[str, str] = {}
+        """By campaign the lowest id of a message that counted for it."""
         self._next = self._now_ms = 0
 
     def take(self, record: Record) -> None:
@@ -80,6 +82,7 @@ class Remembered:
         if name and envelope.id not in self._of:
             self._of[envelope.id] = name, {row.address for row in envelope.rows()}
             self._counts.setdefault(name, CampaignCounts()).accepted += len(envelope.recipients)
+            self._oldest[name] = min(self._oldest.get(name, envelope.id), envelope.id)
 
     def _asked(self, message_id: str, request: list[Any] | None, accepted: int) -> None:
         if request:
@@ -140,6 +143,7 @@ class Remembered:
                 self._counts[name] = CampaignCounts()
             self._counts.setdefault(name, CampaignCounts())
             self._campaigns[name] = _begun(name, record, change.value)
+            self._without_earlier(name, self._campaigns[name].first)
             return
         campaign = self._campaigns.get(name)
         if campaign is None or change.what not in ("cancel", COMPLETE) or change.value[0] != campaign.created_ms:
@@ -148,6 +152,18 @@ class Remembered:
             campaign.complete_ms = change.value[1]
         else:
             campaign.canceled_ms, campaign.cause = change.value[1], change.cause
+
+    def _without_earlier(self, name: str, first: str) -> None:
+        """Messages with a lower id counted for another campaign of that name, forgotten or only known from its mail."""
+        if self._oldest.get(name, first) >= first:
+            return
+        own = {}
+        for message_id in [one for one, (of, _) in self._of.items() if of == name]:
+            if message_id < first:
+                del self._of[message_id]
+            else:
+                own[message_id] = len(self._of[message_id][1])
+        self._counts[name], self._oldest[name] = CampaignCounts(accepted=sum(own.values())), min(own, default=first)
 
     def _task(self, record: Record, fields: list[Any]) -> None:
         change = TaskRecord.of(fields)
@@ -171,11 +187,18 @@ class Remembered:
 
     def _feedback(self, record: Record, fields: list[Any]) -> None:
         said = FeedbackRecord.of(fields)
-        counts = self._counts.get(said.campaign or "")
+        campaign, counts = self._campaigns.get(said.campaign or ""), self._counts.get(said.campaign or "")
+        if campaign is not None and not campaign.is_of(said.tenant or campaign.tenant):
+            return
         if counts is not None and (name := figure(said)):
             setattr(counts, name, getattr(counts, name) + 1)
 
     # -- what comes back
+
+    def firsts(self, store: Store) -> dict[str, str]:
+        """Of the campaigns that the store has lost: as `campaigns.firsts`."""
+        lost = [one for one in self._campaigns.values() if store.get(keys.campaign(one.name)) is None]
+        return {campaign.name: campaign.first for campaign in lost}
 
     def campaigns(self, days: float) -> dict[str, Restored]:
         """By name, also those that only mail names; without those that somebody has put, if they ended so many days

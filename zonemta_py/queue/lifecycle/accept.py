@@ -30,6 +30,7 @@ from zonemta_py.queue.core.messages import Message
 from zonemta_py.queue.hooks import Routed
 from zonemta_py.queue.lifecycle import admission, suppressed
 from zonemta_py.queue.lifecycle.lease import first_wait_s
+from zonemta_py.queue.lifecycle.naming import room
 from zonemta_py.queue.lifecycle.requests import Requests, recorded
 from zonemta_py.queue.lifecycle.telling import tell
 from zonemta_py.queue.suppression.register import SuppressionList
@@ -222,7 +223,7 @@ class Acceptance:
             self._as_it_is_set(envelope)
         if envelope.merged:
             chunks = []
-        metadata = self._metadata(envelope, len(chunks), stored, now_ms, apart_ms)
+        metadata = self._metadata(message_id, envelope, len(chunks), stored, now_ms, apart_ms)
         packed = records.pack(metadata)
         kept = [row for row in routed if row.recipient.address not in suppressed_by] if suppressed_by else routed
         placed = [self._place(message_id, row, envelope, now_ms, "counted" in metadata) for row in kept]
@@ -247,7 +248,8 @@ class Acceptance:
         def finish(reply: Reply | None) -> None:
             core.arriving.discard(message_id)
             if reply is not None:
-                self._count(placed, envelope.size, -1, campaign, count)
+                own = campaign if core.campaigns.owns(campaign, message_id) else ""
+                self._count(placed, envelope.size, -1, own, count)
                 core.quotas.take_back(charges)
                 self._undo(operations, placed, envelope, stored)
                 done(reply)
@@ -262,7 +264,7 @@ class Acceptance:
         core.lines.submit(operations, finish, sync=True, keep=along is not None, envelope=record)
 
     def _metadata(
-        self, envelope: Envelope, chunks: int, stored: Stored | None, now_ms: int, apart_ms: int
+        self, message_id: str, envelope: Envelope, chunks: int, stored: Stored | None, now_ms: int, apart_ms: int
     ) -> dict[str, Any]:
         """What is stored of its envelope, of its body, and of the campaign it counts for."""
         metadata = suppressed.stored_metadata(envelope, apart_ms)
@@ -271,7 +273,7 @@ class Acceptance:
         metadata["chunks"] = chunks
         if stored:
             metadata["chunks"], metadata["file"] = stored.chunks, stored.bytes
-        if envelope.campaign and self._counted(envelope, now_ms):
+        if envelope.campaign and self._counted(message_id, envelope, now_ms):
             metadata["counted"] = True
         return metadata
 
@@ -286,13 +288,20 @@ class Acceptance:
         if envelope.hold_for:
             envelope.hold_until_ms += moved_ms
 
-    def _counted(self, envelope: Envelope, now_ms: int) -> bool:
+    def _counted(self, message_id: str, envelope: Envelope, now_ms: int) -> bool:
         """Whether a message that is not merged counts for a campaign in progress."""
         core = self._core
         if envelope.merged or envelope.protocol == "LOCAL":  # a notification about campaign mail is not part of it
             return False
-        most = core.config.queue.campaign_names
-        return core.campaigns.counts(envelope.campaign or "", envelope.tenant or "", now_ms, most)
+        name, tenant, first = envelope.campaign or "", envelope.tenant or "", ""
+        if name not in core.campaigns.by_name:
+            waits = any(core.sizes.flows.campaigns.of(name))
+            if waits and message_id != core.ids.last:  # its body came before mail that counts no more
+                return False
+            if not room(core, tenant):
+                return False
+            first = message_id if waits else ""
+        return core.campaigns.counts(name, tenant, now_ms, message_id, first)
 
     def _undo(
         self, operations: list[Operation], placed: list[_Placed], envelope: Envelope, stored: Stored | None

@@ -283,8 +283,8 @@ class Leases:
 
     def _canceled(self, batch: Batch) -> bool:
         """Whether its campaign was canceled."""
-        names, note = self._core.campaigns.canceled, batch.entries[0].note
-        return bool(names) and note.tallied and batch.flow_queue.flow_id.campaign in names
+        campaigns, name, entry = self._core.campaigns, batch.flow_queue.flow_id.campaign, batch.entries[0]
+        return name in campaigns.canceled and entry.note.tallied and campaigns.owns(name, entry.id)
 
     def _reason(self, batch: Batch) -> str:
         return canceled(self._core.campaigns.get(batch.flow_queue.flow_id.campaign))

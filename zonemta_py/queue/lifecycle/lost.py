@@ -157,9 +157,10 @@ class DamagedMessages:
     def _gone(self, batch: Batch, first: bool) -> None:
         """Applies the record to the store."""
         core, message_id, zone = self._core, batch.entries[0].id, batch.zone.zone.name
+        campaign = batch.flow_queue.flow_id.campaign
         for entry in batch.entries:
-            if entry.note.tallied:
-                core.campaigns.counters.result(batch.flow_queue.flow_id.campaign, REMOVED, core.clock.ms())
+            if entry.note.tallied and core.campaigns.owns(campaign, message_id):
+                core.campaigns.counters.result(campaign, REMOVED, core.clock.ms())
         found = {one.address: Located(one.key, counted_as(one.key), one.note.flow) for one in batch.entries}
         operations = apply(core, message_id, zone, found, first, self._merged_size(batch))
         gone = [entry.key for entry in batch.entries]

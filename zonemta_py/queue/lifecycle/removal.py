@@ -20,7 +20,7 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
-from zonemta_py.queue.core.counters import REMOVED, SUPPRESSED, campaign_of
+from zonemta_py.queue.core.counters import REMOVED, SUPPRESSED
 from zonemta_py.queue.core.messages import Message
 from zonemta_py.queue.core.state import counted_as
 from zonemta_py.queue.lifecycle.lost import DamagedMessages
@@ -153,7 +153,7 @@ def _apply(
 ) -> None:  # fmt: skip
     """Applies the record to the store. Called in the order of the records."""
     operations: list[Operation] = [(entry.key, None) for entry in entries]
-    campaign = campaign_of(message.metadata)
+    campaign = core.campaigns.counted_by(message.id, message.metadata)
     for entry in entries:
         domain = entry.address.rpartition("@")[2]
         core.sizes.move(zone, domain, counted_as(entry.key), None, flow=entry.note.flow)

@@ -29,7 +29,6 @@ from zonemta_py.mail.notices.wording import Failed
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, DOUBTFUL, POSTPONED, RELEASED, Outcome, Result
 from zonemta_py.queue.core.core import Core
-from zonemta_py.queue.core.counters import campaign_of
 from zonemta_py.queue.core.messages import Message
 from zonemta_py.queue.core.state import counted_as
 from zonemta_py.queue.lifecycle import doubts
@@ -334,7 +333,7 @@ class Settling:
         core, message = self._core, settlement.message
         operations: list[Operation] = []
         ended = 0
-        campaign = campaign_of(message.metadata)
+        campaign = core.campaigns.counted_by(message.id, message.metadata)
         for row in settlement.rows:
             ended += self._apply_row(settlement, row, operations)
             if campaign:

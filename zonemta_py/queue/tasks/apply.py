@@ -111,8 +111,9 @@ def _count(core: Core, key: bytes, domain: str, changed: Changed) -> None:
 def _count_bounces(core: Core, entry: Entry, changed: Changed) -> None:
     """What is queued again is no bounce of its campaign any more, until it bounces again or that is undone."""
     more = changed.key.startswith(b"bounced ") - entry.key.startswith(b"bounced ")
-    if more and changed.note.tallied:
-        core.campaigns.counters.add(FlowId.of(changed.note.flow).campaign, "bounced", more)
+    campaign = FlowId.of(changed.note.flow).campaign
+    if more and changed.note.tallied and core.campaigns.owns(campaign, entry.id):
+        core.campaigns.counters.add(campaign, "bounced", more)
 
 
 def _written(

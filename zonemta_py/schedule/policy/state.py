@@ -228,8 +228,15 @@ class PolicyState:
         value = [until_ms, self._now_ms(), chosen, begun_ms, *([list(tenants)] if tenants else [])]
         self._change(["stop", [kind, name], value, cause])
 
-    def lift(self, kind: str, name: str, cause: str) -> bool:
-        """Ends a stop, or forgets a learned rate or concurrency; False if there is none."""
+    def lift(self, kind: str, name: str, cause: str, tenants: tuple[str, ...] = ()) -> bool:
+        """Ends a stop, or forgets a learned rate or concurrency; False if there is none. tenants: of a campaign,
+        whose mail goes again; the stop holds on for all others that it is about."""
+        stop = self._stop(kind, name) if tenants else None
+        if stop is not None and (others := [tenant for tenant in stop.tenants if tenant not in tenants]):
+            if len(others) < len(stop.tenants):
+                value = [stop.until_ms, stop.since_ms, stop.chosen, self._steady_ms(), others]
+                self._change(["stop", [kind, name], value, stop.cause])
+            return len(others) < len(stop.tenants)
         if kind == "rate":
             source, _, provider = name.rpartition(" ")
             found = self._rates.known(source, provider) is not None
