@@ -110,7 +110,7 @@ def test_preview_into_files(zonemta: Callable[..., object], tmp_path: Path, temp
             "who,name\n",
             "no column is known as the recipient's address; it has 'who', 'name'; map one with --map email=COLUMN",
         ),
-        (b"email,n\xffme\n", "this is not CSV in UTF-8"),
+        (b"email,n\xffme\n", "list.csv: line 1 is not UTF-8; save the list as UTF-8"),
         (b"email,name\na@b.net,J\xfcrgen\n", "list.csv:2: it is not UTF-8; save the list as UTF-8"),
     ],
 )
@@ -150,6 +150,43 @@ def test_a_recipient_who_is_not_in_the_list(zonemta: Callable[..., object]) -> N
     ran = zonemta("campaign", "preview", EXAMPLE, "--list", LIST, "--recipient", "x@example.com")
     assert ran.code == Exit.DATA
     assert "x@example.com is not in the list" in ran.err
+
+
+def test_a_list_in_an_encoding_that_is_named(zonemta: Callable[..., object], tmp_path: Path, template: Path) -> None:
+    """Excel's plain CSV: refused with that remedy, and read when it is named; what is no character of it is said."""
+    file = tmp_path / "list.csv"
+    file.write_bytes(b"email,name\na@b.net,J\xfcrgen\n")
+    refused = zonemta("campaign", "check", template, "--list", file, "--rejects", tmp_path / "r.csv")
+    assert "or name what it is written in: --encoding cp1252 is Excel's plain CSV" in refused.err
+    read = zonemta("campaign", "check", template, "--list", file, "--encoding", "cp1252")
+    assert (read.code, "read as CSV in cp1252, commas between columns" in read.err) == (Exit.OK, True)
+    assert "J=C3=BCrgen" in zonemta("campaign", "preview", template, "--list", file, "--encoding", "latin1").out
+    file.write_bytes(b"email,name\na@b.net,\xfc\x81\n")
+    refused = zonemta(
+        "campaign", "check", template, "--list", file, "--encoding", "cp1252", "--rejects", tmp_path / "r"
+    )
+    assert "list.csv:2: it is not cp1252; save the list as UTF-8" in refused.err
+    file.write_bytes(bytes(range(128, 200)))
+    refused = zonemta("campaign", "check", template, "--list", file)
+    assert f"{file}: line 1 is not UTF-8; save the list as UTF-8" in refused.err
+    rows = tmp_path / "list.jsonl"
+    rows.write_text('{"email": "a@b.net", "name": "x"}\n')
+    refused = zonemta("campaign", "check", template, "--list", rows, "--encoding", "cp1252")
+    assert (refused.code, "list.jsonl is not CSV; leave it out" in refused.err) == (Exit.DATA, True)
+
+
+def test_nested_values_are_not_printed(zonemta: Callable[..., object], tmp_path: Path) -> None:
+    """They would be text of a program; a column that the template does not name may have them."""
+    rows, letter = tmp_path / "list.jsonl", tmp_path / "nested.toml"
+    rows.write_text(
+        '{"email": "a@b.net", "name": "Ann", "fields": {"city": "Ulm"}}\n{"email": "c@d.net", "name": ["x"]}\n'
+    )
+    for text, said in (("{{ fields }}", "'fields'"), ("{{ name }}", "'name'")):
+        letter.write_text(f'subject = "x"\nfrom = "a@b.net"\ntext = """\n{text}\n"""\n')
+        refused = zonemta("campaign", "check", letter, "--list", rows)
+        assert f"list.jsonl: the column {said} has nested values; write each as a column of its own" in refused.err
+    letter.write_text('subject = "x"\nfrom = "a@b.net"\ntext = """Hello"""\n')
+    assert "good for all 2 rows" in zonemta("campaign", "check", letter, "--list", rows).out
 
 
 def test_check_names_all_bad_rows_of_all_kinds_at_once(

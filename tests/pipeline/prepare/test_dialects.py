@@ -11,8 +11,8 @@ import pytest
 from zonemta_py.pipeline.prepare.plan import plan, rows
 from zonemta_py.pipeline.prepare.settings import PlanRefused, Settings
 from zonemta_py.pipeline.prepare.source.copies import of_list, plain
-from zonemta_py.pipeline.prepare.source.dialect import Dialect, dialect
-from zonemta_py.pipeline.prepare.source.read import columns, look
+from zonemta_py.pipeline.prepare.source.dialect import Dialect, dialect, dialect_of, named
+from zonemta_py.pipeline.prepare.source.read import columns, fingerprint, look
 from zonemta_py.pipeline.prepare.suppressed import read as read_suppressed
 
 if TYPE_CHECKING:
@@ -79,6 +79,24 @@ def test_a_list_is_read_as_it_is_written(
     assert made.report["rejected"] == 4
     assert {row["file"] for row in made.report["examples"]} == {str(file)}
     assert [folder.stat().st_mode & 0o777 for folder in (made.folder, made.folder / "rejects.csv")] == [0o700, 0o600]
+
+
+@pytest.mark.parametrize(("encoding", "said"), [("cp1252", "cp1252"), ("ISO-8859-1", "iso8859-1")])
+def test_an_encoding_that_is_named(tmp_path: Path, encoding: str, said: str) -> None:
+    """Excel's plain CSV is read where it is named, and only where the file is not UTF-8: who saves it as such need not
+    take the option away."""
+    file, copies = written(tmp_path / "list.csv", encoding, ";"), tmp_path / "may.plan.copy"
+    with pytest.raises(PlanRefused, match=r"is not UTF-8; save .* or name what it is .*encoding cp1252"):
+        fingerprint(None, str(file), SETTINGS)  # type: ignore[arg-type]
+    look(str(file), encoding=named(encoding))
+    assert str(dialect_of(file, named(encoding))) == f"{said}, semicolons between columns"
+    with plain(str(file), copies, named(encoding)) as copy:
+        assert Path(copy).read_bytes() == file.read_bytes().decode(encoding).encode()
+    written(file, "utf-8", ";")
+    assert dialect_of(file, named(encoding)).plain()
+    for wrong in ("klingon", "base64", "utf-16", "utf-7\x00"):
+        with pytest.raises(PlanRefused, match=r"--encoding .*: is not known; write cp1252"):
+            named(wrong)
 
 
 def test_files_of_one_list_are_written_alike(tmp_path: Path) -> None:

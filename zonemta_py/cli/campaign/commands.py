@@ -16,6 +16,7 @@ import typer
 
 from zonemta_py.cli.campaign import orders, report, send, variants
 from zonemta_py.cli.campaign.list import CampaignList, Row
+from zonemta_py.cli.campaign.options import Encoding
 from zonemta_py.cli.campaign.settings import left, status_column
 from zonemta_py.cli.send.commands import compose, door, hand_in
 from zonemta_py.cli.terminal.errors import CommandError, Exit
@@ -67,6 +68,7 @@ def check(
     template: Template,
     list_: List = None,
     map_: Map = None,
+    encoding: Encoding = "",
     rejects: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="File for bad rows, with reasons; default: LIST.rejects.csv here."),
@@ -78,12 +80,14 @@ def check(
         if list_ is None:
             _compiled(template, None)
             return tell(f"{template}: good", template=template)
-        return _check_list(template, list_, map_, rejects, tell)
+        return _check_list(template, list_, map_, encoding, rejects, tell)
 
 
-def _check_list(template: Path, list_: Path, map_: list[str] | None, rejects: Path | None, tell: Telling) -> None:
+def _check_list(
+    template: Path, list_: Path, map_: list[str] | None, encoding: str, rejects: Path | None, tell: Telling
+) -> None:
     """Raises CommandError."""
-    chosen = CampaignList(list_, map_ or [])
+    chosen = CampaignList(list_, map_ or [], encoding)
     print(chosen.said, file=sys.stderr)
     compiled, _ = _compiled(template, chosen)
     now, count, size = date(int(time.time())), 0, 0
@@ -120,6 +124,7 @@ def preview(
     template: Template,
     list_: List = None,
     map_: Map = None,
+    encoding: Encoding = "",
     recipient: Recipient = "",
     field: Field = None,
     campaign: Annotated[str, typer.Option(metavar="NAME", help="Name of the campaign.")] = "preview",
@@ -127,7 +132,7 @@ def preview(
     output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write here instead of to stdout.")] = None,
 ) -> None:
     """Print one recipient's message exactly as it would be sent, except for its date."""
-    compiled, row, address, _ = _one(template, list_, map_, recipient, field)
+    compiled, row, address, _ = _one(template, list_, map_, recipient, field, encoding)
     row = compiled.complete(row)
     message = _rendered(compiled, row, address, campaign, date(int(time.time())))
     if html:
@@ -150,6 +155,7 @@ def to_oneself(
     to: Annotated[list[str], typer.Option("--to", metavar="ADDRESS", help="Your address, which gets it; repeatable.")],
     list_: List = None,
     map_: Map = None,
+    encoding: Encoding = "",
     recipient: Recipient = "",
     field: Field = None,
     sender: Annotated[str, typer.Option(metavar="ADDRESS", help="Return path; default: the template's From.")] = "",
@@ -164,7 +170,7 @@ def to_oneself(
     recipient are yours: by them you leave yourself, and nobody else.
     """
     settings = configuration(config)
-    compiled, row, address, source = _one(template, list_, map_, recipient, field)
+    compiled, row, address, source = _one(template, list_, map_, recipient, field, encoding)
     now, way = date(int(time.time())), door(settings, host, port)
     made = []
     for one in dict.fromkeys(map(_spelled, to)):
@@ -205,11 +211,11 @@ def _links(settings: Config, source: TemplateSource, row: Row, address: str) -> 
 
 
 def _one(
-    template: Path, list_: Path | None, map_: list[str] | None, recipient: str, field: list[str] | None
+    template: Path, list_: Path | None, map_: list[str] | None, recipient: str, field: list[str] | None, encoding: str
 ) -> tuple[Compiled, Row, str, TemplateSource]:
     """The data of one recipient's message, the address as it is sent, and the prepared template. Raises
     CommandError."""
-    chosen = CampaignList(list_, map_ or []) if list_ else None
+    chosen = CampaignList(list_, map_ or [], encoding) if list_ else None
     compiled, source = _compiled(template, chosen)
     row = chosen.row_of(recipient) if chosen else {}
     named = next((row[name] for name in ADDRESS_COLUMNS if row.get(name)), recipient)  # the list's spelling is sent
@@ -227,13 +233,18 @@ def _spelled(address: str) -> str:
 def _compiled(template: Path, list_: CampaignList | None) -> tuple[Compiled, TemplateSource]:
     """Raises CommandError."""
     from zonemta_py.merge.compile import compile, prepare
+    from zonemta_py.merge.compile import fields as fields_of
     from zonemta_py.merge.load import load
     from zonemta_py.merge.problems import TemplateRefused, ToolMissing
+    from zonemta_py.pipeline.prepare.source.dialect import is_nested
 
     names = list(list_.fields) if list_ else None
     try:
         source = prepare(load(template), names)
-        return compile(source), source
+        compiled = compile(source)
+        if list_ and (nested := sorted(one for one in fields_of(source) if list_.fields.get(one) in list_.nested)):
+            raise CommandError(Exit.DATA, f"{list_.path}: {is_nested(nested[0])}")
+        return compiled, source
     except TemplateRefused as refused:
         raise CommandError(Exit.DATA, "\n".join(map(str, refused.problems[:_SHOWN]))) from None
     except ToolMissing as missing:

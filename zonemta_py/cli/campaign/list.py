@@ -17,7 +17,16 @@ from zonemta_py.cli.campaign import settings
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.mail.addresses.written import SPACES, bare
 from zonemta_py.pipeline.prepare.settings import PlanRefused
-from zonemta_py.pipeline.prepare.source.dialect import ADDRESS_COLUMNS, Dialect, dialect_of, files, kind_of, opened
+from zonemta_py.pipeline.prepare.source.dialect import (
+    ADDRESS_COLUMNS,
+    NAME_IT,
+    Dialect,
+    dialect_of,
+    files,
+    kind_of,
+    named,
+    opened,
+)
 
 Row = dict[str, str]
 _ERRORS = "surrogateescape"
@@ -41,16 +50,22 @@ class Line(NamedTuple):
 
 class CampaignList:
     """columns: of the list. fields: template's name → column. address: the template's name of the recipient's column.
+    nested: columns whose values are objects or lists.
 
     said: one sentence, how it was read. Raises CommandError and OSError.
     """
 
-    def __init__(self, path: Path, maps: Iterable[str] = ()) -> None:
-        self.path = path
+    def __init__(self, path: Path, maps: Iterable[str] = (), encoding: str = "") -> None:
+        self.path, self.nested = path, set[str]()
         try:
+            other = named(encoding)
             self._kind = kind_of(str(path))
             self._files = files(str(path)) or [path]
-            self._dialects = {file: dialect_of(file) if self._kind == "csv" else Dialect() for file in self._files}
+            if other and self._kind != "csv":
+                raise PlanRefused(f"--encoding: {path} is not CSV; leave it out")
+            self._dialects = {
+                file: dialect_of(file, other) if self._kind == "csv" else Dialect() for file in self._files
+            }
         except PlanRefused as refused:
             raise CommandError(Exit.DATA, str(refused)) from None
         self._alike()
@@ -106,17 +121,29 @@ class CampaignList:
 
     def _columns_of(self, file: Path) -> list[str]:
         if self._kind == "parquet":
-            names: list[str] = _parquet(file).schema_arrow.names
+            import pyarrow as pa
+
+            schema = _parquet(file).schema_arrow
+            self.nested |= {one.name for one in schema if pa.types.is_nested(one.type)}
+            names: list[str] = schema.names
             return names
         if self._kind == "json":
-            return list(dict.fromkeys(name for _, row in _json_rows(file) if isinstance(row, dict) for name in row))
+            found = dict[str, None]()
+            for _, row in _json_rows(file):
+                if isinstance(row, dict):
+                    found.update(dict.fromkeys(row))
+                    self.nested |= {name for name, value in row.items() if isinstance(value, dict | list)}
+            return list(found)
         with opened(file, self._dialects[file], _ERRORS) as text:
             try:
                 names = next(csv.reader(text, delimiter=self._dialects[file].separator), [])
                 "".join(names).encode()
                 return [name.strip(SPACES) for name in names]
-            except (UnicodeError, csv.Error) as error:
-                raise CommandError(Exit.DATA, f"{file}: this is not CSV in UTF-8 ({error}); save it as such") from None
+            except UnicodeError:
+                wrong = f"line 1 is not {self._written(file)}"
+                raise CommandError(Exit.DATA, f"{file}: {wrong}; {self._remedy(file)}") from None
+            except csv.Error as error:
+                raise CommandError(Exit.DATA, f"{file}: this is not CSV ({error}); save it as CSV in UTF-8") from None
 
     def _rows_of(self, file: Path) -> Iterator[Line]:
         if self._kind == "csv":
@@ -144,12 +171,18 @@ class CampaignList:
                     yield Line(file, reader.line_num + before, (), {}, f"{error}; correct its quotes")
                     continue
                 if values:
-                    wrong = self._wrong(values)
+                    wrong = self._wrong(values, file)
                     yield Line(file, reader.line_num + before, values, {} if wrong else self._named(values), wrong)
 
-    def _wrong(self, values: Sequence[str]) -> str:
+    def _written(self, file: Path) -> str:
+        return str(self._dialects[file]).partition(",")[0]
+
+    def _remedy(self, file: Path) -> str:
+        return NAME_IT if self._written(file) == "UTF-8" else "save the list as UTF-8, or name what it is written in"
+
+    def _wrong(self, values: Sequence[str], file: Path) -> str:
         if any("\udc80" <= character <= "\udcff" for value in values for character in value):
-            return "it is not UTF-8; save the list as UTF-8"
+            return f"it is not {self._written(file)}; {self._remedy(file)}"
         if len(values) != len(self.columns):
             counts = f"{len(values)} fields, the header {len(self.columns)}"
             return f"the row has {counts}; correct its separators and quotes"
@@ -171,9 +204,12 @@ def _json_rows(file: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
     with opened(file, Dialect(), "surrogateescape") as lines:
         for number, line in enumerate(lines, 1):
             try:
-                row = json.loads(line) if line.strip() else {}
                 line.encode()
-            except ValueError as error:  # of the JSON or the UTF-8
+                row = json.loads(line) if line.strip() else {}
+            except UnicodeError:
+                yield number, "it is not UTF-8; save the list as UTF-8"
+                continue
+            except ValueError as error:
                 yield number, f"{error}; write one JSON object per line, in UTF-8"
                 continue
             if not isinstance(row, dict):

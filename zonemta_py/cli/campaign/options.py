@@ -18,6 +18,9 @@ Sender = Annotated[str, typer.Option(metavar="ADDRESS", help="Return path, which
 Map = Annotated[Many, typer.Option("--map", metavar="NAME=COLUMN", help="A field's column; repeatable.")]
 Where = Annotated[str, typer.Option(metavar="SQL", help="Which rows: a condition on the columns.")]
 Multiline = Annotated[bool, typer.Option("--multiline", help="The CSV has line breaks in its fields.")]
+Encoding = Annotated[
+    str, typer.Option(metavar="NAME", help="What CSV is written in that is not UTF-8: cp1252 is Excel's plain CSV.")
+]
 
 # -- by which ways, and how much on a day
 

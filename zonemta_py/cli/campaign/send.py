@@ -50,7 +50,8 @@ def send(
     bounds: option.Bounds = "", lake: option.Lake = None,
     tenant: option.Tenant = "", priority: option.Priority = 0, life: option.Life = 168,
     in_doubt: option.InDoubt = "zone", notify: option.Notify = "remote", chunk: option.Chunk = 500,
-    multiline: option.Multiline = False, plans: option.Plans = Path(), plan_only: option.PlanOnly = False,
+    multiline: option.Multiline = False, encoding: option.Encoding = "",
+    plans: option.Plans = Path(), plan_only: option.PlanOnly = False,
     resume: option.Resume = False, yes: option.Yes = False,
     nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None, patience: Patience = 600,
     master: option.Master = "local[*]", memory: option.Memory = 2, config: ConfigFile = None, folder: Folder = None,
@@ -75,7 +76,7 @@ def send(
     if tried.names and campaign_settings.share("--canary", canary):
         raise CommandError(Exit.USAGE, "--variant has the part of the list that goes first; leave out --canary")
     if list_ and not resume:
-        look(list_, multiline, master)
+        look(list_, multiline, master, encoding)
     if except_campaign and nodes:
         what = "--except-campaign reads the journal of this machine's MTA, and other nodes are named"
         raise CommandError(Exit.USAGE, f"{what}; run it there without --nodes, or name the people with --suppressions")
@@ -95,8 +96,8 @@ def send(
         chunk=chunk, days=days,
     )  # fmt: skip
     work = Work(to, master, memory, config, long=_bytes(list_) > _LONG_BYTES)
-    with readable(list_, plan_folder) as (copy, name_of):
-        mail = _matched(work, list_, copy, multiline, map_ or [], [template, *tried.templates])
+    with readable(list_, plan_folder, encoding) as (copy, name_of):
+        mail = _matched(work, list_, copy, multiline, map_ or [], [template, *tried.templates], encoding)
         when = hours.asked(times, time_zone_column, mail.columns)
         zones = _time_zones(work, copy, when, multiline)
         _say_who_left(work, copy, mail.columns, where, multiline)
@@ -173,12 +174,14 @@ class _Mail(NamedTuple):
     list_ids: list[str]
 
 
-def _matched(work: Work, list_: str, copy: str, multiline: bool, maps: list[str], templates: list[Path]) -> _Mail:
+def _matched(
+    work: Work, list_: str, copy: str, multiline: bool, maps: list[str], templates: list[Path], encoding: str
+) -> _Mail:  # fmt: skip
     """What of the list the templates need; says how the list is understood. copy: the list as Spark can read it."""
     names = read_columns(work, copy, multiline)
     fields = campaign_settings.with_recipient(campaign_settings.mapping(maps, names), list_, names)
     email = next(fields[one] for one in ADDRESS_COLUMNS if one in fields)
-    print(describe(list_, names, email), file=sys.stderr)
+    print(describe(list_, names, email, encoding), file=sys.stderr)
     found = [sound(template, fields) for template in templates]
     used = set[str]().union(*(names_of for _, names_of, *_ in found))
     wanted = {one: fields[one] for one in sorted(used & fields.keys())}

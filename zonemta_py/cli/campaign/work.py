@@ -170,9 +170,9 @@ def _events(spark: Any, file: str, lake: Path | None) -> Any:
     return came if found is None else found.unionByName(came)
 
 
-def look(list_: str, multiline: bool, master: str) -> None:
-    """Reports what is wrong with a list as far as that is visible without Spark, before that is started. Raises
-    CommandError, OSError."""
+def look(list_: str, multiline: bool, master: str, encoding: str = "") -> None:
+    """Reports what is wrong with a list as far as that is visible without Spark, before that is started. encoding:
+    of CSV that is not UTF-8. Raises CommandError, OSError."""
     from zonemta_py.pipeline.spark.session import Unavailable, installed
 
     try:
@@ -181,21 +181,27 @@ def look(list_: str, multiline: bool, master: str) -> None:
         raise CommandError(Exit.UNAVAILABLE, str(missing)) from None
     from zonemta_py.pipeline.prepare.settings import PlanRefused
     from zonemta_py.pipeline.prepare.source import read, sound
-    from zonemta_py.pipeline.prepare.source.dialect import dialect_of, files, kind_of
+    from zonemta_py.pipeline.prepare.source.dialect import dialect_of, files, kind_of, named
 
     try:
-        read.look(list_, multiline, local=master.startswith("local"))
-        found, kind = files(list_), kind_of(list_)
-        if kind != "csv" or all(dialect_of(file).plain() for file in found):  # of others a copy is looked at
+        kind = kind_of(list_)
+        if named(encoding) and kind != "csv":
+            raise PlanRefused(f"--encoding: {list_} is not CSV; leave it out")
+        read.look(list_, multiline, local=master.startswith("local"), encoding=named(encoding))
+        found = files(list_)
+        if kind != "csv" or all(
+            dialect_of(file, named(encoding)).plain() for file in found
+        ):  # of others a copy is looked at
             sound.check(found, kind, multiline)
     except PlanRefused as refused:
         raise CommandError(Exit.DATA, str(refused)) from None
 
 
 @contextmanager
-def readable(list_: str, plan: Path) -> Iterator[tuple[str, Callable[[str], str]]]:
+def readable(list_: str, plan: Path, encoding: str = "") -> Iterator[tuple[str, Callable[[str], str]]]:
     """The list as Spark can read it, for as long as it is planned, and its paths' names. Raises CommandError."""
     from zonemta_py.pipeline.prepare.source import copies
+    from zonemta_py.pipeline.prepare.source.dialect import named
 
     folder = plan.with_name(plan.name + ".copy")
 
@@ -203,19 +209,20 @@ def readable(list_: str, plan: Path) -> Iterator[tuple[str, Callable[[str], str]
         return copies.of_list(text, list_, folder)
 
     try:
-        with sentences(), copies.plain(list_, folder) as copy:
+        with sentences(), copies.plain(list_, folder, named(encoding)) as copy:
             yield copy, name_of
     except CommandError as stop:
         raise CommandError(stop.code, name_of(stop.sentence)) from None
 
 
-def describe(list_: str, names: list[str], email: str) -> str:
+def describe(list_: str, names: list[str], email: str, encoding: str = "") -> str:
     """How the list is read, in one line."""
     from zonemta_py.cli.campaign.list import understood
-    from zonemta_py.pipeline.prepare.source.dialect import Dialect, dialect_of, files, kind_of
+    from zonemta_py.pipeline.prepare.source.dialect import Dialect, dialect_of, files, kind_of, named
 
     kind, found = kind_of(list_), files(list_)
-    return understood(list_, kind, dialect_of(found[0]) if found and kind == "csv" else Dialect(), names, email)
+    form = dialect_of(found[0], named(encoding)) if found and kind == "csv" else Dialect()
+    return understood(list_, kind, form, names, email)
 
 
 def read_columns(work: Work, list_: str, multiline: bool) -> list[str]:

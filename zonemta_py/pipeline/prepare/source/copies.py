@@ -1,7 +1,7 @@
 """A list that Spark cannot read as it is written, in UTF-8, line for line, so that places in it stay what they are.
 
-Only what is in UTF-16, or begins with a line `sep=;`, is copied; only its owner can read the copy, which is deleted
-after the planning.
+Only what is in UTF-16 or an encoding that was named, or begins with a line `sep=;`, is copied; only its owner can read
+the copy, which is deleted after the planning.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ _BLOCK_CHARACTERS = 1 << 20
 
 
 @contextmanager
-def plain(list_: str, folder: Path) -> Iterator[str]:
+def plain(list_: str, folder: Path, encoding: str = "") -> Iterator[str]:
     """A path that Spark can read: list_ itself, or its copy in `folder`, which is emptied first.
 
-    Raises PlanRefused, also for what is said of the copy while it is there: then with the names of the list.
+    encoding: as of `dialect_of`. Raises PlanRefused, also for what is said of the copy while it is there: then with the
+    names of the list.
     """
     shutil.rmtree(folder, ignore_errors=True)
     found = files(list_) if kind_of(list_) == "csv" else []
-    if all(dialect_of(file).plain() for file in found):
+    if all(dialect_of(file, encoding).plain() for file in found):
         yield list_
         return
     try:
         folder.mkdir(mode=0o700, parents=True)
         for file in found:
-            _copy(file, folder / _name(file, list_), dialect_of(file))
+            _copy(file, folder / _name(file, list_), dialect_of(file, encoding))
         yield str(folder if Path(list_).is_dir() else folder / _name(found[0], list_))
     except PlanRefused as refused:
         raise PlanRefused(of_list(str(refused), list_, folder)) from None

@@ -2,7 +2,8 @@
 
 Spreadsheets write commas, semicolons (where the comma is the decimal sign), tabs, or bars; UTF-8 with or without a byte
 order mark, or UTF-16; and sometimes a first line `sep=;`. The separator is the one with which most of the first rows
-have as many fields as the header, and of those the one with most fields. Characters of other sets are never guessed.
+have as many fields as the header, and of those the one with most fields. Characters of other sets are never guessed: an
+encoding that the operator names counts for files that are not UTF-8.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ REJECTS = ".rejects.csv"
 HEAD_BYTES = 1 << 16
 _ROWS = 50
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-_SPOKEN = {"utf-8-sig": "UTF-8"}
+_SPOKEN = {"utf-8-sig": "UTF-8", "utf-16": "UTF-16", "utf-16-le": "UTF-16", "utf-16-be": "UTF-16"}
+_BLOCK_BYTES = 1 << 20
+NAME_IT = "save the list as UTF-8, or name what it is written in: --encoding cp1252 is Excel's plain CSV"
+"""The remedy for a CSV file that is not UTF-8."""
 _HEADS = ("email", "emailaddress", "mail", "mailaddress", "emailadresse", "mailadresse", "address", "recipient")
 ADDRESS_COLUMNS = ("email", "address", "recipient")
 
@@ -45,21 +49,38 @@ class Dialect(NamedTuple):
         return self.encoding == "utf-8-sig" and not self.announced
 
     def __str__(self) -> str:
-        return f"{_SPOKEN.get(self.encoding, 'UTF-16')}, {SEPARATORS[self.separator]} between columns"
+        return f"{_SPOKEN.get(self.encoding, self.encoding)}, {SEPARATORS[self.separator]} between columns"
 
 
-def dialect_of(file: Path) -> Dialect:
-    """Raises OSError, PlanRefused for what cannot be decompressed."""
+def named(encoding: str) -> str:
+    """The encoding as Python calls it, "" for none. Raises PlanRefused for what is none, or one of whole characters."""
+    if not encoding:
+        return ""
+    try:
+        found = codecs.lookup(encoding)
+        if b'a,;\t|"\n'.decode(found.name) != 'a,;\t|"\n':
+            raise LookupError
+    except (LookupError, ValueError):
+        raise PlanRefused(f"--encoding {encoding!r}: is not known; write cp1252, cp1250, latin1 or another") from None
+    return found.name
+
+
+def dialect_of(file: Path, encoding: str = "") -> Dialect:
+    """encoding: as `named` says, of a file that is not UTF-8. Raises OSError, PlanRefused for what cannot be
+    decompressed."""
     try:
         with _bytes(file) as content:
-            return dialect(content.read(HEAD_BYTES))
+            head = content.read(HEAD_BYTES)
+        return dialect(head, encoding if encoding and not _is_utf_8(file) else "")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise PlanRefused(f"{file}: it cannot be decompressed ({error}); compress it again") from None
 
 
-def dialect(head: bytes) -> Dialect:
-    """head: the beginning of a file; its last line may be cut."""
+def dialect(head: bytes, other: str = "") -> Dialect:
+    """head: the beginning of a file; its last line may be cut. other: what it is written in instead of UTF-8."""
     encoding = _encoding(head)
+    if encoding == "utf-8-sig":
+        encoding = other or encoding
     text = codecs.getincrementaldecoder(encoding)("replace").decode(head)
     first, _, rest = text.partition("\n")
     if first.strip().lower().startswith("sep=") and first.strip()[4:5] in SEPARATORS:
@@ -72,7 +93,7 @@ def dialect(head: bytes) -> Dialect:
 
 def opened(file: Path, dialect: Dialect, errors: str = "strict") -> IO[str]:
     """The text from its header on, line ends as they are; packed or not. Raises OSError."""
-    if errors == "surrogateescape" and dialect.encoding != "utf-8-sig":
+    if errors == "surrogateescape" and dialect.encoding.startswith("utf-16"):
         errors = "replace"  # the escapes are of single bytes
     text = io.TextIOWrapper(_bytes(file), dialect.encoding, errors, newline="")
     if dialect.announced:
@@ -105,6 +126,11 @@ def files(list_: str) -> list[Path]:
     return [path] if path.is_file() else []
 
 
+def is_nested(column: str) -> str:
+    """What is wrong with a column whose values are objects or lists, if a template prints it."""
+    return f"the column {column!r} has nested values; write each as a column of its own, such as {column}_name"
+
+
 def recipient_column(names: list[str]) -> str:
     """The column of the recipients, "" if there is none: email, address, recipient, else the like of E-Mail."""
     for name in ADDRESS_COLUMNS:
@@ -125,6 +151,18 @@ def _unpacked(path: Path) -> Path:
 
 def _bytes(file: Path) -> IO[bytes]:
     return gzip.open(file) if file.suffix == ".gz" else file.open("rb")  # type: ignore[return-value]
+
+
+def _is_utf_8(file: Path) -> bool:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with _bytes(file) as content:
+        try:
+            while block := content.read(_BLOCK_BYTES):
+                decoder.decode(block)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return False
+    return True
 
 
 def _encoding(head: bytes) -> str:

@@ -20,7 +20,7 @@ from zonemta_py.mail.addresses.written import SPACES
 from zonemta_py.mail.fields import CONTROLS
 from zonemta_py.pipeline.prepare.settings import FIELDS_MAX, PlanRefused, Settings
 from zonemta_py.pipeline.prepare.source import sound
-from zonemta_py.pipeline.prepare.source.dialect import dialect_of, files, kind_of
+from zonemta_py.pipeline.prepare.source.dialect import dialect_of, files, is_nested, kind_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 BROKEN = "_broken"
 CLEANED = FIELDS_MAX
 VALUES_MAX = 1_000
+_NESTED = frozenset(("array", "map", "struct"))
 _GLOB = re.compile(r"[\[\]{}*?\\]")
 _SCHEME = re.compile("^file:/+")
 """Spark writes the same file in two ways: with one slash and with three."""
@@ -58,14 +59,15 @@ def values(spark: SparkSession, list_: str, column: str, multiline: bool = False
     return {row["value"]: row["count"] for row in found.collect()}
 
 
-def look(list_: str, multiline: bool = False, local: bool = True) -> None:
+def look(list_: str, multiline: bool = False, local: bool = True, encoding: str = "") -> None:
     """What can be seen of a list without Spark. local: a path that names no other place is one of this machine.
+    encoding: as of `dialect_of`.
 
     Raises PlanRefused for one of no known kind, or whose beginning is wrong; FileNotFoundError, and OSError.
     """
     kind, named = kind_of(list_), Path(list_)
     if (found := files(list_)) or not local:
-        sound.begins(found, kind, multiline)
+        sound.begins(found, kind, multiline, encoding)
     elif (kind != "table" or "/" in list_) and not named.exists() and "://" not in list_ and not _GLOB.search(list_):
         raise FileNotFoundError(errno.ENOENT, "there is no such list", list_)
 
@@ -139,6 +141,8 @@ def _check_columns(frame: DataFrame, list_: str, settings: Settings) -> None:
     for wanted in (settings.email, *settings.fields.values()):
         if wanted not in names:
             raise PlanRefused(f"{list_}: there is no column {wanted!r}; it has {', '.join(names)}; map one with --map")
+        if frame.schema[wanted].dataType.typeName() in _NESTED:
+            raise PlanRefused(f"{list_}: {is_nested(wanted)}")
 
 
 def shape(frame: DataFrame, kind: str, settings: Settings) -> DataFrame:

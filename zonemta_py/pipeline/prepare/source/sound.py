@@ -22,9 +22,10 @@ import numpy as np
 
 from zonemta_py.mail.addresses.written import SPACES
 from zonemta_py.pipeline.prepare.settings import PlanRefused
-from zonemta_py.pipeline.prepare.source.dialect import SEPARATORS, dialect_of, opened
+from zonemta_py.pipeline.prepare.source.dialect import NAME_IT, SEPARATORS, dialect_of, opened
 
 _BLOCK_BYTES = 1 << 24
+_SAVE = "save the list as UTF-8"
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 _HEAD_BYTES_MAX = 1 << 24
 _QUOTED = {separator: re.compile(rb'(?:^|%b)"' % re.escape(separator).encode()) for separator in SEPARATORS}
@@ -35,11 +36,12 @@ def check(files: Sequence[Path], kind: str, multiline: bool) -> None:
     begins(files, kind, multiline)
     if kind in ("csv", "json"):
         for file in files:
-            _text(file, quotes=kind == "csv" and not multiline)
+            _text(file, quotes=kind == "csv" and not multiline, remedy=NAME_IT if kind == "csv" else _SAVE)
 
 
-def begins(files: Sequence[Path], kind: str, multiline: bool) -> None:
-    """The part of `check` that takes no time: names of files and their first lines. Raises PlanRefused, OSError."""
+def begins(files: Sequence[Path], kind: str, multiline: bool, encoding: str = "") -> None:
+    """The part of `check` that takes no time: names of files and their first lines. encoding: as of
+    `dialect_of`. Raises PlanRefused, OSError."""
     for file in files:
         if file.name[0] in "_.":
             raise PlanRefused(f"{file}: Spark skips files whose names begin with {file.name[0]}; rename it")
@@ -48,10 +50,10 @@ def begins(files: Sequence[Path], kind: str, multiline: bool) -> None:
         if kind == "json":
             _objects(file)
     if kind == "csv":
-        _same_header(files, multiline)
+        _same_header(files, multiline, encoding)
 
 
-def _text(file: Path, quotes: bool) -> None:
+def _text(file: Path, quotes: bool, remedy: str) -> None:
     decoder, line, rest = codecs.getincrementaldecoder("utf-8")(), 1, b""
     quoted = _QUOTED[dialect_of(file).separator]
     with _open(file) as content:
@@ -60,7 +62,7 @@ def _text(file: Path, quotes: bool) -> None:
                 decoder.decode(block, final=not block)
             except UnicodeDecodeError as error:
                 at = line + block.count(b"\n", 0, error.start)
-                raise PlanRefused(f"{file}: line {at} is not UTF-8; save the list as UTF-8") from None
+                raise PlanRefused(f"{file}: line {at} is not UTF-8; {remedy}") from None
             if quotes and b'"' in (whole := rest + (block or b"\n")):
                 _ended_quotes(file, whole, line, quoted)
             rest = block[block.rfind(b"\n") + 1 :] if b"\n" in block else rest + block
@@ -94,16 +96,16 @@ def _objects(file: Path) -> None:
         )
 
 
-def _same_header(files: Sequence[Path], multiline: bool) -> None:
+def _same_header(files: Sequence[Path], multiline: bool, encoding: str) -> None:
     first: tuple[Path, list[str]] | None = None
     for file in files:
-        names = _header(file, multiline)
+        names = _header(file, multiline, encoding)
         if first is None:
             first = file, names
             _each_once(file, names)
-        elif (form := dialect_of(file)).separator != dialect_of(first[0]).separator:
+        elif (form := dialect_of(file, encoding)).separator != dialect_of(first[0], encoding).separator:
             raise PlanRefused(
-                f"{file}: it is written in {form}, {first[0].name} in {dialect_of(first[0])}; "
+                f"{file}: it is written in {form}, {first[0].name} in {dialect_of(first[0], encoding)}; "
                 "save all files the same way"
             )
         elif names != first[1]:
@@ -113,8 +115,8 @@ def _same_header(files: Sequence[Path], multiline: bool) -> None:
             )
 
 
-def _header(file: Path, multiline: bool) -> list[str]:
-    form = dialect_of(file)
+def _header(file: Path, multiline: bool, encoding: str = "") -> list[str]:
+    form = dialect_of(file, encoding)
     with _unpacking(file), opened(file, form, "surrogateescape") as content:
         head = "\n"
         while not head.strip("\r\n") and (more := content.readline(_HEAD_BYTES_MAX)):
@@ -125,7 +127,7 @@ def _header(file: Path, multiline: bool) -> list[str]:
         names = [name.strip(SPACES) for name in row]
         "".join(names).encode()
     except UnicodeEncodeError:
-        raise PlanRefused(f"{file}: line 1 is not UTF-8; save the list as UTF-8") from None
+        raise PlanRefused(f"{file}: line 1 is not UTF-8; {NAME_IT}") from None
     except csv.Error as error:
         raise PlanRefused(f"{file}: its header is not valid CSV ({error}); correct its quotes") from None
     return names
