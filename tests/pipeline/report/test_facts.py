@@ -18,7 +18,7 @@ from zonemta_py.pipeline.report import facts, queries, warmups
 from zonemta_py.pipeline.report.headline import RECIPIENTS, headline_table
 from zonemta_py.pipeline.report.page import page
 from zonemta_py.pipeline.report.returned.rows import ReturnCounts
-from zonemta_py.pipeline.report.rows import AttemptCounts, Bin, Facts, Left
+from zonemta_py.pipeline.report.rows import NO_PROVIDER, AttemptCounts, Bin, Facts, Left
 from zonemta_py.pipeline.report.scope import DAY_S, Kind, ReportScope
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def test_every_view_adds_up_to_the_same_attempts(found: Facts, day: ReportScope)
         assert AttemptCounts(*map(sum, zip(*(row.attempts for row in rows), strict=True))) == found.now.attempts
     assert sum(row.n for row in found.causes) == found.now.attempts.trouble
     assert [row.at for row in found.moments] == list(range(day.start, day.end, 300))
-    assert {row.provider for row in found.pairs} == {"google", "microsoft", queries.NO_PROVIDER}
+    assert {row.provider for row in found.pairs} == {"google", "microsoft", NO_PROVIDER}
 
 
 def test_domains_are_the_recipients_own(found: Facts, campaigns: dict[str, tuple[ReportScope, Facts]]) -> None:

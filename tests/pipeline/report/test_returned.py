@@ -10,11 +10,11 @@ from zonemta_py.pipeline.report.headline import cards, headline_table
 from zonemta_py.pipeline.report.returned import plots, queries
 from zonemta_py.pipeline.report.returned.rows import Cohort, Delivered, KindCount, LaterBounce, ReturnCounts, Returned
 from zonemta_py.pipeline.report.returned.sections import returned
-from zonemta_py.pipeline.report.rows import Facts, Totals
+from zonemta_py.pipeline.report.rows import NO_PROVIDER, Facts, Totals
 from zonemta_py.pipeline.report.scope import DAY_S, ReportScope
 
 if TYPE_CHECKING:
-    pass
+    from pyspark.sql import SparkSession
 
 FIRST_HOUR = ReturnCounts(1, 2, 1, 1, 2, 1)
 
@@ -40,7 +40,7 @@ def test_every_view_of_what_came_back_adds_up(back: Returned) -> None:
     for shares in (back.providers, back.campaigns, back.cohorts):
         assert sum(row.delivered.all for row in shares) == 48
     assert [(row.name, row.delivered.all, row.came.complaints) for row in back.providers] == [
-        ("google", 16, 1), ("microsoft", 16, 0), (queries.NO_PROVIDER, 16, 0),
+        ("google", 16, 1), ("microsoft", 16, 0), (NO_PROVIDER, 16, 0),
     ]  # fmt: skip
     assert [(row.at - MIDNIGHT, row.came) for row in back.cohorts] == [(32_400, FIRST_HOUR), (36_000, ReturnCounts())]
     assert [((row.at - MIDNIGHT) // 3600, row.came[:2]) for row in back.arrivals] == [
@@ -49,8 +49,21 @@ def test_every_view_of_what_came_back_adds_up(back: Returned) -> None:
         (78, (1, 0)),
     ]
     assert back.bounces == [
-        LaterBounce("mailbox-full", queries.NO_PROVIDER, "spring", 1),
+        LaterBounce("mailbox-full", NO_PROVIDER, "spring", 1),
         LaterBounce("user-unknown", "google", "spring", 1),
+    ]  # fmt: skip
+
+
+def test_behind_a_smart_host_the_domain_says_the_provider(spark: "SparkSession") -> None:
+    """And what is below it; the longest counts, and what an attempt knows holds."""
+    domains = {"gmail.com": "google", "uk": "any", "live.co.uk": "microsoft"}
+    rows = [
+        ("gmail.com", None), ("x.gmail.com", ""), ("live.co.uk", ""), ("a.b.live.co.uk", ""), ("bbc.co.uk", ""),
+        ("notgmail.com", ""), ("gmail.com", "yahoo"), ("com", ""), (None, ""),
+    ]  # fmt: skip
+    found = queries.at_home(spark.createDataFrame(rows, "domain string, provider string"), domains).collect()
+    assert [row.provider for row in found] == [
+        "google", "google", "microsoft", "microsoft", "any", None, "yahoo", None, None,
     ]  # fmt: skip
 
 
@@ -73,7 +86,7 @@ def test_nothing_that_came_back_is_no_part(day: ReportScope) -> None:
     assert returned(Returned(known=True, delivered=Delivered(500)), day) == []
     now = Totals(500, 500)
     assert [card.label for card in cards(Facts(now=now), day)][-1] == "p95 time"
-    assert len(headline_table(Facts(now=now), day).rows) == 14
+    assert len(headline_table(Facts(now=now), day).rows) == 15
     quiet = cards(Facts(now=now, returned=Returned(known=True)), day)
     assert [(card.label, card.value) for card in quiet[-3:]] == [
         ("Complaints", "0%"), ("Unsubscribes", "0%"), ("Bounced later", "0%"),

@@ -22,7 +22,9 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson
 from zonemta_py.cli.terminal.output import Telling, printable
 from zonemta_py.cli.terminal.signature import Option, extended
+from zonemta_py.config.section import shipped
 from zonemta_py.disk.files import replace_file
+from zonemta_py.zones.site import Providers
 
 if TYPE_CHECKING:
     from zonemta_py.pipeline.report.scope import Kind, ReportScope
@@ -165,7 +167,7 @@ def report(resolve: Resolve, how: How) -> None:
             _check(how.lake)
         with progress.bar("page"):
             scope = resolve(session)
-            found = facts.gather(session, how.lake, scope)
+            found = facts.gather(session, how.lake, scope, Providers.load(shipped("providers.toml")).domains)
         if found.empty:
             _check_name(session, how.lake, scope)
     file = _file(how.output, f"report-{scope.kind.name.lower()}-{_slug(scope.name)}.html")

@@ -6,7 +6,7 @@ Raises table.Missing where a table has not been made yet.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,8 +47,9 @@ class Span(NamedTuple):
     last: int
 
 
-def gather(spark: SparkSession, lake: Path, scope: ReportScope) -> Facts:
-    """All that a page shows. The queries run concurrently: each is small, and most of its time is planning."""
+def gather(spark: SparkSession, lake: Path, scope: ReportScope, providers: Mapping[str, str] | None = None) -> Facts:
+    """All that a page shows. The queries run concurrently: each is small, and most of its time is planning. providers:
+    of recipient domains, for what went to a smart host."""
     read = _Reader(spark, lake, scope)
     with ThreadPoolExecutor(max_workers=4) as pool:
         asked = pool.submit(lambda: Counts(queries.attempts(read("deliverability", compared=True), scope).collect()))
@@ -56,7 +57,7 @@ def gather(spark: SparkSession, lake: Path, scope: ReportScope) -> Facts:
         replies = pool.submit(lambda: queries.replies(read("deliveries"), scope).collect())
         domains = pool.submit(lambda: queries.domains(read("outcomes"), scope).collect())
         warm = pool.submit(lambda: warmups.gather(spark, lake, scope))
-        back = pool.submit(lambda: returned.gather(spark, lake, scope, read("outcomes")))
+        back = pool.submit(lambda: returned.gather(spark, lake, scope, read("outcomes"), providers or {}))
         changes = queries.burn_down(read("outcomes"), scope).collect() if scope.kind is Kind.CAMPAIGN else []
     counts, accepted = asked.result(), people.result()
     left = burnt(sorted((row.at, row.first, row.came, row.got, row.went) for row in changes))

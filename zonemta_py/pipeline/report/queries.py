@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from zonemta_py.mail.rules.classes import BLOCKED_CLASSES
+from zonemta_py.pipeline.report.rows import NO_PROVIDER
 from zonemta_py.pipeline.report.scope import DAY_S, HOUR_S, Kind, ReportScope
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ ATTEMPTS_MAX = 10
 REPLIES_MAX = 15
 DOMAINS_MAX = 20
 POINTS_MAX = 240
-NO_PROVIDER, NO_SOURCE, NO_CLASS = "other sites", "no source", "unclassified"
+NO_SOURCE, NO_CLASS = "no source", "unclassified"
 SETS: tuple[tuple[str, ...], ...] = ((), ("at",), ("provider", "hour"), ("source", "provider"), ("class",))
 """What `attempts` groups by; its column `set` is the place in this tuple."""
 _SPLIT = ("now", "at", "hour", "source", "provider", "class", "kind")

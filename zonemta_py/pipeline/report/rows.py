@@ -10,6 +10,9 @@ from zonemta_py.pipeline.report.returned.rows import Returned
 KINDS = ("delivered", "deferred", "bounced", "blocked")
 """How an attempt ended. Blocked: deferred or bounced with one of `classes.BLOCKED_CLASSES`, as campaigns count."""
 
+NO_PROVIDER = "other sites"
+"""Provider of attempts at sites that have none, and at smart hosts."""
+
 
 class AttemptCounts(NamedTuple):
     """Attempts by how they ended."""

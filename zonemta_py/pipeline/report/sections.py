@@ -14,7 +14,7 @@ from itertools import takewhile
 from zonemta_py.pipeline.report import words
 from zonemta_py.pipeline.report.parts import OTHERS, PageSection, Plot, largest, rounded
 from zonemta_py.pipeline.report.returned.sections import returned
-from zonemta_py.pipeline.report.rows import AttemptCounts, Bin, Cause, Cell, Facts, WarmDay
+from zonemta_py.pipeline.report.rows import NO_PROVIDER, AttemptCounts, Bin, Cause, Cell, Facts, WarmDay
 from zonemta_py.pipeline.report.scope import DAY_S, HOUR_S, Kind, ReportScope
 from zonemta_py.pipeline.report.tables import Table
 
@@ -87,6 +87,8 @@ def _heat(facts: Facts, scope: ReportScope) -> PageSection | None:
         share = words.percent(worst.attempts.trouble, worst.attempts.total)
         says = f"The worst hour: {worst.provider} at {_hour(worst.hour, scope)}, {share} not delivered. {says}"
     low, high = (0, DAY_S) if scope.by_hour_of_day else (scope.start // HOUR_S * HOUR_S, scope.end)
+    if any(cell.provider == NO_PROVIDER for cell in facts.cells):
+        says += f" What goes to a smart host is among {NO_PROVIDER}; the table of domains says for whom it is."
     hours = range(low, high, HOUR_S)
     table = Table(
         "provider-hour", "Attempts per provider and hour, UTC", ["provider", "hour", *AttemptCounts._fields],

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from zonemta_py.pipeline.lake import table
 from zonemta_py.pipeline.report import queries
-from zonemta_py.pipeline.report.rows import WarmDay
+from zonemta_py.pipeline.report.rows import NO_PROVIDER, WarmDay
 from zonemta_py.pipeline.report.scope import DAY_S, Kind, ReportScope
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def sent(deliverability: DataFrame, scope: ReportScope) -> DataFrame:
     day = F.unix_seconds(F.col("day").cast("timestamp")).alias("at")
     names = [
         queries.named("source", "").alias("source"),
-        queries.named("provider", queries.NO_PROVIDER).alias("provider"),
+        queries.named("provider", NO_PROVIDER).alias("provider"),
     ]
     rows = deliverability.filter("grain = 'day'").filter(queries.mine(scope)).groupBy(*names, day)
     return rows.agg(F.sum("attempts").alias("n")).filter("source != ''")
@@ -74,7 +74,7 @@ def caps(changes: Iterable[tuple[str, str, int, str]], first: int) -> list[Step]
     for source, provider, at, cause in changes:
         cap = _CAP.search(cause)
         day = max(first, at // DAY_S * DAY_S)
-        step = Step(source, provider or queries.NO_PROVIDER, day, int(cap[1]) if cap else None)
+        step = Step(source, provider or NO_PROVIDER, day, int(cap[1]) if cap else None)
         found[step[:3]] = step
     return sorted(found.values(), key=lambda step: step[:3])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from zonemta_py.pipeline.report.returned.rows import (
     ReturnCounts,
     Returned,
 )
-from zonemta_py.pipeline.report.scope import DAY_S, HOUR_S, ReportScope, seconds
+from zonemta_py.pipeline.report.scope import DAY_S, HOUR_S, Kind, ReportScope, seconds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -31,14 +31,20 @@ _STEPS_S = ((2 * DAY_S, HOUR_S), (15 * DAY_S, 6 * HOUR_S))
 """Bars of what came back are this wide where it can be of so long a time; a day where it is longer."""
 
 
-def gather(spark: SparkSession, lake: Path, scope: ReportScope, outcomes: DataFrame) -> Returned:
-    """All that a page shows of it; nothing is asked where nothing has ever come back. outcomes: of the scope's days."""
+def gather(
+    spark: SparkSession, lake: Path, scope: ReportScope, outcomes: DataFrame, domains: Mapping[str, str]
+) -> Returned:
+    """All that a page shows of it; nothing is asked where nothing has ever come back. outcomes: of the scope's days.
+    domains: recipient domain → provider."""
     days = table.manifest(lake, "feedback").days
     if not days:
         return Returned()
     newest = _end([*days, *table.manifest(lake, "deliverability").days])
     step_s = next((step for length, step in _STEPS_S if newest - scope.start <= length), DAY_S)
-    came = Told(queries.came(_feedback(spark, lake, scope, days), scope, newest, step_s).collect())
+    feedback = _feedback(spark, lake, scope, days)
+    if scope.kind is not Kind.PROVIDER:  # a provider's page is about attempts of its own
+        feedback, outcomes = (queries.at_home(rows, domains) for rows in (feedback, outcomes))
+    came = Told(queries.came(feedback, scope, newest, step_s).collect())
     tracked = [[name for name, n in came.groups(2) if getattr(n, figure)] for figure in ("opens", "clicks")]
     rows = queries.delivered(outcomes, scope, *tracked).collect() if came.groups(0) else []
     got = [{row[names[0]] if names else "": _delivered(row) for row in rows if row.set == at}

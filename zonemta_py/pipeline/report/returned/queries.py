@@ -6,15 +6,16 @@ taken.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from zonemta_py.pipeline.findings.engagement import PROXY_S
 from zonemta_py.pipeline.report import queries
-from zonemta_py.pipeline.report.queries import NO_CLASS, NO_PROVIDER
+from zonemta_py.pipeline.report.queries import NO_CLASS
 from zonemta_py.pipeline.report.returned.rows import FIGURES
+from zonemta_py.pipeline.report.rows import NO_PROVIDER
 from zonemta_py.pipeline.report.scope import Kind, ReportScope
 
 if TYPE_CHECKING:
@@ -74,6 +75,19 @@ def delivered(outcomes: DataFrame, scope: ReportScope, opens: Collection[str], c
     groups = rows.groupBy(*(value.alias(name) for name, value in split.items()))
     fine = groups.agg(F.count("*").alias("n"), *(F.count_if(value).alias(name) for name, value in sums.items()))
     return queries.in_sets(fine, (), DELIVERED, ("n", *sums))
+
+
+def at_home(rows: DataFrame, domains: Mapping[str, str]) -> DataFrame:
+    """With the provider of the recipient's domain where the attempt had none, as behind a smart host. domains: domain,
+    and all below it, → provider; the longest counts."""
+    sorts: dict[tuple[int, str], list[str]] = {}
+    for name, provider in domains.items():
+        sorts.setdefault((-name.count("."), provider), []).append(name)
+    own = F.lit(None).cast("string")
+    for (dots, provider), names in sorted(sorts.items(), reverse=True):
+        suffix = F.substring_index("domain", ".", dots - 1)
+        own = F.when(suffix.isin(names), F.lit(provider)).otherwise(own)
+    return rows.withColumn("provider", F.coalesce(F.nullif("provider", F.lit("")), own))
 
 
 def _placed(feedback: DataFrame, scope: ReportScope, newest: int) -> DataFrame:
