@@ -178,6 +178,29 @@ async def test_a_name_is_its_makers_though_mail_of_another_tenant_waits(house: M
     await home.sound()
 
 
+async def test_what_becomes_later_of_mail_of_before_is_in_no_campaigns_figures(house: Make) -> None:
+    """Neither what had bounced and is queued again, nor what is lost to damage."""
+    home = await house(queue={"keep_bounced_s": 86_400})
+    source = TemplateSource("t", Text("Hello"), Text("news@src.test"), text=Text("Hi\n"))
+    put = {"sender": "news@src.test", "template": prepare(source).pack(), "tenant": "two"}
+    await home.put("a@x.test", sender="", campaign="may", tenant="one")
+    [delivery] = await home.leases()
+    await home.settle(delivery, BOUNCED)
+    torn = await home.put("b@y.test", sender="", campaign="may", tenant="one")
+    await home.queue.ask("campaign-put", name="may", **put)
+    assert (await done(home, "requeue", where={"state": "bounced", "tenant": "one"}))["done"] == 1
+    assert ((await row(home, "may"))["bounced"], (await row(home, "may"))["waiting"]) == (0, 0)
+    await home.crash()
+    home.queue.core.store.write([(keys.metadata(torn), b"\xc1")], True)
+    for delivery in await home.leases():
+        await home.settle(delivery)
+    await home.rest()
+    assert home.queue.core.quarantine.cases()
+    found = await row(home, "may")
+    assert (found["delivered"], found["removed"], found["waiting"]) == (0, 0, 0)
+    await home.sound()
+
+
 async def test_a_campaign_that_the_disk_refuses_takes_no_name(house: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is the other tenant's again, whose figures begin anew; once there is space, it is made."""
     home = await house()
