@@ -254,6 +254,21 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
+def test_a_list_is_never_overwritten_with_its_bad_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is a file of bad rows that was corrected and is given again."""
+    monkeypatch.chdir(tmp_path)
+    given = [tmp_path / name for name in ("list.csv", "list.rejects.csv", "list-again.rejects.csv")]
+    for file in given:
+        file.write_text("email\n")
+    others = [rejects.apart(rejects.beside(file), file) for file in given]
+    assert [str(file) for file in others] == [
+        "list.rejects.csv", "list-again.rejects.csv", "list-again-again.rejects.csv",
+    ]  # fmt: skip
+    for same in (given[0], Path("list.csv")):
+        with pytest.raises(CommandError, match=r"--rejects .*list\.csv: that is the list, which would be lost; name"):
+            rejects.apart(same, given[0])
+
+
 def test_each_problem_of_a_list_is_told_once(tmp_path: Path) -> None:
     """With how many rows have it, and the first of them; problems that are one too many are counted."""
     bad = rejects.Rejects(tmp_path / "r.csv", ["email"])

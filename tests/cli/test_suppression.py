@@ -129,7 +129,7 @@ def test_a_list_of_addresses_alone(served: Told, told: Told, tmp_path: Path) -> 
     [
         (b"name\nann\n", "its first line names no column address or email"),
         (b"", "its first line names no column address or email"),
-        (b"em\xffil\nann@x.test\n", "this is not CSV in UTF-8"),
+        (b"em\xffil\nann@x.test\n", "it is not UTF-8; save the file as CSV in UTF-8"),
     ],
 )
 def test_what_is_wrong_with_a_file(served: Told, told: Told, tmp_path: Path, content: bytes, sentence: str) -> None:

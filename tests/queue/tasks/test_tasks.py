@@ -282,6 +282,10 @@ async def test_a_preview_counts_and_changes_nothing(house: Make) -> None:
         await home.queue.ask("task-undo", id=seen["id"])
     assert (seen["count"], seen["zones"], len(seen["examples"])) == (30, {"bulk": 20, "default": 10}, 10)
     assert await counts(home) == {"queued": 30}
+    for wrong in ({"undo_s": -1}, {"by": "a\nb"}):
+        with pytest.raises(ValueError, match=r"undo_s is -1|by is no short text"):
+            await home.queue.ask("task-start", id=seen["id"], **wrong)
+    await ended(home, seen, "previewed")  # what is refused takes nothing away
     row = await ended(home, await home.queue.ask("task-start", id=seen["id"]))
     assert (row["count"], row["done"], row["by"]) == (30, 30, "ann")
     with pytest.raises(ValueError, match="there is no preview"):

@@ -22,7 +22,7 @@ from zonemta_py.cli.send.commands import compose, door, hand_in
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, configuration
 from zonemta_py.cli.terminal.output import Telling
-from zonemta_py.cli.terminal.rejects import Rejects, beside
+from zonemta_py.cli.terminal.rejects import Rejects, apart, beside
 from zonemta_py.mail.addresses.domain import canonical
 from zonemta_py.mail.addresses.link import PRINTED, UNKNOWN, WIDENING, Link, Scope, printed
 from zonemta_py.mail.addresses.written import bare
@@ -93,7 +93,7 @@ def _check_list(
     now, count, size = date(int(time.time())), 0, 0
     column = next((name for name in chosen.columns if status_column(name)), "")
     says, broken = Counter[str](), 0
-    bad = Rejects(rejects or beside(list_), chosen.columns)
+    bad = Rejects(apart(rejects or beside(list_), list_), chosen.columns)
     with closing(bad):
         for line in chosen.rows():
             count += 1

@@ -26,7 +26,7 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
 from zonemta_py.cli.terminal.output import Telling, moment, print_json, print_table, printable
 from zonemta_py.cli.terminal.progress import bar
-from zonemta_py.cli.terminal.rejects import Rejects, beside
+from zonemta_py.cli.terminal.rejects import Rejects, apart, beside
 from zonemta_py.config import Config
 from zonemta_py.mail.fields import utc
 
@@ -156,7 +156,8 @@ def import_(
     with opened(file) as source:
         if file != STDIN:
             print(source.said, file=sys.stderr)
-        bad = Rejects(rejects or (Path("suppressions.rejects.csv") if file == STDIN else beside(file)), source.columns)
+        other = Path("suppressions.rejects.csv") if file == STDIN else beside(file)
+        bad = Rejects(apart(rejects or other, file), source.columns)
         with closing(bad), bar("importing") as move:
             total = _import(chosen, source.rows(kind, scope, _me(), bad), lambda: move(source.bytes_read, source.bytes))
     with Telling(json) as tell:

@@ -36,8 +36,10 @@ class Source:
         try:
             self.columns: list[str] = next(self._reader, [])
             "".join(self.columns).encode()
-        except (csv.Error, UnicodeError) as error:
-            raise CommandError(Exit.DATA, f"{name}:1: this is not CSV in UTF-8 ({error}); save it as such") from None
+        except UnicodeError:
+            raise CommandError(Exit.DATA, f"{name}:1: it is not UTF-8; save the file as CSV in UTF-8") from None
+        except csv.Error as error:
+            raise CommandError(Exit.DATA, f"{name}:1: this is not CSV ({error}); save it as CSV in UTF-8") from None
         names = [column.strip().lower() for column in self.columns]
         address = "address" if "address" in names else recipient_column(names)
         if not address:

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from zonemta_py.cli.terminal.errors import CommandError, Exit
+
 SHOWN = 20
 LINES_NAMED = 3
 SUFFIX = ".rejects.csv"
@@ -66,8 +68,18 @@ def _told(list_: str, problem: str, count: int, *lines: int) -> str:
     return f"{list_}: {count:,} rows{named}: {problem}"
 
 
+def apart(file: Path, list_: Path) -> Path:
+    """The file for rejects, which is never the list itself. Raises CommandError."""
+    if file.exists() and list_.exists() and file.samefile(list_):
+        raise CommandError(Exit.USAGE, f"--rejects {file}: that is the list, which would be lost; name another file")
+    return file
+
+
 def beside(list_: Path) -> Path:
-    """Where the rejects of a list go by default: the current folder."""
+    """Where the rejects of a list go by default: the current folder. What was corrected and is given again is not
+    overwritten."""
+    if list_.name.endswith(SUFFIX):
+        return Path(f"{list_.resolve().name.removesuffix(SUFFIX)}-again{SUFFIX}")
     return Path(f"{list_.resolve().name.partition('.')[0] or 'list'}{SUFFIX}")
 
 

@@ -72,6 +72,8 @@ def _csv(spark: SparkSession, file: str) -> DataFrame:
     try:
         with opened(Path(file), form) as text:
             header, *rows = filter(None, csv.reader(text, delimiter=form.separator))
+    except UnicodeError:
+        raise PlanRefused(f"{file}: it is not {str(form).partition(',')[0]}; save it as CSV in UTF-8") from None
     except (ValueError, csv.Error) as error:
         raise PlanRefused(f"{file}: it cannot be read as {form} ({error}); save it as CSV in UTF-8") from None
     width = len(header)

@@ -97,15 +97,20 @@ class TaskOrders:
         return task.done
 
     async def start(self, id: str, by: str = "", cause: str = "", undo_s: float | None = None) -> Row:
-        seen = self._previews.take(id)
+        seen = self._previews.counted(id)
         task = self._checked(seen.verb, seen.where, seen.change, by or seen.by, cause or seen.cause, undo_s)
         task.count = seen.count
+        self._check_room()
+        del self._previews.kept[id]  # what is refused stays, to be ordered otherwise
         return await self._ordered(task)
+
+    def _check_room(self) -> None:
+        if sum(one.state == RUNNING for one in self._core.tasks.by_number.values()) >= WAITING_MOST:
+            raise ValueError(f"{WAITING_MOST} tasks are waiting to be done; wait for them, or cancel some")
 
     async def _ordered(self, task: Task) -> Row:
         core = self._core
-        if sum(one.state == RUNNING for one in core.tasks.by_number.values()) >= WAITING_MOST:
-            raise ValueError(f"{WAITING_MOST} tasks are waiting to be done; wait for them, or cancel some")
+        self._check_room()
         task.until_id, task.but = core.ids.last, sorted(core.arriving)
         names = "verb", "where", "change", "by", "cause", "until_id", "but", "now_ms", "undo_s", "count"
         value = {name: getattr(task, name) for name in names} | ({"request": task.request} if task.request else {})

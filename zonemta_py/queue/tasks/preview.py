@@ -44,14 +44,14 @@ class Previews:
         self._core.keep(asyncio.ensure_future(self._count(task)))
         return ident
 
-    def take(self, ident: str) -> Task:
-        """It is ordered now. Raises ValueError."""
+    def counted(self, ident: str) -> Task:
+        """One that may be ordered. Raises ValueError."""
         task = self.kept.get(ident)
         if task is None:
             raise ValueError(f"there is no preview {ident!r}; it is kept for an hour, make another one")
         if task.state != PREVIEWED:
             raise ValueError(f"preview {ident} is still being counted; wait for it")
-        return self.kept.pop(ident)
+        return task
 
     def _tidy(self) -> None:
         now_ms = self._core.clock.ms()
