@@ -48,7 +48,7 @@ MISTAKES = [
     ("config check {capless}", Exit.CONFIG, "'none': caps is empty", "give at least one number"),
     ("config check {falling}", Exit.CONFIG, "'down': caps falls from 50 to 20", "caps must not fall"),
     ("config show {folder}/absent.toml", Exit.CONFIG, "cannot be read", "name an existing file"),
-    ("suspend", Exit.USAGE, "Missing argument 'KIND'; choose from destination, domain", "zonemta suspend --help"),
+    ("suspend", Exit.USAGE, "Missing argument 'KIND'; choose from destination, provider", "zonemta suspend --help"),
     ("suspend source", Exit.USAGE, "Missing argument 'NAME'", "zonemta suspend --help"),
     ("rules explain 550 --provider nosuch", Exit.USAGE, "there is no provider 'nosuch'", "use one of "),
     ("config password", Exit.DATA, "an empty password protects nothing", "give one"),

@@ -363,7 +363,7 @@ async def test_put_again_it_is_the_same_also_when_its_time_has_passed(house: Mak
     await home.crash()
     same = await home.queue.ask("campaign-put", hours={"until": "2024-03-29", "at": "09:00"}, **ask)
     assert same == {"created": False}
-    with pytest.raises(ValueError, match="other content"):
+    with pytest.raises(ValueError, match="other settings"):
         await home.queue.ask("campaign-put", **ask)
 
 

@@ -79,6 +79,9 @@ async def test_every_sum_is_what_the_store_has(house: Any) -> None:
     """By domain, tenant and campaign, whatever becomes of the mail; what is leased is apart."""
     home = await house()
     await filled(home, random.Random(1))
+    await agree(home)
+    await home.put("u@a.test", tenant="acme", campaign="spring")
+    assert await home.leases()
     assert (await home.queue.ask("size"))["total"]["leased"] > 0
     await agree(home)
     assert await home.queue.ask("size", tenant="nobody") == NONE

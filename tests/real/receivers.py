@@ -43,8 +43,6 @@ class Receiver(ABC):
     connected: str
     encrypts = True
     """Whether the STARTTLS that it offers works."""
-    endless_lines = True
-    """Whether it takes a line of any length; else it refuses the message in its middle, and hangs up."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.mail, self.log_file = folder, folder / "mail", folder / "log"
@@ -280,7 +278,6 @@ class OpenSmtpd(Unpacked):
     connected = r"smtp connected"
     encrypts = False
     """Debian 12's has lost its private keys to OpenSSL 3: every handshake fails, in production too."""
-    endless_lines = False
     programs = ("/usr/sbin/smtpd", "/usr/libexec/opensmtpd/mail.maildir", "/bin/sh")
 
     def configure(self) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import quopri
 import re
 import smtplib
 import ssl
@@ -167,6 +168,17 @@ def copies_of(letter: Letter, receiver: Receiver, count: int) -> list[bytes]:
     return copies
 
 
+def as_sent(copy: bytes, kind: str) -> bytes:
+    """Without the encoding that a line needs which is longer than RFC 5321 4.5.3.1.6 allows."""
+    if kind != "endless":
+        return copy
+    head, _, body = copy.partition(b"\n\n")
+    assert max(map(len, copy.splitlines())) <= 998
+    assert b"\nContent-Transfer-Encoding: quoted-printable" in head
+    fields = [line for line in head.split(b"\n") if not line.startswith((b"Content-", b"MIME-Version"))]
+    return b"\n".join(fields) + b"\n\n" + quopri.decodestring(body)
+
+
 @pytest.mark.parametrize("kind", [*BODIES, "ten", "none", "endless", "many", "address"])
 def test_the_bytes_arrive(receiver: Receiver, trial: Trial, kind: str) -> None:
     """One copy for each recipient that was taken: the message itself after the trace, under TLS where that works."""
@@ -176,7 +188,7 @@ def test_the_bytes_arrive(receiver: Receiver, trial: Trial, kind: str) -> None:
     assert len(copies) == len(taken), receiver.log()[-3000:]
     for copy in copies:
         trace, _, rest = copy.partition(b"Message-ID: ")
-        assert b"Message-ID: " + rest == letter.data.replace(b"\r\n", b"\n")
+        assert as_sent(b"Message-ID: " + rest, kind) == letter.data.replace(b"\r\n", b"\n")
         assert bool(re.search(rb"TLSv?1\.[23]", trace.partition(b"by mta.test")[0])) == receiver.encrypts
 
 
@@ -207,13 +219,13 @@ def test_what_is_too_large_is_returned(receiver: Receiver, trial: Trial) -> None
 
 
 def test_a_line_without_end(receiver: Receiver, trial: Trial) -> None:
-    """Delivered as it is, or returned if the receiver breaks off in the middle of it."""
-    assert trial.state(f"endless@{receiver.domain}") == ("delivered" if receiver.endless_lines else "failed 5.0.0")
+    """Encoded, so that no receiver breaks off in the middle of it."""
+    assert trial.state(f"endless@{receiver.domain}") == "delivered"
 
 
 def test_one_connection_takes_all(receiver: Receiver, trial: Trial) -> None:
-    """More only where some were lost to TLS that does not work, of either version, or the receiver has hung up."""
-    lost = 2 * (not receiver.encrypts) + (not receiver.endless_lines)
+    """More only where some were lost to TLS that does not work, of either version."""
+    lost = 2 * (not receiver.encrypts)
     assert trial.connections[receiver.name] == 1 + lost, receiver.log()[-6000:]
 
 

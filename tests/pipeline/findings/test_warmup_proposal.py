@@ -64,7 +64,7 @@ def test_the_difference_applies_and_is_a_configuration(tmp_path: Path) -> None:
     found = load(file)
     assert [(one.address, one.warmup) for pool in found.pools for one in pool.sources] == [
         ("192.0.2.10", ""), ("192.0.2.11", "lake-192-0-2-11"),
-        ("192.0.2.11", "lake-192-0-2-11"), ("2001:DB8::1", "careful"),
+        ("192.0.2.11", "lake-192-0-2-11"), ("2001:db8::1", "careful"),
     ]  # fmt: skip
     assert [(one.name, one.caps[0]) for one in found.warmups] == [("careful", 50), ("lake-192-0-2-11", 500)]
     assert found.warmups[1].caps == [cap for cap in CAPS if cap >= 500]

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from zonemta_py.config import Config, ConfigError, DestinationTable, EventSink, Listener, Zone
+from zonemta_py.logs.causes import cause
 
 SOON = timedelta(days=14)
 
@@ -34,7 +35,7 @@ def doubts(config: Config, now: datetime, unusable: bool = True) -> Iterator[str
         try:
             begins, ends = read()
         except (ConfigError, OSError, ValueError) as error:
-            said = str(error) if isinstance(error, ConfigError) else f"{where}: {path} cannot be used ({error})"
+            said = str(error) if isinstance(error, ConfigError) else f"{where}: {path} cannot be used ({cause(error)})"
             wrong += [said] if unusable else []
             continue
         if now >= ends:

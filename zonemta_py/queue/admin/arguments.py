@@ -50,11 +50,14 @@ def _taken(function: Callable[..., Any], given: int) -> tuple[list[str], list[st
     """Names of its arguments behind the first `given`, those without a default, and what is plain of their types;
     whether it takes any others."""
     inner = getattr(function, "asks", function)
-    every = list(inspect.signature(inner).parameters.values())[given - (inner is not function) :]
-    own = [one for one in every if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)]
+    every = list(inspect.signature(inner).parameters.values())
+    own = [
+        one for one in every[given - (inner is not function) :] if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
+    ]
+    more = any(one.kind == one.VAR_KEYWORD for one in every)
     annotations = typing.get_type_hints(inner)
     kinds = {one.name: _kinds(annotations.get(one.name)) for one in own}
-    return [one.name for one in own], [one.name for one in own if one.default is one.empty], kinds, own != every
+    return [one.name for one in own], [one.name for one in own if one.default is one.empty], kinds, more
 
 
 def _kinds(annotation: Any) -> _Kinds:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from zonemta_py.config import Config, ConfigError
 from zonemta_py.config.section import shipped
 from zonemta_py.disk.files import changed
+from zonemta_py.logs.causes import cause
 from zonemta_py.mail.classify import LOCAL, NO_PORT, TLS_POLICY
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, POSTPONED, RELEASED, Outcome, Result
@@ -65,7 +66,8 @@ def load(config: Config) -> Rules:
         return _compiled(paths, tuple(changed(path) for path in paths))
     except (RulesError, OSError) as error:
         key = next((f"rules.{key}: " for key, path in (("extra", own), ("file", file)) if f"{path}:" in str(error)), "")
-        raise ConfigError(f"{key}{error}") from None
+        said = cause(error) if isinstance(error, OSError) else str(error)
+        raise ConfigError(f"{key}{said}") from None
 
 
 @lru_cache(4)
