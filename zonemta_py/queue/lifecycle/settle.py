@@ -92,6 +92,11 @@ class Settling:
         if any(outcome.verdict == DOUBTFUL for outcome in result.outcomes):
             self._doubt(lease, result, done)
             return
+        hooks = self._core.hooks
+        asks = hooks.bounces or hooks.delays
+        if asks and (sure := self._sure(lease, result)):
+            self.settle(sure, _nothing)
+            leave_out(lease, result)
         classifieds = self.classification.judge(lease, result)
         settlement = self._settlement(lease, result, classifieds)
         if result.more:
@@ -99,14 +104,23 @@ class Settling:
         else:
             lease.settling = True
             self._core.schedule.admission.idle.report(lease.batch, result.connection, result.kept)
-        hooks, settled = self._core.hooks, partial(self._settled, lease, settlement, result, done)
-        if settlement.notices and (hooks.bounces or hooks.delays):
+        settled = partial(self._settled, lease, settlement, result, done)
+        if settlement.notices and asks:
             lease.asking = asyncio.ensure_future(self._ask_and(settlement, settled, lease.asking))
             self._core.keep(lease.asking)
         elif lease.asking is not None and not result.more:  # it also covers the recipients that plugins are asked about
             lease.asking.add_done_callback(lambda _: settled())
         else:
             settled()
+
+    def _sure(self, lease: Lease, result: Result) -> Result | None:
+        """Who has the message, where plugins may be asked about others: on record before that, so that an end of this
+        process meanwhile leaves them in no doubt."""
+        sure = [outcome for outcome in result.outcomes if outcome.verdict == DELIVERED and not outcome.relayed]
+        others = any(outcome.verdict in (BOUNCED, DEFERRED) or outcome.relayed for outcome in result.outcomes)
+        if not sure or not (others or (lease.asking is not None and not result.more)):
+            return None
+        return dataclasses.replace(result, outcomes=sure, more=True)
 
     def _doubt(self, lease: Lease, result: Result, done: Callable[[], None]) -> None:
         """Some have no answer, and may have the message. What others were answered comes first."""
