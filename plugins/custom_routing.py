@@ -108,6 +108,9 @@ class Rule(BaseModel):
     def _check_host(cls, value: str) -> str:
         if value and not _HOST.fullmatch(value):
             raise ValueError("is not a host name or IP address")
+        name, colon, port = value.rpartition(":")
+        if colon and ":" not in name:
+            raise ValueError(f"{value!r} has a port in it; write host = {name!r} and port = {port}")
         return value
 
     @model_validator(mode="after")

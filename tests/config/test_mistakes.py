@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 import trustme
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from zonemta_py.cli.config.commands import check
 from zonemta_py.cli.run.commands import configured
 from zonemta_py.config import Config, ConfigError, load
+from zonemta_py.reference import effective
 
 HERE = Path(__file__).parent
 
@@ -36,7 +37,16 @@ def is_said(words: tuple[str, ...], sentence: str) -> bool:
     )
 
 
-MISTAKES = [*mistakes("mistakes.txt"), *mistakes("mistakes_unseen.txt")]
+def _by_table() -> dict[str, list[tuple[tuple[str, ...], str]]]:
+    """By the first table of each: a test for each mistake takes longer than the mistake."""
+    found: dict[str, list[tuple[tuple[str, ...], str]]] = {}
+    for words, text in [*mistakes("mistakes.txt"), *mistakes("mistakes_unseen.txt")]:
+        table = re.search(r"^\[+([\w.]+)\]", text, re.MULTILINE)
+        found.setdefault(table[1].partition(".")[0] if table else "none", []).append((words, text))
+    return found
+
+
+MISTAKES = _by_table()
 
 
 def sentences(file: Path) -> list[str]:
@@ -57,22 +67,32 @@ def sentences(file: Path) -> list[str]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """With the files that the configurations name."""
     here = tmp_path_factory.mktemp("etc")
-    (here / "good.pem").write_bytes(trustme.CA().issue_cert("mx.test").private_key_and_cert_chain_pem.bytes())
-    key = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    (here / "dkim.pem").write_bytes(key)
+    authority = trustme.CA()
+    mine, others = authority.issue_cert("mx.test"), authority.issue_cert("mx.test")
+    (here / "good.pem").write_bytes(mine.private_key_and_cert_chain_pem.bytes())
+    (here / "cert.pem").write_bytes(mine.cert_chain_pems[0].bytes())
+    (here / "key.pem").write_bytes(mine.private_key_pem.bytes())
+    (here / "other.pem").write_bytes(others.private_key_pem.bytes())
+    key = Ed25519PrivateKey.generate()
+    (here / "dkim.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    (here / "pub.pem").write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
     (here / "empty.pem").write_text("")
     (here / "notes.txt").write_text("call Bob\n")
     (here / "there").mkdir()
     return here
 
 
-@pytest.mark.parametrize(("words", "text"), MISTAKES, ids=[", ".join(words) for words, _ in MISTAKES])
-def test_a_mistake_is_named(folder: Path, words: tuple[str, ...], text: str) -> None:
+@pytest.mark.parametrize("table", sorted(MISTAKES))
+def test_a_mistake_is_named(folder: Path, table: str) -> None:
     """In one sentence."""
     file = folder / "zonemta.toml"
-    file.write_text(text)
-    said = sentences(file)
-    assert any(is_said(words, sentence) for sentence in said), said
+    missed: list[tuple[tuple[str, ...], list[str]]] = []
+    for words, text in MISTAKES[table]:
+        file.write_text(text)
+        said = sentences(file)
+        if not any(is_said(words, sentence) for sentence in said):
+            missed.append((words, said))
+    assert missed == []
 
 
 def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
@@ -135,6 +155,32 @@ def test_what_is_fine_stays_fine(name: str) -> None:
     """The configurations we ship are good; the only warnings are of this machine."""
     said = [one for one in sentences(HERE.parent.parent / "config" / name) if "started as root" not in one]
     assert [one for one in said if "this machine does not have the address" not in one] == []
+
+
+def test_what_is_set_and_used_is_not_doubted(tmp_path: Path) -> None:
+    """What `zonemta config show` prints has every key, most of them at defaults that mean nothing alone."""
+    file = tmp_path / "zonemta.toml"
+    secret = "nNbkOEgZ0p0nQe4rXUE2Fw3Yx1gU2hLkPZ"
+    for text in (
+        effective(Config()),
+        "[limits]\nconnections = 50\nmessage_bytes = 50000\n[queue]\narchive_bytes = 100000000\n",
+        "[http]\nenabled = false\nport = 8000\nrequests = 8\n[pull]\nenabled = true\nreserve_s = 90\n",
+        "[http]\nenabled = true\n[[http.keys]]\nname = 'a'\nhash = '" + "a" * 64 + "'\nsenders = ['a.example']\n"
+        "[[http.keys]]\nname = 'b'\nhash = '" + "b" * 64 + "'\nrights = ['pop']\nqueues = ['jobs']\n",
+        "[[listeners]]\nrelay_networks = ['10.0.0.0/8']\n[[accounts]]\nname = 'a'\nnetworks = ['10.20.0.0/16']\n"
+        "messages = ['20/s', '5000/h', '50000/day']\nrecipients = ['2/s', '10/min', '30/h']\nmessage_bytes = 1000\n",
+        "[[pools]]\nname = 'p'\n[[pools.sources]]\naddress = '127.0.0.1'\nfamily = 'prefer-ipv6'\n[[zones]]\n"
+        "name = 'z'\npool = 'p'\n[[throttles]]\nname = 't'\nper = ['source']\nconnections = 90\n",
+        "[retry]\nlife_h = 2\nschedule_min = [1]\ndelay_notice_h = 1\n[[destinations]]\nname = 'd'\n"
+        "domains = ['a.example']\nlife_h = 96\ndown_max_s = 60\n",
+        f"[links]\nenabled = true\nurl = 'https://a.example'\nsecrets = ['{secret}']\ntrack = 'asked'\n"
+        "track_tenants = ['acme']\n[return_path]\nlist_unsubscribe_zones = ['default']\n",
+        "[suppression]\nfull = { after = 3, within_days = 5, over_days = 5 }\n"
+        "[suppression.tenants.acme]\nautomatic = false\n",
+    ):
+        file.write_text(text)
+        file.chmod(0o600)
+        assert [one for one in sentences(file) if "started as root" not in one] == [], text
 
 
 @pytest.mark.parametrize(

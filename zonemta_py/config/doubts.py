@@ -3,15 +3,20 @@ the key. Pure: nothing but the configuration is looked at."""
 
 from __future__ import annotations
 
+import fnmatch
 import ipaddress
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from zonemta_py.config.idle import idle, is_set
 from zonemta_py.config.limits import rate
+from zonemta_py.config.people.suppression import GROUPS
 from zonemta_py.config.root import Config
+from zonemta_py.config.services.pull import names_queue
 from zonemta_py.config.zone import Retry, Zone
+from zonemta_py.mail.addresses.domain import canonical
 
 _SLOW_BYTES_S = 1000
 
@@ -20,7 +25,8 @@ def doubts(config: Config) -> Iterator[str]:
     """Sentences."""
     for sentence in (
         *_unset(config.model_dump(mode="json")), *_unused(config), *_zones(config), *_reception(config),
-        *_services(config), *_people(config), *_times(config), *_plugins(config),
+        *_services(config), *_people(config), *_networks(config), *_quotas(config), *_returns(config), *_times(config),
+        *_refusals(config), *_plugins(config), *idle(config),
     ):  # fmt: skip
         yield f"warning: {sentence}"
 
@@ -80,7 +86,7 @@ def _zones(config: Config) -> Iterator[str]:
                 f"throttles[{throttle.name}].bytes: {throttle.bytes} is less than 1 KB a second; write it like 10MB/s,"
                 " or use messages"
             )
-        for key in ("zone", "source"):
+        for key in ("zone", "source", "provider", "tenant", "campaign"):
             if (
                 throttle.only
                 and key in throttle.only
@@ -88,6 +94,15 @@ def _zones(config: Config) -> Iterator[str]:
                 and not set("*?[") & set(throttle.only[key])
             ):
                 yield f"throttles[{throttle.name}].per: {key} is one only, by `only`; remove it from per"
+        there = [zone for zone in config.zones if fnmatch.fnmatchcase(zone.name, throttle.only.get("zone", "*"))]
+        if there and throttle.connections > (most := sum(zone.connections for zone in there)):
+            yield (
+                f"throttles[{throttle.name}].connections: {throttle.connections} is more than connections of the zones"
+                f" there are, {most}; lower it, or raise those"
+            )
+    initial, most = config.learning.initial, max(zone.connections_per_destination for zone in config.zones)
+    if is_set(config.learning, "initial") and initial > most:
+        yield f"learning.initial: {initial} is more than any zone's connections_per_destination, {most}; lower it"
 
 
 def _reception(config: Config) -> Iterator[str]:
@@ -113,7 +128,8 @@ def _services(config: Config) -> Iterator[str]:
     """What is set where it has no effect."""
     for kind, keys in (("http", ("keys", "webhooks", "dashboard")), ("pull", ("tokens",)), ("links", ("url",))):
         section = getattr(config, kind)
-        if not section.enabled and (there := [key for key in keys if getattr(section, key)]):
+        said = keys if "enabled" in section.model_fields_set else sorted(section.model_fields_set)
+        if not section.enabled and (there := [key for key in said if is_set(section, key)]):
             yield f"{kind}.enabled: is false, though {' and '.join(there)} are set; set enabled = true in [{kind}]"
     if config.dns.dnssec and (far := [one for one in config.dns.servers if not ipaddress.ip_address(one).is_loopback]):
         yield f"dns.dnssec: believes dns.servers {far[0]}, and whoever is on the way there; ask one on this machine"
@@ -128,8 +144,8 @@ def _services(config: Config) -> Iterator[str]:
 _OF_KIND = {
     "exchange": "amqp", "routing_key": "amqp", "mandatory": "amqp", "subject": "nats", "acknowledged": "nats",
     "stream": "redis", "stream_max": "redis", "replicas": "redis", "topic": "kafka", "bootstrap": "kafka",
-    "idempotent": "kafka", "path": "file", "rotate_bytes": "file", "rotate_daily": "file", "compress": "file",
-    "facility": "syslog", "format": "webhook", "secret": "webhook",
+    "sasl_mechanism": "kafka", "idempotent": "kafka", "path": "file", "rotate_bytes": "file", "rotate_daily": "file",
+    "compress": "file", "facility": "syslog", "format": "webhook", "secret": "webhook",
 }  # fmt: skip
 """Keys of event sinks that say something for one kind only."""
 
@@ -140,6 +156,11 @@ def _wide(network: str) -> bool:
 
 def _people(config: Config) -> Iterator[str]:
     by_plugin = bool(config.plugins.enabled)
+    mute = [f"senders.{user}" for user, rules in config.senders.items() if not rules]
+    mute += [f"accounts[{one.name}].senders" for one in config.accounts if one.senders == []]
+    mute += [f"http.keys[{one.name}].senders" for one in config.http.keys if one.senders == []]
+    for where in mute:
+        yield f'{where}: is empty, so nothing can be sent; name addresses or domains, or ["*"] for any'
     for user in config.senders:
         if user not in config.users and not by_plugin:
             yield f"senders.{user}: there is no user {user!r} in [users]; add it there, or remove it here"
@@ -153,14 +174,109 @@ def _people(config: Config) -> Iterator[str]:
         yield "signing.headers: lacks From, which every signature must have (RFC 6376 5.4); add it"
 
 
+def _networks(config: Config) -> Iterator[str]:
+    """Of clients that cannot hand in mail: neither by their network, nor by a login or key."""
+    if config.http.enabled or any(one.auth for one in config.listeners):
+        return
+    relayed = [ipaddress.ip_network(network) for one in config.listeners for network in one.relay_networks]
+    named = [(f"accounts[{one.name}].networks", one.networks) for one in config.accounts]
+    for where, networks in (*named, *((f"zones[{one.name}].origins", one.origins) for one in config.zones)):
+        for network in networks:
+            here = ipaddress.ip_network(network)
+            if not any(one.version == here.version and one.overlaps(here) for one in relayed):
+                yield f"{where}: {network} is in relay_networks of no listener; add it there, or remove it"
+
+
+def _quotas(config: Config) -> Iterator[str]:
+    """Of accounts: what others keep from being reached."""
+    for account in config.accounts:
+        where = f"accounts[{account.name}]"
+        if account.message_bytes > config.limits.message_bytes:
+            yield (
+                f"{where}.message_bytes: {account.message_bytes} is more than limits.message_bytes,"
+                f" {config.limits.message_bytes}; lower it, or raise that"
+            )
+        for key in ("messages", "recipients"):
+            quotas = [(rate(text), text) for text in getattr(account, key)]
+            for one, text in quotas:
+                for other, bound in quotas:
+                    spans = max(1, one.seconds / other.seconds)
+                    if bound != text and other.amount * spans <= one.amount and (one, other) != (other, one):
+                        yield f"{where}.{key}: {text} is never reached, because of {bound}; remove one of them"
+
+
+def _returns(config: Config) -> Iterator[str]:
+    """Of what comes back, and what is asked of it."""
+    path = config.return_path
+    if path.list_unsubscribe_zones and not config.unsubscribing.wanted:
+        yield (
+            "return_path.list_unsubscribe_zones: there is no link to give them; enable [links], or set list_unsubscribe"
+            " or unsubscribe_domain"
+        )
+    if path.reporters and not (config.http.enabled or any(one.feedback for one in config.listeners)):
+        yield "return_path.reporters: no listener takes their mail; set feedback = true in one of [[listeners]]"
+    for reporter in path.reporters:
+        for sender in reporter.senders:
+            at = canonical(sender.rpartition("@")[2].removeprefix("*."))
+            if at != reporter.domain and not at.endswith(f".{reporter.domain}"):
+                yield (
+                    f"return_path.reporters[{reporter.domain}].senders: {sender} is not at {reporter.domain}, so its"
+                    " signature proves nothing about it; name one that is"
+                )
+    signing = [key for key in type(config.signing).model_fields if is_set(config.signing, key)]
+    if signing and not config.dkim:
+        yield f"signing.{signing[0]}: nothing is signed, since there is no [[dkim]] key; add one, or remove this"
+    yield from _queues(config)
+
+
+def _queues(config: Config) -> Iterator[str]:
+    """Named queues that are not there, where none is made."""
+    if not config.pull.enabled or config.pull.create:
+        return
+    there = [zone.name for zone in config.zones if zone.pulled]
+    if not there:
+        yield "pull.create: is false, and no zone has delivery = 'pull', so there is no queue; add one, or remove it"
+    parties = [(f"pull.tokens[{one.name}]", one.queues) for one in config.pull.tokens]
+    for where, patterns in (*parties, *((f"http.keys[{one.name}]", one.queues) for one in config.http.keys)):
+        for pattern in patterns if there else ():
+            if not any(names_queue([pattern], name) for name in there):
+                yield f"{where}.queues: {pattern!r} is no queue, and none is made; there are {', '.join(there)}"
+
+
+def _refusals(config: Config) -> Iterator[str]:
+    """Numbers of refusals that cannot come together: each is of another day."""
+    section = config.suppression
+    for where, rules in (("", section), *((f".tenants.{name}", section.of(name)) for name in section.tenants)):
+        for group in GROUPS:
+            one = rules.tolerance(group)
+            if where and one == section.tolerance(group):
+                continue
+            place = f"suppression{where}.{group}"
+            if one.after and one.over_days > one.within_days:
+                yield f"{place}: over_days, {one.over_days:g}, is more than within_days, {one.within_days:g}; lower it"
+            elif one.after - 2 >= one.within_days:
+                yield (
+                    f"{place}: {one.after} refusals on as many days do not fit in within_days, {one.within_days:g};"
+                    " raise that, or lower after"
+                )
+
+
 def _times(config: Config) -> Iterator[str]:
-    retry, usual = config.retry, Retry.model_construct()
-    if retry.delay_notice_h >= retry.life_h and retry.delay_notice_h not in (0, usual.delay_notice_h):
-        yield f"retry.delay_notice_h: {retry.delay_notice_h:g} is not less than life_h, {retry.life_h:g}; lower it"
-    if retry.down_max_s < retry.down_s:
-        yield f"retry.down_max_s: {retry.down_max_s:g} is less than down_s, {retry.down_s:g}; raise it"
-    if retry.schedule_min[0] >= retry.life_h * 60:
-        yield f"retry.schedule_min: its first wait, {retry.schedule_min[0]:g} minutes, is as long as life_h; shorten it"
+    usual = Retry.model_construct()
+    known = config.retry.model_dump()
+    for where, said in (
+        ("retry", {key: value for key, value in known.items() if is_set(config.retry, key)}),
+        *((f"destinations[{one.name}]", one.model_dump(exclude_none=True)) for one in config.destinations),
+    ):
+        retry = Retry.model_construct(**{**known, **{key: said[key] for key in said if key in known}})
+        delay, life = retry.delay_notice_h, retry.life_h
+        if delay >= life and delay not in (0, usual.delay_notice_h) and {"delay_notice_h", "life_h"} & said.keys():
+            yield f"{where}.delay_notice_h: {delay:g} is not less than life_h, {life:g}; lower it"
+        if retry.down_max_s < retry.down_s and {"down_s", "down_max_s"} & said.keys():
+            yield f"{where}.down_max_s: {retry.down_max_s:g} is less than down_s, {retry.down_s:g}; raise it"
+        if retry.schedule_min[0] >= retry.life_h * 60 and {"schedule_min", "life_h"} & said.keys():
+            first = retry.schedule_min[0]
+            yield f"{where}.schedule_min: its first wait, {first:g} minutes, is as long as life_h; shorten it"
 
 
 def _plugins(config: Config) -> Iterator[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar, cast, get_args
 
@@ -241,6 +242,7 @@ LocalAddress = Annotated[str, AfterValidator(ip_address), Local()]
 Network = Annotated[str, AfterValidator(network)]
 FieldName = Annotated[str, AfterValidator(field_name)]
 AnyPath = Annotated[Path, BeforeValidator(not_empty), AfterValidator(from_here)]
+PathBelow = Annotated[Path, BeforeValidator(not_empty)]
 FilePath = Annotated[Path, BeforeValidator(not_empty), AfterValidator(at_home), OnDisk()]
 FolderPath = Annotated[Path, BeforeValidator(not_empty), AfterValidator(at_home), OnDisk(folder=True)]
 ZoneName = Annotated[str, Refers("zones")]
@@ -254,10 +256,27 @@ KeyName = Annotated[str, Refers("http.keys")]
 
 def marked(section: BaseModel, mark: type[_Mark], place: Place = ()) -> Iterator[Found[_Mark]]:
     """All values in it, and in the tables in it, whose type has a mark of that kind; not those that are empty."""
-    for key, field in type(section).model_fields.items():
-        value, here = getattr(section, key), (*place, key)
+    for key in _holding(type(section), cast(Any, mark)):
+        field, value, here = type(section).model_fields[key], getattr(section, key), (*place, key)
         yield from (Found(here, value, one) for one in field.metadata if isinstance(one, mark) and value)
         yield from _inside(value, field.annotation, mark, here)
+
+
+@lru_cache
+def _holding(section: type[BaseModel], mark: type[_Mark]) -> list[str]:
+    """Its keys whose values, or what is in them, may have such a mark."""
+    return [
+        key
+        for key, field in section.model_fields.items()
+        if any(isinstance(one, mark) for one in field.metadata) or _may_hold(field.annotation, mark)
+    ]
+
+
+def _may_hold(kind: Any, mark: type[_Mark]) -> bool:
+    """kind: an annotation."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return bool(_holding(kind, cast(Any, mark)))
+    return isinstance(kind, mark) or any(_may_hold(one, mark) for one in get_args(kind))
 
 
 def _inside(value: Any, kind: Any, mark: type[_Mark], place: Place) -> Iterator[Found[_Mark]]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import shutil
 import socket
 import sys
 import tomllib
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -33,6 +34,8 @@ app.command()(history.diff)
 app.command()(history.back)
 app.command()(history.forget)
 app.command()(notice.notice)
+
+_SOON = timedelta(days=366)
 
 
 @app.command()
@@ -118,12 +121,24 @@ def _doubts(config: Config) -> Iterator[str]:
             f"warning: queue.reserve_bytes is {config.queue.reserve_bytes:,}, less than the queue needs to empty "
             f"itself: {LEAST_BYTES:,} are kept free instead"
         )
+    there_is = next(place for place in (config.folder, *config.folder.parents) if place.exists())
+    if config.queue.reserve_bytes >= (whole := shutil.disk_usage(there_is).total):
+        yield (
+            f"warning: queue.reserve_bytes: {config.queue.reserve_bytes} is more than the whole disk of {there_is},"
+            f" {whole}, so no mail is taken; lower it"
+        )
     for party in senders.unsigned(config):
         yield (
             f"warning: {party.name} has no senders, and is not the only party that hands in mail, so no [[dkim]] key"
             f' signs for it; set {party.where}, or ["*"] there if it may send as anybody'
         )
     yield from _addresses(config)
+    for source in (source for pool in config.pools for source in pool.sources):
+        if source.warmup_since and source.warmup_since > (datetime.now(UTC) + _SOON).date():
+            yield (
+                f"warning: {source.address}: its warm-up begins on {source.warmup_since} (warmup_since), more than a"
+                " year ahead; correct the day"
+            )
     there = {name for _, name in socket.if_nameindex()}
     for source in (source for pool in config.pools for source in pool.sources):
         if source.interface and source.interface not in there:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pydantic import Field
 
 from zonemta_py.config.section import Section
+from zonemta_py.config.values import PathBelow
 
 
 class ReportsSection(Section):
     """Each campaign's report as a page, made by itself when the campaign has ended. This needs Spark and Java
     (docs/CAMPAIGNS.md); a process of its own makes one after the other, at low priority."""
 
-    folder: Path | None = None
+    folder: PathBelow | None = None
     """Folder that the pages are put into; below server.folder, unless it begins with /. Empty: none are made."""
-    lake: Path | None = None
+    lake: PathBelow | None = None
     """A lake that is brought up to date for each report, in which the report also finds the campaign before; below
     server.folder, unless it begins with /. Empty: what a report needs is read from archive/ each time, and not kept."""
     again_after_h: float = Field(72, ge=0, le=24 * 90)
