@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -280,8 +281,18 @@ def test_forget_looks_into_plans(served: Told, told: Told, tmp_path: Path, monke
     ran = told("forget", "ann@x.test", "--plans", "plans", "--delete-plans")
     assert (ran.code, "plans/may.plan: named the person; deleted" in ran.out) == (Exit.OK, True)
     assert [folder.name for folder in (tmp_path / "plans").iterdir()] == ["june.plan"]
-    ran = told("forget", "ann@x.test", "--plans", "none")
-    assert (ran.code, "none: there is no such folder" in ran.err) == (Exit.NO_INPUT, True)
+    told("suppression", "add", "ann@x.test")
+    for wrong in (
+        ("--plans", "none"),
+        ("--archive", "none"),
+        ("--lake", "none"),
+        ("--lake", "plans", "--proof", "own"),
+    ):
+        Path("own").write_text("notes")
+        ran = told("forget", "ann@x.test", *wrong)
+        assert (ran.code, ran.out) in ((Exit.NO_INPUT, ""), (Exit.DATA, ""))
+        assert re.search("none: there is no such folder|own: is not the proof of an erasure", ran.err)
+        assert told("suppression", "show", "ann@x.test").code == Exit.OK, "what is refused erases nothing"
 
 
 def test_forget_says_what_is_no_address(served: Told, told: Told) -> None:

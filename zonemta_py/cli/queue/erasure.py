@@ -25,20 +25,31 @@ Subaddresses = Annotated[
 FilesOnly = Annotated[bool, typer.Option("--files-only", help="Leave out the queue: the MTA need not run.")]
 
 
+def ready(proof: Path, archive: Path | None, lake: Path | None) -> None:
+    """Before anything is erased. Raises CommandError for folders that are not there, and a proof that is another's."""
+    for folder in (archive, lake):
+        if folder is not None and not folder.is_dir():
+            raise CommandError(Exit.NO_INPUT, f"{folder}: there is no such folder; name the MTA's archive/, or a lake")
+    try:
+        from zonemta_py.pipeline.erasure.proof import begun
+    except ImportError as error:
+        sentence = f"{error.name}: not installed; `pip install 'zonemta-py[pipeline]'` installs it"
+        raise CommandError(Exit.UNAVAILABLE, sentence) from None
+    try:
+        begun(proof, False)
+    except ValueError as error:
+        raise CommandError(Exit.DATA, str(error)) from None
+
+
 def in_files(
     address: str, proof: Path, archive: Path | None, lake: Path | None, node: Path, subaddresses: bool,
     queue: dict[str, Any] | None, tell: Telling,
 ) -> None:  # fmt: skip
     """node: the MTA's folder. queue: what it said. Raises CommandError, also if something remains to be done."""
-    for folder in (archive, lake):
-        if folder is not None and not folder.is_dir():
-            raise CommandError(Exit.NO_INPUT, f"{folder}: there is no such folder; name the MTA's archive/, or a lake")
-    try:
-        from zonemta_py.pipeline.erasure import proof as erasure_proof
-        from zonemta_py.pipeline.lake.table import Busy
-    except ImportError as error:
-        sentence = f"{error.name}: not installed; `pip install 'zonemta-py[pipeline]'` installs it"
-        raise CommandError(Exit.UNAVAILABLE, sentence) from None
+    ready(proof, archive, lake)
+    from zonemta_py.pipeline.erasure import proof as erasure_proof
+    from zonemta_py.pipeline.lake.table import Busy
+
     if archive is not None and queue is not None:
         up_to_now(archive)
     try:

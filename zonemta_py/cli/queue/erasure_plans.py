@@ -38,7 +38,7 @@ _SUFFIXES = (".plan", ".plan.new", ".plan.copy")
 def in_plans(address: str, places: Iterable[Path], subaddresses: bool, delete: bool, tell: Telling) -> None:
     """Raises CommandError where plans that name the person are left."""
     left, gone = list[str](), list[str]()
-    for plan in sorted(plan for place in places for plan in _plans(place)):
+    for plan in sorted(plan for place in there(places) for plan in _plans(place)):
         if not _names(plan, address, subaddresses):
             continue
         if delete:
@@ -55,10 +55,16 @@ def in_plans(address: str, places: Iterable[Path], subaddresses: bool, delete: b
         )
 
 
+def there(places: Iterable[Path]) -> list[Path]:
+    """The same. Raises CommandError for what is no folder."""
+    for place in (found := list(places)):
+        if not place.is_dir():
+            raise CommandError(Exit.NO_INPUT, f"{place}: there is no such folder; name the folder with the plans")
+    return found
+
+
 def _plans(place: Path) -> Iterator[Path]:
     """The place may be a plan itself."""
-    if not place.is_dir():
-        raise CommandError(Exit.NO_INPUT, f"{place}: there is no such folder; name the folder with the plans")
     found = [place, *place.iterdir()]
     yield from (folder for folder in found if folder.name.endswith(_SUFFIXES) and folder.is_dir())
     yield from (file for file in place.glob(f"*{SUFFIX}") if file.is_file())

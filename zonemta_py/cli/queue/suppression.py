@@ -18,8 +18,8 @@ import typer
 from zonemta_py.cli.campaign.erasure import in_reports
 from zonemta_py.cli.queue import evidence
 from zonemta_py.cli.queue.commands import answer
-from zonemta_py.cli.queue.erasure import Archive, FilesOnly, InLake, Proof, Subaddresses, in_files
-from zonemta_py.cli.queue.erasure_plans import DeletePlans, Plans, in_plans
+from zonemta_py.cli.queue.erasure import Archive, FilesOnly, InLake, Proof, Subaddresses, in_files, ready
+from zonemta_py.cli.queue.erasure_plans import DeletePlans, Plans, in_plans, there
 from zonemta_py.cli.queue.erasure_sinks import in_sinks
 from zonemta_py.cli.queue.suppression_file import COLUMNS, STDIN, opened
 from zonemta_py.cli.terminal.errors import CommandError, Exit
@@ -230,6 +230,9 @@ def forget(
     chosen = configuration(config, folder)
     if files_only and not (archive or lake or plans):
         raise CommandError(Exit.USAGE, "--files-only needs files; name them with --archive, --lake or --plans")
+    if archive or lake:
+        ready(proof, archive, lake)
+    there(plans or ())
     with Telling(json) as tell:
         done = None if files_only else _forget_in_queue(chosen, address, keep, tell)
         in_sinks(chosen, address, subaddresses, tell)

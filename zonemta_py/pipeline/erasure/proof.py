@@ -44,7 +44,7 @@ def forget(
 ) -> dict[str, Any]:
     """The proof, which also stands in the file. node: the MTA's folder, looked at for what waits. queue: what the MTA
     says it has taken out. moved: told of files done, and of how many. Raises as above."""
-    told = _begun(proof, subaddresses)
+    told = begun(proof, subaddresses)
     person = DataSubject(address, told["stand_in"], subaddresses)
     told["queue"] = queue if queue is not None else told.get("queue")
     _write(proof, told)
@@ -119,8 +119,8 @@ def _locked(lake: Path | None) -> Iterator[None]:
         yield
 
 
-def _begun(proof: Path, subaddresses: bool) -> dict[str, Any]:
-    """A new one, or that of a run that was killed, or had to wait for segments."""
+def begun(proof: Path, subaddresses: bool) -> dict[str, Any]:
+    """A new one, or that of a run that was killed, or had to wait for segments. Raises ValueError."""
     try:
         told: dict[str, Any] = json.loads(proof.read_bytes())
         if told["version"] != VERSION or told["state"] == DONE:
