@@ -9,6 +9,7 @@ the same bytes.
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 import re
@@ -34,7 +35,7 @@ def page(facts: Facts, scope: ReportScope, made: str = "") -> str:
     """The page as text. made: when, for its foot; "" says nothing of it."""
     parts = [] if facts.empty else sections(facts, scope)
     plots = [plot for part in parts for plot in part.plots]
-    scripts = _scripts() if plots else ()
+    library, own = (_library(), _text("page.js")) if plots else (("", ""), "")
     return _template().render(
         scope=scope,
         empty=facts.empty,
@@ -44,8 +45,9 @@ def page(facts: Facts, scope: ReportScope, made: str = "") -> str:
         sections=parts,
         figures={plot.id: Markup(_json(plot)) for plot in plots},
         style=Markup(_text("page.css")),
-        scripts=[Markup(text) for text, _ in scripts],
-        hashes=[digest for _, digest in scripts],
+        library=Markup(library[0]),
+        script=Markup(own),
+        hashes=[library[1], _hash(own)] if plots else [],
         made=made,
     )
 
@@ -72,12 +74,12 @@ def _text(name: str) -> str:
 
 
 @cache
-def _scripts() -> tuple[tuple[str, str], ...]:
-    """Plotly and our own, each with its hash."""
+def _library() -> tuple[str, str]:
+    """Plotly in gzip and base64, a page's largest part by far, which `page.js` unpacks; and its hash."""
     from plotly.offline import get_plotlyjs
 
-    texts = (str(get_plotlyjs()).replace("</script", "<\\/script"), _text("page.js"))
-    return tuple((text, _hash(text)) for text in texts)
+    text = str(get_plotlyjs())
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode(), _hash(text)
 
 
 def _hash(script: str) -> str:
