@@ -15,7 +15,8 @@ from zonemta_py.config.limits import rate
 from zonemta_py.config.people.suppression import GROUPS
 from zonemta_py.config.root import Config
 from zonemta_py.config.services.pull import names_queue
-from zonemta_py.config.zone import Retry, Zone
+from zonemta_py.config.values import is_ip
+from zonemta_py.config.zone import Retry, SmartHost, Zone
 from zonemta_py.mail.addresses.domain import canonical
 
 _SLOW_BYTES_S = 1000
@@ -24,9 +25,9 @@ _SLOW_BYTES_S = 1000
 def doubts(config: Config) -> Iterator[str]:
     """Sentences."""
     for sentence in (
-        *_unset(config.model_dump(mode="json")), *_unused(config), *_zones(config), *_reception(config),
-        *_services(config), *_people(config), *_networks(config), *_quotas(config), *_returns(config), *_times(config),
-        *_refusals(config), *_plugins(config), *idle(config),
+        *_unset(config.model_dump(mode="json")), *_unused(config), *_zones(config), *_loops(config),
+        *_reception(config), *_services(config), *_people(config), *_networks(config), *_quotas(config),
+        *_returns(config), *_times(config), *_refusals(config), *_plugins(config), *idle(config),
     ):  # fmt: skip
         yield f"warning: {sentence}"
 
@@ -78,6 +79,12 @@ def _zones(config: Config) -> Iterator[str]:
                 f"{where}.connections_per_destination: {most} is more than its connections, {zone.connections}; raise"
                 " those, or lower it"
             )
+        if zone.campaigns and "unsubscribe" not in zone.suppress and not zone.pulled:
+            yield (
+                f"{where}.suppress: lacks unsubscribe, though campaigns is true: those who have unsubscribed get its"
+                " mail; add it"
+            )
+        yield from _smart_hosts(where, zone.hosts)
         if zone.default and len(config.zones) > 1 and (zone.sender_domains == ["*"] or zone.recipient_domains == ["*"]):
             yield f"{where}: is the default, and claims * too; remove the rule"
     for throttle in config.throttles:
@@ -103,6 +110,36 @@ def _zones(config: Config) -> Iterator[str]:
     initial, most = config.learning.initial, max(zone.connections_per_destination for zone in config.zones)
     if is_set(config.learning, "initial") and initial > most:
         yield f"learning.initial: {initial} is more than any zone's connections_per_destination, {most}; lower it"
+
+
+def _smart_hosts(where: str, hosts: list[SmartHost]) -> Iterator[str]:
+    """Weights that are shared with nobody."""
+    for number, host in enumerate(hosts):
+        beside = [*hosts[max(0, number - 1) : number], *hosts[number + 1 : number + 2]]
+        if host.weight and not any(other.weight for other in beside):
+            yield f"{where}.hosts: {host.host} has a weight, and no host beside it has one; give one to those, too"
+
+
+def _loops(config: Config) -> Iterator[str]:
+    """Smart hosts that are listeners of this very file."""
+    hosts = [(f"zones[{zone.name}].host", zone.places) for zone in config.zones]
+    hosts += [
+        (f"destinations[{table.name}].hosts", [(one.host, one.port) for one in table.hosts or ()])
+        for table in config.destinations
+    ]
+    for where, places in hosts:
+        for name, port in places:
+            for one in config.listeners:
+                if one.port == port and _is_here(name, ipaddress.ip_address(one.address)):
+                    yield f"{where}: {name} port {port} is listener {one.name!r}, so mail goes in a circle; correct it"
+
+
+def _is_here(name: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Whether a smart host of that name leads to a listener's address."""
+    local = name == "localhost" or (is_ip(name) and ipaddress.ip_address(name).is_loopback)
+    if address.is_unspecified:
+        return local
+    return name == str(address) or (name == "localhost" and address.is_loopback)
 
 
 def _reception(config: Config) -> Iterator[str]:
@@ -223,6 +260,9 @@ def _returns(config: Config) -> Iterator[str]:
                     f"return_path.reporters[{reporter.domain}].senders: {sender} is not at {reporter.domain}, so its"
                     " signature proves nothing about it; name one that is"
                 )
+    active = {key.domain for key in config.dkim if key.state == "active"}
+    for domain in sorted({key.domain for key in config.dkim if key.state == "retired"} - active):
+        yield f"dkim[{domain}].state: its keys are retired, so its mail is not signed; make one active, or add one"
     signing = [key for key in type(config.signing).model_fields if is_set(config.signing, key)]
     if signing and not config.dkim:
         yield f"signing.{signing[0]}: nothing is signed, since there is no [[dkim]] key; add one, or remove this"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from zonemta_py.config.people.suppression import SuppressionSection
 from zonemta_py.config.reception import Limits, Listener
@@ -62,6 +62,8 @@ _NEEDS = (
     _Needs(ReturnPath, ("earlier_secrets",), lambda one: one.secret, "there is no secret; set it, or remove this"),
     _Needs(Listener, ("proxy_networks",), lambda one: one.proxy_protocol,
            "proxy_protocol is false; set proxy_protocol = true, or remove it"),
+    _Needs(Listener, ("open_relay",), lambda one: _is_open(one),
+           "its networks cover no large part of the Internet, or it is on loopback; remove it"),
     _Needs(Listener, ("key",), lambda one: one.certificate is not None,
            "there is no certificate; set certificate, or remove it"),
     _Needs(Http, ("key",), lambda one: one.certificate is not None,
@@ -75,6 +77,8 @@ _NEEDS = (
            "the key has neither right push nor pop; add one of them to rights, or remove it"),
     _Needs(Zone, ("username",), lambda one: one.password, "there is no password; set password, or remove it"),
     _Needs(SmartHost, ("username",), lambda one: one.password, "there is no password; set password, or remove it"),
+    _Needs(Queue, ("campaign_bounds",), lambda one: one.campaign_names,
+           "campaign_names is 0, so none has figures; raise that, or remove it"),
     _Needs(Zone, ("host_rest_s",), lambda one: one.hosts, "there are no hosts to pass over; set hosts, or remove it"),
     _Needs(Zone, ("tls_min", "client_certificate"),
            lambda one: one.tls != "none" or one.tls_required_domains or any(host.tls for host in one.hosts),
@@ -91,6 +95,8 @@ _NEEDS = (
     _Needs(HttpKey, ("senders",), lambda one: _injects(one),
            "the key may not hand in mail; add inject to rights, or remove it"),
     _Needs(EventSink, ("url",), lambda one: one.kind != "file", "a file is where path says; remove one of them"),
+    _Needs(EventSink, ("username", "password"), lambda one: one.kind not in ("file", "syslog"),
+           "there is no login for that kind; remove it"),
     _Needs(EventSink, ("password",), lambda one: one.username or one.kind not in ("amqp", "kafka"),
            "there is no username; set username, or remove it"),
     _Needs(EventSink, ("ring_flush_s",), lambda one: one.ring_bytes, "ring_bytes is 0; raise that, or remove it"),
@@ -146,6 +152,15 @@ def _over(where: str, table: Section, within: _Within) -> Iterator[str]:
         yield f"{where}.{within.key}: {value} is more than {within.most}, {most}; lower it, or raise that"
     elif within.default:
         yield f"{where}.{within.most}: {most} is less than {within.key}, {value}; raise it, or lower that"
+
+
+def _is_open(listener: Listener) -> bool:
+    """Whether it would be refused if it did not say so."""
+    try:
+        Listener.model_validate({**listener.model_dump(), "open_relay": False})
+    except ValidationError:
+        return True
+    return False
 
 
 def _injects(key: HttpKey) -> bool:

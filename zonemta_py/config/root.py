@@ -90,9 +90,11 @@ class Config(Section):
             for number, name in enumerate(names):
                 if name in names[:number]:
                     yield (kind, number), f"two {kind} are named {name!r}; give each its own name"
-        paths = [sink.path for sink in self.event_sinks if sink.kind == "file"]
-        if len(set(paths)) < len(paths):
-            yield ("event_sinks",), "two event_sinks write to the same path; give each its own file"
+        writers: dict[Path | None, str] = {}
+        for number, sink in enumerate(self.event_sinks):
+            if sink.kind == "file" and (other := writers.setdefault(sink.path, sink.name)) != sink.name:
+                what = f"event_sinks {other!r} and {sink.name!r} write to the same path; give each its own file"
+                yield ("event_sinks", number, "path"), what
         if not self.zones:
             yield ("zones",), "there is no zone; add a [[zones]] table with a name"
         if sum(zone.default for zone in self.zones) > 1:

@@ -127,6 +127,16 @@ def _doubts(config: Config) -> Iterator[str]:
             f"warning: queue.reserve_bytes: {config.queue.reserve_bytes} is more than the whole disk of {there_is},"
             f" {whole}, so no mail is taken; lower it"
         )
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9
+    if config.reports.folder and config.reports.memory_gb > memory:
+        yield (
+            f"warning: reports.memory_gb: {config.reports.memory_gb:g} is more than this machine has, {memory:.1f};"
+            " lower it"
+        )
+    for zone in config.zones:
+        for host, _ in zone.places:
+            if host.startswith("/") and not Path(host).exists():
+                yield f"warning: zones[{zone.name}].host: there is no socket {host} yet; correct it, or make it"
     for party in senders.unsigned(config):
         yield (
             f"warning: {party.name} has no senders, and is not the only party that hands in mail, so no [[dkim]] key"
