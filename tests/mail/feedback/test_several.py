@@ -5,6 +5,7 @@ import pytest
 
 from tests.mail.shipped_rules import SHIPPED as RULES
 from zonemta_py.mail.feedback.read import read
+from zonemta_py.mail.feedback.texts import fate_of
 
 HEAD = (
     "Return-Path: <>\nFrom: Mail Delivery <postmaster@mx.x.example>\nTo: b-77@s.example\nSubject: Mail not delivered\n"
@@ -66,3 +67,38 @@ def test_reasons_may_be_shared(form: str) -> None:
     assert list(found) == [a, b, c]
     assert form != "a heading over each group" or list(found.values()) == ["user-unknown"] * 2 + ["mailbox-full"]
     assert form != "one line" or set(found.values()) == {"host-unknown"}
+
+
+FATES = {
+    "table": Q
+    + f"<table><tr><th>Recipient</th><th>Status</th></tr><tr><td>{a}</td><td>Delivered</td></tr><tr><td>{b}</td><td>550 5.1.1 {U}</td></tr><tr><td>{c}</td><td>Delayed: will be retried</td></tr></table>",
+    "tabs": P + f"Recipient\tStatus\n{a}\tdelivered\n{b}\t550 5.1.1 {U}\n{c}\tdeferred, 451 4.3.0 try later\n",
+    "columns": P
+    + f"Not all recipients could be reached.\n\nRecipient            Result\n{a}    OK - 250 2.0.0 accepted\n{b}        Failed - 550 5.1.1 {U}\n{c}        Delayed - 451 4.3.0 try later\n",
+    "pipes": P
+    + f"| Recipient | Fate |\n|---|---|\n| {a} | delivered |\n| {b} | {U} |\n| {c} | deferred, will be retried |\n",
+    "German fields": P
+    + f"Empfänger: {a}\nStatus: zugestellt\n\nEmpfänger: {b}\nStatus: Benutzer unbekannt\n\nEmpfänger: {c}\nStatus: verzögert\n",
+    "letters": P
+    + f"Your message to {a} was delivered successfully.\nYour message to {b} could not be delivered: {U}.\nYour message to {c} is delayed.\n",
+    "headings": P + f"Delivered:\n  {a}\n\nFailed ({U}):\n  {b}\n\nStill trying:\n  {c}\n",
+    "lines": P
+    + f"{a}: relayed to mx.x.example, 250 2.0.0 Ok: queued\n{b}: 550 5.1.1 {U}\n{c}: still trying, 452 4.2.2\n",
+}
+
+
+@pytest.mark.parametrize("form", FATES)
+def test_each_has_its_own_fate(form: str) -> None:
+    found = read(FATES[form].encode()).found
+    assert {one.recipient: (one.kind, one.reply.code // 100) for one in found} == {
+        a: ("delivered", 2),
+        b: ("bounce", 5),
+        c: ("delay", 4),
+    }
+
+
+@pytest.mark.parametrize(
+    "said", ["not delivered", "undelivered", "nicht zugestellt", "non remis", "550 accepted no more", "no entregado"]
+)
+def test_what_denies_a_delivery_is_none(said: str) -> None:
+    assert fate_of(said) != "delivered"

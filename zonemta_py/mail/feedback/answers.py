@@ -11,7 +11,9 @@ from zonemta_py.mail.feedback.correspondence import (
     CHALLENGES,
     HELD,
     LISTS,
+    POSTING,
     RECEIVED,
+    REFUSED,
     REQUESTS,
     TICKETS,
 )
@@ -42,13 +44,19 @@ _REPLY_FIELDS = (
 """Fields that only those who answer by themselves write."""
 _CHALLENGE_FIELDS = ("x-tmda-fingerprint", "x-challenge", "x-boxbe-challenge", "x-spamarrest", "x-asvp-challenge")
 _LIST_SERVERS = ("sympa", "listserv", "majordom", "mailman", "ezmlm")
-_LIST_ENDS = ("-owner", "-request", "-bounces")
+_LIST_ENDS = ("-owner", "-request", "-bounces", "+owner", "+bounces")
 _REPLY_PRECEDENCE = ("auto_reply", "auto-reply", "autoreply")
 _SERVICE = re.compile(
     r"(?:no-?reply|do-?not-?reply|noti|verif|confirm|challenge|auto|system|mailer|service)", re.IGNORECASE
 )
 """The local part of a program's address."""
 _HELD_CHARACTERS = 400
+_COMMANDS = ("subscription request", "email command")
+"""What a list refuses, too."""
+_WAITING = re.compile(
+    r"\b(?:held|queue|wait\w*|not (?:yet )?been rejected|warte\w*|attente|pendiente|aguard\w+|attesa)\b"
+)
+"""For a moderator."""
 _OF_LISTS = ("list-id", "list-post")
 """Of a mail that a list has passed on: its members speak to each other."""
 _LEAVING = ("unsubscribe", "unsub-", "unsub+", "optout", "opt-out")
@@ -86,7 +94,7 @@ def read_answer(parts: Parts, daemon: bool, failure: bool) -> tuple[str, list[Fo
         return "", []
     if _challenging(parts, subject, text, daemon):
         return "challenge", [answer_of(parts, "challenge")]
-    held = not daemon and says(f"{subject} {text[:_HELD_CHARACTERS]}", HELD)
+    held = not daemon and _held(parts, f"{subject} {text[:_HELD_CHARACTERS]}")
     if (held and not fails(subject)) or (says(subject, LISTS) and not failure and not fails(text)):
         return "list", [answer_of(parts, "auto-reply")]
     answers = is_reply(parts) and parts.fields.get("auto-submitted", "").lower().startswith("auto-replied")
@@ -219,6 +227,19 @@ def is_list_server(parts: Parts) -> bool:
     """Whether a program that runs lists has sent it, by its From field."""
     author = parts.decoded("from").lower()
     return says(author, _LIST_SERVERS) or address_of(author).partition("@")[0].endswith(_LIST_ENDS)
+
+
+def _held(parts: Parts, said: str) -> bool:
+    """Whether a list has taken a message, and its moderator will see it."""
+    return says(said, HELD) or (is_list_server(parts) and says(said, POSTING) and _WAITING.search(said) is not None)
+
+
+def refuses_posting(parts: Parts, words: str) -> bool:
+    """Whether a list says that it has not taken a message of ours; words: its text, lower case, with single spaces."""
+    said = f"{parts.decoded('subject').lower()} {words[:_HELD_CHARACTERS]}"
+    if not is_list_server(parts) or is_reply(parts) or says(said, _COMMANDS) or _held(parts, said):
+        return False
+    return says(said, REFUSED) and says(said, POSTING)
 
 
 def list_of(address: str) -> str:

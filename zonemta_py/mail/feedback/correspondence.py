@@ -168,6 +168,57 @@ HELD = phrases(
 )
 """A list has taken a message, and its moderator will see it."""
 
+REFUSED = phrases(
+    """
+    was rejected; been rejected; is rejected; not allowed to post; not allowed to send; not authorized to send;
+    not authorized to post; not authorised to; not permitted to; may not post; cannot post; only members;
+    members only; members can post; subscribers only; only subscribers; subscribers can post; non-member;
+    non-subscriber; not a member of; not a subscriber; not subscribed; not from a list member; list is closed;
+    closed list; list is private; private list; abgelehnt; zurückgewiesen; nur mitglieder; nur abonnenten;
+    nicht berechtigt; a été rejeté; a été refusé; n'êtes pas autorisé; réservée aux abonnés; réservé aux abonnés;
+    seuls les abonnés; seuls les membres; ha sido rechazado; fue rechazado; solo los miembros;
+    solo los suscriptores; no está autorizad; foi rejeitad; apenas membros; só membros; não está autorizad;
+    è stato rifiutato; è stato respinto; solo i membri; solo gli iscritti; non sei autorizzat; geweigerd;
+    alleen leden; afgewezen; odrzucon; tylko członkowie; отклонен; отклонён; только участник; только подписчик;
+    zamítnut; avvisats; avvist; afvist; hylättiin; elutasít; reddedildi; 拒否; 拒绝; 拒絕; 거부;
+    """
+)
+"""A list has not taken a message, and nobody will see it."""
+
+POSTING = phrases(
+    """
+    your message; your mail; your e-mail; your email; your post; posting; post to; to post; send mail; message to;
+    ihre nachricht; deine nachricht; ihr beitrag; ihre e-mail; ihre mail; an diese liste; votre message;
+    votre courriel; su mensaje; tu mensaje; sua mensagem; messaggio; uw bericht; je bericht; wiadomość; wiadomosc;
+    сообщение; письмо; zpráva; ditt meddelande; viestisi; üzenet; mesaj; メール; 邮件; 郵件; 메일;
+    """
+)
+"""What it has not taken."""
+
+OF_TRADE = phrases(
+    """
+    payment; transfer; transaction; invoice; purchase; direct debit; standing order; refund; iban; parcel; shipment;
+    courier; your order; credit card; debit card; überweisung; zahlung; lastschrift; rechnung; buchung; paket;
+    sendung; bestellung; paiement; virement; prélèvement; facture; colis; commande; transferencia; factura; pedido;
+    transferência; pagamento; fatura; encomenda; bonifico; addebito; fattura; ordine; betaling; overboeking;
+    factuur; pakket; bestelling; przelew; płatność; faktura; paczka; zamówienie; платеж; платёж; перевод; счет;
+    счёт; посылка; заказ; platba; zásilka; objednávk; betalning; faktura; havale; ödeme; kargo; sipariş; fizetés;
+    utalás; csomag; 振込; 支払; 決済; 荷物; 付款; 转账; 轉帳; 支付; 包裹; 결제; 송금;
+    """
+)
+"""Things that fail, and have numbers, which are no mail."""
+
+OF_MAIL = phrases(
+    """
+    missatge; correu; mesaj; μήνυμα; pranešim; sõnum; mail; message; smtp; mailbox; inbox; postmaster; nachricht;
+    postfach; courrier; courriel; correo; mensaje; mensagem; posta; messaggio; bericht; postvak; wiadomo; poczt;
+    skrzynk; письм; сообщен; почт; ящик; zpráv; schránk; meddeland; e-post; viesti; sähköposti; ileti; posta kutusu;
+    levél; üzenet; メール; 邮; 郵; 信箱; 메일; بريد; דואר; user unknown; no such user; unknown user; 550 5.1.1 <;
+    rcpt; relay;
+    """
+)
+"""What speaks of mail."""
+
 OVERVIEWS = phrases(
     """
     report domain:; dmarc; tls report; tls-rpt; smtp tls; aggregate report; quarantine digest; quarantine summary;

@@ -27,6 +27,7 @@ from zonemta_py.mail.feedback.answers import (
     read_receipt,
     read_unsubscribe,
     read_wish,
+    refuses_posting,
     wishes_in_person,
     writes_itself,
 )
@@ -41,6 +42,7 @@ from zonemta_py.mail.feedback.recognition import (
     may_report,
     names_another,
     of_desk,
+    of_trade,
     private,
     speaks_of_delivery,
 )
@@ -162,6 +164,8 @@ def _of_text(parts: Parts) -> tuple[str, list[Found]]:
     if found and form == "rfc3834" and asks and (wish := wishes_in_person(parts)):
         return ("unsubscribe", read_unsubscribe(parts)) if wish == PLAIN else (WISH, read_wish(parts))
     words = " ".join(text[:_TEXT_CHARACTERS].lower().split())
+    if refuses_posting(parts, words):
+        return "list", _told("bounce", text, words, parts)
     if found and not (form == "rfc3834" and _refused_by_program(parts, text, words)):
         return form, found
     if asks and (found := read_unsubscribe(parts)):
@@ -195,7 +199,7 @@ def _by_likeness(parts: Parts, text: str, words: str) -> tuple[str, list[Found]]
     """Where nothing else says what it is."""
     kind = likely_kind(parts, text)
     about = names_another(parts, f"{parts.decoded('subject').lower()} {words}") or is_list_server(parts)
-    if kind in NEWS and may_report(parts) and about:
+    if kind in NEWS and may_report(parts) and about and not of_trade(parts, words):
         found = _told(kind, text, words, parts)
         return (LIKENESS, found) if any(one.recipient for one in found) else ("", [])
     return (LIKENESS, [answer_of(parts, kind)]) if kind in ANSWERS else ("", [])
@@ -214,11 +218,12 @@ def _kind(parts: Parts, text: str, words: str) -> str:
 
 
 def _told(kind: str, text: str, words: str, parts: Parts) -> list[Found]:
-    found = [_of_group(Found(kind, *one)) for one in read_text(text, _clues(parts))]
+    told = read_text(text, _clues(parts))
+    found = [_of_group(Found(one.fate or kind, one.recipient, one.reply, one.reporter, one.quoted)) for one in told]
     if is_list_server(parts):
         author = address_of(parts.decoded("from"))
         found = [one._replace(recipient=list_of(one.recipient or author) or one.recipient) for one in found]
-    return [_passing(one) if kind == "delay" else one for one in found]
+    return [_passing(one) if one.kind == "delay" else one for one in found]
 
 
 def _of_group(one: Found) -> Found:

@@ -12,7 +12,7 @@ import re
 
 from zonemta_py.mail.feedback.addresses import address_of, addresses, is_service, spelt_out
 from zonemta_py.mail.feedback.answers import is_list_server, is_machine, is_reply, thanks, writes_itself
-from zonemta_py.mail.feedback.correspondence import LISTS, OVERVIEWS
+from zonemta_py.mail.feedback.correspondence import LISTS, OF_MAIL, OF_TRADE, OVERVIEWS
 from zonemta_py.mail.feedback.diagnostic import ENHANCED, has_code, permanent, temporary
 from zonemta_py.mail.feedback.parts import Parts
 from zonemta_py.mail.feedback.vocabulary import (
@@ -40,6 +40,8 @@ _DESKS = ("support", "help", "service@", "info@", "kontakt", "contact", "サポ�
 """In a From field: who answers requests, and may name an address that is no longer used."""
 _OF_MANY = ("list-id", "list-post", "list-unsubscribe")
 """Fields of lists' mail and newsletters (RFC 2369, RFC 2919)."""
+_ADDRESS = re.compile(r"[^\s<>@]{1,64}@[^\s<>@]{1,255}")
+_BEGINNING_CHARACTERS = 300
 _MEANING_CHARACTERS = 1_000
 
 
@@ -50,7 +52,7 @@ def speaks_of_delivery(parts: Parts, daemon: bool, failure: bool, words: str) ->
     lower case, with single spaces."""
     if parts.fields.get("x-failed-recipients"):
         return True
-    if of_others(parts):
+    if of_others(parts) or of_trade(parts, words):
         return False
     subject = parts.decoded("subject").lower()
     told = fails(words) or says(words, DELAYS) or has_code(words) or parts.kind == "multipart/report"
@@ -137,6 +139,14 @@ def of_others(parts: Parts) -> bool:
     if many and not is_list_server(parts) and not says(parts.decoded("from").lower(), DAEMONS):
         return True
     return says(parts.decoded("subject").lower(), OVERVIEWS) and not parts.original
+
+
+def of_trade(parts: Parts, words: str) -> bool:
+    """Whether it begins with a payment or a parcel, which fail with numbers too, and not with mail."""
+    if parts.original or says(parts.decoded("from").lower(), DAEMONS):
+        return False
+    said = _ADDRESS.sub("", f"{parts.decoded('subject').lower()} {words[:_BEGINNING_CHARACTERS]}")
+    return says(said, OF_TRADE) and not says(said, OF_MAIL)
 
 
 def of_desk(parts: Parts) -> bool:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import takewhile
 from typing import NamedTuple
 
 from zonemta_py.mail.feedback.addresses import addresses, is_service, spelt_out
 from zonemta_py.mail.feedback.diagnostic import has_code, implied, reply_of, temporary
 from zonemta_py.mail.feedback.page import DIALOGUE, Place, TextPage, is_instead
-from zonemta_py.mail.feedback.vocabulary import FAILURES, REASONS, says
+from zonemta_py.mail.feedback.vocabulary import DELAYS, FAILURES, REASONS, says
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules.reading import read as meaning
 from zonemta_py.mail.rules.spelling import folded
@@ -52,6 +53,27 @@ _COURTESY_WORDS_MAX = 14
 _WORD = re.compile(r"[^\W\d_]{2,}")
 
 
+_FATE_CHARACTERS_MAX = 300
+_NAME_OF_FIELD = re.compile(r"^\W{0,8}[^\W\d_]{1,20}\s{0,3}[:：]\s*$", re.MULTILINE)
+_ARRIVED = re.compile(
+    r"\b(?:delivered|relayed|expanded|accepted|success\w*|succeeded|ok|zugestellt|erfolgreich|remis|livré|distribué"
+    r"|entregad[oa]|entregue|consegnat[oa]|bezorgd|afgeleverd|dostarczon\w{0,2}|доставлен\w{0,2}|levererat|levererad|leveret"
+    r"|levert|toimitettu|doručen\w?|kézbesítve|livrat|teslim edildi|παραδόθηκε|250|2\.[01567]\.\d{1,2})\b"
+    r"|送達|配信済|已送达|已送達|投递成功|전송됨|전달됨"
+)
+_DENIED = re.compile(
+    r"\b(?:not|never|un\w+able|no|nicht|non|pas|não|nao|niet|nie|не|inte|ikke|ei|ne|nem|nu|değil|edilemedi|but|failed"
+    r"|fehlgeschlagen|échec|error|fehler|erreur)\b|n't\b|未|没|失敗|失败"
+)
+_LATER = re.compile(
+    r"\b(?:delayed|deferred|retrying|will (?:be )?retr(?:y|ied)|still trying|queued for|verzögert"
+    r"|zurückgestellt|différée?|aplazado|adiado|differito|uitgesteld|vertraagd"
+    r"|opóźnion\w|отложен\w|försenad|forsinket|viivästy\w+|odloženo|späterer)\b"
+)
+_TEMPORARY = re.compile(r"(?<![\d.])4\d\d(?![\d.])[ -]|(?<![\d.])4\.[0-7]\.\d")
+_PERMANENT = re.compile(r"(?<![\d.])5\d\d(?![\d.])|(?<![\d.])5\.[0-7]\.\d")
+
+
 class Clues(NamedTuple):
     """What else is known of a report. failed: recipients that a field names. sender: addresses that are the sender's;
     at_home: domains, too. sent_to: whom the enclosed original was for. subject, reporter: of the report."""
@@ -72,6 +94,8 @@ class Told(NamedTuple):
     reporter: str
     quoted: bool
     """As of `Found`."""
+    fate: str = ""
+    """Where those of one report differ: "delivered", "delay" or "bounce" by what is said of this one; "" unsaid."""
 
 
 def read_text(text: str, clues: Clues) -> list[Told]:
@@ -92,7 +116,56 @@ def read_text(text: str, clues: Clues) -> list[Told]:
         lines = [] if _TITLE.match(clues.subject) else [clues.subject, *(line for line in page.lines if line.strip())]
         whole = "\n".join(lines or [whole])[:_SAID_CHARACTERS_MAX]
     count = len({*map(str.lower, recipients), *(one.lower() for _, one, likely in places if likely == 2)})
-    return [_told(recipient, count, places, page, whole, clues) for recipient in recipients]
+    told = [_told(recipient, count, places, page, whole, clues) for recipient in recipients]
+    return told if clues.failed or len(told) < 2 else _by_fate(told, recipients, places, page)
+
+
+def _by_fate(told: list[Told], recipients: list[str], places: list[Place], page: TextPage) -> list[Told]:
+    """A report of several may say that it has reached some of them, and is still tried for others."""
+    words = [_beside(recipient.lower(), places, page) for recipient in recipients]
+    fates = [fate_of(one) for one in words]
+    if len(set(fates)) < 2 or not {"delivered", "delay"} & set(fates):
+        return told
+    return [_fated(*one) for one in zip(told, fates, words, strict=True)]
+
+
+def _fated(told: Told, fate: str, said: str) -> Told:
+    if fate == "delivered":
+        return told._replace(fate=fate, reply=Reply(250, "", said[:_FATE_CHARACTERS_MAX].strip()))
+    return told._replace(
+        fate=fate,
+        reply=implied(reply_of(said)) if fate == "bounce" and told.reply.code < 500 and not told.quoted else told.reply,
+    )
+
+
+def _beside(name: str, places: list[Place], page: TextPage) -> str:
+    """What is said of one of several: in its line, the rest of its paragraph, or what stands above them."""
+    own = next((number for number, address, likely in places if likely > 0 and address.lower() == name), None)
+    if own is None:
+        return ""
+    if len({address.lower() for number, address, _ in places if number == own}) > 1:
+        return page.beside(own, name)
+    later = (number for number, address, _ in places if number > own and address.lower() != name)
+    end = page.led(own, next(later, len(page.lines)))
+    lines = list(takewhile(str.strip, page.lines[own : max(end, own + 1)]))
+    said = "\n".join(lines)
+    return said if _words(_NAME_OF_FIELD.sub("", _ADDRESS.sub("", said))) else page.heading(own)
+
+
+def fate_of(said: str) -> str:
+    """ "delivered", "delay" or "bounce" where words that are about one recipient say so plainly; else ""."""
+    words = " ".join(_ADDRESS.sub(" ", said[:_FATE_CHARACTERS_MAX]).lower().split())
+    given_up = _TEMPORARY.search(words)  # "452 try again later" was said to who has given up
+    if _LATER.search(words) or (says(words, DELAYS) and not given_up):
+        return "" if _PERMANENT.search(words) else "delay"
+    if given_up:
+        return "bounce"
+    if _PERMANENT.search(words) or says(words, FAILURES) or _DENIED.search(words):
+        return "bounce"
+    arrived = _ARRIVED.search(words)
+    if _reasons(words) and not (arrived and arrived[0] == "relayed"):  # no relay is one
+        return "bounce"
+    return "delivered" if arrived else ""
 
 
 def _at_home(address: str, clues: Clues) -> bool:
