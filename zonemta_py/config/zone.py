@@ -44,7 +44,8 @@ class Retry(Section):
     """Share by which each wait is varied at random, both ways."""
     life_h: float = Field(48, gt=0)
     """Hours after which an undelivered recipient expires (5.4.7). Time in which it was stopped or held by an operator,
-    or its sending hours were closed, does not count."""
+    or its sending hours were closed, does not count. A campaign has its own: `zonemta campaign send --life`, over HTTP
+    its life_h; 168 unless that is said."""
     delay_notice_h: float = Field(4, ge=0)
     """Hours after which a sender who asked for it (NOTIFY=DELAY) is notified of a delay; 0: never."""
     down_s: float = Field(30, gt=0)
