@@ -177,7 +177,7 @@ def test_what_is_set_and_used_is_not_doubted(tmp_path: Path) -> None:
         "track_tenants = ['acme']\n[return_path]\nlist_unsubscribe_zones = ['default']\n",
         "[[zones]]\nname = 'z'\nhosts = [{ host = 'a.example', weight = 1 }, { host = 'b.example', weight = 2 }, 'mx']\n"
         "[[zones]]\nname = 'y'\nhost = '127.0.0.1'\nport = 2526\ncampaigns = true\n",
-        "[[listeners]]\naddress = '127.0.0.1'\nport = 2600\n[[zones]]\nname = 'z'\nhost = 'a.example'\nport = 2600\n",
+        "[[listeners]]\nport = 2600\n[[zones]]\nname = 'z'\nhost = 'a.example'\nport = 2600\n",
         "[suppression]\nfull = { after = 3, within_days = 5, over_days = 5 }\n"
         "[suppression.tenants.acme]\nautomatic = false\n",
     ):
