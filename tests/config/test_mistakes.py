@@ -64,9 +64,10 @@ def sentences(file: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(shared_memory: Path) -> Path:
     """With the files that the configurations name."""
-    here = tmp_path_factory.mktemp("etc")
+    here = shared_memory / "etc"
+    here.mkdir()
     authority = trustme.CA()
     mine, others = authority.issue_cert("mx.test"), authority.issue_cert("mx.test")
     (here / "good.pem").write_bytes(mine.private_key_and_cert_chain_pem.bytes())
@@ -175,7 +176,7 @@ def test_what_is_set_and_used_is_not_doubted(tmp_path: Path) -> None:
         "domains = ['a.example']\nlife_h = 96\ndown_max_s = 60\n",
         f"[links]\nenabled = true\nurl = 'https://a.example'\nsecrets = ['{secret}']\ntrack = 'asked'\n"
         "track_tenants = ['acme']\n[return_path]\nlist_unsubscribe_zones = ['default']\n",
-        "[[zones]]\nname = 'z'\nhosts = [{ host = 'a.example', weight = 1 }, { host = 'b.example', weight = 2 }, 'mx']\n"
+        "[[zones]]\nname = 'z'\nhosts = [{ host = 'a.example', weight = 1 }, { host = 'b.example', weight = 2 }]\n"
         "[[zones]]\nname = 'y'\nhost = '127.0.0.1'\nport = 2526\ncampaigns = true\n",
         "[[listeners]]\nport = 2600\n[[zones]]\nname = 'z'\nhost = 'a.example'\nport = 2600\n",
         "[suppression]\nfull = { after = 3, within_days = 5, over_days = 5 }\n"
