@@ -79,7 +79,11 @@ def folder(shared_memory: Path) -> Path:
     (here / "pub.pem").write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
     (here / "empty.pem").write_text("")
     (here / "notes.txt").write_text("call Bob\n")
+    (here / "badregex.toml").write_text("[[rules]]\nname = 'x'\nclass = 'spam'\ntext = '(unclosed'\n")
+    (here / "broken.py").write_text("async def smtp_mail(:\n")
     (here / "there").mkdir()
+    (here / "badtexts").mkdir()
+    (here / "badtexts" / "en.toml").write_text("signatur = 'x'\n")
     return here
 
 
@@ -179,6 +183,8 @@ def test_what_is_set_and_used_is_not_doubted(tmp_path: Path) -> None:
         "[[zones]]\nname = 'z'\nhosts = [{ host = 'a.example', weight = 1 }, { host = 'b.example', weight = 2 }]\n"
         "[[zones]]\nname = 'y'\nhost = '127.0.0.1'\nport = 2526\ncampaigns = true\n",
         "[[listeners]]\nport = 2600\n[[zones]]\nname = 'z'\nhost = 'a.example'\nport = 2600\n",
+        "[[listeners]]\nport = 2465\n[[zones]]\nname = 'z'\nhost = 'a.example'\nport = 465\ntls = 'implicit'\n"
+        "[[throttles]]\nname = 't'\nmessages = '10/min'\n[[throttles]]\nname = 'u'\nmessages = '50/day'\nburst = 20\n",
         "[suppression]\nfull = { after = 3, within_days = 5, over_days = 5 }\n"
         "[suppression.tenants.acme]\nautomatic = false\n",
     ):

@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from zonemta_py.config.idle import idle, is_set
-from zonemta_py.config.limits import rate
+from zonemta_py.config.limits import Throttle, rate
 from zonemta_py.config.people.suppression import GROUPS
 from zonemta_py.config.root import Config
 from zonemta_py.config.services.pull import names_queue
@@ -25,9 +26,9 @@ _SLOW_BYTES_S = 1000
 def doubts(config: Config) -> Iterator[str]:
     """Sentences."""
     for sentence in (
-        *_unset(config.model_dump(mode="json")), *_unused(config), *_zones(config), *_loops(config),
-        *_reception(config), *_services(config), *_people(config), *_networks(config), *_quotas(config),
-        *_returns(config), *_times(config), *_refusals(config), *_plugins(config), *idle(config),
+        *_unset(config.model_dump(mode="json")), *_unused(config), *_zones(config), *_loops(config), *_ports(config),
+        *_rates(config), *_reception(config), *_services(config), *_people(config), *_networks(config),
+        *_quotas(config), *_returns(config), *_times(config), *_refusals(config), *_plugins(config), *idle(config),
     ):  # fmt: skip
         yield f"warning: {sentence}"
 
@@ -43,8 +44,12 @@ def _unset(value: Any, where: str = "") -> Iterator[str]:
             yield from _unset(one, f"{where}[{label}]")
     elif isinstance(value, str) and _VARIABLE.fullmatch(value):
         yield f"{where}: {value} is taken as it stands, since variables have no value here; write what it stands for"
+    elif isinstance(value, str) and _SECRET.search(where) and (_SAMPLE.match(value) or 0 < len(set(value)) < 3):
+        yield f"{where}: is no secret, since anybody would guess it; write one of your own"
 
 
+_SECRET = re.compile(r"\.(secrets?|earlier_secrets|password)(\[\d+\])?$")
+_SAMPLE = re.compile(r"change[-_ ]?(me|it)", re.IGNORECASE)
 _VARIABLE = re.compile(r"\$\{\w+\}")
 
 
@@ -107,9 +112,56 @@ def _zones(config: Config) -> Iterator[str]:
                 f"throttles[{throttle.name}].connections: {throttle.connections} is more than connections of the zones"
                 f" there are, {most}; lower it, or raise those"
             )
+    widest = max(zone.connections for zone in config.zones)
+    for table in config.destinations:
+        if (most := table.connections_per_destination or 0) > widest:
+            yield (
+                f"destinations[{table.name}].connections_per_destination: {most} is more than connections of any zone,"
+                f" {widest}; lower it, or raise those"
+            )
     initial, most = config.learning.initial, max(zone.connections_per_destination for zone in config.zones)
     if is_set(config.learning, "initial") and initial > most:
         yield f"learning.initial: {initial} is more than any zone's connections_per_destination, {most}; lower it"
+
+
+def _ports(config: Config) -> Iterator[str]:
+    """Ports at which the other kind of TLS is spoken (RFC 8314)."""
+    known: list[tuple[str, int, str]] = [(f"listeners[{one.name}]", one.port, one.tls) for one in config.listeners]
+    for zone in config.zones:
+        if zone.tls == "implicit" and not zone.places:
+            yield f"zones[{zone.name}].tls: implicit is for smart hosts, MX hosts offer STARTTLS; write required"
+        known += [(f"zones[{zone.name}]", zone.port, zone.tls)] if zone.host else []
+        known += [(f"zones[{zone.name}].hosts", one.port, one.tls or zone.tls) for one in zone.hosts]
+    for table in config.destinations:
+        hosts = table.hosts or ()
+        known += [(f"destinations[{table.name}].hosts", one.port, one.tls or table.tls or "") for one in hosts]
+    for where, port, tls in known:
+        if port == _IMPLICIT and tls and tls != "implicit":
+            yield f"{where}: at port 465 TLS begins with the first byte (RFC 8314); write tls = 'implicit'"
+        elif port in _STARTTLS and tls == "implicit":
+            yield f"{where}: at port {port} TLS begins with STARTTLS; write port = 465, or tls other than implicit"
+
+
+_IMPLICIT = 465
+_STARTTLS = (25, 587)
+
+
+def _rates(config: Config) -> Iterator[str]:
+    """Limits on the same thing, of which the lower one alone counts."""
+    seen: dict[tuple[object, ...], Throttle] = {}
+    for throttle in config.throttles:
+        messages, recipients = (rate(text) if text else None for text in (throttle.messages, throttle.recipients))
+        if messages and recipients and recipients.amount / recipients.seconds <= messages.amount / messages.seconds:
+            yield (
+                f"throttles[{throttle.name}].messages: {throttle.messages} is never reached, since each has a recipient"
+                f" (recipients: {throttle.recipients}); raise those, or remove it"
+            )
+        for key in ("messages", "recipients", "new_connections", "bytes"):
+            if not getattr(throttle, key) or throttle.burst:
+                continue
+            same = seen.setdefault((key, *sorted(throttle.per), "|", *sorted(throttle.only.items())), throttle)
+            if same is not throttle:
+                yield f"throttles[{throttle.name}].{key}: throttle {same.name!r} limits the same; keep one of them"
 
 
 def _smart_hosts(where: str, hosts: list[SmartHost]) -> Iterator[str]:
@@ -171,6 +223,8 @@ def _services(config: Config) -> Iterator[str]:
     if config.dns.dnssec and (far := [one for one in config.dns.servers if not ipaddress.ip_address(one).is_loopback]):
         yield f"dns.dnssec: believes dns.servers {far[0]}, and whoever is on the way there; ask one on this machine"
     for sink in config.event_sinks:
+        if sink.username and "@" in urlsplit(sink.url).netloc:
+            yield f"event_sinks[{sink.name}].url: has a login in it, besides username; remove it there"
         for key, kind in _OF_KIND.items():
             if sink.kind != kind and getattr(sink, key) != type(sink).model_fields[key].get_default(
                 call_default_factory=True
@@ -228,6 +282,9 @@ def _quotas(config: Config) -> Iterator[str]:
     """Of accounts: what others keep from being reached."""
     for account in config.accounts:
         where = f"accounts[{account.name}]"
+        heard = config.http.enabled or any(one.trust_headers or one.trust_sending_zone for one in config.listeners)
+        if account.trust_headers and not heard:
+            yield f"{where}.trust_headers: says nothing, since no listener has trust_headers; set it there"
         if account.message_bytes > config.limits.message_bytes:
             yield (
                 f"{where}.message_bytes: {account.message_bytes} is more than limits.message_bytes,"
