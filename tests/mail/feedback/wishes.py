@@ -642,6 +642,46 @@ zh | = | 不要再发了
 zh | = | 麻烦帮我取消邮件订阅
 ro | = | Vă rog să mă scoateți din listă
 el | = | Θέλω να διαγραφώ από το newsletter
+en | = | Please unsubscribe this address, it belongs to a school that has closed.
+en | = | not interested, take me off
+en | = | For the last time: I do not want your newsletter!!
+en | = | Could you kindly drop my name from your mailing list? Thank you, Rose
+en | = | No more of this please
+en | off the list please | -
+de | = | Schmeißt mich bitte aus der Liste, danke
+de | = | Guten Morgen, ich würde gerne keine Mails mehr von Ihnen bekommen. Viele Grüße, Inge
+de | = | abmelden!!!!
+de | = | Bitte keine weiteren Zusendungen an diese Adresse.
+de | = | Ich habe mich nie angemeldet. Nehmen Sie mich sofort raus.
+fr | = | Merci de bien vouloir cesser vos envois
+fr | = | enlevez moi de cette liste de diffusion
+fr | = | Bonjour, je n'ai plus besoin de vos infos, veuillez me retirer. Bien à vous
+fr | = | desinscription
+es | = | Solicito la baja de su boletín. Atentamente, Luis
+es | = | no quiero más mails
+es | = | Sáquenme de esta lista por favor
+it | = | disiscrivetemi
+it | = | Non voglio più le vostre offerte, grazie
+it | = | Chiedo di essere rimosso dalla vostra mailing list.
+pt | = | Não me enviem mais nada
+pt | = | Quero sair da lista
+nl | = | Stuur mij alsjeblieft geen nieuwsbrieven meer
+nl | = | Uitschrijven graag, groet Piet
+pl | = | Nie życzę sobie takich maili
+pl | = | proszę o usunięcie mojego adresu
+sv | = | Jag vill bli borttagen från er lista
+sv | = | Avsluta nyhetsbrevet tack
+da | = | Fjern mig fra jeres liste
+no | = | Kan dere stryke meg fra listen?
+fi | = | Haluan pois listalta
+cs | = | Vymažte mě ze seznamu
+hu | = | Töröljenek kérem
+tr | = | Bu listeden çıkmak istiyorum
+ru | = | Уберите меня из списка!!!
+uk | = | Не хочу отримувати ваші листи
+ja | = | 購読を解除したいです
+zh | = | 我不想再收到你们的邮件
+ko | = | 메일 그만 보내주세요
 """,
     of_others=True,
 )
@@ -688,12 +728,47 @@ hu | = | Szeretnék feliratkozni.
 ru | = | Удалите второе фото, там ошибка в названии.
 ja | = | 予約を解除したいです。
 zh | = | 请把我加入邮件列表。
+en | = | I take my coffee without sugar, thanks for asking.
+en | = | Please take the old address off my account, the new one is right.
+en | = | Can you stop the music on the home page? It starts by itself.
+en | = | Delete my last mail, I found the answer.
+en | = | I would love to get more of these.
+en | = | We have left the hotel, thanks for everything.
+en | Cancel | my appointment on Monday please
+de | = | Streichen Sie bitte Position 4 vom Angebot.
+de | = | Ich möchte den Newsletter jetzt auch an meine neue Adresse bekommen.
+de | = | Nehmen Sie auch alte Schuhe zurück?
+de | = | Ich will keine Mail verpassen!
+de | = | Meine Tochter will nicht mehr zum Turnen, bitte abmelden.
+fr | = | Je ne veux plus attendre, où est mon colis ?
+fr | = | Merci de supprimer l'article en double de ma commande.
+fr | = | Inscrivez-moi aussi à la lettre de Noël.
+es | = | Quitad la foto de mi hijo de la web, por favor.
+es | = | Dame de alta en la lista, gracias.
+it | = | Vorrei cancellare la prenotazione di sabato.
+it | = | Mi mandate di nuovo il link?
+pt | = | Tirem a minha dúvida: a loja abre no domingo?
+nl | = | Stop de persen! Er staat een fout in.
+nl | = | Ik wil mijn zoon afmelden voor voetbal.
+pl | = | Chcę zrezygnować z zakupu.
+sv | = | Jag vill ta bort en vara ur korgen.
+fi | = | Poistakaa tuote korista.
+ru | = | Хочу отказаться от заказа.
+ja | = | 会員登録を解除せずに住所を変えたいです。
+zh | = | 请停止扣款。
+tr | = | Randevumu iptal etmek istiyorum.
+cs | = | Chci odhlásit obědy na příští týden.
 """,
     of_others=True,
 )
 
 REPLIES = {
     "en": (
+        "So pretty",
+        "Where is your shop?",
+        "Thanks, will pass it on",
+        "Take care, Jo",
+        "I'll get two of the blue ones",
         "Lovely!",
         "Got mine yesterday, they are beautiful",
         "Thanks, will have a look",
@@ -720,6 +795,10 @@ REPLIES = {
         "👍",
     ),
     "de": (
+        "Klasse!",
+        "Nehme ich",
+        "Bis Freitag dann",
+        "Schreibt mir doch, wenn sie da sind",
         "Wunderschön!",
         "Danke, habe bestellt.",
         "Gibt es die auch in Weiß?",
@@ -736,6 +815,9 @@ REPLIES = {
         "Läuft.",
     ),
     "fr": (
+        "Trop bien",
+        "Je prends",
+        "À bientôt",
         "Magnifique !",
         "Merci beaucoup",
         "Très joli",
@@ -747,6 +829,8 @@ REPLIES = {
         "J'en prends deux",
     ),
     "es": (
+        "Precioso",
+        "Me lo llevo",
         "¡Qué bonito!",
         "¿Cuánto cuesta el envío?",
         "Gracias, un abrazo",
@@ -757,6 +841,8 @@ REPLIES = {
         "Me apunto",
     ),
     "it": (
+        "Lo prendo",
+        "Fantastico",
         "Bellissimo!",
         "Quando arriva?",
         "Grazie mille",
@@ -772,6 +858,8 @@ REPLIES = {
         "Ainda tem?",
     ),
     "nl": (
+        "Top!",
+        "Die neem ik",
         "Prachtig!",
         "Is er nog plek?",
         "Leuk hoor",
@@ -780,6 +868,7 @@ REPLIES = {
         "Dank je wel",
     ),
     "pl": (
+        "Biorę!",
         "Piękne!",
         "Dziękuję bardzo",
         "Ile kosztuje wysyłka?",
@@ -788,6 +877,7 @@ REPLIES = {
         "Dziękuję",
     ),
     "sv": (
+        "Fint!",
         "Vad fint!",
         "Tack så mycket",
         "Härligt",

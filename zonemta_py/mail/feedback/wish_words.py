@@ -49,6 +49,7 @@ avregistrer- 退订 退訂 取消订阅 取消訂閱 配信停止 配信解除 �
 """Those of them that mean nothing else: one signs off from courses and meters, too."""
 
 REMOVE = """
+rimoss- eliminat- sair salir salirme salirse borttag- bortplock- wypisa- vyjm- vyjmout kivenni kivesz- retire
 plocka plockas retirem elimine eliminen poistamaan vyradte odstrante odeberte
 schmeisst schmeissen werft nehmt abschalten unterlassen einstellen aufhort
 отключ- перестань- прекра- остано- вимкн- припин- silin silinsin cikarin kesin kaldirin kapatin durdurun

@@ -25,6 +25,8 @@ _CHARACTERS_MAX = 600
 _GREETING_WORDS_MAX, _NAME_WORDS_MAX = 6, 3
 _MORE_WORDS = 3
 """So many that nobody knows are about something else; fewer are a name."""
+_TELLING_WORDS = 2
+"""So many among others are no name: "my appointment on Monday"."""
 _TITLE_WORDS = 1
 """In a title, more are about something else."""
 _WORDS_MAX = 24
@@ -114,7 +116,8 @@ def _says_more(wish: _Wish, others: list[str]) -> bool:
     """Whether the rest is about something else, from which one may sign off, too. A list that is named is ours."""
     clauses = [clause for one in others for clause in _clauses(one)]
     asks = any(one.asked or one.has("asking") for one in clauses)
-    return not wish.of_list and (asks or sum(one.left_over for one in clauses) >= _MORE_WORDS)
+    tells = any(one.left_over >= _TELLING_WORDS and len(one.parts) > one.left_over for one in clauses)
+    return not wish.of_list and (asks or tells or sum(one.left_over for one in clauses) >= _MORE_WORDS)
 
 
 def _left_over(text: str) -> int:
@@ -134,10 +137,14 @@ def _of(text: str, alone: bool) -> _Wish:
     for lines in dict.fromkeys((text, text.replace("\n", " "))):
         clauses = _clauses(lines)
         bare = alone and not any(one.left_over for one in clauses)
+        before = 0
         for clause in clauses:
             wish = _wish(clause, bare)
+            if before and not (wish.sure or clause.has("me", "target")):  # "My son is ill, please sign off"
+                wish = wish._replace(plain=False)
             if wish.plain:
                 return wish
+            before += clause.left_over
             best = wish if wish.core and not best.core else best
     return best
 
