@@ -88,6 +88,7 @@ def test_every_key_is_listed() -> None:
         keys.campaign("<name>").decode(),
         keys.tally("<name>").decode(),
         keys.course("<name>").decode(),
+        keys.left("<name>").decode(),
         keys.request("<scope>", "<name>").decode(),
         keys.request_end(0, keys.request("<scope>", "<name>")).decode().replace("0" * 12, "<until>"),
         keys.suppressed("<address>").decode(),
