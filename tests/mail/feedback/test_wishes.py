@@ -47,6 +47,13 @@ def test_a_word_that_may_leave_is_none_without_whom_or_what(text: str) -> None:
     assert became(Said("", "=", text).message()) == "other"
 
 
+@pytest.mark.parametrize(
+    "text", ["Could you email me the list again? I deleted it.", "I deleted it.", "My son is ill, please sign off."]
+)
+def test_what_somebody_has_done_or_tells_of_is_not_taken(text: str) -> None:
+    assert became(Said("", "=", text).message()) in ("kept", "other")
+
+
 @pytest.mark.parametrize("text", ["newsleter abmeldung", "abbestelen bitte", "unsubscirbe me", "uitschijven svp"])
 def test_a_wish_with_a_typing_error_is_kept(text: str) -> None:
     assert became(Said("", "=", text).message()) in ("taken", "kept")

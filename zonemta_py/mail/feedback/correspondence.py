@@ -278,6 +278,7 @@ NO_WISH = re.compile(
     r"|take|delete|strike|drop|stop|cancel|abmeld|austrag|streich|lösch|désabonn|désinscri|retir|supprim|borr|elimin"
     r"|remov)"
     r"|\b(?:nehm|nimm)\w*\b[^.!?\n]{0,80} (?:auf|rein|hinein|dazu)\b\s*(?:[.!?]|$)"
+    r"|\bi(?:'ve| have)? (?:already |just )?(?:deleted|removed|cancell?ed|erased|dropped|stopped|left|took)\b"
     r"|\bwaiting list\b|\bnehmen sie die neue\b"
     r"|\b(?:new|neue|nouvelle|nueva|nova|nuova|nieuwe) (?:one|address|e-?mail|adresse|dirección|morada|indirizzo|adres)"
 )

@@ -136,7 +136,7 @@ def _of(text: str, alone: bool) -> _Wish:
     best = _NOTHING
     for lines in dict.fromkeys((text, text.replace("\n", " "))):
         clauses = _clauses(lines)
-        bare = alone and not any(one.left_over for one in clauses)
+        bare = alone and not any(one.left_over or one.asked for one in clauses)
         before = 0
         for clause in clauses:
             wish = _wish(clause, bare)
