@@ -108,9 +108,8 @@ async def test_who_ends_a_process_twice_stands_aside(tmp_path: Path) -> None:
         for number in range(5):
             assert (await run(given, f"before{number}@x.test"))[0] == 250
         assert (await run(given, "ended@x.test", "release@x.test"))[0] == 250
-        assert (await run(given, "headers@x.test"))[0] == 250
-        for number in range(5):
-            while (await run(given, f"after{number}@x.test"))[0] != 250:  # noqa: ASYNC110 - as a client does
+        for to in ("headers@x.test", *(f"after{number}@x.test" for number in range(5))):
+            while (await run(given, to))[0] != 250:  # noqa: ASYNC110 - as a client does
                 await asyncio.sleep(0.1)
         await mta.drained()
         assert (await asyncio.to_thread(mta.ask, "size"))["total"]["held"] == 1
@@ -126,7 +125,8 @@ async def test_who_ends_a_process_twice_stands_aside(tmp_path: Path) -> None:
         mta.config_file.write_text(mta.config_file.read_text().replace(f'"{plugin}"', ""))
         status, said = await asyncio.to_thread(zonemta, mta, "reload")
         assert status == 0, said
-        assert (await run(given, "route@x.test"))[0] == 250
+        while (await run(given, "route@x.test"))[0] != 250:  # noqa: ASYNC110 - as a client does
+            await asyncio.sleep(0.1)
     finally:
         mta.end()
         listening.close()
@@ -156,6 +156,7 @@ async def test_a_reload_takes_out_what_ends_the_queue_again_and_again(tmp_path: 
         over = True
         await asyncio.wait(clients)
         assert status == 0, said
-        assert (await asyncio.to_thread(given, mta, "route@x.test"))[0] == 250
+        while (await asyncio.to_thread(given, mta, "route@x.test"))[0] != 250:  # noqa: ASYNC110 - as a client does
+            await asyncio.sleep(0.1)
     finally:
         mta.end()

@@ -421,6 +421,9 @@ async def test_what_is_parked_is_counted(house: Any) -> None:
     await home.put(*(f"r{number}@x.test" for number in range(900)))
     (delivery,) = await home.lease(1)
     await home.settle(delivery, DEFERRED, down_s=60, stage="connect", reply=BUSY)
+    while not (await home.queue.ask("lanes"))["rows"][0]["parked"]:  # noqa: ASYNC110 - it is done behind
+        await asyncio.sleep(0.01)
+    await home.rest()
     for rows in ((await home.queue.ask("lanes"))["rows"], (await ask(home, "x.test"))["rows"]):
         (row,) = rows
         assert (row["parked"], row["counted"]) == (True, True)

@@ -14,7 +14,7 @@ from zonemta_py.reception.http.documents import values
 from zonemta_py.reception.http.documents.models import Cause, Model
 from zonemta_py.reception.http.documents.returned import MessageId
 
-IDS_MAX = 1_000
+IDS_MAX = 900
 """Messages of one request."""
 What = Annotated[
     str,
