@@ -36,8 +36,18 @@ SPARK, LAKES = "spark", "spark, lakes and reports"
 LONG_S = {
     SPARK: 1000,
     LAKES: 1000,
+    "tests/reception/dashboard/test_long_queue.py": 39,
+    "tests/delivery/test_counted_trial.py": 34,
+    "tests/faults/test_poison.py": 13,
+    "tests/cli/test_tree.py": 13,
+    "tests/faults/test_privileges.py": 20,
+    "tests/whatif/test_replay.py": 18,
+    "tests/cli/test_watch.py": 16,
+    "tests/faults/test_drain.py": 15,
+    "tests/faults/test_rights.py": 15,
+    "tests/mail/test_rules.py": 15,
     "tests/reception/dashboard/test_pages.py": 67,
-    "tests/faults/test_disk.py": 51,
+    "tests/faults/test_disk.py": 80,
     "tests/reception/http/test_document.py": 44,
     "tests/scripts/test_bench.py": 44,
     "tests/real/test_limits.py": 44,
@@ -45,24 +55,24 @@ LONG_S = {
     "tests/queue/test_orders_survive.py": 32,
     "tests/reception/http/test_batch.py": 32,
     "tests/wire/test_socket.py": 31,
-    "tests/events/test_feed.py": 29,
+    "tests/events/test_feed.py": 63,
     "tests/test_readme.py": 28,
     "tests/faults/test_mixed.py": 27,
     "tests/faults/test_crash.py": 26,
     "tests/reception/http/test_accounts.py": 26,
-    "tests/delivery/test_points.py": 25,
+    "tests/delivery/test_points.py": 45,
     "tests/reception/dashboard/test_access.py": 24,
     "tests/queue/test_flow_queues.py": 22,
     "tests/faults/test_damage.py": 21,
     "tests/scripts/test_events.py": 21,
     "tests/events/sinks/test_amqp.py": 20,
     "tests/events/sinks/test_kafka.py": 19,
-    "tests/faults/test_numbers.py": 18,
-    "tests/faults/test_reload.py": 18,
+    "tests/faults/test_numbers.py": 16,
+    "tests/faults/test_reload.py": 39,
     "tests/reception/http/admin/test_roles.py": 16,
     "tests/reception/http/admin/test_scopes.py": 16,
     "tests/queue/test_admin_orders_life.py": 15,
-    "tests/cli/test_sendmail.py": 15,
+    "tests/cli/test_sendmail.py": 23,
     "tests/queue/test_reload_life.py": 14,
     "tests/queue/test_survival.py": 13,
     "tests/real/test_prometheus.py": 13,
@@ -75,12 +85,12 @@ LONG_S = {
     "tests/queue/test_garbage.py": 10,
     "tests/queue/pulls/test_killed.py": 10,
     "tests/pipeline/report/test_page.py": 10,
-    "tests/pull/test_kills.py": 9,
+    "tests/pull/test_kills.py": 20,
     "tests/reception/http/events/test_killed_queue.py": 9,
     "tests/pull/test_session.py": 9,
     "tests/faults/test_broken_off.py": 9,
     "tests/reception/http/test_hostile.py": 9,
-    "tests/faults/test_start.py": 9,
+    "tests/faults/test_start.py": 26,
     "tests/reception/test_session.py": 8,
     "tests/events/sinks/test_webhook.py": 8,
     "tests/test_house.py": 8,
@@ -91,7 +101,7 @@ LONG_S = {
     "tests/cli/test_tasks.py": 8,
     "tests/faults/test_power.py": 8,
     "tests/pull/test_tls.py": 7,
-    "tests/scripts/test_tasks.py": 7,
+    "tests/scripts/test_tasks.py": 26,
     "tests/reception/dashboard/test_first_message.py": 7,
 }
 """Seconds, about: files that begin first, the longest ahead. The others follow, those with most tests ahead."""
@@ -101,7 +111,7 @@ SHARED = (
 )  # fmt: skip
 """Files that share a session of Spark, and so a process: to start another takes longer than many of their tests."""
 
-OF_LAKES = ("tests/pipeline/lake/", "tests/pipeline/report/")
+OF_LAKES = ("tests/pipeline/lake/", "tests/pipeline/report/", "tests/pipeline/findings/", "tests/upgrade/test_lakes.py")
 """Half of them, with a session of their own: in one process after the other they took longer than all other tests."""
 
 WITHOUT = (

@@ -26,7 +26,7 @@ from zonemta_py.sink import Sink, SinkOptions
 from zonemta_py.zones.admittance import Admittance
 
 PATIENCE_S = 60.0
-SILENCE_S = 2.0
+SILENCE_S = 1.0
 """How long a server that never answers is waited for."""
 CLOCKS = {"banner": "connect", "starttls": "connect", "dot": "dot"}
 """Which of the zone's timeouts a silence at this point is up against; anywhere else it is `reply`."""

@@ -21,6 +21,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.checks import CHECKS
 
+from zonemta_py.reception.http.admin.bodies import IDS_MAX
 from zonemta_py.reception.http.documents.values import COLUMNS_MAX, VALUE_CHARACTERS_MAX
 
 DOCUMENT = json.loads((Path(__file__).parents[3] / "config" / "openapi.json").read_text())
@@ -36,7 +37,7 @@ BEYOND = (
     " no attachment ", "the body is empty", "is not a media type",
 )  # fmt: skip
 """What no schema can say: it depends on other parts of the request, or on the configuration."""
-LONGEST = (("maxLength", VALUE_CHARACTERS_MAX), ("maxItems", COLUMNS_MAX))
+LONGEST = (("maxLength", VALUE_CHARACTERS_MAX), ("maxItems", COLUMNS_MAX), ("maxItems", IDS_MAX))
 KEYS = ("security", "securitySchemes")
 EXAMPLES = int(os.environ.get("ZONEMTA_EXAMPLES", "2"))
 """Good and bad requests for each operation; the more, the longer it takes."""
