@@ -173,7 +173,7 @@ def _quoted(text: str) -> str:
 
 def openapi() -> str:
     """The description of the HTTP interface, as JSON (OpenAPI 3.1): config/openapi.json."""
-    from zonemta_py.reception.http import app
+    from zonemta_py.web import app
 
     return json.dumps(app.openapi(app.make()), indent=1, ensure_ascii=False) + "\n"
 

@@ -12,7 +12,7 @@ import pytest
 
 from zonemta_py.cli.terminal.errors import Exit
 from zonemta_py.config import load
-from zonemta_py.reception.http.keys import ApiKeys, hashed
+from zonemta_py.web.keys import ApiKeys, hashed
 
 
 def test_a_key_is_shown_once_and_its_lines_are_a_configuration(zonemta: Callable[..., Any], tmp_path: Path) -> None:

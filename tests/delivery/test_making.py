@@ -21,7 +21,7 @@ NOBODY = Remains(0, 0, 0, "", "", "")
 SENDER = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from zonemta_py import children
+from zonemta_py.processes import children
 from zonemta_py.config import Config
 from zonemta_py.merge.render import Compiled
 from zonemta_py.plugin.host import Host

@@ -12,7 +12,7 @@ from zonemta_py.wire.server import serve
 
 SENDER = """
 import asyncio, contextlib, sys
-from zonemta_py import children
+from zonemta_py.processes import children
 from zonemta_py.config import Config
 from zonemta_py.delivery import worker
 from zonemta_py.plugin.host import Host

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give up
 def python() -> str:
     """One that everybody may run, with all that is needed: pyenv's may be in root's home."""
     for one in (sys.executable, "/usr/bin/python3"):
-        command = [one, "-c", "import plyvel, uvloop, zonemta_py.supervisor"]
+        command = [one, "-c", "import plyvel, uvloop, zonemta_py.processes.supervisor"]
         try:
             subprocess.run(command, env={"PYTHONPATH": PYTHONPATH}, check=True, capture_output=True, **AS_NOBODY)
             return one

@@ -14,7 +14,7 @@ from pathlib import Path
 from ports import free_port
 from survival.rig import Mta
 
-from zonemta_py.reception.http.keys import hashed, new_key
+from zonemta_py.web.keys import hashed, new_key
 
 PATIENCE_S = 60
 PASSWORD = "correct horse"

@@ -12,7 +12,7 @@ import httpx
 from ports import free_port
 from survival.rig import Mta
 
-from zonemta_py.reception.http.dashboard.desk import ANSWER_S
+from zonemta_py.web.dashboard.desk import ANSWER_S
 
 PATIENCE_S = 60
 

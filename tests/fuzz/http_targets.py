@@ -7,10 +7,10 @@ import re
 from zonemta_py.merge.compile import compile as compile_template
 from zonemta_py.merge.problems import RenderRefused, TemplateRefused
 from zonemta_py.merge.source import TemplateSource, Text
-from zonemta_py.reception.http.documents import batch, models, reading
-from zonemta_py.reception.http.documents.attachments import AttachedFile
-from zonemta_py.reception.http.documents.compose import compose
-from zonemta_py.reception.http.documents.problem import RequestProblem
+from zonemta_py.web.documents import batch, models, reading
+from zonemta_py.web.documents.attachments import AttachedFile
+from zonemta_py.web.documents.compose import compose
+from zonemta_py.web.documents.problem import RequestProblem
 
 FIELDS = {"x": "x" * 2_000, "words": "a. <b> " * 300, "wide": "漢é" * 200}
 _BROKEN = re.compile(rb"\r(?!\n)|(?<!\r)\n|\r\n\.\r\n|\0")

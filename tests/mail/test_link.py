@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from zonemta_py.mail.addresses import link
 from zonemta_py.mail.addresses.link import PURPOSES, WIDENING, Link, LinkRefused, age, decode, encode
-from zonemta_py.reception.http.links import forms
+from zonemta_py.web.links import forms
 
 SECRET = "0123456789abcdef"
 WORDS = st.text(st.characters(blacklist_characters="\0", blacklist_categories=("Cs",)), max_size=60)

@@ -7,10 +7,10 @@ import pytest
 
 from tests.queue.flow import drain, put_all
 from tests.queue.test_sites import Directory, site
-from zonemta_py import children
 from zonemta_py.config import Config, ConfigError
 from zonemta_py.mail.classify import NoRoute
 from zonemta_py.mail.envelope import Notify
+from zonemta_py.processes import children
 from zonemta_py.queue.api import DEFERRED, Delivery
 from zonemta_py.queue.reload.apply import take
 from zonemta_py.zones.destinations import Destinations

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.queue.pulls.test_pulling import push
+from tests.queue.pull.test_pulling import push
 from tests.queue.tasks.test_tasks import done
 from tests.queue.test_campaigns import batch, template
 from zonemta_py.disk import families, keys

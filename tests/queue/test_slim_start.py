@@ -18,7 +18,7 @@ NOT_OURS_YET = (
 ACCEPTS = """
 import asyncio, sys
 from pathlib import Path
-from zonemta_py import children, queue_process, supervisor
+from zonemta_py.processes import children, queue_process, supervisor
 from zonemta_py.cli.run import commands
 
 async def accepts(config, host):

@@ -10,8 +10,8 @@ from typing import Any
 from tests.reception.back import PATH, complaint, leaving_path, report, verp_path
 from zonemta_py.config import Config
 from zonemta_py.mail.addresses.ours import Ours
-from zonemta_py.reception.returns.proof import SentBy
-from zonemta_py.reception.returns.returns import Returns
+from zonemta_py.reception.feedback.proof import SentBy
+from zonemta_py.reception.feedback.returns import Returns
 
 PIECES = (
     b"\xff\xfe", b"\x00", b"=?utf-8?b?/////w==?=", b"\xed\xa0\x80", b"\r\n", b"--X", b":", b"<>", b"\xc3\xbc",

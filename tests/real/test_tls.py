@@ -267,7 +267,7 @@ def _to(sink: Sink, recipient: str) -> list[bytes]:
 _TOMORROW = """
 import sys, time
 from pathlib import Path
-from zonemta_py import supervisor
+from zonemta_py.processes import supervisor
 from zonemta_py.config import load
 began, fixed = time.time(), float(sys.argv[2])
 supervisor.run(load(Path(sys.argv[1])), clock=lambda: fixed + time.time() - began)

@@ -20,7 +20,7 @@ from zonemta_py.config import Config
 from zonemta_py.config.services.return_path import TrustedReporter
 from zonemta_py.delivery.dns import spf
 from zonemta_py.mail.classify import NoRoute
-from zonemta_py.reception.returns.proof import Lookups, Prover, SentBy
+from zonemta_py.reception.feedback.proof import Lookups, Prover, SentBy
 
 SENT = SentBy("192.0.2.7", "out.provider.test", "bounce@provider.test")
 

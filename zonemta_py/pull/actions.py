@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from zonemta_py.pull.command import Command, overview
 from zonemta_py.pull.connection import Cut, PullConnection
 from zonemta_py.queue.api import QueueRefusal
-from zonemta_py.reception.named_queues import May, NamedQueues, Push, QueueProblem, QueueSize, Taken
+from zonemta_py.reception.pull import May, NamedQueues, Push, QueueProblem, QueueSize, Taken
 
 _AGAIN_S = 0.2
 

@@ -23,7 +23,7 @@ from zonemta_py.pull.session import PullSite, serve_connection
 from zonemta_py.reception import tls
 from zonemta_py.reception.connection_limits import ConnectionLimits
 from zonemta_py.reception.log_throttle import LogThrottle
-from zonemta_py.reception.named_queues import NamedQueues, PullFace
+from zonemta_py.reception.pull import NamedQueues, PullFace
 from zonemta_py.reception.retirement import Retirement
 
 log = logging.getLogger(__name__)

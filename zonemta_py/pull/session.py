@@ -18,7 +18,7 @@ from zonemta_py.pull.command import LINE_BYTES_MAX, Command, LineError, parse
 from zonemta_py.pull.connection import Cut, PullConnection
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.reception.log_throttle import LogThrottle
-from zonemta_py.reception.named_queues import NamedQueues, QueueProblem
+from zonemta_py.reception.pull import NamedQueues, QueueProblem
 
 log = logging.getLogger(__name__)
 _CUT_OFF = "the command's line was cut off; end it with a newline, then send the message"

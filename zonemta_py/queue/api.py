@@ -349,7 +349,7 @@ class Dispatch(Protocol):
 class Pull(Protocol):
     """The interface for those who take messages from pull zones: what they take is leased to them.
 
-    queue: its name; the queue finds the zone (`zones/queues.py`). A message is pushed by `Submission`, with
+    queue: its name; the queue finds the zone (`zones/pull.py`). A message is pushed by `Submission`, with
     `Envelope(protocol="PULL", sending_zone=NAME, recipients=[NAME@queue])`; that makes the queue if there is none. The
     highest priority goes first, and within one the oldest.
 

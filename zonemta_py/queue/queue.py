@@ -27,7 +27,7 @@ from zonemta_py.queue.lifecycle.incoming import LocalIncoming
 from zonemta_py.queue.lifecycle.lease import DAMAGED
 from zonemta_py.queue.lifecycle.lost import RETURNED
 from zonemta_py.queue.maintenance.maintenance import Maintenance
-from zonemta_py.queue.pulls.pulls import Done, Pulls
+from zonemta_py.queue.pull.pulls import Done, Pulls
 from zonemta_py.queue.tasks.orders import TaskOrders
 from zonemta_py.zones.admittance import Admittance
 from zonemta_py.zones.throttle import Scope

@@ -22,11 +22,11 @@ from zonemta_py.plugin.streams import BodyHooks
 from zonemta_py.queue.api import Reception
 from zonemta_py.reception import tls
 from zonemta_py.reception.connection_limits import ConnectionLimits, Networks
+from zonemta_py.reception.feedback.returns import Returns
 from zonemta_py.reception.ingest import KEPT, IngestRules
 from zonemta_py.reception.log_throttle import LogThrottle
 from zonemta_py.reception.login import Login
 from zonemta_py.reception.permission import Accounts, Permissions
-from zonemta_py.reception.returns.returns import Returns
 
 log = logging.getLogger(__name__)
 _KEYWORD = re.compile(r"[!-~]+( [!-~]+)*")

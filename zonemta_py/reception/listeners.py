@@ -22,12 +22,12 @@ from zonemta_py.metrics.connections import OpenConnections
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import Reception
 from zonemta_py.reception.connection_limits import ConnectionLimits, plain_ip
+from zonemta_py.reception.feedback.proof import Lookups
+from zonemta_py.reception.feedback.returns import Returns
 from zonemta_py.reception.listener import ListenerSettings, unix_ms
 from zonemta_py.reception.log_throttle import LogThrottle
 from zonemta_py.reception.login import Login
 from zonemta_py.reception.retirement import Retirement
-from zonemta_py.reception.returns.proof import Lookups
-from zonemta_py.reception.returns.returns import Returns
 from zonemta_py.reception.smtp.failures import Failures
 from zonemta_py.reception.smtp.proxy import Origin, read_origin
 from zonemta_py.reception.smtp.revision import Revision

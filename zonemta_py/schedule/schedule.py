@@ -22,7 +22,7 @@ from zonemta_py.schedule.shared import QueueCallbacks, Shared
 from zonemta_py.schedule.sites import DestinationResolver
 from zonemta_py.schedule.time.clock import AT_ONCE, Clock
 from zonemta_py.schedule.zone import ZoneSchedule
-from zonemta_py.zones import queues
+from zonemta_py.zones import pull
 from zonemta_py.zones.throttle import Scope
 
 FILL_S = 0.003
@@ -69,7 +69,7 @@ class Schedule(Shared):
         limits_changed = config.throttles != self.config.throttles
         super()._configure(config, resolver)
         for name, place in list(self.zones.items()):
-            zone = queues.settings_of(config, name)
+            zone = pull.settings_of(config, name)
             if zone is None or zone.pulled != place.zone.pulled:
                 del self.zones[name]
                 self.stirred.discard(place)
@@ -82,7 +82,7 @@ class Schedule(Shared):
                 self.zones[zone.name].configure(zone)
             else:
                 self._add(zone, {})
-        for name in filter(queues.is_made, self.zones):
+        for name in filter(pull.is_made, self.zones):
             self.zones[name].configure(self.zones[name].zone)
         self._in_turn()
         self.lift()
@@ -96,7 +96,7 @@ class Schedule(Shared):
         """The pull zone of a queue without a table of its own, made if there is none."""
         zone = self.pull_zone(name)
         if zone is None:
-            zone = PullZone(queues.made(name), self._store, self.busy, marks or {}, self, self.stirred)
+            zone = PullZone(pull.made(name), self._store, self.busy, marks or {}, self, self.stirred)
             self.zones[name] = zone
             self.awaits(name, name in self._awaited)
         return zone

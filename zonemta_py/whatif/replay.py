@@ -27,7 +27,7 @@ from zonemta_py.queue.recovery.start import open_queue
 from zonemta_py.whatif.history import History, read
 from zonemta_py.whatif.loop import Loop, SimulatedClock
 from zonemta_py.whatif.world import ModelAnswer, ProviderModel
-from zonemta_py.zones.queues import PUSHED
+from zonemta_py.zones.pull import PUSHED
 
 PLACES = 4_000
 """Deliveries at once: more than any zone has connections."""

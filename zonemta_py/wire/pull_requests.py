@@ -8,7 +8,7 @@ from typing import Any
 
 from zonemta_py.disk.leveldb.store import StoreError
 from zonemta_py.queue.api import Delivery, QueueRefusal
-from zonemta_py.queue.pulls.pulls import Puller
+from zonemta_py.queue.pull.pulls import Puller
 from zonemta_py.queue.queue import UNREADABLE, LocalQueue
 from zonemta_py.wire.frames import OK, REFUSED, WRONG, Operation, delivery_row
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from zonemta_py.config import SmartHost, Zone
-from zonemta_py.zones.queues import queue_of
+from zonemta_py.zones.pull import queue_of
 
 
 class Destination(NamedTuple):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from zonemta_py.pipeline.report.returned.rows import (
+from zonemta_py.pipeline.report.feedback.rows import (
     Arrival,
     Cohort,
     Delivered,

@@ -15,9 +15,9 @@ from zonemta_py.metrics.quantities import QUANTITIES
 from zonemta_py.pipeline.findings.baseline import shares
 from zonemta_py.pipeline.lake import table
 from zonemta_py.pipeline.report import facts, queries, warmups
+from zonemta_py.pipeline.report.feedback.rows import ReturnCounts
 from zonemta_py.pipeline.report.headline import RECIPIENTS, headline_table
 from zonemta_py.pipeline.report.page import page
-from zonemta_py.pipeline.report.returned.rows import ReturnCounts
 from zonemta_py.pipeline.report.rows import NO_PROVIDER, AttemptCounts, Bin, Facts, Left
 from zonemta_py.pipeline.report.scope import DAY_S, Kind, ReportScope
 

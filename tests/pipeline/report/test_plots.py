@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from zonemta_py.pipeline.report import plots, words
 from zonemta_py.pipeline.report.facts import burnt
-from zonemta_py.pipeline.report.returned.plots import arrivals, complaints, later, rates
-from zonemta_py.pipeline.report.returned.rows import Delivered, RatedGroup, ReturnCounts
+from zonemta_py.pipeline.report.feedback.plots import arrivals, complaints, later, rates
+from zonemta_py.pipeline.report.feedback.rows import Delivered, RatedGroup, ReturnCounts
 from zonemta_py.pipeline.report.rows import AttemptCounts, Bin, Cause, Cell, Facts, Left, Moment, Pair, Tried, WarmDay
 
 NOTHING = (

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.pipeline.report.conftest import MIDNIGHT
+from zonemta_py.pipeline.report.feedback import plots, queries
+from zonemta_py.pipeline.report.feedback.rows import Cohort, Delivered, KindCount, LaterBounce, ReturnCounts, Returned
+from zonemta_py.pipeline.report.feedback.sections import returned
 from zonemta_py.pipeline.report.headline import cards, headline_table
-from zonemta_py.pipeline.report.returned import plots, queries
-from zonemta_py.pipeline.report.returned.rows import Cohort, Delivered, KindCount, LaterBounce, ReturnCounts, Returned
-from zonemta_py.pipeline.report.returned.sections import returned
 from zonemta_py.pipeline.report.rows import NO_PROVIDER, Facts, Totals
 from zonemta_py.pipeline.report.scope import DAY_S, ReportScope
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.queue.pulls.test_pulling import push
+from tests.queue.pull.test_pulling import push
 from tests.queue.tasks.test_around import events
 from tests.queue.tasks.test_tasks import counts, done, ended, lost_and_repaired, sent_now
 from tests.queue.test_reload import other

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.queue.pulls.test_pulling import pop, push
+from tests.queue.pull.test_pulling import pop, push
 from tests.queue.tasks.test_tasks import ZONES, begun, counts, defer, done, ended, sent_now
 from tests.queue.test_campaigns import batch, opened, template, tick
 from tests.queue.test_reload import other, reload

@@ -15,9 +15,9 @@ from zonemta_py.cli.terminal.options import AsJson, ConfigFile, configuration
 from zonemta_py.cli.terminal.output import print_json
 from zonemta_py.config import NAME, HttpKey, Right
 from zonemta_py.mail.addresses.senders import ANYBODY
-from zonemta_py.reception.http.keys import LOCAL, RIGHTS, TOKEN_FILE, Holder, hashed, new_key
 from zonemta_py.reception.permission import Permissions
 from zonemta_py.reception.scope import names
+from zonemta_py.web.keys import LOCAL, RIGHTS, TOKEN_FILE, Holder, hashed, new_key
 
 app = typer.Typer(help="Keys for the HTTP listener.", no_args_is_help=True)
 

@@ -15,7 +15,6 @@ from typing import Annotated
 
 import typer
 
-from zonemta_py import privileges
 from zonemta_py.cli.config import certificates, history, notice, pull_zones
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration
@@ -27,6 +26,7 @@ from zonemta_py.config.section import every
 from zonemta_py.config.services.events import SECRET_PREFIX
 from zonemta_py.config.values import Local, marked, written
 from zonemta_py.plugin.host import Host
+from zonemta_py.processes import privileges
 
 app = typer.Typer(help="Check and show the configuration, and those there were.", no_args_is_help=True)
 app.command()(history.history)
@@ -48,8 +48,8 @@ def check(
 
     With --folder, also what it would do with what waits in that queue, if it runs.
     """
-    from zonemta_py import children
     from zonemta_py.cli.service import return_path, spark
+    from zonemta_py.processes import children
 
     _check_readable(file)
     config = configuration(file, folder)

@@ -27,7 +27,7 @@ from zonemta_py.cli.terminal.question import ask
 from zonemta_py.config import Config
 from zonemta_py.disk import identity
 from zonemta_py.metrics.quantities import STATES, label
-from zonemta_py.zones.queues import settings_of
+from zonemta_py.zones.pull import settings_of
 
 app = typer.Typer(
     help="What is in the queue: sizes, recipients, one message, deliveries in doubt. Named queues are pushed to and"

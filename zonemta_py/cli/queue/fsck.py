@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zonemta_py import privileges
 from zonemta_py.cli.run.folder import wait_until_unlocked
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, readable
 from zonemta_py.cli.terminal.output import print_json, print_table
 from zonemta_py.config import Config
+from zonemta_py.processes import privileges
 
 if TYPE_CHECKING:
     from zonemta_py.queue.fsck.compare import FsckReport, Problem

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from zonemta_py import privileges
 from zonemta_py.cli.run import presence
 from zonemta_py.cli.run.folder import ensure_writable, kept_to_oneself, wait_until_unlocked
 from zonemta_py.cli.run.patience import until
@@ -26,6 +25,7 @@ from zonemta_py.config import Config, ConfigError, Listener, secret, usual_file
 from zonemta_py.config.file import SourceFile, checked, of_text, text_of
 from zonemta_py.logs import setup
 from zonemta_py.logs.stream import LogStream
+from zonemta_py.processes import privileges
 
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:\s]+)):(\d{1,5})")
 
@@ -56,8 +56,8 @@ def run(arguments: list[str]) -> None:
     wait_until_unlocked(config.folder)
     for listener in config.all_listeners:
         until(lambda listener=listener: check_port(listener))  # type: ignore[misc]
-    from zonemta_py import supervisor
     from zonemta_py.disk import version
+    from zonemta_py.processes import supervisor
 
     try:
         version.check(config.folder)

@@ -8,9 +8,9 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from zonemta_py import privileges
 from zonemta_py.cli.run.patience import until
 from zonemta_py.cli.terminal.errors import CommandError, Exit, from_os
+from zonemta_py.processes import privileges
 
 _MAIL = ("store", "journal", "archive", "quarantine", "bodies", "receipts")
 """Where there is mail, or what became of it."""

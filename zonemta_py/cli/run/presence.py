@@ -12,7 +12,7 @@ import struct
 from contextlib import suppress
 from pathlib import Path
 
-from zonemta_py import privileges
+from zonemta_py.processes import privileges
 
 NAME = "supervisor"
 _LOCK = struct.Struct("hhqqi4x")

@@ -23,7 +23,7 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
 from zonemta_py.cli.terminal.output import as_records, columns_chosen, print_aside, print_json, print_table, printable
 from zonemta_py.config import Config, ConfigError
-from zonemta_py.privileges import seen_by
+from zonemta_py.processes.privileges import seen_by
 
 _INDENT = 9
 FAILED = "DNS lookup of"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from zonemta_py import privileges
 from zonemta_py.cli.run.asking import owner
 from zonemta_py.cli.service.diagnosis import Diagnosis, note, ok, problem, warning
 from zonemta_py.config import Config, ConfigError
+from zonemta_py.processes import privileges
 
 
 def findings(config: Config) -> Iterator[Diagnosis]:

@@ -17,7 +17,7 @@ from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.queue.suspensions import all_standing
 from zonemta_py.cli.run import presence
 from zonemta_py.config import Config, ConfigError
-from zonemta_py.privileges import seen_by
+from zonemta_py.processes.privileges import seen_by
 
 RATES = ("in", "out", "deferred", "bounced")
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zonemta_py.pipeline.lake import table
 from zonemta_py.pipeline.report import queries, warmups
+from zonemta_py.pipeline.report.feedback import facts as returned
 from zonemta_py.pipeline.report.queries import BINS_PER_DECADE, SETS
-from zonemta_py.pipeline.report.returned import facts as returned
 from zonemta_py.pipeline.report.rows import (
     AttemptCounts,
     Bin,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from zonemta_py.pipeline.report import words
-from zonemta_py.pipeline.report.returned.rows import FEW, MARKS, NAMES, ReturnCounts
+from zonemta_py.pipeline.report.feedback.rows import FEW, MARKS, NAMES, ReturnCounts
 from zonemta_py.pipeline.report.rows import AttemptCounts, Facts, Totals
 from zonemta_py.pipeline.report.scope import ReportScope
 from zonemta_py.pipeline.report.tables import Table

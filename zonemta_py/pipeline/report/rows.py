@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from zonemta_py.pipeline.report.returned.rows import Returned
+from zonemta_py.pipeline.report.feedback.rows import Returned
 
 KINDS = ("delivered", "deferred", "bounced", "blocked")
 """How an attempt ended. Blocked: deferred or bounced with one of `classes.BLOCKED_CLASSES`, as campaigns count."""

@@ -12,8 +12,8 @@ from dataclasses import replace
 from itertools import takewhile
 
 from zonemta_py.pipeline.report import words
+from zonemta_py.pipeline.report.feedback.sections import returned
 from zonemta_py.pipeline.report.parts import OTHERS, PageSection, Plot, largest, rounded
-from zonemta_py.pipeline.report.returned.sections import returned
 from zonemta_py.pipeline.report.rows import NO_PROVIDER, AttemptCounts, Bin, Cause, Cell, Facts, WarmDay
 from zonemta_py.pipeline.report.scope import DAY_S, HOUR_S, Kind, ReportScope
 from zonemta_py.pipeline.report.tables import Table

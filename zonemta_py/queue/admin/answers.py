@@ -72,7 +72,7 @@ from zonemta_py.queue.campaigns.commands import CampaignCommands
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.maintenance import archive
-from zonemta_py.queue.pulls.pulls import Pulls
+from zonemta_py.queue.pull.pulls import Pulls
 from zonemta_py.queue.reload import questions as configurations
 from zonemta_py.queue.tasks.orders import TaskOrders
 from zonemta_py.schedule import admin_orders

@@ -34,7 +34,7 @@ from zonemta_py.schedule.policy.manners import KINDS as MANNERS
 from zonemta_py.schedule.policy.state import NO_TLS
 from zonemta_py.schedule.reasons import whole
 from zonemta_py.schedule.time.pace import Pace
-from zonemta_py.zones import queues
+from zonemta_py.zones import pull
 
 Row = dict[str, Any]
 ROWS_MAX = 200
@@ -112,7 +112,7 @@ async def _named(queue: QueueContext, what: str, pace: Pace) -> dict[str, Any] |
         return _answer(what, "zone", rows, more=more, counts=dict(zip(sizes.NAMES, counts, strict=False)))
     answer = await _ip(queue, what, pace) or await _flow_queues(queue, what, pace)
     answer = answer or await _stopped(queue, what, pace) or await _waiting(queue, what, "", pace)
-    zone = schedule.zones.get(queues.zone_of(queue.core.config, what)) if answer is None else None
+    zone = schedule.zones.get(pull.zone_of(queue.core.config, what)) if answer is None else None
     if zone is not None:
         found = await lanes.of_flows(schedule, [zone], pace, ROWS_MAX)
         answer = _answer(what, "queue", found.rows, more=found.more)

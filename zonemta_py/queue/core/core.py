@@ -46,7 +46,7 @@ from zonemta_py.schedule.schedule import Schedule
 from zonemta_py.schedule.shared import QueueCallbacks
 from zonemta_py.schedule.sites import DestinationResolver
 from zonemta_py.schedule.time.steady import Steady
-from zonemta_py.zones import queues
+from zonemta_py.zones import pull
 from zonemta_py.zones.router import Router
 
 SETTLED_S = 0.02
@@ -127,7 +127,7 @@ class Core:
         schedule = Schedule(self.config, self.store, marks, self.clock, resolver, callbacks)
         schedule.sites.told = self.sizes.told
         for name, counts in self.sizes.zones.items():
-            if any(counts) and queues.settings_of(self.config, name) and name not in schedule.zones:
+            if any(counts) and pull.settings_of(self.config, name) and name not in schedule.zones:
                 schedule.make(name, marks.get(name))
         return schedule
 
@@ -236,7 +236,7 @@ class Core:
 
     def forget_queues(self) -> None:
         """Drops the queues without a table of their own of which nothing is left."""
-        for name in list(filter(queues.is_made, self.schedule.zones)):
+        for name in list(filter(pull.is_made, self.schedule.zones)):
             zone = self.schedule.pull_zone(name)
             if zone is not None and zone.idle and not any(self.sizes.zones.get(name, ())):
                 self.schedule.drop(zone)

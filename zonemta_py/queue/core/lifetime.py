@@ -30,7 +30,7 @@ from zonemta_py.schedule.flow_queues import domain_of
 from zonemta_py.schedule.schedule import Schedule
 from zonemta_py.schedule.time import hours
 from zonemta_py.schedule.time.steady import Steady
-from zonemta_py.zones.queues import PUSHED
+from zonemta_py.zones.pull import PUSHED
 
 HOUR_MS = 3_600_000
 EVER_H = 1000 * 366 * 24

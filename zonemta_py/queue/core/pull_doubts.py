@@ -10,7 +10,7 @@ from __future__ import annotations
 from zonemta_py.config import Config
 from zonemta_py.disk import keys, records
 from zonemta_py.disk.leveldb.store import Operation, Store
-from zonemta_py.zones import queues
+from zonemta_py.zones import pull
 
 
 class PullDoubts:
@@ -29,7 +29,7 @@ class PullDoubts:
     def pulled(self, zone: str) -> bool:
         """Whether it is the name of a pull zone, or once was that of a queue without a table of its own."""
         settings = self._config.zone(zone)
-        return settings.pulled if settings else zone.startswith(queues.PREFIX)
+        return settings.pulled if settings else zone.startswith(pull.PREFIX)
 
     def listed(self, message_id: str, key: bytes, zone: str) -> None:
         """It is, or is being, written."""

@@ -15,7 +15,7 @@ from zonemta_py.queue.core.state import COUNTED, COUNTED_MOVES
 from zonemta_py.queue.core.sums.flows import FlowSizes, tracked
 from zonemta_py.queue.core.sums.ranking import Ranking
 from zonemta_py.queue.core.sums.sums import STATES, ProviderSizes
-from zonemta_py.zones import queues
+from zonemta_py.zones import pull
 
 QUEUED, DEFERRED, HELD, DELETED, BOUNCED = COUNTED.values()
 NONE = (0,) * len(COUNTED)
@@ -106,10 +106,10 @@ class Sizes:
 
     def of_domain(self, domain: str) -> list[int]:
         """By state, in all zones. No mail but what is pushed is for the domain of queues, which may be very many."""
-        pushed = domain == queues.DOMAIN
+        pushed = domain == pull.DOMAIN
         found = list(self.total) if pushed else _none()
         for zone, all_of_it in self.zones.items():
-            if zone.startswith(queues.PREFIX):
+            if zone.startswith(pull.PREFIX):
                 continue
             for state, count in enumerate(self.domains.get((zone, domain), ())):
                 found[state] += count

@@ -38,7 +38,7 @@ from zonemta_py.queue.fsck.journal_view import Truth
 from zonemta_py.queue.fsck.remembered import Remembered
 from zonemta_py.schedule.flow import FlowId as Flow
 from zonemta_py.schedule.flow import flow_text
-from zonemta_py.zones import queues
+from zonemta_py.zones import pull
 from zonemta_py.zones.zone import destination
 
 _COUNTED_AS = {family: COUNTED[state] for family, state in FAMILY.items()}
@@ -320,7 +320,7 @@ class Comparison:
             self.report.add("damage", f"{address} is lost from a merged message", message_id, "make its request again")
             self._owed(message_id, zone, address)
             return
-        home = queues.settings_of(self.config, zone) or self.config.default_zone
+        home = pull.settings_of(self.config, zone) or self.config.default_zone
         if until_ms := self.truth.bounced.get((message_id, address)):
             what = f"{address} has bounced and is kept, and its key is lost"
             self.report.add("repairable", what, message_id, "it is kept again")

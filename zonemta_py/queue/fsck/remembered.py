@@ -34,7 +34,7 @@ from zonemta_py.queue.core.tasks.table import DID, UNDID, WORK, Task, Tasks
 from zonemta_py.queue.feedback.consequences import figure
 from zonemta_py.queue.fsck.campaigns import Finding, Restored
 from zonemta_py.queue.lifecycle.requests import RequestRecord
-from zonemta_py.zones import queues
+from zonemta_py.zones import pull
 
 _DAY_MS = 86_400_000
 
@@ -226,7 +226,7 @@ class Remembered:
         oldest = keys.id_at(self._now_ms - int(days * _DAY_MS)) if days else ""
         for row in self._doubts.values():
             key, settings = keys.in_doubt(row.id, row.address), config.zone(row.zone)
-            pulled = settings.pulled if settings else row.zone.startswith(queues.PREFIX)
+            pulled = settings.pulled if settings else row.zone.startswith(pull.PREFIX)
             if row.id >= oldest and not (pulled and row.id in ended) and store.get(key) is None:
                 why = [row.why] if row.why else []
                 yield key, records.pack([row.zone, row.since_ms, row.action, *why])

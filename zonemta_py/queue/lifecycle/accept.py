@@ -38,7 +38,7 @@ from zonemta_py.schedule.batch import Entry, FlowQueue
 from zonemta_py.schedule.flow import flow_text
 from zonemta_py.schedule.time.steady import STEP_MS
 from zonemta_py.schedule.zone import ZoneSchedule
-from zonemta_py.zones.queues import PUSHED
+from zonemta_py.zones.pull import PUSHED
 
 NO_RECIPIENTS = Reply(554, "5.5.1", "no valid recipients")
 

@@ -9,7 +9,7 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.core.campaigns import FAILURE, Campaigns
 from zonemta_py.queue.core.core import Core
-from zonemta_py.zones import queues
+from zonemta_py.zones import pull
 
 
 def admit(campaigns: Campaigns, envelope: Envelope) -> Reply | None:
@@ -71,16 +71,16 @@ def source_refusal(config: Config, source: str, zones: set[str]) -> Reply | None
 def queue_of(core: Core, name: str) -> str:
     """The zone of a queue that something is pushed to, made if need be. Raises QueueRefusal."""
     config, schedule = core.config, core.schedule
-    name = name.removeprefix(queues.PREFIX)
-    zone = queues.zone_of(config, name)
+    name = name.removeprefix(pull.PREFIX)
+    zone = pull.zone_of(config, name)
     if schedule.pull_zone(zone) is not None:
         return zone
-    if not queues.is_made(zone):
+    if not pull.is_made(zone):
         raise QueueRefusal(_refused(f"{name!r} is no name of a queue; use letters, digits, and . _ - within"))
     if not config.pull.create:
         raise QueueRefusal(_refused(f"there is no queue {name!r}; add it as a zone with delivery = 'pull'"))
     for _ in range(2):
-        if sum(map(queues.is_made, schedule.zones)) < config.pull.queues_max:
+        if sum(map(pull.is_made, schedule.zones)) < config.pull.queues_max:
             schedule.make(zone)
             return zone
         core.forget_queues()

@@ -17,13 +17,13 @@ from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.schedule.batch import Batch, Entry, FlowQueue
 from zonemta_py.schedule.time.pace import Pace
 from zonemta_py.schedule.zone import ZoneSchedule
-from zonemta_py.zones import queues
+from zonemta_py.zones import pull
 
 AT_ONCE = 50
 """Recipients of one range that are read before the event loop runs."""
 WALKED_AT_ONCE, ENDED_AT_ONCE = 5_000, 1_000
 """Of one range, in a sweep; the next one goes on from there."""
-PUSHED_TO = f"@{queues.DOMAIN}"
+PUSHED_TO = f"@{pull.DOMAIN}"
 
 
 class Expiry:

@@ -28,7 +28,7 @@ from zonemta_py.schedule.batch import FlowQueue
 from zonemta_py.schedule.policy.saved import pack_around
 from zonemta_py.schedule.time.pace import Pace, behind
 from zonemta_py.schedule.zone import ZoneSchedule
-from zonemta_py.zones import queues
+from zonemta_py.zones import pull
 
 log = logging.getLogger(__name__)
 
@@ -245,7 +245,7 @@ class Maintenance:
 
     def _unasked(self, zone: ZoneSchedule) -> bool:
         """Whether nobody may try its mail for as long as it lives."""
-        return zone.zone.pulled and (self._core.config.pull.life_h > 0 or not queues.is_made(zone.zone.name))
+        return zone.zone.pulled and (self._core.config.pull.life_h > 0 or not pull.is_made(zone.zone.name))
 
 
 def _to_id(mark: bytes, words: int) -> bytes:

@@ -18,7 +18,7 @@ from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.state import FAMILY, counted_as
-from zonemta_py.zones import queues
+from zonemta_py.zones import pull
 
 BATCH = 1_000
 
@@ -30,7 +30,7 @@ async def adopt(core: Core) -> list[str]:
         for home, count in (await _adopt_zone(core, zone, _home)).items():
             told.append(_sentence(zone, home, count))
     for zone in [name for name, one in zones.items() if not one.zone.pulled]:
-        if any(core.sizes.domains.get((zone, queues.DOMAIN), ())):
+        if any(core.sizes.domains.get((zone, pull.DOMAIN), ())):
             for home, count in (await _adopt_zone(core, zone, _queue_of)).items():
                 told.append(
                     f"zone {zone!r} is a pull zone no longer: {count} messages that were pushed to it continue in"
@@ -40,7 +40,7 @@ async def adopt(core: Core) -> list[str]:
 
 
 def _sentence(zone: str, home: str, count: int) -> str:
-    if zone.startswith(queues.PREFIX):
+    if zone.startswith(pull.PREFIX):
         return f"{zone!r} is {home!r} now: {count} messages continue there"
     return f"zone {zone!r} is gone from the configuration: {count} of its recipients continue in {home!r}"
 
@@ -89,8 +89,8 @@ def _home(core: Core, place: keys.Place) -> str:
 def _queue_of(core: Core, place: keys.Place) -> str | None:
     """The pull zone of the queue that it was pushed to; None: it came as mail."""
     queue, _, domain = place.recipient.rpartition("@")
-    if domain == queues.DOMAIN and core.messages.peek(place.id).get("protocol") == queues.PUSHED:
-        zone = queues.zone_of(core.config, queue)
-        if core.schedule.pull_zone(zone) or queues.is_made(zone):
+    if domain == pull.DOMAIN and core.messages.peek(place.id).get("protocol") == pull.PUSHED:
+        zone = pull.zone_of(core.config, queue)
+        if core.schedule.pull_zone(zone) or pull.is_made(zone):
             return core.schedule.make(zone).zone.name
     return None

@@ -17,7 +17,7 @@ from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.hooks import Hooks
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.schedule.sites import DestinationResolver
-from zonemta_py.zones import queues
+from zonemta_py.zones import pull
 
 
 def faults(queue: QueueContext, config: Config) -> list[str]:
@@ -30,12 +30,12 @@ def faults(queue: QueueContext, config: Config) -> list[str]:
         if before.get(key) != after.get(key)
     ]
     for name, place in core.schedule.zones.items():
-        zone = queues.settings_of(config, name)
+        zone = pull.settings_of(config, name)
         if zone is not None and zone.pulled == place.zone.pulled:
             continue
         if sentence := _not_empty(core, name):
             what = "is gone from the configuration" if zone is None else f"is to have delivery = {zone.delivery!r}"
-            if queues.is_made(name):
+            if pull.is_made(name):
                 what = "is to be the zone of that name in the configuration"
             found.append(f"zone {name!r} {what}, but {sentence}")
     return found

@@ -1,7 +1,7 @@
 """Questions about the configuration, and orders to the supervisor:
 
 reload check by         another configuration, from where the first came: changes, refused, later, generation
-                        (`generations.py`), number (of what holds now); check: only says what it would do
+                        (`processes/generations.py`), number (of what holds now); check: only says what it would do
 generation              that of the configuration: 1 at a start, one more with each reload; number: its own in the
                         history, 0: it has none yet
 rights                  what gives clients their rights in it (`config/senders.py`)

@@ -14,7 +14,7 @@ from zonemta_py.queue.tasks import change
 from zonemta_py.queue.tasks.change import DELETING, REACH
 from zonemta_py.queue.tasks.facts import Candidate, Sight
 from zonemta_py.queue.tasks.where import Where
-from zonemta_py.zones import queues
+from zonemta_py.zones import pull
 
 DIVERTING = (*DELETING, "hold", "move", "set")
 """Verbs that keep a recipient from being leased."""
@@ -81,7 +81,7 @@ class Aim:
             if home not in self.core.schedule.zones:  # it has left the configuration since
                 return False
             pulled = self.core.schedule.pull_zone(home) is not None
-            pushed = one.recipient.endswith(f"@{queues.DOMAIN}") and one.metadata.get("protocol") == queues.PUSHED
+            pushed = one.recipient.endswith(f"@{pull.DOMAIN}") and one.metadata.get("protocol") == pull.PUSHED
             return one.zone != home and not pushed and not (pulled and one.note.values is not None)
         return True
 

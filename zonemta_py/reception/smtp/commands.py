@@ -20,7 +20,7 @@ from zonemta_py.plugin.arguments import Address, Session
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.permission import refusal
-from zonemta_py.reception.smtp import replies, returning
+from zonemta_py.reception.smtp import feedback, replies
 from zonemta_py.reception.smtp.replies import reply_bytes
 from zonemta_py.reception.smtp.transaction import MailTransaction
 
@@ -169,7 +169,7 @@ def rcpt(connection: SessionFace, argument: str) -> bytes | None:
     if connection.site.returns is not None:
         if transaction.rcpts >= connection.site.limits.recipients:
             return reply_bytes(replies.TOO_MANY_RECIPIENTS)
-        found = returning.look(connection.site.returns, transaction, argument[3:], connection.may_relay)
+        found = feedback.look(connection.site.returns, transaction, argument[3:], connection.may_relay)
         if found is not None:
             return _came_back(connection, transaction, found)
     if not connection.may_relay:
@@ -180,7 +180,7 @@ def rcpt(connection: SessionFace, argument: str) -> bytes | None:
 def _came_back(connection: SessionFace, transaction: MailTransaction, found: Ours | Reply) -> bytes | None:
     """An address of ours, or the reply to one that is refused."""
     if isinstance(found, Reply):
-        return reply_bytes(found) if found in returning.LATER else connection.refuse(found)
+        return reply_bytes(found) if found in feedback.LATER else connection.refuse(found)
     if found.forward:
         transaction.envelope.smtputf8 |= not found.forward.isascii()
         return _admit(connection, transaction, Recipient(found.forward), {})

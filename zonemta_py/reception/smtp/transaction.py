@@ -18,9 +18,9 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.arguments import Session
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import QueueRefusal, Unanswered
+from zonemta_py.reception.feedback.came_back import CameBack
+from zonemta_py.reception.feedback.proof import SentBy
 from zonemta_py.reception.receiver import MessageRefused, Receiver
-from zonemta_py.reception.returns.came_back import CameBack
-from zonemta_py.reception.returns.proof import SentBy
 
 if TYPE_CHECKING:
     from zonemta_py.reception.listener import ListenerSettings

@@ -27,7 +27,7 @@ from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.state import FAMILY, State
 from zonemta_py.queue.tasks.where import Where
 from zonemta_py.schedule.time.pace import TURN_S, Pace
-from zonemta_py.zones import queues
+from zonemta_py.zones import pull
 
 PREFIX = "recipient "
 """How a cursor begins."""
@@ -180,7 +180,7 @@ def _direct(core: Core, instant: Instant, where: Where, passed: Passed, last: by
     states = where.values("state")
     if ranges.may_be(State.QUEUED, states):
         for zone in ranges.zones(core, where, State.QUEUED):
-            if not zone.startswith(queues.PREFIX):  # what is pushed is never fresh
+            if not zone.startswith(pull.PREFIX):  # what is pushed is never fresh
                 known = core.schedule.zones.get(zone)
                 mark = known.fresh.mark() if known is not None else b""
                 yield _of_zone(instant, keys.fresh_range(zone), mark, passed, last)

@@ -24,7 +24,7 @@ from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.sizes import DEFERRED, HELD, QUEUED
 from zonemta_py.queue.lifecycle.telling.tell import zone_label
 from zonemta_py.schedule.time.pace import PAGE_S, Pace, behind
-from zonemta_py.zones import queues
+from zonemta_py.zones import pull
 
 BEHIND = 59.0
 """A search rests so long for each second of its work, while mail is sent."""
@@ -124,7 +124,7 @@ def _fresh(core: Core, zone: str) -> bytes:
 
 def _first_of_all(core: Core, floor: bytes) -> bytes:
     """The oldest id of all, whatever its state: what comes to a zone by an order is not older."""
-    firsts = [_fresh(core, name) for name in core.schedule.zones if not name.startswith(queues.PREFIX)]
+    firsts = [_fresh(core, name) for name in core.schedule.zones if not name.startswith(pull.PREFIX)]
     with suppress(StoreError):
         if (key := core.store.first(keys.INDEX + floor, keys.INDEX + _END)) is not None:
             firsts.append(_id(key))

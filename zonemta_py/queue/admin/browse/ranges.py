@@ -19,7 +19,7 @@ from zonemta_py.queue.core.state import COUNTED, FAMILY, State
 from zonemta_py.queue.tasks.where import Where
 from zonemta_py.schedule.flow import FlowId, split_key
 from zonemta_py.schedule.time.pace import Pace
-from zonemta_py.zones import queues
+from zonemta_py.zones import pull
 
 AT_ONCE = 64
 """Recipients that are read in one go, and looked at before the event loop runs."""
@@ -64,7 +64,7 @@ def _direct(core: Core, message_id: str) -> list[bytes]:
         f"{between}{message_id} ".encode()
         for zone, counts in core.sizes.zones.items()
         for family, at in families
-        if counts[at] and not (family == "delivery-zone" and zone.startswith(queues.PREFIX))  # pushed ones are parked
+        if counts[at] and not (family == "delivery-zone" and zone.startswith(pull.PREFIX))  # pushed ones are parked
         for between in _before_id(core, family, zone)
     ]
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from zonemta_py.logs import mail
 from zonemta_py.metrics.table import OTHER, QUEUES
 from zonemta_py.queue.core.core import Core
-from zonemta_py.zones import queues
+from zonemta_py.zones import pull
 
 if TYPE_CHECKING:
     from zonemta_py.mail.envelope import Recipient
     from zonemta_py.queue.core.messages import Message
 
-BY = {"ESMTP": "smtp", "SMTP": "smtp", "HTTP": "http", "HTTPS": "http", queues.PUSHED: "push", "LOCAL": "notice"}
+BY = {"ESMTP": "smtp", "SMTP": "smtp", "HTTP": "http", "HTTPS": "http", pull.PUSHED: "push", "LOCAL": "notice"}
 """Protocols of envelopes; those of RFC 3848 that are missing are SMTP too."""
 REASONS = {
     "suppressed": "suppressed",
@@ -31,7 +31,7 @@ REASONS = {
 
 def zone_label(name: str) -> str:
     """Named queues without a table of their own are one zone: there may be any number of them."""
-    return QUEUES if name.startswith(queues.PREFIX) else name
+    return QUEUES if name.startswith(pull.PREFIX) else name
 
 
 def accepted(core: Core, message: Message, zones: list[str], recipients: list[Recipient]) -> None:

@@ -1,0 +1,1 @@
+"""Metrics in the formats that monitoring systems read."""

@@ -1,0 +1,308 @@
+"""The process that owns the disk, and what the supervisor says to it.
+
+The two are connected by a pipe of messages (`pipe.py`), which ends with either. The queue passes on what operators
+ask of the supervisor, and wakes it by `pipe.ASKED`; the supervisor hands over another one, which is taken whole or
+refused (`queue/reload/apply.py`). Senders of earlier configurations get no more leases from that moment on
+(`wire.server.retire`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from zonemta_py.config import Config, ConfigError
+from zonemta_py.config.file import SourceFile
+from zonemta_py.logs import mail, setup
+from zonemta_py.logs.causes import cause
+from zonemta_py.metrics import report
+from zonemta_py.metrics.meter import Labels
+from zonemta_py.plugin.host import Host
+from zonemta_py.processes.pipe import ASKED, Pipe
+
+if TYPE_CHECKING:
+    from zonemta_py.delivery.dns.destination import DnsDestinationResolver
+    from zonemta_py.queue.queue import LocalQueue
+    from zonemta_py.zones.site import Site
+
+log = logging.getLogger(__name__)
+
+RULES_AFTER_S = 0.3
+_NOTING = asyncio.Lock()
+LOAD_S = 30.0
+"""How long plugins may take to load in a process that has other things to do."""
+LOADS_TWICE = "a plugin is loaded several times, and must let that be"
+GOODBYE_S = 0.02
+"""Between the last word to senders and the end."""
+READY_S = 60.0
+"""How long a new configuration waits for recovery."""
+
+
+class Given(NamedTuple):
+    """A configuration, and who gave it. generation: a number that grows with each."""
+
+    config: Config
+    origin: SourceFile
+    by: str
+    generation: int
+
+
+class Plugged:
+    """The plugins of this process; their counts go on when others take their place."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._before: dict[tuple[str, Labels], float] = {}
+
+    def totals(self) -> report.Values:
+        found = dict(self._before)
+        for metric, labels, value in self._host.totals():
+            found[metric, labels] = found.get((metric, labels), 0) + value
+        return [(metric, labels, value) for (metric, labels), value in found.items()]
+
+    def instead(self, host: Host) -> None:
+        self._before, self._host = {(metric, labels): value for metric, labels, value in self.totals()}, host
+
+
+class Supervision:
+    """The queue's end of the pipe."""
+
+    def __init__(self, queue: LocalQueue, pipe: Pipe, plugged: Plugged, stay: Callable[[], None]) -> None:
+        """stay: called when the supervisor wants no end any more."""
+        self._queue, self._pipe, self._plugged, self._stay = queue, pipe, plugged, stay
+        self._numbers = itertools.count(1)
+        self._asked: dict[int, asyncio.Future[Any]] = {}
+        asyncio.get_running_loop().add_reader(pipe.fileno(), self._heard)
+
+    async def ask(self, question: str, **arguments: Any) -> Any:
+        """As `Supervising.ask`."""
+        number = next(self._numbers)
+        answer = self._asked[number] = asyncio.get_running_loop().create_future()
+        try:
+            self._pipe.send(("ask", number, question, arguments))
+            os.kill(os.getppid(), ASKED)
+        except OSError:
+            raise ValueError("the supervisor has ended; start the MTA again") from None
+        return await answer
+
+    def _heard(self) -> None:
+        try:
+            kind, number, payload = self._pipe.recv()
+        except (EOFError, OSError):  # the supervisor has died, and this process dies with it
+            asyncio.get_running_loop().remove_reader(self._pipe.fileno())
+            return
+        if kind == "take":
+            self._queue.core.keep(asyncio.ensure_future(self._take(*payload)))
+        elif kind == "stay":
+            self._stay()
+        elif (answer := self._asked.pop(number, None)) is not None and not answer.done():
+            if kind == "wrong":
+                answer.set_exception(ValueError(payload))
+            else:
+                answer.set_result(payload)
+
+    async def _take(self, given: Given, check: bool) -> None:
+        """Tells the supervisor why not; an empty list: it is taken, or (check) would be."""
+        try:
+            refused = await _taken(self._queue, self._plugged, given, check)
+        except (ConfigError, TimeoutError) as error:
+            refused = str(error).splitlines() or ["the queue is still being recovered; try again when it is ready"]
+        except Exception as error:
+            log.exception("the configuration could not be taken over")
+            refused = [f"the queue failed on it ({type(error).__name__}: {error}), see the log; restart the MTA"]
+        self._pipe.send(("taken", 0, refused))
+
+
+async def _taken(queue: LocalQueue, plugged: Plugged, given: Given, check: bool) -> list[str]:
+    """Raises ConfigError, TimeoutError."""
+    from zonemta_py.queue.lifecycle import files
+    from zonemta_py.queue.reload import apply
+
+    await asyncio.wait_for(queue.core.when_ready.wait(), READY_S)
+    if (refused := apply.faults(queue, given.config)) or check:
+        return refused
+    config = given.config
+    host = await _loaded(config)
+    await asyncio.to_thread(files.load, config)
+    mail_log = mail.of(config, host.entries)
+    if refused := apply.faults(queue, config):  # mail may have come meanwhile
+        return refused
+    _take_now(queue, config, host, given.generation)
+    if queue.core.mail_log is not None:
+        queue.core.mail_log.flush()
+    queue.core.mail_log = mail_log
+    setup.begin(config, host.entries)
+    plugged.instead(host)
+    await note(queue, given, f"reloaded by {given.by}")
+    return []
+
+
+async def _loaded(config: Config) -> Host:
+    """Its plugins. Raises ConfigError."""
+    try:
+        async with asyncio.timeout(LOAD_S):
+            return await asyncio.to_thread(plugins, config)
+    except TimeoutError:
+        raise ConfigError(
+            f"loading its plugins in the queue's process took more than {LOAD_S:g} s; {LOADS_TWICE}"
+        ) from None
+
+
+def _take_now(queue: LocalQueue, config: Config, host: Host, generation: int) -> None:
+    from zonemta_py.plugin.queue_hooks import PluginHooks
+    from zonemta_py.queue.reload import apply
+    from zonemta_py.wire import server
+
+    server.retire(queue, generation)
+    apply.take(queue, config, PluginHooks(host, {zone.name for zone in config.zones}), resolver_of(config))
+
+
+def plugins(config: Config) -> Host:
+    """Loads and checks the plugins. Raises PluginError."""
+    return Host.load(config.plugins, [zone.name for zone in config.zones]) if config.plugins.enabled else Host.empty()
+
+
+class _LazyResolver:
+    """DNS for the schedule, loaded on first use: accepting mail need not wait for it."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._loaded: asyncio.Task[DnsDestinationResolver] | None = None
+
+    async def site(self, domain: str, now: float) -> Site:
+        if self._loaded is None:
+            self._loaded = asyncio.ensure_future(asyncio.to_thread(self._load))
+        try:
+            resolver = await asyncio.shield(self._loaded)
+        except Exception:
+            self._loaded = None  # the next lookup tries again
+            raise
+        return await resolver.site(domain, now)
+
+    def _load(self) -> DnsDestinationResolver:
+        from zonemta_py.delivery.dns.destination import DnsDestinationResolver
+
+        return DnsDestinationResolver(self._config)
+
+
+def resolver_of(config: Config) -> _LazyResolver | None:
+    """None where nothing is ever looked up."""
+    return None if all(zone.smart or zone.pulled for zone in config.zones) else _LazyResolver(config)
+
+
+async def run(given: Given, host: Host, pipe: Pipe, senders: Collection[int]) -> None:
+    """For ever. pipe: to the supervisor. senders: the processes of those that run already."""
+    from zonemta_py.disk import identity
+    from zonemta_py.disk.leveldb.store import StoreError
+    from zonemta_py.plugin.queue_hooks import PluginHooks
+    from zonemta_py.queue.admin import metrics
+    from zonemta_py.queue.maintenance.garbage import Garbage
+    from zonemta_py.queue.recovery.start import begin
+    from zonemta_py.wire import peer_process, reporting, server
+
+    config = given.config
+    hooks = PluginHooks(host, {zone.name for zone in config.zones})
+    while True:
+        try:
+            opening = await begin(config, hooks, resolver=resolver_of(config))
+            break
+        except (StoreError, OSError) as error:
+            gc.enable()
+            print(f"zonemta: the queue cannot be opened: {cause(error)}; trying again", file=sys.stderr, flush=True)
+            await asyncio.sleep(0.5)
+    queue = opening.queue
+    plugged, ending = Plugged(host), Ending(queue)
+    queue.generation, queue.supervisor = given.generation, Supervision(queue, pipe, plugged, ending.cancel)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ending.begin)
+    queue.core.mail_log = mail.of(config, host.entries)
+    queue.core.copied = identity.copied(config.folder, identity.this_machine())
+    if queue.core.copied:
+        print(f"zonemta: {queue.core.copied}", file=sys.stderr, flush=True)
+    peer_process.outlive(queue, senders)
+    listening = await server.serve(queue, config.folder)
+    Garbage()
+    await opening.finish()
+    noting = asyncio.ensure_future(note(queue, given, "the MTA was started with them"))
+    queue.start()
+    reporting.begin("queue", queue, plugged.totals)
+    total = (await queue.ask("size"))["total"]
+    counts = ", ".join(f"{total[state]:,} {state}" for state in ("queued", "deferred", "held"))
+    print(f"zonemta: ready; recipients: {counts}", file=sys.stderr, flush=True)
+    await asyncio.gather(
+        _rules_soon(config), noting, metrics.watch(queue), listening.serve_forever()
+    )  # fmt: skip
+
+
+async def _rules_soon(config: Config) -> None:
+    """Loads the rules once mail is being accepted; a reply that comes earlier loads them at once."""
+    from zonemta_py.queue.lifecycle import files
+
+    await asyncio.sleep(RULES_AFTER_S)
+    await asyncio.to_thread(files.load, config)
+
+
+async def note(queue: LocalQueue, given: Given, why: str) -> None:
+    """Records which of its keys have changed since the last configuration, and keeps this one."""
+    from zonemta_py.queue.maintenance import configuration
+    from zonemta_py.queue.reload import history
+
+    core = queue.core
+    try:
+        async with _NOTING:
+            await configuration.note(core, why)
+            row = (core.config.folder, given.config, given.origin, given.by, core.clock.ms())
+            queue.configuration = await asyncio.to_thread(history.add, *row)
+    except OSError as error:
+        queue.configuration = 0
+        print(
+            f"zonemta: what has changed in the configuration cannot be noted: {cause(error)}",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+class Ending:
+    """At SIGTERM: grants no more leases, and ends when all leases have their results and no receiver is left."""
+
+    def __init__(self, queue: LocalQueue) -> None:
+        self._queue = queue
+        self._waiting: asyncio.Task[None] | None = None
+        self._over = False
+
+    def begin(self) -> None:
+        self._queue.core.stopping = True
+        self._queue.pulls.give_up()
+        if self._waiting is None:
+            self._waiting = asyncio.ensure_future(self._until_drained())
+
+    def cancel(self) -> None:
+        """It goes on; too late once senders know: then the next process does."""
+        if self._over:
+            return
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+        self._queue.core.stopping, self._queue.ends_at = False, None
+        self._queue.core.changed()
+
+    async def _until_drained(self) -> None:
+        from zonemta_py.wire import server
+
+        queue = self._queue
+        while queue.leases.out.keys() - queue.pulls.reserved or server.ClientConnection.receivers:  # noqa: ASYNC110 (it ends soon, or is killed)
+            await asyncio.sleep(0.02)
+        await queue.core.journal.stable()
+        await queue.core.lines.stable()
+        if queue.core.mail_log is not None:
+            queue.core.mail_log.flush()
+        self._over = True
+        server.retire(queue, queue.generation + 1)  # they end as planned, and do not miss us
+        await asyncio.sleep(GOODBYE_S)
+        os._exit(os.EX_OK)

@@ -1,0 +1,110 @@
+"""What one receiver process does with what comes back, for all its listeners with feedback = true.
+
+Promises: an address is decided at RCPT, from itself alone. 250 is said after the dot only when the queue has the news
+on stable storage; a message that comes again, since the answer was lost, is known there. Nothing is ever sent in
+answer: what is not wanted is refused in the dialogue, so that nobody else gets mail by it.
+
+A flood of it does not starve other mail: strangers hand in so many messages at once, and so many a second; more are
+told to come again (451), before they have sent anything.
+
+Failures: `take` raises QueueRefusal, 451, if the queue or DNS cannot be asked: the client keeps the message.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from zonemta_py.config import Config
+from zonemta_py.mail.addresses.ours import Ours
+from zonemta_py.mail.classify import NoRoute
+from zonemta_py.mail.feedback.read import read
+from zonemta_py.mail.reply import Reply
+from zonemta_py.metrics.report import count
+from zonemta_py.queue.api import QueueRefusal, Reception
+from zonemta_py.reception.connection_limits import network_of
+from zonemta_py.reception.feedback.proof import Lookups, Prover, SentBy
+from zonemta_py.reception.feedback.rows import Came, rows
+
+log = logging.getLogger(__name__)
+
+TOO_MUCH = Reply(451, "4.3.2", "Too much comes back at once; try again in a minute")
+NO_DNS = Reply(451, "4.4.3", "DNS does not answer, so that the report cannot be checked; try again later")
+NOT_TAKEN = Reply(451, "4.3.0", "Local error, try again later")
+_BURST_S = 10
+_DAY_MS = 86_400_000
+_PROVABLE = ("bounce", "complaint", "postmaster")
+
+
+class Returns:
+    """lookups: None if nothing can ask DNS; then nothing is proven by it. clock_ms: UNIX time. now_s: steady."""
+
+    def __init__(
+        self, config: Config, queue: Reception, lookups: Lookups | None, clock_ms: Callable[[], int],
+        now_s: Callable[[], float],
+    ) -> None:  # fmt: skip
+        path = config.return_path
+        self.domains, self.read_bytes, self.forward_zone = path.domains, path.read_bytes, path.forward_zone
+        self.postmasters = frozenset(("postmaster", f"postmaster@{config.server.name.lower()}"))
+        self._queue, self._clock_ms, self._now_s = queue, clock_ms, now_s
+        self._prover = Prover(path.reporters, lookups) if path.reporters and lookups else None
+        self._at_once, self._per_second = path.at_once, path.per_second
+        self._clients = Counter[str]()
+        self._left, self._seen_s = path.per_second * _BURST_S, now_s()
+
+    # --- at RCPT
+
+    @property
+    def today(self) -> int:
+        """Days since 1970."""
+        return self._clock_ms() // _DAY_MS
+
+    def find(self, address: str) -> Ours | None:
+        """Whether what comes back may come to that address. Raises NotOurs."""
+        return self.domains.find(address, self.today)
+
+    def enter(self, client: str) -> bool:
+        """A stranger begins to hand in a message; False: it is to come again. Ends with `leave`. client: IP address;
+        one has a quarter of the places, so that nobody can take them all."""
+        network = network_of(client)
+        now_s = self._now_s()
+        self._left = min(self._per_second * _BURST_S, self._left + (now_s - self._seen_s) * self._per_second)
+        self._seen_s = now_s
+        if self._clients.total() >= self._at_once or self._clients[network] * 4 >= self._at_once or self._left < 1:
+            return False
+        self._clients[network] += 1
+        self._left -= 1
+        return True
+
+    def leave(self, client: str) -> None:
+        """Its message is taken, or was given up."""
+        network = network_of(client)
+        self._clients[network] -= 1
+        if not self._clients[network]:
+            del self._clients[network]
+
+    # --- after the dot
+
+    async def take(self, ours: Sequence[Ours], beginning: bytes, whole: bool, sent: SentBy) -> None:
+        """The message is complete. beginning: of its bytes, CRLF; whole: that is all of it. Raises QueueRefusal."""
+        report = read(beginning, sent.sender)
+        genuine = await self._proof(ours, beginning, whole, sent)
+        came = Came(beginning, report, genuine, not sent.sender)
+        found = [row for one in ours for row in rows(one, came, self.domains, self.today)]
+        try:
+            new = await self._queue.feedback(found)
+        except ValueError:
+            log.exception("what came back from %s cannot be recorded", sent.client)
+            raise QueueRefusal(NOT_TAKEN) from None
+        for row, first in zip(found, new, strict=True):
+            count("zonemta_returns_total", (row.kind, (row.genuine or "unproven") if first else "repeated"))
+
+    async def _proof(self, ours: Sequence[Ours], beginning: bytes, whole: bool, sent: SentBy) -> str:
+        """Raises QueueRefusal."""
+        if self._prover is None or not any(one.purpose in _PROVABLE for one in ours):
+            return ""
+        try:
+            return await self._prover.proof(beginning, whole, sent)
+        except NoRoute:
+            raise QueueRefusal(NO_DNS) from None

@@ -1,1 +1,0 @@
-"""What monitoring asks the HTTP listener for."""

@@ -1,0 +1,1 @@
+"""The operations of the HTTP interface: mail in, named queues, campaigns, feedback, events, administration."""

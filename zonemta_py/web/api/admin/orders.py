@@ -1,0 +1,130 @@
+"""/v1/standing, /v1/suspensions and /v1/warmups: what holds mail, and how to change that.
+
+A key with a scope sees and changes the suspensions of its own tenants and campaigns only.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from zonemta_py.web.api.admin import bodies, rows
+from zonemta_py.web.api.admin.operation import ask, asked, every_standing, operation
+from zonemta_py.web.authentication import answer
+from zonemta_py.web.documents import models, reading
+from zonemta_py.web.documents.problem import RequestProblem
+from zonemta_py.web.keys import Holder
+from zonemta_py.web.request_context import RequestContext
+
+router = APIRouter(prefix="/v1")
+_Kind = Annotated[bodies.Suspendable, Path(description="What is suspended.")]
+_Name = Annotated[models.Cause, Path(description="Its name; a destination's is that of its site or provider.")]
+
+
+@router.get("/standing", **operation("read", "What holds mail", rows.StandingRows, whole=False))
+async def standing(
+    request: Request,
+    kind: Annotated[bodies.Standing | None, Query(description="Only this kind.")] = None,
+    limit: bodies.Limit = 1000,
+    after: Annotated[int, Query(ge=0, le=10**6, description="The last page's `next`.")] = 0,
+) -> Response:
+    """Suspensions, rests, and what was learned about destinations: why, since when, until when."""
+    here, who = asked(request)
+    found = [row for row in await every_standing(here) if kind in (None, row["kind"])]
+    if who.scope.bound:
+        found = [row for row in found if await _own(here, who, row["kind"], row["name"])]
+    return answer({"rows": found[after : after + limit], "next": after + limit if len(found) > after + limit else None})
+
+
+@router.post(
+    "/standing/lift",
+    **operation("operate", "Lift what holds mail", rows.Lifted, 404, body="Lift", whole=False),
+)
+async def lift(request: Request) -> Response:
+    """A suspension, a rest, or what was learned: mail continues at once."""
+    here, who = asked(request)
+    said = reading.checked(bodies.Lift, await reading.json_object(request, here.config.http.body_bytes))
+    return await _lifted(here, who, said.kind, said.name)
+
+
+@router.put(
+    "/suspensions/{kind}/{name}",
+    **operation("operate", "Suspend", rows.Suspended, 404, 409, body="Suspension", whole=False),
+)
+async def suspend(request: Request, kind: _Kind, name: _Name) -> Response:
+    """Nothing of it is sent from now on, until it is resumed. Its mail waits, without counting attempts."""
+    here, who = asked(request)
+    said = reading.checked(bodies.SuspensionDocument, await reading.json_object(request, here.config.http.body_bytes))
+    await _check(here, who, kind, name)
+    cause = said.cause or f"by the key {who.name}"
+    try:
+        own = {"tenants": sorted(who.scope.tenants)} if kind == "campaign" else {}
+        held = await ask(here, "conflict", "stop", kind=kind, name=name, seconds=said.seconds, cause=cause, **own)
+    except RequestProblem:
+        if who.scope.bound:  # the queue's sentence names those that there are
+            raise _nothing(kind, name) from None
+        raise
+    kinds: tuple[str, ...] = (kind,)
+    if kind in ("destination", "domain"):  # a destination that shares its hosts with others is suspended as a domain
+        kinds, name = ("destination", "domain"), name.lower().rstrip(".")
+    found = [row for row in await every_standing(here) if row["kind"] in kinds and row["name"] == name]
+    return answer({"held": held, "standing": found})
+
+
+@router.delete("/suspensions/{kind}/{name}", **operation("operate", "Resume", rows.Lifted, 404, whole=False))
+async def resume(request: Request, kind: _Kind, name: _Name) -> Response:
+    """What is suspended continues at once."""
+    here, who = asked(request)
+    return await _lifted(here, who, kind, name)
+
+
+async def _lifted(here: RequestContext, who: Holder, kind: str, name: str) -> Response:
+    await _check(here, who, kind, name)
+    if not await ask(here, "not-found", "lift", kind=kind, name=name):
+        raise _nothing(kind, name)
+    return answer({"lifted": True})
+
+
+async def _check(here: RequestContext, who: Holder, kind: str, name: str) -> None:
+    if who.scope.bound and not await _own(here, who, kind, name):
+        raise _nothing(kind, name)
+
+
+async def _own(here: RequestContext, who: Holder, kind: str, name: str) -> bool:
+    """Whether it is a tenant or campaign that the key has all of."""
+    if kind == "tenant":
+        return bool(name) and name in who.scope.tenants and not who.scope.campaigns
+    if kind != "campaign":
+        return False
+    return await here.owns(who.scope, name)
+
+
+def _nothing(kind: str, name: str) -> RequestProblem:
+    return RequestProblem("not-found", f"there is no {kind} {name[:100]!r} here; GET /v1/standing lists what there is")
+
+
+# -- warm-up
+
+
+@router.get("/warmups", **operation("read", "Warm-up of new sources", list[rows.WarmupRow]))
+async def warmups(request: Request) -> Response:
+    """Where each new source stands at each provider, today's cap, and what it has sent of it."""
+    here, _ = asked(request)
+    return answer(await here.ask("warmup"))
+
+
+@router.put(
+    "/warmups/{source}/{provider}",
+    **operation("operate", "Set a source's warm-up step", rows.WarmupRow, 404, body="Step"),
+)
+async def warm(
+    request: Request,
+    source: Annotated[models.By, Path(description="Address of a source that is warming up.")],
+    provider: Annotated[models.Cause, Path(description="A provider, or a site without one.")],
+) -> Response:
+    """What it sent today stays counted."""
+    here, _ = asked(request)
+    said = reading.checked(bodies.StepDocument, await reading.json_object(request, here.config.http.body_bytes))
+    step = None if said.step == "warm" else said.step
+    return answer(await ask(here, "not-found", "warm", source=source, provider=provider, step=step))

@@ -1,0 +1,45 @@
+"""/v1/ready, /v1/status and /v1/accounts: whether mail may come, what is running, what happens now, and quotas."""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+from fastapi import APIRouter, Request, Response
+
+from zonemta_py.web.api.admin import rows
+from zonemta_py.web.api.admin.operation import asked, operation
+from zonemta_py.web.authentication import answer, described, request_context
+from zonemta_py.web.documents import models
+from zonemta_py.web.documents.problem import QUEUE_S, RequestProblem
+
+router = APIRouter(prefix="/v1")
+
+
+@router.get("/ready", summary="Whether mail should be sent here", response_model=models.Health, responses=described())
+async def ready(request: Request) -> Response:
+    """503 with the reason during recovery, during a drain, in a copy of a queue, and while no mail is accepted. Needs
+    no key."""
+    why = await request_context(request).queue.ask("ready")
+    if why:
+        raise RequestProblem("unavailable", " ".join(why), retry_s=QUEUE_S)
+    return answer({"status": "ok"})
+
+
+@router.get("/status", **operation("read", "Version, sizes and rates", rows.Status))
+async def status(request: Request) -> Response:
+    """What runs here, how much waits, and what happens a second, over the last minute."""
+    here, _ = asked(request)
+    return answer({
+        "version": importlib.metadata.version("zonemta-py"), "hostname": here.config.server.name,
+        "problems": await here.ask("ready"), "total": (await here.ask("size"))["total"], "rates": await here.ask("now"),
+    })  # fmt: skip
+
+
+@router.get("/accounts", **operation("read", "Quotas of accounts", list[rows.QuotaRow], whole=False))
+async def accounts(request: Request) -> Response:
+    """What each has used of its quotas, and when they begin anew. A key with a scope sees those of its own account."""
+    here, who = asked(request)
+    found = await here.ask("accounts")
+    account = here.site.accounts.key(who.name) if who.scope.bound else None
+    own = account.name if account is not None else ""
+    return answer([row for row in found if not who.scope.bound or row["account"] == own])

@@ -1,0 +1,42 @@
+"""Orders about campaigns."""
+
+from __future__ import annotations
+
+from zonemta_py.web.dashboard.desk import Desk, Done
+from zonemta_py.web.dashboard.orders.order import DeskOrder, FormField, Given, Words
+from zonemta_py.web.dashboard.words import count
+
+_CAUSE = FormField("cause", "Why", "shown with the campaign")
+_SAYS = {
+    "pause": ("Nothing of it is sent from now on; its mail waits.", "Resume it.", "Pause"),
+    "resume": ("It goes on at once, and its thresholds count from here on.", "Pause it again.", "Resume"),
+    "cancel": ("Nothing of it is sent any more, and all of its mail that waits is removed for good.",
+               "It cannot be undone. To be able to go on, pause it instead.", "Cancel it for good"),
+    "complete": ("All batches were sent, so it ends when nothing of it waits any more.", "It cannot be undone; more "
+                 "mail can still be sent with its name.", "It is complete"),
+}  # fmt: skip
+_REVERSE = {"pause": "resume", "resume": "pause"}
+
+
+def _order(action: str) -> DeskOrder:
+    async def words(desk: Desk, given: Given) -> Words:
+        row = await desk.ask("campaign", name=given.get("name", ""))
+        said, undo, button = _SAYS[action]
+        if action == "cancel" and not row["registered"]:
+            said += " Mail of that name that comes later is sent."
+        waits = f"{count(row['waiting'])} of {count(row['accepted'])} recipients wait."
+        return Words(f"{action.capitalize()} campaign {row['name']}", f"{waits} {said}", undo, button, (_CAUSE,))
+
+    async def do(desk: Desk, form: Given, by: str) -> Done:
+        name, cause = form.get("name", ""), form.get("cause", "").strip()[:300]
+        more = {} if action == "complete" else {"cause": cause or f"by {by}"}
+        row = await desk.ask(f"campaign-{action}", name=name, **more)
+        said = f"Campaign {name} is {row['state']}; {count(row['waiting'])} recipients wait."
+        if back := _REVERSE.get(action):
+            return Done(said, "Undo takes that back.", f"campaign-{back}", {"name": name}, back.capitalize())
+        return Done(said, _SAYS[action][1])
+
+    return DeskOrder(f"campaign-{action}", words, do, grave=action == "cancel")
+
+
+ORDERS = tuple(map(_order, _SAYS))

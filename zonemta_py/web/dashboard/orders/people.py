@@ -1,0 +1,110 @@
+"""Orders about the suppression list, and about held messages."""
+
+from __future__ import annotations
+
+from zonemta_py.queue.suppression.entry import ERASED, KINDS, SCOPES
+from zonemta_py.web.dashboard.desk import HOME, Desk, Done
+from zonemta_py.web.dashboard.orders.order import DeskOrder, FormField, Given, Words
+
+_KINDS = ("manual", *(kind for kind in KINDS if kind not in ("manual", ERASED)))
+
+
+async def _suppress_words(desk: Desk, given: Given) -> Words:
+    return Words(
+        "Suppress an address", "It gets no mail of that scope from now on; what waits for it is removed.",
+        "Remove the entry again: later mail is sent. What was removed from the queue does not come back.", "Suppress",
+        (FormField("address", "Address", needed=True), FormField("kind", "Kind", options=_KINDS),
+         FormField("reason", "Why"), FormField("scope", "Scope", f"{SCOPES}; empty: the usual one of its kind")),
+    )  # fmt: skip
+
+
+async def _suppress(desk: Desk, form: Given, by: str) -> Done:
+    address, scope, kind = form.get("address", "").strip(), form.get("scope", "").strip(), form.get("kind") or "manual"
+    row = [address, kind, form.get("reason", "").strip(), "", by, "", 0, scope]
+    found = await desk.ask("suppress", rows=[row])
+    if not found.get("added"):
+        return Done(f"{address} was on the list already.", "Nothing has been changed.", there=f"{HOME}/suppressions")
+    said = f"{address} gets no mail any more."
+    undo = {"address": address} | ({"scope": scope} if scope else {})
+    return Done(said, "Undo takes it from the list; what was removed from the queue does not come back.", "unsuppress",
+                undo, there=f"{HOME}/suppressions")  # fmt: skip
+
+
+async def _unsuppress_words(desk: Desk, given: Given) -> Words:
+    scope = f" of the scope {given['scope']}" if given.get("scope") else ""
+    return Words(f"Take {given.get('address', '')} from the list", f"Its entry{scope} is removed, and it gets mail"
+                 " again: only with that person's consent.", "Suppress it again.", "Take from the list")  # fmt: skip
+
+
+async def _unsuppress(desk: Desk, form: Given, by: str) -> Done:
+    address, scope = form.get("address", ""), form.get("scope") or None
+    row = await desk.ask("suppression", address=address)
+    found = [one for one in ([row, *row["others"]] if row else []) if scope in (None, one["scope"])]
+    removed = await desk.ask("unsuppress", addresses=[address], by=by, scope=scope)
+    if not removed or not found:
+        return Done(f"{address} was not on the list.", "")
+    again = {"address": address, "kind": found[0]["kind"], "reason": found[0]["reason"], "scope": found[0]["scope"]}
+    return Done(f"{address} gets mail again.", "Undo puts the entry back.", "suppress", again)
+
+
+async def _guard_release_words(desk: Desk, given: Given) -> Words:
+    return Words(f"Let count what {given.get('name', '')} said", "These people do not exist: what was held back counts"
+                 " from now on, and they get no mail any more.", "Take people from the list again, one by one.",
+                 "Let it count")  # fmt: skip
+
+
+async def _guard_drop_words(desk: Desk, given: Given) -> Words:
+    return Words(f"Forget what {given.get('name', '')} said", "These people exist, the provider was broken: what was"
+                 " held back is forgotten.", "It cannot be undone; what is said from now on counts.",
+                 "Forget it")  # fmt: skip
+
+
+async def _guard_release(desk: Desk, form: Given, by: str) -> Done:
+    people = await desk.ask("guard-release", name=form.get("name", ""))
+    return Done(f"Released, for {people:,} people.", "They are put on the list in a moment.",
+                there=f"{HOME}/suppressions")  # fmt: skip
+
+
+async def _guard_drop(desk: Desk, form: Given, by: str) -> Done:
+    people = await desk.ask("guard-release", name=form.get("name", ""), drop=True)
+    return Done(f"Forgotten, for {people:,} people.", "They get mail as before.", there=f"{HOME}/suppressions")
+
+
+async def _release_words(desk: Desk, given: Given) -> Words:
+    return Words(
+        f"Release message {given.get('id', '')}", "Its held recipients are sent after all, from now on.",
+        "Undo holds those again that were not tried meanwhile.", "Release",
+    )  # fmt: skip
+
+
+async def _release(desk: Desk, form: Given, by: str) -> Done:
+    """A task, so that it is in the list of them, and can be undone."""
+    ident = form.get("id", "")
+    where = {"id": ident, "state": "held"}
+    if not (await desk.ask("list", limit=1, **where))["rows"]:
+        raise ValueError(f"message {ident!r} has no held recipient")
+    row = await desk.ask("task", verb="release", where=where, by=by)
+    how = "Undo holds those again that were not tried meanwhile."
+    return Done(f"The held recipients of {ident} are sent now.", how, "task-undo", {"id": row["id"]}, "Undo it")
+
+
+async def _acknowledge_words(desk: Desk, given: Given) -> Words:
+    return Words(
+        "Acknowledge who is in doubt", "Everybody on the list is taken from it: you know that they may have got their "
+        "message twice. Their mail goes on as before.", "It cannot be undone; the journal still has them.",
+        "Acknowledge",
+    )  # fmt: skip
+
+
+async def _acknowledge(desk: Desk, form: Given, by: str) -> Done:
+    gone = await desk.ask("in-doubt-acknowledge")
+    return Done(f"{gone:,} acknowledged.", "The journal still has them.", there=f"{HOME}/doubt")
+
+
+ORDERS = (
+    DeskOrder("acknowledge", _acknowledge_words, _acknowledge, grave=True),
+    DeskOrder("suppress", _suppress_words, _suppress), DeskOrder("unsuppress", _unsuppress_words, _unsuppress),
+    DeskOrder("release", _release_words, _release),
+    DeskOrder("guard-release", _guard_release_words, _guard_release),
+    DeskOrder("guard-drop", _guard_drop_words, _guard_drop, grave=True),
+)  # fmt: skip

@@ -1,0 +1,118 @@
+"""Orders about tasks: what is to be done to whatever a filter means, its preview first; reload."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zonemta_py.web.dashboard import filters
+from zonemta_py.web.dashboard.desk import HOME, Desk, Done
+from zonemta_py.web.dashboard.orders.order import DeskOrder, FormField, Given, Words
+from zonemta_py.web.dashboard.words import count, seconds
+
+VERBS = ("hold", "release", "flush", "delete", "move", "set", "requeue")
+_HINT = "flush: try now; move and set need the fields below; delete can be undone for a while"
+
+
+async def _preview_words(desk: Desk, given: Given) -> Words:
+    filled = filters.chosen(given)
+    filters.where(filled)
+    said = ", ".join(f"{name} {text}" for name, text in filled.items())
+    fields = (
+        FormField("verb", "What to do", _HINT, VERBS), FormField("to_zone", "move: to zone"),
+        FormField("to_priority", "set: priority", "-9 to 9"), FormField("cause", "Why", "kept with the task"),
+        *(() if said else (FormField("everything", "Meant is", options=("", "everything in the queue"), needed=True),)),
+    )  # fmt: skip
+    return Words(
+        "Do something with many", f"Meant: {said or 'everything in the queue'}. First it is counted, and examples are"
+        " shown; nothing is changed.", "There is nothing to take back yet.", "Count them first", fields,
+    )  # fmt: skip
+
+
+def _change(form: Given) -> dict[str, Any] | None:
+    """Raises ValueError."""
+    if form.get("verb") == "move":
+        return {"zone": form.get("to_zone", "").strip()}
+    if form.get("verb") == "set":
+        try:
+            return {"priority": int(form.get("to_priority", ""))}
+        except ValueError:
+            raise ValueError("set needs a priority, -9 to 9") from None
+    return None
+
+
+async def _preview(desk: Desk, form: Given, by: str) -> Done:
+    where: dict[str, Any] = filters.where(filters.chosen(form))
+    if form.get("everything"):
+        where["all"] = True
+    row = await desk.ask("task-preview", verb=form.get("verb", ""), where=where, set=_change(form), by=by,
+                         cause=form.get("cause", "").strip()[:300])  # fmt: skip
+    return Done(
+        "Nothing has been changed yet.", "It is being counted; start it below.", there=f"{HOME}/tasks/{row['id']}"
+    )
+
+
+async def _start_words(desk: Desk, given: Given) -> Words:
+    row = await desk.ask("task-row", id=given.get("id", ""))
+    many = f"{count(row['count'])} recipients" if row["state"] == "previewed" else "those that are still being counted"
+    said = f"{row['words'].capitalize()} ({many}). In effect at once for mail that is here now, never for later mail."
+    undo = "Undo on its page puts back what was not sent meanwhile, for as long as is said there."
+    how_long = FormField("undo", "Can be undone for", "such as 10 min, 2 h; empty: as the configuration says")
+    return Words("Start the task", said, undo, "Start it", (how_long,))
+
+
+async def _start(desk: Desk, form: Given, by: str) -> Done:
+    row = await desk.ask("task-start", id=form.get("id", ""), by=by, undo_s=seconds(form.get("undo", "")))
+    how = "It can be undone while nothing was sent or removed for good."
+    return Done(f"Ordered: {row['words']}.", how, "task-undo", {"id": row["id"]}, "Undo it", _place(row))
+
+
+async def _cancel_words(desk: Desk, given: Given) -> Words:
+    row = await desk.ask("task-row", id=given.get("id", ""))
+    said = f"It stops: {row['words']}. What it has done to {count(row['done'])} recipients stays."
+    return Words(f"Cancel task {row['id']}", said, "What was done can be undone on its page.", "Cancel it")
+
+
+async def _cancel(desk: Desk, form: Given, by: str) -> Done:
+    row = await desk.ask("task-cancel", id=form.get("id", ""), by=by)
+    said = f"Task {row['id']} stops; {count(row['done'])} recipients were done."
+    return Done(said, "Undo puts those back.", "task-undo", {"id": row["id"]}, "Undo what was done", _place(row))
+
+
+async def _undo_words(desk: Desk, given: Given) -> Words:
+    row = await desk.ask("task-row", id=given.get("id", ""))
+    return Words(f"Undo task {row['id']}", f"It puts back what “{row['words']}” changed, as far as nothing was sent"
+                 " meanwhile.", "Order it again.", "Undo it")  # fmt: skip
+
+
+async def _undo(desk: Desk, form: Given, by: str) -> Done:
+    row = await desk.ask("task-undo", id=form.get("id", ""), by=by)
+    return Done(f"Task {row['id']} is being undone.", "What was sent meanwhile stays sent.", there=_place(row))
+
+
+def _place(row: dict[str, Any]) -> str:
+    return f"{HOME}/tasks/{row['id']}"
+
+
+async def _reload_words(desk: Desk, given: Given) -> Words:
+    found = await desk.ask("reload", check=True)
+    if found["refused"]:
+        raise ValueError(" ".join(found["refused"]))
+    names = ", ".join(key for key, _, _ in found["changes"][:12]) or "nothing"
+    said = f"It changes: {names}. No connection is dropped, and nothing is put in doubt."
+    undo = "“zonemta config back” puts the one before in force again."
+    return Words("Reload the configuration", said, undo, "Reload")
+
+
+async def _reload(desk: Desk, form: Given, by: str) -> Done:
+    found = await desk.ask("reload", check=False, by=f"key {by}")
+    if found["refused"]:
+        raise ValueError(" ".join(found["refused"]))
+    return Done(f"Configuration {found['number'] or ''} is in force.", "“zonemta config back” undoes it.",
+                there=f"{HOME}/configuration")  # fmt: skip
+
+
+ORDERS = (
+    DeskOrder("task-preview", _preview_words, _preview), DeskOrder("task-start", _start_words, _start),
+    DeskOrder("task-cancel", _cancel_words, _cancel), DeskOrder("task-undo", _undo_words, _undo),
+    DeskOrder("reload", _reload_words, _reload),
+)  # fmt: skip

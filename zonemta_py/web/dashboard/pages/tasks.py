@@ -1,0 +1,28 @@
+"""What was done to many recipients at once, and what is about to be."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from zonemta_py.web.dashboard.desk import Desk, NoPage
+from zonemta_py.web.dashboard.words import query
+
+ROWS = 50
+MOVING = ("counting", "running")
+
+
+async def every(desk: Desk, request: Request) -> Response:
+    after = request.query_params.get("after", "")
+    rows = await desk.ask("tasks", limit=ROWS + 1, after=after)
+    following = query(after=rows[ROWS - 1]["id"]) if len(rows) > ROWS else ""
+    return desk.page(request, "tasks", rows=rows[:ROWS], following=following, paged=bool(after),
+                     moving=any(row["state"] in MOVING for row in rows))  # fmt: skip
+
+
+async def one(desk: Desk, request: Request) -> Response:
+    try:
+        row = await desk.ask("task-row", id=request.path_params["id"])
+    except ValueError as error:
+        raise NoPage(404, str(error)) from None
+    return desk.page(request, "task", row=row, moving=row["state"] in MOVING)
