@@ -28,10 +28,12 @@ from rich.console import Console
 from rich.table import Table
 
 from zonemta_py.disk.frame import Record
-from zonemta_py.disk.records import DELIVERED, EnvelopeRecord, Type, pack
+from zonemta_py.disk.packing import pack
 from zonemta_py.disk.ring.ring import Ring
 from zonemta_py.events import prepared
 from zonemta_py.events.derive import events_of
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.mail import DELIVERED, EnvelopeRecord
 
 PAGE_BYTES = 16_384
 SOURCE = "5f0c6f6d2c9b4d5ea1f3f5a0c7d2e4b1"

@@ -29,7 +29,7 @@ from brokers.receivers import RECEIVERS, Came, Receiver
 from zonemta_py.disk import identity
 from zonemta_py.events.derive import events_of
 from zonemta_py.events.event import id_of
-from zonemta_py.events.tail import JournalTail
+from zonemta_py.journal.tail import JournalTail
 from zonemta_py.sink import Sink, SinkOptions
 
 EVENTS_PER_MESSAGE = 5

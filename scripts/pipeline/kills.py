@@ -27,7 +27,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(ROOT)]
 import pyarrow.parquet as pq  # noqa: E402
 import synthetic  # noqa: E402
 
-from zonemta_py.disk import journal  # noqa: E402
+from zonemta_py.journal import segments  # noqa: E402
 from zonemta_py.pipeline.journal import reader  # noqa: E402
 from zonemta_py.pipeline.lake import bronze  # noqa: E402
 
@@ -91,7 +91,7 @@ def main() -> int:
         whole, archive, lake = (Path(folder, name) for name in ("whole", "archive", "lake"))
         made = synthetic.make_archive(whole, given.messages, segment_records=500, seed=given.seed)
         archive.mkdir()
-        waiting = journal.files(whole)
+        waiting = segments.files(whole)
         die.shuffle(waiting)
         print(f"{made.rows:,} rows in {len(made.files)} segments", flush=True)
         share = len(waiting) // given.kills + 1

@@ -29,8 +29,9 @@ sys.path.insert(0, str(TOP / "scripts"))
 
 from ports import free_port  # noqa: E402
 
-from zonemta_py.disk import journal  # noqa: E402
-from zonemta_py.disk.records import Type, unpack  # noqa: E402
+from zonemta_py.disk.packing import unpack  # noqa: E402
+from zonemta_py.journal import segments  # noqa: E402
+from zonemta_py.journal.records import Type  # noqa: E402
 from zonemta_py.wire.asking import QueueGone, ask  # noqa: E402
 from zonemta_py.wire.pages import ask_all  # noqa: E402
 
@@ -150,10 +151,10 @@ class Node:
 
     def accepted(self) -> Counter[tuple[str, str]]:
         """(campaign, recipient) → in how many ENVELOPE records of the journal."""
-        faults: list[journal.Fault] = []
+        faults: list[segments.Fault] = []
         bodies: dict[int, bytes] = {}
         for folder in (self.folder / "journal", self.folder / "archive"):  # the way that segments go while this reads
-            records = journal.read(folder, 0, faults) if folder.is_dir() else ()
+            records = segments.read(folder, 0, faults) if folder.is_dir() else ()
             bodies.update((one.seq, one.body) for one in records if one.type == Type.ENVELOPE)
         found: Counter[tuple[str, str]] = Counter()
         for _, metadata, recipients, *_ in map(unpack, bodies.values()):

@@ -4,8 +4,8 @@
     scripts/pipeline/synthetic.py archive FOLDER --messages 100000 --days 3      real segments (about 15,000 messages/s)
     scripts/pipeline/synthetic.py bronze LAKE --attempts 10000000 --days 14      Parquet as ingest makes it (0.3 M/s)
 
-`archive` goes through `disk.journal.Writer`, so framing, rotation and bodies are the real ones; every message comes to
-its end. `bronze` draws the same mix by the column, for benchmarks; its rows are like those, not equal to them.
+`archive` goes through `journal.segments.Writer`, so framing, rotation and bodies are the real ones; every message comes
+to its end. `bronze` draws the same mix by the column, for benchmarks; its rows are like those, not equal to them.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ sys.path[:0] = [str(Path(__file__).parent), str(ROOT)]
 
 import model  # noqa: E402
 
-from zonemta_py.disk import journal  # noqa: E402
 from zonemta_py.disk.frame import Record  # noqa: E402
-from zonemta_py.disk.records import Type, pack  # noqa: E402
+from zonemta_py.disk.packing import pack  # noqa: E402
+from zonemta_py.journal import segments  # noqa: E402
+from zonemta_py.journal.records import Type  # noqa: E402
 
 START_MS = int(datetime(2026, 3, 2, tzinfo=UTC).timestamp() * 1000)
 DAY_MS = 86_400_000
@@ -71,7 +72,7 @@ class Factory:
 
     def __init__(self, folder: Path, messages: int, days: float, seed: int, segment_records: int) -> None:
         self.die = random.Random(seed)
-        self.writer = journal.Writer(folder)
+        self.writer = segments.Writer(folder)
         self.messages, self.span_ms = messages, int(days * DAY_MS)
         self.segment_records = segment_records
         self.seq = self.rows = self.recipients = self.attempts = self.lease = 0
@@ -266,7 +267,7 @@ def make_archive(
     """Writes closed segments into `folder`, of `segment_records` records each; mail arrives over so many days."""
     factory = Factory(folder, messages, days, seed, segment_records)
     factory.run()
-    files = journal.files(folder)
+    files = segments.files(folder)
     return Made(files, messages, factory.recipients, factory.seq, factory.rows, factory.attempts)
 
 

@@ -17,8 +17,9 @@ from typing import Any
 
 from restraint.destination import Event
 from restraint.limits import DOMAINS, Key, Limit
-from zonemta_py.disk import journal
-from zonemta_py.disk.records import Type, unpack
+from zonemta_py.disk.packing import unpack
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
 from zonemta_py.schedule.flow import split_key
 from zonemta_py.sink import depth
 
@@ -155,9 +156,9 @@ class Grants:
 
 
 def _records(folder: Path) -> Iterable[Any]:
-    faults: list[journal.Fault] = []
+    faults: list[segments.Fault] = []
     for place in (folder / "archive", folder / "journal"):
-        yield from journal.read(place, 0, faults)
+        yield from segments.read(place, 0, faults)
 
 
 @dataclass

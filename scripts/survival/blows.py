@@ -9,9 +9,9 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import NamedTuple
 
-from zonemta_py.disk.families import FAMILIES
 from zonemta_py.disk.leveldb import log as store_log
 from zonemta_py.disk.leveldb.store import Store
+from zonemta_py.journal.families import FAMILIES
 from zonemta_py.queue.recovery.open_store import REPAIR_MARK
 
 ORDER = "blow"

@@ -26,9 +26,9 @@ from survival import blows, damaged_queue
 from survival.blows import Blow
 from survival.damaged_queue import process
 from survival.letters import name_in
-from zonemta_py.disk import journal
 from zonemta_py.disk.quarantine import Quarantine
-from zonemta_py.disk.records import Type
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
 
 STARTS_MAX = 5
 Progress = Callable[[int, str], None]
@@ -104,9 +104,9 @@ def records(folder: Path) -> set[int]:
     """Numbers of what can be read of the journal and the archive."""
     found = set()
     for name in ("journal", "archive"):
-        for path in journal.files(folder / name):
+        for path in segments.files(folder / name):
             with contextlib.suppress(OSError):
-                found |= {record.seq for record in journal.read_file(path, []) if record.type != Type.LOST}
+                found |= {record.seq for record in segments.read_file(path, []) if record.type != Type.LOST}
     return found
 
 

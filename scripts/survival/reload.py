@@ -32,8 +32,10 @@ from survival.client import Client, Connection
 from survival.ledger import Ledger
 from survival.letters import Letter
 from survival.rig import PATIENCE_S, Mta, sink
-from zonemta_py.disk import journal
-from zonemta_py.disk.records import RELEASED, DeliveryRecord, StartRecord, Type, unpack
+from zonemta_py.disk.packing import unpack
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.mail import RELEASED, DeliveryRecord, StartRecord
 
 CONNECTIONS, RATE_S, BURST = 8, 30, 15
 PLACES, CROWD = 12, 20
@@ -186,7 +188,7 @@ def overrun(folder: Path, zone: str, until_ms: float) -> float:
     """By how many messages at most the rate of a zone was exceeded before that; 0 or less: never."""
     ended: dict[int, bool] = {}
     given: dict[int, int] = {}
-    for record in journal.read(folder / "journal", 0, [], folder / "archive"):
+    for record in segments.read(folder / "journal", 0, [], folder / "archive"):
         if record.type == Type.START:
             start = StartRecord.of(unpack(record.body))
             if start.zone == zone and start.since_ms < until_ms:

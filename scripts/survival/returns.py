@@ -24,9 +24,10 @@ from survival.command import Progress, command
 from survival.ledger import Ledger
 from survival.letters import Letter
 from survival.rig import Mta
-from zonemta_py.disk import journal, records
-from zonemta_py.disk.feedback import FeedbackRecord
-from zonemta_py.disk.records import Type
+from zonemta_py.disk import packing
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.people import FeedbackRecord
 from zonemta_py.sink import Sink, SinkOptions
 
 ROLES = ("queue", "queue", "receiver")
@@ -193,9 +194,9 @@ def _recorded(folder: Path) -> Counter[str]:
     """FEEDBACK records by kind, message and recipient."""
     found: dict[int, str] = {}  # by the record's number: a segment that is closed is in both folders for a while
     for part in ("archive", "journal"):
-        for record in journal.read(folder / part):
+        for record in segments.read(folder / part):
             if record.type == Type.FEEDBACK:
-                row = FeedbackRecord.of(records.unpack(record.body))
+                row = FeedbackRecord.of(packing.unpack(record.body))
                 found[record.seq] = f"{row.kind} {row.message} {row.recipient}"
     return Counter(found.values())
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from zonemta_py.disk import identity
 from zonemta_py.events.derive import events_of
 from zonemta_py.events.event import Event, id_of
-from zonemta_py.events.tail import JournalTail, last_seq
+from zonemta_py.journal.tail import JournalTail, last_seq
 
 _WRONG = b"HTTP/1.1 422 No\r\nContent-Length: 0\r\n\r\n"
 _NONE = b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n"

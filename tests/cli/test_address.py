@@ -13,8 +13,9 @@ import pytest
 from zonemta_py.cli.config import address
 from zonemta_py.cli.terminal.errors import Exit
 from zonemta_py.disk.frame import Record
-from zonemta_py.disk.journal import Writer
-from zonemta_py.disk.records import Type, pack
+from zonemta_py.disk.packing import pack
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.segments import Writer
 from zonemta_py.mail.addresses import leaving, srs, verp
 from zonemta_py.mail.addresses.link import Link, url
 

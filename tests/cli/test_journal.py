@@ -9,8 +9,9 @@ import pytest
 from zonemta_py.cli.terminal.errors import Exit
 from zonemta_py.cli.terminal.output import moment
 from zonemta_py.disk.frame import Record
-from zonemta_py.disk.journal import Writer
-from zonemta_py.disk.records import Type, pack
+from zonemta_py.disk.packing import pack
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.segments import Writer
 
 START_MS = 1_700_000_000_000
 RECIPIENTS = [["default", "bob@x.org", 0, None], ["default", "Eve@x.org", 0, None]]

@@ -12,7 +12,8 @@ from zonemta_py.cli.terminal.errors import CommandError
 from zonemta_py.cli.version import program
 from zonemta_py.config import Config, Listener
 from zonemta_py.disk.frame import Record, frame
-from zonemta_py.disk.records import FORMAT, Type, pack
+from zonemta_py.disk.packing import pack
+from zonemta_py.journal.records import FORMAT, Type
 
 
 def test_no_arguments_mean_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:

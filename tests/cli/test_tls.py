@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 import trustme
 
-from zonemta_py.disk import journal
 from zonemta_py.disk.frame import Record
-from zonemta_py.disk.records import Type, pack
+from zonemta_py.disk.packing import pack
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
 from zonemta_py.mail.tls.reports import Seen
 from zonemta_py.sink import Sink, SinkOptions
 
@@ -101,7 +102,7 @@ def test_report(zonemta: Any, config: Any, tmp_path: Path) -> None:
         Record(1, NOON_MS, Type.SEGMENT, pack({"version": 1})),
         Record(2, NOON_MS, Type.DELIVERY, pack([1, "m", "z", "d.test", [], trace])),
     ]
-    journal.Writer(tmp_path / "journal").write(records, True)
+    segments.Writer(tmp_path / "journal").write(records, True)
     ran = zonemta("tls", "report", "--day", "2026-03-29", "-c", config())
     assert ran.code == 0
     assert "certificate-expired" in ran.out

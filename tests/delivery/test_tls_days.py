@@ -11,8 +11,9 @@ from zonemta_py.config import Config
 from zonemta_py.delivery.tls import days as tls_days
 from zonemta_py.delivery.tls.days import SPREAD_S, Ledger, missing, run, through, wait_s
 from zonemta_py.disk.frame import Record
-from zonemta_py.disk.journal import Writer
-from zonemta_py.disk.records import Type, pack
+from zonemta_py.disk.packing import pack
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.segments import Writer
 from zonemta_py.mail.envelope import Envelope, Notify
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply

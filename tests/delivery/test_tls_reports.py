@@ -21,9 +21,10 @@ from zonemta_py.delivery.tls.failures import CERTIFICATE, HANDSHAKE, TlsTrouble
 from zonemta_py.delivery.tls.mail import send
 from zonemta_py.delivery.tls.plan import Demands, TlsPlan, Trial
 from zonemta_py.delivery.tls.reports import rows, seen_on
-from zonemta_py.disk import journal
 from zonemta_py.disk.frame import Record
-from zonemta_py.disk.records import Type, pack
+from zonemta_py.disk.packing import pack
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
 from zonemta_py.mail.classify import NoRoute
 from zonemta_py.mail.tls.mta_sts import Sts
 from zonemta_py.mail.tls.reports import Reporter, Seen, TlsReport, reports_for
@@ -92,7 +93,7 @@ def delivery_record(seq: int, ms: int, *more: Any) -> Record:
 
 def write(folder: Path, *records: Record) -> None:
     head = Record(records[0].seq - 1, NOON_MS, Type.SEGMENT, pack({"version": 1}))
-    journal.Writer(folder).write([head, *records], True)
+    segments.Writer(folder).write([head, *records], True)
 
 
 def test_found_again(tmp_path: Path) -> None:

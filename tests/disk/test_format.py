@@ -8,11 +8,13 @@ from typing import Any
 import google_crc32c
 import pytest
 
-from zonemta_py.disk import body_file, keys, records
-from zonemta_py.disk.feedback import FeedbackRecord
+from zonemta_py.disk import body_file, keys, packing
 from zonemta_py.disk.frame import BLOCK_BYTES, VERSION, Record, frame, parse
 from zonemta_py.disk.notes import Note
-from zonemta_py.disk.records import (
+from zonemta_py.disk.packing import pack, unpack
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.files import LostRecord
+from zonemta_py.journal.records.mail import (
     BOUNCED,
     DELIVERED,
     DeliveryRecord,
@@ -21,23 +23,20 @@ from zonemta_py.disk.records import (
     FinishRecord,
     InDoubtRecord,
     InDoubtRow,
-    LostRecord,
     MovedRecord,
     OpenRecord,
     OutcomeRow,
     RecipientRow,
     RemovedRecord,
-    StandingRecord,
     StartRecord,
-    Type,
-    UnsuppressRecord,
     Who,
-    pack,
-    unpack,
+    address_of,
 )
+from zonemta_py.journal.records.orders import StandingRecord
+from zonemta_py.journal.records.people import FeedbackRecord, UnsuppressRecord
 from zonemta_py.queue.suppression.entry import Suppressed
 
-PAGE = (Path(records.__file__).parent / "FORMAT.md").read_text()
+PAGE = (Path(packing.__file__).parent / "FORMAT.md").read_text()
 SECTIONS = dict(re.findall(r"^##+ (.+?)\n(.*?)(?=^##|\Z)", PAGE, re.M | re.S))
 ID, FLOOR, MS = "18bcfe5680000001", "18bcfe5680000000", 1_700_000_000_000
 
@@ -46,10 +45,10 @@ def test_the_example_is_what_the_code_writes() -> None:
     """Byte for byte, and it reads back."""
     envelope = [ID, {"sender": "a@b.c", "size": 5, "received_ms": MS, "chunks": 1}, [["default", "x@y.z", 0, None]]]
     rows = [
-        Record(1, MS, Type.SEGMENT, records.pack({"version": 1, "first": 1, "floor": FLOOR})),
-        Record(2, MS + 1, Type.ENVELOPE, records.pack(envelope)),
-        Record(3, MS + 2, Type.FINISH, records.pack([ID])),
-        Record(4, MS + 3, Type.END, records.pack(None)),
+        Record(1, MS, Type.SEGMENT, packing.pack({"version": 1, "first": 1, "floor": FLOOR})),
+        Record(2, MS + 1, Type.ENVELOPE, packing.pack(envelope)),
+        Record(3, MS + 2, Type.FINISH, packing.pack([ID])),
+        Record(4, MS + 3, Type.END, packing.pack(None)),
     ]
     shown = bytes.fromhex("".join(re.findall(r"^    ([0-9a-f ]+)$", SECTIONS["Example"], re.M)))
     assert shown == frame(rows, 0)
@@ -330,7 +329,7 @@ def test_a_recipient_says_since_when_and_until_when_it_waits(value: Any, who: Wh
     """In as few words as it takes."""
     assert Who.of(value) == who
     assert who.value() == value
-    assert records.address_of(value) == "a@b.c"
+    assert address_of(value) == "a@b.c"
 
 
 def test_the_rows_of_an_envelope() -> None:

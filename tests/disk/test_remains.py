@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from zonemta_py.disk import keys, records
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb import log, remains
 from zonemta_py.disk.leveldb.store import Store
 
@@ -18,12 +18,12 @@ def _batch(folder: Path) -> bytes:
     store.write(
         [
             (keys.chunk(ID, 1), random.Random(1).randbytes(3000)),
-            (keys.existence(ID), records.pack([1, 2, 2])),
-            (keys.metadata(ID), records.pack(metadata)),
+            (keys.existence(ID), packing.pack([1, 2, 2])),
+            (keys.metadata(ID), packing.pack(metadata)),
             (keys.fresh("z", ID, "bob@x.test"), b""),
             (keys.parked("z", "y.test", ID, '"c d"@y.test'), b""),
             (keys.fresh("z", "18bcfe5680000000", "gone@x.test"), None),
-            (keys.STATE, records.pack([0, 0, 1, 5, 17])),
+            (keys.STATE, packing.pack([0, 0, 1, 5, 17])),
         ],
         sync=True,
     )

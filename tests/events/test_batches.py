@@ -13,7 +13,7 @@ from zonemta_py.disk.ring.overflow import OverflowQueue
 from zonemta_py.events.backlog import Backlog
 from zonemta_py.events.sink import RunningSink
 from zonemta_py.events.sinks.base import Ready
-from zonemta_py.events.tail import JournalTail
+from zonemta_py.journal.tail import JournalTail
 
 LONG_S = 60.0
 

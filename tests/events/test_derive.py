@@ -15,13 +15,14 @@ from jsonschema import Draft202012Validator
 
 from zonemta_py import reference
 from zonemta_py.config.services.events import EventType
-from zonemta_py.disk import journal
 from zonemta_py.disk.frame import Record
-from zonemta_py.disk.records import Type, pack
+from zonemta_py.disk.packing import pack
 from zonemta_py.events.derive import events_of
 from zonemta_py.events.event import BYTES_MAX, Event, cloud_event, encoded, id_of, place_of
 from zonemta_py.events.filter import EventFilter
 from zonemta_py.events.schema import FIELDS, TYPES, json_schema
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
 
 TOP = Path(__file__).parents[2]
 MS = 1_700_000_000_123
@@ -263,7 +264,7 @@ def test_archives_of_earlier_versions(tmp_path: Path) -> None:
             packed.extractall(folder, filter="data")
         queue = folder / "queue"
         found = dict[str, int]()
-        for record in journal.read_files(journal.every_file(queue / "journal", queue / "archive")):
+        for record in segments.read_files(segments.every_file(queue / "journal", queue / "archive")):
             for event in events_of(record):
                 check(event)
                 found[event.type] = found.get(event.type, 0) + 1

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from zonemta_py.disk import journal
 from zonemta_py.disk.frame import Record, frame
-from zonemta_py.disk.records import Type, pack
-from zonemta_py.queue.core import segments
+from zonemta_py.disk.packing import pack
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
+from zonemta_py.queue.core.segments import oldest, outdated
 
 
 def segment(folder: Path, first: int, count: int = 3) -> Path:
@@ -26,8 +27,8 @@ def test_archived_segments_behind_the_oldest_are_read_along(tmp_path: Path) -> N
     here, archive = tmp_path / "journal", tmp_path / "archive"
     for first, folder in ((1, archive), (4, here), (7, archive), (10, here)):
         segment(folder, first)
-    faults: list[journal.Fault] = []
-    assert [record.seq for record in journal.read(here, 0, faults, archive)] == list(range(4, 13))
+    faults: list[segments.Fault] = []
+    assert [record.seq for record in segments.read(here, 0, faults, archive)] == list(range(4, 13))
     assert faults == []
 
 
@@ -36,8 +37,8 @@ def test_what_may_still_be_needed_is_not_pruned(tmp_path: Path) -> None:
     here, archive = tmp_path / "journal", tmp_path / "archive"
     for first, folder in ((1, archive), (4, here), (7, archive), (10, here)):
         segment(folder, first)
-    gone = segments.outdated(archive, 0, 0, 1, segments.oldest(here))
-    assert [journal.first_seq(path) for path in gone] == [1]
+    gone = outdated(archive, 0, 0, 1, oldest(here))
+    assert [segments.first_seq(path) for path in gone] == [1]
 
 
 def test_the_archive_is_pruned_from_its_beginning(tmp_path: Path) -> None:
@@ -45,5 +46,5 @@ def test_the_archive_is_pruned_from_its_beginning(tmp_path: Path) -> None:
     for first in (1, 4, 7):
         os.utime(segment(tmp_path / "archive", first), (1, 1))
     os.utime(tmp_path / "archive" / f"{4:016d}.journal", (950_000, 950_000))
-    gone = segments.outdated(tmp_path / "archive", 1_000_000_000, 1, 0, 100)
-    assert [journal.first_seq(path) for path in gone] == [1]
+    gone = outdated(tmp_path / "archive", 1_000_000_000, 1, 0, 100)
+    assert [segments.first_seq(path) for path in gone] == [1]

@@ -11,11 +11,11 @@ from survival.client import Client
 from survival.ledger import Ledger
 from survival.rig import RULES, Mta
 
-from zonemta_py.disk import journal
-from zonemta_py.disk.records import Type
 from zonemta_py.events.derive import events_of
 from zonemta_py.events.event import Event
-from zonemta_py.events.tail import JournalTail
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.tail import JournalTail
 from zonemta_py.sink import Sink, SinkOptions
 from zonemta_py.wire.asking import QueueGone, ask
 
@@ -63,7 +63,7 @@ async def test_what_is_followed_is_what_is_replayed(tmp_path: Path) -> None:
             found = await following
         finally:
             mta.end()
-    records = list(journal.read_files(journal.every_file(tmp_path / "journal", tmp_path / "archive")))
+    records = list(segments.read_files(segments.every_file(tmp_path / "journal", tmp_path / "archive")))
     replayed = [event for record in records for event in events_of(record)]
     assert found == replayed[: len(found)], "the same events with the same places"
     assert len(replayed) - len(found) < 20, "but for what came after the last look"

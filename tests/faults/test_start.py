@@ -16,8 +16,9 @@ from survival.letters import Letter
 from survival.rig import Mta, sink
 
 from zonemta_py.config import Config
-from zonemta_py.disk import journal
-from zonemta_py.disk.records import Type, unpack
+from zonemta_py.disk.packing import unpack
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
 
 FOLDERS = ("store", "journal", "archive", "quarantine", "bodies", "receipts")
 
@@ -169,7 +170,7 @@ async def test_a_backup_of_a_running_queue_is_a_queue(tmp_path: Path) -> None:
             await restored.drained()
             restored.end()
             assert await restored.problems() == []
-            records = [one for name in ("archive", "journal") for one in journal.read(restored.folder / name)]
+            records = [one for name in ("archive", "journal") for one in segments.read(restored.folder / name)]
             known = {unpack(one.body)[0] for one in records if one.type == Type.ENVELOPE}
             assert len(known) >= before >= 150
             assert waiting["messages"] <= len(known)

@@ -20,9 +20,10 @@ from pyspark.sql import SparkSession
 
 from zonemta_py.cli.app import main
 from zonemta_py.cli.terminal.errors import Exit
-from zonemta_py.disk import journal
 from zonemta_py.disk.frame import Record, frame
-from zonemta_py.disk.records import Type, pack
+from zonemta_py.disk.packing import pack
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
 from zonemta_py.pipeline.journal import reader, schema
 from zonemta_py.pipeline.journal.schema import ROWS
 from zonemta_py.pipeline.lake import bronze, table
@@ -54,7 +55,7 @@ def test_bronze_holds_what_the_archive_holds(spark: SparkSession, real_archive: 
     assert in_lake(tmp_path) == expected
     assert sum(entry.rows for entry in entries) == expected.total()
     assert bronze.ledger(tmp_path) == {entry.segment: entry for entry in entries}
-    assert [entry.segment for entry in entries] == [path.name for path in journal.files(real_archive)]
+    assert [entry.segment for entry in entries] == [path.name for path in segments.files(real_archive)]
     frame = spark.read.schema(schema.rows().add("day", "date")).parquet(str(tmp_path / "bronze"))
     assert frame.count() == expected.total()
     assert len({row.day for row in frame.select("day").distinct().collect()}) == len(
@@ -64,7 +65,7 @@ def test_bronze_holds_what_the_archive_holds(spark: SparkSession, real_archive: 
 
 def test_only_what_is_new_is_brought_in(spark: SparkSession, real_archive: Path, tmp_path: Path) -> None:
     """However late a segment comes; files that are there already are not touched."""
-    files = journal.files(real_archive)
+    files = segments.files(real_archive)
     growing, lake = tmp_path / "archive", tmp_path / "lake"
     growing.mkdir()
     for path in files[1:]:
@@ -80,7 +81,7 @@ def test_only_what_is_new_is_brought_in(spark: SparkSession, real_archive: Path,
 
 def test_a_stream_and_a_batch_may_take_turns(spark: SparkSession, real_archive: Path, tmp_path: Path) -> None:
     """Both go by the ledger: neither brings in what the other has."""
-    files = journal.files(real_archive)[:4]
+    files = segments.files(real_archive)[:4]
     growing, lake = tmp_path / "archive", tmp_path / "lake"
     growing.mkdir()
     told: list[list[Ingested]] = []
@@ -96,7 +97,7 @@ def test_a_stream_and_a_batch_may_take_turns(spark: SparkSession, real_archive: 
 
 def test_a_stream_goes_on_until_it_is_stopped(spark: SparkSession, real_archive: Path, tmp_path: Path) -> None:
     """A segment that comes while it runs is brought in without another command."""
-    files = journal.files(real_archive)
+    files = segments.files(real_archive)
     growing, lake = tmp_path / "archive", tmp_path / "lake"
     growing.mkdir()
     shutil.copy(files[1], growing)
@@ -110,7 +111,7 @@ def test_a_stream_goes_on_until_it_is_stopped(spark: SparkSession, real_archive:
     for query in spark.streams.active:
         query.stop()
     runner.join(PATIENCE_S)
-    assert {row[0] for row in in_lake(lake)} == {r.seq for path in files[:2] for r in journal.read_file(path, [])}
+    assert {row[0] for row in in_lake(lake)} == {r.seq for path in files[:2] for r in segments.read_file(path, [])}
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -125,7 +126,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 def test_damage_is_noted_and_the_rest_is_kept(spark: SparkSession, archive: Path, tmp_path: Path) -> None:
     """The entry counts it and says where; with damage=fail that segment stays out and everything else is in."""
-    path = journal.files(archive)[1]
+    path = segments.files(archive)[1]
     content = bytearray(path.read_bytes())
     content[10] ^= 0xFF
     path.write_bytes(content)
@@ -142,7 +143,7 @@ def test_damage_is_noted_and_the_rest_is_kept(spark: SparkSession, archive: Path
 
 def test_a_segment_damaged_later_is_passed_over(spark: SparkSession, archive: Path, tmp_path: Path) -> None:
     """Its rows are in the lake: it is warned of, whatever is left of it, and segments that are new come in."""
-    lake, (first, second, *_, last) = tmp_path / "lake", journal.files(archive)
+    lake, (first, second, *_, last) = tmp_path / "lake", segments.files(archive)
     later = tmp_path / last.name
     last.rename(later)
     bronze.ingest(spark, archive, lake)

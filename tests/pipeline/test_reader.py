@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zonemta_py.disk import journal
 from zonemta_py.disk.frame import BLOCK_BYTES, Record, frame
-from zonemta_py.disk.records import Type, pack, unpack
+from zonemta_py.disk.packing import pack, unpack
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
 from zonemta_py.pipeline.journal import reader
 from zonemta_py.pipeline.journal.reader import Segment, Split
 from zonemta_py.pipeline.journal.schema import ROWS
@@ -28,7 +29,7 @@ def moment(ms: int | None) -> datetime | None:
     return EPOCH + timedelta(milliseconds=ms) if ms else None
 
 
-def read_all(splits: Iterable[Split], faults: list[journal.Fault] | None = None) -> list[Row]:
+def read_all(splits: Iterable[Split], faults: list[segments.Fault] | None = None) -> list[Row]:
     batches = [batch for split in splits for batch in reader.read(split, faults if faults is not None else [])]
     rows: list[Row] = pa.Table.from_batches(batches, ROWS).to_pylist()
     return sorted(rows, key=lambda row: (row["seq"], row["part"]))
@@ -46,7 +47,7 @@ def write(path: Path, records: list[Record]) -> Path:
 def one(kind: int, body: Any, tmp_path: Path) -> list[Row]:
     """The rows of a journal with this one record; columns that are null are left out."""
     path = write(tmp_path / f"{1:016d}.journal", [Record(1, 1_700_000_000_123, kind, pack(body))])
-    faults: list[journal.Fault] = []
+    faults: list[segments.Fault] = []
     rows = read_all([whole(path)], faults)
     assert faults == []
     return [{name: value for name, value in row.items() if value is not None} for row in rows]
@@ -94,8 +95,8 @@ def plainly(record: Record) -> list[Row]:
 
 def test_a_real_archive_is_read_as_it_is(real_archive: Path) -> None:
     """Each record that the journal's own reader finds has its rows, with all that it says, and there are no others."""
-    expected = [row for record in journal.read(real_archive) for row in plainly(record)]
-    faults: list[journal.Fault] = []
+    expected = [row for record in segments.read(real_archive) for row in plainly(record)]
+    faults: list[segments.Fault] = []
     found = read_all([split for one in reader.segments(real_archive) for split in reader.splits(one)], faults)
     assert faults == []
     assert len(expected) > 1000
@@ -122,7 +123,7 @@ def test_however_a_file_is_split_each_record_is_read_once(
     """Cuts at any block boundaries, also within a record that is longer than several pieces."""
     path = write(tmp_path_factory.mktemp("split") / f"{1:016d}.journal", records_of(sizes))
     splits = cut(path, data)
-    faults: list[journal.Fault] = []
+    faults: list[segments.Fault] = []
     found = [payload for split in splits for window in reader.payloads(split, faults) for payload in window]
     assert faults == []
     assert [int.from_bytes(payload[:8], "little") for payload in found] == list(range(1, len(sizes) + 1))
@@ -156,9 +157,9 @@ def test_damage_costs_the_same_and_is_named_once_however_a_file_is_split(
         content[place % len(content)] ^= mask
     path = tmp_path_factory.mktemp("damage") / f"{1:016d}.journal"
     path.write_bytes(content[: len(content) - end % 200] if end % 2 else content)
-    expected_faults: list[journal.Fault] = []
-    expected = list(journal.read_file(path, expected_faults))
-    faults: list[journal.Fault] = []
+    expected_faults: list[segments.Fault] = []
+    expected = list(segments.read_file(path, expected_faults))
+    faults: list[segments.Fault] = []
     splits = cut(path, data) if path.stat().st_size else []
     found = [payload for split in splits for window in reader.payloads(split, faults) for payload in window]
     assert [payload[17:] for payload in found] == [record.body for record in expected]
@@ -190,7 +191,7 @@ def test_records_that_two_files_have_are_read_once(tmp_path: Path) -> None:
     rows = read_all([split for one in found for split in reader.splits(one)])
     assert [(row["seq"], row["id"]) for row in rows] == [
         (record.seq, unpack(record.body)[0] if record.type == Type.FINISH else None)
-        for record in journal.read(tmp_path)
+        for record in segments.read(tmp_path)
     ]
     assert len(rows) == 12
 
@@ -209,7 +210,7 @@ def test_a_file_that_cannot_be_read_at_all_is_planned_for_and_reported(tmp_path:
     (one,) = reader.segments(tmp_path)
     assert one.own == (7, 7)
     assert not one.outside(1 << 50, 1 << 51)
-    faults: list[journal.Fault] = []
+    faults: list[segments.Fault] = []
     assert read_all(reader.splits(one), faults) == []
     assert [fault.offset for fault in faults] == [0]
 
@@ -324,7 +325,7 @@ def test_a_body_without_its_form_is_a_bare_row_and_reported(body: bytes, tmp_pat
         Record(3, 1 << 63, Type.DELIVERY, good),
     ]
     path = write(tmp_path / f"{1:016d}.journal", records)
-    faults: list[journal.Fault] = []
+    faults: list[segments.Fault] = []
     rows = read_all([whole(path)], faults)
     assert [(row["seq"], row["recipient"]) for row in rows] == [(1, "a@x"), (2, None), (3, "a@x")]
     assert [fault.what.partition(":")[0] for fault in faults] == ["record 2"]

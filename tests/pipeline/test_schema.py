@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from zonemta_py.disk.records import Type
+from zonemta_py.journal.records import Type
 from zonemta_py.pipeline.journal import rows, schema
 
 PAGE = (Path(schema.__file__).parents[1] / "SCHEMA.md").read_text("utf-8")

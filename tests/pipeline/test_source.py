@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from zonemta_py.disk import journal
 from zonemta_py.disk.frame import Record, frame
-from zonemta_py.disk.records import Type, pack, unpack
+from zonemta_py.disk.packing import pack, unpack
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
 from zonemta_py.pipeline.journal import reader, source
 from zonemta_py.pipeline.journal.ranges import Ranges
 from zonemta_py.pipeline.journal.schema import ROWS
@@ -53,7 +54,7 @@ def test_spark_reads_what_the_journal_holds(spark: SparkSession, real_archive: P
     assert frame.columns == ROWS.names
     assert found == plain(real_archive)
     assert max(found.values()) == 1
-    records = list(journal.read(real_archive))
+    records = list(segments.read(real_archive))
     assert {row[0] for row in found} == {record.seq for record in records}
     told = Counter(
         (body[1], who if isinstance(who, str) else who[0], said[0])
@@ -127,12 +128,12 @@ def test_a_filter_on_the_time_leaves_segments_out(spark: SparkSession, tmp_path:
 
 def test_damage_is_skipped_or_ends_the_reading(spark: SparkSession, archive: Path) -> None:
     """The rest of the block is lost and nothing else; with damage=fail the file and the offset are named."""
-    path = journal.files(archive)[1]
+    path = segments.files(archive)[1]
     content = bytearray(path.read_bytes())
     content[40_000] ^= 0xFF
     path.write_bytes(content)
-    faults: list[journal.Fault] = []
-    left = {record.seq for record in journal.read(archive, 0, faults)}
+    faults: list[segments.Fault] = []
+    left = {record.seq for record in segments.read(archive, 0, faults)}
     assert faults
     assert {row.seq for row in load(spark, archive).select("seq").distinct().collect()} == left
     with pytest.raises(Exception, match=f"{path}: at byte [0-9]+: checksum does not match; run `zonemta fsck`"):
@@ -182,7 +183,7 @@ def test_a_stream_reads_segments_however_late_they_come(
     spark: SparkSession, real_archive: Path, tmp_path: Path
 ) -> None:
     """A segment is archived when its own mail has ended, maybe long after younger ones: it is read then, once."""
-    files = journal.files(real_archive)[:3]
+    files = segments.files(real_archive)[:3]
     growing = tmp_path / "archive"
     growing.mkdir()
     stream = Stream(spark, growing, tmp_path, 1)
@@ -198,7 +199,7 @@ def test_a_batch_has_so_many_files_at_most(spark: SparkSession, real_archive: Pa
     """What has piled up is worked off in bounded batches, oldest first."""
     some = tmp_path / "archive"
     some.mkdir()
-    files = journal.files(real_archive)[:5]
+    files = segments.files(real_archive)[:5]
     for path in files:
         shutil.copy(path, some)
     stream = Stream(spark, some, tmp_path, 2)
@@ -218,7 +219,7 @@ def test_an_offset_stays_small(real_archive: Path) -> None:
 
 def test_available_now_means_what_was_there_when_it_began(real_archive: Path, tmp_path: Path) -> None:
     """What comes meanwhile belongs to the next run, or the run would never end."""
-    files = journal.files(real_archive)
+    files = segments.files(real_archive)
     growing = tmp_path / "archive"
     growing.mkdir()
     shutil.copy(files[0], growing)
@@ -236,5 +237,5 @@ def test_segments_can_be_listed(spark: SparkSession, real_archive: Path) -> None
     """`zonemta_segments` gives the files, for whoever reads them himself."""
     rows = spark.read.format("zonemta_segments").load(str(real_archive)).collect()
     assert sorted((row.path, row.size) for row in rows) == [
-        (str(path), path.stat().st_size) for path in journal.files(real_archive)
+        (str(path), path.stat().st_size) for path in segments.files(real_archive)
     ]

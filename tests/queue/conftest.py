@@ -19,7 +19,7 @@ import pytest
 
 from tests.queue.named import Named
 from zonemta_py.config import Config
-from zonemta_py.disk import journal
+from zonemta_py.journal import segments
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, Delivery, Outcome, Result
@@ -288,7 +288,7 @@ class House:
 
     def _cut(self, copy: Path, die: random.Random) -> None:
         """What was not synced is there to a random point; of the journal's files all but the last are synced."""
-        for path in (*journal.files(copy / "journal")[-1:], *copy.glob("store/*.log"), *copy.glob("receipts/*")):
+        for path in (*segments.files(copy / "journal")[-1:], *copy.glob("store/*.log"), *copy.glob("receipts/*")):
             size, synced = path.stat().st_size, self.synced.get(str(path.relative_to(copy)), 0)
             if size > synced:
                 with path.open("r+b") as file:

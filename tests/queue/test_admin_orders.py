@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.disk import journal, records
-from zonemta_py.disk.records import Type
+from zonemta_py.disk import packing
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
 from zonemta_py.mail.classify import NoRoute
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import DEFERRED, Delivery
@@ -37,8 +38,8 @@ async def row(home: Any, kind: str) -> dict[str, Any] | None:
 
 def changes(home: Any) -> list[Any]:
     """Bodies of the journal's records of what stands."""
-    found = journal.read(home.folder / "journal", 0, [])
-    return [records.unpack(record.body) for record in found if record.type == Type.STANDING]
+    found = segments.read(home.folder / "journal", 0, [])
+    return [packing.unpack(record.body) for record in found if record.type == Type.STANDING]
 
 
 async def fill(home: Any, count: int) -> None:

@@ -8,8 +8,8 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from zonemta_py.disk import journal
-from zonemta_py.disk.records import Type
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
 from zonemta_py.pipeline.erasure.archive import erase_segment
 from zonemta_py.pipeline.erasure.person import DataSubject
 from zonemta_py.queue.api import DEFERRED
@@ -49,7 +49,7 @@ async def test_a_position_names_nobody_who_has_gone(house: Make) -> None:
     await home.queue.ask("forget", address="ann@x.test")
     await home.rest()
     await home.queue.position()
-    newest = list(journal.read(home.folder / "journal"))[-1]
+    newest = list(segments.read(home.folder / "journal"))[-1]
     assert newest.type == Type.POSITION
     assert b"x.test" not in newest.body
     await home.sound()
@@ -64,7 +64,7 @@ async def _archive_has(home: Any, files: int) -> None:
 
 
 def _archived(home: Any) -> list[Type]:
-    return [Type(record.type) for record in journal.read(home.folder / "archive")]
+    return [Type(record.type) for record in segments.read(home.folder / "archive")]
 
 
 async def test_a_recipient_that_waits_keeps_nothing_out_of_the_archive(house: Make) -> None:
@@ -136,8 +136,8 @@ async def test_repair_repairs_both_names_of_a_segment(house: Make) -> None:
     kept.write_bytes(data)
     home.check(repair=True)
     assert kept.samefile(home.folder / "archive" / name)
-    faults: list[journal.Fault] = []
-    assert list(journal.read(home.folder / "archive", 0, faults))
+    faults: list[segments.Fault] = []
+    assert list(segments.read(home.folder / "archive", 0, faults))
     assert faults == []
     await home.open()
     await home.sound()

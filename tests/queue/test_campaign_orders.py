@@ -6,14 +6,16 @@ from typing import Any
 import pytest
 
 from tests.queue.test_campaigns import Make, batch, opened, row, template, tick
-from zonemta_py.disk import journal, keys, records
-from zonemta_py.disk.records import Type
+from zonemta_py.disk import keys, packing
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.orders import StandingRecord
 from zonemta_py.queue.api import DEFERRED, HELD, QueueRefusal
 
 
 def removed(home: Any) -> list[list[Any]]:
-    rows = journal.read(home.folder / "journal", 0, [], home.folder / "archive")
-    return [records.unpack(one.body) for one in rows if one.type == Type.REMOVED]
+    rows = segments.read(home.folder / "journal", 0, [], home.folder / "archive")
+    return [packing.unpack(one.body) for one in rows if one.type == Type.REMOVED]
 
 
 async def test_a_paused_campaign_waits_and_others_go(house: Make) -> None:
@@ -187,7 +189,7 @@ async def test_an_order_holds_from_its_record_on(house: Make, order: str) -> Non
     assert await row(home, "state") == ({"cancel": "canceled", "complete": "complete"}[order],)
     await home.sound()
     body = [order, ["campaign", "spring"], [1, 2], "of another"]
-    assert home.queue.core.campaigns.again(records.StandingRecord(*body)) == []
+    assert home.queue.core.campaigns.again(StandingRecord(*body)) == []
 
 
 async def test_a_campaign_whose_record_a_crash_cost_gets_one(house: Make) -> None:
@@ -207,8 +209,8 @@ async def test_a_campaign_whose_record_a_crash_cost_gets_one(house: Make) -> Non
 
 
 def policy(home: Any) -> list[list[Any]]:
-    rows = journal.read(home.folder / "journal", 0, [], home.folder / "archive")
-    return [records.unpack(one.body) for one in rows if one.type == Type.STANDING]
+    rows = segments.read(home.folder / "journal", 0, [], home.folder / "archive")
+    return [packing.unpack(one.body) for one in rows if one.type == Type.STANDING]
 
 
 async def test_parked_recipients_of_a_canceled_campaign_go(house: Make) -> None:

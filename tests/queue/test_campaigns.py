@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.disk import journal, keys, records
-from zonemta_py.disk.records import Type
+from zonemta_py.disk import keys, packing
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
 from zonemta_py.mail.envelope import Envelope, Notify, Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.merge.compile import prepare
@@ -177,7 +178,7 @@ async def test_the_values_are_not_in_the_journal(house: Make) -> None:
     await home.rest()
     written = b"".join(path.read_bytes() for path in (home.folder / "journal").iterdir())
     assert b"Geheim" not in written
-    rows = [records.unpack(r.body) for r in journal.read(home.folder / "journal") if r.type == Type.ENVELOPE]
+    rows = [packing.unpack(r.body) for r in segments.read(home.folder / "journal") if r.type == Type.ENVELOPE]
     assert {name: rows[0][1][name] for name in ("campaign", "columns")} == {"campaign": "spring", "columns": ["name"]}
 
 

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.disk import journal, keys, records
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.disk.notes import Existence
+from zonemta_py.journal import segments
 from zonemta_py.queue.api import BOUNCED, DEFERRED, HELD
 from zonemta_py.queue.fsck import compare
 from zonemta_py.queue.fsck.compare import StoreState
@@ -121,12 +122,12 @@ async def test_a_recipient_that_has_ended_goes(closed: Any) -> None:
 
 async def test_wrong_sizes_are_counted_again(closed: Any) -> None:
     """By domain, and in all; a size of nobody goes."""
-    change(closed, put(keys.size("z", "two.test"), records.pack([7, 7, 7])))
-    change(closed, put(keys.size("z", "nobody.test"), records.pack([1, 0, 0])))
+    change(closed, put(keys.size("z", "two.test"), packing.pack([7, 7, 7])))
+    change(closed, put(keys.size("z", "nobody.test"), packing.pack([1, 0, 0])))
     repaired(
         closed, "sizes of two.test in zone z: [7, 7, 7, 0, 0] noted, [2, 0, 0, 0, 0] counted", "sizes of nobody.test"
     )
-    assert value_of(closed, keys.size("z", "two.test")) == records.pack([2, 0, 0, 0, 0])
+    assert value_of(closed, keys.size("z", "two.test")) == packing.pack([2, 0, 0, 0, 0])
     assert value_of(closed, keys.size("z", "nobody.test")) is None
 
 
@@ -134,13 +135,13 @@ async def test_wrong_totals_are_counted_again(closed: Any) -> None:
     """Messages and bytes of the whole queue."""
 
     def wrong(store: Store) -> None:
-        store.write([(keys.STATE, records.pack(compare.state_of(store)._replace(messages=99)))], sync=True)
+        store.write([(keys.STATE, packing.pack(compare.state_of(store)._replace(messages=99)))], sync=True)
 
     before = value_of(closed, keys.STATE)
     change(closed, wrong)
     repaired(closed, "99 messages")
     after = value_of(closed, keys.STATE)
-    assert StoreState(*records.unpack(after))[2:4] == StoreState(*records.unpack(before))[2:4]
+    assert StoreState(*packing.unpack(after))[2:4] == StoreState(*packing.unpack(before))[2:4]
 
 
 async def test_a_wrong_number_of_recipients_left(closed: Any) -> None:
@@ -177,7 +178,7 @@ async def test_chunks_of_nobody_are_harmless(closed: Any) -> None:
 async def test_a_message_without_recipients_is_deleted(closed: Any) -> None:
     """All of it has ended: nothing else would ever delete it."""
     message_id = closed.ids["done"]
-    metadata = records.pack({"sender": "", "size": 0, "received_ms": 0, "chunks": 1})
+    metadata = packing.pack({"sender": "", "size": 0, "received_ms": 0, "chunks": 1})
     for key, value in (
         (keys.existence(message_id), Existence(1, 1, 1).value()),
         (keys.metadata(message_id), metadata),
@@ -190,7 +191,7 @@ async def test_a_message_without_recipients_is_deleted(closed: Any) -> None:
 
 async def test_damage_in_the_journal_is_named_and_mended(closed: Any) -> None:
     """File and byte; mail is never dropped for lack of a record."""
-    path = journal.files(closed.folder / "journal")[0]
+    path = segments.files(closed.folder / "journal")[0]
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)

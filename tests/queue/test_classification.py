@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.disk import journal
-from zonemta_py.disk.records import Type, unpack
+from zonemta_py.disk.packing import unpack
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED
 from zonemta_py.queue.lifecycle.classification import _known
@@ -41,7 +42,7 @@ async def said(home: Any, reply: Reply = LATER, **more: Any) -> None:
 
 def recorded(home: Any) -> list[list[str]]:
     """Class and rule of each outcome in the journal."""
-    found = (one for one in journal.read(home.folder / "journal", 0, []) if one.type == Type.DELIVERY)
+    found = (one for one in segments.read(home.folder / "journal", 0, []) if one.type == Type.DELIVERY)
     return [outcome[7:9] for one in found for outcome in unpack(one.body)[4]]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.queue.test_sites import Directory, site
-from zonemta_py.disk import keys, records
+from zonemta_py.disk import keys, packing
 from zonemta_py.queue.admin.browse import zone_domains
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD
 from zonemta_py.queue.core.locator import placed
@@ -36,7 +36,7 @@ async def stored(home: Any) -> dict[str, Counter[str]]:
     found: dict[str, Counter[str]] = {by: Counter() for by in ("domain", "tenant", "campaign")}
     for family, state in FAMILY.items():
         for key, value in home.queue.core.store.scan(f"{family} ".encode(), f"{family}!".encode()):
-            flow = (records.unpack(value)[8] if value else "") or "~~"
+            flow = (packing.unpack(value)[8] if value else "") or "~~"
             _, tenant, campaign = flow.split("~")
             names = {"domain": keys.place(key).recipient.partition("@")[2], "tenant": tenant, "campaign": campaign}
             for by, name in names.items():
@@ -109,7 +109,7 @@ async def old(home: Any) -> Any:
     flows = [(key, None) for key in store.keys(keys.FLOW_SIZES, keys.end(keys.FLOW_SIZES))]
     index = [key for number, key in enumerate(store.keys(keys.INDEX, keys.end(keys.INDEX))) if number % 3]
     left = b"at 0000000000000001 parked default a.test gone@a.test"
-    store.write([*flows, *((key, None) for key in index), (left, b""), (keys.TRACKED, records.pack([1, True]))], True)
+    store.write([*flows, *((key, None) for key in index), (left, b""), (keys.TRACKED, packing.pack([1, True]))], True)
     await home.crash(fsck="look")
     return home.queue
 
@@ -293,7 +293,7 @@ async def test_fsck_finds_and_corrects_wrong_sums_and_a_wrong_index(house: Any) 
     await filled(home, random.Random(5))
     store = home.queue.core.store
     index = next(store.keys(keys.INDEX, keys.end(keys.INDEX)))
-    store.write([(keys.flow_size("acme~spring"), records.pack([7, 7, 7])), (index, None)], True)
+    store.write([(keys.flow_size("acme~spring"), packing.pack([7, 7, 7])), (index, None)], True)
     home.abandon()
     said = " ".join(problem.what for problem in home.check().problems)
     assert "sizes of tenant 'acme' and campaign 'spring': [7, 7, 7, 0, 0] noted" in said
@@ -307,7 +307,7 @@ async def test_sums_of_an_older_version_are_no_mistake(house: Any) -> None:
     home = await house()
     await filled(home, random.Random(5))
     store = home.queue.core.store
-    older = [(key, records.pack(records.unpack(value)[:4])) for key, value in store.scan(b"size", b"sizf")]
+    older = [(key, packing.pack(packing.unpack(value)[:4])) for key, value in store.scan(b"size", b"sizf")]
     store.write(older, True)
     assert older
     home.abandon()

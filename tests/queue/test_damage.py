@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.disk import journal
 from zonemta_py.disk.leveldb import log
 from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.disk.quarantine import Quarantine
+from zonemta_py.journal import segments
 from zonemta_py.queue.api import DEFERRED, DELIVERED
 from zonemta_py.queue.recovery import offline
 from zonemta_py.queue.recovery.open_store import REPAIR_MARK
@@ -169,9 +169,9 @@ async def test_closed_segments_come_back_from_the_archive(house: Make, what: str
     from zonemta_py.queue.maintenance import archive as archiving
 
     await archiving.publish(home.queue.core)
-    first = journal.files(archive)[0].name
+    first = segments.files(archive)[0].name
     await struck(home, gone("journal" if what == "journal" else f"journal/{first}"))
-    assert first in [path.name for path in journal.files(home.folder / "journal")]
+    assert first in [path.name for path in segments.files(home.folder / "journal")]
     await home.sound()
     assert await seen(home) == {*ids, "more@x.test"}
 
@@ -183,7 +183,7 @@ async def test_a_segment_that_is_gone_for_good_is_named(house: Make, capsys: Any
     await home.put("more@x.test")
     await home.rest()
     await home.queue.position()
-    first = journal.files(home.folder / "journal")[0].name
+    first = segments.files(home.folder / "journal")[0].name
     capsys.readouterr()
 
     def strike(folder: Path) -> None:
@@ -244,7 +244,7 @@ async def test_a_damaged_order_at_the_end_of_the_journal_is_named(house: Make, b
     await home.queue.ask("stop", kind="destination", name="x.test")
 
     def strike(folder: Path) -> None:
-        path = journal.files(folder / "journal")[-1]
+        path = segments.files(folder / "journal")[-1]
         data = bytearray(path.read_bytes())
         data[len(data) - back] ^= 1
         path.write_bytes(data)
@@ -295,7 +295,7 @@ async def test_an_archive_that_is_gone_brings_nothing_back(house: Make) -> None:
     await home.rest()
     for _ in range(2):
         await home.queue.position()
-    assert len(journal.files(home.folder / "journal")) == 2, "the middle one has gone to the archive"
+    assert len(segments.files(home.folder / "journal")) == 2, "the middle one has gone to the archive"
     copy = home.image()
     home.abandon()
     home.folder = copy
@@ -313,9 +313,9 @@ async def test_a_segment_that_begins_with_a_position_is_known_by_it(house: Make,
     await home.queue.position()
     await home.put("late@x.test")
     await home.rest()
-    assert len(journal.files(home.folder / "journal")) == 2
+    assert len(segments.files(home.folder / "journal")) == 2
     capsys.readouterr()
-    await struck(home, lambda folder: journal.files(folder / "journal")[0].unlink())
+    await struck(home, lambda folder: segments.files(folder / "journal")[0].unlink())
     assert "a segment of the journal is missing" in capsys.readouterr().err
     assert await seen(home) == {*ids, "late@x.test"}
     await home.sound()

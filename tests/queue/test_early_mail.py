@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.disk import journal, records
+from zonemta_py.disk import packing
 from zonemta_py.disk.leveldb.store import Store
-from zonemta_py.disk.records import Type
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.merge.compile import prepare
 from zonemta_py.merge.source import TemplateSource, Text
@@ -19,7 +20,7 @@ Make = Callable[..., Any]
 
 
 def named(home: Any, kind: Type) -> list[str]:
-    return [records.unpack(r.body)[0] for r in journal.read(home.folder / "journal") if r.type == kind]
+    return [packing.unpack(r.body)[0] for r in segments.read(home.folder / "journal") if r.type == kind]
 
 
 async def delivered(home: Any) -> set[str]:

@@ -10,11 +10,11 @@ from jsonschema import Draft202012Validator
 
 from tests.queue.test_campaigns import batch, template, tick
 from tests.queue.test_manners import ten_only
-from zonemta_py.disk.records import Type
 from zonemta_py.events.derive import events_of
 from zonemta_py.events.event import Event, encoded
 from zonemta_py.events.schema import TYPES, json_schema
-from zonemta_py.events.tail import JournalTail
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.tail import JournalTail
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD, POSTPONED, RELEASED
 from zonemta_py.queue.maintenance import configuration

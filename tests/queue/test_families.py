@@ -16,10 +16,11 @@ import pytest
 from tests.queue.pull.test_pulling import push
 from tests.queue.tasks.test_tasks import done
 from tests.queue.test_campaigns import batch, template
-from zonemta_py.disk import families, keys
-from zonemta_py.disk.families import FAMILIES
+from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.disk.quarantine import Quarantine
+from zonemta_py.journal import families
+from zonemta_py.journal.families import FAMILIES
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD, Feedback, QueueRefusal

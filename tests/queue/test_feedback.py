@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.disk import journal, keys, records
-from zonemta_py.disk.feedback import FeedbackRecord
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.trouble import DISK_ERROR
-from zonemta_py.disk.records import Type
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.people import FeedbackRecord
 from zonemta_py.queue.api import Feedback, QueueRefusal
 
 Make = Callable[..., Any]
@@ -24,8 +25,8 @@ def bounce(recipient: str = "bob@x.test", **more: Any) -> Feedback:
 
 def recorded(home: Any) -> list[FeedbackRecord]:
     """What the journal has on the disk."""
-    rows = journal.read(home.folder / "journal", 0, [])
-    return [FeedbackRecord.of(records.unpack(row.body)) for row in rows if row.type == Type.FEEDBACK]
+    rows = segments.read(home.folder / "journal", 0, [])
+    return [FeedbackRecord.of(packing.unpack(row.body)) for row in rows if row.type == Type.FEEDBACK]
 
 
 def left(home: Any) -> list[bytes]:

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.disk import journal, keys
-from zonemta_py.disk.feedback import FeedbackRecord
-from zonemta_py.disk.records import Type
+from zonemta_py.disk import keys
 from zonemta_py.events.derive import events_of
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.people import FeedbackRecord
 from zonemta_py.logs.recorded import RecordedLines
 from zonemta_py.queue.api import Feedback
 from zonemta_py.queue.feedback.consequences import FIGURES
@@ -54,7 +55,7 @@ async def figures(home: Any, name: str = "spring") -> dict[str, int]:
 
 
 def happened(home: Any, *kinds: Type) -> list[Any]:
-    rows = journal.read(home.folder / "journal", 0, [])
+    rows = segments.read(home.folder / "journal", 0, [])
     return [row for row in rows if row.type in kinds]
 
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.disk import identity, journal
+from zonemta_py.disk import identity
 from zonemta_py.disk.frame import frame
 from zonemta_py.disk.quarantine import Quarantine
-from zonemta_py.disk.records import Type
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
 from zonemta_py.queue.maintenance import archive
 
 Make = Callable[..., Any]
@@ -47,8 +48,8 @@ def cases(home: Any) -> str:
 async def test_what_the_archive_knows_of_a_queue_that_is_gone_is_named(house: Make, capsys: Any) -> None:
     """Its mail by name, its suppressions are back, and its numbers go on: no new segment has an old one's name."""
     home, ids = await lived(house)
-    archived = [path.name for path in journal.files(home.folder / "archive")]
-    last = max(record.seq for record in journal.read(home.folder / "archive"))
+    archived = [path.name for path in segments.files(home.folder / "archive")]
+    last = max(record.seq for record in segments.read(home.folder / "archive"))
     await struck(home, "store", "journal")
     said = capsys.readouterr().err
     assert "this is not a new queue" in said
@@ -59,7 +60,7 @@ async def test_what_the_archive_knows_of_a_queue_that_is_gone_is_named(house: Ma
     assert home.queue.core.journal.next_seq > last
     home.queue.core.ledger.rotate()
     await archive.publish(home.queue.core)
-    assert set(archived) < {path.name for path in journal.files(home.folder / "archive")}
+    assert set(archived) < {path.name for path in segments.files(home.folder / "archive")}
     await home.sound()
 
 
@@ -113,7 +114,7 @@ async def test_a_journal_taken_from_under_a_running_queue_comes_back(house: Make
     await home.crash()
     said = capsys.readouterr().err
     assert "the journal's beginning is gone" in said
-    assert journal.first_seq(journal.files(home.folder / "journal")[0]) == 1
+    assert segments.first_seq(segments.files(home.folder / "journal")[0]) == 1
     await home.crash()
     assert "is gone" not in capsys.readouterr().err
     await home.sound()
@@ -132,18 +133,18 @@ async def test_fsck_finds_damage_that_only_the_archive_has(house: Make, blow: st
     folder = home.image()
     home.abandon()
     home.folder = folder
-    oldest = journal.first_seq(journal.files(folder / "journal")[0])
-    path = journal.files(folder / "archive")[0]
-    assert journal.first_seq(path) < oldest
+    oldest = segments.first_seq(segments.files(folder / "journal")[0])
+    path = segments.files(folder / "archive")[0]
+    assert segments.first_seq(path) < oldest
     assert home.check().problems == []
-    before = {record.seq for record in journal.read_file(path, [])}
+    before = {record.seq for record in segments.read_file(path, [])}
     _strike(path, blow)
     (problem,) = home.check().problems[:1]
     assert problem.severity == "damage"
     assert problem.id == str(path) or blow in ("tail", "emptied")
     assert any(problem.severity == "damage" for problem in home.check(repair=True).problems)
     assert home.check().problems == []
-    after = list(journal.read(folder / "archive"))
+    after = list(segments.read(folder / "archive"))
     told = [record for record in after if record.type == Type.LOST]
     assert told
     assert before - {record.seq for record in after if record.type != Type.LOST}
@@ -151,7 +152,7 @@ async def test_fsck_finds_damage_that_only_the_archive_has(house: Make, blow: st
 
 
 def _strike(path: Path, blow: str) -> None:
-    rows, data = list(journal.read_file(path, [])), bytearray(path.read_bytes())
+    rows, data = list(segments.read_file(path, [])), bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     tail, cut = frame(rows[:-2], 0), bytes(data[: len(data) // 2])
     path.write_bytes({"flip": bytes(data), "cut": cut, "tail": tail, "emptied": b""}[blow])

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.disk import journal, keys
+from zonemta_py.disk import keys
 from zonemta_py.disk.frame import frame
 from zonemta_py.disk.leveldb.store import Store
-from zonemta_py.disk.records import Type
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED
 from zonemta_py.queue.fsck import compare
 from zonemta_py.queue.recovery.open_store import REPAIR_MARK
@@ -63,7 +64,7 @@ def pending(home: Any) -> int:
     store = Store(home.folder / "store")
     applied = compare.state_of(store).applied
     store.close()
-    rows = journal.read(home.folder / "journal")
+    rows = segments.read(home.folder / "journal")
     return sum(record.type == Type.DELIVERY and record.seq > applied for record in rows)
 
 
@@ -101,8 +102,8 @@ async def test_wherever_the_journal_was_cut(house: Make) -> None:
     store = Store(image / "store")
     stable = compare.state_of(store).stable
     store.close()
-    *_, last = journal.files(image / "journal")
-    rows = list(journal.read_file(last, []))
+    *_, last = segments.files(image / "journal")
+    rows = list(segments.read_file(last, []))
     for number, record in enumerate(rows):
         if record.seq < stable or (record.seq > stable and record.type != Type.DELIVERY):
             continue

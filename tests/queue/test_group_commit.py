@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.disk import records
-from zonemta_py.disk.records import Type
+from zonemta_py.disk import packing
+from zonemta_py.journal.records import Type
 
 Make = Callable[..., Any]
 
@@ -33,7 +33,7 @@ async def test_a_request_that_is_in_the_socket_already_shares_the_sync(house: Ma
         if line == "store":
             core.lines.submit([(who.encode(), b"x")], partial(done, who), sync=True, keep=True)
         else:
-            core.journal.append(Type.STANDING, records.pack(["nobody", ["none", ""], [], ""]), 0)
+            core.journal.append(Type.STANDING, packing.pack(["nobody", ["none", ""], [], ""]), 0)
             core.journal.when_stable(partial(done, who))
 
     def second() -> None:
@@ -64,7 +64,7 @@ async def test_who_is_patient_shares_the_sync_of_another_and_asks_for_none_of_it
             all_done.set_result(None)
 
     def ask(who: str, patient: bool) -> None:
-        core.journal.append(Type.STANDING, records.pack(["nobody", ["none", ""], [], ""]), 0)
+        core.journal.append(Type.STANDING, packing.pack(["nobody", ["none", ""], [], ""]), 0)
         core.journal.when_stable(partial(done, who), patient)
 
     ask("patient", True)

@@ -1,10 +1,12 @@
-"""What is packed by hand for speed is what the classes of `disk.records` pack: every record of a busy hour, held so."""
+"""What is packed by hand for speed is what the classes of `journal.records` pack: every record of a busy hour."""
 
 from collections.abc import Callable
 from typing import Any
 
-from zonemta_py.disk import journal
-from zonemta_py.disk.records import (
+from zonemta_py.disk.packing import unpack
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.mail import (
     DeliveryRecord,
     EnvelopeRecord,
     FinishRecord,
@@ -12,12 +14,10 @@ from zonemta_py.disk.records import (
     MovedRecord,
     OpenRecord,
     RemovedRecord,
-    StandingRecord,
     StartRecord,
-    Type,
-    UnsuppressRecord,
-    unpack,
 )
+from zonemta_py.journal.records.orders import StandingRecord
+from zonemta_py.journal.records.people import UnsuppressRecord
 from zonemta_py.queue.api import BOUNCED, DEFERRED, HELD
 
 Make = Callable[..., Any]
@@ -59,7 +59,7 @@ async def test_every_record_is_what_its_class_would_write(house: Make) -> None:
     await home.crash()
     await home.rest()
     seen = set()
-    for record in journal.read(home.folder / "journal"):
+    for record in segments.read(home.folder / "journal"):
         if record.type in CLASSES:
             one = CLASSES[record.type].of(unpack(record.body))
             assert one.pack() == record.body

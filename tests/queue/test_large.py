@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.queue.large import LARGE, TRICKLE, bodies, body_of, disk_bytes, mail, put
-from zonemta_py.disk import body_file, keys, records
+from zonemta_py.disk import body_file, keys, packing
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.queue.api import DEFERRED, DELIVERED, QueueRefusal
 
@@ -89,7 +89,7 @@ async def test_a_queue_whose_large_bodies_are_in_the_store(house: Make) -> None:
     chunks = core.messages.chunks(message, 1, 100)
     del message.metadata["file"]
     operations = [(keys.chunk(message_id, number), chunk) for number, chunk in enumerate(chunks, 1)]
-    operations.append((keys.metadata(message_id), records.pack(message.metadata)))
+    operations.append((keys.metadata(message_id), packing.pack(message.metadata)))
     core.lines.submit(operations, lambda _: None, sync=True, keep=True)
     await home.rest()
     body_file.remove(core.bodies.folder, message_id)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.disk import records
-from zonemta_py.disk.records import Type
+from zonemta_py.disk import packing
+from zonemta_py.journal.records import Type
 from zonemta_py.queue.admin import orders
 from zonemta_py.queue.api import HELD
 from zonemta_py.queue.lifecycle import doubts
@@ -31,7 +31,7 @@ async def test_the_store_is_given_records_in_their_order_and_only_stable_ones(ho
     def apply(what: str) -> Callable[[], None]:
         return lambda: given.append(f"{what} {journal.stable_seq >= numbers[what]}")
 
-    body = records.pack(["nobody", ["none", ""], [], ""])
+    body = packing.pack(["nobody", ["none", ""], [], ""])
     slow = ledger.open(Type.STANDING, body)
     numbers = {what: ledger.write(Type.STANDING, body, apply(what)) for what in ("first", "second")}
     later = ledger.open(Type.STANDING, body)
@@ -93,7 +93,7 @@ async def test_no_record_counts_as_applied_before_its_turn(house: Make, seed: in
     """Written, opened, closed in any order: the mark stays below the oldest that is open, and never goes back."""
     home, die = await house(), random.Random(seed)
     ledger, journal = home.queue.core.ledger, home.queue.core.journal
-    body = records.pack(["nobody", ["none", ""], [], ""])
+    body = packing.pack(["nobody", ["none", ""], [], ""])
     waiting, given, mark = list[int](), set[int](), ledger.applied()
 
     def write() -> None:

@@ -5,20 +5,22 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.disk import journal, records
+from zonemta_py.disk import packing
 from zonemta_py.disk.frame import Record
-from zonemta_py.disk.records import Type
+from zonemta_py.journal import records, segments
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.files import END_BODY
 from zonemta_py.queue.core.ledger import Ledger
 
 Make = Callable[..., Any]
-BODY = records.pack(["nobody", ["none", ""], [], ""])
+BODY = packing.pack(["nobody", ["none", ""], [], ""])
 SEGMENT_BYTES = 65_536
 
 
 async def written(home: Any, since: int = 0) -> list[Record]:
     """The journal's records from there on."""
     await home.queue.core.journal.stable()
-    return list(journal.read(home.folder / "journal", since))
+    return list(segments.read(home.folder / "journal", since))
 
 
 async def test_a_journal_begins_with_a_segment(house: Make) -> None:
@@ -26,7 +28,7 @@ async def test_a_journal_begins_with_a_segment(house: Make) -> None:
     home = await house()
     first = (await written(home))[0]
     assert (first.seq, first.type) == (1, Type.SEGMENT)
-    body = records.unpack(first.body)
+    body = packing.unpack(first.body)
     assert (body["version"], body["first"], len(body["floor"])) == (records.FORMAT, 1, 16)
 
 
@@ -50,9 +52,9 @@ async def test_a_new_segment_follows_the_end_of_the_old(house: Make) -> None:
     core.ledger.rotate()
     assert core.ledger.rotated.is_set()
     end, begin = await written(home, next_seq)
-    assert (end.type, end.body, begin.type) == (Type.END, records.END_BODY, Type.SEGMENT)
+    assert (end.type, end.body, begin.type) == (Type.END, END_BODY, Type.SEGMENT)
     assert end.ms == begin.ms == core.clock.ms()
-    body = records.unpack(begin.body)
+    body = packing.unpack(begin.body)
     assert (body["version"], body["first"]) == (records.FORMAT, next_seq + 1) == (records.FORMAT, begin.seq)
     assert [row[:2] for row in core.segments.rows()[before:]] == [[begin.seq, body["floor"]]]
 
@@ -90,12 +92,12 @@ async def test_anything_but_a_position_is_news(house: Make, kind: Type) -> None:
     home = await house()
     ledger, journal_line = home.queue.core.ledger, home.queue.core.journal
     ledger.rotate()
-    ledger.append(Type.POSITION, records.pack({}))
+    ledger.append(Type.POSITION, packing.pack({}))
     next_seq = journal_line.next_seq
     assert not ledger.rotate_with_news()
     assert journal_line.next_seq == next_seq
     ledger.append(kind, BODY)
-    ledger.append(Type.POSITION, records.pack({}))
+    ledger.append(Type.POSITION, packing.pack({}))
     assert ledger.rotate_with_news()
     assert journal_line.next_seq == next_seq + 4
     assert not ledger.rotate_with_news()

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from zonemta_py.disk import journal, keys, records
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Store
-from zonemta_py.disk.records import Type
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
 from zonemta_py.queue.api import HELD
 
 Make = Callable[..., Any]
@@ -50,10 +51,10 @@ async def test_what_was_lost_is_said_once(house: Make) -> None:
         report = home.check()
         assert report.problems == []
         assert (report.counts["messages lost by damage before"], report.counts["queued"]) == (LOST, 4)
-    rows = journal.read(home.folder / "journal", 0, [], home.folder / "archive")
+    rows = segments.read(home.folder / "journal", 0, [], home.folder / "archive")
     ended = [row for row in rows if row.type == Type.REMOVED]
-    assert {records.unpack(row.body)[0] for row in ended} == {*ids[:LOST]}
-    assert all(records.unpack(row.body)[4]["lost"] == case.name for row in ended)
+    assert {packing.unpack(row.body)[0] for row in ended} == {*ids[:LOST]}
+    assert all(packing.unpack(row.body)[4]["lost"] == case.name for row in ended)
 
 
 async def test_new_losses_are_told_from_old_ones(house: Make) -> None:
@@ -80,7 +81,7 @@ async def test_a_segment_whose_mail_was_lost_goes_to_the_archive(house: Make) ->
     home.queue.core.ledger.rotate()
     await home.queue.position()
     await home.queue.position()
-    firsts = [journal.first_seq(path) for path in journal.files(home.folder / "archive")]
+    firsts = [segments.first_seq(path) for path in segments.files(home.folder / "archive")]
     assert 1 in firsts, "the segment that has all the envelopes"
     await home.sound()
 
@@ -172,15 +173,15 @@ async def test_damage_in_an_old_segment_is_said_before_it_is_archived(house: Mak
     await home.rest()
     await home.queue.ask("drop", id=delivery.id)
     await home.rest()
-    first, *_ = journal.files(home.folder / "journal")
+    first, *_ = segments.files(home.folder / "journal")
     data = bytearray(first.read_bytes())
     data[20] ^= 1
     first.write_bytes(data)
     await home.queue.position()
     await home.queue.position()
-    (archived, *_) = journal.files(home.folder / "archive")
-    faults: list[journal.Fault] = []
-    kinds = [record.type for record in journal.read_file(archived, faults)]
+    (archived, *_) = segments.files(home.folder / "archive")
+    faults: list[segments.Fault] = []
+    kinds = [record.type for record in segments.read_file(archived, faults)]
     assert faults == []
     assert Type.LOST in kinds
     (case,) = cases(home)

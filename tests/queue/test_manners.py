@@ -9,8 +9,9 @@ import pytest
 
 from zonemta_py.config import Throttle
 from zonemta_py.delivery import worker
-from zonemta_py.disk import journal, records
-from zonemta_py.disk.records import Type
+from zonemta_py.disk import packing
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import DELIVERED, RELEASED, Delivery, Outcome, Result
@@ -77,7 +78,7 @@ async def test_forgotten(house: Any) -> None:
     assert [row["kind"] for row in await rows(home)] == ["pipelining"]
     assert not await home.queue.ask("lift", kind="recipients", name="x.test")
     await home.rest()
-    found = [records.unpack(r.body) for r in journal.read(home.folder / "journal", 0, []) if r.type == Type.STANDING]
+    found = [packing.unpack(r.body) for r in segments.read(home.folder / "journal", 0, []) if r.type == Type.STANDING]
     assert [body[:2] for body in found][-1] == ["lift", ["recipients", "x.test"]]
     await home.move(8 * 86_400)
     assert await rows(home) == []
@@ -90,7 +91,7 @@ async def test_only_less_is_news(house: Any) -> None:
     for most in (10, 10, 50, 4):
         manners.learn("x.test", most, False, TOO_MANY)
     await home.rest()
-    found = [records.unpack(r.body) for r in journal.read(home.folder / "journal", 0, []) if r.type == Type.STANDING]
+    found = [packing.unpack(r.body) for r in segments.read(home.folder / "journal", 0, []) if r.type == Type.STANDING]
     assert [body[2][0] for body in found] == [10, 4]
 
 

@@ -7,28 +7,30 @@ from typing import Any
 import google_crc32c
 import pytest
 
-from zonemta_py.disk import frame, journal, records
+from zonemta_py.disk import frame, packing
 from zonemta_py.disk.frame import Record
-from zonemta_py.disk.records import FORMAT, Type, pack
-from zonemta_py.disk.version import StoreTooNew, check
+from zonemta_py.disk.packing import pack
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import FORMAT, Type
+from zonemta_py.journal.version import StoreTooNew, check
 
 Make = Callable[..., Any]
 
 
 def newer_bodies(folder: Path) -> None:
     """As a version that has changed bodies: a segment of its own."""
-    last = max(record.seq for record in journal.read(folder / "journal"))
+    last = max(record.seq for record in segments.read(folder / "journal"))
     body = {"version": FORMAT + 1, "first": last + 1, "floor": "f" * 16}
     data = frame.frame([Record(last + 1, 1, Type.SEGMENT, pack(body))], 0)
-    (folder / "journal" / f"{last + 1:016d}{journal.SUFFIX}").write_bytes(data)
+    (folder / "journal" / f"{last + 1:016d}{segments.SUFFIX}").write_bytes(data)
 
 
 def newer_framing(folder: Path) -> None:
     """As a version that has changed fragments."""
-    last = max(record.seq for record in journal.read(folder / "journal"))
+    last = max(record.seq for record in segments.read(folder / "journal"))
     part = bytes([frame.VERSION + 1 << 4 | 1]) + b"whatever that means"
     head = google_crc32c.value(part).to_bytes(4, "little") + (len(part) - 1).to_bytes(2, "little")
-    (folder / "journal" / f"{last + 1:016d}{journal.SUFFIX}").write_bytes(head + part)
+    (folder / "journal" / f"{last + 1:016d}{segments.SUFFIX}").write_bytes(head + part)
 
 
 def everything(folder: Path) -> dict[str, bytes]:
@@ -60,7 +62,7 @@ async def test_a_queue_of_this_version_or_an_older_one_is_opened(house: Make) ->
     await home.put("bob@x.test")
     await home.rest()
     check(home.folder)
-    first = next(journal.read(home.folder / "journal"))
-    assert records.unpack(first.body)["version"] == FORMAT
-    (home.folder / "journal" / f"{9_999:016d}{journal.SUFFIX}").write_bytes(b"torn")
+    first = next(segments.read(home.folder / "journal"))
+    assert packing.unpack(first.body)["version"] == FORMAT
+    (home.folder / "journal" / f"{9_999:016d}{segments.SUFFIX}").write_bytes(b"torn")
     check(home.folder)

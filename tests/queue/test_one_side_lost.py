@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from tests.queue.tasks.test_tasks import done
-from zonemta_py.disk import journal
 from zonemta_py.disk.leveldb.store import Store
-from zonemta_py.disk.records import RemovedRecord, Type, unpack
+from zonemta_py.disk.packing import unpack
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.mail import RemovedRecord
 from zonemta_py.queue.maintenance import archive
 from zonemta_py.queue.recovery import offline
 from zonemta_py.queue.recovery.open_store import REPAIR_MARK
@@ -55,7 +57,7 @@ async def half_delivered(house: Make) -> tuple[Any, set[str], set[str]]:
 
 
 def open_segment(folder: Path) -> None:
-    journal.files(folder / "journal")[-1].unlink()
+    segments.files(folder / "journal")[-1].unlink()
 
 
 def whole_journal(folder: Path) -> None:
@@ -69,12 +71,12 @@ def journal_and_archive(folder: Path) -> None:
 
 def last_blocks(folder: Path) -> None:
     """Everything but the first record of the open segment is zeros."""
-    path = journal.files(folder / "journal")[-1]
+    path = segments.files(folder / "journal")[-1]
     path.write_bytes(path.read_bytes()[:120] + bytes(40_000))
 
 
 def lost(home: Any) -> list[RemovedRecord]:
-    rows = journal.read_files(journal.every_file(home.folder / "journal", home.folder / "archive"))
+    rows = segments.read_files(segments.every_file(home.folder / "journal", home.folder / "archive"))
     removed = [RemovedRecord.of(unpack(row.body)) for row in rows if row.type == Type.REMOVED]
     return [one for one in removed if one.case is not None]
 
@@ -166,7 +168,7 @@ async def test_a_result_that_the_store_has_is_in_no_doubt(house: Make) -> None:
     await home.queue.position()
     copy = home.image()
     home.abandon()
-    path = journal.files(copy / "journal")[-1]
+    path = segments.files(copy / "journal")[-1]
     data = bytearray(path.read_bytes())
     data[300:700] = bytes(400)
     path.write_bytes(data)
@@ -208,7 +210,7 @@ async def test_what_has_ended_long_ago_does_not_come_back_with_the_stores_damage
     for _ in range(2):
         await home.rest()
         await home.queue.position()
-    assert journal.first_seq(journal.files(home.folder / "journal")[0]) > 1
+    assert segments.first_seq(segments.files(home.folder / "journal")[0]) > 1
     copy = home.image()
     home.abandon()
     if not archived:

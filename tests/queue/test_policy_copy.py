@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.disk import journal
 from zonemta_py.disk.frame import Record, frame
-from zonemta_py.disk.records import Type
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
 from zonemta_py.queue.recovery import start
 
 Make = Callable[..., Any]
@@ -61,9 +61,9 @@ async def test_an_order_while_a_position_record_waits_for_the_disk(
 def strike(home: Any) -> None:
     """Takes the orders, and every position after the first, out of the journal: as damage to their blocks does."""
     seen = False
-    for path in journal.files(home.folder / "journal"):
+    for path in segments.files(home.folder / "journal"):
         kept: list[Record] = []
-        for record in journal.read_file(path, []):
+        for record in segments.read_file(path, []):
             if record.type == Type.POSITION and not seen:
                 seen = True
                 kept.append(record)

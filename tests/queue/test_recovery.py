@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.disk import journal, keys, records
-from zonemta_py.disk.records import Type
+from zonemta_py.disk import keys, packing
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.queue.api import BOUNCED, DEFERRED, HELD, RELEASED, QueueRefusal
 from zonemta_py.queue.recovery import start
@@ -17,7 +18,7 @@ Make = Callable[..., Any]
 
 
 def history(home: Any, kind: Type) -> list[Any]:
-    return [records.unpack(r.body) for r in journal.read(home.folder / "journal") if r.type == kind]
+    return [packing.unpack(r.body) for r in segments.read(home.folder / "journal") if r.type == kind]
 
 
 async def test_a_message_without_its_record_gets_one(house: Make) -> None:
@@ -212,10 +213,10 @@ async def test_finished_segments_go_to_the_archive(house: Make) -> None:
             await home.settle((await home.lease())[0])
         await home.rest()
         await home.queue.position()
-    archived = journal.files(home.folder / "archive")
+    archived = segments.files(home.folder / "archive")
     assert len(archived) >= 3
-    assert len(journal.files(home.folder / "journal")) <= 3
-    both = [r for f in ("archive", "journal") for r in journal.read(home.folder / f)]
+    assert len(segments.files(home.folder / "journal")) <= 3
+    both = [r for f in ("archive", "journal") for r in segments.read(home.folder / f)]
     assert [r.seq for r in both] == list(range(1, both[-1].seq + 1))
     assert sum(r.type == Type.ENVELOPE for r in both) == sum(r.type == Type.FINISH for r in both) == sent
     await home.crash()
@@ -236,11 +237,11 @@ async def test_a_journal_that_lost_its_end_is_noticed(house: Make, count: int) -
     copy = home.image()
     home.abandon()
     home.folder = copy
-    stable = records.unpack((store := open_store(copy)).get(keys.STATE))[1]
+    stable = packing.unpack((store := open_store(copy)).get(keys.STATE))[1]
     store.close()
-    (path,) = journal.files(copy / "journal")
-    rows = [r for r in journal.read_file(path, []) if r.seq <= stable - count]
-    path.write_bytes(journal.frame(rows, 0))
+    (path,) = segments.files(copy / "journal")
+    rows = [r for r in segments.read_file(path, []) if r.seq <= stable - count]
+    path.write_bytes(segments.frame(rows, 0))
     await home.open()
     assert [place.name.split("-")[1] for place in sorted((copy / "quarantine").iterdir())][:1] == ["journal"]
     await home.sound()
@@ -266,8 +267,8 @@ async def test_a_repair_that_writes_no_record_is_no_damage_the_next_time(
     home.abandon()
     home.folder = copy
     if lost:
-        path = journal.files(copy / "journal")[-1]
-        path.write_bytes(journal.frame(list(journal.read_file(path, []))[:-lost], 0))
+        path = segments.files(copy / "journal")[-1]
+        path.write_bytes(segments.frame(list(segments.read_file(path, []))[:-lost], 0))
     else:
         (copy / REPAIR_MARK).write_text("a test")
     await home.open()
@@ -294,7 +295,7 @@ async def test_a_torn_tail_is_no_damage(house: Make) -> None:
     copy = home.image()
     home.abandon()
     home.folder = copy
-    with journal.files(copy / "journal")[-1].open("ab") as file:
+    with segments.files(copy / "journal")[-1].open("ab") as file:
         file.write(b"\x12\x34\x56\x78\xff\x00\x11torn")
     await home.open()
     assert not (copy / "quarantine").exists()
@@ -314,7 +315,7 @@ async def test_a_flipped_byte_in_the_journal_loses_no_mail(house: Make, at: int)
     copy = home.image()
     home.abandon()
     home.folder = copy
-    path = journal.files(copy / "journal")[0]
+    path = segments.files(copy / "journal")[0]
     data = bytearray(path.read_bytes())
     data[at % len(data)] ^= 0x55
     path.write_bytes(data)

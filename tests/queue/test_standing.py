@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from zonemta_py.config import Config
-from zonemta_py.disk.records import pack, unpack
+from zonemta_py.disk.packing import pack, unpack
 from zonemta_py.schedule.policy.saved import Packed, pack_around
 from zonemta_py.schedule.policy.standing import meant
 from zonemta_py.schedule.policy.state import PolicyState

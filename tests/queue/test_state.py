@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Store
-from zonemta_py.disk.records import Type
+from zonemta_py.journal.records import Type
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.sizes import BOUNCED, DEFERRED, DELETED, HELD, QUEUED, Sizes
 from zonemta_py.queue.core.state import COUNTED, COUNTED_MOVES, FAMILY, MOVES, State, counted_as

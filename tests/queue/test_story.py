@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from tests.queue.flow import drain
-from zonemta_py.disk import journal
 from zonemta_py.disk.frame import Record, frame
-from zonemta_py.disk.records import Type, pack
-from zonemta_py.queue.admin.browse import ages, search, story
+from zonemta_py.disk.packing import pack
+from zonemta_py.journal import search, segments
+from zonemta_py.journal.records import Type
+from zonemta_py.queue.admin.browse import ages, story
 from zonemta_py.queue.api import DEFERRED, HELD, Feedback
 
 
@@ -141,7 +142,7 @@ def test_a_text_is_found_wherever_it_lies(tmp_path: Path) -> None:
     for record in written:
         data += frame([record], len(data))
     path.write_bytes(data)
-    assert [record.seq for record in journal.read_file(path, [])] == [record.seq for record in written]
+    assert [record.seq for record in segments.read_file(path, [])] == [record.seq for record in written]
     for number in range(21):
         text = f"{number:016x}".encode()
         there = [record.seq for record in written if text in record.body]

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.disk import journal, keys, receipts, records
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Store
-from zonemta_py.disk.records import Type
+from zonemta_py.journal import receipts, segments
+from zonemta_py.journal.records import Type
 from zonemta_py.mail.addresses.person import person
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.queue.api import DEFERRED, DELIVERED, HELD, QueueRefusal, Receipt
@@ -37,9 +38,9 @@ async def listed(home: Any) -> list[str]:
 def removed(home: Any) -> list[list[Any]]:
     """Bodies of the REMOVED records, id left out; the disk must be at rest."""
     found = []
-    for record in journal.read(home.folder / "journal", 0, [], home.folder / "archive"):
+    for record in segments.read(home.folder / "journal", 0, [], home.folder / "archive"):
         if record.type == Type.REMOVED:
-            found.append(records.unpack(record.body)[1:])
+            found.append(packing.unpack(record.body)[1:])
     return found
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tests.queue.test_suppression_scopes import NEWS, ZONES, entries, gets, suppress
-from zonemta_py.disk import journal, records
-from zonemta_py.disk.records import Type
+from zonemta_py.disk import packing
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
 
 Make = Callable[..., Any]
 DEALS = {"list-id": "Weekly Deals <weekly.Shop.example>"}
@@ -35,8 +36,8 @@ async def test_who_leaves_one_newsletter_keeps_the_other(house: Make, power: boo
     assert await gets(home, "bob@x.test", "a@usual.test", campaign="deals-9", headers=DEALS)
     await home.rest()
     reasons = [
-        records.unpack(record.body)[3]
-        for record in journal.read(home.folder / "journal", 0, [], home.folder / "archive")
+        packing.unpack(record.body)[3]
+        for record in segments.read(home.folder / "journal", 0, [], home.folder / "archive")
         if record.type == Type.REMOVED
     ]
     assert reasons == ["suppressed: unsubscribe, scope list:weekly.shop.example"] * 3

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.disk import journal
+from zonemta_py.journal import segments
 
 Make = Callable[..., Any]
 
@@ -35,7 +35,7 @@ async def without_store(house: Make) -> Any:
     await home.rest()
     await home.queue.position()
     home.folder, _ = home.image(), home.abandon()
-    assert journal.first_seq(journal.files(home.folder / "journal")[0]) > 1, "the list is in the archive only"
+    assert segments.first_seq(segments.files(home.folder / "journal")[0]) > 1, "the list is in the archive only"
     shutil.rmtree(home.folder / "store")
     return home
 
@@ -56,7 +56,7 @@ async def test_the_list_is_made_again(house: Make, by: str) -> None:
 async def test_what_cannot_be_made_again_is_named(house: Make, capfd: Any) -> None:
     """Where the archive was cut; and what only the store had."""
     home = await without_store(house)
-    journal.files(home.folder / "archive")[0].unlink()
+    segments.files(home.folder / "archive")[0].unlink()
     await home.open()
     said = capfd.readouterr().err
     assert "suppressions from before may be missing" in said
@@ -71,7 +71,7 @@ async def pruned(home: Any, before: str) -> None:
         await home.queue.ask("stop", kind="zone", name="default", cause=str(home.clock.now_s))
         await home.rest()
         await home.queue.position()
-        for path in journal.files(home.folder / "archive"):
+        for path in segments.files(home.folder / "archive"):
             os.utime(path, (0, 0))
         if not (home.folder / "archive" / before).exists():
             return
@@ -88,7 +88,7 @@ async def test_what_the_archive_loses_is_told_again_before(house: Make, capfd: A
     everybody = await listed(home)
     assert len(everybody) == 1_200
     for _ in range(2):
-        await pruned(home, journal.every_file(home.folder / "journal", home.folder / "archive")[0].name)
+        await pruned(home, segments.every_file(home.folder / "journal", home.folder / "archive")[0].name)
     home.folder, _ = home.image(), home.abandon()
     shutil.rmtree(home.folder / "store")
     capfd.readouterr()

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.disk import journal, keys, records
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Store
-from zonemta_py.disk.records import Type
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
 from zonemta_py.merge.compile import prepare
 from zonemta_py.merge.source import TemplateSource, Text
 from zonemta_py.queue.suppression.entry import Suppressed
@@ -138,8 +139,8 @@ async def test_a_scope_holds_for_mail_that_waits_already(house: Make) -> None:
     await home.put("ann@x.test", sender=NEWS)
     await home.rest()
     reasons = [
-        records.unpack(record.body)[3]
-        for record in journal.read(home.folder / "journal", 0, [], home.folder / "archive")
+        packing.unpack(record.body)[3]
+        for record in segments.read(home.folder / "journal", 0, [], home.folder / "archive")
         if record.type == Type.REMOVED
     ]
     assert reasons == ["suppressed: unsubscribe, scope campaigns"] * 2
@@ -290,10 +291,10 @@ async def test_an_entry_from_before_scopes_holds_for_all_mail(house: Make) -> No
     await suppress(home, "ann@x.test", "unsubscribe", "all")
     await home.rest()
     value = home.queue.core.store.get(b"suppressed ann@x.test")
-    assert len(records.unpack(value)) == 6
+    assert len(packing.unpack(value)) == 6
     rows = [
-        records.unpack(record.body)[0]
-        for record in journal.read(home.folder / "journal", 0, [], home.folder / "archive")
+        packing.unpack(record.body)[0]
+        for record in segments.read(home.folder / "journal", 0, [], home.folder / "archive")
         if record.type == Type.SUPPRESS
     ]
     assert [len(row) for row in rows] == [7]

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from tests.queue.lives import seeds
-from zonemta_py.disk import journal, records
-from zonemta_py.disk.records import Type
+from zonemta_py.disk import packing
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, RELEASED, Delivery, Outcome, QueueRefusal, Result
 
@@ -250,11 +251,11 @@ def history(home: Any, life: Life) -> None:
     """The archive and the journal together hold every envelope and every result."""
     enveloped, results = set(), Counter[str]()
     folders = (home.folder / "archive", home.folder / "journal")
-    for record in (record for folder in folders for record in journal.read(folder)):
+    for record in (record for folder in folders for record in segments.read(folder)):
         if record.type == Type.ENVELOPE:
-            enveloped.update(row[1] for row in records.unpack(record.body)[2])
+            enveloped.update(row[1] for row in packing.unpack(record.body)[2])
         elif record.type == Type.DELIVERY:
-            for outcome in records.unpack(record.body)[4]:
+            for outcome in packing.unpack(record.body)[4]:
                 if outcome[0] in (DELIVERED, BOUNCED):
                     results.update(who[0] if isinstance(who, list) else who for who in outcome[5])
     assert set(life.ended) <= enveloped

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.disk import keys, records
+from zonemta_py.disk import keys, packing
 from zonemta_py.mail.addresses import verp
 from zonemta_py.queue.api import Feedback
 from zonemta_py.queue.feedback.register import shown
@@ -249,7 +249,7 @@ async def test_what_a_version_without_lists_remembered(home: Any) -> None:
     """Its rows end earlier; those of messages of no list still do."""
     one = await sent(home)
     key = home.queue.core.store.last(keys.SENT, keys.end(keys.SENT))
-    (row,) = records.unpack(home.queue.core.store.get(key))
+    (row,) = packing.unpack(home.queue.core.store.get(key))
     assert row[:3] == ["default", "acme", "spring"]
     assert len(row) == 5
     row = Feedback("unsubscribe", "bob@x.test", one, scope="list", via="mailto", genuine="token")

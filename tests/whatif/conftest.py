@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from zonemta_py.disk.frame import Record
-from zonemta_py.disk.journal import Writer
-from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED, Type, pack
+from zonemta_py.disk.packing import pack
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.mail import BOUNCED, DEFERRED, DELIVERED
+from zonemta_py.journal.segments import Writer
 
 START_MS = 1_700_006_400_000  # 2023-11-15 00:00 UTC
 Outcome = tuple[int, int, int, str, str, str, str]

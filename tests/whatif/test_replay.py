@@ -12,7 +12,7 @@ import pytest
 
 from zonemta_py.cli.app import main
 from zonemta_py.config import Config
-from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED
+from zonemta_py.journal.records.mail import BOUNCED, DEFERRED, DELIVERED
 from zonemta_py.whatif.compare import facts
 from zonemta_py.whatif.history import History, read
 from zonemta_py.whatif.replay import Replayed, Span, replay

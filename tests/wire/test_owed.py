@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.disk.records import Type
+from zonemta_py.journal.records import Type
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.queue.api import QueueRefusal, Unanswered

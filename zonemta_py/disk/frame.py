@@ -1,6 +1,6 @@
 """Framing of journal records: blocks of 32 KB, fragments with length, CRC32C and kind. Grammar: FORMAT.md.
 
-A reader can start at any block boundary; after damage it continues at the next whole record (`damage.resync`). Nothing
+A reader can start at any block boundary; after damage it continues at the next whole record (`disk.resync`). Nothing
 here touches a file.
 """
 
@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import google_crc32c
 
-from zonemta_py.disk.damage.resync import HEADER as _HEADER
-from zonemta_py.disk.damage.resync import next_record
+from zonemta_py.disk.resync import HEADER as _HEADER
+from zonemta_py.disk.resync import next_record
 
 BLOCK_BYTES = 32_768
 _RECORD = struct.Struct("<QQB")
@@ -24,7 +24,7 @@ _extend = google_crc32c.extend
 
 
 class Record(NamedTuple):
-    """seq: grows by one. ms: UNIX time. type: `records.Type`. body: msgpack."""
+    """seq: grows by one. ms: UNIX time. type: `journal.records.Type`. body: msgpack."""
 
     seq: int
     ms: int

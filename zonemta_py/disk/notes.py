@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from zonemta_py.disk.records import pack, unpack
+from zonemta_py.disk.packing import pack, unpack
 from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 
 

@@ -33,7 +33,7 @@ _LAST = 1 << 62
 
 
 class History(Protocol):
-    """A reader of the journal (`events.tail.JournalTail`). missed: records that were there no longer."""
+    """A reader of the journal (`journal.tail.JournalTail`). missed: records that were there no longer."""
 
     next_seq: int
     missed: int

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from zonemta_py.disk.files import replace_file
-from zonemta_py.events.tail import last_seq, seq_at
+from zonemta_py.journal.tail import last_seq, seq_at
 
 log = logging.getLogger(__name__)
 

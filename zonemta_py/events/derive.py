@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
-from zonemta_py.disk.feedback import FeedbackRecord
 from zonemta_py.disk.frame import Record
-from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED, HELD, POSTPONED, RELEASED, Type, unpack
+from zonemta_py.disk.packing import unpack
 from zonemta_py.events import policy
 from zonemta_py.events.event import Event
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.mail import BOUNCED, DEFERRED, DELIVERED, HELD, POSTPONED, RELEASED
+from zonemta_py.journal.records.people import FeedbackRecord
 from zonemta_py.queue.suppression.found import BY as POLICY
 from zonemta_py.schedule.flow import FlowId, split_key
 

@@ -27,7 +27,7 @@ from zonemta_py.events.filter import EventFilter
 from zonemta_py.events.sink import RunningSink, ring_pages
 from zonemta_py.events.sinks.base import Ready
 from zonemta_py.events.sinks.kinds import client
-from zonemta_py.events.tail import JournalTail
+from zonemta_py.journal.tail import JournalTail
 from zonemta_py.logs.causes import cause
 from zonemta_py.metrics import report
 from zonemta_py.queue.api import QueueRefusal

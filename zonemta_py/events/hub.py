@@ -19,7 +19,7 @@ from zonemta_py.disk import identity
 from zonemta_py.disk.frame import Record
 from zonemta_py.events.derive import events_of
 from zonemta_py.events.event import Event, encoded, id_of
-from zonemta_py.events.tail import JournalTail
+from zonemta_py.journal.tail import JournalTail
 from zonemta_py.logs.causes import cause
 from zonemta_py.queue.api import QueueRefusal
 

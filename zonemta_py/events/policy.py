@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from zonemta_py.disk.records import CONFIGURATION
+from zonemta_py.journal.records.orders import CONFIGURATION
 from zonemta_py.schedule.flow import split_key
 
 Told = tuple[str, dict[str, Any]]

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from zonemta_py.config import Config
-from zonemta_py.disk.feedback import FeedbackRecord
-from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED, HELD, POSTPONED, RELEASED
+from zonemta_py.journal.records.mail import BOUNCED, DEFERRED, DELIVERED, HELD, POSTPONED, RELEASED
+from zonemta_py.journal.records.people import FeedbackRecord
 from zonemta_py.logs.persons import Persons
 from zonemta_py.logs.setup import Filter, people, stream
 from zonemta_py.logs.shape import SHAPES, Shape

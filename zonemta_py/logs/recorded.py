@@ -12,9 +12,10 @@ from itertools import groupby
 from typing import Any
 
 from zonemta_py.disk import keys
-from zonemta_py.disk.feedback import FeedbackRecord
 from zonemta_py.disk.frame import Record
-from zonemta_py.disk.records import (
+from zonemta_py.disk.packing import unpack
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.mail import (
     BOUNCED,
     DELIVERED,
     RELEASED,
@@ -24,10 +25,9 @@ from zonemta_py.disk.records import (
     OutcomeRow,
     RemovedRecord,
     StartRecord,
-    Type,
     Who,
-    unpack,
 )
+from zonemta_py.journal.records.people import FeedbackRecord
 from zonemta_py.logs.mail import VERDICTS, accepted, came_back, several
 
 KEPT_MAX = 50_000

@@ -14,13 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from zonemta_py.disk.records import BOUNCED as BOUNCED
-from zonemta_py.disk.records import DEFERRED as DEFERRED
-from zonemta_py.disk.records import DELIVERED as DELIVERED
-from zonemta_py.disk.records import DOUBTFUL as DOUBTFUL
-from zonemta_py.disk.records import HELD as HELD
-from zonemta_py.disk.records import POSTPONED as POSTPONED
-from zonemta_py.disk.records import RELEASED as RELEASED
+from zonemta_py.journal.records.mail import BOUNCED as BOUNCED
+from zonemta_py.journal.records.mail import DEFERRED as DEFERRED
+from zonemta_py.journal.records.mail import DELIVERED as DELIVERED
+from zonemta_py.journal.records.mail import DOUBTFUL as DOUBTFUL
+from zonemta_py.journal.records.mail import HELD as HELD
+from zonemta_py.journal.records.mail import POSTPONED as POSTPONED
+from zonemta_py.journal.records.mail import RELEASED as RELEASED
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
@@ -105,8 +105,8 @@ class Submission(Protocol):
 class Feedback:
     """What came back about a message, later and by another way than its delivery.
 
-    kind: one of `disk.feedback.KINDS`. recipient: "" unknown. message: our id of the message, 16 hex digits, "" if that
-    is unknown; message_id, feedback_id: those fields of the original, as quoted. campaign, tenant, zone: of the
+    kind: one of `records.people.KINDS`. recipient: "" unknown. message: our id of it, 16 hex digits, "" if that is
+    unknown; message_id, feedback_id: those fields of the original, as quoted. campaign, tenant, zone: of the
     message, if the reporter knows them; the queue fills in what it knows. code: 0 unknown; enhanced, text: of the reply
     that a bounce quotes. reporter: the host that says so. form: of the report. via: "smtp", "http", "link", "mailto".
     genuine: what proves it: "token", "dkim", "spf", "key"; "" nothing, so it is shown, but neither counts nor

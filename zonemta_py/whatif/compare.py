@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED
+from zonemta_py.journal.records.mail import BOUNCED, DEFERRED, DELIVERED
 from zonemta_py.whatif.history import History, PastAttempt
 from zonemta_py.whatif.replay import Span, arrivals
 from zonemta_py.whatif.world import OURS

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from zonemta_py.disk import journal
 from zonemta_py.disk.frame import Record
-from zonemta_py.disk.records import RELEASED, DeliveryRecord, EnvelopeRecord, RemovedRecord, Type, unpack
+from zonemta_py.disk.packing import unpack
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.mail import RELEASED, DeliveryRecord, EnvelopeRecord, RemovedRecord
 from zonemta_py.mail.reply import Reply
 
 
@@ -49,7 +51,7 @@ class History:
     mails: dict[str, Mail] = field(default_factory=dict)
     attempts: dict[tuple[str, str], list[PastAttempt]] = field(default_factory=dict)
     removed: dict[tuple[str, str], int] = field(default_factory=dict)
-    faults: list[journal.Fault] = field(default_factory=list)
+    faults: list[segments.Fault] = field(default_factory=list)
 
     def take(self, record: Record) -> None:
         if record.type == Type.ENVELOPE:
@@ -78,9 +80,9 @@ class History:
 def read(folders: Iterable[Path], progress: Callable[[int, int], None] = lambda done, all_: None) -> History:
     """All segments of the folders (archive/, journal/), each record once. progress(files read, files there are)."""
     history, seen = History(), -1
-    paths = sorted((path for folder in folders for path in journal.files(folder)), key=journal.first_seq)
+    paths = sorted((path for folder in folders for path in segments.files(folder)), key=segments.first_seq)
     for number, path in enumerate(paths, 1):
-        for record in journal.read_file(path, history.faults):
+        for record in segments.read_file(path, history.faults):
             if record.seq > seen:
                 seen = record.seq
                 history.take(record)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from zonemta_py.config.limits import Rate
-from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED
+from zonemta_py.journal.records.mail import BOUNCED, DEFERRED, DELIVERED
 from zonemta_py.mail.reply import Reply
 from zonemta_py.whatif.history import History, PastAttempt
 from zonemta_py.zones.site import Site

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zonemta_py.disk.frame import BLOCK_BYTES, Record, frame, parse
-from zonemta_py.disk.journal import read
-from zonemta_py.disk.records import Type, pack, unpack
+from zonemta_py.disk.packing import pack, unpack
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.segments import read
 from zonemta_py.mail.address import xtext_encode
 from zonemta_py.mail.addresses import verp
 from zonemta_py.pipeline.erasure.archive import erase_archive, search

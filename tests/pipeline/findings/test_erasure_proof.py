@@ -10,7 +10,8 @@ from zonemta_py.cli.queue.erasure import in_files
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.output import Telling
 from zonemta_py.disk.frame import Record, frame
-from zonemta_py.disk.records import Type, pack
+from zonemta_py.disk.packing import pack
+from zonemta_py.journal.records import Type
 from zonemta_py.pipeline.erasure.proof import DONE, LEFT, forget
 from zonemta_py.pipeline.lake import table
 

@@ -6,8 +6,8 @@ from datetime import date
 import pytest
 
 from tests.pipeline.lake.test_update import place
-from zonemta_py.disk.feedback import FeedbackRecord
-from zonemta_py.disk.records import Type
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.people import FeedbackRecord
 from zonemta_py.pipeline.feedback import feedback
 from zonemta_py.pipeline.journal import rows as journal_rows
 from zonemta_py.pipeline.lake import table, update

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from tests.queue.tasks.test_tasks import ZONES, counts, defer, done, ended, lost_and_repaired, sent_now
-from zonemta_py.disk import journal, keys
-from zonemta_py.disk.records import Type
+from zonemta_py.disk import keys
 from zonemta_py.events.derive import events_of
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
 from zonemta_py.queue.tasks import erasing
 
 Make = Callable[..., Any]
@@ -21,7 +22,7 @@ async def events(home: Any) -> list[tuple[str, dict[str, Any]]]:
     """Of all TASK and REMOVED records."""
     await home.rest()
     found = [
-        record for record in journal.read(home.folder / "journal", 0, []) if record.type in (Type.TASK, Type.REMOVED)
+        record for record in segments.read(home.folder / "journal", 0, []) if record.type in (Type.TASK, Type.REMOVED)
     ]
     return [(event.type, event.data) for record in found for event in events_of(record)]
 

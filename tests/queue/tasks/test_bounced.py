@@ -10,9 +10,10 @@ from tests.queue.pull.test_pulling import push
 from tests.queue.tasks.test_around import events
 from tests.queue.tasks.test_tasks import counts, done, ended, lost_and_repaired, sent_now
 from tests.queue.test_reload import other
-from zonemta_py.disk import journal, keys
-from zonemta_py.disk.records import Type
+from zonemta_py.disk import keys
 from zonemta_py.events.derive import events_of
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED
 from zonemta_py.queue.reload import apply
 
@@ -42,7 +43,7 @@ async def sweep(home: Any) -> None:
 
 async def told(home: Any) -> list[tuple[str, dict[str, Any]]]:
     await home.rest()
-    found = journal.read(home.folder / "journal", 0, [])
+    found = segments.read(home.folder / "journal", 0, [])
     return [(event.type, event.data) for record in found for event in events_of(record)]
 
 
@@ -88,7 +89,7 @@ async def test_nothing_is_kept_unless_that_is_said(house: Make) -> None:
     await bounce(home)
     assert await counts(home) == {}
     assert (await home.sizes())["messages"] == 0
-    record = [one for one in journal.read(home.folder / "journal", 0, []) if one.type == Type.DELIVERY][-1]
+    record = [one for one in segments.read(home.folder / "journal", 0, []) if one.type == Type.DELIVERY][-1]
     ((_, data),) = [(one.type, one.data) for one in events_of(record)]
     assert "kept_until_ms" not in data
     with pytest.raises(ValueError, match=r"is not kept; set queue\.keep_bounced_s"):

@@ -16,9 +16,10 @@ from jsonschema import Draft202012Validator
 from open_connections import established
 
 from tests.web.events.follower import PATIENCE_S, WATCH, Follower
-from zonemta_py.disk import identity, journal
+from zonemta_py.disk import identity
 from zonemta_py.events import hub
 from zonemta_py.events.schema import json_schema
+from zonemta_py.journal import segments
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.web import shares
 from zonemta_py.web.api import events
@@ -195,7 +196,7 @@ def test_what_the_archive_no_longer_has_is_said(
     mail(door, "bob@x.test")
     first.until(4)
     for folder in ("journal", "archive"):
-        journal.files(door.folder / folder)[0].unlink()
+        segments.files(door.folder / folder)[0].unlink()
     again = follow(last=first.rows[0][1])
     assert again.until(3) == ["missed", "accepted", "queued"]
     assert again.rows[0][2]["records"] > 0

@@ -9,7 +9,7 @@ import pytest
 
 from tests.web.links.conftest import ONE_CLICK, path
 from zonemta_py.config import Config, ConfigError
-from zonemta_py.disk.records import Type
+from zonemta_py.journal.records import Type
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.suppression.entry import Suppressed
 from zonemta_py.web.links import pages, words

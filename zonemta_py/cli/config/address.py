@@ -13,8 +13,10 @@ from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configur
 from zonemta_py.cli.terminal.output import print_json
 from zonemta_py.config import Config
 from zonemta_py.config.services.return_path import ReturnPath
-from zonemta_py.disk import journal
-from zonemta_py.disk.records import EnvelopeRecord, Type, unpack
+from zonemta_py.disk.packing import unpack
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.mail import EnvelopeRecord
 from zonemta_py.mail.addresses import srs as srs_paths
 from zonemta_py.mail.addresses import verp as verp_paths
 from zonemta_py.mail.addresses.domain import canonical
@@ -59,7 +61,7 @@ def decode_verp(address: Address, config: ConfigFile = None, folder: Folder = No
 
 def _looked_up(found: verp_paths.Return, settings: Config) -> str:
     """ "" if the message is not in journal or archive (any more)."""
-    for record in (record for part in ("journal", "archive") for record in journal.read(settings.folder / part)):
+    for record in (record for part in ("journal", "archive") for record in segments.read(settings.folder / part)):
         if record.type == Type.ENVELOPE and (envelope := EnvelopeRecord.of(unpack(record.body))).id == found.id:
             return next((row.address for row in envelope.rows() if found.is_to(row.address)), "")
     return ""

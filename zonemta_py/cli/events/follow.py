@@ -11,7 +11,7 @@ from pathlib import Path
 
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.disk.frame import Record
-from zonemta_py.events.tail import JournalTail, last_seq
+from zonemta_py.journal.tail import JournalTail, last_seq
 from zonemta_py.wire.asking import QueueGone, ask
 
 RECORDS_AT_ONCE = 1000

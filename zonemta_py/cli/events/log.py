@@ -13,7 +13,7 @@ from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
 from zonemta_py.cli.terminal.output import as_records, moment, print_json, print_table
-from zonemta_py.events.tail import seq_at
+from zonemta_py.journal.tail import seq_at
 from zonemta_py.logs import setup
 from zonemta_py.logs.mail import LOGGER
 from zonemta_py.logs.persons import Persons

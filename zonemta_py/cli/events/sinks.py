@@ -245,7 +245,7 @@ def replay(
 def _span(
     config: Config, wants: Callable[[Record], list[Ready]], since_ms: int, until_ms: int, move: Move
 ) -> Iterator[Ready]:
-    from zonemta_py.events.tail import JournalTail, seq_at
+    from zonemta_py.journal.tail import JournalTail, seq_at
 
     begin, end = seq_at(config.folder, since_ms), stable(config.folder, 0, 0)
     journal = JournalTail(config.folder, begin)

@@ -17,7 +17,7 @@ from zonemta_py.disk import identity
 from zonemta_py.events.derive import events_of
 from zonemta_py.events.event import encoded
 from zonemta_py.events.filter import EventFilter
-from zonemta_py.events.tail import JournalTail, seq_at
+from zonemta_py.journal.tail import JournalTail, seq_at
 
 BEFORE = 10
 """Events that are shown of what was before."""

@@ -13,7 +13,7 @@ from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
 from zonemta_py.cli.terminal.output import as_records, moment, print_aside, print_json, print_table, printable
-from zonemta_py.disk.feedback import KINDS
+from zonemta_py.journal.records.people import KINDS
 
 app = typer.Typer(help="What came back: bounces, complaints, unsubscribes, answers.", no_args_is_help=True)
 COLUMNS = ("number", "at", "kind", "recipient", "campaign", "message", "genuine", "class", "said")

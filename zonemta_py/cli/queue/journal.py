@@ -17,10 +17,11 @@ from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration
 from zonemta_py.cli.terminal.output import moment, print_json, printable
-from zonemta_py.disk import journal
-from zonemta_py.disk.feedback import FeedbackRecord
 from zonemta_py.disk.frame import Record
-from zonemta_py.disk.records import (
+from zonemta_py.disk.packing import unpack
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.mail import (
     DeliveryRecord,
     EnvelopeRecord,
     FinishRecord,
@@ -28,10 +29,9 @@ from zonemta_py.disk.records import (
     OpenRecord,
     RemovedRecord,
     StartRecord,
-    TaskRecord,
-    Type,
-    unpack,
 )
+from zonemta_py.journal.records.orders import TaskRecord
+from zonemta_py.journal.records.people import FeedbackRecord
 
 app = typer.Typer(help="Every acceptance, attempt and result, as it was recorded.", no_args_is_help=True)
 
@@ -75,7 +75,7 @@ def dump(
     kind, start = _kind(type), when.past(since, "--since", now_ms) if since else 0
     end = when.past(until, "--until", now_ms) if until else 0
     words = [word.lower() for word in (id, recipient) if word]
-    faults: list[journal.Fault] = []
+    faults: list[segments.Fault] = []
     for record in _records(configuration(config, folder).folder, archive, faults):
         if (kind is not None and record.type != kind) or record.ms < start or (until and record.ms >= end):
             continue
@@ -113,7 +113,7 @@ def follow(
 @app.command()
 def positions(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """List the position records, where restarts begin, oldest first."""
-    for record in journal.positions(_journal(configuration(config, folder).folder)):
+    for record in segments.positions(_journal(configuration(config, folder).folder)):
         print(_line(record, unpack(record.body), json))
 
 
@@ -127,10 +127,10 @@ def rotate(config: ConfigFile = None, folder: Folder = None, json: AsJson = Fals
         print(f"{closed} is in the archive" if closed else "nothing new to close: the archive is complete")
 
 
-def _records(folder: Path, archive: bool, faults: list[journal.Fault]) -> Iterator[Record]:
+def _records(folder: Path, archive: bool, faults: list[segments.Fault]) -> Iterator[Record]:
     if archive:
-        return journal.read_files(journal.every_file(_journal(folder), folder / "archive"), 0, faults)
-    return journal.read(_journal(folder), 0, faults)
+        return segments.read_files(segments.every_file(_journal(folder), folder / "archive"), 0, faults)
+    return segments.read(_journal(folder), 0, faults)
 
 
 def _journal(folder: Path) -> Path:

@@ -56,7 +56,7 @@ def run(arguments: list[str]) -> None:
     wait_until_unlocked(config.folder)
     for listener in config.all_listeners:
         until(lambda listener=listener: check_port(listener))  # type: ignore[misc]
-    from zonemta_py.disk import version
+    from zonemta_py.journal import version
     from zonemta_py.processes import supervisor
 
     try:

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from zonemta_py.delivery.tls.plan import Demands, Trial
-from zonemta_py.disk import journal
 from zonemta_py.disk.frame import Record
-from zonemta_py.disk.records import DeliveryRecord, Type, unpack
+from zonemta_py.disk.packing import unpack
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.mail import DeliveryRecord
 from zonemta_py.mail.tls.reports import Seen
 
 ROWS_MAX = 200
@@ -57,8 +59,8 @@ def seen_on(folder: Path, day: date) -> Iterator[Seen]:
     start_ms = int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() * 1000)
     end_ms = start_ms + 86_400_000
     last = -1
-    every = {path.name: path for name in ("archive", "journal") for path in journal.files(folder / name)}
-    for path in sorted(every.values(), key=lambda path: journal.first_seq(path)):
+    every = {path.name: path for name in ("archive", "journal") for path in segments.files(folder / name)}
+    for path in sorted(every.values(), key=lambda path: segments.first_seq(path)):
         for record in _records(path, start_ms):
             if record.seq > last and record.type == Type.DELIVERY and start_ms <= record.ms < end_ms:
                 yield from _in_record(record.body)
@@ -70,10 +72,10 @@ def _records(path: Path, start_ms: int) -> Iterator[Record]:
     try:
         if path.stat().st_mtime * 1000 < start_ms:
             return iter(())
-        return journal.read_file(path, [])
+        return segments.read_file(path, [])
     except FileNotFoundError:
         moved = path.parent.parent / "archive" / path.name
-        return journal.read_file(moved, []) if moved.exists() else iter(())
+        return segments.read_file(moved, []) if moved.exists() else iter(())
 
 
 def _in_record(body: bytes) -> Iterator[Seen]:

@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 import google_crc32c
 
-from zonemta_py.disk.damage.resync import HEADER as _HEADER
-from zonemta_py.disk.damage.resync import holed, next_record
+from zonemta_py.disk.resync import HEADER as _HEADER
+from zonemta_py.disk.resync import holed, next_record
 
 BLOCK_BYTES = 32_768
 _BATCH = struct.Struct("<QI")

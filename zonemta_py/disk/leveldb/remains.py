@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from zonemta_py.disk import keys, records
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.log import varint
 
 _FAMILIES = rb"message|delivery-zone|deferred|parked|held"
@@ -48,7 +48,7 @@ def _puts(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _said(metadata: bytes) -> dict[str, Any]:
-    body = records.unpack(metadata)
+    body = packing.unpack(metadata)
     row = {"sender": body.get("sender", "")}
     subject = (body.get("headers") or {}).get("subject")
     return row | {"subject": subject} if subject else row
@@ -61,6 +61,6 @@ def number(batch: bytes) -> int:
         return 0
     size, start = varint(batch, at + 7)
     try:
-        return int(records.unpack(batch[start : start + size])[4])
+        return int(packing.unpack(batch[start : start + size])[4])
     except (ValueError, IndexError, TypeError):
         return 0

@@ -4,7 +4,7 @@ Promise: sequence numbers, times, types and the order of records stay; the new f
 read back before it atomically replaces the old one, so a crash leaves the old or the new one. What belongs to
 the person alone goes too: merge values, ORCPT, and the kept header fields of a message that had no other recipient.
 A damaged segment is reported. It is rewritten if it names the person, or may do so in the damaged bytes: then all
-records that can be read are kept, and LOST records stand for the rest, as after a repair (`disk.journal.repair`).
+records that can be read are kept, and LOST records stand for the rest, as after a repair (`journal.segments.repair`).
 Failures: OSError of the disk; then nothing has changed.
 """
 
@@ -17,11 +17,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from zonemta_py.disk.feedback import FeedbackRecord
 from zonemta_py.disk.files import fresh_file
 from zonemta_py.disk.frame import Damage, Record, frame, parse
-from zonemta_py.disk.journal import files, lost_record
-from zonemta_py.disk.records import EnvelopeRecord, RecipientRow, Type, pack, unpack
+from zonemta_py.disk.packing import pack, unpack
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.mail import EnvelopeRecord, RecipientRow
+from zonemta_py.journal.records.people import FeedbackRecord
+from zonemta_py.journal.segments import files, lost_record
 from zonemta_py.pipeline.erasure.person import DataSubject
 
 _SUFFIX = ".erasing"

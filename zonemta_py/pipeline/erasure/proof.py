@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from zonemta_py.disk.files import replace_file
-from zonemta_py.disk.journal import SUFFIX
-from zonemta_py.disk.receipts import FOLDER as RECEIPTS
+from zonemta_py.journal.receipts import FOLDER as RECEIPTS
+from zonemta_py.journal.segments import SUFFIX
 from zonemta_py.pipeline.erasure.archive import FileProof, erase_archive, search
 from zonemta_py.pipeline.erasure.person import DataSubject, pseudonym
 from zonemta_py.pipeline.lake import table

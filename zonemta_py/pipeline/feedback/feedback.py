@@ -1,6 +1,6 @@
 """Table `feedback`: one row for each FEEDBACK record, beside the attempt that had delivered the message.
 
-Each record is one recipient's news (`disk.feedback`). provider, source and site are those of the recipient's last
+Each record is one recipient's news (`FeedbackRecord`). provider, source and site are those of the recipient's last
 attempt before it, where the message is known and its attempt is in the lake, received_at (when the message came in) and
 campaign, tenant and zone too; without it, these three are what the record says, the others null. An attempt that comes
 later into the lake is seen when the day is made again. A record that only repeats one (`again`) is no row.

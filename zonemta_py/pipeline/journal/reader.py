@@ -1,7 +1,7 @@
 """Segment files read fast, whole or by the piece: blocks in, Arrow record batches of the schema out.
 
 Promise: however a file is split at block boundaries, each record is read exactly once, by the split in which it begins,
-and each damage is named once, with file and offset; what is read equals `disk.journal.read` over the same folder.
+and each damage is named once, with file and offset; what is read equals `journal.segments.read` over the same folder.
 A record number that an earlier file has is left out (`Segment.from_seq`). Memory: one window of 4 MB.
 Failures: OSError from the disk; damage as `journal.Fault`s, or `Damaged` where the caller wants that.
 """
@@ -14,10 +14,9 @@ from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
 
-from zonemta_py.disk import journal
 from zonemta_py.disk.frame import BLOCK_BYTES, BROKEN, FIRST, FULL, LAST, Damage, Record, fragments, parse
-from zonemta_py.disk.journal import Fault
-from zonemta_py.disk.records import Type
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.segments import Fault, files, first_seq
 from zonemta_py.pipeline.journal import rows
 from zonemta_py.pipeline.journal.rows import Misfit
 
@@ -90,7 +89,7 @@ def segments(folder: Path) -> list[Segment]:
     The one that is being written is left out: a part of it would be taken for the whole.
     """
     found: list[Segment] = []
-    paths = journal.files(folder)
+    paths = files(folder)
     if folder.name == "journal" and paths and not _is_closed(paths[-1]):
         paths.pop()
     expected = 0
@@ -112,7 +111,7 @@ def _is_closed(path: Path) -> bool:
 
 
 def _inspect(path: Path) -> Segment:
-    size, named = path.stat().st_size, journal.first_seq(path)
+    size, named = path.stat().st_size, first_seq(path)
     with path.open("rb") as file:
         first, last = _first(file), _last(file, size)
     if first is None or last is None:

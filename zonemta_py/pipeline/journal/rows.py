@@ -17,8 +17,9 @@ from typing import Any, NamedTuple, TypeAlias
 import msgpack
 import pyarrow as pa
 
-from zonemta_py.disk.feedback import FeedbackRecord
-from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED, HELD, POSTPONED, RELEASED, Type
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.mail import BOUNCED, DEFERRED, DELIVERED, HELD, POSTPONED, RELEASED
+from zonemta_py.journal.records.people import FeedbackRecord
 from zonemta_py.pipeline.journal.schema import ROWS
 
 Head: TypeAlias = tuple[int, int]

@@ -35,7 +35,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from zonemta_py.disk.journal import Fault
+from zonemta_py.journal.segments import Fault
 from zonemta_py.pipeline.journal import reader, schema
 from zonemta_py.pipeline.journal.ranges import Ranges
 from zonemta_py.pipeline.journal.reader import Damaged, Segment

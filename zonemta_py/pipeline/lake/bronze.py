@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from zonemta_py.disk.files import replace_file, sync
-from zonemta_py.disk.journal import Fault
+from zonemta_py.journal.segments import Fault
 from zonemta_py.pipeline.journal import reader
 from zonemta_py.pipeline.journal.reader import Damaged, Segment, Split
 from zonemta_py.pipeline.journal.schema import NAMES, ROWS

@@ -18,8 +18,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from zonemta_py.disk import journal
-from zonemta_py.disk.records import Type
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.segments import read_file
 from zonemta_py.pipeline.journal.ranges import Ranges
 from zonemta_py.pipeline.journal.reader import Segment
 
@@ -121,7 +121,7 @@ def _alike(some: Mapping[int, int], others: Mapping[int, int]) -> bool:
 
 def _in_file(path: Path) -> dict[int, int]:
     """Number → ms of the records that can be read, but for those that stand for lost ones."""
-    return {record.seq: record.ms for record in journal.read_file(path, []) if record.type != Type.LOST}
+    return {record.seq: record.ms for record in read_file(path, []) if record.type != Type.LOST}
 
 
 def _in_lake(lake: Path, entry: Ingested) -> dict[int, int]:

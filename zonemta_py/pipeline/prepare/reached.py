@@ -10,8 +10,10 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zonemta_py.disk import journal, records
-from zonemta_py.disk.records import BOUNCED, DeliveryRecord, EnvelopeRecord, RemovedRecord, Type, Who
+from zonemta_py.disk import packing
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.mail import BOUNCED, DeliveryRecord, EnvelopeRecord, RemovedRecord, Who
 from zonemta_py.pipeline.prepare.settings import PlanRefused
 
 if TYPE_CHECKING:
@@ -24,20 +26,20 @@ class NobodyReached(PlanRefused):
 
 def reached(folder: Path, campaigns: Collection[str]) -> dict[str, str]:
     """Address as it was handed in → the campaign. folder: of the MTA (server.folder)."""
-    there = {path.name: path for path in (*journal.files(folder / "archive"), *journal.files(folder / "journal"))}
+    there = {path.name: path for path in (*segments.files(folder / "archive"), *segments.files(folder / "journal"))}
     left, seen = dict[str, dict[str, str]](), set[str]()
-    for record in journal.read_files(sorted(there.values(), key=journal.first_seq)):
+    for record in segments.read_files(sorted(there.values(), key=segments.first_seq)):
         if record.type == Type.ENVELOPE:
-            envelope = EnvelopeRecord.of(records.unpack(record.body))
+            envelope = EnvelopeRecord.of(packing.unpack(record.body))
             if (name := envelope.metadata.get("campaign", "")) in campaigns:
                 seen.add(name)
                 left[envelope.id] = {row[1]: name for row in envelope.recipients}
         elif record.type == Type.REMOVED:
-            removed = RemovedRecord.of(records.unpack(record.body))
+            removed = RemovedRecord.of(packing.unpack(record.body))
             for address in removed.recipients if removed.envelope is None else ():
                 left.get(removed.id, {}).pop(address, None)
         elif record.type == Type.DELIVERY:
-            delivery = DeliveryRecord.of(records.unpack(record.body))
+            delivery = DeliveryRecord.of(packing.unpack(record.body))
             for outcome in delivery.outcomes if delivery.id in left else ():
                 for who in outcome.recipients if outcome.verdict == BOUNCED else ():
                     left[delivery.id].pop(Who.of(who).address, None)

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import islice
 from typing import Any
 
-from zonemta_py.disk import keys, records
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation, StoreError
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
@@ -35,7 +35,7 @@ async def listed(queue: QueueContext, limit: int = ROWS, after: str = "") -> lis
     for key, value in list(islice(queue.core.store.scan(start, keys.end(keys.IN_DOUBTS)), limit)):
         await pace.turn()
         _, message_id, recipient = key.decode().split(" ", 2)
-        zone, since_ms, action = records.unpack(value)[:3]
+        zone, since_ms, action = packing.unpack(value)[:3]
         try:
             sender = queue.core.messages.peek(message_id).get("sender", "")
         except StoreError:
@@ -49,7 +49,7 @@ async def counted(core: Core) -> Counter[str]:
     """How many are listed, by zone."""
     found = Counter[str]()
     async for rows in _portions(core):
-        found.update(str(records.unpack(value)[0]) for _, value in rows)
+        found.update(str(packing.unpack(value)[0]) for _, value in rows)
     return found
 
 
@@ -65,7 +65,7 @@ async def acknowledge(queue: QueueContext, ids: list[str] | None = None, until_m
             (key, None)
             for key, value in rows
             if (wanted is None or key.decode().split(" ", 2)[1] in wanted)
-            and (until_ms is None or records.unpack(value)[1] <= until_ms)
+            and (until_ms is None or packing.unpack(value)[1] <= until_ms)
         ]
         if gone:
             core.lines.submit(gone, immediately, sync=True, keep=True)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 from zonemta_py.disk import keys
-from zonemta_py.disk.feedback import KINDS
+from zonemta_py.journal.records.people import KINDS
 from zonemta_py.mail.addresses.person import person
 from zonemta_py.mail.feedback.report import WISH
 from zonemta_py.queue.api import Feedback

@@ -14,7 +14,8 @@ from typing import Any
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Operation, StoreDamaged
 from zonemta_py.disk.notes import Note
-from zonemta_py.disk.records import MovedRecord, RemovedRecord, Type
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.mail import MovedRecord, RemovedRecord
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.commit import immediately

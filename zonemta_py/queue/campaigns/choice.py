@@ -13,7 +13,8 @@ import math
 from functools import partial
 from typing import Any, NamedTuple
 
-from zonemta_py.disk.records import StandingRecord, Type
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.orders import StandingRecord
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.campaigns.stops import stop_of
 from zonemta_py.queue.core.campaigns import WINNER, Campaign

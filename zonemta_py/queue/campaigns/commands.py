@@ -12,7 +12,8 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from zonemta_py.disk.records import StandingRecord, Type
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.orders import StandingRecord
 from zonemta_py.mail.schedule_fields import InvalidValue
 from zonemta_py.mail.schedule_fields import name as checked_name
 from zonemta_py.queue.api import EVERYBODY, template_name

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 
-from zonemta_py.disk import keys, records
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation, StoreError
-from zonemta_py.disk.records import StandingRecord, Type
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.orders import StandingRecord
 from zonemta_py.queue.campaigns import choice, named, thresholds
 from zonemta_py.queue.campaigns.history import RATE_MS, CampaignHistory
 from zonemta_py.queue.campaigns.moved import Moved
@@ -201,7 +202,7 @@ class CampaignMonitor:
         history = self._histories.get(campaign.name)
         if history is None:
             value = self._core.store.get(keys.course(campaign.name))
-            history = CampaignHistory(records.unpack(value)) if value else CampaignHistory.begun(campaign.created_ms)
+            history = CampaignHistory(packing.unpack(value)) if value else CampaignHistory.begun(campaign.created_ms)
             if not campaign.ended_ms and not self._rests(campaign):
                 self._histories[campaign.name] = history
         return history
@@ -226,4 +227,4 @@ def order(core: Core, campaign: Campaign, what: str, cause: str) -> None:
 
 
 def _saved(campaign: Campaign, history: CampaignHistory) -> Operation:
-    return keys.course(campaign.name), records.pack(history.saved())
+    return keys.course(campaign.name), packing.pack(history.saved())

@@ -19,10 +19,10 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from zonemta_py.disk import keys, records
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.bodies import restore, shrink
 from zonemta_py.disk.leveldb.store import Operation, Store, StoreDamaged
-from zonemta_py.disk.records import StandingRecord
+from zonemta_py.journal.records.orders import StandingRecord
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.schedule_fields import InvalidValue
@@ -147,7 +147,7 @@ class Campaign:
         return asdict(self) | {"deciding": False}
 
     def record(self) -> bytes:
-        return records.pack(self.stored())
+        return packing.pack(self.stored())
 
 
 class Campaigns:
@@ -340,7 +340,7 @@ class Campaigns:
             ]
             operations.append((keys.campaign(campaign.name), campaign.record()))
             if not goes_on:
-                operations += [(keys.tally(campaign.name), records.pack([])), (keys.course(campaign.name), None)]
+                operations += [(keys.tally(campaign.name), packing.pack([])), (keys.course(campaign.name), None)]
             if campaign.name in self.counters.left:
                 operations.append((keys.left(campaign.name), None))
             await _write(lines, operations, keep=False)
@@ -475,7 +475,7 @@ def whole(kept: list[bytes]) -> bytes:
 
 
 def _of(name: str, value: bytes) -> Campaign:
-    return campaign_from(name, records.unpack(value))
+    return campaign_from(name, packing.unpack(value))
 
 
 def campaign_from(name: str, row: dict[str, Any]) -> Campaign:

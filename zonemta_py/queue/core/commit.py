@@ -22,11 +22,11 @@ from queue import SimpleQueue
 from typing import Any, Protocol
 
 from zonemta_py.disk.frame import Record
-from zonemta_py.disk.journal import Writer
 from zonemta_py.disk.leveldb.store import Operation, Store, StoreDamaged, StoreError
 from zonemta_py.disk.leveldb.trouble import NO_SPACE, refusal, tell
-from zonemta_py.disk.receipts import Receipts
-from zonemta_py.disk.records import Type
+from zonemta_py.journal.receipts import Receipts
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.segments import Writer
 from zonemta_py.mail.reply import Reply
 
 log = logging.getLogger(__name__)

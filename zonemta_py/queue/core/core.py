@@ -12,13 +12,14 @@ from contextlib import suppress
 from typing import Any
 
 from zonemta_py.config import Config
-from zonemta_py.disk import keys, records
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation, Store, StoreDamaged, StoreError
 from zonemta_py.disk.notes import Note
 from zonemta_py.disk.quarantine import Quarantine
-from zonemta_py.disk.receipts import Receipts
-from zonemta_py.disk.records import StandingRecord, Type
 from zonemta_py.disk.space import LEAST_BYTES, Space
+from zonemta_py.journal.receipts import Receipts
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.orders import StandingRecord
 from zonemta_py.logs.mail import MailLog
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.reply import Reply
@@ -185,10 +186,10 @@ class Core:
         operations = self.sizes.changes() + self.campaigns.changes() + self.messages.changes()
         operations += self.tasks.changes() + self.quotas.changes() + self.sent.changes()
         self.batches += 1
-        operations.append((keys.TRACKED, records.pack([self.batches, self.places.complete])))
+        operations.append((keys.TRACKED, packing.pack([self.batches, self.places.complete])))
         self.receipts.turn(self.journal.next_seq - 1, self.journal.stable_seq)
         state = (self.ledger.applied(), self.journal.stable_seq, self.message_count, self.message_bytes, self.batches)
-        operations.append((keys.STATE, records.pack(state)))
+        operations.append((keys.STATE, packing.pack(state)))
         return operations
 
     def again(self) -> None:
@@ -221,7 +222,7 @@ class Core:
 
     def _stand(self, body: list[object]) -> None:
         """Records a change of the policy state: a suspension, a rest, a learned rate."""
-        packed = records.pack(body)
+        packed = packing.pack(body)
         self.policy_copy.add(self.ledger.append(Type.STANDING, packed), packed)
 
     def _clock_set(self, steps: list[list[Any]]) -> None:
@@ -251,7 +252,7 @@ class Core:
         if message.id not in self.finished:
             campaign = message.metadata.get("campaign")
             ended = [message.id, campaign] if campaign else [message.id]
-            self.ledger.append(Type.FINISH, records.pack(ended))  # a `FinishRecord`, for every message
+            self.ledger.append(Type.FINISH, packing.pack(ended))  # a `FinishRecord`, for every message
             self.segments.ended(message.id)
         if self.hooks.releases:
             envelope = Envelope.from_metadata(message.metadata, [])

@@ -13,9 +13,9 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any
 
-from zonemta_py.disk import keys, records
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation, Store
-from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED
+from zonemta_py.journal.records.mail import BOUNCED, DEFERRED, DELIVERED
 
 SUPPRESSED = "suppressed"
 """How the reason of a removal begins that the recipient asked for, or that protects the recipient."""
@@ -76,7 +76,7 @@ class CampaignCounters:
         for key, value in store.scan(keys.CAMPAIGNS, keys.end(keys.CAMPAIGNS)):
             _, name, part = key.decode().split(" ")
             if part == "#":
-                self._counters[name] = CampaignCounts(*records.unpack(value)[: len(fields(CampaignCounts))])
+                self._counters[name] = CampaignCounts(*packing.unpack(value)[: len(fields(CampaignCounts))])
             elif part == "-":
                 self.left.add(name)
 
@@ -127,7 +127,7 @@ class CampaignCounters:
     def changes(self) -> list[Operation]:
         """Writes what has changed since the last call."""
         operations: list[Operation] = [
-            (keys.tally(name), records.pack(_figures(self._counters[name]))) for name in self._changed
+            (keys.tally(name), packing.pack(_figures(self._counters[name]))) for name in self._changed
         ]
         self._written, self._changed = self._changed, set()
         return operations

@@ -16,8 +16,9 @@ from collections.abc import Callable
 from functools import partial
 
 from zonemta_py.config.server import Queue
-from zonemta_py.disk import keys, records
-from zonemta_py.disk.records import END_BODY, FORMAT, SegmentRecord, Type
+from zonemta_py.disk import keys, packing
+from zonemta_py.journal.records import FORMAT, Type
+from zonemta_py.journal.records.files import END_BODY, SegmentRecord
 from zonemta_py.queue.core.commit import JournalLine
 from zonemta_py.queue.core.segments import Segments
 from zonemta_py.schedule.time.steady import Steady
@@ -122,7 +123,7 @@ class Ledger:
         floor = self._ids.next(now_ms)
         first = self._journal.next_seq
         body: SegmentRecord = {"version": FORMAT, "first": first, "floor": floor, "clock": self._clock.state()}
-        self._journal.append(Type.SEGMENT, records.pack(body), now_ms)
+        self._journal.append(Type.SEGMENT, packing.pack(body), now_ms)
         self._segments.begin(first, floor)
         self._bytes, self._began_ms, self._news = 0, self._clock.steady_ms(), False
 

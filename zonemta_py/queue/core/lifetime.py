@@ -20,7 +20,7 @@ from typing import Any
 from zonemta_py.config import Config
 from zonemta_py.disk import keys
 from zonemta_py.disk.notes import Note
-from zonemta_py.disk.records import DeliveryRecord
+from zonemta_py.journal.records.mail import DeliveryRecord
 from zonemta_py.queue.core.campaigns import Campaigns
 from zonemta_py.queue.core.messages import Message
 from zonemta_py.queue.core.tasks.table import Tasks

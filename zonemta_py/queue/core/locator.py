@@ -16,7 +16,7 @@ from typing import NamedTuple
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Operation, Store, StoreError
 from zonemta_py.disk.notes import Note
-from zonemta_py.disk.records import RemovedRecord, StartRecord, Who
+from zonemta_py.journal.records.mail import RemovedRecord, StartRecord, Who
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core.commit import StoreLine
 from zonemta_py.queue.core.state import counted_as

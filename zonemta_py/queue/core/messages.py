@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from zonemta_py.disk import keys, records
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.bodies import restore
 from zonemta_py.disk.leveldb.store import Operation, Store, StoreDamaged
 from zonemta_py.disk.notes import Existence
@@ -84,7 +84,7 @@ class Messages:
         if existence is None or metadata is None:
             raise StoreDamaged(f"message {message_id} has lost its metadata")
         try:
-            return Message(message_id, records.unpack(metadata), *Existence.of(existence))
+            return Message(message_id, packing.unpack(metadata), *Existence.of(existence))
         except (ValueError, TypeError) as error:
             raise StoreDamaged(f"message {message_id} has unreadable metadata ({error})") from None
 
@@ -95,7 +95,7 @@ class Messages:
             part = key.decode().rsplit(" ", 1)[1]
             with contextlib.suppress(ValueError, TypeError, KeyError):
                 if part == "*":
-                    return int(records.unpack(value)["size"])
+                    return int(packing.unpack(value)["size"])
                 size += len(restore(value, CHUNK_BYTES)) if part != "#" else 0
         return size
 

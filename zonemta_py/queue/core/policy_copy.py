@@ -10,9 +10,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from zonemta_py.disk import keys, records
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation, Store
-from zonemta_py.disk.records import StandingRecord
+from zonemta_py.journal.records.orders import StandingRecord
 from zonemta_py.queue.core.commit import JournalLine, StoreLine, immediately
 from zonemta_py.schedule.policy.saved import Packed, pack_around
 
@@ -55,11 +55,11 @@ def taken_up(
     """The policy state, the limits used, and the changes since. Arguments: the same from the journal, as of record
     `seq`, and its changes, by number. Raises StoreError."""
     value = store.get(keys.STANDING_STATE)
-    kept: dict[str, Any] = records.unpack(value) if value else {"seq": 0}
+    kept: dict[str, Any] = packing.unpack(value) if value else {"seq": 0}
     if kept["seq"] > seq:  # the position record that followed it is gone
         policy, admission, seq = kept["standing"], kept["permits"], kept["seq"]
     changes = dict(changed)
     for key, body in store.scan(keys.STANDING, keys.end(keys.STANDING)):
         if key != keys.STANDING_STATE:
-            changes.setdefault(int(key.removeprefix(keys.STANDING)), StandingRecord.of(records.unpack(body)))
+            changes.setdefault(int(key.removeprefix(keys.STANDING)), StandingRecord.of(packing.unpack(body)))
     return policy, admission, [changes[number] for number in sorted(changes) if number > seq]

@@ -8,7 +8,7 @@ acknowledged, or removed.
 from __future__ import annotations
 
 from zonemta_py.config import Config
-from zonemta_py.disk import keys, records
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.zones import pull
 
@@ -20,7 +20,7 @@ class PullDoubts:
         self._config = config
         self._keys: dict[str, set[bytes]] = {}
         for key, value in store.scan(keys.IN_DOUBTS, keys.end(keys.IN_DOUBTS)):
-            self.listed(key.decode().split(" ", 2)[1], key, str(records.unpack(value)[0]))
+            self.listed(key.decode().split(" ", 2)[1], key, str(packing.unpack(value)[0]))
 
     def configure(self, config: Config) -> None:
         """Other zones from now on."""

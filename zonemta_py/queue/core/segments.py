@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from zonemta_py.disk import journal
+from zonemta_py.journal import segments
 
 
 class Segment:
@@ -96,9 +96,9 @@ def publish(folder: Path, target: Path) -> list[Path]:
     A link lost in a power cut is made again by the next call, so no sync is needed. Raises OSError.
     """
     target.mkdir(parents=True, exist_ok=True)
-    there = {path.name for path in journal.files(target)}
+    there = {path.name for path in segments.files(target)}
     made = []
-    for path in journal.files(folder)[:-1]:  # the last one is being written
+    for path in segments.files(folder)[:-1]:  # the last one is being written
         if path.name not in there:
             os.link(path, target / path.name)
             made.append(target / path.name)
@@ -114,8 +114,8 @@ def retire(folder: Path, target: Path, spans: list[tuple[int, int]]) -> list[Pat
     if not spans:
         return gone
     target.mkdir(parents=True, exist_ok=True)
-    for path in journal.files(folder):
-        seq = journal.first_seq(path)
+    for path in segments.files(folder):
+        seq = segments.first_seq(path)
         if any(first <= seq < following for first, following in spans):
             kept = target / path.name
             path.unlink() if kept.exists() else path.rename(kept)
@@ -125,7 +125,7 @@ def retire(folder: Path, target: Path, spans: list[tuple[int, int]]) -> list[Pat
 
 def oldest(folder: Path) -> int:
     """The number of the first record in the journal's oldest file; 0 if it has none."""
-    return min((journal.first_seq(path) for path in journal.files(folder)), default=0)
+    return min((segments.first_seq(path) for path in segments.files(folder)), default=0)
 
 
 def outdated(folder: Path, now_ms: int, days: float, bytes_max: int, before_seq: int) -> list[Path]:
@@ -135,7 +135,7 @@ def outdated(folder: Path, now_ms: int, days: float, bytes_max: int, before_seq:
     before_seq: where the journal's oldest segment begins; segments archived from there on may hold the ends of its
     mail, and stay.
     """
-    rows = [(path, path.stat()) for path in journal.files(folder) if journal.first_seq(path) < before_seq]
+    rows = [(path, path.stat()) for path in segments.files(folder) if segments.first_seq(path) < before_seq]
     total = sum(stat.st_size for _, stat in rows)
     gone = []
     for path, stat in rows:

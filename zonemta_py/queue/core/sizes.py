@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zonemta_py.disk import keys, records
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.queue.core.state import COUNTED, COUNTED_MOVES
 from zonemta_py.queue.core.sums.flows import FlowSizes, tracked
@@ -50,7 +50,7 @@ class Sizes:
             zone, domain = key.decode().split(" ", 2)[1:]
             self.domains[zone, domain] = counts = _none()
             total = self.zones.setdefault(zone, _none())
-            for state, count in enumerate(records.unpack(value)):
+            for state, count in enumerate(packing.unpack(value)):
                 counts[state] = count
                 total[state] += count
                 self.total[state] += count
@@ -137,7 +137,7 @@ class Sizes:
         for key in self._changed:
             counts = self.domains[key]
             if any(counts):
-                operations.append((keys.size(*key), records.pack(counts)))
+                operations.append((keys.size(*key), packing.pack(counts)))
             else:
                 operations.append((keys.size(*key), None))
                 del self.domains[key]

@@ -28,7 +28,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from zonemta_py.disk.records import Type
+from zonemta_py.journal.records import Type
 
 
 class State(StrEnum):

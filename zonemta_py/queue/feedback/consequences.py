@@ -6,7 +6,7 @@ recorded, and shown.
 
 from __future__ import annotations
 
-from zonemta_py.disk.feedback import FeedbackRecord
+from zonemta_py.journal.records.people import FeedbackRecord
 from zonemta_py.queue.suppression.entry import UNSUBSCRIBE
 from zonemta_py.queue.suppression.policy import Statement
 

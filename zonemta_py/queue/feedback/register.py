@@ -18,11 +18,11 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from zonemta_py.disk import keys, records
-from zonemta_py.disk.feedback import KINDS, FeedbackRecord
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation, StoreError, StoreFenced
 from zonemta_py.disk.leveldb.trouble import refusal
-from zonemta_py.disk.records import Type
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.people import KINDS, FeedbackRecord
 from zonemta_py.logs.causes import cause
 from zonemta_py.mail.addresses.person import person
 from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ERASED = records.pack(None)
+ERASED = packing.pack(None)
 """Instead of the row of somebody who was erased, so that it is not made again from the journal."""
 AT_ONCE = 1_000
 """Rows that are taken, or deleted, before the event loop runs."""
@@ -187,7 +187,7 @@ class FeedbackRegister:
     def of(self, message_id: str) -> list[dict[str, Any]]:
         """All that came back about a message, in the order of time. Raises StoreError."""
         prefix = keys.FEEDBACK_OF + message_id.encode() + b" "
-        found = sorted({int(records.unpack(value)) for _, value in self._core.store.scan(prefix, keys.end(prefix))})
+        found = sorted({int(packing.unpack(value)) for _, value in self._core.store.scan(prefix, keys.end(prefix))})
         rows = ((seq, self._core.store.get(keys.feedback(seq))) for seq in found)
         return [shown(seq, value) for seq, value in rows if value is not None and value != ERASED]
 
@@ -196,7 +196,7 @@ class FeedbackRegister:
         value = self._core.store.get(keys.feedback(seq))
         if value is None or value == ERASED:
             return []
-        record = FeedbackRecord.of(records.unpack(value)[1])
+        record = FeedbackRecord.of(packing.unpack(value)[1])
         return [file_of(record.names)] if record.raw_bytes else []
 
     def raw(self, seq: int) -> bytes:
@@ -207,7 +207,7 @@ class FeedbackRegister:
         """What forgets a person. rows: of the store. who: the canonical address."""
         changes: list[Operation] = []
         for key, value in rows:
-            if value != ERASED and _names(FeedbackRecord.of(records.unpack(value)[1]), who):
+            if value != ERASED and _names(FeedbackRecord.of(packing.unpack(value)[1]), who):
                 changes += [*forgotten(key, value), (key, ERASED)]
         return changes
 
@@ -219,10 +219,10 @@ class FeedbackRegister:
         over_ms = core.clock.ms() - core.config.return_path.days * _DAY_MS
         rows = list(islice(core.store.scan(keys.FEEDBACK, keys.end(keys.FEEDBACK)), AT_ONCE))
         for key, value in rows:
-            if value != ERASED and records.unpack(value)[0] >= over_ms:
+            if value != ERASED and packing.unpack(value)[0] >= over_ms:
                 break
             gone += forgotten(key, value)
-            old += [] if value == ERASED else [FeedbackRecord.of(records.unpack(value)[1])]
+            old += [] if value == ERASED else [FeedbackRecord.of(packing.unpack(value)[1])]
         self.unread.drop(file_of(record.names) for record in old if record.raw_bytes)
         if gone:
             core.lines.submit(gone, lambda _: None, sync=False, keep=True)
@@ -231,14 +231,14 @@ class FeedbackRegister:
 
 def operations(seq: int, ms: int, record: FeedbackRecord) -> list[Operation]:
     """What a record puts into the store."""
-    number = records.pack(seq)
-    found: list[Operation] = [(keys.feedback(seq), records.pack([ms, list(record)]))]
+    number = packing.pack(seq)
+    found: list[Operation] = [(keys.feedback(seq), packing.pack([ms, list(record)]))]
     return found + [(keys.feedback_of(*name.split()), number) for name in record.names]
 
 
 def forgotten(key: bytes, value: bytes) -> list[Operation]:
     """What deletes a row and its names."""
-    named = [] if value == ERASED else FeedbackRecord.of(records.unpack(value)[1]).names
+    named = [] if value == ERASED else FeedbackRecord.of(packing.unpack(value)[1]).names
     return [(key, None), *((keys.feedback_of(*name.split()), None) for name in named)]
 
 
@@ -257,7 +257,7 @@ def _names(record: FeedbackRecord, who: str) -> bool:
 
 def shown(seq: int, value: bytes) -> dict[str, Any]:
     """As shown in answers. value: of the store."""
-    ms, fields = records.unpack(value)
+    ms, fields = packing.unpack(value)
     row = FeedbackRecord.of(fields)._asdict()
     del row["names"]
     return {"seq": seq, "ms": ms} | row

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zonemta_py.disk.feedback import FeedbackRecord
+from zonemta_py.journal.records.people import FeedbackRecord
 from zonemta_py.logs.mail import came_back
 from zonemta_py.queue.core.core import Core
 

@@ -9,7 +9,7 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import astuple, replace
 from typing import NamedTuple
 
-from zonemta_py.disk import keys, records
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.queue.api import QueueRefusal, template_name
 from zonemta_py.queue.core.campaigns import Campaign, campaign_from, whole
@@ -42,7 +42,7 @@ def firsts(store: Store) -> dict[str, str]:
     for key, value in store.scan(keys.CAMPAIGNS, keys.end(keys.CAMPAIGNS)):
         _, name, part = key.decode().split(" ")
         if part in "*-":
-            first = value.decode() if part == "-" else records.unpack(value).get("first", "")
+            first = value.decode() if part == "-" else packing.unpack(value).get("first", "")
             found[name] = max(first, found.get(name, ""))
     return found
 
@@ -62,13 +62,13 @@ def findings(
         if "*" not in found or "#" not in found:
             yield from _again(store, name, found, waiting.get(name, 0), name in merged, known.get(name), now_ms)
             continue
-        campaign = campaign_from(name, records.unpack(found["*"]))
+        campaign = campaign_from(name, packing.unpack(found["*"]))
         missing = [number for number in range(1, campaign.chunks + 1) if f"{number:06d}" not in found]
         if missing:
             what = f"a campaign has lost {len(missing)} chunks of its template"
             campaign.chunks = campaign.size = 0
             yield Finding("damage", what, name, SUSPENDED, [(keys.campaign(name), campaign.record())])
-        yield from _tally(name, CampaignCounts(*records.unpack(found["#"])), waiting.get(name, 0))
+        yield from _tally(name, CampaignCounts(*packing.unpack(found["#"])), waiting.get(name, 0))
     for name in {*waiting, *known} - parts.keys():
         yield from _again(store, name, {}, waiting.get(name, 0), name in merged, known.get(name), now_ms)
 
@@ -79,7 +79,7 @@ def _again(
     """A campaign that has lost its record or its figures. parts: what it has. merged: it has a template."""
     counts = replace(known.counts) if known else CampaignCounts()
     if "#" in parts:
-        counts = CampaignCounts(*records.unpack(parts["#"]))
+        counts = CampaignCounts(*packing.unpack(parts["#"]))
     elif counts.waiting < waiting:
         counts.accepted += waiting - counts.waiting
     else:
@@ -87,7 +87,7 @@ def _again(
     what, remedy = "figures of a campaign are lost", "they are counted from the journal" if known else "they begin anew"
     severity = "repairable"
     if "*" in parts:
-        campaign = campaign_from(name, records.unpack(parts["*"]))
+        campaign = campaign_from(name, packing.unpack(parts["*"]))
     elif known and known.campaign is not None:
         campaign, what, remedy = known.campaign, "a campaign has lost its record", "it is made again from the journal"
     elif merged or parts.keys() - {*"*#~-"}:
@@ -103,7 +103,7 @@ def _again(
         if not campaign.canceled_ms:
             severity, what, remedy = "damage", f"{what}; its template is lost", SUSPENDED
     operations: list[Operation] = [(keys.campaign(name), campaign.record())]
-    yield Finding(severity, what, name, remedy, [*operations, (keys.tally(name), records.pack(astuple(counts)))])
+    yield Finding(severity, what, name, remedy, [*operations, (keys.tally(name), packing.pack(astuple(counts)))])
 
 
 def _new(name: str, now_ms: int) -> Campaign:
@@ -131,5 +131,5 @@ def _tally(name: str, tally: CampaignCounts, waiting: int) -> Iterator[Finding]:
         tally.removed += tally.waiting - waiting
     else:
         tally.accepted += waiting - tally.waiting
-    operations: list[Operation] = [(keys.tally(name), records.pack(astuple(tally)))]
+    operations: list[Operation] = [(keys.tally(name), packing.pack(astuple(tally)))]
     yield Finding("repairable", what, name, "counted again", operations)

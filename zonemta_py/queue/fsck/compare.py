@@ -22,10 +22,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from zonemta_py.config import Config
-from zonemta_py.disk import body_file, journal, keys, records
+from zonemta_py.disk import body_file, keys, packing
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.disk.notes import Existence, Note
+from zonemta_py.journal import segments
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.state import COUNTED, FAMILY
 from zonemta_py.queue.core.sums.flows import pair_of
@@ -80,7 +81,7 @@ class FsckReport:
 
 def state_of(store: Store) -> StoreState:
     value = store.get(keys.STATE)
-    return StoreState(*records.unpack(value)) if value else StoreState()
+    return StoreState(*packing.unpack(value)) if value else StoreState()
 
 
 def last_id(store: Store, floor: str) -> str:
@@ -101,7 +102,7 @@ def compare(
     config: Config,
     store: Store,
     rows: Iterable[Record],
-    faults: list[journal.Fault],
+    faults: list[segments.Fault],
     progress: Callable[[str], None] = lambda _: None,
     older: Iterable[Record] | None = None,
     own_from: int = sys.maxsize,
@@ -217,7 +218,7 @@ class Comparison:
             return
         try:
             existence = Existence.of(bytes(parts["#"]))
-            metadata = records.unpack(bytes(parts["*"]))
+            metadata = packing.unpack(bytes(parts["*"]))
             missing = check_bodies.missing_chunks(metadata, parts)
         except (KeyError, ValueError, TypeError):
             missing, existence, metadata = [0], Existence(0, 0, 0), {"size": 0}
@@ -302,7 +303,7 @@ class Comparison:
 
     def _note(self, message_id: str, notify: int, orcpt: str | None) -> Note:
         """Of one whose key is lost, with the flow of its message."""
-        metadata = records.unpack(self.store.get(keys.metadata(message_id)) or records.pack({}))
+        metadata = packing.unpack(self.store.get(keys.metadata(message_id)) or packing.pack({}))
         tenant, campaign = metadata.get("tenant") or "", metadata.get("campaign") or ""
         flow = flow_text(metadata.get("priority") or 0, tenant, campaign)
         return Note(notify, orcpt, flow=flow, counted="counted" in metadata)
@@ -414,14 +415,14 @@ class Comparison:
             if stored.get(key) != counted:
                 what = f"sizes of {key[1]} in zone {key[0]}: {stored.get(key)} noted, {counted} counted"
                 self.report.add("repairable", what, "sizes", "counted again")
-                self.operations.append((keys.size(*key), records.pack(counted) if counted else None))
+                self.operations.append((keys.size(*key), packing.pack(counted) if counted else None))
         living = self.living()
         size = sum(self.whole[message_id][1] for message_id in living)
         state = state_of(self.store)
         if (state.messages, state.bytes) != (len(living), size):
             what = f"{state.messages} messages with {state.bytes} bytes noted, {len(living)} with {size} counted"
             self.report.add("repairable", what, "sizes", "counted again")
-        value = records.pack(state._replace(messages=len(living), bytes=size))
+        value = packing.pack(state._replace(messages=len(living), bytes=size))
         self.operations.append((keys.STATE, value))
         for name, index in COUNTED.items():
             self.report.counts[str(name)] = sum(counts[index] for counts in self._counted.values())

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zonemta_py.disk import keys, records
-from zonemta_py.disk.feedback import FeedbackRecord
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.leveldb.store import Operation, Store
-from zonemta_py.disk.records import Type
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.people import FeedbackRecord
 from zonemta_py.queue.feedback.register import ERASED, operations
 from zonemta_py.queue.fsck.campaigns import Finding
 
@@ -33,7 +33,7 @@ class Heard:
         missing = list[Operation]()
         for record in self._records:
             if record.ms > oldest_ms and store.get(keys.feedback(record.seq)) != ERASED:
-                rows = operations(record.seq, record.ms, FeedbackRecord.of(records.unpack(record.body)))
+                rows = operations(record.seq, record.ms, FeedbackRecord.of(packing.unpack(record.body)))
                 missing += [(key, value) for key, value in rows if store.get(key) is None]
         if missing:
             what = f"{len(missing)} keys of feedback are missing that the journal has"

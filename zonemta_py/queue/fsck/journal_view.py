@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from zonemta_py.disk import records
+from zonemta_py.disk import packing
 from zonemta_py.disk.frame import Record
-from zonemta_py.disk.records import (
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.files import LostRecord
+from zonemta_py.journal.records.mail import (
     BOUNCED,
     DELIVERED,
     HELD,
@@ -14,16 +16,14 @@ from zonemta_py.disk.records import (
     EnvelopeRecord,
     FinishRecord,
     InDoubtRecord,
-    LostRecord,
     MovedRecord,
     OutcomeRow,
     RemovedRecord,
     StartRecord,
-    TaskRecord,
-    Type,
     Who,
     address_of,
 )
+from zonemta_py.journal.records.orders import TaskRecord
 from zonemta_py.queue.fsck import feedback, suppressions
 
 
@@ -66,7 +66,7 @@ class Truth:
     def take_older(self, record: Record) -> None:
         """One of a segment that has left the journal."""
         if record.type == Type.FINISH:
-            self.ended.add(FinishRecord.of(records.unpack(record.body)).id)
+            self.ended.add(FinishRecord.of(packing.unpack(record.body)).id)
 
     def take(self, record: Record) -> None:
         self.records += 1
@@ -80,7 +80,7 @@ class Truth:
         self.listed.take(record)
         self.heard.take(record)
         if record.type == Type.ENVELOPE:
-            envelope = EnvelopeRecord.of(records.unpack(record.body))
+            envelope = EnvelopeRecord.of(packing.unpack(record.body))
             self.senders[envelope.id] = str(envelope.metadata.get("sender") or "")
             known = self.alive.setdefault(envelope.id, {})
             for row in envelope.rows():
@@ -89,16 +89,16 @@ class Truth:
                 self._unsure.add(envelope.id)
         elif record.type == Type.START:
             if self._unsure:
-                start = StartRecord.of(records.unpack(record.body))
+                start = StartRecord.of(packing.unpack(record.body))
                 self._proved |= {(start.id, address_of(who)) for who in start.recipients if start.id in self._unsure}
         elif record.type == Type.MOVED:
-            moved = MovedRecord.of(records.unpack(record.body))
+            moved = MovedRecord.of(packing.unpack(record.body))
             self.held.difference_update((moved.id, address) for address in moved.recipients)
         elif record.type == Type.IN_DOUBT:
-            rows = InDoubtRecord.of(records.unpack(record.body)).recipients
+            rows = InDoubtRecord.of(packing.unpack(record.body)).recipients
             self.held |= {(row.id, row.address) for row in rows if row.action == "hold" and row.id in self.alive}
         elif record.type == Type.DELIVERY:
-            delivery = DeliveryRecord.of(records.unpack(record.body))
+            delivery = DeliveryRecord.of(packing.unpack(record.body))
             for outcome in delivery.outcomes:
                 if outcome.verdict == DELIVERED:
                     self._end(delivery.id, outcome.addresses())
@@ -107,22 +107,22 @@ class Truth:
                 elif outcome.verdict == HELD:
                     self.held |= {(delivery.id, address) for address in outcome.addresses()}
         elif record.type == Type.REMOVED:
-            removed = RemovedRecord.of(records.unpack(record.body))
+            removed = RemovedRecord.of(packing.unpack(record.body))
             self._end(removed.id, removed.recipients)
             if removed.case is not None:
                 self.lost_before.add(removed.id)
         elif record.type == Type.FINISH:
-            message_id = FinishRecord.of(records.unpack(record.body)).id
+            message_id = FinishRecord.of(packing.unpack(record.body)).id
             if message_id in self.lost_before and self.alive.get(message_id):
                 return  # lost with one of its recipients; the others follow in later records
             self.alive.pop(message_id, None)
             self.senders.pop(message_id, None)
             self.ended.add(message_id)
         elif record.type == Type.TASK:
-            self._done(TaskRecord.of(records.unpack(record.body)))
+            self._done(TaskRecord.of(packing.unpack(record.body)))
         elif record.type == Type.LOST:
             self.lost = True
-            gone = LostRecord.of(records.unpack(record.body))
+            gone = LostRecord.of(packing.unpack(record.body))
             self.lost_ranges.append((gone.first, gone.last))
 
     def _bounced(self, message_id: str, outcome: OutcomeRow) -> None:

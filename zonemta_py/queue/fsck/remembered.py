@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from zonemta_py.config import Config
-from zonemta_py.disk import keys, records
-from zonemta_py.disk.feedback import FeedbackRecord
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.leveldb.store import Operation, Store
-from zonemta_py.disk.records import (
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.mail import (
     BOUNCED,
+    DEFERRED,
     DELIVERED,
     DeliveryRecord,
     EnvelopeRecord,
@@ -22,11 +23,10 @@ from zonemta_py.disk.records import (
     InDoubtRecord,
     InDoubtRow,
     RemovedRecord,
-    StandingRecord,
-    TaskRecord,
-    Type,
     Who,
 )
+from zonemta_py.journal.records.orders import StandingRecord, TaskRecord
+from zonemta_py.journal.records.people import FeedbackRecord
 from zonemta_py.mail.rules.classes import BLOCKED_CLASSES
 from zonemta_py.queue.core.campaigns import BEGIN, COMPLETE, Campaign, campaign_from
 from zonemta_py.queue.core.counters import SUPPRESSED, CampaignCounts, campaign_of
@@ -71,7 +71,7 @@ class Remembered:
         self._next, self._now_ms = record.seq + 1, max(self._now_ms, record.ms)
         taker = _TAKERS.get(Type(record.type)) if record.type in list(Type) else None
         if taker is not None:
-            taker(self, record, records.unpack(record.body))
+            taker(self, record, packing.unpack(record.body))
 
     # -- records
 
@@ -97,13 +97,13 @@ class Remembered:
         counts = self._counts[name]
         for outcome in delivery.outcomes:
             people = [Who.of(who) for who in outcome.recipients]
-            figure_of = {DELIVERED: "delivered", BOUNCED: "bounced", records.DEFERRED: "deferred"}.get(outcome.verdict)
+            figure_of = {DELIVERED: "delivered", BOUNCED: "bounced", DEFERRED: "deferred"}.get(outcome.verdict)
             if figure_of is None:
                 continue
             setattr(counts, figure_of, getattr(counts, figure_of) + len(people))
             counts.blocked += len(people) * (outcome.kind in BLOCKED_CLASSES)
             counts.first_ms, counts.last_ms = counts.first_ms or record.ms, record.ms
-            if outcome.verdict != records.DEFERRED:
+            if outcome.verdict != DEFERRED:
                 living.difference_update(who.address for who in people)
 
     def _finish(self, record: Record, fields: list[Any]) -> None:
@@ -229,12 +229,12 @@ class Remembered:
             pulled = settings.pulled if settings else row.zone.startswith(pull.PREFIX)
             if row.id >= oldest and not (pulled and row.id in ended) and store.get(key) is None:
                 why = [row.why] if row.why else []
-                yield key, records.pack([row.zone, row.since_ms, row.action, *why])
+                yield key, packing.pack([row.zone, row.since_ms, row.action, *why])
 
     def _unasked(self, store: Store, steady_ms: int) -> Iterator[Operation]:
         for key, kept in self._requests.items():
             if store.get(key) is None and (not kept.until_ms or kept.until_ms > steady_ms):
-                yield key, records.pack(kept)
+                yield key, packing.pack(kept)
                 if kept.until_ms:
                     yield keys.request_end(kept.until_ms, key), b""
 

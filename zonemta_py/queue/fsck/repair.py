@@ -13,7 +13,8 @@ from itertools import islice
 from zonemta_py.disk import body_file, keys
 from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.disk.quarantine import Quarantine
-from zonemta_py.disk.records import FinishRecord, InDoubtRecord, InDoubtRow, Type
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.mail import FinishRecord, InDoubtRecord, InDoubtRow
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.fsck import bodies
 from zonemta_py.queue.fsck.compare import Comparison

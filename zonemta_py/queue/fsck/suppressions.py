@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zonemta_py.disk import keys, records
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.leveldb.store import Store
-from zonemta_py.disk.records import Type, UnsuppressRecord
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.people import UnsuppressRecord
 from zonemta_py.queue.fsck.campaigns import Finding
 from zonemta_py.queue.lifecycle.requests import RequestRecord
 from zonemta_py.queue.suppression.entry import ALL, WHOLE_BEGINS, Suppressed, operations
@@ -25,7 +26,7 @@ class Listed:
 
     def take(self, record: Record) -> None:
         if record.type in (Type.SUPPRESS, Type.UNSUPPRESS):
-            body = records.unpack(record.body)
+            body = packing.unpack(record.body)
             self.last.update(operations(Type(record.type), body))
             self._begun |= record.type == Type.UNSUPPRESS and UnsuppressRecord.of(body) == WHOLE_BEGINS
             self.whole |= record.type == Type.SUPPRESS and not body and self._begun

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from zonemta_py.disk import keys, records
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.queue.core.sums.flows import tracked
 from zonemta_py.queue.core.sums.sums import STATES
@@ -25,7 +25,7 @@ def findings(store: Store, counted: dict[str, list[int]]) -> Iterator[Finding]:
 
 def _flows(store: Store, counted: dict[str, list[int]]) -> Iterator[Finding]:
     rows = store.scan(keys.FLOW_SIZES, keys.end(keys.FLOW_SIZES))
-    stored = {key.decode().split(" ", 1)[1]: _whole(records.unpack(value)) for key, value in rows}
+    stored = {key.decode().split(" ", 1)[1]: _whole(packing.unpack(value)) for key, value in rows}
     for pair in sorted(stored.keys() | counted.keys()):
         if stored.get(pair) != counted.get(pair):
             tenant, _, campaign = pair.partition("~")
@@ -33,7 +33,7 @@ def _flows(store: Store, counted: dict[str, list[int]]) -> Iterator[Finding]:
                 f"{kind} {name!r}" for kind, name in (("tenant", tenant), ("campaign", campaign)) if name
             )
             what = f"sizes of {who}: {stored.get(pair)} noted, {counted.get(pair)} counted"
-            value = records.pack(counted[pair]) if pair in counted else None
+            value = packing.pack(counted[pair]) if pair in counted else None
             yield Finding("repairable", what, "sizes", "counted again", [(keys.flow_size(pair), value)])
 
 

@@ -13,11 +13,11 @@ import asyncio
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from zonemta_py.disk import keys, records
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError
 from zonemta_py.disk.leveldb.trouble import NO_SPACE, refusal
 from zonemta_py.disk.notes import Existence, Note
-from zonemta_py.disk.records import Type
+from zonemta_py.journal.records import Type
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import Done, QueueRefusal, Receipt
@@ -224,7 +224,7 @@ class Acceptance:
         if envelope.merged:
             chunks = []
         metadata = self._metadata(message_id, envelope, len(chunks), stored, now_ms, apart_ms)
-        packed = records.pack(metadata)
+        packed = packing.pack(metadata)
         kept = [row for row in routed if row.recipient.address not in suppressed_by] if suppressed_by else routed
         placed = [self._place(message_id, row, envelope, now_ms, "counted" in metadata) for row in kept]
         message = Message(message_id, metadata, now_ms, len(placed), len(placed))
@@ -234,7 +234,7 @@ class Acceptance:
         if envelope.request:
             made = self.requests.operations(envelope, receipt)
             operations += made
-            asked = records.pack(recorded(made))
+            asked = packing.pack(recorded(made))
         operations += core.sent.note(message_id, envelope, placed[0].zone.zone.name)
         core.arriving.add(message_id)
         core.schedule.busy.update([row.key for row in placed])
@@ -243,7 +243,7 @@ class Acceptance:
         charges = core.quotas.charge(envelope.account, len(placed)) if envelope.account else []
         rows = [[row.zone.zone.name, row.recipient.address, *row.note[:2]] for row in placed]
         # An `EnvelopeRecord`, by hand: its metadata are packed for the store already.
-        record = (b"\x94" if asked else b"\x93") + records.pack(message_id) + packed + records.pack(rows) + asked
+        record = (b"\x94" if asked else b"\x93") + packing.pack(message_id) + packed + packing.pack(rows) + asked
 
         def finish(reply: Reply | None) -> None:
             core.arriving.discard(message_id)

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 
 from zonemta_py.config import Zone
-from zonemta_py.disk import keys, records
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation
-from zonemta_py.disk.records import InDoubtRecord, InDoubtRow, Type
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.mail import InDoubtRecord, InDoubtRow
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.core import Core
@@ -102,7 +103,7 @@ def _resolve(core: Core, lease: Lease, deadly: Deadly) -> None:
 def listed(core: Core, message_id: str, address: str, zone: str, since_ms: int, action: str, why: str) -> Operation:
     key = keys.in_doubt(message_id, address)
     core.pull_doubts.listed(message_id, key, zone)
-    return key, records.pack([zone, since_ms, action, *([why] if why else [])])
+    return key, packing.pack([zone, since_ms, action, *([why] if why else [])])
 
 
 def hold(core: Core, zone: str, entry: Entry, why: str) -> list[Operation]:

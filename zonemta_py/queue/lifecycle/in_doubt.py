@@ -12,7 +12,8 @@ import asyncio
 from functools import partial
 
 from zonemta_py.disk import keys
-from zonemta_py.disk.records import InDoubtRecord, InDoubtRow, StartRecord, Type
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.mail import InDoubtRecord, InDoubtRow, StartRecord
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.locator import find_entry, leased_keys

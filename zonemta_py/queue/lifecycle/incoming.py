@@ -9,7 +9,8 @@ from typing import TypeVar
 from zonemta_py.disk.bodies import Shrinker
 from zonemta_py.disk.body_file import BodyFile
 from zonemta_py.disk.leveldb.trouble import refusal
-from zonemta_py.disk.records import OpenRecord, Type
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.mail import OpenRecord
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from functools import partial
 from zlib import crc32
 
-from zonemta_py.disk import records
+from zonemta_py.disk import packing
 from zonemta_py.disk.leveldb.store import StoreError, StoreFenced
-from zonemta_py.disk.records import InDoubtRecord, Type
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.mail import InDoubtRecord
 from zonemta_py.logs.causes import cause
 from zonemta_py.mail.classify import of_route
 from zonemta_py.mail.reply import Reply
@@ -361,7 +362,7 @@ class Leases:
                 entry.pinned = True
                 message.pins += 1
         self.out[lease.number] = lease
-        core.ledger.append(Type.START, records.pack(lease.row()), now_ms)
+        core.ledger.append(Type.START, packing.pack(lease.row()), now_ms)
         return lease
 
     def _deliver(self, taker: Taker) -> None:

@@ -16,7 +16,8 @@ from typing import Any
 from zonemta_py.disk import body_file, keys
 from zonemta_py.disk.leveldb.store import Operation, Store, StoreError
 from zonemta_py.disk.quarantine import Incident, Quarantine
-from zonemta_py.disk.records import LOST_CASE, FinishRecord, RemovedRecord, Type
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.mail import LOST_CASE, FinishRecord, RemovedRecord
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.counters import REMOVED
 from zonemta_py.queue.core.locator import Located

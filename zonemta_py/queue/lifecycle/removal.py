@@ -15,7 +15,8 @@ from typing import Any
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError, StoreFenced
-from zonemta_py.disk.records import RemovedRecord, Type
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.mail import RemovedRecord
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.commit import immediately

@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine
 from itertools import islice
 from typing import Any, NamedTuple
 
-from zonemta_py.disk import keys, records
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError
 from zonemta_py.disk.leveldb.trouble import DISK_ERROR, refusal
 from zonemta_py.mail.envelope import Envelope
@@ -45,7 +45,7 @@ class RequestRecord(NamedTuple):
     @classmethod
     def of(cls, value: bytes) -> RequestRecord:
         """Raises ValueError, TypeError."""
-        return cls(*records.unpack(value)[:6])
+        return cls(*packing.unpack(value)[:6])
 
 
 def key_of(request: str) -> bytes:
@@ -123,7 +123,7 @@ class Requests:
             until_ms = now_ms + int(self._core.config.queue.request_h * _HOUR_MS)
             operations.append((keys.request_end(until_ms, key), b""))
         record = RequestRecord(now_ms, receipt.id, receipt.accepted, receipt.suppressed, envelope.digest, until_ms)
-        return [*operations, (key, records.pack(record))]
+        return [*operations, (key, packing.pack(record))]
 
     def undo(self, envelope: Envelope) -> Callable[[], None]:
         """After its batch failed: the key is ignored until it is deleted, when the returned function is called."""

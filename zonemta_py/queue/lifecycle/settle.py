@@ -17,11 +17,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from zonemta_py.disk import records
+from zonemta_py.disk import packing
 from zonemta_py.disk.bodies import shrink
 from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.disk.notes import Note
-from zonemta_py.disk.records import DeliveryRecord, Type
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.mail import DeliveryRecord
 from zonemta_py.mail.dsn import Kind
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES
@@ -278,7 +279,7 @@ class Settling:
             trace,
         ]
         apply = partial(self._stable, settlement, result, done)
-        settlement.seq = self._core.ledger.write(Type.DELIVERY, records.pack(body), apply, settlement.ms)
+        settlement.seq = self._core.ledger.write(Type.DELIVERY, packing.pack(body), apply, settlement.ms)
 
     # -- notifications
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from zonemta_py.config import Config
 from zonemta_py.disk import keys
 from zonemta_py.disk.notes import Note
-from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED, HELD, POSTPONED
+from zonemta_py.journal.records.mail import BOUNCED, DEFERRED, DELIVERED, HELD, POSTPONED
 from zonemta_py.mail.dsn import Kind
 from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.notices.wording import Failed

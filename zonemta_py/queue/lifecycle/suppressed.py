@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any
 
 from zonemta_py.disk.leveldb.store import Operation
-from zonemta_py.disk.records import RemovedRecord, Type
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.mail import RemovedRecord
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import Done, Receipt

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from zonemta_py.disk import journal
-from zonemta_py.disk.damage.journal_repair import repair_segments
+from zonemta_py.journal.repair import repair_segments
+from zonemta_py.journal.segments import every_file, files, first_seq
 from zonemta_py.queue.core import segments
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.suppression.register import SuppressionList
@@ -32,7 +32,7 @@ async def rotate(core: Core) -> str:
         await publish(core)
     except OSError as error:
         raise ValueError(f"{error.filename}: {error.strerror}; free space or repair the disk, then ask again") from None
-    newest = journal.files(core.config.folder / "archive")[-1:]
+    newest = files(core.config.folder / "archive")[-1:]
     return newest[0].name if closed and newest else ""
 
 
@@ -61,7 +61,7 @@ async def prune(core: Core, suppression: SuppressionList) -> None:
     gone = segments.outdated(archive, core.clock.earlier_ms(), queue.archive_days, bytes_max, oldest)
     if not gone or core.journal.trouble is not None:
         return
-    left = min(journal.first_seq(path) for path in journal.every_file(folder / "journal", archive) if path not in gone)
+    left = min(first_seq(path) for path in every_file(folder / "journal", archive) if path not in gone)
     if suppression.told_from < left:
         await suppression.tell_all()
     for path in gone:

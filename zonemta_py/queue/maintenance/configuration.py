@@ -17,7 +17,8 @@ from typing import Any
 from zonemta_py.config import Config
 from zonemta_py.config.difference import leaves_of
 from zonemta_py.disk.files import replace_file
-from zonemta_py.disk.records import CONFIGURATION, StandingRecord, Type
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.orders import CONFIGURATION, StandingRecord
 from zonemta_py.queue.core.core import Core
 
 FILE = "configuration"

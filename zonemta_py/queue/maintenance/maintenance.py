@@ -13,9 +13,10 @@ import math
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from zonemta_py.disk import keys, records
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError
-from zonemta_py.disk.records import PositionRecord, Type
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.files import PositionRecord
 from zonemta_py.logs.causes import cause
 from zonemta_py.metrics.units import size
 from zonemta_py.queue.core.commit import immediately
@@ -219,7 +220,7 @@ class Maintenance:
             (key, None)
             for key, value in core.store.scan(keys.IN_DOUBTS, oldest)
             if (message_id := key.decode().split(" ", 2)[1]) < keys.id_at(int(max(0, all_ms)))
-            or (records.unpack(value)[1] < ended_ms and core.store.get(keys.existence(message_id)) is None)
+            or (packing.unpack(value)[1] < ended_ms and core.store.get(keys.existence(message_id)) is None)
         ]
         if old:
             core.lines.submit(old, immediately, sync=False, keep=True)

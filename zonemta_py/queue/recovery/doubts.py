@@ -19,7 +19,7 @@ from typing import NamedTuple
 from zonemta_py.disk import keys
 from zonemta_py.disk.files import replace_file
 from zonemta_py.disk.notes import Note
-from zonemta_py.disk.records import InDoubtRow
+from zonemta_py.journal.records.mail import InDoubtRow
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.fsck import compare
 from zonemta_py.queue.lifecycle import in_doubt

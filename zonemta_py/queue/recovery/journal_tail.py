@@ -12,11 +12,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from zonemta_py.disk import journal, records
-from zonemta_py.disk.damage.resync import holed
+from zonemta_py.disk import packing
 from zonemta_py.disk.frame import BLOCK_BYTES, Damage, Record, fragments, record_at
 from zonemta_py.disk.quarantine import Quarantine
-from zonemta_py.disk.records import Type
+from zonemta_py.disk.resync import holed
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
 from zonemta_py.queue.recovery.open_store import say
 
 _REMEDY = (
@@ -29,7 +30,7 @@ _UNREADABLE = "a record that cannot be read"
 def keep(path: Path, quarantine: Quarantine) -> bool:
     """Examines the file that a crash left open, before its torn end is cut off; whether more is lost than one record
     that says what it was."""
-    start, data, whole = journal.tail(path)
+    start, data, whole = segments.tail(path)
     end = whole - start
     damages: list[Damage] = []
     for _ in fragments(data, damages, end // BLOCK_BYTES * BLOCK_BYTES):
@@ -54,7 +55,7 @@ def _named(data: bytes, at: int) -> str:
 
 def _about(record: Record) -> str:
     try:
-        body: Any = records.unpack(record.body)
+        body: Any = packing.unpack(record.body)
     except ValueError:
         return ""
     match record.type, body:

@@ -14,11 +14,11 @@ from itertools import chain
 from pathlib import Path
 
 from zonemta_py.config import Config
-from zonemta_py.disk import journal, receipts, version
-from zonemta_py.disk.damage import journal_repair
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.leveldb.store import Store, StoreDamaged, is_empty
 from zonemta_py.disk.quarantine import Quarantine
+from zonemta_py.journal import receipts, segments, version
+from zonemta_py.journal import repair as journal_repair
 from zonemta_py.queue.fsck.compare import FsckReport, compare, state_of
 from zonemta_py.queue.hooks import NoHooks
 from zonemta_py.queue.recovery import restore, start
@@ -66,7 +66,7 @@ async def check(
 
 async def _judged(config: Config, store: Store, progress: Progress, clock: Clock) -> FsckReport:
     folder, archive, view = config.folder / "journal", config.folder / "archive", View(store)
-    fresh, faults = Unwritten(folder), list[journal.Fault]()
+    fresh, faults = Unwritten(folder), list[segments.Fault]()
     progress("checking what the next start would do")
     suffix, state = read_suffix(folder, []), state_of(store)
     behind = start.store_is_behind(store, state, suffix)
@@ -90,30 +90,30 @@ async def _judged(config: Config, store: Store, progress: Progress, clock: Clock
     return report
 
 
-def _archived(folder: Path, archive: Path) -> list[journal.Fault]:
+def _archived(folder: Path, archive: Path) -> list[segments.Fault]:
     """Faults of segments older than the journal, which no restart reads. A gap at their end shows in the journal's
     first file."""
     before = start.archived_before(folder, archive)
-    found = journal_repair.damaged([*before, *journal.files(folder)[:1]])
+    found = journal_repair.damaged([*before, *segments.files(folder)[:1]])
     return [
         fault for one in found for fault in one.faults if one.path in before or fault.what == journal_repair.MISSING
     ]
 
 
-def _records(folder: Path, archive: Path, stable: int, faults: list[journal.Fault]) -> Iterator[Record]:
+def _records(folder: Path, archive: Path, stable: int, faults: list[segments.Fault]) -> Iterator[Record]:
     """All records. `faults` then has what a crash does not explain: a crash may tear anything after `stable`."""
-    found, last = list[journal.Fault](), 0
-    for record in journal.read(folder, 0, found, archive):
+    found, last = list[segments.Fault](), 0
+    for record in segments.read(folder, 0, found, archive):
         last = record.seq
         yield record
-    files = journal.files(folder)
+    files = segments.files(folder)
     if files and last >= stable:
-        end = journal.tail(files[-1]).end
+        end = segments.tail(files[-1]).end
         found = [fault for fault in found if fault.path != files[-1] or fault.offset < end]
     elif last < stable:
         where = files[-1] if files else folder
-        found.append(journal.Fault(where, 0, f"it ends before record {stable}, which was on stable storage"))
-        yield journal.lost_record(last + 1, stable)  # as a repair would write it
+        found.append(segments.Fault(where, 0, f"it ends before record {stable}, which was on stable storage"))
+        yield segments.lost_record(last + 1, stable)  # as a repair would write it
     faults += found
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from zonemta_py.config import Config
-from zonemta_py.disk import receipts
 from zonemta_py.disk.leveldb import remains
 from zonemta_py.disk.leveldb.store import Cut, Store, StoreDamaged
 from zonemta_py.disk.quarantine import Quarantine
+from zonemta_py.journal import receipts
 
 REPAIR_MARK = "repair-needed"
 """A file in the queue's folder: the previous process found the store damaged."""

@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import asyncio
 
-from zonemta_py.disk import keys, records
-from zonemta_py.disk.feedback import FeedbackRecord
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.leveldb.store import StoreDamaged
 from zonemta_py.disk.notes import Note
-from zonemta_py.disk.records import (
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.mail import (
     DeliveryRecord,
     FinishRecord,
     InDoubtRecord,
     MovedRecord,
     OutcomeRow,
     RemovedRecord,
-    StandingRecord,
-    TaskRecord,
-    Type,
     Who,
 )
+from zonemta_py.journal.records.orders import StandingRecord, TaskRecord
+from zonemta_py.journal.records.people import FeedbackRecord
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules.classes import BLOCKED_CLASSES
 from zonemta_py.queue.admin.orders import apply_drop, apply_release
@@ -68,11 +67,11 @@ class Replay:
         for record in self._results:
             self._core.ledger.expect(record.seq)
             if record.type in (Type.SUPPRESS, Type.UNSUPPRESS) and record.seq > self._applied:
-                self._queue.suppression.foresee(Type(record.type), records.unpack(record.body))
+                self._queue.suppression.foresee(Type(record.type), packing.unpack(record.body))
             elif record.type == Type.FEEDBACK and record.seq > self._applied:
-                self._queue.heard.foresee(FeedbackRecord.of(records.unpack(record.body)))
+                self._queue.heard.foresee(FeedbackRecord.of(packing.unpack(record.body)))
             elif record.type == Type.STANDING:
-                self._core.campaigns.again(StandingRecord.of(records.unpack(record.body)))
+                self._core.campaigns.again(StandingRecord.of(packing.unpack(record.body)))
 
     async def run(self, whole: bool = True) -> None:
         """Once, after `foresee`. whole: mail missing from the store has ended; otherwise it may be lost, which a check
@@ -81,7 +80,7 @@ class Replay:
         for number, record in enumerate(self._results, 1):
             if number % AT_ONCE == 0:
                 await asyncio.sleep(0)  # new mail is accepted meanwhile
-            body = records.unpack(record.body)
+            body = packing.unpack(record.body)
             if record.type in _ORDERS:
                 await self._flush()
                 self._ordered = True

@@ -20,12 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from zonemta_py.config import Config
-from zonemta_py.disk import body_file, identity, journal, keys, receipts, records
+from zonemta_py.disk import body_file, identity, keys, packing
 from zonemta_py.disk.files import replace_file
 from zonemta_py.disk.frame import Record, frame
 from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.disk.quarantine import Quarantine
-from zonemta_py.disk.records import EnvelopeRecord, SegmentRecord, Type
+from zonemta_py.journal import receipts, segments
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.files import SegmentRecord
+from zonemta_py.journal.records.mail import EnvelopeRecord
 from zonemta_py.queue.fsck.compare import state_of
 from zonemta_py.queue.recovery.open_store import say
 from zonemta_py.queue.recovery.suffix import Suffix
@@ -55,7 +58,7 @@ def restore(config: Config, store: Store, stable: int, suffix: Suffix, quarantin
     """
     folder, archive = config.folder / "journal", config.folder / "archive"
     folder.mkdir(parents=True, exist_ok=True)
-    if not journal.files(folder):
+    if not segments.files(folder):
         return (bool(stable) or was_here(config.folder)) and _all_gone(config, store, stable, quarantine)
     here, archived = _by_first(folder), _by_first(archive)
     if min(here) > 1 and not suffix.position_seq and not _is_told(here[min(here)]):
@@ -75,8 +78,8 @@ def restore(config: Config, store: Store, stable: int, suffix: Suffix, quarantin
 
 def was_here(folder: Path) -> bool:
     """Whether anything besides the store shows that the folder held a queue. Raises OSError."""
-    segments = journal.files(folder / "journal") or journal.files(folder / "archive")
-    traces = (folder / identity.NAME).exists() or segments or receipts.last(folder)
+    there = segments.files(folder / "journal") or segments.files(folder / "archive")
+    traces = (folder / identity.NAME).exists() or there or receipts.last(folder)
     return bool(traces or body_file.ids(folder / body_file.FOLDER))
 
 
@@ -91,11 +94,11 @@ def missing(config: Config, known: list[list[Any]]) -> list[tuple[int, int]]:
 
 
 def _all_gone(config: Config, store: Store, stable: int, quarantine: Quarantine) -> bool:
-    folder, archived = config.folder / "journal", journal.files(config.folder / "archive")
+    folder, archived = config.folder / "journal", segments.files(config.folder / "archive")
     back = _needed(store, archived) if stable else archived
     last = 0
     for path in back:
-        for record in journal.read_file(path, []):
+        for record in segments.read_file(path, []):
             last = record.seq
     note = {
         "error": "the journal is gone" if stable else "the store and the journal are gone",
@@ -126,8 +129,8 @@ def _beginning_gone(config: Config, first: int, quarantine: Quarantine, repaired
     """A journal begins with record 1, or with a record of where a restart begins. One that begins with neither was
     deleted while the MTA was running. It is unknown which archived segments it still needs, so all are restored."""
     folder = config.folder / "journal"
-    back = [path for path in journal.files(config.folder / "archive") if journal.first_seq(path) < first]
-    last = max((record.seq for path in back[-1:] for record in journal.read_file(path, [])), default=0)
+    back = [path for path in segments.files(config.folder / "archive") if segments.first_seq(path) < first]
+    last = max((record.seq for path in back[-1:] for record in segments.read_file(path, [])), default=0)
     error = f"the journal's beginning is gone, up to record {first - 1}"
     names = [path.name for path in back]
     lost = [last + 1, first - 1] if last + 1 < first else []
@@ -142,13 +145,13 @@ def _beginning_gone(config: Config, first: int, quarantine: Quarantine, repaired
     for path in back:
         _link(path, folder)
     if lost:
-        _write(folder, lost[0], [journal.lost_record(*lost)])
+        _write(folder, lost[0], [segments.lost_record(*lost)])
     return True
 
 
 def _is_told(path: Path) -> bool:
     """Whether a file begins with a LOST record about what came before it."""
-    first = next(journal.read_file(path, []), None)
+    first = next(segments.read_file(path, []), None)
     return first is not None and first.type == Type.LOST
 
 
@@ -162,15 +165,15 @@ def _needed(store: Store, paths: list[Path]) -> list[Path]:
 
 def _floor(path: Path) -> str:
     """The lowest id that belongs to a segment. If a file does not say, above all ids, as for the one before it."""
-    first = next(journal.read_file(path, []), None)
+    first = next(segments.read_file(path, []), None)
     if first is None or first.type != Type.SEGMENT:
         return "h"
-    segment: SegmentRecord = records.unpack(first.body)
+    segment: SegmentRecord = packing.unpack(first.body)
     return segment["floor"]
 
 
 def _by_first(folder: Path) -> dict[int, Path]:
-    return {journal.first_seq(path): path for path in journal.files(folder)}
+    return {segments.first_seq(path): path for path in segments.files(folder)}
 
 
 def _link(path: Path, folder: Path) -> None:
@@ -183,7 +186,7 @@ def _name_lost(folder: Path, first: int, last: int, living: int, quarantine: Qua
     lost = [f"the audit log of {living} messages that are still waiting", *GONE[1:]]
     note = {"error": f"the journal's records {first} to {last} are gone", "lost": lost, "remedy": _REMEDY}
     quarantine.case("journal", note)
-    _write(folder, first, [journal.lost_record(first, last)])
+    _write(folder, first, [segments.lost_record(first, last)])
 
 
 def _only_in_receipts(config: Config, store: Store) -> list[dict[str, Any]]:
@@ -217,11 +220,11 @@ def unknown(
 def tell(folder: Path, seq: int, envelopes: list[EnvelopeRecord], now_ms: int) -> int:
     """Writes these records into a file of their own, from number `seq` on; returns the number that follows."""
     rows = [Record(seq + index, now_ms, Type.ENVELOPE, one.pack()) for index, one in enumerate(envelopes)]
-    rows.append(journal.end_record(seq + len(rows), now_ms))
+    rows.append(segments.end_record(seq + len(rows), now_ms))
     _write(folder, seq, rows)
     say(f"damage: {len(envelopes)} messages that were acknowledged last are not in the store; they are listed below")
     return rows[-1].seq + 1
 
 
 def _write(folder: Path, first: int, rows: list[Record]) -> None:
-    replace_file(folder / f"{first:016d}{journal.SUFFIX}", frame(rows, 0))
+    replace_file(folder / f"{first:016d}{segments.SUFFIX}", frame(rows, 0))

@@ -23,13 +23,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from zonemta_py.config import Config
-from zonemta_py.disk import families, journal, keys, records, version
-from zonemta_py.disk.damage import journal_repair
-from zonemta_py.disk.journal import Writer
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Store, StoreDamaged
 from zonemta_py.disk.quarantine import Quarantine
-from zonemta_py.disk.receipts import Receipts
-from zonemta_py.disk.records import Type
+from zonemta_py.journal import families, segments, version
+from zonemta_py.journal import repair as journal_repair
+from zonemta_py.journal.receipts import Receipts
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.segments import Writer
 from zonemta_py.queue.campaigns.commands import begun
 from zonemta_py.queue.core import policy_copy
 from zonemta_py.queue.core.bodies import Bodies
@@ -187,7 +188,7 @@ async def begin(
     for problem in found.problems if found is not None else ():
         say(f"repaired: {problem}")
     core = opening.queue.core
-    if not journal.files(config.folder / "journal"):
+    if not segments.files(config.folder / "journal"):
         core.ledger.rotate()  # before anything is acknowledged: a journal that has no file after this has lost it
         await core.journal.stable()
     return opening
@@ -203,9 +204,9 @@ async def recover(
     """
     config, clock = rebuild.config, rebuild.clock
     folder, quarantine = config.folder / "journal", Once(config.folder / "quarantine")
-    faults: list[journal.Fault] = []
+    faults: list[segments.Fault] = []
     suffix = read_suffix(folder, faults)
-    state, gone = compare.state_of(store), not journal.files(folder)
+    state, gone = compare.state_of(store), not segments.files(folder)
     if restore.restore(config, store, state.stable, suffix, quarantine, repaired):
         faults = []
         suffix = read_suffix(folder, faults)
@@ -280,9 +281,9 @@ async def _checked(
     await opening.apply(whole=False)
     core = opening.queue.core
     await core.bodies.settled()
-    rows = journal.read(folder, 0, [], rebuild.config.folder / "archive")
+    rows = segments.read(folder, 0, [], rebuild.config.folder / "archive")
     before = archived_before(folder, rebuild.config.folder / "archive") if repaired else None
-    older = journal.read_files(before) if before is not None else None
+    older = segments.read_files(before) if before is not None else None
     loss = doubts.noted(rebuild.config.folder)
     own_from = loss.own_from if loss else sys.maxsize
     found = compare.compare(rebuild.config, store, rows, [], progress, older, own_from, core.clock.steady_ms())
@@ -300,13 +301,13 @@ async def _checked(
 
 def archived_before(folder: Path, archive: Path) -> list[Path]:
     """Archived segments that come before the journal's oldest one."""
-    known = {path.name for path in journal.files(folder, archive)}
-    return [path for path in journal.every_file(folder, archive) if path.name not in known]
+    known = {path.name for path in segments.files(folder, archive)}
+    return [path for path in segments.every_file(folder, archive) if path.name not in known]
 
 
 def _name_what_the_store_alone_had(folder: Path, before: list[Path], found: compare.Comparison) -> None:
-    oldest, report = [*before, *journal.files(folder)][:1], found.report
-    if not found.truth.listed.whole and (not oldest or journal.first_seq(oldest[0]) > 1):
+    oldest, report = [*before, *segments.files(folder)][:1], found.report
+    if not found.truth.listed.whole and (not oldest or segments.first_seq(oldest[0]) > 1):
         what = "the journal and its archive do not go back to the beginning: suppressions from before may be missing"
         report.add("damage", what, _SUPPRESSIONS, "import the list again: zonemta suppression import")
     what = f"in the store only are {families.lost()}: what it has lost of these is lost"
@@ -338,12 +339,12 @@ def _take_up(core: Core, suffix: Suffix) -> None:
 def _seal(folder: Path, suffix: Suffix, now_ms: int, damaged: Callable[[], None] = lambda: None) -> int:
     """Ends the file that a crash left open; returns the next sequence number. damaged: called before its end is cut
     off, if more than one record at it is damaged."""
-    files = journal.files(folder)
+    files = segments.files(folder)
     if suffix.last is None or not files:
         return 1
     if suffix.last.type != Type.END and journal_tail.keep(files[-1], Once(folder.parent / "quarantine")):
         damaged()
-    return journal.seal(files[-1], suffix.last, now_ms).seq + 1
+    return segments.seal(files[-1], suffix.last, now_ms).seq + 1
 
 
 def _tell_lost(config: Config, store: Store, batches: int, suffix: Suffix, next_seq: int, now_ms: int) -> int:
@@ -376,14 +377,14 @@ def _keep_tail(folder: Path, quarantine: Quarantine, stable: int) -> None:
         "remedy": "none needed",
     }
     say(f"damage in the journal: its end is missing, up to record {stable}; what is queued will be sent")
-    quarantine.copy("journal", note, journal.files(folder)[-1:])
+    quarantine.copy("journal", note, segments.files(folder)[-1:])
 
 
-def _repair_journal(config: Config, quarantine: Quarantine, stable: int, thorough: bool) -> list[journal.Fault]:
+def _repair_journal(config: Config, quarantine: Quarantine, stable: int, thorough: bool) -> list[segments.Fault]:
     """Returns what was wrong with it. stable: if not 0, its end is missing, up to that record. thorough: also check
     what only the archive has."""
     folder, archive = config.folder / "journal", config.folder / "archive"
-    files = journal.every_file(folder, archive) if thorough else journal.files(folder, archive)
+    files = segments.every_file(folder, archive) if thorough else segments.files(folder, archive)
     faults = journal_repair.repair(files, quarantine, archive)
     for fault in faults:
         say(f"damage in the journal: {fault}")
@@ -410,9 +411,9 @@ async def _leftovers(queue: LocalQueue, suffix: Suffix, last_id: str, clear: boo
         stray_bodies.clear(core, suffix.floor, known)
     for message_id, metadata, rows in await unrecorded.without_envelope(core.store, suffix.enveloped, *among):
         # An `EnvelopeRecord` whose metadata are packed already.
-        core.ledger.append(Type.ENVELOPE, b"\x93" + records.pack(message_id) + metadata + records.pack(rows))
+        core.ledger.append(Type.ENVELOPE, b"\x93" + packing.pack(message_id) + metadata + packing.pack(rows))
         core.segments.born(message_id)
-        suffix.owed(message_id, records.unpack(metadata), len(rows))
+        suffix.owed(message_id, packing.unpack(metadata), len(rows))
     core.known = suffix.known
     for campaign in core.campaigns.by_name.values():  # as for messages: the batch is the commit
         since = campaign.seq > suffix.position_seq if campaign.seq else campaign.created_ms > suffix.since_ms

@@ -6,11 +6,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from zonemta_py.disk import journal, records
+from zonemta_py.disk import packing
 from zonemta_py.disk.frame import Record
-from zonemta_py.disk.records import (
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.files import PositionRecord, SegmentRecord
+from zonemta_py.journal.records.mail import (
     BOUNCED,
-    CONFIGURATION,
     DELIVERED,
     DeliveryRecord,
     EnvelopeRecord,
@@ -18,15 +20,12 @@ from zonemta_py.disk.records import (
     InDoubtRecord,
     OpenRecord,
     OutcomeRow,
-    PositionRecord,
     RemovedRecord,
-    SegmentRecord,
-    StandingRecord,
     StartRecord,
-    Type,
     Who,
     address_of,
 )
+from zonemta_py.journal.records.orders import CONFIGURATION, StandingRecord
 from zonemta_py.queue.core.campaigns import BEGIN, ORDERS
 from zonemta_py.queue.core.segments import Segments
 
@@ -39,7 +38,7 @@ class Suffix:
     """What the records since the last position record say (or since the journal's beginning, if there is none)."""
 
     def __init__(self, position: Record | None) -> None:
-        body: PositionRecord = records.unpack(position.body) if position else {}
+        body: PositionRecord = packing.unpack(position.body) if position else {}
         self.position_seq = position.seq if position else 0
         self.applied = int(body.get("applied", 0))
         self.batches = int(body.get("batches", 0))
@@ -95,7 +94,7 @@ class Suffix:
             self.results.append(record)
         if record.type == Type.POSITION:
             return
-        fields, counts = records.unpack(record.body), record.seq > self.position_seq
+        fields, counts = packing.unpack(record.body), record.seq > self.position_seq
         if record.type == Type.START:
             self._started(record.ms, StartRecord.of(fields), counts)
         elif record.type == Type.STANDING:
@@ -193,8 +192,8 @@ class Suffix:
             self.changes.append((record.seq, change))
 
 
-def read_suffix(folder: Path, faults: list[journal.Fault]) -> Suffix:
-    suffix = Suffix(journal.last_of(folder, Type.POSITION))
-    for record in journal.read(folder, suffix.applied + 1 if suffix.position_seq else 0, faults):
+def read_suffix(folder: Path, faults: list[segments.Fault]) -> Suffix:
+    suffix = Suffix(segments.last_of(folder, Type.POSITION))
+    for record in segments.read(folder, suffix.applied + 1 if suffix.position_seq else 0, faults):
         suffix.take(record)
     return suffix

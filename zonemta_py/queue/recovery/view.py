@@ -12,9 +12,9 @@ from pathlib import Path
 
 from zonemta_py.disk import body_file, keys
 from zonemta_py.disk.frame import Record
-from zonemta_py.disk.journal import Writer
 from zonemta_py.disk.leveldb.store import Operation, Store
-from zonemta_py.disk.receipts import Receipts
+from zonemta_py.journal.receipts import Receipts
+from zonemta_py.journal.segments import Writer
 from zonemta_py.queue.core.bodies import Bodies
 
 

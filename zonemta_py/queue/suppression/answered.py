@@ -9,7 +9,7 @@ of what was refused.
 
 from __future__ import annotations
 
-from zonemta_py.disk import keys, records
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation, Store
 
 STEP_MS = 4 * 3_600_000
@@ -95,7 +95,7 @@ class Answered:
         if place not in self._cells:
             return []
         self._saved[place] = self._total(place)
-        return [(keys.guard_day(place), records.pack([self._cells[place], self._believed.get(place, {})]))]
+        return [(keys.guard_day(place), packing.pack([self._cells[place], self._believed.get(place, {})]))]
 
     def changes(self, least: float) -> list[Operation]:
         """What the store does not have, of places that have answered about so many people. least: inf for none."""
@@ -112,6 +112,6 @@ class Answered:
         """After a start. Raises StoreError."""
         for key, value in store.scan(keys.GUARD_DAYS, keys.end(keys.GUARD_DAYS)):
             place = keys.guard_day_of(key)
-            cells, self._believed[place] = records.unpack(value)[:2]
+            cells, self._believed[place] = packing.unpack(value)[:2]
             self._cells[place] = [list(cell[:3]) for cell in cells]
             self._saved[place] = self._total(place)

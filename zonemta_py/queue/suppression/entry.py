@@ -28,9 +28,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, get_args
 
 from zonemta_py.config.zone import Kind, Zone
-from zonemta_py.disk import keys, records
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation
-from zonemta_py.disk.records import Type, UnsuppressRecord
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.people import UnsuppressRecord
 from zonemta_py.mail.addresses.person import person
 from zonemta_py.mail.addresses.written import bare
 from zonemta_py.mail.limits import ADDRESS_BYTES_MAX
@@ -77,13 +78,13 @@ class Suppressed(NamedTuple):
 
     def value(self) -> bytes:
         more = [self.also, True] if self.exact else [self.also] if self.also else []
-        return records.pack([*self[1:7], *more])
+        return packing.pack([*self[1:7], *more])
 
     @classmethod
     def of(cls, key: bytes, value: bytes) -> Suppressed:
         """Raises ValueError, TypeError."""
         address, scope = keys.suppressed_place(key)
-        fields = records.unpack(value)
+        fields = packing.unpack(value)
         kind, since_ms, reason, evidence, by, campaign, *more = fields
         also = tuple(more[0]) if more else ()
         return cls(address, kind, since_ms, reason, evidence, by, campaign, scope, also, False, more[1:] == [True])

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from zonemta_py.config.people.suppression import GROUPS, Tolerance, Tolerances
-from zonemta_py.disk import records
-from zonemta_py.disk.records import BOUNCED, DEFERRED
+from zonemta_py.disk import packing
+from zonemta_py.journal.records.mail import BOUNCED, DEFERRED
 
 OF_CLASS = {
     "user-unknown": "unknown", "moved": "unknown", "inactive": "inactive", "suspended": "inactive",
@@ -89,11 +89,11 @@ class Evidence:
     @classmethod
     def of(cls, who: str, value: bytes) -> Evidence:
         """Raises ValueError, TypeError."""
-        items, accepted, listed = records.unpack(value)[:3]
+        items, accepted, listed = packing.unpack(value)[:3]
         return cls(who, [Item(*row[:12]) for row in items], tuple(accepted) if accepted else None, list(listed))
 
     def value(self) -> bytes:
-        return records.pack([self.items, self.accepted, self.listed])
+        return packing.pack([self.items, self.accepted, self.listed])
 
     def copy(self) -> Evidence:
         return Evidence(self.who, list(self.items), self.accepted, list(self.listed))

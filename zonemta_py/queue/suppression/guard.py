@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from zonemta_py.config.people.suppression import SuppressionSection
-from zonemta_py.disk import keys, records
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.suppression.answered import Answered
@@ -225,7 +225,7 @@ class Guard:
         """To be written with the evidence."""
         pair = pair_of(name)
         counts = [[number, taken[pair]] for number, taken in self._taken if pair in taken]
-        return [(keys.guard(name), records.pack(counts)), *self._answered.state(pair[1])]
+        return [(keys.guard(name), packing.pack(counts)), *self._answered.state(pair[1])]
 
     def restore(self, recent: list[News]) -> None:
         """After a start, once the evidence has been read. recent: what may still count."""
@@ -249,7 +249,7 @@ class Guard:
         slices, last = dict(self._taken), self._taken[-1][0]
         old: list[Operation] = []
         for key, value in self._core.store.scan(keys.GUARDS, keys.end(keys.GUARDS)):
-            counts = [(number, count) for number, count in records.unpack(value) if number >= last - SLICES]
+            counts = [(number, count) for number, count in packing.unpack(value) if number >= last - SLICES]
             pair = pair_of(key.removeprefix(keys.GUARDS).decode())
             for number, count in counts:
                 slices.setdefault(number, {})[pair] = count

@@ -21,9 +21,10 @@ from itertools import islice
 from typing import Any
 
 from zonemta_py.config import Zone
-from zonemta_py.disk import keys, records
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation, StoreError, StoreFenced
-from zonemta_py.disk.records import Type, UnsuppressRecord
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.people import UnsuppressRecord
 from zonemta_py.mail.addresses.person import person
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.list_id import list_of
@@ -272,7 +273,7 @@ class SuppressionList:
                 while self._pending:  # noqa: ASYNC110 (who made the change may have gone; it is written soon)
                     await asyncio.sleep(0.01)
                 rows = list(islice(self._from(after, None), AT_ONCE))
-                body = records.pack([row._replace(again=True).row() for row in rows])
+                body = packing.pack([row._replace(again=True).row() for row in rows])
                 core.ledger.append(Type.SUPPRESS, body)  # the last one is empty and marks the end
             await core.journal.stable()
             if not rows:
@@ -290,7 +291,7 @@ class SuppressionList:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._grown(_places(kind, body))
         self._pending += 1
-        packed = body.pack() if isinstance(body, UnsuppressRecord) else records.pack(body)
+        packed = body.pack() if isinstance(body, UnsuppressRecord) else packing.pack(body)
         apply = partial(self._settle, kind, body, partial(_wake, done), patient)
         core.ledger.write(kind, packed, apply, patient=patient)
         await asyncio.shield(done)

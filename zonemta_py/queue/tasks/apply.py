@@ -13,7 +13,8 @@ from typing import Any
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.disk.notes import Note
-from zonemta_py.disk.records import TaskRecord, Type
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.orders import TaskRecord
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.state import counted_as

@@ -19,7 +19,8 @@ from typing import Any
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError
-from zonemta_py.disk.records import TaskRecord, Type
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.orders import TaskRecord
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.state import State
 from zonemta_py.queue.core.tasks import table

@@ -18,7 +18,7 @@ import asyncio
 import math
 from typing import Any
 
-from zonemta_py.disk import records
+from zonemta_py.disk import packing
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.tasks import table
 from zonemta_py.queue.core.tasks.table import CANCELED, RUNNING, UNDOABLE, Task
@@ -194,7 +194,7 @@ class TaskOrders:
         if verb not in REACH:
             raise ValueError(f"there is no verb {verb!r}; use {', '.join(REACH)}")
         chosen = Where.of(where)
-        if len(records.pack(chosen.given)) > _WHERE_MAX:
+        if len(packing.pack(chosen.given)) > _WHERE_MAX:
             raise ValueError(f"the filter is longer than {_WHERE_MAX:,} bytes; order it in several tasks")
         self._check_zones(chosen)
         self._check_states(chosen, verb)

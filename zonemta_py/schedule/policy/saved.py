@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import msgpack
 
-from zonemta_py.disk.records import pack
+from zonemta_py.disk.packing import pack
 from zonemta_py.schedule.time.pace import Pace
 
 K = TypeVar("K", bound=Hashable)
@@ -27,7 +27,7 @@ class Packed(bytes):
 
 
 def pack_around(value: Any) -> Packed:
-    """As `records.pack`, byte for byte; in maps, and maps in them, some values may be `Packed`."""
+    """As `packing.pack`, byte for byte; in maps, and maps in them, some values may be `Packed`."""
     if isinstance(value, Packed):
         return value
     if not isinstance(value, dict):

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zonemta_py.config import Config, Zone
-from zonemta_py.disk.records import BOUNCED, DEFERRED, DELIVERED, OutcomeRow
+from zonemta_py.journal.records.mail import BOUNCED, DEFERRED, DELIVERED, OutcomeRow
 from zonemta_py.mail.rules.classes import BLOCKED_CLASSES
 from zonemta_py.schedule.batch import Blocked, EgressPath, FlowQueue
 from zonemta_py.schedule.flow import FlowId

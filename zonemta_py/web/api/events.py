@@ -26,7 +26,7 @@ from zonemta_py.disk import identity
 from zonemta_py.events.event import place_of
 from zonemta_py.events.filter import EventFilter
 from zonemta_py.events.hub import END_PART, Hub, Place, Told
-from zonemta_py.events.tail import seq_at
+from zonemta_py.journal.tail import seq_at
 from zonemta_py.web.authentication import described, needs, request_context, visit
 from zonemta_py.web.documents import models, reading
 from zonemta_py.web.documents.problem import FieldError, invalid

@@ -18,10 +18,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from zonemta_py.disk import journal, keys, records
-from zonemta_py.disk.feedback import FeedbackRecord
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.frame import Record
-from zonemta_py.disk.records import (
+from zonemta_py.journal import search, segments
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.mail import (
     BOUNCED,
     DeliveryRecord,
     EnvelopeRecord,
@@ -30,12 +31,11 @@ from zonemta_py.disk.records import (
     MovedRecord,
     RemovedRecord,
     StartRecord,
-    TaskRecord,
-    Type,
     address_of,
 )
+from zonemta_py.journal.records.orders import TaskRecord
+from zonemta_py.journal.records.people import FeedbackRecord
 from zonemta_py.mail.addresses.person import person
-from zonemta_py.queue.admin.browse import search
 
 ROWS_MAX, RECIPIENTS_MAX = 1_000, 100
 MARGIN_MS = 3_600_000
@@ -58,7 +58,7 @@ def main() -> None:
 
 def send(pipe: IO[bytes], what: Any) -> None:
     """Raises OSError."""
-    body = records.pack(what)
+    body = packing.pack(what)
     pipe.write(_LENGTH.pack(len(body)) + body)
     pipe.flush()
 
@@ -70,7 +70,7 @@ def receive(pipe: IO[bytes]) -> Any:
         return None
     length = _LENGTH.unpack(head)[0]
     body = pipe.read(length)
-    return records.unpack(body) if len(body) == length else None
+    return packing.unpack(body) if len(body) == length else None
 
 
 def subject(what: str) -> tuple[str, str]:
@@ -88,7 +88,7 @@ def subject(what: str) -> tuple[str, str]:
 def look(folder: str, what: str, kind: str, before: str, look_s: float) -> dict[str, Any]:
     """As `story.trace`: what the files say about a message or recipient."""
     until, since_ms = time.monotonic() + look_s, keys.id_ms(what) - MARGIN_MS if kind == "message" else 0
-    files = journal.every_file(Path(folder) / "journal", Path(folder) / "archive")
+    files = segments.every_file(Path(folder) / "journal", Path(folder) / "archive")
     names = [path.name for path in files]
     if before in names:
         files = files[: names.index(before)]
@@ -115,7 +115,7 @@ def _rows(record: Record, what: str) -> Iterator[Row]:
     made = _MADE.get(record.type)
     if made is None:
         return
-    for row in made(records.unpack(record.body)):
+    for row in made(packing.unpack(record.body)):
         if what in row["people"] or row["id"] == what:
             yield {"seq": record.seq, "ms": record.ms, **row}
 

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from zonemta_py.config import Config
-from zonemta_py.disk import keys, records
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.mail.addresses.verp import mark_of
 from zonemta_py.mail.envelope import Envelope
@@ -117,7 +117,7 @@ class Sent:
         waits = self._store.get(keys.metadata(message_id))
         if waits is None:
             return None
-        metadata: dict[str, Any] = records.unpack(waits)
+        metadata: dict[str, Any] = packing.unpack(waits)
         list_name = list_of(metadata.get("headers"))
         scope = metadata.get("unsubscribe_scope", "")
         return SentMessage("", metadata.get("tenant", ""), metadata.get("campaign", ""), list_name, scope)
@@ -154,7 +154,7 @@ def named(message_id_field: str) -> bytes:
 
 
 def _packed(rows: dict[_Alike, _Row]) -> bytes:
-    return records.pack([
+    return packing.pack([
         [zone, tenant or "", campaign or "", "".join(row.ids).encode(), b"".join(row.names), *_more(name, scope)]
         for (zone, tenant, campaign, name, scope), row in rows.items()
     ])  # fmt: skip
@@ -169,7 +169,7 @@ def _rows(value: bytes) -> list[tuple[SentMessage, list[str], list[bytes]]]:
     """Of a row: messages that are alike, their ids, and the name of each."""
     return [
         (SentMessage(*row[:3], *row[5:7]), [part.decode() for part in _cut(row[3], _ID)], _cut(row[4], _NAME))
-        for row in records.unpack(value)
+        for row in packing.unpack(value)
     ]
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from zonemta_py.disk import keys, records
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.disk.notes import Note
 from zonemta_py.queue.core.state import COUNTED, FAMILY
@@ -40,7 +40,7 @@ class FlowSizes:
 
     def _read(self, store: Store) -> None:
         for key, value in store.scan(keys.FLOW_SIZES, keys.end(keys.FLOW_SIZES)):
-            self._take(key.decode().split(" ", 1)[1], records.unpack(value))
+            self._take(key.decode().split(" ", 1)[1], packing.unpack(value))
 
     def _count(self, store: Store) -> None:
         self._changed.update(
@@ -86,7 +86,7 @@ class FlowSizes:
         operations: list[Operation] = []
         for pair in self._changed:
             counts = self.pairs.by_name.get(pair)
-            operations.append((keys.flow_size(pair), records.pack(counts) if counts else None))
+            operations.append((keys.flow_size(pair), packing.pack(counts) if counts else None))
         self._written, self._changed = self._changed, set()
         return operations
 
@@ -107,8 +107,8 @@ def tracked(store: Store) -> Tracked:
     state, value = store.get(keys.STATE), store.get(keys.TRACKED)
     if state is None:
         return Tracked(True, True)  # nothing has been written yet
-    batches, places = records.unpack(value)[:2] if value else (-1, False)
-    whole = batches == (records.unpack(state) + [0] * 5)[4]
+    batches, places = packing.unpack(value)[:2] if value else (-1, False)
+    whole = batches == (packing.unpack(state) + [0] * 5)[4]
     return Tracked(whole, whole and bool(places))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from zonemta_py.config import Config, rate
-from zonemta_py.disk import keys, records
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.mail.reply import Reply
 from zonemta_py.schedule.time.steady import Steady
@@ -50,7 +50,7 @@ class Quotas:
         """[window, used]."""
         for key, value in store.scan(keys.QUOTAS, keys.end(keys.QUOTAS)):
             _, account, what, ms = key.decode().split(" ")
-            self._used[account, what, int(ms)] = list(records.unpack(value))
+            self._used[account, what, int(ms)] = list(packing.unpack(value))
         self._changed: set[tuple[str, str, int]] = set()
         self._written: set[tuple[str, str, int]] = set()
         self.configure(config)
@@ -133,7 +133,7 @@ class Quotas:
         operations: list[Operation] = []
         for name in self._changed:
             used = self._used.get(name)
-            operations.append((keys.quota(*name), None if used is None else records.pack(used)))
+            operations.append((keys.quota(*name), None if used is None else packing.pack(used)))
         self._written, self._changed = self._changed, set()
         return operations
 

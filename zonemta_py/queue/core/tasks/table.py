@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from zonemta_py.config import Zone
-from zonemta_py.disk import keys, records
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation, Store
-from zonemta_py.disk.records import TaskRecord
+from zonemta_py.journal.records.orders import TaskRecord
 from zonemta_py.queue.core.state import State
 from zonemta_py.schedule.batch import Entry, ZoneFace
 from zonemta_py.schedule.flow import FlowId
@@ -66,7 +66,7 @@ class Task:
     suppressed: int = 0
 
     def row(self) -> bytes:
-        return records.pack(asdict(self))
+        return packing.pack(asdict(self))
 
     @classmethod
     def of(cls, row: dict[str, Any]) -> Task:
@@ -107,7 +107,7 @@ class Tasks:
         self.moved: Callable[[list[Operation]], None] = lambda _: None
         self.suppressed: Callable[[str, str, Zone, FlowId], bool] = lambda *_: False
         for _, value in store.scan(keys.TASKS, keys.end(keys.TASKS)):
-            task = Task.of(records.unpack(value))
+            task = Task.of(packing.unpack(value))
             self._take(task)
 
     def add(self, task: Task) -> None:

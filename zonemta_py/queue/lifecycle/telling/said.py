@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zonemta_py.disk.leveldb.store import Operation
-from zonemta_py.disk.records import DELIVERED
+from zonemta_py.journal.records.mail import DELIVERED
 from zonemta_py.queue.lifecycle.settlement import Row, Settlement
 from zonemta_py.queue.suppression.evidence import COUNTED, OF_CLASS
 from zonemta_py.queue.suppression.guard import Pair

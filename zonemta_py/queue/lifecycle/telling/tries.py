@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from zonemta_py.disk.records import BOUNCED, DELIVERED, POSTPONED, RELEASED
+from zonemta_py.journal.records.mail import BOUNCED, DELIVERED, POSTPONED, RELEASED
 from zonemta_py.logs.mail import VERDICTS, MailLog
 from zonemta_py.metrics.table import OTHER, PROVIDERS_MAX
 from zonemta_py.queue.core.core import Core

@@ -7,7 +7,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from zonemta_py.disk.feedback import KINDS
+from zonemta_py.journal.records.people import KINDS
 from zonemta_py.web.dashboard.desk import Desk, NoPage
 from zonemta_py.web.dashboard.words import query
 

@@ -17,9 +17,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from zonemta_py.disk import journal
 from zonemta_py.disk.frame import BLOCK_BYTES, Record, placed
-from zonemta_py.disk.records import Type, unpack
+from zonemta_py.disk.packing import unpack
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
 
 log = logging.getLogger(__name__)
 
@@ -115,15 +116,15 @@ class JournalTail:
 
     def _paths(self) -> list[Path]:
         """All files in the order of their records. The archive is listed last: files only move that way."""
-        rows = {path.name: path for path in journal.files(self._journal)}
-        for path in journal.files(self._archive):
+        rows = {path.name: path for path in segments.files(self._journal)}
+        for path in segments.files(self._archive):
             rows.setdefault(path.name, path)
-        return sorted(rows.values(), key=lambda path: (journal.first_seq(path), len(path.name)))
+        return sorted(rows.values(), key=lambda path: (segments.first_seq(path), len(path.name)))
 
     def _open(self) -> bool:
         """Opens the last file that begins at or before the next record; False: there is none."""
         for _ in range(_LISTINGS):
-            early = [path for path in self._paths() if journal.first_seq(path) <= self.next_seq]
+            early = [path for path in self._paths() if segments.first_seq(path) <= self.next_seq]
             if not early:
                 return False
             if self._opened(early[-1]):
@@ -164,7 +165,7 @@ class JournalTail:
     def _elsewhere(self, seq: int) -> bool:
         """Whether another file has the record: one that was cut by a disk error is followed by one that begins with
         what was not synced, and one that was damaged may be followed by its repair. If so it is open now."""
-        for path in reversed([path for path in self._paths() if journal.first_seq(path) <= seq]):
+        for path in reversed([path for path in self._paths() if segments.first_seq(path) <= seq]):
             if self._opened(path):
                 for row in self._records():
                     if row.seq == seq or (row.seq > seq and self._bridged(row)):
@@ -194,7 +195,7 @@ class JournalTail:
     def _skip(self, until_seq: int, found: list[Record]) -> bool:
         """The next record is nowhere: goes on with the first one behind it that is; False: there is none yet."""
         paths = self._paths()
-        first = min(map(journal.first_seq, paths), default=0)
+        first = min(map(segments.first_seq, paths), default=0)
         if first > self.next_seq:  # the archive keeps only so much
             self.missed += min(first, until_seq + 1) - self.next_seq
             self.next_seq = min(first, until_seq + 1)
@@ -207,14 +208,14 @@ class JournalTail:
             return True
         last = min(row.seq - 1, until_seq)
         log.warning("%s: records %d to %d cannot be read; run `zonemta fsck`", self._journal, self.next_seq, last)
-        found.append(journal.lost_record(self.next_seq, last, row.ms))
+        found.append(segments.lost_record(self.next_seq, last, row.ms))
         self.next_seq = last + 1
         return True
 
     def _following(self, paths: list[Path]) -> Record | None:
         """The first record behind the next one that can be read."""
-        early = [path for path in paths if journal.first_seq(path) <= self.next_seq][-1:]
-        for path in [*early, *(path for path in paths if journal.first_seq(path) > self.next_seq)]:
+        early = [path for path in paths if segments.first_seq(path) <= self.next_seq][-1:]
+        for path in [*early, *(path for path in paths if segments.first_seq(path) > self.next_seq)]:
             if self._opened(path):
                 later = next((row for row in self._records() if row.seq > self.next_seq), None)
                 self.close()
@@ -225,9 +226,9 @@ class JournalTail:
 
 def last_seq(folder: Path) -> int:
     """The number of the journal's last whole record, for a queue that does not run; 0: there is none."""
-    for path in reversed(journal.files(folder / "journal") or journal.files(folder / "archive")):
+    for path in reversed(segments.files(folder / "journal") or segments.files(folder / "archive")):
         last = 0
-        for _, record in placed(journal.tail(path).data, []):
+        for _, record in placed(segments.tail(path).data, []):
             last = record.seq
         if last:
             return last
@@ -236,7 +237,7 @@ def last_seq(folder: Path) -> int:
 
 def seq_at(folder: Path, ms: int) -> int:
     """A number that no record of that time or later lies before, unless the clock was set; 1 if there are none."""
-    for path in reversed(journal.every_file(folder / "journal", folder / "archive")):
+    for path in reversed(segments.every_file(folder / "journal", folder / "archive")):
         first = _first_of(path)
         if first is not None and first.ms <= ms:
             return first.seq

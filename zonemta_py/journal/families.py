@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from zonemta_py.disk.records import Type
+from zonemta_py.journal.records import Type
 
 
 class Family(NamedTuple):

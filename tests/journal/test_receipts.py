@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from zonemta_py.disk import receipts, records
-from zonemta_py.disk.receipts import Receipts
+from zonemta_py.disk import packing
+from zonemta_py.journal import receipts
+from zonemta_py.journal.receipts import Receipts
 
 
 def _envelope(number: int) -> bytes:
-    return records.pack([f"{number:016x}", {"sender": "ann@src.test"}, [["z", f"r{number}@x.test", 0, None]]])
+    return packing.pack([f"{number:016x}", {"sender": "ann@src.test"}, [["z", f"r{number}@x.test", 0, None]]])
 
 
 def test_what_was_written_is_read_again(tmp_path: Path) -> None:

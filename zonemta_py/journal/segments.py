@@ -20,8 +20,10 @@ from typing import NamedTuple
 
 from zonemta_py.disk.files import sync, write_file
 from zonemta_py.disk.frame import BLOCK_BYTES, Damage, Record, frame, good_end, parse
+from zonemta_py.disk.packing import unpack
 from zonemta_py.disk.quarantine import Quarantine
-from zonemta_py.disk.records import END_BODY, LostRecord, Type, unpack
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.files import END_BODY, LostRecord
 
 log = logging.getLogger(__name__)
 

@@ -4,15 +4,33 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.disk import records
-from zonemta_py.disk.records import Who, address_of
+from zonemta_py.disk import packing
+from zonemta_py.journal.records.files import LostRecord
+from zonemta_py.journal.records.mail import (
+    DeliveryRecord,
+    DeliveryTrace,
+    EnvelopeRecord,
+    FinishRecord,
+    InDoubtRecord,
+    InDoubtRow,
+    MovedRecord,
+    OpenRecord,
+    OutcomeRow,
+    RecipientRow,
+    RemovedRecord,
+    StartRecord,
+    Who,
+    address_of,
+)
+from zonemta_py.journal.records.orders import StandingRecord, TaskRecord
+from zonemta_py.journal.records.people import UnsuppressRecord
 
 Class = Any
 CLASSES = [
-    (records.RecipientRow, 2), (records.EnvelopeRecord, 3), (records.OpenRecord, 1), (records.StartRecord, 6),
-    (records.OutcomeRow, 6), (records.DeliveryTrace, 0), (records.FinishRecord, 1), (records.InDoubtRow, 5),
-    (records.RemovedRecord, 4), (records.MovedRecord, 4), (records.LostRecord, 2), (records.StandingRecord, 4),
-    (records.UnsuppressRecord, 2), (records.TaskRecord, 3),
+    (RecipientRow, 2), (EnvelopeRecord, 3), (OpenRecord, 1), (StartRecord, 6),
+    (OutcomeRow, 6), (DeliveryTrace, 0), (FinishRecord, 1), (InDoubtRow, 5),
+    (RemovedRecord, 4), (MovedRecord, 4), (LostRecord, 2), (StandingRecord, 4),
+    (UnsuppressRecord, 2), (TaskRecord, 3),
 ]  # fmt: skip
 
 
@@ -30,10 +48,10 @@ def test_every_field_is_read_and_what_has_grown_behind_is_not(kind: Class, least
 
 
 def test_what_an_older_queue_did_not_write_is_nothing() -> None:
-    assert records.DeliveryTrace() == ("", "", "", 0, 0, "", "", "", ())
-    assert records.RecipientRow("z", "a@x.test") == ("z", "a@x.test", 0, None)
-    assert records.OutcomeRow(1, 250, "", "", "dot", [])[6:] == (False, "", "", False)
-    assert records.StartRecord(1, "id", "z", "d", [], 5)[6:] == ("", 0)
+    assert DeliveryTrace() == ("", "", "", 0, 0, "", "", "", ())
+    assert RecipientRow("z", "a@x.test") == ("z", "a@x.test", 0, None)
+    assert OutcomeRow(1, 250, "", "", "dot", [])[6:] == (False, "", "", False)
+    assert StartRecord(1, "id", "z", "d", [], 5)[6:] == ("", 0)
 
 
 @pytest.mark.parametrize(
@@ -56,12 +74,12 @@ def test_a_recipient_is_written_in_its_shortest_form(who: Who, value: Any) -> No
 def test_records_within_records_are_read_too() -> None:
     outcome = [1, 250, "2.0.0", "ok", "dot", ["a@x.test", ["b@x.test", 5]], True, "kind", "rule", True]
     trace = ["remote", "local", "tls", 1, 2, "source", "site", "provider", [["row"]]]
-    delivery = records.DeliveryRecord.of([3, "id", "z", "d", [[*outcome, "later"]], [*trace, "later"], "later"])
+    delivery = DeliveryRecord.of([3, "id", "z", "d", [[*outcome, "later"]], [*trace, "later"], "later"])
     assert delivery == (3, "id", "z", "d", [tuple(outcome)], tuple(trace))
     assert delivery.outcomes[0].addresses() == ["a@x.test", "b@x.test"]
-    doubt = records.InDoubtRecord.of([[1, 2], [["id", "z", "a@x.test", 5, "hold", "x.test", "why", "later"]], "later"])
+    doubt = InDoubtRecord.of([[1, 2], [["id", "z", "a@x.test", 5, "hold", "x.test", "why", "later"]], "later"])
     assert doubt == ([1, 2], [("id", "z", "a@x.test", 5, "hold", "x.test", "why")])
-    envelope = records.EnvelopeRecord.of(["id", {}, [["z", "a@x.test", 1, "rfc822;a", "later"]], "later"])
+    envelope = EnvelopeRecord.of(["id", {}, [["z", "a@x.test", 1, "rfc822;a", "later"]], "later"])
     assert envelope.rows() == [("z", "a@x.test", 1, "rfc822;a")]
 
 
@@ -75,12 +93,12 @@ def test_records_within_records_are_read_too() -> None:
     ],
 )
 def test_a_removal_says_where_they_were(where: Any, envelope: Any, case: Any) -> None:
-    removed = records.RemovedRecord("id", "z", ["a@x.test"], "purged", where)
+    removed = RemovedRecord("id", "z", ["a@x.test"], "purged", where)
     assert (removed.envelope, removed.case) == (envelope, case)
-    assert records.unpack(removed.pack()) == ["id", "z", ["a@x.test"], "purged"] + ([] if where is None else [where])
+    assert packing.unpack(removed.pack()) == ["id", "z", ["a@x.test"], "purged"] + ([] if where is None else [where])
 
 
 @pytest.mark.parametrize("scopes", [None, [], ["all"]])
 def test_scopes_are_written_where_there_are_any(scopes: Any) -> None:
-    packed = records.UnsuppressRecord(["a@x.test"], "me", scopes).pack()
-    assert records.unpack(packed) == [["a@x.test"], "me"] + ([] if scopes is None else [scopes])
+    packed = UnsuppressRecord(["a@x.test"], "me", scopes).pack()
+    assert packing.unpack(packed) == [["a@x.test"], "me"] + ([] if scopes is None else [scopes])

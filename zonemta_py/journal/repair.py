@@ -10,11 +10,11 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-from zonemta_py.disk import journal
 from zonemta_py.disk.files import replace_file
 from zonemta_py.disk.frame import frame
 from zonemta_py.disk.quarantine import Quarantine
-from zonemta_py.disk.records import Type
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
 
 MISSING = "records are missing"
 
@@ -27,17 +27,17 @@ class Damaged(NamedTuple):
     path: Path
     start: int
     until: int
-    faults: list[journal.Fault]
+    faults: list[segments.Fault]
 
 
-def repair(paths: list[Path], quarantine: Quarantine, archive: Path, until: int = 0) -> list[journal.Fault]:
+def repair(paths: list[Path], quarantine: Quarantine, archive: Path, until: int = 0) -> list[segments.Fault]:
     """Repairs every damaged file among these; returns what was wrong.
 
     Afterwards they read without a fault, under their names in the archive too. paths, until: as for `damaged`.
     """
-    found: list[journal.Fault] = []
+    found: list[segments.Fault] = []
     for path, start, last, faults in damaged(paths, until):
-        journal.repair(path, start, quarantine, faults, archive, last)
+        segments.repair(path, start, quarantine, faults, archive, last)
         found += faults
     return found
 
@@ -50,38 +50,38 @@ def damaged(paths: list[Path], until: int = 0) -> Iterator[Damaged]:
     """
     expected, ended = 0, True
     for path, following in zip_longest(paths, paths[1:]):
-        faults: list[journal.Fault] = []
-        first, gap = journal.first_seq(path), False
+        faults: list[segments.Fault] = []
+        first, gap = segments.first_seq(path), False
         if ended:
             expected, ended = max(expected, first), False
         start, missing = min(expected, first), 0
-        for record in journal.read_file(path, faults):
+        for record in segments.read_file(path, faults):
             if record.seq > expected and record.type != Type.LOST:
                 gap, missing = True, missing or expected
             if record.seq >= expected:
                 expected, ended = record.seq + 1, record.type == Type.END
-        if following is not None and journal.first_seq(following) <= (missing or expected):
+        if following is not None and segments.first_seq(following) <= (missing or expected):
             expected, ended = missing or expected, ended and not missing
             continue
         last = until if path == paths[-1] else 0
         if (gap or (expected < last and not ended)) and not faults:
-            faults.append(journal.Fault(path, 0, MISSING))
+            faults.append(segments.Fault(path, 0, MISSING))
         if faults:
             yield Damaged(path, start, last, faults)
 
 
 def repair_segments(
     folder: Path, archive: Path, spans: list[tuple[int, int]], quarantine: Quarantine
-) -> list[journal.Fault]:
+) -> list[segments.Fault]:
     """The same for closed segments, each given as (first record, first record of the next one in the journal).
 
     What lies between two of the journal's segments may have gone to the archive before them.
     """
-    found: list[journal.Fault] = []
+    found: list[segments.Fault] = []
     for first, following in spans:
-        paths = [path for path in journal.files(folder) if first <= journal.first_seq(path) < following]
-        last = max(map(journal.first_seq, paths), default=first)
-        later = (seq for seq in map(journal.first_seq, journal.every_file(folder, archive)) if seq > last)
+        paths = [path for path in segments.files(folder) if first <= segments.first_seq(path) < following]
+        last = max(map(segments.first_seq, paths), default=first)
+        later = (seq for seq in map(segments.first_seq, segments.every_file(folder, archive)) if seq > last)
         found += repair(paths, quarantine, archive, min(later, default=0))
     return found
 
@@ -89,10 +89,10 @@ def repair_segments(
 def bridge(folder: Path, stable: int) -> None:
     """Records up to `stable` were on stable storage and are gone: a file that says so, to bridge the gap."""
     last = 0
-    for path in journal.files(folder)[-1:]:
-        for record in journal.read_file(path, []):
+    for path in segments.files(folder)[-1:]:
+        for record in segments.read_file(path, []):
             last = record.seq
     if last >= stable:  # the END record has taken the number of the last one that was lost
         return
-    rows = [journal.lost_record(last + 1, stable), journal.end_record(stable + 1)]
-    replace_file(folder / f"{stable:016d}{journal.SUFFIX}", frame(rows, 0))
+    rows = [segments.lost_record(last + 1, stable), segments.end_record(stable + 1)]
+    replace_file(folder / f"{stable:016d}{segments.SUFFIX}", frame(rows, 0))

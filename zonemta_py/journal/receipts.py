@@ -19,9 +19,10 @@ from pathlib import Path
 
 import msgpack
 
-from zonemta_py.disk import records
+from zonemta_py.disk import packing
 from zonemta_py.disk.frame import Record, frame, parse
-from zonemta_py.disk.records import EnvelopeRecord, Type
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.mail import EnvelopeRecord
 
 FOLDER = "receipts"
 FILE_BYTES = 1024 * 1024
@@ -105,7 +106,7 @@ def read(folder: Path, after: int = 0) -> Iterator[tuple[int, list[EnvelopeRecor
             if record.seq <= after:
                 continue
             with contextlib.suppress(ValueError):
-                yield record.seq, [EnvelopeRecord.of(fields) for fields in records.unpack(record.body)]
+                yield record.seq, [EnvelopeRecord.of(fields) for fields in packing.unpack(record.body)]
 
 
 def last(folder: Path) -> int:

@@ -1,98 +1,22 @@
-"""Bodies of journal records, as msgpack: one class for each record type. Grammar and examples: FORMAT.md.
-
-`pack()` makes the bytes, `of(fields)` takes what `unpack` made of them. A body only ever grows at its end; readers
-ignore what they do not know and fill in what is not there yet, so old readers read new journals and new readers old
-ones. SEGMENT and POSITION are maps, END is nothing, and a SUPPRESS record is a list of `queue.suppression.entry` rows.
+"""Records of the path of a message.
 
 Four are written for every message, and there a class costs as much again as the packing. So they are packed by hand,
 byte for byte the same (tests/queue/test_journal_records.py): ENVELOPE (`queue.lifecycle.accept`, whose metadata are
 packed for the store already), START (`Lease.row`), DELIVERY (`queue.lifecycle.settle`) and FINISH (`Core`). The lake's
-reader takes millions of them by position (`pipeline.journal.rows`). Values of the store: `notes.py`.
+reader takes millions of them by position (`pipeline.journal.rows`). Values of the store: `disk.notes`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from enum import IntEnum
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
-import msgpack
-
-
-class Type(IntEnum):
-    """Types of journal records. Numbers never change."""
-
-    SEGMENT = 0  # the first record of every segment
-    ENVELOPE = 1  # a message was accepted
-    OPEN = 2  # chunks of a large message start to arrive
-    START = 3  # handed to a sender
-    DELIVERY = 4  # what the remote server said
-    FINISH = 5  # no recipient is left
-    POSITION = 6  # where a restart begins
-    IN_DOUBT = 7  # found at a restart or when a sender died
-    REMOVED = 8  # taken out, or not taken up, without a delivery
-    MOVED = 9  # held recipients released by an operator, deferred until then
-    END = 10  # the last record of a segment
-    STANDING = 12  # a stop, a rest, what was learned
-    SUPPRESS = 13  # gets no mail
-    UNSUPPRESS = 14  # taken off that list
-    TASK = 15  # an operator's order about many recipients, and what was done for it
-    FEEDBACK = 16  # what came back about a message later: a bounce, a complaint (`disk.feedback`)
-    LOST = 11  # records lost to damage, replaced by this one, which has the number of the last
-
+from zonemta_py.disk.packing import pack
 
 DELIVERED, DEFERRED, BOUNCED, HELD, RELEASED, POSTPONED, DOUBTFUL = 1, 2, 3, 4, 5, 6, 7
 """Verdicts of an outcome. HELD: a plugin held it. RELEASED: not tried, back to the queue, no attempt counted.
 POSTPONED: not tried, deferred by our own choice (`delay_s`), no attempt counted. DOUBTFUL: sent, and a bug of ours came
 before the answer; never in a DELIVERY record: an IN_DOUBT record has it.
 """
-
-pack: Callable[[Any], bytes] = msgpack.Packer(use_bin_type=True, autoreset=True).pack
-"""(value) → bytes. One packer for all: a new one for each value, as `packb` makes, costs more than the packing. It is
-one call of C, which no other thread comes between."""
-
-
-def unpack(data: bytes) -> Any:
-    """Raises ValueError when the bytes are not one msgpack value."""
-    try:
-        return msgpack.unpackb(data, raw=False, strict_map_key=False)
-    except (msgpack.UnpackException, ValueError, UnicodeDecodeError) as error:
-        raise ValueError(f"not msgpack: {error}") from None
-
-
-END_BODY = pack(None)
-"""Of every END record."""
-
-
-FORMAT = 2
-"""Version of the bodies of records and of the store's values, in each SEGMENT: greater with any change that an older
-reader would misunderstand. 2: recipients of an outcome may have four fields, a stop has its tenants, an IN_DOUBT may be
-of no lease."""
-
-
-class SegmentRecord(TypedDict, total=False):
-    """SEGMENT. first: its own number. floor: ids from it on belong to the segment. clock: as in POSITION."""
-
-    version: int
-    first: int
-    floor: str
-    clock: dict[str, Any]
-
-
-class PositionRecord(TypedDict, total=False):
-    """POSITION: where a restart begins. working: bodies of START records. What each name holds: FORMAT.md."""
-
-    applied: int
-    batches: int
-    working: list[list[Any]]
-    marks: dict[str, dict[str, bytes]]
-    floor: str
-    opened: list[str]
-    segments: list[list[Any]]
-    ended: list[str]
-    clock: dict[str, Any]
-    permits: dict[str, Any]
-    standing: dict[str, Any]
 
 
 class Who(NamedTuple):
@@ -345,67 +269,3 @@ class MovedRecord(NamedTuple):
     @classmethod
     def of(cls, fields: list[Any]) -> MovedRecord:
         return cls(*fields[:5])
-
-
-class LostRecord(NamedTuple):
-    """The records from the first to the last were lost to damage."""
-
-    first: int
-    last: int
-
-    def pack(self) -> bytes:
-        return pack(self)
-
-    @classmethod
-    def of(cls, fields: list[Any]) -> LostRecord:
-        return cls(*fields[:2])
-
-
-class StandingRecord(NamedTuple):
-    """A change of policy: a stop, a rest, what was learned, an order about a campaign. subject: [kind, name]."""
-
-    what: str
-    subject: list[str]
-    value: Any
-    cause: str
-
-    def pack(self) -> bytes:
-        return pack(self)
-
-    @classmethod
-    def of(cls, fields: list[Any]) -> StandingRecord:
-        return cls(*fields[:4])
-
-
-CONFIGURATION = "configuration"
-"""What, and kind, of a STANDING record that names the keys of the configuration that have changed."""
-
-
-class TaskRecord(NamedTuple):
-    """About a task. number: of the record that ordered it, 0: it is this one. what, value: see FORMAT.md."""
-
-    what: str
-    number: int
-    value: Any
-
-    def pack(self) -> bytes:
-        return pack(self)
-
-    @classmethod
-    def of(cls, fields: Sequence[Any]) -> TaskRecord:
-        return cls(*fields[:3])
-
-
-class UnsuppressRecord(NamedTuple):
-    """Taken off the suppression list. scopes: of each address; None: all of them of scope "all"."""
-
-    addresses: list[str]
-    by: str
-    scopes: list[str] | None = None
-
-    def pack(self) -> bytes:
-        return pack(self if self.scopes is not None else self[:2])
-
-    @classmethod
-    def of(cls, fields: Sequence[Any]) -> UnsuppressRecord:
-        return cls(*fields[:3])

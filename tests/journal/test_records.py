@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zonemta_py.disk import records
 from zonemta_py.disk.notes import Existence, Note
-from zonemta_py.disk.records import Type, pack, unpack
+from zonemta_py.disk.packing import pack, unpack
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.mail import BOUNCED, DEFERRED, DELIVERED, HELD, POSTPONED, RELEASED
 from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 
 notes = st.builds(
@@ -70,7 +71,7 @@ def test_type_numbers_are_for_ever() -> None:
 
 def test_verdict_numbers_are_for_ever() -> None:
     """They are in every DELIVERY record."""
-    verdicts = (records.DELIVERED, records.DEFERRED, records.BOUNCED, records.HELD, records.RELEASED, records.POSTPONED)
+    verdicts = (DELIVERED, DEFERRED, BOUNCED, HELD, RELEASED, POSTPONED)
     assert verdicts == (1, 2, 3, 4, 5, 6)
 
 

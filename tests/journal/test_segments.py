@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from zonemta_py.disk import journal
-from zonemta_py.disk.damage import journal_repair
 from zonemta_py.disk.frame import BLOCK_BYTES, Record, frame
-from zonemta_py.disk.journal import Fault, Writer
+from zonemta_py.disk.packing import pack, unpack
 from zonemta_py.disk.quarantine import Quarantine
-from zonemta_py.disk.records import Type, pack, unpack
+from zonemta_py.journal import repair, segments
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.segments import Fault, Writer
 
 
 def row(seq: int, kind: Type = Type.FINISH, size: int = 20) -> Record:
@@ -28,7 +28,7 @@ def segment(first: int, count: int) -> list[Record]:
 
 def everything(folder: Path, since: int = 0) -> tuple[list[Record], list[Fault]]:
     faults: list[Fault] = []
-    return list(journal.read(folder, since, faults)), faults
+    return list(segments.read(folder, since, faults)), faults
 
 
 class Disk:
@@ -66,7 +66,7 @@ def test_each_segment_is_a_file_named_by_its_first_record(tmp_path: Path) -> Non
     """A SEGMENT record begins a file; reading goes through all of them, from any record on."""
     rows = [*segment(1, 3), *segment(6, 2), *segment(10, 0)]
     Writer(tmp_path).write(rows, sync=True)
-    assert [journal.first_seq(path) for path in journal.files(tmp_path)] == [1, 6, 10]
+    assert [segments.first_seq(path) for path in segments.files(tmp_path)] == [1, 6, 10]
     for since in range(13):
         assert everything(tmp_path, since) == ([r for r in rows if r.seq >= since], [])
 
@@ -101,8 +101,8 @@ def test_a_failing_disk_loses_nothing_that_was_promised(tmp_path: Path, disk: Di
         assert faults == []
     assert one_segment_in_each_file(tmp_path)
     with_retry(writer)
-    paths = journal.files(tmp_path)
-    assert list(journal_repair.damaged(paths, len(rows) + 1)) == [], "what was given up is whole in the next file"
+    paths = segments.files(tmp_path)
+    assert list(repair.damaged(paths, len(rows) + 1)) == [], "what was given up is whole in the next file"
 
 
 def with_retry(writer: Writer) -> None:
@@ -118,8 +118,8 @@ def with_retry(writer: Writer) -> None:
 
 def one_segment_in_each_file(folder: Path) -> bool:
     """Files are archived one by one, by the number they are named by: none may hold records of two segments."""
-    for path in journal.files(folder):
-        kinds = [record.type for record in journal.read_file(path, [])]
+    for path in segments.files(folder):
+        kinds = [record.type for record in segments.read_file(path, [])]
         if Type.SEGMENT in kinds[1:]:
             return False
     return True
@@ -150,10 +150,10 @@ def test_seal_cuts_the_torn_tail_and_ends_the_file(tmp_path: Path, torn: int) ->
     path = tmp_path / f"{1:016d}.journal"
     data = frame([*rows, row(6, size=60)], 0)
     path.write_bytes(data[: len(frame(rows, 0)) + torn])
-    last = journal.seal(path, rows[-1], 7)
+    last = segments.seal(path, rows[-1], 7)
     assert (last.seq, last.type) == (6, Type.END)
     assert everything(tmp_path) == ([*rows, last], [])
-    assert journal.seal(path, last, 8) == last
+    assert segments.seal(path, last, 8) == last
     assert everything(tmp_path) == ([*rows, last], [])
 
 
@@ -163,7 +163,7 @@ def test_seal_behind_a_huge_record(tmp_path: Path, size: int) -> None:
     rows = [row(1, Type.SEGMENT), row(2, size=size)]
     path = tmp_path / f"{1:016d}.journal"
     path.write_bytes(frame(rows, 0) + b"torn")
-    last = journal.seal(path, rows[-1], 7)
+    last = segments.seal(path, rows[-1], 7)
     assert everything(tmp_path) == ([*rows, last], [])
 
 
@@ -184,7 +184,7 @@ def test_mend_bridges_what_is_lost(tmp_path: Path, seq: int) -> None:
     damaged = path.read_bytes()
     _, faults = everything(path.parent)
     assert faults
-    journal.repair(path, 1, quarantine := Quarantine(tmp_path / "quarantine"), faults)
+    segments.repair(path, 1, quarantine := Quarantine(tmp_path / "quarantine"), faults)
     found, faults = everything(path.parent)
     assert faults == []
     assert {r.seq for r in found if r.type != Type.LOST} == {r.seq for r in rows} - {seq}
@@ -198,7 +198,7 @@ def test_mend_keeps_the_records_behind_the_damaged_block(tmp_path: Path) -> None
     path = tmp_path / f"{1:016d}.journal"
     path.write_bytes(frame(rows, 0))
     flipped(path, 5000)
-    journal.repair(path, 1, Quarantine(tmp_path / "quarantine"), [])
+    segments.repair(path, 1, Quarantine(tmp_path / "quarantine"), [])
     found, faults = everything(tmp_path)
     (lost,) = [r for r in found if r.type == Type.LOST]
     first, last = unpack(lost.body)
@@ -213,25 +213,25 @@ def test_the_last_position_is_found_wherever_it_lies(tmp_path: Path, size: int, 
     rows = [row(1, Type.SEGMENT), row(2, Type.POSITION), row(3, size=700_000), row(4, Type.POSITION, size)]
     rows.append(row(5, size=behind))
     Writer(tmp_path).write([*rows, row(6, Type.END), row(7, Type.SEGMENT)], sync=True)
-    assert journal.last_of(tmp_path, Type.POSITION) == rows[3]
-    assert journal.last_of(tmp_path, Type.LOST) is None
-    assert [r.seq for r in journal.positions(tmp_path)] == [2, 4]
+    assert segments.last_of(tmp_path, Type.POSITION) == rows[3]
+    assert segments.last_of(tmp_path, Type.LOST) is None
+    assert [r.seq for r in segments.positions(tmp_path)] == [2, 4]
 
 
 def test_an_empty_folder_has_no_records(tmp_path: Path) -> None:
     """Before the first mail there is nothing, and that is no fault."""
     assert everything(tmp_path / "none") == ([], [])
-    assert journal.last_of(tmp_path, Type.POSITION) is None
+    assert segments.last_of(tmp_path, Type.POSITION) is None
 
 
 @pytest.mark.parametrize("how", ["file", "folder", "moved"])
 def test_a_file_that_is_removed_while_it_is_written_is_made_again(tmp_path: Path, how: str) -> None:
     """What a sync was answered for is there, and what comes after it too."""
     folder = tmp_path / "journal"
-    writer = journal.Writer(folder)
+    writer = segments.Writer(folder)
     rows = segment(1, 8)
     writer.write(rows[:3], sync=True)
-    (path,) = journal.files(folder)
+    (path,) = segments.files(folder)
     if how == "file":
         path.unlink()
     elif how == "folder":
@@ -246,7 +246,7 @@ def test_a_file_that_is_removed_while_it_is_written_is_made_again(tmp_path: Path
 def test_a_folder_that_is_removed_is_made_again_for_the_next_segment(tmp_path: Path) -> None:
     """Nothing is refused for it, and nothing waits for ever."""
     folder = tmp_path / "journal"
-    writer = journal.Writer(folder)
+    writer = segments.Writer(folder)
     writer.write(segment(1, 8), sync=True)
     shutil.rmtree(folder)
     later = segment(11, 8)

@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zonemta_py.disk import journal
 from zonemta_py.disk.frame import BLOCK_BYTES, Record
+from zonemta_py.disk.packing import pack, unpack
 from zonemta_py.disk.quarantine import Quarantine
-from zonemta_py.disk.records import LostRecord, Type, pack, unpack
-from zonemta_py.events.tail import JournalTail, last_seq, seq_at
-from zonemta_py.queue.core import segments
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.files import LostRecord
+from zonemta_py.journal.tail import JournalTail, last_seq, seq_at
+from zonemta_py.queue.core.segments import publish, retire
 
 MS = 1_700_000_000_000
 
@@ -26,7 +28,7 @@ class Scribe:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.seq = folder, 0
-        self.writer = journal.Writer(folder / "journal")
+        self.writer = segments.Writer(folder / "journal")
         self.written: list[Record] = []
         self.begin()
 
@@ -45,7 +47,7 @@ class Scribe:
     def rotate(self) -> None:
         self.put((Type.END, pack(None)))
         self.begin()
-        segments.publish(self.folder / "journal", self.folder / "archive")
+        publish(self.folder / "journal", self.folder / "archive")
 
     def fill(self, count: int, size: int = 100) -> None:
         for _ in range(count):
@@ -119,9 +121,9 @@ def test_files_may_move_under_it(tmp_path_factory: pytest.TempPathFactory, steps
         elif step == "rotate":
             scribe.rotate()
         elif step == "move":
-            gone = journal.files(scribe.folder / "journal")[:-1]
-            spans = [(journal.first_seq(path), journal.first_seq(path) + 1) for path in gone]
-            segments.retire(scribe.folder / "journal", scribe.folder / "archive", spans)
+            gone = segments.files(scribe.folder / "journal")[:-1]
+            spans = [(segments.first_seq(path), segments.first_seq(path) + 1) for path in gone]
+            retire(scribe.folder / "journal", scribe.folder / "archive", spans)
         elif step == "put back":
             scribe.writer._path.unlink()
             scribe.fill(3)
@@ -130,7 +132,7 @@ def test_files_may_move_under_it(tmp_path_factory: pytest.TempPathFactory, steps
             scribe.writer._broken = True
             scribe.put((Type.FINISH, pack(["c"])))
         elif step == "forget":
-            for path in journal.files(scribe.folder / "archive")[-2:]:
+            for path in segments.files(scribe.folder / "archive")[-2:]:
                 (path.parent / "new").write_bytes(path.read_bytes())
                 (path.parent / "new").replace(path)
         else:
@@ -144,9 +146,9 @@ def test_what_the_archive_no_longer_has_is_counted(scribe: Scribe) -> None:
     for _ in range(3):
         scribe.fill(5)
         scribe.rotate()
-    gone = journal.files(scribe.folder / "archive")[0]
-    first = journal.first_seq(journal.files(scribe.folder / "archive")[1])
-    segments.retire(scribe.folder / "journal", scribe.folder / "archive", [(1, 2)])
+    gone = segments.files(scribe.folder / "archive")[0]
+    first = segments.first_seq(segments.files(scribe.folder / "archive")[1])
+    retire(scribe.folder / "journal", scribe.folder / "archive", [(1, 2)])
     gone.unlink()
     tail = JournalTail(scribe.folder)
     assert rest(tail, scribe.seq) == scribe.written[first - 1 :]
@@ -163,7 +165,7 @@ def test_pruned_while_it_reads(scribe: Scribe) -> None:
     tail = JournalTail(scribe.folder)
     assert len(tail.read(scribe.seq, 10)) == 10
     for folder in ("journal", "archive"):
-        journal.files(scribe.folder / folder)[0].unlink()
+        segments.files(scribe.folder / folder)[0].unlink()
     assert rest(tail, scribe.seq) == scribe.written[-1:]
     assert tail.missed == scribe.seq - 11
 
@@ -172,13 +174,13 @@ def test_damage_is_told_as_a_repair_would_tell_it(scribe: Scribe, tmp_path: Path
     scribe.fill(1000)
     scribe.rotate()
     scribe.fill(10)
-    path = journal.files(scribe.folder / "journal")[0]
+    path = segments.files(scribe.folder / "journal")[0]
     data = bytearray(path.read_bytes())
     data[BLOCK_BYTES + 500] ^= 1
     path.unlink()
     path.write_bytes(data)
-    faults: list[journal.Fault] = []
-    whole = journal.read(scribe.folder / "journal", 0, faults)
+    faults: list[segments.Fault] = []
+    whole = segments.read(scribe.folder / "journal", 0, faults)
     readable = [record.seq for record in whole]
     assert faults
     assert len(readable) < scribe.seq
@@ -188,7 +190,7 @@ def test_damage_is_told_as_a_repair_would_tell_it(scribe: Scribe, tmp_path: Path
     (lost,) = [record for record in found if record.type == Type.LOST]
     first, last = LostRecord.of(unpack(lost.body))
     assert (lost.seq, first) == (last, next(seq for seq in range(1, scribe.seq) if seq not in readable))
-    journal.repair(path, 1, Quarantine(tmp_path / "quarantine"), faults)
+    segments.repair(path, 1, Quarantine(tmp_path / "quarantine"), faults)
     assert rest(JournalTail(scribe.folder), scribe.seq) == found, "the same after the repair, with the same numbers"
 
 
@@ -197,12 +199,12 @@ def test_repaired_in_place_behind_the_place_where_it_reads(scribe: Scribe, tmp_p
     scribe.rotate()
     tail = JournalTail(scribe.folder)
     found = tail.read(scribe.seq, 2500)
-    path = journal.files(scribe.folder / "journal")[0]
+    path = segments.files(scribe.folder / "journal")[0]
     data = bytearray(path.read_bytes())
     data[300] ^= 1
     path.unlink()
     path.write_bytes(data)
-    journal.repair(path, 1, Quarantine(tmp_path / "quarantine"), [])
+    segments.repair(path, 1, Quarantine(tmp_path / "quarantine"), [])
     found += rest(tail, scribe.seq)
     assert found == scribe.written
 
@@ -240,7 +242,7 @@ from test_tail import *
 folder = Path(sys.argv[1])
 scribe = Scribe.__new__(Scribe)
 scribe.folder, scribe.seq, scribe.written = folder, int(sys.argv[2]), []
-scribe.writer = journal.Writer(folder / "journal")
+scribe.writer = segments.Writer(folder / "journal")
 scribe.begin()
 print(scribe.seq, flush=True)
 while True:
@@ -267,12 +269,12 @@ def test_numbers_that_were_never_stable_are_given_again(tmp_path: Path) -> None:
         process.wait()
         process.stdout.close()
         assert found[-1].seq == stable
-        path = journal.files(tmp_path / "journal")[-1]
-        kept = [record for record in journal.read_file(path, []) if record.seq <= stable]
+        path = segments.files(tmp_path / "journal")[-1]
+        kept = [record for record in segments.read_file(path, []) if record.seq <= stable]
         assert last_seq(tmp_path) >= stable
-        path.write_bytes(journal.frame(kept, 0))
-        end = journal.seal(path, kept[-1], MS)
+        path.write_bytes(segments.frame(kept, 0))
+        end = segments.seal(path, kept[-1], MS)
         seq = end.seq
         found += tail.read(seq, 10)
     assert [record.seq for record in found] == list(range(1, seq + 1))
-    assert found == list(journal.read(tmp_path / "journal"))
+    assert found == list(segments.read(tmp_path / "journal"))

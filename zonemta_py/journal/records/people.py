@@ -1,7 +1,9 @@
-"""The body of a FEEDBACK record: what came back about a message, later and by another way than its delivery.
+"""Records about people: who is taken off the suppression list, and what came back about a message. A SUPPRESS record is
+a list of `queue.suppression.entry` rows.
 
-One record is one finding: a bounce report about three recipients is three records. All that follows from it is derived
-from the record alone: figures, events, suppressions (whose evidence names it, `journal:SEQ`), rows of the lake.
+FEEDBACK is what came back later and by another way than its delivery. One record is one finding: a bounce report about
+three recipients is three records. All that follows from it is derived from the record alone: figures, events,
+suppressions (whose evidence names it, `journal:SEQ`), rows of the lake.
 """
 
 from __future__ import annotations
@@ -9,13 +11,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from zonemta_py.disk.records import pack
+from zonemta_py.disk.packing import pack
 
 KINDS = (
     "bounce", "delay", "delivered", "complaint", "unsubscribe", "auto-reply", "challenge", "other", "open", "click",
 )  # fmt: skip
 """bounce, delay, delivered: what another server's report says. other: mail at one of our addresses that nobody
 understood. open, click: a person has fetched the picture, or followed a link, of a message that was tracked."""
+
+
+class UnsuppressRecord(NamedTuple):
+    """Taken off the suppression list. scopes: of each address; None: all of them of scope "all"."""
+
+    addresses: list[str]
+    by: str
+    scopes: list[str] | None = None
+
+    def pack(self) -> bytes:
+        return pack(self if self.scopes is not None else self[:2])
+
+    @classmethod
+    def of(cls, fields: Sequence[Any]) -> UnsuppressRecord:
+        return cls(*fields[:3])
 
 
 class FeedbackRecord(NamedTuple):

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import google_crc32c
 
-from zonemta_py.disk import frame, journal
+from zonemta_py.disk import frame
 from zonemta_py.disk.leveldb.store import StoreError
-from zonemta_py.disk.records import FORMAT, Type, unpack
+from zonemta_py.disk.packing import unpack
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import FORMAT, Type
 
 _HEADER = struct.Struct("<IHB")
 
@@ -24,7 +26,7 @@ class StoreTooNew(StoreError):
 
 def check(folder: Path) -> None:
     """Of the queue's folder. Raises StoreTooNew."""
-    for path in [*reversed(journal.files(folder / "journal")), *reversed(journal.files(folder / "archive"))]:
+    for path in [*reversed(segments.files(folder / "journal")), *reversed(segments.files(folder / "archive"))]:
         with path.open("rb") as file:
             data = file.read(frame.BLOCK_BYTES)
         if _framing(data) > frame.VERSION:

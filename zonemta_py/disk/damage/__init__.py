@@ -1,1 +1,0 @@
-"""Reading on after damage, and repairing the journal."""

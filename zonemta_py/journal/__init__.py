@@ -1,0 +1,1 @@
+"""The journal: its files, its records, and what they say."""

@@ -1,0 +1,43 @@
+"""Records of what was stopped, lifted or learned, and of what operators order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from zonemta_py.disk.packing import pack
+
+
+class StandingRecord(NamedTuple):
+    """A change of policy: a stop, a rest, what was learned, an order about a campaign. subject: [kind, name]."""
+
+    what: str
+    subject: list[str]
+    value: Any
+    cause: str
+
+    def pack(self) -> bytes:
+        return pack(self)
+
+    @classmethod
+    def of(cls, fields: list[Any]) -> StandingRecord:
+        return cls(*fields[:4])
+
+
+CONFIGURATION = "configuration"
+"""What, and kind, of a STANDING record that names the keys of the configuration that have changed."""
+
+
+class TaskRecord(NamedTuple):
+    """About a task. number: of the record that ordered it, 0: it is this one. what, value: see FORMAT.md."""
+
+    what: str
+    number: int
+    value: Any
+
+    def pack(self) -> bytes:
+        return pack(self)
+
+    @classmethod
+    def of(cls, fields: Sequence[Any]) -> TaskRecord:
+        return cls(*fields[:3])
