@@ -21,7 +21,7 @@ NOBODY = Remains(0, 0, 0, "", "", "")
 SENDER = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from zonemta_py.processes import children
+from zonemta_py.processes import roles
 from zonemta_py.config import Config
 from zonemta_py.merge.render import Compiled
 from zonemta_py.plugin.host import Host
@@ -36,7 +36,7 @@ def pieces(self, fields, recipient, campaign, date, **more):
 Compiled.pieces = pieces
 config = Config.model_validate({"server": {"folder": sys.argv[1]}, "zones": [
     {"name": "default", "host": "127.0.0.1", "port": int(sys.argv[2]), "allow_private": True, "tls": "none"}]})
-asyncio.run(children._sender(config, Host.empty(), "sender-1", 0))
+asyncio.run(roles.deliver(config, Host.empty(), "sender-1", 0))
 """
 
 

@@ -12,7 +12,7 @@ from zonemta_py.wire.server import serve
 
 SENDER = """
 import asyncio, contextlib, sys
-from zonemta_py.processes import children
+from zonemta_py.processes import roles
 from zonemta_py.config import Config
 from zonemta_py.delivery import worker
 from zonemta_py.plugin.host import Host
@@ -30,7 +30,7 @@ async def slowly(means, delivery):
 worker.deliver = slowly
 config = Config.model_validate({"server": {"folder": sys.argv[1]}, "zones": [
     {"name": "default", "host": "127.0.0.1", "port": int(sys.argv[2]), "allow_private": True, "tls": "none"}]})
-asyncio.run(children._sender(config, Host.empty(), "sender-1", 0))
+asyncio.run(roles.deliver(config, Host.empty(), "sender-1", 0))
 """
 
 

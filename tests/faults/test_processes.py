@@ -10,7 +10,7 @@ TOP = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import json, os, signal, sys, time
 from zonemta_py.metrics.processes import PROCESSES
-from zonemta_py.processes.table import Processes
+from zonemta_py.processes.running import Processes
 
 def ends(status):
     def work():

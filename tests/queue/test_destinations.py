@@ -10,7 +10,7 @@ from tests.queue.test_sites import Directory, site
 from zonemta_py.config import Config, ConfigError
 from zonemta_py.mail.classify import NoRoute
 from zonemta_py.mail.envelope import Notify
-from zonemta_py.processes import children
+from zonemta_py.processes import checks
 from zonemta_py.queue.api import DEFERRED, Delivery
 from zonemta_py.queue.reload.apply import take
 from zonemta_py.zones.destinations import Destinations
@@ -241,9 +241,9 @@ def test_each_key_comes_from_the_nearest_table_that_has_it() -> None:
 def test_a_provider_that_nobody_knows_is_refused(sections: dict[str, Any], said: str) -> None:
     """It would be for no mail, in silence. The file of the configuration counts."""
     with pytest.raises(ConfigError, match=said):
-        children.check_others(Config.model_validate(sections))
+        checks.check_others(Config.model_validate(sections))
     good = {"name": "t", "only": {"provider": "goo*"}, "messages": "1/s"}
-    children.check_others(Config.model_validate({"throttles": [good]}))
+    checks.check_others(Config.model_validate({"throttles": [good]}))
 
 
 async def test_rests_of_its_own(house: Any) -> None:

@@ -18,7 +18,7 @@ NOT_OURS_YET = (
 ACCEPTS = """
 import asyncio, sys
 from pathlib import Path
-from zonemta_py.processes import children, queue_process, supervisor
+from zonemta_py.processes import checks, queue_process, supervisor
 from zonemta_py.cli.run import commands
 
 async def accepts(config, host):
@@ -35,8 +35,8 @@ async def accepts(config, host):
     listening.close()
 
 config, *_ = commands.configured(["--folder", sys.argv[1]])
-host = children.plugins(config)
-children.check(config, host)
+host = queue_process.plugins(config)
+checks.check(config, host)
 asyncio.run(accepts(config, host))
 """
 

@@ -24,12 +24,12 @@ from zonemta_py.config import Config
 from zonemta_py.merge import trial
 from zonemta_py.merge.source import TemplateSource, Text
 from zonemta_py.plugin.host import Host
-from zonemta_py.processes.services import fetching, tls_terms
 from zonemta_py.queue.api import Delivery
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.recovery.start import open_queue
 from zonemta_py.web.api.templates.workshop import Workshop
 from zonemta_py.web.keys import hashed
+from zonemta_py.web.outbound import fetching, tls_terms
 from zonemta_py.web.server import serve as serve_door
 from zonemta_py.wire.client import RemoteQueue
 from zonemta_py.wire.server import serve as serve_queue

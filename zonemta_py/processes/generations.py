@@ -22,16 +22,17 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from zonemta_py.config import Config, ConfigError, processes
+from zonemta_py.config import Config, ConfigError
 from zonemta_py.config.difference import LATER, difference, leaves
 from zonemta_py.config.file import SourceFile
 from zonemta_py.plugin.host import Host
-from zonemta_py.processes import children, probe, services
+from zonemta_py.processes import checks, probe, queue_process, roles
 from zonemta_py.processes.pipe import Pipe, pair
 from zonemta_py.processes.ports import Ports, StartError
 from zonemta_py.processes.probe import Again, Refused
 from zonemta_py.processes.queue_process import LOAD_S, LOADS_TWICE, Given
-from zonemta_py.processes.table import Processes
+from zonemta_py.processes.roles import QUEUE, ROLES, SENDER, Child, Role
+from zonemta_py.processes.running import Processes
 from zonemta_py.queue.poison import Deaths
 
 LOOK_S = 0.05
@@ -66,23 +67,21 @@ class Generations:
         """All processes of the first configuration."""
         self._host, config = host, self.config
         Deaths(config.folder).forget()
-        self._start_queue()  # loads itself, while the receiver is loaded here
-        children.load_receiver()
-        self._start_receivers()
-        children.load_sender()
-        self._start_others()
-        children.load_queue()  # the queue that is started has its own; the next one finds it here
-        children.load_rules(config)
+        self._start_queue()  # loads itself, while the receivers are loaded here
+        for role in ROLES[1:]:
+            role.load(config)
+            self._start(role)
+        QUEUE.load(config)  # the queue that is started has its own; the next one finds it here
+        checks.load_rules(config)
 
     def _start_queue(self) -> None:
-        given, host = self._given, self._host
+        child = Child(QUEUE.name, self._given, self._host, [], self._clock)
 
         def work() -> None:
             assert self._theirs is not None
-            senders = self._processes.pids(lambda role: role.startswith("sender"))
-            children.queue(given, host, self._theirs, senders)
+            roles.queue(child, self._theirs, self._processes.pids(SENDER.has))
 
-        self._processes.start("queue", work, before=self._connect, after=self._connected)
+        self._processes.start(QUEUE.name, work, before=self._connect, after=self._connected)
 
     def _connect(self) -> list[Pipe]:
         """A pipe for the queue's next process; what it must keep open."""
@@ -98,37 +97,20 @@ class Generations:
         assert self._theirs is not None
         self._processes.forget(self._theirs)
 
-    def _start_receivers(self) -> None:
-        given, host = self._given, self._host
-        count = processes(given.config.server.receivers)
-        for number in range(count):
-            rows = self._ports.rows(given.config.listeners, number, count)
-            name = f"receiver-{number + 1}"
-            work = partial(children.receiver, given.config, host, name, rows)
-            self._processes.start(name, work, [bound for _, bound in rows])
-
-    def _start_others(self, resumed: bool = False) -> None:
-        """resumed: senders that are there go on."""
-        given, host = self._given, self._host
-        config = given.config
-        for number in range(1, processes(config.server.senders) + 1):
-            name = f"sender-{number}"
-            if resumed and self._processes.pid(name):
+    def _start(self, role: Role, resumed: bool = False) -> None:
+        """All of a role. resumed: those that are kept over a drain, and are there, go on."""
+        config, names = self.config, role.names(self.config)
+        for number, name in enumerate(names):
+            if resumed and role.kept and self._processes.pid(name):
                 continue
-            self._processes.start(name, partial(children.sender, config, host, name, given.generation))
-        services.load_services(config)  # once, for all that will follow: a reload finds it here
-        for service in config.services:
-            bound = self._ports.of(service)
-            work = partial(services.SERVICES[service.name], config, host, bound)
-            self._processes.start(service.name, work, [bound])
-        if config.event_sinks:
-            self._processes.start("events", partial(children.events, config, host), alone=True)
-        if config.reports.folder is not None:
-            children.begin_reports(config, int(self._clock() * 1000))
-            self._processes.start("reports", partial(children.reports, config, host), alone=True)
-        if config.tls.reports:
-            report = lambda: children.reporter(config, host, self._clock())  # noqa: E731
-            self._processes.start("reporter", report, due_s=lambda: children.report_wait_s(config, self._clock()))
+            rows = self._ports.rows(role.listeners(config), number, len(names), role.name)
+            child = Child(name, self._given, self._host, rows, self._clock)
+            due_s = None if role.due_s is None else partial(self._due_s, role.due_s, config)
+            files = [bound for _, bound in rows]
+            self._processes.start(name, partial(role.work, child), files, due_s=due_s, alone=role.alone)
+
+    def _due_s(self, due_s: Callable[[Config, float], float], config: Config) -> float:
+        return due_s(config, self._clock())
 
     def resume(self) -> None:
         """A drain was canceled: what has ended, or is to end, is followed by another one; the queue and senders go on,
@@ -137,17 +119,13 @@ class Generations:
             with suppress(OSError):
                 self._pipe.send(("stay", 0, None))
         self._start_queue()
-        self._start_receivers()
-        self._start_others(resumed=True)
+        for role in ROLES[1:]:
+            self._start(role, resumed=True)
         _log("the drain was canceled")
 
-    def _roles(self) -> set[str]:
-        config = self.config
-        roles = {"queue", *(f"receiver-{n + 1}" for n in range(processes(config.server.receivers)))}
-        roles |= {f"sender-{n + 1}" for n in range(processes(config.server.senders))}
-        roles |= {service.name for service in config.services}
-        there = {"events": config.event_sinks, "reports": config.reports.folder, "reporter": config.tls.reports}
-        return roles | {role for role, wanted in there.items() if wanted}
+    def _names(self) -> set[str]:
+        """Of all processes that the configuration wants."""
+        return {name for role in ROLES for name in role.names(self.config)}
 
     # -- what the queue passes on
 
@@ -278,8 +256,8 @@ class Generations:
         self._processes.remember(*self._ports.all)  # a process that is started again meanwhile must not keep them
         try:
             host = self._host if check else _plugins(given.config)
-            if not check:
-                services.load_services(given.config)
+            for role in ROLES if not check else ():  # so that those that follow are there at once
+                role.load(given.config)
             self._ports.listen([] if check else added)
             if refused := self._offer(given, check):
                 raise Refused(refused)
@@ -306,10 +284,10 @@ class Generations:
     def _offered(self, given: Given, check: bool, until: float) -> list[str] | None:
         """None: there is no process of the queue any more, or not yet."""
         pipe = self._pipe
-        if pipe is None or not self._processes.pid("queue"):
+        if pipe is None or not self._processes.pid(QUEUE.name):
             return None
         if not check:  # once it has taken it, it has nothing more for the senders that run, which then end
-            self._processes.let_go(lambda role: role.startswith("sender"))
+            self._processes.let_go(SENDER.has)
         try:
             pipe.send(("take", 0, (given, check)))
             while self._patiently(pipe, until - time.monotonic()):
@@ -320,25 +298,24 @@ class Generations:
                     return refused
         except (EOFError, OSError):
             return None
-        os.kill(self._processes.pid("queue"), signal.SIGKILL)  # what it has taken is unknown: its next process knows
+        os.kill(self._processes.pid(QUEUE.name), signal.SIGKILL)  # what it has taken is unknown: its next process knows
         return ["the queue's process did not answer; it is restarted with the configuration as it was"]
 
     def _hold(self, given: Given, host: Host) -> None:
         """It is the one that runs from now on."""
-        before = self._roles()
+        before = self._names()
         self._processes.remind()
         self._given, self._host = given, host
         Deaths(given.config.folder).forget()
         self._processes.stop_s = given.config.server.stop_s
-        if given.config.event_sinks:
-            children.begin_events(given.config)
+        roles.begin(given.config, int(self._clock() * 1000))
         with suppress(ConfigError):
-            children.load_rules(given.config)
+            checks.load_rules(given.config)
         self._start_queue()
-        self._start_receivers()
-        self._start_others()
-        for role in before - self._roles():
-            self._processes.end(role)
+        for role in ROLES[1:]:
+            self._start(role)
+        for name in before - self._names():
+            self._processes.end(name)
         for bound in self._ports.close_unused(given.config):
             self._processes.forget(bound)
 
@@ -357,7 +334,7 @@ def _plugins(config: Config) -> Host:
     signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, LOAD_S)
     try:
-        return children.plugins(config)
+        return queue_process.plugins(config)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)

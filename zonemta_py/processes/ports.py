@@ -15,6 +15,8 @@ from zonemta_py.config import Config, Listener, processes
 
 Key: TypeAlias = tuple[str, str, int]
 """Which service ("" for SMTP), address and port."""
+SMTP = "receiver"
+"""The role whose listeners are those for SMTP."""
 _CLOSED = b"421 4.3.2 This listener is closed, try again\r\n"
 
 
@@ -81,19 +83,18 @@ class Ports:
             except OSError as error:
                 raise _taken(listener, _why(error)) from None
 
-    def rows(self, listeners: list[Listener], number: int, count: int) -> list[tuple[Listener, socket.socket]]:
-        """What receiver `number`, from 0 on, of `count` serves."""
+    def rows(
+        self, listeners: list[Listener], number: int, count: int, service: str
+    ) -> list[tuple[Listener, socket.socket]]:
+        """What process `number`, from 0 on, of `count` serves. service: its role."""
         found = []
         for listener in listeners:
-            every = self._bound[_key(listener)]
+            every = self._bound[_key(listener, "" if service == SMTP else service)]
             if len(every) <= count:
                 found.append((listener, every[number % len(every)]))
             else:
                 found += [(listener, bound) for bound in every[number::count]]
         return found
-
-    def of(self, service: Listener) -> socket.socket:
-        return self._bound[_key(service, service.name)][0]
 
     def drop(self, keys: list[Key]) -> list[socket.socket]:
         """Closes these; returns them."""

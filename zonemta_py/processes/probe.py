@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from zonemta_py.config import Config, ConfigError
 from zonemta_py.config.file import SourceFile
-from zonemta_py.processes import children
+from zonemta_py.processes import checks, queue_process
 from zonemta_py.processes.pipe import Pipe, pair
-from zonemta_py.processes.table import Processes
+from zonemta_py.processes.running import Processes
 
 PROBE_S = 60.0
 Again = Callable[[], tuple[Config, SourceFile]]
@@ -72,8 +72,8 @@ def _probe(again: Again, pipe: Pipe) -> None:
         return
     fault = ""
     try:
-        children.check(config, children.plugins(config))
-        children.load_rules(config)
+        checks.check(config, queue_process.plugins(config))
+        checks.load_rules(config)
     except BaseException as error:
         fault = _sentence(error)
     pipe.send(Found(config, origin, fault))

@@ -31,7 +31,7 @@ from zonemta_py.processes import privileges
 from zonemta_py.processes.pipe import ASKED
 from zonemta_py.processes.ports import Ports
 from zonemta_py.processes.ports import StartError as StartError
-from zonemta_py.processes.table import WAITED_FOR, Processes
+from zonemta_py.processes.running import WAITED_FOR, Processes
 from zonemta_py.queue.reload import last_end
 
 if TYPE_CHECKING:
@@ -56,18 +56,17 @@ def run(
     ports.bind(config)
     ports.listen()
     privileges.drop(config)
-    from zonemta_py.processes import children
+    from zonemta_py.processes import checks, queue_process, roles
 
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
         signal.signal(name, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, _too_early)
-    host = children.plugins(config)
-    children.check_listeners(config, host)
+    host = queue_process.plugins(config)
+    checks.check_listeners(config, host)
     processes = Processes(config.server.stop_s)
     processes.remember(*ports.all)
-    children.check_others(config)
-    if config.event_sinks:
-        children.begin_events(config)
+    checks.check_others(config)
+    roles.begin(config, int(clock() * 1000))
     print("".join(f"{line}\n" for line in opening), end="", file=sys.stderr, flush=True)
     from zonemta_py.processes.generations import Generations
 
@@ -119,12 +118,14 @@ def _stop(
     ending: hears who orders a drain meanwhile, with how many seconds it leaves from then on; below 0: it is canceled.
     canceled: whether it may be.
     """
+    from zonemta_py.processes.roles import heeds_sigterm
+
     processes.stop()
     end = time.monotonic() + for_s
     print(f"zonemta: stopping; work in progress has {for_s:g} s", file=sys.stderr, flush=True)
-    processes.tell(signal.SIGTERM, _ends_by_itself)
+    processes.tell(signal.SIGTERM, heeds_sigterm)
     ports.refuse()
-    while left := processes.roles(_ends_by_itself):
+    while left := processes.roles(heeds_sigterm):
         left_s = end - time.monotonic()
         told = signal.sigtimedwait(WAITED_FOR, min(LOOK_S, left_s)) if left_s > 0 else None
         if left_s <= 0 or (told is not None and told.si_signo == signal.SIGTERM):
@@ -153,8 +154,3 @@ def _still_there() -> None:
         print("zonemta: SIGHUP: reads the configuration anew", file=sys.stderr, flush=True)
     except OSError:
         os._exit(os.EX_OK)
-
-
-def _ends_by_itself(role: str) -> bool:
-    """Whether a child heeds SIGTERM by ending what it has begun, and then itself."""
-    return role in ("queue", "events", "pull", "http", "links") or role.startswith("receiver")

@@ -29,7 +29,7 @@ def spans(config: Config) -> Iterator[tuple[str, Path, Callable[[], tuple[dateti
 
 def doubts(config: Config, now: datetime, unusable: bool = True) -> Iterator[str]:
     """A warning for each that ends soon. Raises ConfigError for those that are not valid now. unusable: also for those
-    that cannot be read at all, which `children.check` names too."""
+    that cannot be read at all, which `checks.check` names too."""
     wrong: list[str] = []
     for where, path, read in spans(config):
         try:

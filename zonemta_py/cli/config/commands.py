@@ -49,7 +49,7 @@ def check(
     With --folder, also what it would do with what waits in that queue, if it runs.
     """
     from zonemta_py.cli.service import return_path, spark
-    from zonemta_py.processes import children
+    from zonemta_py.processes import checks, queue_process
 
     _check_readable(file)
     config = configuration(file, folder)
@@ -58,8 +58,8 @@ def check(
     try:
         warnings += [*_open(file, config), *_become(config)]
         every(
-            lambda: plugged.append(children.plugins(config)),
-            lambda: children.check(config, *(plugged or [Host.empty()])),
+            lambda: plugged.append(queue_process.plugins(config)),
+            lambda: checks.check(config, *(plugged or [Host.empty()])),
             lambda: warnings.extend(doubts(config)),
             lambda: warnings.extend([*_doubts(config), *pull_zones.doubts(config)]),
             lambda: warnings.extend(certificates.doubts(config, datetime.now(UTC), unusable=False)),

@@ -22,7 +22,7 @@ from zonemta_py.config import Config, Listener, processes
 from zonemta_py.disk.space import LEAST_BYTES, free_bytes
 from zonemta_py.logs.causes import cause
 from zonemta_py.metrics.units import size
-from zonemta_py.processes.services import FILES_BESIDES_LEASES
+from zonemta_py.processes.roles import FILES_BESIDES_LEASES
 
 SYNCS = 9
 SLOW_SYNC_MS = 30.0

@@ -37,7 +37,7 @@ class Closable(Protocol):
     def close(self) -> None: ...
 
 
-class Role(NamedTuple):
+class _Duty(NamedTuple):
     """What a child does, and which of the open files it keeps.
 
     due_s: if it ends by itself, in how many seconds it is due. before: called ahead of each start; more files that it
@@ -58,7 +58,7 @@ class Processes:
     def __init__(self, stop_s: float = 0.0) -> None:
         self.stop_s = stop_s
         self._files: list[Closable] = []
-        self._roles: dict[str, Role] = {}
+        self._roles: dict[str, _Duty] = {}
         self._running: dict[int, str] = {}
         self._retired: dict[int, str] = {}
         self._aside: set[int] = set()
@@ -98,7 +98,7 @@ class Processes:
     ) -> None:  # fmt: skip
         """Begins at once, where it is due at once, and keeps it up from then on. One of that role that runs already is
         retired; an occasional one ends by itself, and the queue (`before`) goes on: they begin so the next time."""
-        self._roles[role] = Role(work, files, due_s, before, after, alone)
+        self._roles[role] = _Duty(work, files, due_s, before, after, alone)
         pid = self.pid(role)
         if pid and (due_s is not None or before is not None):
             return
