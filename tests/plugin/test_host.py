@@ -85,6 +85,12 @@ BAD = {
     "times out itself": ("async def smtp_rcpt_to(): raise TimeoutError('mine')", "raised TimeoutError: mine"),
     "returns garbage": ("async def smtp_rcpt_to(): return 'reject'", "returned str, but this hook returns nothing"),
     "exits": ("import sys\nasync def smtp_rcpt_to(): sys.exit(1)", "raised SystemExit: 1"),
+    "interrupts": ("async def smtp_rcpt_to(): raise KeyboardInterrupt", "raised KeyboardInterrupt"),
+    "interrupts later": (
+        "import asyncio\nasync def smtp_rcpt_to():\n    await asyncio.sleep(0)\n    raise KeyboardInterrupt",
+        "raised KeyboardInterrupt",
+    ),
+    "leaves": ("async def smtp_rcpt_to(): raise GeneratorExit", "raised GeneratorExit"),
     "cancels": (
         "import asyncio\nasync def smtp_rcpt_to():\n    await asyncio.sleep(0)\n    raise asyncio.CancelledError",
         "raised CancelledError",

@@ -201,6 +201,9 @@ BAD = {
     "analyst sleeps": "import asyncio\nasync def message_analyze(stream): await asyncio.sleep(60)",
     "analyst returns": "async def message_analyze(stream): return 1",
     "analyst exits": "async def message_analyze(stream): raise SystemExit(1)",
+    "interrupts": "async def message_rewrite(stream):\n    raise KeyboardInterrupt\n    yield b''",
+    "analyst interrupts": "async def message_analyze(stream): raise KeyboardInterrupt",
+    "analyst leaves": "async def message_analyze(stream): raise GeneratorExit",
     "analyst cancels": "import asyncio\nasync def message_analyze(stream): raise asyncio.CancelledError",
     "analyst generates": "async def message_store(stream): return (x for x in 'abc')",
 }

@@ -133,6 +133,8 @@ class Call(Watched):
             self.tally.verdicts += 1
             error.plugin, error.hook = self.plugin, self.hook.name
             return error.with_traceback(None)  # a plugin may raise the same object repeatedly
+        if isinstance(error, Escaping):
+            return self.blame(error.error, about)
         if isinstance(error, (KeyboardInterrupt, GeneratorExit, PluginFailed)) or from_outside(error):
             return error
         return self.blame(error, about)
@@ -207,12 +209,29 @@ def subject_of(hook: str, arguments: dict[str, Any]) -> Subject:
     return NOTHING
 
 
+class Escaping(Exception):
+    """A plugin's own code has raised what would end the whole process (KeyboardInterrupt), or what stands for a call
+    that nobody waits for any more (GeneratorExit): a failure like another."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
+
+
+def _step(resume: Callable[[Any], Any], value: Any) -> Any:
+    """Runs a plugin's code until it waits, or ends."""
+    try:
+        return resume(value)
+    except (KeyboardInterrupt, GeneratorExit) as error:
+        raise Escaping(error) from None
+
+
 @types.coroutine
 def watched(coroutine: Coroutine[Any, Any, Any], call: Call, subject: Subject) -> Generator[Any, Any, Any]:
     """Awaits what a plugin does, however long that takes."""
     before = WATCH.enter(call, subject)
     try:
-        waited_for = coroutine.send(None)
+        waited_for = _step(coroutine.send, None)
     except StopIteration as end:
         return end.value
     finally:
@@ -227,7 +246,7 @@ async def limited(coroutine: Coroutine[Any, Any, Any], call: Call, subject: Subj
         raise Misbehaved(f"returned {type(coroutine).__name__} instead of a coroutine; define the hook with async def")
     before = WATCH.enter(call, subject)
     try:
-        waited_for = coroutine.send(None)
+        waited_for = _step(coroutine.send, None)
     except StopIteration as end:
         return end.value
     finally:
@@ -256,13 +275,13 @@ def _resuming(
             except BaseException as error:
                 before = WATCH.enter(call, subject)
                 try:
-                    waited_for = coroutine.throw(error)
+                    waited_for = _step(coroutine.throw, error)
                 finally:
                     WATCH.leave(before)
             else:
                 before = WATCH.enter(call, subject)
                 try:
-                    waited_for = coroutine.send(sent)
+                    waited_for = _step(coroutine.send, sent)
                 finally:
                     WATCH.leave(before)
     except StopIteration as end:
@@ -281,7 +300,7 @@ def _without_waiting(coroutine: Coroutine[Any, Any, Any], call: Call, subject: S
         raise Misbehaved(f"returned {type(coroutine).__name__} instead of a coroutine; define the hook with async def")
     before = WATCH.enter(call, subject)
     try:
-        coroutine.send(None)
+        _step(coroutine.send, None)
     except StopIteration as end:
         return end.value
     finally:
