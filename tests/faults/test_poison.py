@@ -46,6 +46,10 @@ async def sender_headers(delivery, headers):
     die("headers", *(one.address for one in delivery.recipients))
 
 
+async def sender_delivered(delivery, result):
+    die("told", *(one.address for one in delivery.recipients))
+
+
 async def queue_bounce(bounce):
     die("bounce", *(one.address for one in bounce.recipients))
 
@@ -108,6 +112,7 @@ async def test_who_ends_a_process_twice_stands_aside(tmp_path: Path) -> None:
         for number in range(5):
             assert (await run(given, f"before{number}@x.test"))[0] == 250
         assert (await run(given, "ended@x.test", "release@x.test"))[0] == 250
+        assert (await run(given, "told@x.test"))[0] == 250
         for to in ("headers@x.test", *(f"after{number}@x.test" for number in range(5))):
             while (await run(given, to))[0] != 250:  # noqa: ASYNC110 - as a client does
                 await asyncio.sleep(0.1)
@@ -117,10 +122,11 @@ async def test_who_ends_a_process_twice_stands_aside(tmp_path: Path) -> None:
         assert "process sender-1 has ended twice in plugin deadly, hook sender_headers at it" in why
         copies = Counter(server.people)
         innocent = {f"{when}{number}@x.test" for when in ("before", "after") for number in range(5)}
-        assert set(copies) == innocent | {"ended@x.test"}
+        assert set(copies) == innocent | {"ended@x.test", "told@x.test"}
         doubtful = set(await asyncio.to_thread(mta.in_doubt))
         assert {who for who, count in copies.items() if count > 1} <= doubtful
         assert "process queue ended in plugin deadly, hook queue_release about message" in mta.log.read_text()
+        assert "process sender-1 ended in plugin deadly, hook sender_delivered about message" in mta.log.read_text()
 
         mta.config_file.write_text(mta.config_file.read_text().replace(f'"{plugin}"', ""))
         status, said = await asyncio.to_thread(zonemta, mta, "reload")

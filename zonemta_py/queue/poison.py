@@ -141,15 +141,24 @@ class Deaths:
         self._rows: list[dict[str, Any]] = []
         self._counts: Counter[tuple[str, str, str]] = Counter()
 
-    def add(self, process: str, plugin: str, hook: str, about: str, people: tuple[str, ...] = ()) -> None:
-        """people: the recipients it was about, if a message has several. Says so in the log."""
+    def add(
+        self, process: str, plugin: str, hook: str, about: str, people: tuple[str, ...] = (), settled: bool = False
+    ) -> None:  # fmt: skip
+        """people: the recipients it was about, if a message has several. settled: it is not tried again anyway. Says so
+        in the log."""
         row = {"at_ms": int(time.time() * 1000), "process": process, "plugin": plugin, "hook": hook, "about": about}
         row["people"] = list(people)
         with contextlib.suppress(OSError), open(self._path, "ab") as file:
             file.write(json.dumps(row).encode() + b"\n")
         times = min(self.count(plugin, hook, _name(about, one)) for one in (people or ("",)))
         what = f" about {about}{' to ' + ', '.join(people[:3]) if people else ''}" if about else ""
-        then = "" if not about else "; it is not tried again" if times >= DEATHS_MAX else "; it is tried once more"
+        then = (
+            ""
+            if settled or not about
+            else "; it is not tried again"
+            if times >= DEATHS_MAX
+            else "; it is tried once more"
+        )
         log.error("process %s ended in %s%s%s", process, _who(plugin, hook), what, then)
 
     def count(self, plugin: str, hook: str, about: str) -> int:
@@ -200,8 +209,11 @@ class PoisonMessages:
 
     def of(self, worker: str) -> Remains | None:
         """What a dead sender was about. worker: its name and number."""
-        left = read(self._folder, worker.rpartition("-")[0])
-        return left if left is not None and left.lease else None
+        return read(self._folder, worker.rpartition("-")[0])
+
+    def note(self, worker: str, left: Remains) -> None:
+        """Counts a death after which nobody is to be held: the message has its result, or it was about none."""
+        self.deaths.add(worker.rpartition("-")[0], left.plugin, left.hook, left.about, settled=True)
 
     def count(self, worker: str, left: Remains, message_id: str, people: list[str]) -> dict[str, str]:
         """Counts a death; why each recipient is to be held, if it is."""

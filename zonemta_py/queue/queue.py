@@ -202,10 +202,10 @@ class LocalQueue(QueueContext):
 
     # -- failures
 
-    def lost(self, worker: str, silent: bool = False) -> None:
+    def lost(self, worker: str, silent: bool = False, pid: int = 0) -> None:
         """A sender has died, or hangs. Its recipients are in doubt: their final replies may have been on their way. Its
-        connections count until it is `over`."""
-        in_doubt.lost(self, worker, silent)
+        connections count until it is `over`. pid: its process."""
+        in_doubt.lost(self, worker, silent, pid)
 
     def stays(self, worker: str) -> None:
         """It goes on after all."""

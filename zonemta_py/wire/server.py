@@ -151,7 +151,7 @@ class ClientConnection(asyncio.Protocol):
             task.cancel()
         for incoming in self._incoming.values():
             incoming.abort()
-        self._queue.lost(self._name)
+        self._queue.lost(self._name, pid=self._process.pid)
         self._process.when_over(partial(self._queue.over, self._name))
 
     # -- answers

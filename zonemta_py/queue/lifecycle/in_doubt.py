@@ -25,13 +25,15 @@ from zonemta_py.queue.poison import Remains, checksum
 from zonemta_py.schedule.flow import FlowId, split_key
 
 
-def lost(queue: QueueContext, worker: str, silent: bool = False) -> None:
+def lost(queue: QueueContext, worker: str, silent: bool = False, pid: int = 0) -> None:
     """A sender has died: recipients that it had begun are in doubt; the rest return to the queue as if never leased.
 
     silent: the process hangs and may continue; results that it then reports are still accepted (`Settling.late`).
+    pid: the process; what it died of is counted then even if the queue has that message's result already.
     """
     queue.core.schedule.admission.idle.part(worker)
-    doubtful, left = [], None if silent else queue.poison.of(worker)
+    doubtful, answered = list[Lease](), list[Lease]()
+    left = None if silent else queue.poison.of(worker)
     for lease in queue.leases.of(worker):
         if lease.settling:
             continue
@@ -39,12 +41,18 @@ def lost(queue: QueueContext, worker: str, silent: bool = False) -> None:
             queue.leases.take_back(lease)
         elif lease.asking is not None:  # its answered part is to be recorded first
             lease.settling = True
-            lease.asking.add_done_callback(partial(_heard, queue, lease))
+            answered.append(lease)
         else:
             doubtful.append(lease)
     if silent:
         queue.leases.remember(doubtful)
-    doubts.end(queue.core, queue.leases, doubtful, _deadly(queue, worker, doubtful, left))
+    deadly = _deadly(queue, worker, doubtful + answered, left)
+    if left is not None and left.pid == pid and all(lease.number != left.lease for lease in doubtful + answered):
+        queue.poison.note(worker, left)
+    for lease in answered:
+        assert lease.asking is not None
+        lease.asking.add_done_callback(partial(_heard, queue, lease, deadly))
+    doubts.end(queue.core, queue.leases, doubtful, deadly)
     queue.leases.gone(worker)
     queue.core.changed()
 
@@ -55,8 +63,8 @@ def give_up(queue: QueueContext, lease: Lease) -> None:
     queue.core.changed()
 
 
-def _heard(queue: QueueContext, lease: Lease, _: asyncio.Future[None]) -> None:
-    doubts.end(queue.core, queue.leases, [lease])
+def _heard(queue: QueueContext, lease: Lease, deadly: dict[int, str], _: asyncio.Future[None]) -> None:
+    doubts.end(queue.core, queue.leases, [lease], deadly)
     queue.core.changed()
 
 
