@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from tests.delivery.test_injected import Bench, large
 from zonemta_py.cli.watch.status import CRITICAL, WARNING, _described, _problems
 from zonemta_py.disk import keys
+from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.plugin.host import Host
 
 
@@ -52,6 +54,34 @@ async def test_a_damaged_message_is_said_and_ends_at_once(
     assert list(standing_of(rows)) == [case]
     assert gauges["zonemta_damage"] == [[[], 1]]
     assert f"quarantine/{case}" in standing_of(rows)[case]
+
+
+async def test_a_body_that_the_disk_does_not_give_is_held_and_said(
+    takes: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An operator can repair that, so its sender is not told; nor is it tried for two days, unknown to anybody."""
+    server = await takes()
+    body = b"Subject: x\r\n\r\n" + b"".join(b"%s\r\n" % os.urandom(400).hex().encode() for _ in range(2000))
+    envelope = Envelope("x@y.example", [Recipient("1@d.example")], size=len(body))
+    async with Bench(tmp_path / "spool", server, "smtp", 0, Host.empty()) as bench:
+        core = bench.queue.core
+        core.stopping = True
+        message_id = (await bench.queue.accept(envelope, body)).id
+        file = tmp_path / "spool" / "bodies" / message_id
+        file.rename(tmp_path / "whole")
+        file.mkdir()  # opens, and does not read: as a bad sector does
+        caplog.clear()
+        core.stopping = False
+        core.changed()
+        while (await bench.queue.ask("size"))["total"]["held"] != 1:  # noqa: ASYNC110 - the queue tells nobody
+            await asyncio.sleep(0.01)
+        (error,) = (one for one in caplog.records if one.levelno == logging.ERROR and message_id in one.getMessage())
+        (case,) = standing_of(await bench.queue.ask("standing"))
+        file.rmdir()
+        (tmp_path / "whole").rename(file)
+    assert "it is held; repair the disk" in error.getMessage()
+    assert f"quarantine/{case}" in error.getMessage()
+    assert not server.people
 
 
 def test_status_and_nagios_say_it() -> None:

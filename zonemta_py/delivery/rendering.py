@@ -14,7 +14,7 @@ from zonemta_py.delivery.message.gate import Unsendable
 from zonemta_py.delivery.message.signing import Unsigned
 from zonemta_py.mail.reply import Reply
 from zonemta_py.merge.problems import RenderRefused, TemplateRefused
-from zonemta_py.queue.api import BOUNCED, DEFERRED, Delivery, Outcome, QueueRefusal
+from zonemta_py.queue.api import BOUNCED, DEFERRED, HELD, UNREADABLE, Delivery, Outcome, QueueRefusal
 
 if TYPE_CHECKING:
     from zonemta_py.delivery.context import SenderContext
@@ -72,6 +72,9 @@ def not_made(error: Exception, recipients: list[int]) -> Outcome:
 
 
 def refused_by_queue(refusal: QueueRefusal, recipients: list[int]) -> Outcome:
-    """A message that can never be read again goes back to its sender now."""
+    """A message that can never be read again goes back to its sender now; one that an operator has to make readable is
+    held."""
+    if refusal.reply == UNREADABLE:
+        return Outcome(HELD, refusal.reply, "body", recipients, kind="system-error")
     final = refusal.reply.permanent
     return Outcome(BOUNCED if final else DEFERRED, refusal.reply, "body", recipients, kind="system-error")

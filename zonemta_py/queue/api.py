@@ -28,6 +28,7 @@ from zonemta_py.zones.admittance import Admittance
 
 EVERYBODY = "*"
 """Instead of a campaign's tenant: it is an operator's, for whatever mail there is."""
+UNREADABLE = Reply(451, "4.3.0", "the disk does not give the message's body; repair it, then release the message")
 OTHER_TEMPLATE = Reply(451, "4.3.0", "the campaign has another template than the one this message came for")
 
 

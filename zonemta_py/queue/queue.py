@@ -12,12 +12,21 @@ from functools import partial
 from typing import Any
 
 from zonemta_py.disk.bodies import restore, shrink
-from zonemta_py.disk.leveldb.store import StoreDamaged, StoreError
+from zonemta_py.disk.leveldb.store import StoreDamaged, StoreError, StoreUnreadable
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.admin import answers
-from zonemta_py.queue.api import Delivery, Feedback, OpenConnection, QueueRefusal, Receipt, Result, accept_whole
+from zonemta_py.queue.api import (
+    UNREADABLE,
+    Delivery,
+    Feedback,
+    OpenConnection,
+    QueueRefusal,
+    Receipt,
+    Result,
+    accept_whole,
+)
 from zonemta_py.queue.campaigns.commands import CampaignCommands
 from zonemta_py.queue.core.campaigns import NO_TEMPLATE, whole
 from zonemta_py.queue.core.core import Core
@@ -25,7 +34,7 @@ from zonemta_py.queue.lifecycle import in_doubt
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.incoming import LocalIncoming
 from zonemta_py.queue.lifecycle.lease import DAMAGED
-from zonemta_py.queue.lifecycle.lost import RETURNED
+from zonemta_py.queue.lifecycle.lost import KEPT, RETURNED
 from zonemta_py.queue.maintenance.maintenance import Maintenance
 from zonemta_py.queue.pull.pulls import Done, Pulls
 from zonemta_py.queue.tasks.orders import TaskOrders
@@ -34,7 +43,7 @@ from zonemta_py.zones.throttle import Scope
 
 log = logging.getLogger(__name__)
 
-UNREADABLE = Reply(451, "4.3.0", "the body cannot be read")
+NOT_NOW = Reply(451, "4.3.0", "the body cannot be read")
 
 
 class LocalQueue(QueueContext):
@@ -120,7 +129,7 @@ class LocalQueue(QueueContext):
     async def chunk(self, message_id: str, number: int) -> bytes:
         found = await self.chunks(message_id, number, 1)
         if not found:
-            raise QueueRefusal(UNREADABLE)
+            raise QueueRefusal(NOT_NOW)
         return restore(found[0], CHUNK_BYTES)
 
     async def chunks(self, message_id: str, first: int, most: int) -> list[bytes]:
@@ -135,7 +144,10 @@ class LocalQueue(QueueContext):
             if isinstance(error, StoreDamaged) and not over:
                 self.damaged.set_aside(message_id, str(error), RETURNED)
                 raise QueueRefusal(DAMAGED) from None
-            raise QueueRefusal(UNREADABLE) from None
+            if isinstance(error, StoreUnreadable) and not over:
+                self.damaged.set_aside(message_id, str(error), KEPT)
+                raise QueueRefusal(UNREADABLE) from None
+            raise QueueRefusal(NOT_NOW) from None
 
     def filed(self, message_id: str) -> int:
         """How many chunks the message's body file has, for callers that can read it themselves; 0: there is no file."""
@@ -189,7 +201,7 @@ class LocalQueue(QueueContext):
         try:
             found = await self.pulls.peek(queue, most)
         except StoreError:
-            raise QueueRefusal(UNREADABLE) from None
+            raise QueueRefusal(NOT_NOW) from None
         for delivery in found:
             if delivery.body is not None:
                 delivery.body = restore(delivery.body, CHUNK_BYTES)

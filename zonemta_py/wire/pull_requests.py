@@ -9,7 +9,7 @@ from typing import Any
 from zonemta_py.disk.leveldb.store import StoreError
 from zonemta_py.queue.api import Delivery, QueueRefusal
 from zonemta_py.queue.pull.pulls import Puller
-from zonemta_py.queue.queue import UNREADABLE, LocalQueue
+from zonemta_py.queue.queue import NOT_NOW, LocalQueue
 from zonemta_py.wire.frames import OK, REFUSED, WRONG, Operation, delivery_row
 
 Answer = Callable[[int, int, Any], None]
@@ -97,4 +97,4 @@ class PullRequests:
         try:
             return list(map(delivery_row, await self._queue.pulls.peek(queue, most)))
         except StoreError:
-            raise QueueRefusal(UNREADABLE) from None
+            raise QueueRefusal(NOT_NOW) from None

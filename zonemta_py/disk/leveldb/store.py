@@ -62,6 +62,10 @@ class StoreFailed(StoreError):
         return "No space left" in str(self) or "Disk quota" in str(self)
 
 
+class StoreUnreadable(StoreFailed):
+    """The disk, or the file system, does not give what is there, and no later try will, until somebody repairs it."""
+
+
 class StoreFenced(StoreFailed):
     """It is about to be reopened after a write error, which it names; its contents may be undamaged."""
 

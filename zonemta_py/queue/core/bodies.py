@@ -14,6 +14,7 @@ start.
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
 import logging
 from collections.abc import Callable
@@ -25,7 +26,7 @@ from typing import NamedTuple, TypeVar
 from zonemta_py.config.server import Queue
 from zonemta_py.disk import body_file
 from zonemta_py.disk.body_file import BodyDamaged
-from zonemta_py.disk.leveldb.store import StoreDamaged, StoreFailed
+from zonemta_py.disk.leveldb.store import StoreDamaged, StoreFailed, StoreUnreadable
 from zonemta_py.logs.causes import cause
 from zonemta_py.mail.reply import Reply
 
@@ -38,6 +39,7 @@ _SHORT = (
     "large mail is refused until there is room"
 )
 THREADS = 4
+_PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR}
 T = TypeVar("T")
 
 
@@ -123,13 +125,15 @@ class Bodies:
         self._threads.shutdown()
 
     def read(self, message_id: str, chunks: int, first: int, most: int) -> list[bytes]:
-        """Chunks as they are stored (`body_file.read`), for a coroutine. Raises StoreDamaged, StoreFailed."""
+        """Chunks as they are stored (`body_file.read`), for a coroutine. Raises StoreDamaged, StoreUnreadable, and
+        StoreFailed for want of memory or descriptors, which passes."""
         try:
             return body_file.read(self.folder, message_id, chunks, first, most)
         except BodyDamaged as damaged:
             raise StoreDamaged(f"message {message_id}: {damaged}") from None
         except OSError as error:
-            raise StoreFailed(f"{self.folder / message_id}: {error.strerror}; repair the disk") from None
+            kind = StoreFailed if error.errno in _PASSING else StoreUnreadable
+            raise kind(f"{self.folder / message_id}: {error.strerror}; repair the disk") from None
 
     def ended(self, message_id: str) -> None:
         """An operation submitted to the store earlier, or right after this call, deletes its last key."""

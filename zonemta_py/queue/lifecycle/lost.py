@@ -8,6 +8,7 @@ again.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from functools import partial
 from pathlib import Path
@@ -31,6 +32,7 @@ REASON = "lost by damage"
 REMEDY = "send them again from their source"
 SHOWN = 3
 RETURNED = "it is returned to its sender"
+KEPT = "it is held; repair the disk, then `zonemta queue release` it"
 ONE_CASE_MAX = 1_000
 """Messages in one case: its note is rewritten with each."""
 
@@ -85,7 +87,8 @@ class Aside:
             case = self._incident = self._quarantine.incident("messages", note)
         if message_id not in self._known:
             case.add(message_id, {"error": why}, contents(self._store, message_id))
-            body_file.keep(self._bodies, message_id, case.place, f"{message_id}-body")
+            with contextlib.suppress(OSError):  # what cannot be read need not be a file; it stays where it is
+                body_file.keep(self._bodies, message_id, case.place, f"{message_id}-body")
             case.save()
             self._known.add(message_id)
             place = case.place.name
