@@ -50,6 +50,21 @@ async def bounced(home: Any, people: int, first: int = 0, domain: str = "x.test"
     await settled(home)
 
 
+async def test_a_guard_is_no_reason_why_mail_waits(home: Any) -> None:
+    """`explain` says of the domain's mail what holds it."""
+    await delivered(home, 5)
+    await refused(home, 20)
+    assert guards(home) == ["x.test"]
+    await home.put("later@x.test")
+    (delivery,) = await home.leases()
+    await home.settle(delivery, DEFERRED)
+    await home.rest()
+    found = await home.queue.ask("explain", what="x.test")
+    assert found["kind"] == "destination"
+    assert [(row["recipient"], row["state"]) for row in found["rows"]] == [("later@x.test", "deferred")]
+    assert [reason["kind"] for reason in found["rows"][0]["reasons"]] == ["deferred"]
+
+
 @pytest.mark.parametrize("way", [refused, bounced])
 @pytest.mark.parametrize(("others", "suppressed"), [(0, 0), (100, 0), (10_000, 20)])
 async def test_twenty_unknown_people_among_others(home: Any, way: Any, others: int, suppressed: int) -> None:

@@ -31,6 +31,7 @@ from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.tasks.where import STATES, Where
 from zonemta_py.schedule.flow import FlowId
 from zonemta_py.schedule.policy.manners import KINDS as MANNERS
+from zonemta_py.schedule.policy.standing import LEARNED, RESTING, SUSPENDED
 from zonemta_py.schedule.policy.state import NO_TLS
 from zonemta_py.schedule.reasons import whole
 from zonemta_py.schedule.time.pace import Pace
@@ -39,6 +40,8 @@ from zonemta_py.zones import pull
 Row = dict[str, Any]
 ROWS_MAX = 200
 _ID = re.compile(r"[0-9a-f]{16}")
+_HOLDING = (SUSPENDED, RESTING)
+_LIMITING = (*_HOLDING, LEARNED)
 
 
 async def explain(queue: QueueContext, what: str, after: str = "") -> dict[str, Any]:
@@ -111,7 +114,8 @@ async def _named(queue: QueueContext, what: str, pace: Pace) -> dict[str, Any] |
         counts = queue.core.sizes.zones.get(what) or ()
         return _answer(what, "zone", rows, more=more, counts=dict(zip(sizes.NAMES, counts, strict=False)))
     answer = await _ip(queue, what, pace) or await _flow_queues(queue, what, pace)
-    answer = answer or await _stopped(queue, what, pace) or await _waiting(queue, what, "", pace)
+    answer = answer or await _stopped(queue, what, pace, _HOLDING) or await _waiting(queue, what, "", pace)
+    answer = answer or await _stopped(queue, what, pace)
     zone = schedule.zones.get(pull.zone_of(queue.core.config, what)) if answer is None else None
     if zone is not None:
         found = await lanes.of_flows(schedule, [zone], pace, ROWS_MAX)
@@ -167,19 +171,25 @@ def _counts(queue: QueueContext, domain: str) -> dict[str, int]:
     return dict(zip(sizes.NAMES, queue.core.sizes.of_domain(domain), strict=True))
 
 
-async def _stopped(queue: QueueContext, what: str, pace: Pace) -> dict[str, Any] | None:
-    rows, more = await _stops(queue, what, pace)
+async def _stopped(
+    queue: QueueContext, what: str, pace: Pace, groups: tuple[str, ...] = _LIMITING
+) -> dict[str, Any] | None:
+    """What was learned of it stands beside its mail, if any waits, and not in its place."""
+    rows, more = await _stops(queue, what, pace, groups)
     learned = list(chain.from_iterable(queue.core.schedule.policy.manners.rows((what,))))
-    if not rows and not learned:
+    if not rows and (not learned or groups is _HOLDING):
         return None
     return _answer(what, rows[0]["stopped"] if rows else "destination", rows, more=more, learned=learned)
 
 
-async def _stops(queue: QueueContext, what: str, pace: Pace) -> tuple[list[Row], int]:
-    """The stops against it, even if none of its mail is in memory, and how many there are besides."""
+async def _stops(
+    queue: QueueContext, what: str, pace: Pace, groups: tuple[str, ...] = _LIMITING
+) -> tuple[list[Row], int]:
+    """The stops against it, even if none of its mail is in memory, and how many there are besides. What is only noted
+    of it (a guard, damage) holds no mail."""
     rows, count = list[Row](), 0
     for portion in queue.core.schedule.policy.rows(what):
-        for row in [row for row in portion if row["kind"] not in (NO_TLS, *MANNERS)]:
+        for row in [row for row in portion if row["group"] in groups and row["kind"] not in (NO_TLS, *MANNERS)]:
             count += 1
             if len(rows) < ROWS_MAX:
                 reason = {name: row[name] for name in ("kind", "cause", "since_ms", "until_ms")}
