@@ -187,6 +187,8 @@ def test_what_is_set_and_used_is_not_doubted(tmp_path: Path) -> None:
         "[[throttles]]\nname = 't'\nmessages = '10/min'\n[[throttles]]\nname = 'u'\nmessages = '50/day'\nburst = 20\n",
         "[suppression]\nfull = { after = 3, within_days = 5, over_days = 5 }\n"
         "[suppression.tenants.acme]\nautomatic = false\n",
+        "[[accounts]]\nname = 'a'\nnetworks = ['127.0.0.1/32']\ntenant = 'shop1'\n[shares]\n"
+        "tenants = { shop2 = 2, shop1 = 3, 'sho*' = 4, bakery = 1 }\n[server]\nfolder = '/srv/a$b/c'\n",
     ):
         file.write_text(text)
         file.chmod(0o600)

@@ -3,6 +3,7 @@ the key. Pure: nothing but the configuration is looked at."""
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
 import ipaddress
 import re
@@ -28,7 +29,8 @@ def doubts(config: Config) -> Iterator[str]:
     for sentence in (
         *_unset(config.model_dump(mode="json")), *_unused(config), *_zones(config), *_loops(config), *_ports(config),
         *_rates(config), *_reception(config), *_services(config), *_people(config), *_networks(config),
-        *_quotas(config), *_returns(config), *_times(config), *_refusals(config), *_plugins(config), *idle(config),
+        *_quotas(config), *_returns(config), *_times(config), *_tenants(config), *_refusals(config), *_plugins(config),
+        *idle(config),
     ):  # fmt: skip
         yield f"warning: {sentence}"
 
@@ -44,6 +46,8 @@ def _unset(value: Any, where: str = "") -> Iterator[str]:
             yield from _unset(one, f"{where}[{label}]")
     elif isinstance(value, str) and _VARIABLE.fullmatch(value):
         yield f"{where}: {value} is taken as it stands, since variables have no value here; write what it stands for"
+    elif isinstance(value, str) and (found := _IN_PATH.search(value)):
+        yield f"{where}: {found[1]} is taken as it stands, since variables have no value here; write what it is"
     elif isinstance(value, str) and _SECRET.search(where) and (_SAMPLE.match(value) or 0 < len(set(value)) < 3):
         yield f"{where}: is no secret, since anybody would guess it; write one of your own"
 
@@ -51,6 +55,7 @@ def _unset(value: Any, where: str = "") -> Iterator[str]:
 _SECRET = re.compile(r"\.(secrets?|earlier_secrets|password)(\[\d+\])?$")
 _SAMPLE = re.compile(r"change[-_ ]?(me|it)", re.IGNORECASE)
 _VARIABLE = re.compile(r"\$\{\w+\}")
+_IN_PATH = re.compile(r"^(?=/)(?:.*/)?(\$(?:\w+|\{\w+\}))(?:/|$)")
 
 
 def _unused(config: Config) -> Iterator[str]:
@@ -263,6 +268,29 @@ def _people(config: Config) -> Iterator[str]:
         map(str.lower, config.signing.oversign)
     ):
         yield "signing.headers: lacks From, which every signature must have (RFC 6376 5.4); add it"
+
+
+def _tenants(config: Config) -> Iterator[str]:
+    """Names that are nearly those that accounts and keys have. Mail may name others, so others are no mistake; nor are
+    those that differ by numbers."""
+    given = {one.tenant for one in config.accounts if one.tenant}
+    given |= {name for one in (*config.http.keys, *config.http.webhooks) for name in one.tenants}
+    said = [
+        (f"throttles[{one.name}].only.tenant", one.only["tenant"]) for one in config.throttles if "tenant" in one.only
+    ]
+    said += [("shares.tenants", name.removesuffix("*")) for name in config.shares.tenants]
+    said += [("suppression.tenants", name) for name in config.suppression.tenants]
+    said += [("links.track_tenants", name) for name in config.links.track_tenants]
+    said += [("notices.tenants", one.tenant) for one in config.notices.tenants]
+    said += [(f"event_sinks[{one.name}].tenants", name) for one in config.event_sinks for name in one.tenants]
+    for where, name in said:
+        if not any(fnmatch.fnmatchcase(one, name) or one.startswith(name) for one in given):
+            others = [one for one in given if _NUMBER.sub("", one) != _NUMBER.sub("", name)]
+            if near := difflib.get_close_matches(name, others, 1, 0.75):
+                yield f"{where}: no account and no key is of tenant {name!r}; did you mean {near[0]!r}?"
+
+
+_NUMBER = re.compile(r"\d+")
 
 
 def _networks(config: Config) -> Iterator[str]:

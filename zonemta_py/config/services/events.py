@@ -186,7 +186,7 @@ class EventSink(Section):
     @model_validator(mode="after")
     def _check(self) -> EventSink:
         if self.kind == "file" and (self.path is None or not self.path.is_absolute()):
-            raise ValueError("a file needs a path that begins with /, such as /var/log/zonemta/events.jsonl")
+            raise ValueError("a file needs a path, such as /var/log/zonemta/events.jsonl")
         if self.kind in SCHEMES:
             self._check_url()
         if self.retry_max_s < self.retry_s:
