@@ -38,6 +38,13 @@ def made(**parts: str) -> TemplateSource:
             "can open the link 'htp://shop.example/'; write it with https",
         ),
         ({"html": "<a href='file:///c:/x.html'>x</a>"}, "can open the link 'file:///c:/x.html'"),
+        ({"html": "<a href='https://shop example.com/'>x</a>"}, "'https://shop example.com/', which is no address"),
+        ({"html": "<a href='mailto:'>x</a>"}, "html:1:10: the link is empty"),
+        (
+            {"html": "<p><img alt='' src='file:///c:/logo.png'>"},
+            "html:1:21: no recipient can see the image 'file:///",
+        ),
+        ({"html": '<img src="http://192.168.1.2/a.png">'}, "which is of a private network; write its public"),
         ({"html": "<a href='www.shop.example'>x</a>"}, "'www.shop.example' leads nowhere from a mail"),
         ({"text": "See http://localhost:8000/ and go"}, "text:1:5: no recipient can open the link"),
         ({"html": "<p>x</p><script>let a = 1</script>"}, "html:1:9: mail programs remove or refuse <script>"),
@@ -69,6 +76,8 @@ def test_it_is_refused_with_its_place(parts: dict[str, str], said: str) -> None:
         {"html": "<a href='https://{{ shop }}.example/'>x</a><a href='tel:1'>1</a><a name=q></a>"},
         {"html": '<a href="https://x.example/?a={{ b }}&amp;c">y</a>'},
         {"html": "{% if a is defined %}<b>{% else %}<b class='x'>{% endif %}x</b>"},
+        {"html": "<img src='{{ logo }}'><img src='//x.example/a.png'><img src='data:image/png;base64,AAAA'>"},
+        {"html": "<img src='https://x.example/{{ a }}.png'><!-- <img src='http://localhost/a.png'> -->"},
         {"html": "<!-- {old} <form> --><table><tr><td>x</table>"},
     ],
 )  # fmt: skip

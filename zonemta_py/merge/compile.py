@@ -35,7 +35,7 @@ _OURS = re.compile(
 _CID = re.compile(r"""["'(]cid:([^"')\s]{1,200})(?=["')])""")
 _SRC = re.compile(r"""\bsrc\s{0,9}=\s{0,9}["']([^"'<>]{1,300})["']""", re.IGNORECASE)
 _IMAGE = re.compile(r"<(?:mj-)?(?:image|img)\b", re.IGNORECASE)
-_ELSEWHERE = re.compile(r"\s*(?:[a-z][a-z0-9+.-]{1,20}:|//|\{)", re.IGNORECASE)
+_ELSEWHERE = re.compile(r"\s*(?:(?!file:)[a-z][a-z0-9+.-]{1,20}:|//|\{)", re.IGNORECASE)
 """An address with its scheme, or one made of fields."""
 _ELEMENT_MAX = 2_000
 _ANGLE = re.compile(r"(.*)<([^<>]*)>\s*", re.DOTALL)

@@ -36,6 +36,12 @@ _HREF = re.compile(
     r"""(?:"([^"<>]{0,4000})"|'([^'<>]{0,4000})')""",
     re.IGNORECASE,
 )
+_SRC = re.compile(
+    r"<(?:img|mj-image|mj-carousel-image)\b[^<>]{0,2000}?\bsrc\s{0,9}=\s{0,9}"
+    r"""(?:"([^"<>]{0,4000})"|'([^'<>]{0,4000})')""",
+    re.IGNORECASE,
+)
+_NO_HOST = re.compile(r"[\s\\^`|%\"]")
 _PLAIN_URL = re.compile(r"\b([A-Za-z][A-Za-z0-9+.-]{1,15}://[^\s<>\"')\]]{0,2000})")
 _REMOVED = re.compile(r"<(script|form|iframe|object|embed|applet|input|textarea|select)\b", re.IGNORECASE)
 _CLOSED = frozenset((
@@ -96,13 +102,23 @@ def _markup(text: Text) -> Iterator[TemplateProblem]:
     for found in _HREF.finditer(text.content):
         group = 1 if found[1] is not None else 2
         yield from _link(text, found[group], found.start(group))
+    for found in _SRC.finditer(content):
+        group = 1 if found[1] is not None else 2
+        start, end = found.span(group)
+        yield from _picture(text, text.content[start:end].strip(), start)
+
+
+def _picture(text: Text, url: str, offset: int) -> Iterator[TemplateProblem]:
+    """One of a private network: `compile` refuses those that are no address."""
+    if url.lower().startswith(("http:", "https:")) and (what := _unreachable(url)):
+        yield _at(text, offset, f"no recipient can see the picture {url[:80]!r}, {what}; write its public address")
 
 
 def _link(text: Text, url: str, offset: int) -> Iterator[TemplateProblem]:
     url = url.strip()
     if url.startswith(("{", "#")):
         return
-    if not url:
+    if not url or url.lower() in ("mailto:", "tel:", "sms:"):
         yield _at(text, offset, "the link is empty; write where it leads")
         return
     scheme, colon, _ = url.partition(":")
@@ -129,6 +145,8 @@ def _unreachable(url: str) -> str:
         pass
     if not host:
         return "which has no host"
+    if _NO_HOST.search(host):
+        return "which is no address"
     last = host.rpartition(".")[2]
     if "." not in host or last in ("localhost", "local", "internal", "lan", "test", "invalid"):
         return "which is of this machine or network"
