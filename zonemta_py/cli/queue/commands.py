@@ -155,11 +155,10 @@ def whole(config: Config, question: str, **of: Any) -> dict[str, Any]:
 def _sizes_by(page: dict[str, Any], by: str, json: bool) -> None:
     if json:
         return print_json(page)
-    names = [name for name in (page["rows"] or [{}])[0] if name != "name"]
-    rows = [(row["name"] or _NAMELESS.get(by, ""), *(row[name] for name in names)) for row in page["rows"]]
+    rows = [(row["name"] or _NAMELESS.get(by, ""), *_counts(row)) for row in page["rows"]]
     more = f"More: --after {shlex.quote(page['next'])}" if page["next"] else ""
     more = more if page["complete"] else "Not all domains have been looked at yet: ask again"
-    return print_table(f"Recipients by {by}, the largest first", [by, *(f"{name} " for name in names)], rows, more)
+    return print_table(f"Recipients by {by}, the largest first", [by, *_HEADS], rows, more)
 
 
 _NAMELESS = {"sender": "<>", "user": "(no login)", "subject": "(no subject)", "class": "(not tried)"}
