@@ -48,6 +48,14 @@ def quoted(pattern: str) -> list[tuple[str, ...]]:
     return sorted(found)
 
 
+def test_how_many_rules_there_are() -> None:
+    """Each paper that says so says the number of those that are shipped."""
+    said = {paper: re.findall(r"\b(\d+) rules\b", text) for paper, text in PAPERS.items() if paper != "CHANGELOG.md"}
+    there = str(len(tomllib.loads((TOP / "config" / "rules.toml").read_text())["rules"]))
+    assert {paper: number for paper, numbers in said.items() for number in numbers if number != there} == {}
+    assert said["README.md"] == [there]
+
+
 @pytest.mark.parametrize("text", blocks("toml"))
 def test_configurations_load_and_their_plugins_too(text: str) -> None:
     """Every fragment is a configuration that can be used as it is."""
