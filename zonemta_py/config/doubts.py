@@ -274,7 +274,8 @@ def _tenants(config: Config) -> Iterator[str]:
     """Names that are nearly those that accounts and keys have. Mail may name others, so others are no mistake; nor are
     those that differ by numbers."""
     given = {one.tenant for one in config.accounts if one.tenant}
-    given |= {name for one in (*config.http.keys, *config.http.webhooks) for name in one.tenants}
+    given |= {name for one in config.http.keys for name in one.tenants}
+    given |= {name for one in config.http.webhooks for name in one.tenants}
     said = [
         (f"throttles[{one.name}].only.tenant", one.only["tenant"]) for one in config.throttles if "tenant" in one.only
     ]
