@@ -124,6 +124,8 @@ def test_the_command_shows_both_and_writes_a_table(
     said = capsys.readouterr()
     shown = said.out
     assert all(run in shown for run in ("recorded", "tried", "as it was"))
+    assert "…" not in shown
+    assert "most/min" in shown, "a pipe has every column, and the whole of it"
     assert "tried: zones[sales].headers: no mail of the archive has the field x-kind" in said.err
     assert "all,,recorded,622,621,1,0," in out.read_text()
 

@@ -14,7 +14,7 @@ import typer
 
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson
-from zonemta_py.cli.terminal.output import printable
+from zonemta_py.cli.terminal.output import print_table, printable
 from zonemta_py.config import Config, ConfigError, load
 from zonemta_py.logs.causes import cause
 
@@ -194,35 +194,26 @@ def _write(path: Path, figures: dict[tuple[str, str], dict[str, dict[str, Any]]]
 
 
 def _print(figures: dict[tuple[str, str], dict[str, dict[str, Any]]], runs: list[str]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console()
-    whole = Table()
-    whole.add_column("")
-    for run in runs:
-        whole.add_column(run, justify="right")
     everybody = figures["all", ""]
-    for figure in _FIGURES:
-        whole.add_row(_NAMES.get(figure, figure), *(_text(figure, everybody[run][figure]) for run in runs))
+    whole = [
+        (_NAMES.get(figure, figure), *(_text(figure, everybody[run][figure]) for run in runs)) for figure in _FIGURES
+    ]
     for kind in sorted({kind for run in runs for kind in everybody[run]["deferred_by_class"]}):
         counts = [everybody[run]["deferred_by_class"].get(kind, 0) for run in runs]
-        whole.add_row(f"  deferred: {kind}", *(f"{count:,}" for count in counts))
-    console.print(whole)
+        whole.append((f"  deferred: {kind}", *(f"{count:,}" for count in counts)))
+    print_table("", ["figure", *(f"{run} " for run in runs)], whole)
     for group in dict.fromkeys(group for group, _ in figures if group != "all"):
-        shown = Table()
-        for column in (group, "", *(_NAMES.get(figure, figure) for figure in _SHORT)):
-            shown.add_column(column, justify="left" if column in (group, "") else "right")
         rows = [(name, by) for (where, name), by in figures.items() if where == group]
         rows.sort(key=lambda row: -max(one["recipients"] for one in row[1].values()))
-        for name, by in rows[:_SHOWN]:
-            for place, run in enumerate(run for run in runs if run in by):
-                first = "" if place else printable(name) or "–"
-                shown.add_row(first, run, *(_text(figure, by[run][figure]) for figure in _SHORT))
-            shown.add_section()
-        console.print(shown)
-        if len(rows) > _SHOWN:
-            console.print(f"and {len(rows) - _SHOWN} more; --csv writes all")
+        cells = [
+            (printable(name) or "–", run, *(_text(figure, by[run][figure]) for figure in _SHORT))
+            for name, by in rows[:_SHOWN]
+            for run in runs
+            if run in by
+        ]
+        more = f"and {len(rows) - _SHOWN} more; --csv writes all" if len(rows) > _SHOWN else ""
+        columns = [group, "run", *(f"{_NAMES.get(figure, figure)} " for figure in _SHORT)]
+        print_table(f"By {group}", columns, cells, more, keys=(group, "run"))
 
 
 def _text(figure: str, value: float | None) -> str:
