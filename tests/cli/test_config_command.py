@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
@@ -16,6 +17,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from zonemta_py.cli.config import history
 from zonemta_py.cli.terminal.errors import Exit
+from zonemta_py.config.file import SourceFile, of_text
+from zonemta_py.queue.reload import history as kept
 
 ROOT = "[server]\nfolder = '/q'\nuser = 'root'\n"
 """Nobody need be told that it stays root: it is meant."""
@@ -241,3 +244,40 @@ def test_reports_that_cannot_be_made(
     assert ran.code == Exit.OK
     assert f"no report can be made yet: Spark needs Java 17 or 21, and none was found; {java.REMEDY}" in ran.err
     assert f"warning: reports: {place} is not a folder; name another" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("mistake", "named"),
+    [("receivers = 'many'\n", False), ("user = \n[retry\n", False), ("receivers = 'many'\n", True)],
+)
+def test_a_file_with_mistakes_is_left_for_an_earlier_one(
+    zonemta: Callable[..., Any], tmp_path: Path, mistake: str, named: bool
+) -> None:
+    """What was in force last is known, and commands that look at the MTA do so by that."""
+    file, folder, good = tmp_path / "zonemta.toml", tmp_path / "queue", ROOT.replace("/q", "queue")
+    folder.mkdir()
+    kept.add(folder, of_text(file, good), SourceFile(str(file), good), "ann", 1000)
+    file.write_text(good + mistake)
+    options = ("--config", file, *(("--folder", folder) if named else ()))
+    ran = zonemta("config", "history", *options)
+    assert (ran.code, len(ran.out.splitlines())) == (Exit.OK, 2)
+    assert ran.err == (
+        f"zonemta: {file}: has mistakes, which `zonemta config check` names; this is by the configuration in force\n"
+    )
+    ran = zonemta("status", *options)
+    assert ran.code == Exit.UNAVAILABLE
+    assert f"no queue answers at {folder}/socket" in ran.err
+    assert zonemta("reload", *options).code == Exit.CONFIG
+    assert zonemta("config", "back", "1", *options).code == Exit.DATA
+    assert file.read_text() == good + mistake
+    assert zonemta("config", "back", "1", "--force", *options).code == Exit.OK
+    assert file.read_text() == good
+
+
+def test_a_file_with_mistakes_of_no_mta(zonemta: Callable[..., Any], tmp_path: Path) -> None:
+    """Nothing else is in force, so its mistakes are said."""
+    file = tmp_path / "zonemta.toml"
+    file.write_text(f"[server]\nfolder = '{tmp_path}/queue'\nreceivers = 'many'\n")
+    ran = zonemta("status", "--config", file)
+    assert ran.code == Exit.CONFIG
+    assert "server.receivers" in ran.err

@@ -70,6 +70,23 @@ def of_text(path: Path, text: str) -> Config:
     return config
 
 
+_SERVER = re.compile(r"^\[server\][ \t]*(?:#.*)?$.*?(?=^\s*\[|\Z)", re.MULTILINE | re.DOTALL)
+"""That table alone, where the file as a whole cannot be read."""
+
+
+def folder_of(path: Path) -> Path | None:
+    """`server.folder` of a file, whatever mistakes are elsewhere in it; None: it does not say."""
+    try:
+        text = text_of(path)
+        document, _ = _document(path, text)
+        if not document and (alone := _SERVER.search(text)):
+            document, _ = _document(path, alone[0])
+        folder = Path(document["server"]["folder"]).expanduser()
+    except (ConfigError, KeyError, TypeError, RuntimeError):
+        return None
+    return path.absolute().parent / folder
+
+
 def _document(path: Path, text: str) -> tuple[dict[str, Any], list[str]]:
     """What is in a file, and sentences about the lines that are left out because they are not TOML."""
     wrong: list[str] = []

@@ -13,7 +13,8 @@ from zonemta_py.cli.campaign.hours import show_hours
 from zonemta_py.cli.campaign.nodes import Ca, KeyFile, Nodes, target
 from zonemta_py.cli.run.asking import ask_queue
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
+from zonemta_py.cli.terminal.in_force import in_force
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled
 from zonemta_py.cli.terminal.output import counted, moment, print_aside, print_json, print_table
 from zonemta_py.cli.terminal.question import ask
 from zonemta_py.zones.calendar.campaign_hours import words
@@ -150,7 +151,7 @@ class CampaignDoor:
         self, nodes: str, key_file: Path | None, ca: Path | None, config: Path | None, folder: Path | None
     ) -> None:
         self._target = target(nodes, key_file, config, folder, _ASK_S, ca) if nodes else None
-        self._config = None if nodes else configuration(config, folder)
+        self._config = None if nodes else in_force(config, folder)
         self._folder = self._config.folder if self._config is not None else None
 
     def status(self, name: str) -> dict[str, Any]:

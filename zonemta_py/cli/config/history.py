@@ -15,6 +15,7 @@ import typer
 from zonemta_py.cli.run.folder import check_unlocked
 from zonemta_py.cli.run.running import check_file, order, tell, written
 from zonemta_py.cli.terminal.errors import CommandError, Exit, from_os
+from zonemta_py.cli.terminal.in_force import in_force
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
 from zonemta_py.cli.terminal.output import Telling, moment, print_json, print_table, printable
 from zonemta_py.config import Config
@@ -36,7 +37,7 @@ def history(
     config: ConfigFile = None, folder: Folder = None, json: AsJson = False,
 ) -> None:  # fmt: skip
     """List the configurations that this MTA has had, newest first: who gave each, when, and what it changed."""
-    found = _rows(configuration(config, folder).folder)
+    found = _rows(in_force(config, folder).folder)
     if number is not None:
         found = [row for row in found if row["number"] == number]
         if not found:
@@ -66,7 +67,7 @@ def back(
     json: AsJson = False,
 ) -> None:
     """Write an earlier configuration to its file again, and put it in force if the MTA runs."""
-    settings = configuration(config, folder)
+    settings = in_force(config, folder)
     try:
         origin = kept.text(settings.folder, number)
         if not origin.path:
@@ -96,7 +97,7 @@ def forget(
     config: ConfigFile = None, folder: Folder = None, json: AsJson = False,
 ) -> None:  # fmt: skip
     """Remove earlier configurations, and with them the passwords and keys that are no longer in use."""
-    settings = configuration(config, folder)
+    settings = in_force(config, folder)
     _rows(settings.folder)
     try:
         count = kept.forget(settings.folder, before)

@@ -11,7 +11,8 @@ import typer
 from zonemta_py.cli.events.follow import checked, records, stable
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
+from zonemta_py.cli.terminal.in_force import in_force
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled
 from zonemta_py.cli.terminal.output import as_records, moment, print_json, print_table
 from zonemta_py.journal.tail import seq_at
 from zonemta_py.logs import setup
@@ -77,7 +78,7 @@ def log(
         raise CommandError(Exit.USAGE, "--csv, --plain and --columns are for a table; add --count-by, or use --json")
     if kind and kind not in CLASSES:
         raise CommandError(Exit.USAGE, f"there is no class {kind!r}; use one of {', '.join(CLASSES)}")
-    settings = configuration(config, folder)
+    settings = in_force(config, folder)
     place = checked(settings.folder)
     since_ms = when.past(since, "--since", time.time_ns() // 1_000_000) if since else 0
     until = stable(place, 0, 0, written=True)

@@ -26,7 +26,8 @@ from zonemta_py.cli.events.tail import (
 )
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
+from zonemta_py.cli.terminal.in_force import in_force
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled
 from zonemta_py.cli.terminal.output import Telling, moment, print_json, print_table, sentence
 from zonemta_py.cli.terminal.progress import Move, bar
 from zonemta_py.config import Config, EventSink
@@ -48,7 +49,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the sink in t
 @tabled
 def sinks(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """Show every event sink: whether it is down, what waits for it, and what was sent, dropped and refused."""
-    settings = configuration(config, folder)
+    settings = in_force(config, folder)
     rows = [state_of(settings, sink) for sink in settings.event_sinks]
     rows += [_orphan(settings.folder / FOLDER / name) for name in orphans(settings)]
     if json:
@@ -131,7 +132,7 @@ def _orphan(folder: Path) -> dict[str, Any]:
 
 def forget_sink(name: Name, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """Remove what is left of a sink that the configuration has no longer: cursor, state, ring and dead letters."""
-    settings = configuration(config, folder)
+    settings = in_force(config, folder)
     place = settings.folder / FOLDER / name
     if config is None and not settings.event_sinks:
         raise CommandError(Exit.USAGE, "which sinks are configured is unknown; name the configuration with --config")
@@ -178,7 +179,7 @@ def dead(
     json: AsJson = False,
 ) -> None:
     """Show the events that a sink's receiver has refused for good, the oldest first, or send them again."""
-    settings = configuration(config, folder)
+    settings = in_force(config, folder)
     sink = _named(settings, name)
     kept = DeadLetters(settings.folder / FOLDER / name)
     letters = kept.read()
@@ -222,7 +223,7 @@ def replay(
 
     It has a connection of its own, beside the MTA's, which need not run. Ctrl-C ends it.
     """
-    settings = configuration(config, folder)
+    settings = in_force(config, folder)
     target, now_ms = _named(settings, sink), time.time_ns() // 1_000_000
     since_ms = when.past(since, "--since", now_ms)
     until_ms = when.past(until, "--until", now_ms) if until else now_ms

@@ -12,7 +12,8 @@ from zonemta_py.cli.events.follow import RECORDS_AT_ONCE, checked, records, stab
 from zonemta_py.cli.events.line import line
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration
+from zonemta_py.cli.terminal.in_force import in_force
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder
 from zonemta_py.disk import identity
 from zonemta_py.events.derive import events_of
 from zonemta_py.events.event import encoded
@@ -56,7 +57,7 @@ def tail(
     json: AsJson = False,
 ) -> None:
     """Show what happens to mail, as it happens: one line per event. Ends by Ctrl-C."""
-    place = checked(configuration(config, folder).folder)
+    place = checked(in_force(config, folder).folder)
     try:
         wanted = EventFilter.of(
             type or (), zone or (), domain or (), campaign or (), tenant or (), message or (), recipient or ()

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from zonemta_py.cli.queue.commands import answer
-from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
+from zonemta_py.cli.terminal.in_force import in_force
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled
 from zonemta_py.cli.terminal.output import moment, print_json, print_table
 
 
 @tabled
 def accounts(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """List the quotas of [[accounts]]: what is used of each, and when it begins anew."""
-    rows = answer(configuration(config, folder), "accounts")
+    rows = answer(in_force(config, folder), "accounts")
     if json:
         print_json(rows)
         return

@@ -12,7 +12,8 @@ import typer
 from zonemta_py.cli.run.asking import ask_queue, runs
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.filters import Where, filtered
-from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, readable, tabled
+from zonemta_py.cli.terminal.in_force import in_force
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, readable, tabled
 from zonemta_py.cli.terminal.output import (
     as_records,
     counted,
@@ -83,7 +84,7 @@ def size(
     What is being delivered now is leased, and nothing else; what is deleted can be put back for a
     while (`zonemta task undo`), and so can what has bounced (`zonemta queue requeue`), where that is configured.
     """
-    settings = configuration(config, folder)
+    settings = in_force(config, folder)
     of = {"zone": known_zone(settings, zone), "domain": domain, "provider": provider, "campaign": campaign}
     of = {name: value for name, value in (of | {"tenant": tenant}).items() if value is not None}
     if chosen and not by:
@@ -199,7 +200,7 @@ def list_(
     Whoever waits from the first page to the last is listed once, whatever comes, goes and changes meanwhile.
     """
     where = chosen | ({"id": id} if id else {})
-    settings = configuration(config, folder)
+    settings = in_force(config, folder)
     for zone in where.get("zone", ()) if "*" not in "".join(where.get("zone", ())) else ():
         known_zone(settings, zone)
     page = pages(settings, limit, after, **({"order": order} if order else {}), **where)
@@ -273,8 +274,8 @@ def show(
 ) -> None:
     """Show one message: envelope, recipients, header section; or its content."""
     if content:
-        return _print_content(configuration(config, folder), id.rstrip("*!"))
-    message = answer(configuration(config, folder), "show", id=id.rstrip("*!"))
+        return _print_content(in_force(config, folder), id.rstrip("*!"))
+    message = answer(in_force(config, folder), "show", id=id.rstrip("*!"))
     if json:
         return print_json(message)
     print_table(f"Message {message['id']}", ("envelope", "value"), _envelope(message["envelope"]))
@@ -336,7 +337,7 @@ def adopt(
     json: AsJson = False,
 ) -> None:
     """Let a copy of a queue send in place of the original, which must never run again; if that still runs, it asks."""
-    chosen = configuration(config, folder)
+    chosen = in_force(config, folder)
     original = identity.original(chosen.folder)
     if original is not None and not yes and answer(chosen, "copied") and runs(original):
         ask(f"the original in {original} still runs, and both would send the same mail: end that first", "Adopt it?")
@@ -361,7 +362,7 @@ def in_doubt(
 
     They are listed while their message waits and for seven days after it has ended, or until they are acknowledged.
     """
-    chosen, now_ms = configuration(config, folder), int(time.time() * 1000)
+    chosen, now_ms = in_force(config, folder), int(time.time() * 1000)
     rows = [row for row in all_in_doubt(chosen) if not id or row["id"] in id]
     if acknowledge:
         count = answer(chosen, "in-doubt-acknowledge", ids=id or None, until_ms=now_ms) if rows else 0

@@ -9,7 +9,8 @@ import typer
 
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
+from zonemta_py.cli.terminal.in_force import in_force
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled
 from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table, printable
 from zonemta_py.config.people.suppression import SuppressionSection
 
@@ -22,7 +23,7 @@ Provider = Annotated[
 @tabled
 def explain(address: Address, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """Show why a person is or is not on the list: what was heard of them, and what would be enough."""
-    found = answer(configuration(config, folder), "evidence", address=address)
+    found = answer(in_force(config, folder), "evidence", address=address)
     if json:
         return print_json(found)
     for sentence in sentences(found):
@@ -63,7 +64,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
 @tabled
 def guards(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """List where refusals are held back, because a provider said of very many people at once that they do not exist."""
-    chosen = configuration(config, folder)
+    chosen = in_force(config, folder)
     rows = answer(chosen, "guards")
     if json:
         return print_json(rows)
@@ -106,7 +107,7 @@ def drop(name: Provider, config: ConfigFile = None, folder: Folder = None, json:
 
 
 def _end(name: list[str], config: Any, folder: Any, json: bool, drop: bool) -> None:
-    chosen, full = configuration(config, folder), " ".join(name)
+    chosen, full = in_force(config, folder), " ".join(name)
     count = answer(chosen, "guard-release", name=full, drop=drop)
     if not count:
         raise CommandError(Exit.DATA, f"nothing is held back at {full!a}; `zonemta suppression guards` shows where")

@@ -13,7 +13,8 @@ import typer
 from zonemta_py.cli.queue.commands import LOOKED_S, ZoneName, answer, known_zone
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
+from zonemta_py.cli.terminal.in_force import in_force
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled
 from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table, printable, sentence
 from zonemta_py.config import Config
 
@@ -57,7 +58,7 @@ def explain(
     json: AsJson = False,
 ) -> None:
     """Show why mail waits: what holds it, since when, until when, and what goes first."""
-    found = _explained(configuration(config, folder), what)
+    found = _explained(in_force(config, folder), what)
     found["last"] = _last(found["rows"])
     listed = found.get("suppressed", [])
     if not found["rows"] and not listed and found["kind"] in ("message", "recipient"):
@@ -294,7 +295,7 @@ def _more(found: dict[str, Any]) -> str:
 @tabled
 def lanes(zone: ZoneName = None, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """List the scheduler's queues in memory, longest first, and why each cannot be sent now."""
-    chosen = configuration(config, folder)
+    chosen = in_force(config, folder)
     page = answer(chosen, "lanes", zone=known_zone(chosen, zone))
     rows = page["rows"]
     while page["next"] and len(rows) < LANES:  # each comes as far as its time allows

@@ -11,7 +11,8 @@ import typer
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
+from zonemta_py.cli.terminal.in_force import in_force
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled
 from zonemta_py.cli.terminal.output import as_records, moment, print_aside, print_json, print_table, printable
 from zonemta_py.journal.records.people import KINDS
 
@@ -48,7 +49,7 @@ def list_(
     start = when.past(since, "--since", time.time_ns() // 1_000_000) if since else 0
     where = {"kind": kind, "recipient": recipient, "campaign": campaign, "message": message, "unread": unread}
     where |= {"wishes": wishes, "since_ms": start}
-    rows, next_ = _rows(configuration(config, folder), where, after, limit)
+    rows, next_ = _rows(in_force(config, folder), where, after, limit)
     if json:
         return print_json({"rows": rows, "next": next_})
     more = f"More: --after {next_}" if next_ else ""
@@ -79,7 +80,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
 @tabled
 def show(number: Number, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """Show all of one; of what nobody understood the message itself, as it came."""
-    found = answer(configuration(config, folder), "feedback-one", seq=number)
+    found = answer(in_force(config, folder), "feedback-one", seq=number)
     if found is None:
         raise _not_there(number)
     if json:
@@ -104,7 +105,7 @@ def leave(
     json: AsJson = False,
 ) -> None:
     """Take wishes to leave that were kept for you: who wrote them has unsubscribed. `forget` those that are none."""
-    count = answer(configuration(config, folder), "feedback-leave", numbers=numbers)
+    count = answer(in_force(config, folder), "feedback-leave", numbers=numbers)
     if not count:
         raise _not_there(numbers[0], "number {0} is no wish to leave that is kept", "--wishes")
     print_json({"unsubscribed": count}) if json else print(f"{count:,} unsubscribed")
@@ -121,7 +122,7 @@ def forget(
     """Delete messages that nobody understood, once you have looked at them. What was recorded of them stays."""
     if bool(numbers) == all:
         raise CommandError(Exit.USAGE, "say which: numbers of `zonemta feedback list --unread`, or --all")
-    count = answer(configuration(config, folder), "feedback-forget", numbers=numbers or [], all=all)
+    count = answer(in_force(config, folder), "feedback-forget", numbers=numbers or [], all=all)
     if not count and numbers:
         raise _not_there(numbers[0], "nothing is kept of number {0}: it was understood, or was never there", "--unread")
     print_json({"forgotten": count}) if json else print(f"{count:,} forgotten")

@@ -15,7 +15,8 @@ from zonemta_py.cli.events.follow import checked, records, stable
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration
+from zonemta_py.cli.terminal.in_force import in_force
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder
 from zonemta_py.cli.terminal.output import moment, print_json, printable
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.packing import unpack
@@ -76,7 +77,7 @@ def dump(
     end = when.past(until, "--until", now_ms) if until else 0
     words = [word.lower() for word in (id, recipient) if word]
     faults: list[segments.Fault] = []
-    for record in _records(configuration(config, folder).folder, archive, faults):
+    for record in _records(in_force(config, folder).folder, archive, faults):
         if (kind is not None and record.type != kind) or record.ms < start or (until and record.ms >= end):
             continue
         body = unpack(record.body)
@@ -102,7 +103,7 @@ def follow(
     json: AsJson = False,
 ) -> None:
     """Print records as they are written, whether the MTA runs or not. Ends by Ctrl-C."""
-    place, kind = checked(configuration(config, folder).folder), _kind(type)
+    place, kind = checked(in_force(config, folder).folder), _kind(type)
     until = stable(place, 0, 0, written=True)
     for record in records(place, max(1, until - before + 1), until, True):
         body = unpack(record.body)
@@ -113,14 +114,14 @@ def follow(
 @app.command()
 def positions(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """List the position records, where restarts begin, oldest first."""
-    for record in segments.positions(_journal(configuration(config, folder).folder)):
+    for record in segments.positions(_journal(in_force(config, folder).folder)):
         print(_line(record, unpack(record.body), json))
 
 
 @app.command()
 def rotate(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """Close the segment that is being written, so that the archive has everything up to now."""
-    closed = answer(configuration(config, folder), "rotate")["closed"]
+    closed = answer(in_force(config, folder), "rotate")["closed"]
     if json:
         print_json({"closed": closed})
     else:

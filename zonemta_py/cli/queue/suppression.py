@@ -23,7 +23,8 @@ from zonemta_py.cli.queue.erasure_plans import DeletePlans, Plans, in_plans, the
 from zonemta_py.cli.queue.erasure_sinks import in_sinks
 from zonemta_py.cli.queue.suppression_file import COLUMNS, STDIN, opened
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
+from zonemta_py.cli.terminal.in_force import in_force
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled
 from zonemta_py.cli.terminal.output import Telling, moment, print_json, print_table, printable
 from zonemta_py.cli.terminal.progress import bar
 from zonemta_py.cli.terminal.rejects import Rejects, apart, beside
@@ -72,7 +73,7 @@ def add(
     """
     rows = [[address, kind, reason, proof, _me(), campaign, 0, scope] for address in addresses]
     with Telling(json) as tell:
-        _say(tell, answer(configuration(config, folder), "suppress", rows=rows))
+        _say(tell, answer(in_force(config, folder), "suppress", rows=rows))
 
 
 def _say(tell: Telling, counts: dict[str, int]) -> None:
@@ -84,7 +85,7 @@ def remove(
     addresses: Addresses, scope: Scope = None, config: ConfigFile = None, folder: Folder = None, json: AsJson = False
 ) -> None:
     """Remove these from the list, in all scopes or one: mail is sent to them again."""
-    count = answer(configuration(config, folder), "unsuppress", addresses=addresses, by=_me(), scope=scope)
+    count = answer(in_force(config, folder), "unsuppress", addresses=addresses, by=_me(), scope=scope)
     if not count:
         raise CommandError(
             Exit.DATA, "none of them is on the suppression list; `zonemta suppression list` shows who is"
@@ -96,7 +97,7 @@ def remove(
 @tabled
 def show(address: Address, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """Show whether an address is on the list, for which mail, and why."""
-    row = answer(configuration(config, folder), "suppression", address=address)
+    row = answer(in_force(config, folder), "suppression", address=address)
     if json:
         return print_json(row)
     if row is None:
@@ -118,7 +119,7 @@ def list_(
     json: AsJson = False,
 ) -> None:
     """List who is on it, page by page: for all mail by address, then in each other scope."""
-    page = answer(configuration(config, folder), "suppressions", after=after, limit=limit, kind=kind, scope=scope)
+    page = answer(in_force(config, folder), "suppressions", after=after, limit=limit, kind=kind, scope=scope)
     if json:
         return print_json(page)
     more = f"More: --after {shlex.quote(page['next'])}" if page["next"] else ""
@@ -152,7 +153,7 @@ def import_(
     What `export` writes can be imported as it is; doing it twice changes nothing. Bad rows do not stop the others: they
     are named, go into a file of their own with the reasons, and the command ends with 65.
     """
-    chosen = configuration(config, folder)
+    chosen = in_force(config, folder)
     with opened(file) as source:
         if file != STDIN:
             print(source.said, file=sys.stderr)
@@ -184,7 +185,7 @@ def export(
     folder: Folder = None,
 ) -> None:
     """Write the whole list as CSV, as `import` reads it."""
-    chosen, count = configuration(config, folder), 0
+    chosen, count = in_force(config, folder), 0
     pages = _pages(chosen, kind)
     first = next(pages)  # the queue answers, before a file is made
     stream = file.open("w", encoding="utf-8", newline="") if file else sys.stdout
@@ -227,7 +228,7 @@ def forget(
     """Erase a person from the queue: all that waits for the address, and what the queue keeps about it; and from
     archive, lake, and what event sinks keep on this machine, where a random stand-in replaces the address. Reports on
     campaigns that name the person are removed; plans of campaigns that do are named, or deleted."""
-    chosen = configuration(config, folder)
+    chosen = in_force(config, folder)
     if files_only and not (archive or lake or plans):
         raise CommandError(Exit.USAGE, "--files-only needs files; name them with --archive, --lake or --plans")
     if archive or lake:

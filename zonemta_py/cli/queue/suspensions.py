@@ -11,7 +11,8 @@ import typer
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
+from zonemta_py.cli.terminal.in_force import in_force
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled
 from zonemta_py.cli.terminal.output import as_records, counted, print_json, print_table, printable, sentence
 from zonemta_py.config import Config
 from zonemta_py.schedule.flow import split_key
@@ -50,7 +51,7 @@ def suspend(
 ) -> None:
     """Stop sending from now on. Its mail waits, without counting attempts, across restarts too."""
     seconds = when.span(for_, "--for") if for_ is not None else None
-    chosen, kind = configuration(config, folder), "destination" if kind == "provider" else kind
+    chosen, kind = in_force(config, folder), "destination" if kind == "provider" else kind
     held = answer(chosen, "stop", kind=kind, name=name, seconds=seconds, cause=because)
     now_ms = int(time.time() * 1000)
     if kind in ("destination", "domain"):
@@ -84,7 +85,7 @@ def resume(
 ) -> None:
     """End a suspension or rest, or forget what was learned about a site. Acknowledges what may be lost."""
     full, kind = " ".join(name), "destination" if kind == "provider" else kind
-    if not _resumed(configuration(config, folder), kind, full):
+    if not _resumed(in_force(config, folder), kind, full):
         raise CommandError(Exit.DATA, f"there is no {kind} {full!a} to resume; `zonemta standing` lists what there is")
     print_json({"kind": kind, "name": full}) if json else print(printable(f"{kind} {full} is resumed"))
 
@@ -114,7 +115,7 @@ def _resumed(config: Config, kind: str, name: str) -> bool:
 def standing(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """List what is suspended or rests, what was learned about sites and what damage may have lost: why, since when,
     until when, and how to undo each. Orders come first, then what rests, then what was learned."""
-    rows = sorted(all_standing(configuration(config, folder)), key=lambda row: GROUPS.index(row["group"]))
+    rows = sorted(all_standing(in_force(config, folder)), key=lambda row: GROUPS.index(row["group"]))
     if json:
         return print_json([row | {"undo": _undo(row)} for row in rows])
     now_ms = int(time.time() * 1000)

@@ -10,7 +10,8 @@ import typer
 
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
+from zonemta_py.cli.terminal.in_force import in_force
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled
 from zonemta_py.cli.terminal.output import as_records, print_json, print_table, printable
 
 BAR_CELLS = 10
@@ -30,7 +31,7 @@ def warmup(
     if context.invoked_subcommand is not None:
         context.obj = config, folder
         return None
-    rows = answer(configuration(config, folder), "warmup")
+    rows = answer(in_force(config, folder), "warmup")
     if json:
         return print_json(rows)
     columns = ("source", "provider", "schedule", "step", "sent today", "deferred ", "blocked ", "today", "next cap ")
@@ -61,7 +62,7 @@ def set_(
             Exit.USAGE, f"{step!a} is not a step; write its number as `zonemta warmup` shows it, or warm"
         )
     before = context.obj or (None, None)
-    chosen = configuration(config or before[0], folder or before[1])
+    chosen = in_force(config or before[0], folder or before[1])
     number = None if step == "warm" else int(step)
     row = answer(chosen, "warm", source=source, provider=provider, step=number)
     print_json(row) if json else print(printable(f"{source} at {provider} is {_stands(row)} now"))

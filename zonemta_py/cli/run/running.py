@@ -14,6 +14,7 @@ from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.run.asking import NotRunning
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
+from zonemta_py.cli.terminal.in_force import in_force
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
 from zonemta_py.cli.terminal.output import Telling, print_aside, print_json, print_table, printable
 from zonemta_py.cli.terminal.progress import bar
@@ -128,7 +129,7 @@ def drain(
     What waits stays in the queue, and goes on with the next start. What takes longer than --for is cut off; then the
     exit status is 75, and `zonemta queue in-doubt` lists who that concerns after the next start.
     """
-    chosen, seconds = configuration(config, folder), when.span(for_, "--for")
+    chosen, seconds = in_force(config, folder), when.span(for_, "--for")
     with Telling(json) as tell:
         if cancel:
             answer(chosen, "drain", by=me(), cancel=True)

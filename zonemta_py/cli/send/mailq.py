@@ -11,7 +11,8 @@ import typer
 
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.send.called import configuration_of
-from zonemta_py.cli.terminal.options import ConfigFile, Folder, configuration
+from zonemta_py.cli.terminal.in_force import in_force
+from zonemta_py.cli.terminal.options import ConfigFile, Folder
 from zonemta_py.cli.terminal.output import print_line, printable
 from zonemta_py.config import Config
 
@@ -27,7 +28,7 @@ def mailq(
     ] = False,
 ) -> None:
     """List messages and their recipients as sendmail's mailq does: * while one is delivered, ! where it is held."""
-    chosen = configuration(config, folder) if folder else configuration_of(config)
+    chosen = in_force(config, folder) if folder else configuration_of(config)
     if json:
         print_objects(chosen)
     else:

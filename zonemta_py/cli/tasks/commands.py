@@ -11,7 +11,8 @@ from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.run.running import me
 from zonemta_py.cli.tasks import follow
 from zonemta_py.cli.terminal import when
-from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
+from zonemta_py.cli.terminal.in_force import in_force
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled
 from zonemta_py.cli.terminal.output import moment, print_json, print_table, sentence
 
 app = typer.Typer(
@@ -29,7 +30,7 @@ def list_(
     folder: Folder = None, json: AsJson = False,
 ) -> None:  # fmt: skip
     """List tasks, the newest first; those that have ended, for 30 days."""
-    rows = answer(configuration(config, folder), "tasks", limit=limit)
+    rows = answer(in_force(config, folder), "tasks", limit=limit)
     if json:
         return print_json(rows)
     cells = [
@@ -45,7 +46,7 @@ def list_(
 @tabled
 def show(id: Id, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """Show one task: what was ordered, by whom, how far it is, and some of those it changed."""
-    row = answer(configuration(config, folder), "task-row", id=id)
+    row = answer(in_force(config, folder), "task-row", id=id)
     if json:
         return print_json(row)
     now_ms = int(time.time() * 1000)
@@ -65,19 +66,19 @@ def show(id: Id, config: ConfigFile = None, folder: Folder = None, json: AsJson 
 @app.command()
 def cancel(id: Id, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """Stop a task that runs. What it has done stays, and can be undone."""
-    chosen = configuration(config, folder)
+    chosen = in_force(config, folder)
     follow.tell(follow.to_the_end(chosen, answer(chosen, "task-cancel", id=id, by=me())), json)
 
 
 @app.command()
 def undo(id: Id, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """Put back what a task has changed, as far as nothing was sent since."""
-    chosen = configuration(config, folder)
+    chosen = in_force(config, folder)
     follow.tell(follow.to_the_end(chosen, answer(chosen, "task-undo", id=id, by=me())), json)
 
 
 @app.command("follow")
 def follow_(id: Id, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """Wait for a task's end, with a bar; Ctrl-C leaves it running."""
-    chosen = configuration(config, folder)
+    chosen = in_force(config, folder)
     follow.tell(follow.to_the_end(chosen, answer(chosen, "task-row", id=id)), json)

@@ -22,7 +22,8 @@ from zonemta_py.cli.tasks import follow
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.filters import Where, filtered, message_ids
-from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
+from zonemta_py.cli.terminal.in_force import in_force
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled
 from zonemta_py.cli.terminal.output import as_records, counted, print_aside, print_json, print_table
 from zonemta_py.cli.terminal.question import ask
 from zonemta_py.cli.terminal.signature import Option, extended
@@ -77,7 +78,7 @@ def ordering(change: Callable[..., Change]) -> Callable[..., Any]:
         how = How(**{name: options.pop(name) for name in How._fields})
         where = _where(chosen, **{name: options.pop(name) for name in whom}) if whom else chosen
         change_ = change(**options) if whom else change(chosen=where, **options)
-        _order(configuration(config, folder), verb, where, change_, how)
+        _order(in_force(config, folder), verb, where, change_, how)
 
     command = extended(change, run, {}, whom | _HOW | {"chosen": (Where, None)})
     return app.command(verb)(tabled(filtered(command)))
@@ -153,7 +154,7 @@ def set_(
 def drop(id: HeldId, config: ConfigFile = None, folder: Folder = None) -> None:
     """Delete a message's held recipients: the former name of `queue delete ID --state held`."""
     how = How(yes=True, dry_run=False, because="", background=False, undo_for=None, json=False)
-    _order(configuration(config, folder), "delete", {"id": [id], "state": ["held"]}, {}, how)
+    _order(in_force(config, folder), "delete", {"id": [id], "state": ["held"]}, {}, how)
 
 
 def _where(chosen: Where, ids: list[str] | None, all: bool) -> Where:

@@ -10,7 +10,8 @@ import typer
 
 from zonemta_py.cli.queue.commands import ZoneName, known_zone, whole
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
+from zonemta_py.cli.terminal.in_force import in_force
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled
 from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table
 from zonemta_py.cli.terminal.queue_names import states_of
 
@@ -70,7 +71,7 @@ def qshape(
     what = "sender" if senders else by or "domain"
     if parents and what in ("site", "provider"):
         raise CommandError(Exit.USAGE, f"-p is for domains, and a row is a {what} here; leave -p or --by {what}")
-    chosen = configuration(config, folder)
+    chosen = in_force(config, folder)
     ends = [minutes * (number if linear else 1 << number - 1) for number in range(1, ages)]
     of = {"states": states, "minutes": ends, "subdomains": subdomains if parents else 0}
     found = whole(chosen, "qshape", by=what, zone=known_zone(chosen, zone), limit=limit, **of)

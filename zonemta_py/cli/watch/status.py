@@ -13,7 +13,8 @@ import typer
 from zonemta_py.cli.run.running import waits_for
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
+from zonemta_py.cli.terminal.in_force import in_force
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled
 from zonemta_py.cli.terminal.output import counted, print_json, print_table, printable
 from zonemta_py.cli.watch.state import RATES, state
 from zonemta_py.config import ConfigError
@@ -56,7 +57,7 @@ def status(
     if nagios:
         limits = {"queued": queued, "waiting": waiting, "in_doubt": in_doubt, "disk": disk, "certificate": certificate}
         _check(config, folder, limits, timeout)
-    found = state(configuration(config, folder))
+    found = state(in_force(config, folder))
     if json:
         return print_json(found | {"running": True})
     return print_table("", ("what", "now"), list(_described(found)))
@@ -141,7 +142,7 @@ def _check(file: Any, folder: Any, limits: dict[str, str], timeout_s: int) -> No
     """Ends the process: that status is not one of sysexits.h."""
     try:
         limit = {name: _limits(name, text) for name, text in limits.items()}
-        config = configuration(file, folder)
+        config = in_force(file, folder)
     except (CommandError, ConfigError) as error:
         _end(UNKNOWN, str(error))
     signal.signal(signal.SIGALRM, partial(_too_late, timeout_s))

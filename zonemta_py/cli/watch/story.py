@@ -13,7 +13,8 @@ import typer
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.run.asking import NotRunning
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
+from zonemta_py.cli.terminal.in_force import in_force
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled
 from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table, printable
 from zonemta_py.cli.terminal.progress import bar
 from zonemta_py.config import Config
@@ -44,7 +45,7 @@ def trace(
     It is read from the journal and the archive, newest first, and said how far back that was; --all goes on to the end.
     The MTA need not run.
     """
-    chosen = configuration(config, folder)
+    chosen = in_force(config, folder)
     found = _found(chosen, what, all)
     if json:
         return print_json(found)

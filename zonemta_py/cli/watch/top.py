@@ -10,7 +10,8 @@ import typer
 
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.options import ConfigFile, Folder, configuration
+from zonemta_py.cli.terminal.in_force import in_force
+from zonemta_py.cli.terminal.options import ConfigFile, Folder
 
 
 def top(
@@ -32,6 +33,6 @@ def top(
             raise
         sentence = "zonemta top needs textual; `pip install 'zonemta-py[terminal]'` installs it"
         raise CommandError(Exit.UNAVAILABLE, sentence) from None
-    chosen = configuration(config, folder)
+    chosen = in_force(config, folder)
     answer(chosen, "now")  # what cannot be reached is said in one sentence, not on a screen
     Top(partial(answer, chosen), every).run()
