@@ -131,7 +131,9 @@ def preview(
     html: Annotated[bool, typer.Option("--html", help="Write the HTML part to a file, and print its name.")] = False,
     output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write here instead of to stdout.")] = None,
 ) -> None:
-    """Print one recipient's message exactly as it would be sent, except for its date."""
+    """Print one recipient's message as it would be sent, except for its date, and for what the MTA adds: the links of
+    [links] and List-Unsubscribe, signatures and return paths. `campaign test` has these too.
+    """
     compiled, row, address, _ = _one(template, list_, map_, recipient, field, encoding)
     row = compiled.complete(row)
     message = _rendered(compiled, row, address, campaign, date(int(time.time())))
