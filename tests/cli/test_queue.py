@@ -296,6 +296,8 @@ def test_who_sends(served: Callable[..., object], told: Callable[..., object]) -
     assert counted("--by", "subject") == [("WIN", 30), ("Hello", 3)]
     assert counted("--by", "tenant", "--subject", "win") == [("b", 30)]
     assert counted("--by", "domain", "--tenant", "a") == [("x.org", 2)]
+    lines = (told("queue", "size", *by).out.splitlines()[1] for by in ((), ("--by", "tenant"), ("--by", "user")))  # type: ignore[attr-defined]
+    assert len({tuple(line.split()[1:]) for line in lines}) == 1, "one name for each quantity, in one order"
     told("queue", "hold", "--user", "eve", "--yes")
     (row,) = json.loads(told("queue", "size", "--by", "class", "--state", "held", "--json").out)["rows"]  # type: ignore[attr-defined]
     assert (row["held"], row["queued"]) == (30, 0)
