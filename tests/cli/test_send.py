@@ -269,13 +269,13 @@ def test_a_command_line_without_addresses(zonemta: Callable[..., object], argume
         assert zonemta("send", "--port", sink.port, "-f", "<>", "postmaster", "a@b.c", stdin=b"\nx\n").code == 0
 
 
-@pytest.mark.parametrize("address", ["a@b.c\nRCPT TO:<x@y.z>", "a@b.c\r", "a\udcff@b.c"])
+@pytest.mark.parametrize("address", ["a@b.c\nRCPT TO:<x@y.z>", "a@b.c\r", "a\udcff@b.c", "a@b.c\td@e.f"])
 def test_what_is_no_address_is_a_sentence(address: str) -> None:
     """Line ends, control characters and bytes that are no UTF-8 are refused here, as sender and as recipient."""
     for sender, recipients in (("s@x.org", (address,)), (address, ("a@b.c",))):
         with pytest.raises(CommandError, match="is not an address") as caught:
             composed(recipients=recipients, from_header=False, sender=sender)
-        assert caught.value.code == Exit.DATA
+        assert caught.value.code == Exit.USAGE
         assert str(caught.value).isprintable()
 
 

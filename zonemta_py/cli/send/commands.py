@@ -137,7 +137,7 @@ def compose(
 def _listed(text: str, code: Exit, field: str = "") -> list[str]:
     """All of a list of addresses. Raises CommandError."""
     if not field:
-        _check_printable(text)
+        _check_printable(text, code)
     try:
         return mailboxes(text)
     except NoMailboxList as error:
@@ -147,11 +147,9 @@ def _listed(text: str, code: Exit, field: str = "") -> list[str]:
         ) from None
 
 
-def _check_printable(text: str) -> None:
+def _check_printable(text: str, code: Exit) -> None:
     if not text.isprintable():  # invalid UTF-8 is not printable either
-        raise CommandError(
-            Exit.DATA, f"{text!a} is not an address: it contains control characters or bytes; correct it"
-        )
+        raise CommandError(code, f"{text!a} is not an address: it contains control characters or bytes; correct it")
 
 
 def _sender(given: str, local: str, code: Exit) -> str:
@@ -170,7 +168,7 @@ def _full(address: str, local: str) -> str:
 
 def _checked(address: str, code: Exit, or_else: str = "") -> str:
     """As it is sent. What the server would refuse is a mistake of the command line. Raises CommandError."""
-    _check_printable(address)
+    _check_printable(address, code)
     try:
         return address if address.lower() == "postmaster" and not or_else else parse_mailbox(address)
     except AddressRefused:
