@@ -16,6 +16,14 @@ class _Guest:
         """Nobody is cut off here."""
 
 
+class _Idle(_Guest):
+    busy = gone = False
+
+    def give_way(self) -> bool:
+        self.gone = not self.busy
+        return self.gone
+
+
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from("ab"), st.integers(0, 5)), max_size=40))
 def test_counts_are_exact_whatever_comes_and_goes(moves: list[tuple[int, str, int]]) -> None:
     """Never more than the limits in all processes together, in all and per client, and never fewer; each place is given
@@ -64,6 +72,24 @@ def test_strangers_leave_a_quarter_to_those_that_are_known() -> None:
     one.know(guests[0])
     assert other.enter(_Guest(), "b", stranger=True)
     assert not other.enter(_Guest(), "b")
+
+
+def test_who_has_most_places_and_asks_nothing_gives_way() -> None:
+    """A few addresses that only connect do not keep everybody else out; who is being answered stays, and nobody gets
+    more places than others by it."""
+    gate = ConnectionLimits(Limits(connections=6, connections_per_client=4))
+    idle = [(_Idle(), client) for client in "aaabbb"]
+    idle[0][0].busy = True
+    assert all(gate.enter_or_replace(*one) for one in idle)
+    assert gate.enter_or_replace(_Idle(), "c")
+    assert [guest.gone for guest, _ in idle] == [False, True, False, False, False, False]
+    assert gate.enter_or_replace(_Idle(), "c")
+    assert [guest.gone for guest, _ in idle] == [False, True, False, True, False, False]
+    assert not gate.enter_or_replace(_Idle(), "c"), "all have two"
+    assert len(gate) == 6
+    for guest, client in idle:
+        gate.leave(guest, client)
+    assert len(gate) == 2
 
 
 def test_many_clients_that_come_and_go_are_told_apart() -> None:

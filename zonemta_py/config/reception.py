@@ -95,7 +95,8 @@ class Limits(Section):
 
     connections: int = Field(1000, ge=1)
     """Connections open at once, of all clients and to all receivers together; a quarter of them is kept for those that
-    may relay. The HTTP listener has as many of its own."""
+    may relay. The HTTP listener has as many of its own; if all are taken, one on which nothing is asked gives way to a
+    client that has fewer."""
     connections_per_client: int = Field(200, ge=1)
     """Connections open at once from one address, or from one /64 of IPv6."""
     commands_per_connection: int = Field(10_000, ge=10)

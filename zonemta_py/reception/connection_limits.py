@@ -3,7 +3,8 @@
 One object serves all listeners of a process. All processes of a service count together (`metrics.connections`), also
 those of an earlier configuration. One timer visits all connections, instead of one being set and cancelled for every
 command. A quarter of all places is reserved for clients that may relay: unauthenticated strangers cannot take the last
-one. An IPv6 client is its /64, for that is what one subscriber gets.
+one. Where nobody is known before the first request (HTTP), connections on which nothing is asked give way, those of
+the client first that has most. An IPv6 client is its /64, for that is what one subscriber gets.
 """
 
 from __future__ import annotations
@@ -31,6 +32,13 @@ class Guest(Protocol):
         """Closes it if the client has taken too long to send, to read or to disconnect. now: the loop's time."""
 
 
+class Yielding(Guest, Protocol):
+    """One that may have to go, because there is no place for somebody who has fewer."""
+
+    def give_way(self) -> bool:
+        """Closes it, unless a request is under way; whether it has."""
+
+
 class ConnectionLimits:
     """opened: what this process counts, with those that share its limits; alone if not said.
 
@@ -45,6 +53,7 @@ class ConnectionLimits:
         self._round_s = min(_ROUND_S_MAX, limits.timeout_s / 4, limits.login_s / 4)
         self._guests: set[Guest] = set()
         self._strangers: set[Guest] = set()
+        self._yielding: dict[str, dict[Yielding, None]] = {}
         self.turns = Turns()
 
     def enter(self, guest: Guest, client: str, stranger: bool = False) -> bool:
@@ -60,6 +69,25 @@ class ConnectionLimits:
                     self._strangers.add(guest)
                 return True
             self._opened.add(client, -1, stranger)  # another process has let somebody in just now
+        return False
+
+    def enter_or_replace(self, guest: Yielding, client: str) -> bool:
+        """The same for a guest that may have to give way itself: if there is no place left in all, one of the client
+        with most connections goes, if that has more than this one will have."""
+        if not self.enter(guest, client) and not (self._made_room(client) and self.enter(guest, client)):
+            return False
+        self._yielding.setdefault(network_of(client), {})[guest] = None
+        return True
+
+    def _made_room(self, client: str) -> bool:
+        mine = len(self._yielding.get(network_of(client), ()))
+        most = max(self._yielding, key=lambda one: len(self._yielding[one]), default="")
+        if mine >= self._most_per_client or len(self._yielding.get(most, ())) <= mine + 1:
+            return False
+        for guest in self._yielding[most]:
+            if guest.give_way():
+                self.leave(guest, most)
+                return True
         return False
 
     def _room(self, client: str, stranger: bool, more: int) -> bool:
@@ -85,6 +113,10 @@ class ConnectionLimits:
             self._guests.discard(guest)
             self._opened.add(network_of(client), -1, guest in self._strangers)
             self._strangers.discard(guest)
+            if guest in (others := self._yielding.get(network_of(client), {})):
+                del others[guest]
+                if not others:
+                    del self._yielding[network_of(client)]
 
     def __len__(self) -> int:
         return len(self._guests)

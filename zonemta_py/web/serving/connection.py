@@ -94,7 +94,7 @@ class HttpConnection(H11Protocol):
         self.heard = self.loop.time()
         self.pace = RequestPace(self.heard, HEAD_S, WINDOW_S, LEAST_BYTES_S)
         self.peer = plain_ip(self.client[0]) if self.client else ""
-        self.refused = not self.gate.enter(self, self.peer)
+        self.refused = not self.gate.enter_or_replace(self, self.peer)
         if self.refused:
             write(transport, _CROWDED)
 
@@ -154,6 +154,13 @@ class HttpConnection(H11Protocol):
             write(self.transport, _SLOW)
         elif late or self.heard < now - self.gate.timeout_s:
             self._end()
+
+    def give_way(self) -> bool:
+        """Nothing is asked: no request has come whole, and none is being answered."""
+        if self.waits or (self.cycle is not None and not self.cycle.response_complete):
+            return False
+        self._end()
+        return True
 
     def _end(self) -> None:
         self.refused = True
