@@ -17,12 +17,12 @@ from tests.delivery.injected import FAULTS, Faulty
 from zonemta_py.config import Config, Plugins
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.plugin.host import Host
-from zonemta_py.processes.services import fetching, tls_terms
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.recovery.start import open_queue
 from zonemta_py.reception.listeners import serve
 from zonemta_py.reception.smtp.session import ServerSession
 from zonemta_py.web.authentication import AuthenticationMiddleware
+from zonemta_py.web.outbound import fetching, tls_terms
 from zonemta_py.web.server import serve as serve_http
 from zonemta_py.wire.client import RemoteQueue
 from zonemta_py.wire.server import serve as serve_queue

@@ -25,7 +25,7 @@ from tests.web.conftest import HttpDoor
 from tests.web.test_problems import problem
 from zonemta_py.config import Config, ConfigError
 from zonemta_py.plugin.host import Host
-from zonemta_py.processes.children import check_listeners
+from zonemta_py.processes.checks import check_listeners
 from zonemta_py.web.api.feedback import feedback
 from zonemta_py.web.api.feedback.webhooks import FetchFailed
 

@@ -14,8 +14,8 @@ from zonemta_py.config import Config
 from zonemta_py.pipeline.findings.apply_suppressions import EVIDENCE_CHARACTERS_MAX, node_row, push
 from zonemta_py.pipeline.nodes.client import NodeAccess, NodeClient
 from zonemta_py.plugin.host import Host
-from zonemta_py.processes.services import tls_terms
 from zonemta_py.queue.recovery.start import open_queue
+from zonemta_py.web.outbound import tls_terms
 from zonemta_py.web.server import serve as serve_door
 from zonemta_py.wire.client import RemoteQueue
 from zonemta_py.wire.server import serve as serve_queue

@@ -21,17 +21,17 @@ MESSAGES = int(os.environ.get("PULL_MESSAGES", "700"))
 CLIENTS = 12
 PATIENCE_S = 120
 QUEUE = """
-import sys
+import sys, time
 from pathlib import Path
-from zonemta_py.processes.children import queue
 from zonemta_py.config import Config
 from zonemta_py.config.file import SourceFile
 from zonemta_py.processes.pipe import pair
 from zonemta_py.plugin.host import Host
 from zonemta_py.processes.queue_process import Given
+from zonemta_py.processes.roles import Child, queue
 config = Config.model_validate({"server": {"folder": Path(sys.argv[1])}, "queue": {"reserve_bytes": 0}})
 kept, pipe = pair()
-queue(Given(config, SourceFile(), "a test", 1), Host.empty(), pipe, ())
+queue(Child("queue", Given(config, SourceFile(), "a test", 1), Host.empty(), [], time.time), pipe)
 """
 
 
