@@ -241,7 +241,7 @@ def test_a_story_without_the_mta(served: Callable[..., Any], told: Told, tmp_pat
     queue.close()
     without = told("trace", f"{id}!")
     assert (without.code, without.out) == (0, with_it.out)
-    assert without.err == "zonemta: the MTA does not run; this is what its journal and archive say\n"
+    assert without.err == "zonemta: the MTA is not running; this comes from its journal and archive\n"
     assert json.loads(told("trace", "<a@X.org>", "--json").out)["ids"] == [id]
     assert told("trace", "b@x.org").code == told("trace", "junk").code == Exit.DATA
     shutil.rmtree(tmp_path / "journal")

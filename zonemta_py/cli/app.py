@@ -129,9 +129,10 @@ _FOLDERS: dict[Callable[[], Commands], tuple[str, ...]] = {
 }  # fmt: skip
 """Commands by what imports them: only what is wanted is loaded."""
 _STATUSES = """\
-Exit status: 0 done; 1 something needs somebody; those of sysexits.h: 64 usage, 65 data, 66 no such file, 67 refused for
-good, 69 the MTA does not run, 73 a file cannot be made, 74 disk, 75 try again later, 77 permission, 78 configuration;
-130 Ctrl-C. With --json an error is one JSON object on stderr: {"error": its sentence, "exit": the status}."""
+Exit status: 0 success; 1 something needs attention; those of sysexits.h: 64 usage, 65 data, 66 no such file, 67
+rejected permanently, 69 the MTA is not running, 73 a file cannot be created, 74 disk, 75 try again later, 77
+permission, 78 configuration; 130 Ctrl-C. With --json an error is one JSON object on stderr: {"error": message, "exit":
+status}."""
 _WORDS = {"int": "N", "float": "N", "path": "PATH", "datetime": "WHEN", "%Y-%m-%d": "YYYY-MM-DD"}
 """What help calls the values of an option, by their type; others are called as the option is."""
 HIDDEN = frozenset(("stop", "lift"))
@@ -243,7 +244,7 @@ def _names() -> Any:
 def _tree(wanted: str) -> typer.Typer:
     app = typer.Typer(
         name="zonemta",
-        help="An outbound MTA that never forgets and never stalls.",
+        help="An outbound MTA that loses no mail and keeps sending.",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
@@ -277,7 +278,7 @@ def _add(app: typer.Typer, name: str, command: Any) -> None:
 def _options(
     version: Annotated[bool, typer.Option("--version", "-V", help="Print the version, and nothing else.")] = False,
 ) -> None:
-    """An outbound MTA that never forgets and never stalls."""  # --version is answered before (`__main__`)
+    """An outbound MTA that loses no mail and keeps sending."""  # --version is answered before (`__main__`)
 
 
 def _run(context: typer.Context) -> None:

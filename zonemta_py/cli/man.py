@@ -23,7 +23,7 @@ from zonemta_py.cli.version import program
 
 _FILES = (
     ("/etc/zonemta/zonemta.toml", "The configuration of the service; every key is explained in config/zonemta.toml."),
-    ("/var/lib/zonemta", "The queue: its store, journal, archive and bodies."),
+    ("/var/lib/zonemta", "The queue: store, journal, archive and bodies."),
 )
 
 
@@ -58,9 +58,9 @@ def table() -> str:
 _TABLE = """\
 # Commands
 
-What each command does, and in which forms its answer can be had; `zonemta COMMAND --help` has its options and examples.
-This page is made from them: `python -m zonemta_py.cli.man --table`. Former names that go on working: `stop`, `lift`,
-`campaign pause`, `queue drop`.
+What each command does, and its output formats; `zonemta COMMAND --help` shows options and examples. This page is
+generated: `python -m zonemta_py.cli.man --table`. Former names that still work: `stop`, `lift`, `campaign pause`,
+`queue drop`.
 
 | command | does | forms |
 |---|---|---|"""

@@ -16,7 +16,7 @@ from zonemta_py.cli.terminal.output import print_json, print_table
 from zonemta_py.cli.terminal.progress import bar
 from zonemta_py.disk.ring.ring import Ring, RingError
 
-app = typer.Typer(help="Ring files, into which records overflow from memory: what is in them, and whether it is whole.")
+app = typer.Typer(help="Inspect ring files, which hold records that overflow from memory.")
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A ring file, or a block device with a ring.")]
 
 
@@ -33,7 +33,7 @@ class Content(NamedTuple):
 @app.command()
 @readable
 def show(file: File, json: AsJson = False) -> None:
-    """Show a ring's size, its newest page, and how much would be read from it at the next start."""
+    """Show a ring's size, its newest page, and how much the next start would read from it."""
     with _opened(file) as ring:
         metadata, content = ring.metadata, _content(ring)
         rows = {
@@ -60,7 +60,7 @@ def show(file: File, json: AsJson = False) -> None:
 @app.command()
 @readable
 def check(file: File, json: AsJson = False) -> None:
-    """Read every page of a ring. Exit status 1: pages are damaged; a start skips them, and nothing repairs them."""
+    """Check every page of a ring. Exit status 1: pages are damaged; the MTA skips them, and they cannot be repaired."""
     with _opened(file) as ring:
         content = _content(ring)
     if json:

@@ -30,31 +30,34 @@ def sink(
     ] = 0.0,
     jitter: Annotated[float, typer.Option(metavar="SHARE", help="Vary each delay by this share, 0 to 1.")] = 0.0,
     rate_limit: Annotated[
-        float, typer.Option(metavar="N", help="Refuse what a client address sends above N messages per second.")
+        float, typer.Option(metavar="N", help="Refuse messages above this rate per second from one client address.")
     ] = 0.0,
     rate_burst: Annotated[float, typer.Option(metavar="N", help="Burst of that rate; 0: one second's worth.")] = 0.0,
     rate_code: Annotated[
-        int, typer.Option(metavar="CODE", help="Code of that refusal; 421 closes the connection.")
+        int, typer.Option(metavar="CODE", help="Reply code of the refusal; 421 closes the connection.")
     ] = 421,
     control: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help='JSON with rates, {"rate_limit": 20}; read again when it changes.'),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Make shares and jitter repeatable.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed, for repeatable shares and jitter.")] = None,
     starttls: Annotated[
         bool, typer.Option("--starttls", help="Offer STARTTLS, with a self-signed certificate.")
     ] = False,
-    record: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the counters to it as JSON.")] = None,
+    record: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the counters to this file as JSON.")
+    ] = None,
     log: Annotated[Path | None, typer.Option(metavar="FILE", help="Write one line of JSON per message.")] = None,
     events: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a line of JSON per connection, message, rate refusal.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write one line of JSON per connection, message and rate refusal."),
     ] = None,
     per_second: Annotated[bool, typer.Option("--per-second", help="Add counts per second to the record.")] = False,
     checksum: Annotated[bool, typer.Option("--checksum", help="Add each body's SHA-256 to the log.")] = False,
     store: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep every message as a file.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No live table.")] = False,
 ) -> None:
-    """Accept mail and discard it: a fast destination with configurable latency and replies. Ctrl-C ends it."""
+    """Accept mail and discard it: a fast test destination with configurable latency and replies. Ctrl-C stops it."""
     from zonemta_py.sink import SinkError, SinkOptions, run_sink
 
     defaults = SinkOptions()

@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from zonemta_py.merge.render import Compiled
     from zonemta_py.merge.source import TemplateSource
 
-app = typer.Typer(help="Send campaigns: one template to a list, each with its own fields.", no_args_is_help=True)
+app = typer.Typer(
+    help="Send campaigns: one template to a list of recipients, each with their own fields.", no_args_is_help=True
+)
 app.command("send")(send.send)
 app.command("suspend")(orders.suspend)
 app.command("pause", hidden=True)(orders.suspend)
@@ -52,12 +54,16 @@ app.command("report")(report.report)
 Template = Annotated[Path, typer.Argument(metavar="TEMPLATE", help="A folder with template.toml, or a file.")]
 List = Annotated[
     Path | None,
-    typer.Option("--list", metavar="FILE", help="CSV, JSON lines, Parquet or a folder; the recipient is in email."),
+    typer.Option(
+        "--list", metavar="FILE", help="CSV, JSON lines, Parquet or a folder; recipients are in the column email."
+    ),
 ]
 Map = Annotated[
-    list[str] | None, typer.Option("--map", metavar="NAME=COLUMN", help="A field's column in the list; repeatable.")
+    list[str] | None, typer.Option("--map", metavar="NAME=COLUMN", help="Column of the list for a field; repeatable.")
 ]
-Recipient = Annotated[str, typer.Option(metavar="ADDRESS", help="Recipient to render for; default: the list's first.")]
+Recipient = Annotated[
+    str, typer.Option(metavar="ADDRESS", help="Recipient to render for; default: the first in the list.")
+]
 Field = Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A field, NAME=VALUE; repeatable.")]
 _SHOWN = 20
 _TIMES = ("X-Deliver-After", "X-Deliver-By", "X-Window", "X-Time-Zone")
@@ -75,7 +81,7 @@ def check(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Check a template, and every row of the list it is for."""
+    """Check a template, and every row of its list."""
     with Telling(json) as tell:
         if list_ is None:
             _compiled(template, None)
@@ -128,8 +134,10 @@ def preview(
     recipient: Recipient = "",
     field: Field = None,
     campaign: Annotated[str, typer.Option(metavar="NAME", help="Name of the campaign.")] = "preview",
-    html: Annotated[bool, typer.Option("--html", help="Write the HTML part to a file, and print its name.")] = False,
-    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write here instead of to stdout.")] = None,
+    html: Annotated[
+        bool, typer.Option("--html", help="Write the HTML part to a file, and print the file name.")
+    ] = False,
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Output file; default: stdout.")] = None,
 ) -> None:
     """Print one recipient's message as it would be sent, except for its date, and for what the MTA adds: the links of
     [links] and List-Unsubscribe, signatures and return paths. `campaign test` has these too.
@@ -154,22 +162,22 @@ def preview(
 @app.command("test")
 def to_oneself(
     template: Template,
-    to: Annotated[list[str], typer.Option("--to", metavar="ADDRESS", help="Your address, which gets it; repeatable.")],
+    to: Annotated[list[str], typer.Option("--to", metavar="ADDRESS", help="Your address; repeatable.")],
     list_: List = None,
     map_: Map = None,
     encoding: Encoding = "",
     recipient: Recipient = "",
     field: Field = None,
     sender: Annotated[str, typer.Option(metavar="ADDRESS", help="Return path; default: the template's From.")] = "",
-    host: Annotated[str | None, typer.Option(help="Server to hand it to; default: the running MTA.")] = None,
+    host: Annotated[str | None, typer.Option(help="Server to submit it to; default: the running MTA.")] = None,
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port of that server.")] = None,
     config: ConfigFile = None,
     json: AsJson = False,
 ) -> None:
     """Send one recipient's message to yourself, through the running MTA. The recipient gets nothing.
 
-    Fields of the template about the time of sending are ignored: it is sent at once. The links that are made for each
-    recipient are yours: by them you leave yourself, and nobody else.
+    Fields of the template that set the sending time are ignored: it is sent at once. Its unsubscribe links are for your
+    address: they unsubscribe you, not the recipient.
     """
     settings = configuration(config)
     compiled, row, address, source = _one(template, list_, map_, recipient, field, encoding)

@@ -28,10 +28,10 @@ KeyFile = Annotated[
         "--key-file", metavar="FILE", help=f"File with the nodes' API key; default: the key in {KEY_VARIABLE}."
     ),
 ]
-Ca = Annotated[Path | None, typer.Option("--ca", metavar="FILE", help="CA certificates to verify the nodes with.")]
+Ca = Annotated[Path | None, typer.Option("--ca", metavar="FILE", help="CA certificates for verifying the nodes.")]
 Patience = Annotated[
     float,
-    typer.Option("--patience", metavar="S", min=1, help="Seconds to wait for a node that is unreachable or busy."),
+    typer.Option("--patience", metavar="S", min=1, help="Seconds to wait for an unreachable or busy node."),
 ]
 
 

@@ -31,7 +31,7 @@ def suspend(
     name: Name, because: Cause = "suspended by an operator", nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None,
     config: ConfigFile = None, folder: Folder = None, json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Let a campaign's mail wait; nothing is lost, and resume continues it."""
+    """Suspend a campaign: its mail waits, nothing is lost, and `resume` continues it."""
     _order(CampaignDoor(nodes, key_file, ca, config, folder), name, "pause", because, json)
 
 
@@ -39,7 +39,7 @@ def resume(
     name: Name, because: Cause = "resumed by an operator", nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None,
     config: ConfigFile = None, folder: Folder = None, json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Resume a campaign that was suspended, by you or by its bounds, which are counted anew from now."""
+    """Resume a campaign that was suspended by an operator or by its thresholds; their counts start again from zero."""
     _order(CampaignDoor(nodes, key_file, ca, config, folder), name, "resume", because, json)
 
 
@@ -48,7 +48,7 @@ def schedule(
     time_zone: option.TimeZone = "", nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None,
     config: ConfigFile = None, folder: Folder = None, json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Let what waits of a campaign go at other hours; what is not named stays, and none takes it away."""
+    """Change the sending hours of a campaign's waiting mail. Options not given stay as they are; none removes one."""
     said = {"at": at, "window": window, "until": until, "time_zone": time_zone}
     hours = {key: "" if value == "none" else value for key, value in said.items() if value}
     if not hours:
@@ -66,7 +66,7 @@ def text(
     plans: option.Plans = Path(), nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None,
     config: ConfigFile = None, folder: Folder = None, json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Correct the template of a suspended campaign: whoever of it waits, or is still to be handed in, gets this one."""
+    """Correct the template of a suspended campaign, for all its recipients that are waiting or not yet submitted."""
     from zonemta_py.cli.campaign.work import sentences, sound
     from zonemta_py.pipeline.nodes.nodes import Nodes as All
     from zonemta_py.pipeline.nodes.nodes import retext
@@ -94,7 +94,7 @@ def cancel(
     name: Name, because: Cause = "canceled by an operator", yes: Yes = False, nodes: Nodes = "",
     key_file: KeyFile = None, ca: Ca = None, config: ConfigFile = None, folder: Folder = None, json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Remove from the queue all of a campaign that still waits. This cannot be undone."""
+    """Cancel a campaign: remove all its waiting mail from the queue. This cannot be undone."""
     asked = CampaignDoor(nodes, key_file, ca, config, folder)
     if not yes:
         waiting = asked.status(name)["waiting"]
@@ -107,7 +107,7 @@ def status(
     name: Name, json: AsJson = False, nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None,
     config: ConfigFile = None, folder: Folder = None,
 ) -> None:  # fmt: skip
-    """Show a campaign's progress: counts, burn-down, rate, who waits for which hour, and the estimated end."""
+    """Show a campaign's progress: counts, burn-down, rate, recipients waiting by hour, and estimated end."""
     asked = CampaignDoor(nodes, key_file, ca, config, folder)
     row = asked.status(name)
     row |= {"scheduled": asked.hours(name)} if row.get("hours") else {}
@@ -128,7 +128,7 @@ def list_(
     json: AsJson = False, nodes: Nodes = "", key_file: KeyFile = None, ca: Ca = None, config: ConfigFile = None,
     folder: Folder = None,
 ) -> None:  # fmt: skip
-    """List all campaigns the nodes know, newest first."""
+    """List all campaigns known to the nodes, newest first."""
     rows = CampaignDoor(nodes, key_file, ca, config, folder).campaigns()
     if json:
         print_json(rows)

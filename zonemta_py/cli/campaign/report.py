@@ -27,14 +27,14 @@ Output = Annotated[
     Path | None,
     typer.Option(
         "--output", "--out", metavar="FILE",
-        help="File for the page, or a folder for it; default: report-campaign-NAME.html here.",
+        help="Output file or folder; default: report-campaign-NAME.html here.",
     ),
 ]  # fmt: skip
 InLake = Annotated[
     Path | None,
     typer.Option(
         "--lake", metavar="DIR",
-        help="Bring this lake up to date and read it, for the campaign before, too; default: reports.lake, else none.",
+        help="Update this lake and read it, also for the previous campaign; default: reports.lake, else none.",
     ),
 ]  # fmt: skip
 Memory = Annotated[
@@ -47,7 +47,7 @@ def report(
     json: AsJson = False, config: ConfigFile = None, folder: Folder = None, master: Master = None,
     memory: Memory = None,
 ) -> None:  # fmt: skip
-    """Make a page with plots of a campaign, up to now, from what this machine's MTA has recorded."""
+    """Write an HTML report with plots of a campaign up to now, from this machine's journal."""
     settings = configuration(config, folder)
     archive = settings.folder / "archive"
     if lake is None and settings.reports.lake is not None:

@@ -57,7 +57,7 @@ def send(
     master: option.Master = "local[*]", memory: option.Memory = 2, config: ConfigFile = None, folder: Folder = None,
     json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Send a template to everyone on a list, exactly once each, however often this is started or killed."""
+    """Send a template to everyone on a list, exactly once each, even if the command is interrupted and run again."""
     if not _NAME.fullmatch(name):
         raise CommandError(
             Exit.USAGE, f"--name {name!r}: name it with up to 63 letters, digits, dots, underscores and hyphens"

@@ -22,7 +22,7 @@ _NAME = re.compile(r"[a-z0-9]{1,10}")
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)(m|h|d)?")
 _HOURS = {"m": 1 / 60, "h": 1.0, "d": 24.0, None: 1.0}
 Metric = Literal["clicks", "opens", "unsubscribes", "complaints", "bounced"]
-Winner = Annotated[str, typer.Argument(metavar="[VARIANT]", help="Which one; default: the best one now.")]
+Winner = Annotated[str, typer.Argument(metavar="[VARIANT]", help="Variant; default: the best so far.")]
 
 
 class Variants(NamedTuple):
@@ -71,7 +71,7 @@ def winner(
     name: Name, variant: Winner = "", because: Cause = "chosen by an operator", nodes: Nodes = "",
     key_file: KeyFile = None, ca: Ca = None, config: ConfigFile = None, folder: Folder = None, json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Choose the variant whose template the rest of a campaign gets; it goes at once. This cannot be undone."""
+    """Choose the variant whose template the rest of a campaign gets, and send it at once. This cannot be undone."""
     variant = variant if not variant or variant.startswith(f"{name}.") else f"{name}.{variant}"
     asked = CampaignDoor(nodes, key_file, ca, config, folder)
     asked.decide(name, variant, because)

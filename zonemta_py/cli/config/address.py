@@ -22,8 +22,8 @@ from zonemta_py.mail.addresses import verp as verp_paths
 from zonemta_py.mail.addresses.domain import canonical
 from zonemta_py.mail.addresses.ours import NotOurs, Ours
 
-verp = typer.Typer(help="Return paths that carry message and recipient.", no_args_is_help=True)
-srs = typer.Typer(help="Return paths of other domains, rewritten.", no_args_is_help=True)
+verp = typer.Typer(help="Decode VERP return paths, which carry message and recipient.", no_args_is_help=True)
+srs = typer.Typer(help="Decode SRS return paths, rewritten from other domains.", no_args_is_help=True)
 
 Address = Annotated[str, typer.Argument(metavar="ADDRESS", help="A return path.")]
 _DAY_S = 86_400
@@ -41,9 +41,9 @@ def _srs() -> None:
 
 @verp.command("decode")
 def decode_verp(address: Address, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """Show which message and recipient a return path belongs to, if it is genuine.
+    """Show which message and recipient a VERP return path belongs to, if it is genuine.
 
-    A recipient that was too long for it is looked up in journal and archive.
+    A recipient that was too long to be encoded is looked up in journal and archive.
     """
     settings = configuration(config, folder)
     path = _settings(settings)
@@ -69,7 +69,7 @@ def _looked_up(found: verp_paths.Return, settings: Config) -> str:
 
 @srs.command("decode")
 def decode_srs(address: Address, config: ConfigFile = None, json: AsJson = False) -> None:
-    """Print the address that a rewritten return path stands for, if it is genuine."""
+    """Print the original address of an SRS return path, if it is genuine."""
     path = _settings(configuration(config))
     try:
         stands_for = srs_paths.reverse(_bare(address), path.secrets, _today(), path.srs_days)
@@ -80,9 +80,9 @@ def decode_srs(address: Address, config: ConfigFile = None, json: AsJson = False
 
 
 def address_(address: Address, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """Say what an address or link of ours is for, and what becomes of mail to it from anybody.
+    """Show what an address or link of this MTA is for, and how mail to it is handled.
 
-    Decodes VERP, SRS and unsubscribe addresses, and links of [links]. Exit status 65: it is refused.
+    Decodes VERP, SRS and unsubscribe addresses, and links made by [links]. Exit status 65: it is refused.
     """
     settings = configuration(config, folder)
     if link.is_link(address):

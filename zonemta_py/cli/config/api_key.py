@@ -19,18 +19,16 @@ from zonemta_py.reception.permission import Permissions
 from zonemta_py.reception.scope import names
 from zonemta_py.web.keys import LOCAL, RIGHTS, TOKEN_FILE, Holder, hashed, new_key
 
-app = typer.Typer(help="Keys for the HTTP listener.", no_args_is_help=True)
+app = typer.Typer(help="Manage keys for the HTTP listener.", no_args_is_help=True)
 
 
 @app.command()
 def new(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name: who or what will use it.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the person or program that will use it.")],
     right: Annotated[
         list[str] | None, typer.Option(metavar="RIGHT", help=f"Right: {', '.join(RIGHTS)}; repeatable.")
     ] = None,
-    role: Annotated[
-        str | None, typer.Option(metavar="ROLE", help="inject, read, operate or admin: what it is there for.")
-    ] = None,
+    role: Annotated[str | None, typer.Option(metavar="ROLE", help="Role: inject, read, operate or admin.")] = None,
     tenant: Annotated[
         list[str] | None, typer.Option(metavar="TENANT", help="Only mail of this tenant; repeatable.")
     ] = None,
@@ -40,9 +38,9 @@ def new(
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a key: printed once, on stderr; the lines for the configuration go to stdout.
+    """Create a key: it is printed once, on stderr; its configuration lines go to stdout.
 
-    With --json the key stands beside them, in one object on stdout.
+    With --json both are printed as one object on stdout.
     """
     if not re.fullmatch(NAME, name) or name == LOCAL:
         raise CommandError(

@@ -28,7 +28,7 @@ from zonemta_py.config.values import Local, marked, written
 from zonemta_py.plugin.host import Host
 from zonemta_py.processes import privileges
 
-app = typer.Typer(help="Check and show the configuration, and those there were.", no_args_is_help=True)
+app = typer.Typer(help="Check and show the configuration and earlier ones.", no_args_is_help=True)
 app.command()(history.history)
 app.command()(history.diff)
 app.command()(history.back)
@@ -46,7 +46,7 @@ def check(
 ) -> None:
     """Check a configuration: keys, values, certificates, password hashes, plugins.
 
-    With --folder, also what it would do with what waits in that queue, if it runs.
+    With --folder, also checks what it would mean for mail waiting in that queue, if the MTA is running.
     """
     from zonemta_py.cli.service import return_path, spark
     from zonemta_py.processes import checks, queue_process
@@ -182,7 +182,7 @@ def show(
     config: ConfigFile = None,
     json: AsJson = False,
 ) -> None:
-    """Print the configuration in force as TOML, every key with what it means. Passwords are hidden."""
+    """Print the configuration as TOML, every key with its meaning. Passwords are hidden."""
     from zonemta_py.reference import effective
 
     if file:
@@ -193,7 +193,7 @@ def show(
 
 @app.command()
 def password() -> None:
-    """Print the hash of a password for [users]; asks twice, or reads one line from stdin."""
+    """Print a password hash for [users]; prompts twice, or reads one line from stdin."""
     from argon2 import PasswordHasher
 
     if sys.stdin.isatty():

@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # DNS and cryptography are slow to load, and other commands d
     from zonemta_py.delivery.dns.resolver import Resolver
     from zonemta_py.mail.dkim.signature import Key
 
-app = typer.Typer(help="DKIM keys: make, check against DNS, rotate.", no_args_is_help=True)
+app = typer.Typer(help="Create, check and rotate DKIM keys.", no_args_is_help=True)
 
 Domain = Annotated[str, typer.Argument(metavar="DOMAIN", help="Domain of the key, d=.")]
 
@@ -56,7 +56,7 @@ def check(
     config: ConfigFile = None,
     json: AsJson = False,
 ) -> None:
-    """Compare key files with DNS. Exit status 1: something needs to be done."""
+    """Compare key files with DNS. Exit status 1: action is needed."""
     checked = examined(configuration(config), domain)
     if json:
         print_json([_row(one) for one in checked])
@@ -133,7 +133,7 @@ def new(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Make a key that only you can read; print its DNS record and its configuration table."""
+    """Create a key file that only you can read; print its DNS record and configuration table."""
     from zonemta_py.mail.dkim.record import zone_line
     from zonemta_py.mail.dkim.signature import Key
 
@@ -179,7 +179,7 @@ def write(path: Path, pem: bytes) -> None:
 
 @app.command()
 def rotate(domain: Domain, config: ConfigFile = None, json: AsJson = False) -> None:
-    """Show how far the rotation to a new key is, and the next step: publish, dual-sign, switch, retire."""
+    """Show the state of a key rotation, and the next step: publish, dual-sign, switch, retire."""
     if config is None:
         raise CommandError(Exit.USAGE, "rotate needs the configuration's file; give it with --config")
     settings = configuration(config)

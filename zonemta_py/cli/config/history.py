@@ -32,11 +32,11 @@ Number = Annotated[int, typer.Argument(metavar="N", help="Its number, as `zonemt
 @tabled
 def history(
     number: Annotated[
-        int | None, typer.Argument(metavar="N", help="Only this one, with everything that it changed.")
+        int | None, typer.Argument(metavar="N", help="Only this one, with all its changes.")
     ] = None,
     config: ConfigFile = None, folder: Folder = None, json: AsJson = False,
 ) -> None:  # fmt: skip
-    """List the configurations that this MTA has had, newest first: who gave each, when, and what it changed."""
+    """List the configurations that this MTA has used, newest first: who applied each, when, and what it changed."""
     found = _rows(in_force(config, folder).folder)
     if number is not None:
         found = [row for row in found if row["number"] == number]
@@ -53,7 +53,7 @@ def history(
 
 
 def diff(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """Show what differs between the configuration file and the configuration in force (zonemta reload --check)."""
+    """Show the differences between the configuration file and the running configuration (zonemta reload --check)."""
     chosen = configuration(config, folder)
     check_file(chosen, config)
     tell(order(chosen, check=True), check=True, json=json)
@@ -61,12 +61,14 @@ def diff(config: ConfigFile = None, folder: Folder = None, json: AsJson = False)
 
 def back(
     number: Number,
-    force: Annotated[bool, typer.Option("--force", help="Also if changes of the file were never in force.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite the file even if its changes were never applied.")
+    ] = False,
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """Write an earlier configuration to its file again, and put it in force if the MTA runs."""
+    """Roll back: write an earlier configuration to its file, and apply it if the MTA is running."""
     settings = in_force(config, folder)
     try:
         origin = kept.text(settings.folder, number)
@@ -92,11 +94,11 @@ def back(
 def forget(
     before: Annotated[
         int | None,
-        typer.Option("--before", metavar="N", help="Only those with smaller numbers; default: all but the newest."),
+        typer.Option("--before", metavar="N", help="Only those with lower numbers; default: all but the newest."),
     ] = None,
     config: ConfigFile = None, folder: Folder = None, json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Remove earlier configurations, and with them the passwords and keys that are no longer in use."""
+    """Delete earlier configurations, with the old passwords and keys in them."""
     settings = in_force(config, folder)
     _rows(settings.folder)
     try:

@@ -36,16 +36,18 @@ class NoticeKind(StrEnum):
 
 
 def notice(
-    kind: Annotated[NoticeKind, typer.Argument(help="What is told: that it failed, expired, is late …")] = (
-        NoticeKind.failed
-    ),
+    kind: Annotated[
+        NoticeKind, typer.Argument(help="Kind of notice: failed, expired, delayed, relayed or delivered.")
+    ] = (NoticeKind.failed),
     config: ConfigFile = None,
-    tenant: Annotated[str, typer.Option(help="Of whose mail; without: of no tenant.")] = "",
-    languages: Annotated[str, typer.Option("--language", help="Instead of the configured: de, or de,en.")] = "",
-    texts: Annotated[Path | None, typer.Option(help="Folder with texts to try, instead of the configured one.")] = None,
-    whole: Annotated[bool, typer.Option("--whole", help="The whole message, not only what people read.")] = False,
+    tenant: Annotated[str, typer.Option(help="Tenant whose mail it is about; default: none.")] = "",
+    languages: Annotated[str, typer.Option("--language", help="Override the configured languages: de, or de,en.")] = "",
+    texts: Annotated[Path | None, typer.Option(help="Folder with texts to try; overrides the configured one.")] = None,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Print the whole message, not only the readable part.")
+    ] = False,
 ) -> None:
-    """Show what a notice to a sender says, as the configuration has it."""
+    """Show the text of a notice to a sender, as configured."""
     from zonemta_py.queue.lifecycle.telling.notices import wording
 
     settings = configuration(config)

@@ -39,25 +39,27 @@ _COLUMNS = ("looked at", "value", "rule", "zone", "why")
 def route(
     sender: Annotated[str, typer.Option("--from", metavar="ADDRESS", help="Return path; <> for the null sender.")],
     to: Annotated[list[str], typer.Option("--to", metavar="ADDRESS", help="Recipient; repeatable.")],
-    origin: Annotated[str, typer.Option(metavar="IP", help="Client that hands the mail in.")] = "127.0.0.1",
+    origin: Annotated[str, typer.Option(metavar="IP", help="IP address of the submitting client.")] = "127.0.0.1",
     header: Annotated[
         list[str] | None, typer.Option(metavar="FIELD", help='A header field, "Name: value"; repeatable.')
     ] = None,
     zone_header: Annotated[
         str | None, typer.Option("--zone-header", metavar="ZONE", help="Value of X-Sending-Zone.")
     ] = None,
-    user: Annotated[str, typer.Option(metavar="USER", help="Login of the client that hands the mail in.")] = "",
+    user: Annotated[str, typer.Option(metavar="USER", help="Login of the submitting client.")] = "",
     listener: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Listener that it comes in by; default: the first.")
+        str | None, typer.Option(metavar="NAME", help="Listener that receives it; default: the first.")
     ] = None,
     plugins: Annotated[
-        bool, typer.Option("--plugins", help="Also ask the plugins (message_headers, queue_route).")
+        bool, typer.Option("--plugins", help="Also run the plugins' hooks (message_headers, queue_route).")
     ] = False,
-    dns: Annotated[bool, typer.Option("--dns", help="Look the destination up: its hosts, site and provider.")] = False,
+    dns: Annotated[
+        bool, typer.Option("--dns", help="Look up the destination's hosts, site and provider in DNS.")
+    ] = False,
     config: ConfigFile = None,
     json: AsJson = False,
 ) -> None:
-    """Show which zone a message would take, and why."""
+    """Show which zone a message would be routed to, and why."""
     settings = configuration(config)
     host = _host(settings)
     envelope = _envelope(sender, to, origin, user)

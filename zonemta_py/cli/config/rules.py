@@ -22,7 +22,7 @@ from zonemta_py.queue.suppression.explained import ExplainedReply, explained
 from zonemta_py.zones.site import Providers
 
 app = typer.Typer(
-    help="Check, explain and list the rules that classify replies.\n\nRules of your own: a file of [[rules]] tables "
+    help="Check, explain and list the rules that classify replies.\n\nYour own rules go in a file of [[rules]] tables "
     "(name, class, pattern, examples) that [rules] extra names. `zonemta log --class undefined` shows replies that no "
     "rule knew.",
     no_args_is_help=True,
@@ -30,7 +30,7 @@ app = typer.Typer(
 
 Files = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="FILE", help="Rule files, in order of precedence; default: those in force."),
+    typer.Argument(metavar="FILE", help="Rule files, in order of precedence; default: those in use."),
 ]
 Class = Annotated[str, typer.Option("--class", metavar="NAME", help="Only rules of this class.")]
 Stage = Annotated[
@@ -41,7 +41,7 @@ Provider = Annotated[str, typer.Option(help="Provider, by its name in providers.
 
 @app.command()
 def check(files: Files = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Run every example at every stage, find rules that never match or contradict, and count those of each class."""
+    """Test every example at every stage, find rules that never match or contradict others, and count rules by class."""
     settings = configuration(config)
     rules = _load(files or in_force(settings))
     found = problems(rules, _providers(settings))
@@ -77,7 +77,7 @@ def explain(
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show which rule matches a reply, what it does, whom it speaks of, whether it suppresses, and who disagrees."""
+    """Show which rule matches a reply: action, subject, whether it suppresses, and which rules disagree."""
     stage = OTHER_NAMES.get(stage, stage)
     if stage not in STAGES:
         raise CommandError(Exit.USAGE, f"there is no stage {stage!r}; use one of {', '.join(STAGES)}")
@@ -102,7 +102,7 @@ def explain(
 @app.command("list")
 @tabled
 def list_(kind: Class = "", config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """List the rules in force, in the order they are asked."""
+    """List the rules in use, in the order in which they are tried."""
     if kind and kind not in CLASSES:
         raise CommandError(Exit.USAGE, f"there is no class {kind!r}; use one of {', '.join(CLASSES)}")
     rules = [rule for rule in _load(in_force(configuration(config))).rules if kind in ("", rule.kind)]

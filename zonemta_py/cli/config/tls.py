@@ -17,7 +17,7 @@ from zonemta_py.config import Config, Zone
 if TYPE_CHECKING:
     from zonemta_py.mail.tls.reports import TlsReport
 
-app = typer.Typer(help="TLS towards other servers: policies, and reports.", no_args_is_help=True)
+app = typer.Typer(help="Check TLS policies of other servers, and send TLS reports.", no_args_is_help=True)
 
 _COLUMNS = ("Host", "Address", "Policy", "Delivers", "Certificate")
 
@@ -26,11 +26,11 @@ _COLUMNS = ("Host", "Address", "Policy", "Delivers", "Certificate")
 @tabled
 def check(
     domain: Annotated[str, typer.Argument(metavar="DOMAIN", help="Recipient domain.")],
-    zone: Annotated[str | None, typer.Option(help="As this zone would send; default: the default zone.")] = None,
+    zone: Annotated[str | None, typer.Option(help="Check for this zone; default: the default zone.")] = None,
     config: ConfigFile = None,
     json: AsJson = False,
 ) -> None:
-    """Connect to a domain's servers: which policy applies, what they offer, whether mail would go. Sends nothing."""
+    """Connect to a domain's servers and show policy, offered TLS, and whether mail would be sent. Sends nothing."""
     from zonemta_py.delivery.tls_check import look
 
     settings = configuration(config)
@@ -61,12 +61,12 @@ def report(
     day: Annotated[
         datetime.datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Day (UTC); default: yesterday.")
     ] = None,
-    send: Annotated[bool, typer.Option("--send", help="Send each to those who ask for it in DNS.")] = False,
+    send: Annotated[bool, typer.Option("--send", help="Send each report to the addresses published in DNS.")] = False,
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """Make the reports (RFC 8460) on a day, from journal and archive; tls.reports = true collects what they need."""
+    """Create TLS reports (RFC 8460) for a day from journal and archive; needs tls.reports = true."""
     from zonemta_py.delivery.tls.mail import reporter
     from zonemta_py.delivery.tls.reports import seen_on
     from zonemta_py.mail.tls.reports import reports_for

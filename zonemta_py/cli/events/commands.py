@@ -7,7 +7,7 @@ import typer
 from zonemta_py.cli.events.sinks import dead, forget_sink, replay, sinks
 from zonemta_py.cli.events.tail import tail
 
-app = typer.Typer(help="What happens to mail, as it happens: docs/EVENTS.md.", no_args_is_help=True)
+app = typer.Typer(help="Show, replay and manage events: see docs/EVENTS.md.", no_args_is_help=True)
 app.command("tail")(tail)
 app.command("sinks")(sinks)
 app.command("dead")(dead)

@@ -36,41 +36,51 @@ Verdict = Literal["delivered", "deferred", "bounced", "held", "postponed"]
 
 @tabled
 def log(
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what happens from now on.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new entries as they appear.")] = False,
     since: Annotated[
         str | None,
-        typer.Option(metavar="WHEN", help="Begin then: 10m (ago), 14:30, 2026-12-01; else with the last 100 records."),
+        typer.Option(
+            metavar="WHEN", help="Start at this time: 10m (ago), 14:30, 2026-12-01; default: the last 100 records."
+        ),
     ] = None,
     message: Annotated[str | None, typer.Option(metavar="ID", help="Only this message.")] = None,
     address: Annotated[
-        str | None, typer.Option(metavar="PART", help="Only senders or recipients with that in it.")
+        str | None, typer.Option(metavar="PART", help="Only senders or recipients that contain this.")
     ] = None,
     zone: Annotated[str | None, typer.Option(metavar="NAME", help="Only this zone.")] = None,
     verdict: Annotated[
-        Verdict | None, typer.Option(help="Only answers: delivered, deferred, bounced, held, postponed.")
+        Verdict | None,
+        typer.Option(help="Only results with this verdict: delivered, deferred, bounced, held, postponed."),
     ] = None,
     kind: Annotated[
         str | None,
-        typer.Option("--class", metavar="NAME", help="Only answers of this class; undefined: what no rule knew."),
+        typer.Option(
+            "--class", metavar="NAME", help="Only replies of this class; undefined: replies that matched no rule."
+        ),
     ] = None,
-    user: Annotated[str | None, typer.Option(metavar="LOGIN", help="Only mail handed in by this user or key.")] = None,
+    user: Annotated[str | None, typer.Option(metavar="LOGIN", help="Only mail submitted by this user or key.")] = None,
     tenant: Annotated[str | None, typer.Option(metavar="NAME", help="Only mail of this tenant.")] = None,
     campaign: Annotated[str | None, typer.Option(metavar="NAME", help="Only mail of this campaign.")] = None,
-    source: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Only answers to this source address.")] = None,
-    provider: Annotated[str | None, typer.Option(metavar="NAME", help="Only answers of this provider.")] = None,
+    source: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Only deliveries from this source address.")
+    ] = None,
+    provider: Annotated[str | None, typer.Option(metavar="NAME", help="Only deliveries to this provider.")] = None,
     count_by: Annotated[
         COUNTED_BY | None,
-        typer.Option("--count-by", help="Count instead: who had how many accepted, delivered, deferred and bounced."),
+        typer.Option(
+            "--count-by", help="Count accepted, delivered, deferred and bounced, grouped by this, instead of listing."
+        ),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="With --count-by: rows to show.")] = 50,
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """Show a line for each message that was accepted and for each answer, as in the server's log.
+    """Show the mail log: one line per accepted message and per delivery result, as in the server's log.
 
-    It is read from journal and archive, whether the MTA runs or not: `zonemta log --since 1d --count-by user` says in
-    seconds who has sent. User, tenant and campaign of an answer are known if its message was accepted within that time.
+    Reads the journal and the archive; the MTA need not be running. `zonemta log --since 1d --count-by user` shows in
+    seconds who sent how much. User, tenant and campaign of a result are known if its message was accepted within the
+    given time.
     """
     if count_by and follow:
         raise CommandError(Exit.USAGE, "--count-by counts what is there, and --follow goes on for ever; leave one")

@@ -48,7 +48,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the sink in t
 
 @tabled
 def sinks(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """Show every event sink: whether it is down, what waits for it, and what was sent, dropped and refused."""
+    """Show all event sinks: state, backlog, and events sent, dropped and refused."""
     settings = in_force(config, folder)
     rows = [state_of(settings, sink) for sink in settings.event_sinks]
     rows += [_orphan(settings.folder / FOLDER / name) for name in orphans(settings)]
@@ -131,7 +131,7 @@ def _orphan(folder: Path) -> dict[str, Any]:
 
 
 def forget_sink(name: Name, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """Remove what is left of a sink that the configuration has no longer: cursor, state, ring and dead letters."""
+    """Delete the cursor, state, ring and dead letters of a sink that is no longer configured."""
     settings = in_force(config, folder)
     place = settings.folder / FOLDER / name
     if config is None and not settings.event_sinks:
@@ -173,12 +173,12 @@ def _ring(row: dict[str, Any]) -> str:
 @tabled
 def dead(
     name: Name,
-    replay: Annotated[bool, typer.Option("--replay", help="Send them again; what is taken now is removed.")] = False,
+    replay: Annotated[bool, typer.Option("--replay", help="Resend them; those accepted now are removed.")] = False,
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """Show the events that a sink's receiver has refused for good, the oldest first, or send them again."""
+    """Show a sink's dead letters, the events its receiver has refused permanently, oldest first, or resend them."""
     settings = in_force(config, folder)
     sink = _named(settings, name)
     kept = DeadLetters(settings.folder / FOLDER / name)
@@ -205,8 +205,8 @@ def _row(ready: Ready) -> dict[str, Any]:
 
 def replay(
     sink: Annotated[str, typer.Option("--sink", metavar="NAME", help="Name of the sink in the configuration.")],
-    since: Annotated[str, typer.Option(metavar="WHEN", help="Begin then: 10m (ago), 14:30, 2026-12-01.")],
-    until: Annotated[str | None, typer.Option(metavar="WHEN", help="End then, likewise; default: now.")] = None,
+    since: Annotated[str, typer.Option(metavar="WHEN", help="Start at this time: 10m (ago), 14:30, 2026-12-01.")],
+    until: Annotated[str | None, typer.Option(metavar="WHEN", help="End at this time; default: now.")] = None,
     type: Types = None,
     zone: Zones = None,
     domain: Domains = None,
@@ -218,10 +218,10 @@ def replay(
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """Send a sink everything of a span again that its filter and these let through, from journal and archive, with the
-    same ids.
+    """Resend events of a period to a sink, from journal and archive, with the same ids.
 
-    It has a connection of its own, beside the MTA's, which need not run. Ctrl-C ends it.
+    Only events that match both the sink's filter and the options are sent, over a separate connection. The MTA need not
+    be running; Ctrl-C stops it.
     """
     settings = in_force(config, folder)
     target, now_ms = _named(settings, sink), time.time_ns() // 1_000_000

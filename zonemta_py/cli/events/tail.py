@@ -39,10 +39,12 @@ Recipients = Annotated[list[str] | None, typer.Option("--recipient", metavar="AD
 
 
 def tail(
-    follow: Annotated[bool, typer.Option(help="Go on with what happens from now on.")] = True,
+    follow: Annotated[bool, typer.Option(help="Keep printing new entries as they appear.")] = True,
     since: Annotated[
         str | None,
-        typer.Option(metavar="WHEN", help="Begin then: 10m (ago), 14:30, 2026-12-01; else with the last 10 events."),
+        typer.Option(
+            metavar="WHEN", help="Start at this time: 10m (ago), 14:30, 2026-12-01; default: the last 10 events."
+        ),
     ] = None,
     type: Types = None,
     zone: Zones = None,
@@ -51,12 +53,12 @@ def tail(
     tenant: Tenants = None,
     message: Messages = None,
     recipient: Recipients = None,
-    limit: Annotated[int, typer.Option(min=0, help="End after so many events; 0: never.")] = 0,
+    limit: Annotated[int, typer.Option(min=0, help="Stop after this many events; 0: never.")] = 0,
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """Show what happens to mail, as it happens: one line per event. Ends by Ctrl-C."""
+    """Show events as they happen, one line each. Ctrl-C stops it."""
     place = checked(in_force(config, folder).folder)
     try:
         wanted = EventFilter.of(

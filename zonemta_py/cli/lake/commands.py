@@ -20,7 +20,7 @@ from zonemta_py.cli.terminal.output import Telling
 if TYPE_CHECKING:
     from zonemta_py.pipeline.lake.ingested import Ingested
 
-app = typer.Typer(help="The journal's archive as tables for analysis (Spark).", no_args_is_help=True)
+app = typer.Typer(help="Analyse the journal's archive as tables (Spark).", no_args_is_help=True)
 app.command("update")(tables.update)
 app.command("show")(tables.show)
 app.command("tables")(tables.list_tables)
@@ -34,9 +34,9 @@ def ingest(
     archive: Archive,
     lake: Lake,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Keep running, and ingest new segments as they come.")
+        bool, typer.Option("--follow", help="Keep running, and ingest new segments as they appear.")
     ] = False,
-    every: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="How often to look, with --follow.")] = 10,
+    every: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="With --follow: how often to check.")] = 10,
     damage: Annotated[
         str, typer.Option(metavar="skip|fail", help="What to do when a segment cannot be read.")
     ] = "skip",
@@ -44,7 +44,7 @@ def ingest(
     master: Master = None,
     memory: Memory = 2,
 ) -> None:
-    """Bring closed segments into the lake as Parquet, each once; the running MTA closes its open one first.
+    """Ingest closed journal segments into the lake as Parquet, each once; a running MTA first closes its current one.
 
     Damage is reported, with exit status 1.
     """

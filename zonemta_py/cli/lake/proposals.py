@@ -47,7 +47,7 @@ def suppress(
     master: Master = None,
     memory: Memory = 2,
 ) -> None:
-    """Put hard bounces, complaints and unsubscribes on the nodes' suppression lists, each with its evidence."""
+    """Add hard bounces, complaints and unsubscribes to the nodes' suppression lists, with their evidence."""
     _check_lake(lake)
     to = None if dry_run else target(nodes, key_file, config, folder, patience, ca)
     with _session(master, memory) as session:
@@ -62,7 +62,7 @@ def suppress(
 
 @tabled
 def blocks(lake: Lake, as_json: AsJson = False, master: Master = None, memory: Memory = 2) -> None:
-    """Sudden changes of a source address at a provider, and the block lists that replies name."""
+    """Find sudden changes for a source address at a provider, and blocklists named in replies."""
     rows = _made(lake, "blocks", master, memory)
     rows.sort(key=lambda row: row["since"], reverse=True)
     if as_json:
@@ -78,7 +78,7 @@ def blocks(lake: Lake, as_json: AsJson = False, master: Master = None, memory: M
 
 @tabled
 def rates(lake: Lake, as_json: AsJson = False, master: Master = None, memory: Memory = 2) -> None:
-    """The highest rate of each source address at each provider that caused no deferrals, and how sure that is."""
+    """Show the highest rate of each source address at each provider without deferrals, and how certain it is."""
     rows = _made(lake, "rates", master, memory)
     rows.sort(key=lambda row: (row["provider"], row["source"]))
     if as_json:
@@ -95,7 +95,7 @@ def rates(lake: Lake, as_json: AsJson = False, master: Master = None, memory: Me
 def unknown(
     lake: Lake, config: ConfigFile = None, as_json: AsJson = False, master: Master = None, memory: Memory = 2
 ) -> None:
-    """Replies that no rule knew, as rules to review, correct and add to the file of [rules] extra."""
+    """Print replies that matched no rule, as draft rules to review, correct and add to the file of [rules] extra."""
     from zonemta_py.cli.config.rules import in_force
     from zonemta_py.mail.rules.rules import Rules, RulesError
 
@@ -120,7 +120,7 @@ def propose(
     master: Master = None,
     memory: Memory = 2,
 ) -> None:
-    """Learned rates, and warm-ups of new addresses, as a difference to a configuration, for `patch` once you agree."""
+    """Propose learned rates and warm-ups of new addresses as a diff to a configuration, to be applied with `patch`."""
     config = load(file)  # its own faults are reported before the long work
     from zonemta_py.zones.site import Providers
 
@@ -151,7 +151,7 @@ def engagement(
     master: Master = None,
     memory: Memory = 2,
 ) -> None:
-    """Feed in opens, clicks, unsubscribes and complaints: columns address, kind, at and campaign. Each counts once."""
+    """Import opens, clicks, unsubscribes and complaints: columns address, kind, at and campaign. Each counts once."""
     with _session(master, memory) as session:
         from zonemta_py.pipeline.findings.tables import feed
 

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from zonemta_py.pipeline.report.scope import Kind, ReportScope
     from zonemta_py.pipeline.spark.session import SparkSession
 
-app = typer.Typer(help="Pages with plots of what arrived, what did not, and why.", no_args_is_help=True)
+app = typer.Typer(
+    help="Write HTML reports with plots of what was delivered, what was not, and why.", no_args_is_help=True
+)
 
 DAYS = 7
 """Period of a page where none is given: so many of the lake's last days."""
@@ -39,14 +41,14 @@ _NAMED_MAX = 5
 
 Output = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="File for the page, or a folder for it; default: report-WHAT-NAME.html here."),
+    typer.Option(metavar="FILE", help="Output file or folder; default: report-WHAT-NAME.html here."),
 ]
-Csv = Annotated[Path | None, typer.Option(metavar="DIR", help="Also write the tables as CSV files into this folder.")]
-Open = Annotated[bool, typer.Option("--open", help="Show the page in the browser.")]
+Csv = Annotated[Path | None, typer.Option(metavar="DIR", help="Also write the tables as CSV files to this folder.")]
+Open = Annotated[bool, typer.Option("--open", help="Open the report in the browser.")]
 _DAY = {"formats": ["%Y-%m-%d"], "metavar": "DATE"}
 FromArchive = Annotated[
     Path | None,
-    typer.Option("--archive", metavar="DIR", help="Bring the lake up to date first, from this archive/ of the MTA."),
+    typer.Option("--archive", metavar="DIR", help="First update the lake from this archive/ of the MTA."),
 ]
 From = Annotated[datetime | None, typer.Option("--from", **_DAY, help="First day (UTC); default: a week.")]
 To = Annotated[datetime | None, typer.Option("--to", **_DAY, help="Last day (UTC); default: the lake's last.")]
@@ -95,7 +97,7 @@ def reporting(about: Callable[..., Resolve]) -> Callable[..., Any]:
 def day(
     day: Annotated[str, typer.Argument(metavar="DATE", help="2026-03-04, today or yesterday (UTC).")], lake: Path
 ) -> Resolve:
-    """All mail of a day, against the day before."""
+    """Report on all mail of a day, compared with the day before."""
     from zonemta_py.pipeline.report.scope import of_day
 
     scope = of_day(_date(day))
@@ -104,7 +106,7 @@ def day(
 
 @reporting
 def campaign(name: Annotated[str, typer.Argument(metavar="NAME")], lake: Path, days: Bounds) -> Resolve:
-    """A campaign with its burn-down, against the campaign before it. Default: its whole duration."""
+    """Report on a campaign with its burn-down, compared with the campaign before it. Default: its whole duration."""
 
     def resolve(session: SparkSession) -> ReportScope:
         from zonemta_py.pipeline.report import facts
@@ -120,27 +122,27 @@ def campaign(name: Annotated[str, typer.Argument(metavar="NAME")], lake: Path, d
 
 @reporting
 def ip(
-    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="A source address of ours.")],
+    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="Source address of this MTA.")],
     lake: Path,
     days: Bounds,
 ) -> Resolve:
-    """What one of our source addresses sent, and how far its warm-up has come."""
+    """Report on one source address: what it sent, and the state of its warm-up."""
     return _named("IP", address, lake, days)
 
 
 @reporting
 def provider(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="As the provider map calls it, google for example.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name in the provider map, for example google.")],
     lake: Path,
     days: Bounds,
 ) -> Resolve:
-    """What was sent to a provider."""
+    """Report on mail to a provider."""
     return _named("PROVIDER", name, lake, days)
 
 
 @reporting
 def zone(name: Annotated[str, typer.Argument(metavar="NAME")], lake: Path, days: Bounds) -> Resolve:
-    """What a sending zone sent."""
+    """Report on mail of a sending zone."""
     return _named("ZONE", name, lake, days)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from zonemta_py.pipeline.spark.session import SparkSession
 
 Master = Annotated[
-    str | None, typer.Option(metavar="URL", help="Of a Spark cluster, spark://host:port; this machine otherwise.")
+    str | None, typer.Option(metavar="URL", help="Spark master, spark://host:port; default: this machine.")
 ]
 Memory = Annotated[float, typer.Option(metavar="GB", min=0.5, help="Memory for Spark on this machine.")]
 

@@ -36,14 +36,14 @@ _LONG_BYTES = 150_000_000
 
 def update(
     lake: Lake,
-    tables: Annotated[list[str] | None, typer.Argument(metavar="TABLE", help="Which tables; default: all.")] = None,
+    tables: Annotated[list[str] | None, typer.Argument(metavar="TABLE", help="Tables to update; default: all.")] = None,
     full: Annotated[bool, typer.Option("--full", help="Rebuild them from all segments.")] = False,
     day: Annotated[list[str] | None, typer.Option(metavar="YYYY-MM-DD", help="Rebuild this day; repeatable.")] = None,
     as_json: AsJson = False,
     master: Master = None,
     memory: Memory = 2,
 ) -> None:
-    """Bring the lake's tables up to date with what has come in. Can be ended at any time and run again."""
+    """Update the lake's tables with newly ingested segments. Can be interrupted at any time and run again."""
     days = [_day(text) for text in day or ()]
     _check(lake)
     from zonemta_py.pipeline.lake.table import unread

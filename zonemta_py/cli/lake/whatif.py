@@ -36,21 +36,23 @@ def whatif(
         datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Day to replay (UTC); default: the archive's last.")
     ] = None,
     hours: Annotated[float, typer.Option(help="Number of hours.", min=0.01, max=168)] = 24,
-    since: Annotated[datetime | None, typer.Option(help="Instead of a day: start at this moment (UTC).")] = None,
+    since: Annotated[
+        datetime | None, typer.Option(help="Start at this time (UTC) instead of replaying a calendar day.")
+    ] = None,
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The configuration of that day, replayed for comparison.")
+        Path | None, typer.Option(metavar="FILE", help="The configuration in use that day, replayed for comparison.")
     ] = None,
     drain_hours: Annotated[
-        float, typer.Option(help="How long to go on after the end for mail that still waits.", min=0)
+        float, typer.Option(help="How long to continue after the end for mail that is still waiting.", min=0)
     ] = 24,
     seed: Annotated[int, typer.Option(help="Random seed: the same seed gives the same result.")] = 1,
     table: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write all figures as CSV.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Replay a day of the archive under another configuration, and show what would have been different.
+    """Replay a day from the archive under another configuration, and show the differences.
 
-    The real queue runs in simulated time; providers answer as they did. Without --config the new configuration is
-    compared only with what really happened.
+    The real queue code runs in simulated time; providers answer as they did that day. Without --config the new
+    configuration is compared only with what actually happened.
     """
     from zonemta_py.whatif.compare import facts
 

@@ -10,7 +10,7 @@ from zonemta_py.cli.terminal.output import moment, print_json, print_table
 
 @tabled
 def accounts(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """List the quotas of [[accounts]]: what is used of each, and when it begins anew."""
+    """List the quotas of [[accounts]]: usage, and when each resets."""
     rows = answer(in_force(config, folder), "accounts")
     if json:
         print_json(rows)

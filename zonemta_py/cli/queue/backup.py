@@ -32,7 +32,7 @@ def backup(
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """Copy the running queue to a new folder. Mail continues to flow, and little is copied: most of it is hard-linked.
+    """Back up the running queue to a new folder. Mail keeps flowing; most files are hard-linked, not copied.
 
     To restore: zonemta run --folder DIR (or a copy of DIR), then zonemta queue adopt.
     """

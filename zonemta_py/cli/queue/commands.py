@@ -31,8 +31,8 @@ from zonemta_py.metrics.quantities import STATES, label
 from zonemta_py.zones.pull import settings_of
 
 app = typer.Typer(
-    help="What is in the queue: sizes, recipients, one message, deliveries in doubt. Named queues are pushed to and"
-    " popped from with ncat or HTTP: `printf 'help\\n' | ncat localhost 1234` lists how (docs/QUEUES.md).",
+    help="Show and change what is in the queue. Named queues are pushed to and popped from with ncat or HTTP:"
+    " `printf 'help\\n' | ncat localhost 1234` lists the commands (docs/QUEUES.md).",
     no_args_is_help=True,
 )
 
@@ -62,27 +62,29 @@ COUNTED = ("zone", "domain", "provider", "campaign", "tenant")
 @tabled
 @filtered
 def size(
-    by: Annotated[By | None, typer.Option(help="Only a table of these, the largest first.")] = None,
+    by: Annotated[By | None, typer.Option(help="Only the counts by this, largest first.")] = None,
     zone: ZoneName = None,
-    domain: Annotated[str | None, typer.Option(help="Only what is for this domain.")] = None,
-    provider: Annotated[str | None, typer.Option(help="Only what goes to this provider.")] = None,
+    domain: Annotated[str | None, typer.Option(help="Only recipients at this domain.")] = None,
+    provider: Annotated[str | None, typer.Option(help="Only recipients at this provider.")] = None,
     campaign: Annotated[str | None, typer.Option(help="Only mail of this campaign.")] = None,
     tenant: Annotated[str | None, typer.Option(help="Only mail of this tenant.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1_000, help="Rows to show.")] = 50,
-    after: Annotated[str, typer.Option(help="With --by: continue after the cursor that it ended with.")] = "",
+    after: Annotated[
+        str, typer.Option(help="With --by: continue after the cursor printed at the end of the last page.")
+    ] = "",
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
     *,
     chosen: Where,
 ) -> None:
-    """Count what is queued, per zone and per domain: exact, and quick at any size.
+    """Count recipients in the queue, per zone and per domain; exact, and fast at any size.
 
-    By user, sender, source, subject, class or site, and with a filter, each recipient is looked at, which takes longer:
-    `zonemta queue size --by user --younger 1h` says who sends.
+    Counts by user, sender, source, subject, class or site, and counts with a filter, read every recipient and take
+    longer: `zonemta queue size --by user --younger 1h` shows who is sending.
 
-    What is being delivered now is leased, and nothing else; what is deleted can be put back for a
-    while (`zonemta task undo`), and so can what has bounced (`zonemta queue requeue`), where that is configured.
+    Leased recipients are those being delivered now. Deleted recipients can be restored for a while (`zonemta task
+    undo`), and so can bounced ones (`zonemta queue requeue`), if that is configured.
     """
     settings = in_force(config, folder)
     of = {"zone": known_zone(settings, zone), "domain": domain, "provider": provider, "campaign": campaign}
@@ -185,9 +187,9 @@ def _counts(row: dict[str, int]) -> tuple[int, ...]:
 def list_(
     id: Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="Of this message.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Rows to show.")] = 100,
-    after: Annotated[str, typer.Option(help="Continue after the cursor that an earlier list ended with.")] = "",
+    after: Annotated[str, typer.Option(help="Continue after the cursor printed at the end of an earlier list.")] = "",
     order: Annotated[
-        Literal["age"] | None, typer.Option("--order", help="The oldest first, as they come anyway.")
+        Literal["age"] | None, typer.Option("--order", help="Oldest first; this is the only order.")
     ] = None,
     config: ConfigFile = None,
     folder: Folder = None,
@@ -195,9 +197,9 @@ def list_(
     *,
     chosen: Where,
 ) -> None:
-    """List recipients in the queue, page by page, the oldest first.
+    """List recipients in the queue, in pages, oldest first.
 
-    Whoever waits from the first page to the last is listed once, whatever comes, goes and changes meanwhile.
+    A recipient that stays in the queue throughout is listed exactly once, even if the queue changes between pages.
     """
     where = chosen | ({"id": id} if id else {})
     settings = in_force(config, folder)
@@ -266,13 +268,13 @@ def _row(row: dict[str, Any]) -> list[object]:
 def show(
     id: Annotated[str, typer.Argument(metavar="ID", help="Message id, as `zonemta queue list` shows it.")],
     content: Annotated[
-        bool, typer.Option("--content", help="Print the message itself, as it was accepted, byte for byte.")
+        bool, typer.Option("--content", help="Print the message as it was accepted, byte for byte.")
     ] = False,
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """Show one message: envelope, recipients, header section; or its content."""
+    """Show a message's envelope, recipients and header section, or its content."""
     if content:
         return _print_content(in_force(config, folder), id.rstrip("*!"))
     message = answer(in_force(config, folder), "show", id=id.rstrip("*!"))
@@ -331,12 +333,12 @@ def _plain(value: object) -> str:
 
 @app.command()
 def adopt(
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, though the original runs.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, even if the original is running.")] = False,
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """Let a copy of a queue send in place of the original, which must never run again; if that still runs, it asks."""
+    """Allow a copy of a queue to send. The original must never run again; asks if it is still running."""
     chosen = in_force(config, folder)
     original = identity.original(chosen.folder)
     if original is not None and not yes and answer(chosen, "copied") and runs(original):
@@ -351,16 +353,16 @@ def adopt(
 @tabled
 def in_doubt(
     acknowledge: Annotated[
-        bool, typer.Option("--acknowledge", help="They are known to you: take them from the list.")
+        bool, typer.Option("--acknowledge", help="Acknowledge them: remove them from the list.")
     ] = False,
     id: Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="Only those of this message.")] = None,
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """List recipients whose final reply was awaited at a crash: the only ones that can get a message twice.
+    """List recipients whose final reply was pending at a crash: the only ones that can get a message twice.
 
-    They are listed while their message waits and for seven days after it has ended, or until they are acknowledged.
+    They stay listed until seven days after their message has left the queue, or until they are acknowledged.
     """
     chosen, now_ms = in_force(config, folder), int(time.time() * 1000)
     rows = [row for row in all_in_doubt(chosen) if not id or row["id"] in id]

@@ -13,16 +13,16 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.output import Telling
 
 Archive = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Also in these closed journal segments (the MTA's archive/).")
+    Path | None, typer.Option(metavar="DIR", help="Also erase from these closed journal segments (the MTA's archive/).")
 ]
-InLake = Annotated[Path | None, typer.Option("--lake", metavar="DIR", help="Also in this lake.")]
+InLake = Annotated[Path | None, typer.Option("--lake", metavar="DIR", help="Also erase from this lake.")]
 Proof = Annotated[
-    Path, typer.Option(metavar="FILE", help="With --archive or --lake: file for what was found and done.")
+    Path, typer.Option(metavar="FILE", help="With --archive or --lake: file that records what was found and done.")
 ]
 Subaddresses = Annotated[
-    bool, typer.Option("--subaddresses", help="In files: take local+anything@domain for the same person.")
+    bool, typer.Option("--subaddresses", help="In files: treat local+anything@domain as the same person.")
 ]
-FilesOnly = Annotated[bool, typer.Option("--files-only", help="Leave out the queue: the MTA need not run.")]
+FilesOnly = Annotated[bool, typer.Option("--files-only", help="Skip the queue; the MTA need not be running.")]
 
 
 def ready(proof: Path, archive: Path | None, lake: Path | None) -> None:

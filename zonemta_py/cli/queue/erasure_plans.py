@@ -23,13 +23,13 @@ from zonemta_py.mail.addresses.person import person
 
 Plans = Annotated[
     list[Path] | None,
-    typer.Option("--plans", metavar="DIR", help="Folder with plans of campaigns; default: this one. Repeatable."),
+    typer.Option("--plans", metavar="DIR", help="Folder with campaign plans; default: the current one. Repeatable."),
 ]
 DeletePlans = Annotated[
     bool,
     typer.Option(
         "--delete-plans",
-        help="Delete plans, and files of bad rows, that name the person; what they have not sent is never sent.",
+        help="Delete plans and reject files that name the person; what such a plan has not sent yet is never sent.",
     ),
 ]
 _SUFFIXES = (".plan", ".plan.new", ".plan.copy")

@@ -22,7 +22,7 @@ Provider = Annotated[
 
 @tabled
 def explain(address: Address, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """Show why a person is or is not on the list: what was heard of them, and what would be enough."""
+    """Show why an address is or is not on the list: the evidence so far, and how much is needed."""
     found = answer(in_force(config, folder), "evidence", address=address)
     if json:
         return print_json(found)
@@ -63,7 +63,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
 @tabled
 def guards(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """List where refusals are held back, because a provider said of very many people at once that they do not exist."""
+    """List active guards: providers that refused too many recipients at once as unknown to be believed."""
     chosen = in_force(config, folder)
     rows = answer(chosen, "guards")
     if json:
@@ -97,12 +97,12 @@ def _rule(terms: SuppressionSection) -> str:
 
 
 def release(name: Provider, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """Let what is held back at a provider count: the list was bad, and these people do not exist."""
+    """Count the refusals held back at a provider: the addresses really do not exist."""
     _end(name, config, folder, json, drop=False)
 
 
 def drop(name: Provider, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """Forget what is held back at a provider: it was broken, and these people exist."""
+    """Discard the refusals held back at a provider: it was faulty, and the addresses exist."""
     _end(name, config, folder, json, drop=True)
 
 

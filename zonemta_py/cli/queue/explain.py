@@ -50,14 +50,14 @@ def explain(
     what: Annotated[
         str,
         typer.Argument(
-            metavar="WHAT", help="Message id, recipient, domain, site, provider, campaign, tenant, IP address or zone."
+            metavar="WHAT", help="Message id, recipient, domain, site, provider, campaign, tenant, IP address, or zone."
         ),
     ],
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """Show why mail waits: what holds it, since when, until when, and what goes first."""
+    """Show why mail is waiting: the cause, since when, until when, and what is sent first."""
     found = _explained(in_force(config, folder), what)
     found["last"] = _last(found["rows"])
     listed = found.get("suppressed", [])
@@ -294,7 +294,7 @@ def _more(found: dict[str, Any]) -> str:
 
 @tabled
 def lanes(zone: ZoneName = None, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """List the scheduler's queues in memory, longest first, and why each cannot be sent now."""
+    """List the scheduler's in-memory queues, longest first, and why each is not being sent."""
     chosen = in_force(config, folder)
     page = answer(chosen, "lanes", zone=known_zone(chosen, zone))
     rows = page["rows"]

@@ -16,7 +16,7 @@ from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled
 from zonemta_py.cli.terminal.output import as_records, moment, print_aside, print_json, print_table, printable
 from zonemta_py.journal.records.people import KINDS
 
-app = typer.Typer(help="What came back: bounces, complaints, unsubscribes, answers.", no_args_is_help=True)
+app = typer.Typer(help="Show what came back: bounces, complaints, unsubscribes, replies.", no_args_is_help=True)
 COLUMNS = ("number", "at", "kind", "recipient", "campaign", "message", "genuine", "class", "said")
 _AT_ONCE = 1_000
 Number = Annotated[
@@ -33,19 +33,21 @@ def list_(
     message: Annotated[str, typer.Option(metavar="ID", help="Only about this message.")] = "",
     since: Annotated[
         str | None,
-        typer.Option(metavar="WHEN", help="Only since then: 2h (ago), 14:30, yesterday 9:00, 2026-12-01."),
+        typer.Option(metavar="WHEN", help="Only from this time on: 2h (ago), 14:30, yesterday 9:00, 2026-12-01."),
     ] = None,
-    unread: Annotated[bool, typer.Option("--unread", help="Only what nobody understood, and is still kept.")] = False,
+    unread: Annotated[
+        bool, typer.Option("--unread", help="Only messages that could not be classified and are still kept.")
+    ] = False,
     wishes: Annotated[
-        bool, typer.Option("--wishes", help="Only what may be a wish to leave, for you to decide.")
+        bool, typer.Option("--wishes", help="Only possible unsubscribe requests that await your decision.")
     ] = False,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="Rows to show.")] = 100,
-    after: Annotated[int, typer.Option(metavar="NUMBER", help="Continue after this one.")] = 0,
+    after: Annotated[int, typer.Option(metavar="NUMBER", help="Continue after this number.")] = 0,
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """List it, the newest first. Without genuine nothing proves it, and nothing follows from it."""
+    """List feedback, newest first. Feedback that is not genuine is unproven and has no effect."""
     start = when.past(since, "--since", time.time_ns() // 1_000_000) if since else 0
     where = {"kind": kind, "recipient": recipient, "campaign": campaign, "message": message, "unread": unread}
     where |= {"wishes": wishes, "since_ms": start}
@@ -79,7 +81,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
 @app.command()
 @tabled
 def show(number: Number, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """Show all of one; of what nobody understood the message itself, as it came."""
+    """Show one entry in full; if it could not be classified, the original message."""
     found = answer(in_force(config, folder), "feedback-one", seq=number)
     if found is None:
         raise _not_there(number)
@@ -104,7 +106,7 @@ def leave(
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """Take wishes to leave that were kept for you: who wrote them has unsubscribed. `forget` those that are none."""
+    """Accept possible unsubscribe requests: their authors are unsubscribed. Use `forget` for the others."""
     count = answer(in_force(config, folder), "feedback-leave", numbers=numbers)
     if not count:
         raise _not_there(numbers[0], "number {0} is no wish to leave that is kept", "--wishes")
@@ -114,12 +116,12 @@ def leave(
 @app.command()
 def forget(
     numbers: Annotated[list[int] | None, typer.Argument(metavar="NUMBER", help="Their numbers.")] = None,
-    all: Annotated[bool, typer.Option("--all", help="All that is kept.")] = False,
+    all: Annotated[bool, typer.Option("--all", help="Everything that is kept.")] = False,
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """Delete messages that nobody understood, once you have looked at them. What was recorded of them stays."""
+    """Delete unclassified messages after review. Their records remain."""
     if bool(numbers) == all:
         raise CommandError(Exit.USAGE, "say which: numbers of `zonemta feedback list --unread`, or --all")
     count = answer(in_force(config, folder), "feedback-forget", numbers=numbers or [], all=all)

@@ -28,7 +28,7 @@ def fsck(
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """Check the queue's files: journal, store and counters agree. Exit status 1: something stays wrong."""
+    """Check that the queue's journal, store and counters agree. Exit status 1: problems remain."""
     chosen = configuration(config, folder)
     _needs_a_queue(chosen)
     privileges.drop(chosen)  # what is written must belong to the MTA's user

@@ -34,7 +34,7 @@ from zonemta_py.journal.records.mail import (
 from zonemta_py.journal.records.orders import TaskRecord
 from zonemta_py.journal.records.people import FeedbackRecord
 
-app = typer.Typer(help="Every acceptance, attempt and result, as it was recorded.", no_args_is_help=True)
+app = typer.Typer(help="Show the journal: every acceptance, attempt and result.", no_args_is_help=True)
 
 _FIELDS: dict[int, tuple[str, ...]] = {
     Type.ENVELOPE: EnvelopeRecord._fields,
@@ -61,10 +61,12 @@ def dump(
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option(metavar="WHEN", help="Only records since then: 2h (ago), 14:30, yesterday 9:00, 2026-12-01."),
+        typer.Option(
+            metavar="WHEN", help="Only records from this time on: 2h (ago), 14:30, yesterday 9:00, 2026-12-01."
+        ),
     ] = None,
     until: Annotated[
-        str | None, typer.Option(metavar="WHEN", help="Only records before then; written likewise.")
+        str | None, typer.Option(metavar="WHEN", help="Only records before this time; same formats.")
     ] = None,
     archive: Annotated[bool, typer.Option("--archive", help="Read the archive too.")] = False,
     config: ConfigFile = None,
@@ -95,14 +97,15 @@ def follow(
         str | None, typer.Option(metavar="TYPE", help="Only this type: envelope, start, delivery …")
     ] = None,
     mentions: Annotated[
-        str | None, typer.Option(metavar="VALUE", help="Only records with this value: an id, an address, a zone.")
+        str | None,
+        typer.Option(metavar="VALUE", help="Only records that contain this value: an id, an address, a zone."),
     ] = None,
-    before: Annotated[int, typer.Option(min=0, help="Begin with so many records of what was before.")] = 10,
+    before: Annotated[int, typer.Option(min=0, help="Start with this many earlier records.")] = 10,
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """Print records as they are written, whether the MTA runs or not. Ends by Ctrl-C."""
+    """Print records as they are written. The MTA need not be running; Ctrl-C stops it."""
     place, kind = checked(in_force(config, folder).folder), _kind(type)
     until = stable(place, 0, 0, written=True)
     for record in records(place, max(1, until - before + 1), until, True):
@@ -120,7 +123,7 @@ def positions(config: ConfigFile = None, folder: Folder = None, json: AsJson = F
 
 @app.command()
 def rotate(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """Close the segment that is being written, so that the archive has everything up to now."""
+    """Close the current segment, so that the archive is complete up to now."""
     closed = answer(in_force(config, folder), "rotate")["closed"]
     if json:
         print_json({"closed": closed})

@@ -31,7 +31,7 @@ from zonemta_py.cli.terminal.rejects import Rejects, apart, beside
 from zonemta_py.config import Config
 from zonemta_py.mail.fields import utc
 
-app = typer.Typer(help="The suppression list: who gets no mail, and why.", no_args_is_help=True)
+app = typer.Typer(help="Show and edit the suppression list.", no_args_is_help=True)
 for decided in (evidence.explain, evidence.guards, evidence.release, evidence.drop):
     app.command()(decided)
 
@@ -47,7 +47,7 @@ NewScope = Annotated[
     str,
     typer.Option(
         metavar="SCOPE",
-        help=f"Which mail is stopped: {_SCOPES}. Not given: all; for an unsubscribe campaigns, of the tenant whose"
+        help=f"Which mail it stops: {_SCOPES}. Default: all; for an unsubscribe campaigns, of the tenant whose"
         " campaign it names.",
     ),
 ]
@@ -59,17 +59,16 @@ def add(
     addresses: Addresses,
     kind: Annotated[Kind, typer.Option(help="Why they are listed.")] = "manual",
     reason: Annotated[str, typer.Option(metavar="TEXT", help="The reason in words.")] = "",
-    proof: Annotated[str, typer.Option("--evidence", metavar="TEXT", help="Evidence: where it can be looked up.")] = "",
+    proof: Annotated[str, typer.Option("--evidence", metavar="TEXT", help="Evidence: where it is documented.")] = "",
     campaign: Annotated[str, typer.Option(metavar="NAME", help="The campaign it came from.")] = "",
     scope: NewScope = "",
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """Send nothing more to these: new mail skips them, and waiting mail to them ends without a bounce.
+    """Add addresses to the list: new mail skips them, and waiting mail to them is removed without a bounce.
 
-    An unsubscribe applies to campaigns only; a zone for passwords and receipts says by `suppress` which kinds stop its
-    mail.
+    An unsubscribe applies to campaigns only; the `suppress` setting of a zone lists the kinds that stop its mail.
     """
     rows = [[address, kind, reason, proof, _me(), campaign, 0, scope] for address in addresses]
     with Telling(json) as tell:
@@ -84,7 +83,7 @@ def _say(tell: Telling, counts: dict[str, int]) -> None:
 def remove(
     addresses: Addresses, scope: Scope = None, config: ConfigFile = None, folder: Folder = None, json: AsJson = False
 ) -> None:
-    """Remove these from the list, in all scopes or one: mail is sent to them again."""
+    """Remove addresses from the list, in all scopes or one; they receive mail again."""
     count = answer(in_force(config, folder), "unsuppress", addresses=addresses, by=_me(), scope=scope)
     if not count:
         raise CommandError(
@@ -118,7 +117,7 @@ def list_(
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """List who is on it, page by page: for all mail by address, then in each other scope."""
+    """List entries, in pages: first those that stop all mail, by address, then each other scope."""
     page = answer(in_force(config, folder), "suppressions", after=after, limit=limit, kind=kind, scope=scope)
     if json:
         return print_json(page)
@@ -137,21 +136,23 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
 @app.command("import")
 def import_(
-    file: Annotated[Path, typer.Argument(metavar="FILE.csv", help="With a header line; - reads standard input.")],
-    kind: Annotated[Kind, typer.Option(help="Kind for rows that give none.")] = "manual",
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE.csv", help="CSV file with a header line, or - for standard input.")
+    ],
+    kind: Annotated[Kind, typer.Option(help="Kind for rows without one.")] = "manual",
     rejects: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="File for bad rows, with reasons; default: NAME.rejects.csv here."),
     ] = None,
-    scope: Annotated[str, typer.Option(metavar="SCOPE", help="Scope for rows that give none, as for `add`.")] = "",
+    scope: Annotated[str, typer.Option(metavar="SCOPE", help="Scope for rows without one, as for `add`.")] = "",
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """Add everybody in a CSV file: column address (or email), and any of the others that `export` writes.
+    """Import addresses from a CSV file: column address (or email), and any other column that `export` writes.
 
-    What `export` writes can be imported as it is; doing it twice changes nothing. Bad rows do not stop the others: they
-    are named, go into a file of their own with the reasons, and the command ends with 65.
+    Files written by `export` can be imported unchanged; importing twice changes nothing. Bad rows do not stop the
+    import: they are reported and written to a separate file with the reasons, and the exit status is 65.
     """
     chosen = in_force(config, folder)
     with opened(file) as source:
@@ -184,7 +185,7 @@ def export(
     config: ConfigFile = None,
     folder: Folder = None,
 ) -> None:
-    """Write the whole list as CSV, as `import` reads it."""
+    """Export the whole list as CSV, in the format that `import` reads."""
     chosen, count = in_force(config, folder), 0
     pages = _pages(chosen, kind)
     first = next(pages)  # the queue answers, before a file is made
@@ -212,7 +213,10 @@ def _pages(config: Config, kind: str | None) -> Iterator[list[dict[str, Any]]]:
 def forget(
     address: Address,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the bare address on the suppression list, so that nothing is sent.")
+        bool,
+        typer.Option(
+            "--keep", help="Keep only the address, on the suppression list, so that nothing more is sent to it."
+        ),
     ] = False,
     archive: Archive = None,
     lake: InLake = None,
@@ -225,9 +229,11 @@ def forget(
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """Erase a person from the queue: all that waits for the address, and what the queue keeps about it; and from
-    archive, lake, and what event sinks keep on this machine, where a random stand-in replaces the address. Reports on
-    campaigns that name the person are removed; plans of campaigns that do are named, or deleted."""
+    """Erase a person from the queue, and optionally from the archive and the lake.
+
+    In the queue, waiting mail to the address and everything stored about it is removed. In the archive, the lake and
+    files of event sinks on this machine a random pseudonym replaces the address. Campaign reports that name the
+    person are removed; campaign plans that do are listed, or deleted."""
     chosen = in_force(config, folder)
     if files_only and not (archive or lake or plans):
         raise CommandError(Exit.USAGE, "--files-only needs files; name them with --archive, --lake or --plans")

@@ -35,7 +35,8 @@ def suspend(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME", help="Its name; for a destination a site or provider, as in `lanes`, or a recipient domain."
+            metavar="NAME",
+            help="Its name; for a destination: a site or provider as shown by `lanes`, or a recipient domain.",
         ),
     ],
     for_: Annotated[
@@ -43,13 +44,13 @@ def suspend(
         typer.Option("--for", metavar="SPAN", help="For how long: 90s, 15min, 2h, 1d12h; default: until resumed."),
     ] = None,
     because: Annotated[
-        str, typer.Option("--because", metavar="TEXT", help="Reason, shown wherever mail waits for it.")
+        str, typer.Option("--because", metavar="TEXT", help="Reason, shown wherever mail is waiting because of it.")
     ] = "",
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """Stop sending from now on. Its mail waits, without counting attempts, across restarts too."""
+    """Suspend sending. Mail waits without using up attempts; the suspension survives restarts."""
     seconds = when.span(for_, "--for") if for_ is not None else None
     chosen, kind = in_force(config, folder), "destination" if kind == "provider" else kind
     held = answer(chosen, "stop", kind=kind, name=name, seconds=seconds, cause=because)
@@ -83,7 +84,7 @@ def resume(
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """End a suspension or rest, or forget what was learned about a site. Acknowledges what may be lost."""
+    """End a suspension or rest, discard what was learned about a site, or acknowledge possible losses."""
     full, kind = " ".join(name), "destination" if kind == "provider" else kind
     if not _resumed(in_force(config, folder), kind, full):
         raise CommandError(Exit.DATA, f"there is no {kind} {full!a} to resume; `zonemta standing` lists what there is")
@@ -113,8 +114,9 @@ def _resumed(config: Config, kind: str, name: str) -> bool:
 
 @tabled
 def standing(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """List what is suspended or rests, what was learned about sites and what damage may have lost: why, since when,
-    until when, and how to undo each. Orders come first, then what rests, then what was learned."""
+    """List suspensions, rests, learned values and possible losses: cause, start, end, and how to clear each.
+
+    Operators' orders come first, then rests, then values learned about sites."""
     rows = sorted(all_standing(in_force(config, folder)), key=lambda row: GROUPS.index(row["group"]))
     if json:
         return print_json([row | {"undo": _undo(row)} for row in rows])

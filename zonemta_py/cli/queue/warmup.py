@@ -27,7 +27,7 @@ def warmup(
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """Show the warm-up of each new source at each provider: today's cap, what it sent, and how it goes."""
+    """Show the warm-up of each new source at each provider: today's cap, volume sent, and progress."""
     if context.invoked_subcommand is not None:
         context.obj = config, folder
         return None
@@ -56,7 +56,7 @@ def set_(
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """Move a source to a step of its warm-up at one provider. What it sent today stays counted."""
+    """Move a source to another step of its warm-up at one provider. Today's volume still counts."""
     if step != "warm" and not re.fullmatch("[0-9]{1,6}", step):
         raise CommandError(
             Exit.USAGE, f"{step!a} is not a step; write its number as `zonemta warmup` shows it, or warm"

@@ -80,7 +80,7 @@ def _lacking(config: Config) -> Iterator[str]:
 def opening(config: Config, path: Path | None) -> Iterator[str]:
     """What is running, for the operator; the queue itself says when it is ready."""
     yield f"{program()}: {path.absolute() if path else 'no configuration file, so the defaults'}"
-    yield f"zonemta: queue in {config.folder}; `zonemta queue size` shows what is in it"
+    yield f"zonemta: queue in {config.folder}; `zonemta queue size` shows its contents"
     if config.server.user:
         yield f"zonemta: runs as user {privileges.me()!r}"
     for listener in config.listeners:
@@ -92,14 +92,14 @@ def opening(config: Config, path: Path | None) -> Iterator[str]:
     if config.links.enabled:
         yield f"zonemta: links in mail at {config.links.address} port {config.links.port}, as {config.links.url}"
     if config.reports_folder is not None:
-        yield f"zonemta: reports of campaigns that have ended in {config.reports_folder}"
+        yield f"zonemta: reports on finished campaigns in {config.reports_folder}"
     for zone in config.zones:
         where = (
             f"sends to {', else to '.join(_way(*place) for place in zone.places)}"
             if zone.smart
             else f"sends to {_way('mx', 0)}"
         )
-        yield f"zonemta: zone {zone.name!r} {'waits for those who take its mail' if zone.pulled else where}"
+        yield f"zonemta: zone {zone.name!r} {'holds its mail until clients fetch it' if zone.pulled else where}"
 
 
 def _way(host: str, port: int) -> str:
@@ -135,10 +135,10 @@ def parser() -> argparse.ArgumentParser:
         "--config",
         metavar="FILE",
         default=os.environ.get("ZONEMTA_CONFIG"),
-        help="configuration file (TOML); default: $ZONEMTA_CONFIG, else /etc/zonemta/zonemta.toml if it is there and no"
+        help="configuration file (TOML); default: $ZONEMTA_CONFIG, else /etc/zonemta/zonemta.toml if it exists and no"
         " --folder is given, else built-in defaults",
     )
-    options.add_argument("--folder", metavar="DIR", help="the queue's folder, instead of server.folder")
+    options.add_argument("--folder", metavar="DIR", help="queue folder; overrides server.folder")
     options.add_argument("--listen", metavar="ADDRESS:PORT", help="address and port of the first listener")
     options.add_argument("--relay", metavar="HOST:PORT", help="smart host for every zone, without MX lookups")
     return options
@@ -202,11 +202,11 @@ def check_port(listener: Listener) -> None:
 
 _PORT_ERRORS = {
     errno.EADDRINUSE: (
-        Exit.UNAVAILABLE, "is taken by another program; end that one (`ss -ltnp` shows it) or choose another port",
+        Exit.UNAVAILABLE, "is in use by another program; stop it (`ss -ltnp` shows it) or choose another port",
     ),
     errno.EACCES: (
         Exit.PERMISSION, "needs privileges; choose a port above 1023, or give Python the capability "
 "CAP_NET_BIND_SERVICE",
     ),
-    errno.EADDRNOTAVAIL: (Exit.CONFIG, "is not an address of this machine; `ip address` shows those it has"),
+    errno.EADDRNOTAVAIL: (Exit.CONFIG, "is not an address of this machine; `ip address` lists its addresses"),
 }  # fmt: skip

@@ -32,9 +32,9 @@ def reload(
     check: Annotated[bool, typer.Option("--check", help="Only show what would change.")] = False,
     config: ConfigFile = None, folder: Folder = None, json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Put the configuration file in force as it is now. No connection is dropped, and no delivery is cut off.
+    """Apply the configuration file without a restart. No connection is dropped, and no delivery is interrupted.
 
-    The whole is checked first; what is wrong is said, and changes nothing.
+    The file is checked first; if it has errors, they are reported and nothing changes.
     """
     chosen = configuration(config, folder)
     check_file(chosen, config)
@@ -117,17 +117,19 @@ def me() -> str:
 
 def drain(
     for_: Annotated[
-        str, typer.Option("--for", metavar="TIME", help="How long deliveries in progress may take (90s, 10m, 2h).")
+        str, typer.Option("--for", metavar="TIME", help="Time allowed for deliveries in progress (90s, 10m, 2h).")
     ] = "10m",
-    cancel: Annotated[bool, typer.Option("--cancel", help="End the drain that is under way: all goes on.")] = False,
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="Cancel the drain in progress and resume normal operation.")
+    ] = False,
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """Take nothing new, end what is under way, then end the MTA: nobody is left in doubt.
+    """Refuse new mail, finish deliveries in progress, then shut down: no recipient is left in doubt.
 
-    What waits stays in the queue, and goes on with the next start. What takes longer than --for is cut off; then the
-    exit status is 75, and `zonemta queue in-doubt` lists who that concerns after the next start.
+    Waiting mail stays in the queue until the next start. Deliveries that take longer than --for are interrupted; the
+    exit status is then 75, and after the next start `zonemta queue in-doubt` lists the recipients affected.
     """
     chosen, seconds = in_force(config, folder), when.span(for_, "--for")
     with Telling(json) as tell:

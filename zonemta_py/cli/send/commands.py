@@ -56,9 +56,9 @@ class ServerAddress(NamedTuple):
 def send(
     recipients: Annotated[
         list[str] | None,
-        typer.Argument(metavar="RECIPIENT", help="Addresses to send to, or lists of them with commas."),
+        typer.Argument(metavar="RECIPIENT", help="Recipient addresses, or comma-separated lists of them."),
     ] = None,
-    t: Annotated[bool, typer.Option("-t", help="Take recipients from To, Cc and Bcc, and remove Bcc.")] = False,
+    t: Annotated[bool, typer.Option("-t", help="Take recipients from To, Cc and Bcc; remove Bcc.")] = False,
     f: Annotated[
         str | None, typer.Option("-f", "--from", metavar="SENDER", help="Return path; default: From, else user@host.")
     ] = None,
@@ -74,7 +74,7 @@ def send(
     file: Annotated[
         Path | None, typer.Option("--file", metavar="FILE", help="Read the message from this file, not from stdin.")
     ] = None,
-    host: Annotated[str | None, typer.Option(help="Server to hand it to.")] = None,
+    host: Annotated[str | None, typer.Option(help="Server to submit it to.")] = None,
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port of that server.")] = None,
     campaign: asking.Campaign = None,
     tenant: asking.Tenant = None,
@@ -86,7 +86,7 @@ def send(
     unsubscribe: asking.Unsubscribe = False,
     config: ConfigFile = None,
 ) -> None:
-    """Hand a message in, from stdin or a file. Exit status 0: it is on stable storage."""
+    """Submit a message from stdin or a file. Exit status 0: it is on stable storage."""
     if b != "m":
         raise CommandError(Exit.USAGE, f"-b{b} is not supported; omit it to send, or see `zonemta --help`")
     settings = configuration(config)

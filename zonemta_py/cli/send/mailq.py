@@ -24,10 +24,10 @@ def mailq(
     config: ConfigFile = None,
     folder: Folder = None,
     json: Annotated[
-        bool, typer.Option("--json", help="Print JSON, an object for each message, as postqueue -j.")
+        bool, typer.Option("--json", help="Print JSON, one object per message, like postqueue -j.")
     ] = False,
 ) -> None:
-    """List messages and their recipients as sendmail's mailq does: * while one is delivered, ! where it is held."""
+    """List the queue in the format of sendmail's mailq; * marks active messages, ! held ones."""
     chosen = in_force(config, folder) if folder else configuration_of(config)
     if json:
         print_objects(chosen)

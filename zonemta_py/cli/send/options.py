@@ -25,8 +25,12 @@ Priority = Annotated[int | None, typer.Option(min=-9, max=9, help="Priority (MT-
 At = Annotated[
     str | None, typer.Option(metavar="WHEN", help="Hold it until then: 2h, 14:30, tomorrow 9:00, 2026-12-01 09:00.")
 ]
-By = Annotated[str | None, typer.Option(metavar="WHEN", help="Return it if not delivered by then: the same.")]
-Window = Annotated[str | None, typer.Option(metavar="NAME", help="Send it in these [[windows]] hours only.")]
+By = Annotated[
+    str | None, typer.Option(metavar="WHEN", help="Return it if not delivered by then; same formats as --at.")
+]
+Window = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Send it only during the hours of this [[windows]] table.")
+]
 TimeZone = Annotated[str | None, typer.Option(metavar="NAME", help="The recipients' time zone (Europe/Berlin).")]
 Unsubscribe = Annotated[bool, typer.Option("--unsubscribe", help="Add List-Unsubscribe fields to it.")]
 

@@ -25,10 +25,10 @@ _NOTHING = "psS"
 
 
 def postqueue(context: typer.Context) -> None:
-    """Do what Postfix's postqueue does.
+    """Postfix-compatible queue listing and flushing.
 
-    -p: list the queue, as `zonemta mailq`. -j: the same as JSON. -f: try all that is deferred now. -i ID: try that
-    message now. -s DOMAIN: try the mail to that domain now. -c FILE: the configuration.
+    -p: list the queue, as `zonemta mailq`. -j: the same as JSON. -f: retry all deferred mail now. -i ID: retry that
+    message now. -s DOMAIN: retry mail for that domain now. -c FILE: configuration file.
     """
     flags, rest = parsed("postqueue", context.args, "c:fi:jps:v")
     config = configuration_of(dict(flags).get("c"))
@@ -47,10 +47,10 @@ def postqueue(context: typer.Context) -> None:
 
 
 def postsuper(context: typer.Context) -> None:
-    """Do what Postfix's postsuper does, by message id, for ALL, or for the ids on stdin (-).
+    """Postfix-compatible queue maintenance, by message id, for ALL, or for ids read from stdin (-).
 
-    -d ID: delete. -h ID: hold. -H ID: release what is held. -r ID: try now. ALL may be followed by the queues that are
-    meant: hold, incoming, active, deferred. -p, -s, -S change nothing here. -c FILE: the configuration.
+    -d ID: delete. -h ID: hold. -H ID: release from hold. -r ID: requeue. ALL may be followed by queue names: hold,
+    incoming, active, deferred. -p, -s, -S have no effect here. -c FILE: configuration file.
     """
     flags, rest = parsed("postsuper", context.args, "c:d:h:H:pr:sSv")
     states = states_of(rest, "postsuper")

@@ -34,14 +34,14 @@ _NOT_HERE = {"d": "`zonemta run` is the server", "D": "`zonemta run` is the serv
 
 
 def sendmail(context: typer.Context) -> None:
-    """Do what other programs call sendmail for: take a message from stdin, and send it to the addresses given.
+    """Sendmail-compatible command: submit a message from stdin to the given addresses.
 
-    An address may be a list of them, with commas. -t: to those in To, Cc and Bcc, too; Bcc is removed. -i, -oi: a line
-    with a single dot does not end the message. -f ADDRESS, -r ADDRESS: the return path; default: From, else user@host.
-    -F NAME: for a From field, where there is none. -bs: speak SMTP on stdin and stdout. -bp: list the queue, as
-    `zonemta mailq`. -bi: nothing, since there are no aliases. -q: try all that is deferred now, as `zonemta queue flush
-    --all`. -C FILE: the configuration.
-    Other flags of sendmail are taken, and change nothing.
+    An address may be a comma-separated list. -t: also send to the addresses in To, Cc and Bcc; Bcc is removed. -i, -oi:
+    a line with a single dot does not end the message. -f ADDRESS, -r ADDRESS: return path; default: From, else
+    user@host. -F NAME: full name for a missing From field. -bs: speak SMTP on stdin and stdout. -bp: list the queue,
+    as `zonemta mailq`. -bi: do nothing, since there are no aliases. -q: retry all deferred mail now, as
+    `zonemta queue flush --all`. -C FILE: configuration file.
+    Other sendmail flags are accepted and ignored.
     """
     run(context.args)
 

@@ -39,23 +39,25 @@ def doctor(
     folder: Folder = None,
     address: Annotated[
         list[str] | None,
-        typer.Option("--address", metavar="IP", help="Address that others see, where it is not a source's (NAT)."),
+        typer.Option("--address", metavar="IP", help="Public address, if it differs from the source addresses (NAT)."),
     ] = None,
     domain: Annotated[
-        list[str] | None, typer.Option("--domain", metavar="DOMAIN", help="Check also as a sender's domain.")
+        list[str] | None, typer.Option("--domain", metavar="DOMAIN", help="Also check this sender domain.")
     ] = None,
     probe: Annotated[
-        str | None, typer.Option("--probe", metavar="DOMAIN", help="Connect to port 25 of its first MX, and hang up.")
+        str | None,
+        typer.Option("--probe", metavar="DOMAIN", help="Connect to port 25 of this domain's first MX, and disconnect."),
     ] = None,
     blocklist: Annotated[
-        list[str] | None, typer.Option("--blocklist", metavar="NAME", help="Ask these lists about addresses instead.")
+        list[str] | None,
+        typer.Option("--blocklist", metavar="NAME", help="Query these blocklists instead of the default ones."),
     ] = None,
-    dns: Annotated[bool, typer.Option("--dns/--no-dns", help="Ask DNS.")] = True,
+    dns: Annotated[bool, typer.Option("--dns/--no-dns", help="Query DNS.")] = True,
     json: AsJson = False,
 ) -> None:
-    """Look at what the MTA depends on: ports, limits of the system, disk, clock, certificates, DNS, blocklists.
+    """Check what the MTA depends on: ports, system limits, disk, clock, certificates, DNS, blocklists.
 
-    Exit status 1: there is a problem.
+    Exit status 1: a problem was found.
     """
     settings, address = configuration(config, folder), [_address(one) for one in address or ()]
     findings = asyncio.run(_all(settings, [*user.findings(settings)], address, domain or [], probe, blocklist, dns))

@@ -43,7 +43,7 @@ class Answers(NamedTuple):
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the configuration and its keys go.")] = Path(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder for the configuration and keys.")] = Path(
         "/etc/zonemta"
     ),
     domain: Annotated[str | None, typer.Option("--domain", help="Domain that mail is sent from.")] = None,
@@ -54,22 +54,20 @@ def init(
         list[str] | None, typer.Option("--address", metavar="IP", help="Address to send from; may be repeated.")
     ] = None,
     smarthost: Annotated[
-        str | None, typer.Option("--smarthost", metavar="HOST[:PORT]", help="Server that gets everything.")
+        str | None, typer.Option("--smarthost", metavar="HOST[:PORT]", help="Smart host that relays all mail.")
     ] = None,
     listen: Annotated[
-        str, typer.Option("--listen", metavar="IP:PORT", help="Where mail is handed in.")
+        str, typer.Option("--listen", metavar="IP:PORT", help="Where clients submit mail.")
     ] = "127.0.0.1:2525",
-    queue: Annotated[Path, typer.Option("--queue", metavar="DIR", help="Where the queue lives.")] = Path(
-        "/var/lib/zonemta"
-    ),
+    queue: Annotated[Path, typer.Option("--queue", metavar="DIR", help="Queue folder.")] = Path("/var/lib/zonemta"),
     user: Annotated[
-        str | None, typer.Option("--user", help="User that runs it when it is started as root; default: zonemta.")
+        str | None, typer.Option("--user", help="User to run as when started as root; default: zonemta.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Ask nothing: take the defaults.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not prompt; use the defaults.")] = False,
 ) -> None:
-    """Write a first configuration and its DKIM key; print the DNS records to publish.
+    """Write an initial configuration and a DKIM key; print the DNS records to publish.
 
-    Asks for what is not given, if it runs in a terminal.
+    On a terminal, prompts for what is not given.
     """
     answers = _answers(domain, hostname, address, smarthost, listen, user, asks=not yes and sys.stdin.isatty())
     file, keys = folder.absolute() / "zonemta.toml", folder.absolute()

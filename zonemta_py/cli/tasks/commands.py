@@ -16,7 +16,7 @@ from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled
 from zonemta_py.cli.terminal.output import moment, print_json, print_table, sentence
 
 app = typer.Typer(
-    help="Tasks: what `zonemta queue delete`, hold, release, flush, move, set, requeue and purge have ordered.",
+    help="Show, cancel and undo tasks: queue delete, hold, release, flush, move, set, requeue and purge.",
     no_args_is_help=True,
 )
 Id = Annotated[str, typer.Argument(metavar="ID", help="Number of the task, as `zonemta task list` shows it.")]
@@ -29,7 +29,7 @@ def list_(
     limit: Annotated[int, typer.Option(min=1, max=1_000, help="Rows to show.")] = 100, config: ConfigFile = None,
     folder: Folder = None, json: AsJson = False,
 ) -> None:  # fmt: skip
-    """List tasks, the newest first; those that have ended, for 30 days."""
+    """List tasks, newest first; finished ones are listed for 30 days."""
     rows = answer(in_force(config, folder), "tasks", limit=limit)
     if json:
         return print_json(rows)
@@ -45,7 +45,7 @@ def list_(
 @app.command()
 @tabled
 def show(id: Id, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """Show one task: what was ordered, by whom, how far it is, and some of those it changed."""
+    """Show one task: the order, who gave it, progress, and examples of what it changed."""
     row = answer(in_force(config, folder), "task-row", id=id)
     if json:
         return print_json(row)
@@ -65,20 +65,20 @@ def show(id: Id, config: ConfigFile = None, folder: Folder = None, json: AsJson 
 
 @app.command()
 def cancel(id: Id, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """Stop a task that runs. What it has done stays, and can be undone."""
+    """Stop a running task. Changes already made remain, and can be undone."""
     chosen = in_force(config, folder)
     follow.tell(follow.to_the_end(chosen, answer(chosen, "task-cancel", id=id, by=me())), json)
 
 
 @app.command()
 def undo(id: Id, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """Put back what a task has changed, as far as nothing was sent since."""
+    """Undo a task, except for recipients sent to since."""
     chosen = in_force(config, folder)
     follow.tell(follow.to_the_end(chosen, answer(chosen, "task-undo", id=id, by=me())), json)
 
 
 @app.command("follow")
 def follow_(id: Id, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """Wait for a task's end, with a bar; Ctrl-C leaves it running."""
+    """Show a task's progress until it ends; Ctrl-C leaves it running."""
     chosen = in_force(config, folder)
     follow.tell(follow.to_the_end(chosen, answer(chosen, "task-row", id=id)), json)

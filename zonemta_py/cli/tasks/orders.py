@@ -35,16 +35,18 @@ FEW = 10
 """So many recipients are changed without a question."""
 
 Ids = Annotated[
-    list[str] | None, typer.Argument(metavar="ID", help="Message ids, or - for those on stdin; options narrow it.")
+    list[str] | None,
+    typer.Argument(metavar="ID", help="Message ids, or - to read them from stdin; options narrow the selection."),
 ]
 HeldId = Annotated[str, typer.Argument(metavar="ID", help="Message id, as `zonemta queue list --state held` shows it.")]
-All = Annotated[bool, typer.Option("--all", help="All that is in the queue.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, however many they are.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Count exactly, show examples, and change nothing.")]
+All = Annotated[bool, typer.Option("--all", help="Everything in the queue.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Show the exact count and examples; change nothing.")]
 Because = Annotated[str, typer.Option("--because", metavar="TEXT", help="Reason, shown with the task.")]
-Background = Annotated[bool, typer.Option("--background", help="Do not wait for its end.")]
+Background = Annotated[bool, typer.Option("--background", help="Return at once; do not wait for the task to finish.")]
 UndoFor = Annotated[
-    str | None, typer.Option("--undo-for", metavar="SPAN", help="How long it can be undone; default: queue.undo_s.")
+    str | None,
+    typer.Option("--undo-for", metavar="SPAN", help="How long the task can be undone; default: queue.undo_s."),
 ]
 
 
@@ -85,15 +87,16 @@ def ordering(change: Callable[..., Change]) -> Callable[..., Any]:
 
 
 _NOTHING_SET = {
-    "delete": "Delete recipients from the queue: none of them is sent any more. Nobody is notified.",
-    "hold": "Keep recipients from being sent until `zonemta queue release`. Their life does not end meanwhile.",
-    "release": "Send recipients that are held, after all.",
-    "flush": "Try deferred recipients now, not when they are due. Limits, suspensions and rests hold all the same.",
+    "delete": "Delete recipients from the queue. No notices are sent.",
+    "hold": "Hold recipients until `zonemta queue release`. They do not expire while held.",
+    "release": "Release held recipients for delivery.",
+    "flush": "Retry deferred recipients now. Limits, suspensions and rests still apply.",
     "requeue": """\
-Try deferred and held recipients now; with --state bounced, what has bounced and is kept (queue.keep_bounced_s).
+Retry deferred and held recipients now; with --state bounced, bounced ones that are kept (queue.keep_bounced_s).
 
-That begins its retries and its life anew. Who sent it may have been told of the bounce, and is told again if it bounces
-again. Who is on the suppression list is left as before: `zonemta suppression remove` comes first.""",
+Bounced recipients start again with a full lifetime and a fresh retry schedule. The sender may already have received a
+bounce, and gets another one if the message bounces again. Recipients on the suppression list are skipped; run `zonemta
+suppression remove` first.""",
 }
 """Orders that say only who is meant, and their help."""
 
@@ -115,14 +118,14 @@ def purge(
     zones: Annotated[list[str], typer.Argument(metavar="ZONE", help="Zones, or queues as queue/NAME.")],
     chosen: Where,
 ) -> Change:
-    """Delete all that waits in a zone or in a named queue, or what of it the options say."""
+    """Delete everything waiting in a zone or named queue, or the part of it that matches the options."""
     chosen["zone"] = zones
     return {}
 
 
 @ordering
 def move(
-    to: Annotated[str, typer.Option("--to", metavar="ZONE", help="The zone they are sent from afterwards.")],
+    to: Annotated[str, typer.Option("--to", metavar="ZONE", help="The zone to move them to.")],
 ) -> Change:
     """Move recipients to another zone."""
     return {"zone": to}
@@ -130,17 +133,15 @@ def move(
 
 @ordering
 def set_(
-    to_priority: Annotated[
-        int | None, typer.Option("--set-priority", min=-9, max=9, help="Their priority from now on.")
-    ] = None,
+    to_priority: Annotated[int | None, typer.Option("--set-priority", min=-9, max=9, help="New priority.")] = None,
     to_at: Annotated[
-        str | None, typer.Option("--set-at", metavar="WHEN", help="When they are tried next: 2h, tomorrow 9:00.")
+        str | None, typer.Option("--set-at", metavar="WHEN", help="Time of the next attempt: 2h, tomorrow 9:00.")
     ] = None,
     to_life: Annotated[
-        str | None, typer.Option("--set-life", metavar="SPAN", help="How long after its acceptance it is tried.")
+        str | None, typer.Option("--set-life", metavar="SPAN", help="New lifetime, counted from acceptance.")
     ] = None,
 ) -> Change:
-    """Give recipients another priority, time or lifetime."""
+    """Change the priority, next attempt or lifetime of recipients."""
     change: Change = {"priority": to_priority}
     change["at_ms"] = when.at(to_at, "--set-at", int(time.time() * 1000)) if to_at is not None else None
     change["life_h"] = when.span(to_life, "--set-life") / 3600 if to_life is not None else None
@@ -152,7 +153,7 @@ def set_(
 
 @app.command(hidden=True)
 def drop(id: HeldId, config: ConfigFile = None, folder: Folder = None) -> None:
-    """Delete a message's held recipients: the former name of `queue delete ID --state held`."""
+    """Delete a message's held recipients; deprecated name of `queue delete ID --state held`."""
     how = How(yes=True, dry_run=False, because="", background=False, undo_for=None, json=False)
     _order(in_force(config, folder), "delete", {"id": [id], "state": ["held"]}, {}, how)
 

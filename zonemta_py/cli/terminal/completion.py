@@ -20,7 +20,7 @@ ASKED = "_ZONEMTA_COMPLETE"
 def completion(
     shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
 ) -> None:
-    """Print the script by which your shell completes commands and options of zonemta with the Tab key."""
+    """Print a shell script for Tab completion of commands and options."""
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
     print(get_completion_script(prog_name="zonemta", complete_var=ASKED, shell=shell))

@@ -21,7 +21,7 @@ class Exit(IntEnum):
 
     OK = 0
     PROBLEMS = 1
-    """Something needs somebody, or is not as it should be; what, is printed."""
+    """Something needs attention; the output says what."""
     USAGE = 64
     """The command line is wrong."""
     DATA = 65
@@ -29,13 +29,13 @@ class Exit(IntEnum):
     NO_INPUT = 66
     """A file to be read cannot be read."""
     NO_USER = 67
-    """Recipients were refused for good."""
+    """Recipients were rejected permanently."""
     UNAVAILABLE = 69
-    """Something needed is not there: the MTA does not run, a port or the store is taken."""
+    """Something needed is unavailable: the MTA is not running, or a port or the store is in use."""
     CANT_CREATE = 73
-    """A file or folder cannot be made or written."""
+    """A file or folder cannot be created or written."""
     DISK = 74
-    """Reading or writing failed: disk full, damaged, torn away."""
+    """Reading or writing failed: the disk is full, damaged or gone."""
     TEMPORARY = 75
     """Not now; the same may work later."""
     PERMISSION = 77

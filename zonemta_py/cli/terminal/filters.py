@@ -40,7 +40,7 @@ def _many(name: str, metavar: str, help: str) -> Any:
 
 
 _OPTIONS: dict[str, Any] = {
-    "recipient": _many("recipient", "ADDRESS", "To this address; * stands for anything, as in all of these."),
+    "recipient": _many("recipient", "ADDRESS", "Recipient address; * matches anything, in all of these filters."),
     "domain": _many("domain", "DOMAIN", "To this domain."),
     "sender": _many("sender", "ADDRESS", "From this return path."),
     "zone": _many("zone", "NAME", "In this zone."),
@@ -54,17 +54,17 @@ _OPTIONS: dict[str, Any] = {
     "source": _many("source", "ADDRESS", "From this source address."),
     "campaign": _many("campaign", "NAME", "Of this campaign."),
     "tenant": _many("tenant", "NAME", "Of this tenant."),
-    "user": _many("user", "LOGIN", "Handed in by this user or key."),
-    "subject": _many("subject", "TEXT", "With this in its subject, in any case."),
+    "user": _many("user", "LOGIN", "Submitted by this user or key."),
+    "subject": _many("subject", "TEXT", "Subject contains this; case is ignored."),
     "class_": _many("class", "CLASS", "With a last reply of this class (`zonemta rules list --columns class`)."),
-    "header": _many("header", "'NAME: TEXT'", "With this in that header field."),
+    "header": _many("header", "'NAME: TEXT'", "This header field contains the text."),
     "priority": Annotated[list[int] | None, typer.Option("--priority", metavar="N", help="Of this priority.")],
     "older": Annotated[
-        str | None, typer.Option("--older", metavar="SPAN", help="Accepted longer ago than that: 90s, 2h, 3d.")
+        str | None, typer.Option("--older", metavar="SPAN", help="Accepted longer ago than this: 90s, 2h, 3d.")
     ],
-    "younger": Annotated[str | None, typer.Option("--younger", metavar="SPAN", help="Accepted since.")],
+    "younger": Annotated[str | None, typer.Option("--younger", metavar="SPAN", help="Accepted more recently.")],
     "where": Annotated[
-        Path | None, typer.Option("--where", metavar="FILE", help="The same as JSON: {\"domain\": [\"x.org\", …]}.")
+        Path | None, typer.Option("--where", metavar="FILE", help="Filter as JSON: {\"domain\": [\"x.org\", …]}.")
     ],
 }  # fmt: skip
 _AGES = {"older": "older_s", "younger": "younger_s"}

@@ -20,13 +20,11 @@ ConfigFile = Annotated[
         "-c",
         metavar="FILE",
         envvar="ZONEMTA_CONFIG",
-        help="Configuration file; default: /etc/zonemta/zonemta.toml if it is there, else built-in defaults.",
+        help="Configuration file; default: /etc/zonemta/zonemta.toml if it exists, else built-in defaults.",
     ),
 ]
-Folder = Annotated[
-    Path | None, typer.Option("--folder", metavar="DIR", help="The queue's folder, instead of server.folder.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Folder = Annotated[Path | None, typer.Option("--folder", metavar="DIR", help="Queue folder; overrides server.folder.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def configuration(file: Path | None, folder: Path | None = None) -> Config:
@@ -37,12 +35,12 @@ def configuration(file: Path | None, folder: Path | None = None) -> Config:
     return config.model_copy(update={"server": config.server.model_copy(update={"folder": folder})})
 
 
-AsPlain = Annotated[bool, typer.Option("--plain", help="Print a line for each record, fields between tabs.")]
-AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV: the names of the columns, then the records.")]
+AsPlain = Annotated[bool, typer.Option("--plain", help="Print one record per line, fields separated by tabs.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV with a header line.")]
 
 
 Columns = Annotated[
-    str | None, typer.Option("--columns", metavar="NAME,…", help="Print these columns of the table, in this order.")
+    str | None, typer.Option("--columns", metavar="NAME,…", help="Print only these columns, in this order.")
 ]
 
 

@@ -30,40 +30,42 @@ def qshape(
         ),
     ] = None,
     by: Annotated[
-        Literal["domain", "site", "provider", "sender"] | None, typer.Option(help="What a row is; default: domain.")
+        Literal["domain", "site", "provider", "sender"] | None,
+        typer.Option(help="What each row counts; default: domain."),
     ] = None,
     senders: Annotated[
         bool,
-        typer.Option("-s", "--senders", help="By the domain of the sender (--by sender); recipients all the same."),
+        typer.Option("-s", "--senders", help="Count recipients by sender domain (same as --by sender)."),
     ] = False,
     parents: Annotated[
-        bool, typer.Option("-p", "--parents", help="Rows for parent domains, too, with a dot before their names.")
+        bool, typer.Option("-p", "--parents", help="Add rows for parent domains, shown with a leading dot.")
     ] = False,
     subdomains: Annotated[
-        int, typer.Option("-m", metavar="N", min=1, help="With -p: only those with so many right below them.")
+        int,
+        typer.Option("-m", metavar="N", min=1, help="With -p: only parents with at least this many direct subdomains."),
     ] = _SUBDOMAINS,
-    ages: Annotated[int, typer.Option("-b", metavar="N", min=2, max=40, help="How many ages there are.")] = _AGES,
+    ages: Annotated[int, typer.Option("-b", metavar="N", min=2, max=40, help="Number of age columns.")] = _AGES,
     minutes: Annotated[
-        int, typer.Option("-t", metavar="MINUTES", min=1, max=1_000_000, help="Where the first age ends.")
+        int, typer.Option("-t", metavar="MINUTES", min=1, max=1_000_000, help="Upper limit of the first age column.")
     ] = 5,
     linear: Annotated[
-        bool, typer.Option("-l", help="All ages as long as the first; else each ends at twice the one before.")
+        bool, typer.Option("-l", help="Age columns of equal width; by default each upper limit doubles.")
     ] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, max=1_000, help="Rows to show.")] = 20,
     width: Annotated[
-        int | None, typer.Option("-w", metavar="COLUMNS", min=1, help="Instead of the terminal's.")
+        int | None, typer.Option("-w", metavar="COLUMNS", min=1, help="Output width; default: the terminal's.")
     ] = None,
     batch: Annotated[
-        int | None, typer.Option("-N", metavar="N", help="Nothing here: it shows the whole at once.")
+        int | None, typer.Option("-N", metavar="N", help="Ignored, for compatibility: the result is always complete.")
     ] = None,
     zone: ZoneName = None,
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """Show how old what waits is, by destination: recipients by the minutes since they were accepted.
+    """Show the age distribution of waiting mail by destination, in minutes since acceptance.
 
-    It takes the queue names and options of Postfix's qshape. What is leased is being delivered.
+    Accepts the queue names and options of Postfix's qshape. Leased recipients are being delivered.
     """
     states = states_of(queues or [])
     if senders and by not in (None, "sender"):

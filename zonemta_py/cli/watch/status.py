@@ -37,22 +37,24 @@ def status(
         bool, typer.Option("--nagios", help="Print one line with performance data; exit status 0, 1, 2 or 3.")
     ] = False,
     queued: Annotated[
-        str, typer.Option(metavar="W,C", help="With --nagios: warn, or be critical, from so many queued.")
+        str, typer.Option(metavar="W,C", help="With --nagios: warning and critical thresholds for queued recipients.")
     ] = "",
     waiting: Annotated[
-        str, typer.Option(metavar="W,C", help="The same of all that wait: queued, leased, deferred, held.")
+        str, typer.Option(metavar="W,C", help="Thresholds for all waiting recipients: queued, leased, deferred, held.")
     ] = "",
-    in_doubt: Annotated[str, typer.Option(metavar="W,C", help="The same of recipients in doubt.")] = "1,",
-    disk: Annotated[str, typer.Option(metavar="W,C", help="Below so much free space, in MB.")] = "1024,128",
-    certificate: Annotated[str, typer.Option(metavar="W,C", help="When one ends in less than so many days.")] = "14,3",
-    timeout: Annotated[int, typer.Option(min=1, help="It is critical when no answer has come in so many seconds.")] = 8,
+    in_doubt: Annotated[str, typer.Option(metavar="W,C", help="Thresholds for recipients in doubt.")] = "1,",
+    disk: Annotated[str, typer.Option(metavar="W,C", help="Thresholds for free disk space, in MB.")] = "1024,128",
+    certificate: Annotated[
+        str, typer.Option(metavar="W,C", help="Thresholds for days until a certificate expires.")
+    ] = "14,3",
+    timeout: Annotated[int, typer.Option(min=1, help="Critical if there is no answer within this many seconds.")] = 8,
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """Show how the MTA is: since when it runs, what goes in and out, what waits, and what needs somebody.
+    """Show uptime, traffic, backlog, and what needs attention.
 
-    Exit status 69: it does not run. With --nagios: 0 all is well, 1 warning, 2 critical, 3 not known.
+    Exit status 69: the MTA is not running. With --nagios: 0 OK, 1 warning, 2 critical, 3 unknown.
     """
     if nagios:
         limits = {"queued": queued, "waiting": waiting, "in_doubt": in_doubt, "disk": disk, "certificate": certificate}

@@ -34,16 +34,16 @@ _YEAR_2001_MS = 10**12
 
 @tabled
 def trace(
-    what: Annotated[str, typer.Argument(metavar="ADDRESS|ID", help="A recipient, or a message's id.")],
-    all: Annotated[bool, typer.Option("--all", help="Look through the whole archive, however long it takes.")] = False,
+    what: Annotated[str, typer.Argument(metavar="ADDRESS|ID", help="Recipient address or message id.")],
+    all: Annotated[bool, typer.Option("--all", help="Search the whole archive, however long it takes.")] = False,
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """Tell a message's story, or that of all mail to somebody, from acceptance to the answers.
+    """Trace a message, or all mail to an address, from acceptance to the final reply.
 
-    It is read from the journal and the archive, newest first, and said how far back that was; --all goes on to the end.
-    The MTA need not run.
+    Reads the journal and the archive, newest first, and shows how far back it searched; --all searches everything.
+    The MTA need not be running.
     """
     chosen = in_force(config, folder)
     found = _found(chosen, what, all)
@@ -73,7 +73,7 @@ def _found(config: Config, what: str, all: bool) -> dict[str, Any]:
     except NotRunning:
         if not (config.folder / "journal").is_dir():
             raise
-    print("zonemta: the MTA does not run; this is what its journal and archive say", file=sys.stderr)
+    print("zonemta: the MTA is not running; this comes from its journal and archive", file=sys.stderr)
     try:
         return _look(partial(_read, config.folder, *reading.subject(what)), all)
     except ValueError as error:

@@ -15,14 +15,14 @@ from zonemta_py.cli.terminal.options import ConfigFile, Folder
 
 
 def top(
-    every: Annotated[float, typer.Option(min=0.2, max=3600, metavar="SECONDS", help="How often it is renewed.")] = 1.0,
+    every: Annotated[float, typer.Option(min=0.2, max=3600, metavar="SECONDS", help="Refresh interval.")] = 1.0,
     config: ConfigFile = None,
     folder: Folder = None,
 ) -> None:
-    """Watch zones and destinations live; suspend and resume them by a key.
+    """Watch zones and destinations live; suspend and resume them with a keystroke.
 
-    Keys: z zones, d destinations, p what is suspended or rests; o sorts by the next column; s suspends the row, r
-    resumes it, both after y; q ends.
+    Keys: z zones, d destinations, p suspensions and rests; o sorts by the next column; s suspends the selected row, r
+    resumes it (y confirms); q quits.
     """
     if not sys.stdout.isatty():
         raise CommandError(Exit.USAGE, "zonemta top needs a terminal; `zonemta status` prints how it is")
