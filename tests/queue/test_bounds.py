@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from zonemta_py.queue.campaigns import thresholds
 from zonemta_py.queue.campaigns.history import POINTS_MAX, CampaignHistory
 from zonemta_py.queue.campaigns.thresholds import passed
-from zonemta_py.queue.core.counters import CampaignCounts
+from zonemta_py.queue.core.campaign_counters import CampaignCounts
 
 counts = st.integers(0, 10_000)
 shares = st.floats(0, 1)

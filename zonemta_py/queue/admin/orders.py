@@ -18,8 +18,8 @@ from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.mail import MovedRecord, RemovedRecord
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core import sizes
+from zonemta_py.queue.core.campaign_counters import REMOVED
 from zonemta_py.queue.core.commit import immediately
-from zonemta_py.queue.core.counters import REMOVED
 from zonemta_py.queue.core.locator import Located, find_any
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.telling import tell

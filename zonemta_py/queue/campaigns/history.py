@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from zonemta_py.queue.core.counters import CampaignCounts
+from zonemta_py.queue.core.campaign_counters import CampaignCounts
 
 POINTS_MAX = 240
 RATE_MS = 120_000

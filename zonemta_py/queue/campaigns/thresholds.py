@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from zonemta_py.queue.core.counters import CampaignCounts
+from zonemta_py.queue.core.campaign_counters import CampaignCounts
 
 LEAST = 100
 SHARES = ("deferred", "bounced", "blocked", "complaints")

@@ -11,9 +11,9 @@ from dataclasses import asdict
 from typing import Any
 
 from zonemta_py.queue.core import sizes
+from zonemta_py.queue.core.campaign_counters import CampaignCounts
 from zonemta_py.queue.core.campaigns import Campaign
 from zonemta_py.queue.core.core import Core
-from zonemta_py.queue.core.counters import CampaignCounts
 from zonemta_py.queue.core.sums.flows import pair
 
 Delete = Callable[[str, str | None, str], Awaitable[int]]

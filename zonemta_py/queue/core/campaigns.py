@@ -28,8 +28,8 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.schedule_fields import InvalidValue
 from zonemta_py.mail.schedule_fields import name as checked_name
 from zonemta_py.queue.api import QueueRefusal, template_name
+from zonemta_py.queue.core.campaign_counters import CampaignCounters, CampaignCounts, campaign_of
 from zonemta_py.queue.core.commit import StoreLine
-from zonemta_py.queue.core.counters import CampaignCounters, CampaignCounts, campaign_of
 from zonemta_py.zones.calendar import campaign_hours
 from zonemta_py.zones.calendar.campaign_hours import CampaignHours
 

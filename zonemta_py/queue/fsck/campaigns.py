@@ -12,8 +12,8 @@ from typing import NamedTuple
 from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.queue.api import QueueRefusal, template_name
+from zonemta_py.queue.core.campaign_counters import CampaignCounts
 from zonemta_py.queue.core.campaigns import Campaign, campaign_from, whole
-from zonemta_py.queue.core.counters import CampaignCounts
 
 SUSPENDED = "it is suspended: give it its text (zonemta campaign text) and resume it, or cancel it"
 """What becomes of a campaign without a template."""

@@ -23,9 +23,9 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import Done, QueueRefusal, Receipt
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.bodies import Stored
+from zonemta_py.queue.core.campaign_counters import SUPPRESSED, campaign_of
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
-from zonemta_py.queue.core.counters import SUPPRESSED, campaign_of
 from zonemta_py.queue.core.messages import Message
 from zonemta_py.queue.hooks import Routed
 from zonemta_py.queue.lifecycle import admission, suppressed

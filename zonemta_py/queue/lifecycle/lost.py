@@ -19,8 +19,8 @@ from zonemta_py.disk.leveldb.store import Operation, Store, StoreError
 from zonemta_py.disk.quarantine import Incident, Quarantine
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.mail import LOST_CASE, FinishRecord, RemovedRecord
+from zonemta_py.queue.core.campaign_counters import REMOVED
 from zonemta_py.queue.core.core import Core
-from zonemta_py.queue.core.counters import REMOVED
 from zonemta_py.queue.core.locator import Located
 from zonemta_py.queue.core.state import counted_as
 from zonemta_py.queue.lifecycle.telling import tell

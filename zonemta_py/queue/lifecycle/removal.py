@@ -19,9 +19,9 @@ from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.mail import RemovedRecord
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core import sizes
+from zonemta_py.queue.core.campaign_counters import REMOVED, SUPPRESSED
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
-from zonemta_py.queue.core.counters import REMOVED, SUPPRESSED
 from zonemta_py.queue.core.messages import Message
 from zonemta_py.queue.core.state import counted_as
 from zonemta_py.queue.lifecycle.lost import DamagedMessages

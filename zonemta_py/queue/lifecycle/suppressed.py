@@ -15,9 +15,9 @@ from zonemta_py.journal.records.mail import RemovedRecord
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import Done, Receipt
+from zonemta_py.queue.core.campaign_counters import SUPPRESSED, campaign_of
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
-from zonemta_py.queue.core.counters import SUPPRESSED, campaign_of
 from zonemta_py.queue.hooks import Routed
 from zonemta_py.queue.lifecycle.requests import Requests, recorded
 from zonemta_py.queue.lifecycle.telling import tell

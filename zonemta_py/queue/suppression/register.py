@@ -30,9 +30,9 @@ from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.list_id import list_of
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import QueueRefusal
+from zonemta_py.queue.core.campaign_counters import SUPPRESSED
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
-from zonemta_py.queue.core.counters import SUPPRESSED
 from zonemta_py.queue.hooks import Routed
 from zonemta_py.queue.suppression.entry import (
     ALL,

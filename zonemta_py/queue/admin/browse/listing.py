@@ -22,8 +22,8 @@ from zonemta_py.queue.admin.browse import by_id, ranges
 from zonemta_py.queue.admin.browse.by_id import IdWalk, Passed
 from zonemta_py.queue.admin.browse.ranges import RangeWalk
 from zonemta_py.queue.admin.browse.rows import Row, Rows
+from zonemta_py.queue.core.campaign_counters import campaign_of
 from zonemta_py.queue.core.core import Core
-from zonemta_py.queue.core.counters import campaign_of
 from zonemta_py.queue.core.state import State
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.tasks.where import STATES, Where
