@@ -96,7 +96,7 @@ async def run(folder: Path, messages: int) -> None:
         queue.core.changed()
         await work_off(queue, die, clock)
     for _ in range(2):
-        await queue.core.lines.stable()
+        await queue.core.disk.lines.stable()
         await queue.maintenance.position()
 
 

@@ -116,7 +116,7 @@ async def _early_life(folder: Path) -> None:
         await queue.settle(Result(delivery.lease, [Outcome(DELIVERED, Reply(250, "", "Ok"), "dot", everyone)]))
     await _order(queue, 0)
     await queue.position()
-    queue.core.ledger.rotate()
+    queue.core.disk.ledger.rotate()
     await archive.publish(queue.core)
     await queue.position()  # it leaves the journal
     Quarantine(folder / "quarantine").case("body", {"error": OLD_CASE}, {"body": b"damaged"})
@@ -145,7 +145,7 @@ async def _first_life(folder: Path) -> None:
             queue.leases.take_back(queue.leases.out[delivery.lease])
     await _order(queue, 1)
     await queue.position()
-    queue.core.ledger.rotate()
+    queue.core.disk.ledger.rotate()
     await archive.publish(queue.core)
 
 

@@ -33,8 +33,8 @@ async def _problems(config_file: Path) -> list[str]:
     config = load(config_file)
     queue = await open_queue(config)
     await queue.position()  # with it, all that recovery found out is in the store
-    await queue.core.lines.stable()
-    queue.core.store.close()
+    await queue.core.disk.lines.stable()
+    queue.core.disk.store.close()
     return [str(problem) for problem in (await check(config)).problems if problem.severity != "harmless"]
 
 

@@ -137,9 +137,9 @@ class Trial:
 
     async def stable(self) -> None:
         for _ in range(5):
-            await self.queue.core.lines.stable()
-            await self.queue.core.journal.stable()
-        await self.queue.core.bodies.settled()
+            await self.queue.core.disk.lines.stable()
+            await self.queue.core.disk.journal.stable()
+        await self.queue.core.disk.bodies.settled()
 
 
 def now_ms() -> int:

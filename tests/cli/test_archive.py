@@ -27,7 +27,7 @@ async def mail(queue: LocalQueue) -> None:
         await queue.accept(envelope, b"A: b\r\n\r\n")
         (delivery,) = await queue.lease(1)
         await queue.settle(Result(delivery.lease, [Outcome(verdict, reply, "dot", [0])]))
-        await queue.core.lines.stable()
+        await queue.core.disk.lines.stable()
 
 
 async def spring(queue: LocalQueue) -> None:

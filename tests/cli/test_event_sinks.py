@@ -36,7 +36,7 @@ async def take(queue: LocalQueue) -> None:
     for number in range(3):
         envelope = Envelope("ann@src.test", [Recipient(f"{number}@x.test")], 4)
         await queue.accept(envelope, b"Hi\r\n")
-    await queue.core.journal.stable()
+    await queue.core.disk.journal.stable()
 
 
 def test_replay(served: Callable[..., Any], zonemta: Callable[..., Any], tmp_path: Path, config: Path) -> None:

@@ -52,7 +52,7 @@ async def bounced(queue: LocalQueue) -> None:
     (delivery,) = await queue.lease(1)
     reply = Reply(550, "5.1.1", "there is no such user here, and there has never been one")
     await queue.settle(Result(delivery.lease, [Outcome(BOUNCED, reply, "rcpt", [0])], remote="mx.test[127.0.0.9]:25"))
-    await queue.core.lines.stable()
+    await queue.core.disk.lines.stable()
 
 
 def mail(served: Any) -> str:
@@ -69,7 +69,7 @@ def test_what_happened_while_it_runs_and_when_it_has_ended(
     running: Any, zonemta: Callable[..., Any], tmp_path: Path
 ) -> None:
     id = mail(running)
-    running.do(lambda queue: queue.core.journal.stable())
+    running.do(lambda queue: queue.core.disk.journal.stable())
     for runs in (True, False):
         if not runs:
             running.close()

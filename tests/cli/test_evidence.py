@@ -21,10 +21,10 @@ def hear(running: Any, *people: str, said: str = "550 5.1.1 no such user", **mor
             statement = Statement(
                 address, what, f"{number:016x}", ms, more.get("agreed", True), pair=("", "p.test"), said=said
             )
-            core.lines.submit(queue.policy.heard(statement), lambda _: None, sync=False, keep=True)
+            core.disk.lines.submit(queue.policy.heard(statement), lambda _: None, sync=False, keep=True)
         for _ in range(4):
-            await core.lines.stable()
-            await core.journal.stable()
+            await core.disk.lines.stable()
+            await core.disk.journal.stable()
 
     running.do(heard)
 
@@ -69,7 +69,7 @@ def test_what_a_guard_holds_back(served: Told, told: Told) -> None:
     )
     assert json.loads(told("suppression", "list", "--json").out)["rows"] == []
     assert told("suppression", "release", "p.test").out == "p.test: released, for 20 people\n"
-    running.do(lambda queue: queue.core.journal.stable())
+    running.do(lambda queue: queue.core.disk.journal.stable())
     assert "held back" not in told("suppression", "explain", people[0]).out
     ran = told("suppression", "drop", "p.test")
     assert (ran.code, ran.err) == (

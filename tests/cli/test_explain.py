@@ -36,7 +36,7 @@ def settle(verdict: int, reply: Reply, stage: str = "dot", down_s: float | None 
         (delivery,) = await queue.lease(1, "sender-1")
         outcome = Outcome(verdict, reply, stage, list(range(len(delivery.recipients))))
         await queue.settle(Result(delivery.lease, [outcome], down_s))
-        await queue.core.lines.stable()
+        await queue.core.disk.lines.stable()
 
     return work
 

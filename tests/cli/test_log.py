@@ -28,7 +28,7 @@ async def answer(queue: LocalQueue, verdict: int = DELIVERED, reply: Reply = OK)
     (delivery,) = await queue.lease(1)
     outcome = Outcome(verdict, reply, "dot", list(range(len(delivery.recipients))))
     await queue.settle(Result(delivery.lease, [outcome], remote="mx.test[192.0.2.9]:25", took_ms=5))
-    await queue.core.lines.stable()
+    await queue.core.disk.lines.stable()
 
 
 @pytest.fixture

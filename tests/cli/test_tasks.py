@@ -135,7 +135,7 @@ def test_what_has_bounced_is_queued_again(served: Callable[..., Any], told: Told
         (delivery,) = await asyncio.wait_for(queue.lease(1), 60)
         reply = Reply(550, "5.7.1", "their filter")
         await queue.settle(Result(delivery.lease, [Outcome(BOUNCED, reply, "dot", [0])]))
-        await queue.core.lines.stable()
+        await queue.core.disk.lines.stable()
 
     queue.do(bounce)
     assert states(told) == {}

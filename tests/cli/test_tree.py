@@ -454,6 +454,6 @@ async def fill(queue: LocalQueue) -> dict[str, object]:
     await queue.settle(Result(delivery.lease, [outcome]))
     await queue.feedback([Feedback("other", raw=b"Subject: hm\r\n\r\nWhat?\r\n", via="smtp", text="hm")])
     await queue.ask("suppress", rows=[["listed@there.test", "manual", "", "", "", "", 0, "all"]])
-    await queue.core.lines.stable()
+    await queue.core.disk.lines.stable()
     task = await queue.ask("task", verb="hold", where={"recipient": "gone@there.test"}, set={}, by="ann")
     return {"id": id, "task": task["id"], "feedback": (await queue.ask("feedback"))["rows"][0]["seq"]}

@@ -30,7 +30,7 @@ async def send(queue: LocalQueue) -> None:
         await queue.accept(envelope, BODY)
         (delivery,) = await queue.lease(1, "sender-1")
         await queue.settle(Result(delivery.lease, [Outcome(verdict, Reply(code, "", "said"), "dot", [0])]))
-        await queue.core.lines.stable()
+        await queue.core.disk.lines.stable()
 
 
 def test_where_each_source_stands(served: Callable[..., Any], told: Callable[..., Any]) -> None:

@@ -35,9 +35,9 @@ async def test_a_damaged_message_is_said_and_ends_at_once(
         core.stopping = True
         message_id = (await bench.queue.accept(envelope, body)).id
         if what == "body":
-            core.store.write([(keys.chunk(message_id, 2), None)], True)
+            core.disk.store.write([(keys.chunk(message_id, 2), None)], True)
         else:
-            core.store.write([(keys.metadata(message_id), b"\xc1")], True)
+            core.disk.store.write([(keys.metadata(message_id), b"\xc1")], True)
             core.messages.drop(message_id)
         caplog.clear()
         core.stopping = False

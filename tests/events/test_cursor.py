@@ -66,7 +66,7 @@ async def test_a_state_without_a_cursor_says_when(tmp_path: Path, place: Path) -
     try:
         for number in range(5):
             await queue.accept(Envelope("a@b.test", [Recipient(f"r{number}@x.test")]), b"Subject: x\r\n\r\n")
-        await queue.core.journal.stable()
+        await queue.core.disk.journal.stable()
         position = 5
         left(place, None, {"last_success_ms": 1})
         assert cursor.found(tmp_path, place, position) == (0, 0)

@@ -298,7 +298,7 @@ async def _frames(data: bytes) -> None:
     tasks = list(connection._tasks)
     connection.connection_lost(None)
     await asyncio.gather(*tasks, return_exceptions=True)
-    rule(queue.core.lines.trouble is None, "the store is in trouble")
+    rule(queue.core.disk.lines.trouble is None, "the store is in trouble")
 
 
 _QUEUES: list[Any] = []
@@ -313,8 +313,8 @@ async def _queue() -> Any:
 
 async def _stop(queue: Any) -> None:
     core = queue.core
-    await core.lines.stable()
-    await core.journal.stable()
+    await core.disk.lines.stable()
+    await core.disk.journal.stable()
     core.ready, core.pump = False, lambda: None
     queue.close()
 

@@ -99,15 +99,15 @@ class House:
     def _watch(self) -> None:
         """Notes after each sync what is on stable storage; `dead` drops what the threads have not begun."""
         self.dead, self.synced = False, dict[str, int]()
-        store, writer = self.queue.core.store, self.queue.core.journal._writer
+        store, writer = self.queue.core.disk.store, self.queue.core.disk.journal._writer
         self._wrap(store, lambda arguments: bool(arguments[1]), "store/*.log")
         self._wrap(writer, lambda arguments: bool(arguments[1]), "journal/*")
-        self._wrap(self.queue.core.receipts, lambda arguments: False, "receipts/*")
+        self._wrap(self.queue.core.disk.receipts, lambda arguments: False, "receipts/*")
         self._note("store/*.log", "journal/*", "bodies/*")
         self._wrap_bodies()
 
     def _wrap_bodies(self) -> None:
-        bodies = self.queue.core.bodies
+        bodies = self.queue.core.disk.bodies
         run = bodies.run
 
         def watched(job: Callable[[], Any]) -> Any:
@@ -213,9 +213,9 @@ class House:
         """Until both disks have everything, and the scheduler has looked at it."""
         core = self.queue.core
         for _ in range(5):
-            await core.lines.stable()
-            await core.journal.stable()
-        await core.bodies.settled()
+            await core.disk.lines.stable()
+            await core.disk.journal.stable()
+        await core.disk.bodies.settled()
         await asyncio.sleep(0)
 
     async def listed(self, limit: int = 10_000, **where: Any) -> list[dict[str, Any]]:
@@ -240,7 +240,7 @@ class House:
             go.wait()
 
         core = self.queue.core
-        for line in (core.lines, core.journal):
+        for line in (core.disk.lines, core.disk.journal):
             line._worker.run(stop, lambda _: None)
         assert arrived.acquire(timeout=PATIENCE_S)
         assert arrived.acquire(timeout=PATIENCE_S)
@@ -254,9 +254,9 @@ class House:
         self._abandoned = queue
         core = queue.core
         core.ready, core.pump = False, lambda: None
-        core.lines._finish = core.journal._finish = lambda *_: None  # type: ignore[method-assign]
-        core.lines._start = core.journal._start = lambda *_: None  # type: ignore[method-assign]
-        core.lines._reopen = core.journal._retry = lambda *_: None  # type: ignore[method-assign]
+        core.disk.lines._finish = core.disk.journal._finish = lambda *_: None  # type: ignore[method-assign]
+        core.disk.lines._start = core.disk.journal._start = lambda *_: None  # type: ignore[method-assign]
+        core.disk.lines._reopen = core.disk.journal._retry = lambda *_: None  # type: ignore[method-assign]
         if queue.leases._timer is not None:
             queue.leases._timer.cancel()
         self.freeze()()

@@ -229,10 +229,10 @@ class Life:
                 await asyncio.sleep(0)
             if task.done():
                 break
-            if not any(line._busy or line._soon or line._waiting for line in (core.lines, core.journal)):
+            if not any(line._busy or line._soon or line._waiting for line in (core.disk.lines, core.disk.journal)):
                 continue  # no disk is waited for
-            await core.lines.stable()
-            await core.journal.stable()
+            await core.disk.lines.stable()
+            await core.disk.journal.stable()
         else:
             task.cancel()
             await asyncio.wait([task])
@@ -271,12 +271,12 @@ class Life:
         self.referee.ended(number, tried, opened)
         result = Result(number, [outcome], down_s, remote="mx.test[127.0.0.9]:25", opened=opened)
         await self.house.queue.settle(result)
-        await self.house.queue.core.lines.stable()
+        await self.house.queue.core.disk.lines.stable()
         self.alive -= self._gone(delivery)
 
     def _gone(self, delivery: Delivery) -> set[str]:
         """Those that are in no key of the store any more."""
-        store = self.house.queue.core.store
+        store = self.house.queue.core.disk.store
         prefix = f"message {delivery.id} ".encode()
         left: set[str] = set()
         if any(True for _ in store.keys(prefix, prefix + b"\xff")):

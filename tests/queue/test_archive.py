@@ -25,15 +25,15 @@ async def test_a_quiet_queue_closes_its_segment_in_time(house: Make) -> None:
     await home.settle((await home.lease())[0])
     await home.rest()
     archive = home.folder / "archive"
-    home.queue.core.ledger.rotate_old()
+    home.queue.core.disk.ledger.rotate_old()
     await archiving.publish(home.queue.core)
     assert not list(archive.iterdir()), "its time has not come"
     await home.move(3601)
-    home.queue.core.ledger.rotate_old()
+    home.queue.core.disk.ledger.rotate_old()
     await archiving.publish(home.queue.core)
     assert len(list(archive.iterdir())) == 1
     await home.move(3601)
-    home.queue.core.ledger.rotate_old()
+    home.queue.core.disk.ledger.rotate_old()
     await archiving.publish(home.queue.core)
     assert len(list(archive.iterdir())) == 1, "nothing was told since"
     await home.sound()
@@ -95,7 +95,7 @@ async def test_a_full_segment_is_readable_at_once(house: Make) -> None:
 async def test_a_crash_before_the_link_is_made_good(house: Make) -> None:
     home = await house()
     await home.put("bob@x.test")
-    home.queue.core.ledger.rotate()
+    home.queue.core.disk.ledger.rotate()
     await home.rest()
     assert not (home.folder / "archive").exists()
     await home.crash()

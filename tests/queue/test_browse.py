@@ -136,7 +136,7 @@ async def test_a_filter_reads_only_the_parked_mail_of_its_campaign(house: Any) -
     await home.rest()
     found = await every(home, limit=100, campaign="small")
     assert len(found) == 5
-    parked = sum(1 for _ in home.queue.core.store.keys(b"parked ", keys.end(b"parked ")))
+    parked = sum(1 for _ in home.queue.core.disk.store.keys(b"parked ", keys.end(b"parked ")))
     page = await home.queue.ask("list", limit=100, campaign="small")
     assert parked >= 100
     assert page["walked"] < 305

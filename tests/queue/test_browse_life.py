@@ -219,10 +219,10 @@ async def test_what_the_store_does_not_have_yet_hides_nobody(house: Any) -> None
     page = await home.queue.ask("list", limit=1)
     id = page["rows"][0]["id"]
     go = home.freeze()
-    home.queue.core.sizes.move("a", "x.test", HELD_AT, DEFERRED_AT, 2)
+    home.queue.core.counters.sizes.move("a", "x.test", HELD_AT, DEFERRED_AT, 2)
     try:
         rest = await home.queue.ask("list", after=page["next"])
     finally:
-        home.queue.core.sizes.move("a", "x.test", HELD_AT, DEFERRED_AT, -2)
+        home.queue.core.counters.sizes.move("a", "x.test", HELD_AT, DEFERRED_AT, -2)
         go()
     assert [(row["id"], row["recipient"]) for row in rest["rows"]] == [(id, "b@x.test")]

@@ -89,13 +89,13 @@ async def test_a_damaged_message_stops_no_removal(house: Make) -> None:
     damaged = (await home.queue.accept(batch(*(f"s{number}@x.test" for number in range(5))), b"")).id
     await home.queue.accept(batch(*(f"t{number}@x.test" for number in range(5))), b"")
     await home.crash()  # nothing of it is in memory
-    home.queue.core.store.write([(keys.metadata(damaged), None)], True)
+    home.queue.core.disk.store.write([(keys.metadata(damaged), None)], True)
     await home.queue.ask("campaign-cancel", name="spring", cause="wrong list")
     await tick(home)
     assert await row(home, "removed", "waiting") == (10, 5)
     assert await home.idle()
     assert await row(home, "removed", "waiting") == (15, 0)
-    assert [case.name.split("-")[1] for case in home.queue.core.quarantine.cases()] == ["messages"]
+    assert [case.name.split("-")[1] for case in home.queue.core.disk.quarantine.cases()] == ["messages"]
     await home.rest()
     assert [(await home.sizes())[name] for name in ("queued", "messages", "bytes")] == [0, 0, 0]
 
@@ -116,7 +116,7 @@ async def test_removals_that_the_store_has_not_seen_are_made_up_for(house: Make,
     home = await opened(house, *(f"r{number}@x.test" for number in range(50)))
     await home.queue.ask("campaign-cancel", name="spring")
     home.queue.campaign_commands.tick()
-    await home.queue.core.journal.stable()
+    await home.queue.core.disk.journal.stable()
     await home.crash(drop=drop)
     await tick(home)
     assert await row(home, "removed", "waiting") == (50, 0)
@@ -141,7 +141,7 @@ async def test_a_complete_campaign_ends_with_its_last_recipient(house: Make) -> 
     await home.move(8 * 86_400)
     await tick(home)
     assert await home.queue.ask("campaigns") == []
-    assert list(home.queue.core.store.keys(keys.CAMPAIGNS, keys.end(keys.CAMPAIGNS))) == []
+    assert list(home.queue.core.disk.store.keys(keys.CAMPAIGNS, keys.end(keys.CAMPAIGNS))) == []
 
 
 async def test_orders_about_nothing_say_so(house: Make) -> None:
@@ -183,7 +183,7 @@ async def test_an_order_holds_from_its_record_on(house: Make, order: str) -> Non
     """Answered, and not in the store yet: a crash then changes nothing; nor does a campaign that has taken the name."""
     home = await opened(house, "ann@x.test")
     await home.rest()
-    home.queue.core.lines._start = lambda: None  # nothing more reaches the store
+    home.queue.core.disk.lines._start = lambda: None  # nothing more reaches the store
     await home.queue.ask(f"campaign-{order}", name="spring")
     await home.crash()
     assert await row(home, "state") == ({"cancel": "canceled", "complete": "complete"}[order],)
@@ -196,7 +196,7 @@ async def test_a_campaign_whose_record_a_crash_cost_gets_one(house: Make) -> Non
     """The batch with its template is what counts; the journal hears of it at the next start, once."""
     home = await house()
     await home.rest()
-    home.queue.core.journal._start = lambda: None  # nothing more reaches the journal
+    home.queue.core.disk.journal._start = lambda: None  # nothing more reaches the journal
     ask = {"name": "spring", "sender": "news@src.test", "template": template()}
     task = asyncio.ensure_future(home.queue.ask("campaign-put", **ask))
     while not home.queue.core.campaigns.by_name:  # noqa: ASYNC110 (nobody says when)
@@ -223,11 +223,11 @@ async def test_parked_recipients_of_a_canceled_campaign_go(house: Make) -> None:
     for name in ("spring", "other"):
         await home.queue.accept(batch(*(f"r{number}@x.test" for number in range(20)), campaign=name), b"")
     await home.rest()
-    assert len(list(home.queue.core.store.keys(b"parked ", b"parked!"))) == 40
+    assert len(list(home.queue.core.disk.store.keys(b"parked ", b"parked!"))) == 40
     await home.queue.ask("campaign-cancel", name="spring")
     await tick(home)
     assert await row(home, "removed", "waiting") == (21, 0)
-    assert len(list(home.queue.core.store.keys(b"parked ", b"parked!"))) == 20
+    assert len(list(home.queue.core.disk.store.keys(b"parked ", b"parked!"))) == 20
     await home.crash(power=True)
     await home.move(7200)
     assert {one.campaign for one in await home.leases()} == {"other"}

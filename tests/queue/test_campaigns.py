@@ -126,7 +126,7 @@ async def test_each_recipient_is_delivered_alone(house: Make) -> None:
     assert (first.columns, first.chunks, first.body, first.received_ms) == (["name"], 0, None, 1_700_000_000_000)
     assert (first.sender, first.tenant, first.campaign, first.priority) == ("news@src.test", "shop", "spring", 3)
     assert first.template == home.queue.core.campaigns.get("spring").template
-    assert [key for key in home.queue.core.store.keys(b"message ", b"message!") if key[-1:].isdigit()] == []
+    assert [key for key in home.queue.core.disk.store.keys(b"message ", b"message!") if key[-1:].isdigit()] == []
     for delivery in (first, second):
         await home.settle(delivery)
     await home.sound()
@@ -317,7 +317,7 @@ async def test_fsck_finds_a_wrong_tally_and_a_torn_template(house: Make) -> None
     home = await opened(house, "ann@x.test", "bob@x.test")
     await home.rest()
     home.queue.core.campaigns.counters.add("spring", "delivered")
-    home.queue.core.lines.submit([(keys.template("spring", 1), None)], lambda _: None, sync=True, keep=True)
+    home.queue.core.disk.lines.submit([(keys.template("spring", 1), None)], lambda _: None, sync=True, keep=True)
     await home.rest()
     home.abandon()
     found = [problem.what for problem in home.check(repair=True).problems]
@@ -379,7 +379,7 @@ async def test_fsck_names_a_merged_recipient_whose_key_is_gone(house: Make) -> N
     home = await opened(house)
     message_id = (await home.queue.accept(batch("ann@x.test", "bob@x.test", "cid@x.test"), b"")).id
     await home.rest()
-    home.queue.core.lines.submit(
+    home.queue.core.disk.lines.submit(
         [(keys.fresh("default", message_id, "bob@x.test"), None)], lambda _: None, sync=True, keep=True
     )
     await home.rest()
@@ -403,6 +403,6 @@ async def test_what_says_when_a_campaign_has_ended(house: Make) -> None:
     await tick(home)
     (after,) = await home.queue.ask("campaign-ends", name="spring")
     assert after["ended_ms"] >= after["created_ms"]
-    assert after["seq"] <= home.queue.core.journal.next_seq
+    assert after["seq"] <= home.queue.core.disk.journal.next_seq
     assert after["tenant"] == "*"
     assert await home.queue.ask("campaign-ends", name="winter") == []

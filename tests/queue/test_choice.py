@@ -90,7 +90,7 @@ async def test_a_crash_amid_the_choice_is_finished(house: Make, written: bool) -
     """Whether the store had it or not: the record in the journal counts."""
     home = await opened(house, {"spring.b": 2})
     if not written:
-        home.queue.core.lines._start = lambda: None  # nothing more reaches the store
+        home.queue.core.disk.lines._start = lambda: None  # nothing more reaches the store
     await home.queue.ask("campaign-decide", name="spring", winner="spring.b")
     await home.crash(power=not written)
     await tick(home)

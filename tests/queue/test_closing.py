@@ -30,7 +30,7 @@ async def test_a_closed_queue_leaves_no_thread_and_no_file(memory: Path) -> None
     for _ in range(20):
         await incoming.write(bytes(CHUNK_BYTES))
     await incoming.accept(Envelope("ann@src.test", [Recipient("bob@x.test")], 20 * CHUNK_BYTES), b"")
-    await queue.core.journal.stable()
+    await queue.core.disk.journal.stable()
     assert {"store", "journal", "receipts"} <= {Path(path).parent.name for path in held(memory)}
     assert set(threading.enumerate()) - before
     queue.close()
@@ -47,8 +47,8 @@ async def test_what_still_waits_when_a_queue_is_closed_is_no_damage(memory: Path
     queue.close()
     queue = await open_queue(config, damaged=found.append, hire=Inline)
     queue.core.changed()  # the schedule has not read yet
-    queue.core.lines.submit([(b"probe", b"x")], lambda _: None, sync=False, keep=True)
-    queue.core.lines.flush()
+    queue.core.disk.lines.submit([(b"probe", b"x")], lambda _: None, sync=False, keep=True)
+    queue.core.disk.lines.flush()
     queue.close()
     await asyncio.sleep(0.6)  # a store that cannot be written is tried again after half a second
     assert found == []

@@ -48,12 +48,12 @@ async def test_it_is_done_at_once_when_space_is_short(house: Make, monkeypatch: 
     home = await house()
     await home.move(100)
     await send(home, 0, 20)
-    monkeypatch.setattr(home.queue.core.space, "room", lambda now: -1)
+    monkeypatch.setattr(home.queue.core.disk.space, "room", lambda now: -1)
     await home.queue.maintenance.cleanse()
     assert traces(home) == 0
     monkeypatch.undo()
     await send(home, 20, 1)
-    monkeypatch.setattr(home.queue.core.space, "room", lambda now: -1)
+    monkeypatch.setattr(home.queue.core.disk.space, "room", lambda now: -1)
     await home.queue.maintenance.cleanse()
     assert traces(home) > 0
     await home.move(61)
@@ -70,9 +70,9 @@ async def test_a_queue_at_rest_is_left_alone(house: Make, monkeypatch: pytest.Mo
     await home.put("bob@x.test")
     await home.queue.position()
     await home.crash()
-    assert home.queue.core.compaction.slice == ()
+    assert home.queue.core.disk.compaction.slice == ()
     await home.move(36_000)
-    monkeypatch.setattr(home.queue.core.store, "compact", None)
+    monkeypatch.setattr(home.queue.core.disk.store, "compact", None)
     await home.queue.maintenance.cleanse()
 
 

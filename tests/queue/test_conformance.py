@@ -81,7 +81,7 @@ async def test_a_large_message_comes_back_chunk_by_chunk(house: Make, front: Mak
         await queue.chunk(delivery.id, 11)
     await queue.settle(reply_to(home, delivery))
     await home.sound()
-    assert list(home.queue.core.store.keys(b"message ", b"message!")) == []
+    assert list(home.queue.core.disk.store.keys(b"message ", b"message!")) == []
 
 
 @pytest.mark.parametrize("written", [0, 1, 7])
@@ -96,7 +96,7 @@ async def test_an_aborted_message_leaves_nothing(house: Make, front: Make, writt
     incoming.abort()
     await queue.accept(mail("bob@x.test"), BODY)
     await home.rest()
-    assert len(list(home.queue.core.store.keys(b"message ", b"message!"))) == 3
+    assert len(list(home.queue.core.disk.store.keys(b"message ", b"message!"))) == 3
     assert home.queue.core.arriving == set()
     await home.sound()
 

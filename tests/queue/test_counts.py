@@ -35,7 +35,7 @@ async def stored(home: Any) -> dict[str, Counter[str]]:
     """What the keys in the store come to, by what is asked."""
     found: dict[str, Counter[str]] = {by: Counter() for by in ("domain", "tenant", "campaign")}
     for family, state in FAMILY.items():
-        for key, value in home.queue.core.store.scan(f"{family} ".encode(), f"{family}!".encode()):
+        for key, value in home.queue.core.disk.store.scan(f"{family} ".encode(), f"{family}!".encode()):
             flow = (packing.unpack(value)[8] if value else "") or "~~"
             _, tenant, campaign = flow.split("~")
             names = {"domain": keys.place(key).recipient.partition("@")[2], "tenant": tenant, "campaign": campaign}
@@ -70,7 +70,7 @@ async def agree(home: Any) -> None:
         assert rows == {name: n for name in names if (n := sum(there[by][f"{name} {state}"] for state in NONE))}
         assert list(rows.values()) == sorted(rows.values(), reverse=True)
         assert (page["next"], page["of"]) == (None, len(rows))
-    store = home.queue.core.store
+    store = home.queue.core.disk.store
     index = [keys.indexed(key) for key in store.keys(keys.INDEX, keys.end(keys.INDEX))]
     assert sorted(index) == [key for family in keys.PLACED for key in store.keys(family, keys.end(family))]
 
@@ -105,7 +105,7 @@ async def test_sums_survive_a_crash(house: Any) -> None:
 
 async def old(home: Any) -> Any:
     """The queue as a version without these keys leaves it: what it does not know is as it was, or was never there."""
-    store = home.queue.core.store
+    store = home.queue.core.disk.store
     flows = [(key, None) for key in store.keys(keys.FLOW_SIZES, keys.end(keys.FLOW_SIZES))]
     index = [key for number, key in enumerate(store.keys(keys.INDEX, keys.end(keys.INDEX))) if number % 3]
     left = b"at 0000000000000001 parked default a.test gone@a.test"
@@ -122,17 +122,17 @@ async def test_a_queue_of_an_earlier_version_is_counted_once_and_indexed_meanwhi
     home = await house()
     await filled(home, random.Random(3))
     queue = await old(home)
-    assert not queue.core.places.complete
+    assert not queue.core.disk.places.complete
     queue.start()
     for delivery in await home.leases():
         await home.settle(delivery, DEFERRED)
     async with asyncio.timeout(60):
-        while not queue.core.places.complete:  # noqa: ASYNC110
+        while not queue.core.disk.places.complete:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     await home.rest()
     await agree(home)
     await home.crash(fsck="look")
-    assert home.queue.core.places.complete
+    assert home.queue.core.disk.places.complete
     await agree(home)
 
 
@@ -144,10 +144,10 @@ async def test_a_crash_while_the_index_is_made_begins_it_again(house: Any, monke
     queue = await old(home)
     queue.start()
     await asyncio.sleep(0.05)
-    assert not queue.core.places.complete
+    assert not queue.core.disk.places.complete
     await home.crash(drop=True, fsck="look")
-    assert not home.queue.core.places.complete
-    await home.queue.core.places.make(home.queue.core.lines)
+    assert not home.queue.core.disk.places.complete
+    await home.queue.core.disk.places.make(home.queue.core.disk.lines)
     await home.rest()
     await agree(home)
 
@@ -161,7 +161,7 @@ async def test_all_recipients_of_a_message_are_found_by_its_id(house: Any) -> No
         await home.settle(delivery, DEFERRED)
         await home.move(1)
     await home.rest()
-    found = [keys.place(key) for key, _ in placed(home.queue.core.store, message)]
+    found = [keys.place(key) for key, _ in placed(home.queue.core.disk.store, message)]
     assert {place.recipient for place in found} == {"a@a.test", "b@b.test", "c@c.test"}
     assert {place.family for place in found} == {"deferred"}
 
@@ -239,13 +239,15 @@ async def test_the_domains_of_a_zone_are_kept_in_order(house: Any, monkeypatch: 
     await home.rest()
     page = await sizes("b")
     assert page["complete"]
-    there = {domain: sum(counts) for (zone, domain), counts in home.queue.core.sizes.domains.items() if zone == "b"}
+    there = {
+        domain: sum(counts) for (zone, domain), counts in home.queue.core.counters.sizes.domains.items() if zone == "b"
+    }
     totals = [sum(row[name] for name in NONE) for row in page["rows"]]
     assert totals == sorted(there.values(), reverse=True)
     assert {row["name"]: total for row, total in zip(page["rows"], totals, strict=True)} == there
     home.clock.now_s += zone_domains.KEPT_S
     zone_domains._look(home.queue.core, order)
-    assert not home.queue.core.sizes.ranked_in
+    assert not home.queue.core.counters.sizes.ranked_in
     await home.sound()
 
 
@@ -291,7 +293,7 @@ async def test_fsck_finds_and_corrects_wrong_sums_and_a_wrong_index(house: Any) 
     """Both are counted again."""
     home = await house()
     await filled(home, random.Random(5))
-    store = home.queue.core.store
+    store = home.queue.core.disk.store
     index = next(store.keys(keys.INDEX, keys.end(keys.INDEX)))
     store.write([(keys.flow_size("acme~spring"), packing.pack([7, 7, 7])), (index, None)], True)
     home.abandon()
@@ -306,7 +308,7 @@ async def test_sums_of_an_older_version_are_no_mistake(house: Any) -> None:
     """It knew fewer states."""
     home = await house()
     await filled(home, random.Random(5))
-    store = home.queue.core.store
+    store = home.queue.core.disk.store
     older = [(key, packing.pack(packing.unpack(value)[:4])) for key, value in store.scan(b"size", b"sizf")]
     store.write(older, True)
     assert older

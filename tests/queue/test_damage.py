@@ -161,7 +161,7 @@ async def test_a_journal_that_is_gone_is_made_anew(house: Make, capsys: Any) -> 
 async def test_closed_segments_come_back_from_the_archive(house: Make, what: str) -> None:
     """They have a second name there."""
     home, ids = await filled(house)
-    home.queue.core.ledger.rotate()
+    home.queue.core.disk.ledger.rotate()
     await home.put("more@x.test")
     await home.rest()
     await home.queue.position()
@@ -179,7 +179,7 @@ async def test_closed_segments_come_back_from_the_archive(house: Make, what: str
 async def test_a_segment_that_is_gone_for_good_is_named(house: Make, capsys: Any) -> None:
     """It looked like one that had gone to the archive."""
     home, ids = await filled(house)
-    home.queue.core.ledger.rotate()
+    home.queue.core.disk.ledger.rotate()
     await home.put("more@x.test")
     await home.rest()
     await home.queue.position()
@@ -283,14 +283,14 @@ async def test_an_archive_that_is_gone_brings_nothing_back(house: Make) -> None:
     await home.put("bob@y.test", "cid@z.test")
     await home.put("dan@v.test")
     await home.rest()
-    home.queue.core.ledger.rotate()
+    home.queue.core.disk.ledger.rotate()
     for delivery in await home.leases():
         if delivery.recipients[0].address in ("bob@y.test", "dan@v.test"):
             await home.settle(delivery)
         else:
             home.queue.leases.take_back(home.queue.leases.out[delivery.lease])
     await home.rest()
-    home.queue.core.ledger.rotate()
+    home.queue.core.disk.ledger.rotate()
     await home.put("late@w.test")
     await home.rest()
     for _ in range(2):

@@ -65,7 +65,7 @@ def notices(home: Any) -> list[Message]:
     """What has been written to the sender, in the order of the store, sent or not."""
     core = home.queue.core
     found = []
-    for key in list(core.store.keys(b"message ", b"message!")):
+    for key in list(core.disk.store.keys(b"message ", b"message!")):
         if key.endswith(b" #"):
             message = core.messages.look(key.decode().split(" ")[1])
             if message.metadata["sender"] == "":
@@ -189,7 +189,7 @@ async def test_nothing_is_walked_while_no_deadline_has_passed(house: Any, monkey
     def walked(*_: Any) -> Any:
         raise AssertionError("walked")
 
-    monkeypatch.setattr(home.queue.core.store, "scan", walked)
+    monkeypatch.setattr(home.queue.core.disk.store, "scan", walked)
     monkeypatch.setattr("zonemta_py.queue.maintenance.deadlines.flow_queues_in_turn", walked)
     await home.move(SPAN_S - 1)
     assert not await home.queue.maintenance.deadlines()

@@ -39,7 +39,7 @@ async def unfinished_business(home: Any) -> None:
         await home.put(f"r{number}@x{number}.test", "other@y.test")
     await home.rest()
     deliveries = await home.lease(100)
-    home.queue.core.lines._start = lambda: None  # nothing more reaches the store
+    home.queue.core.disk.lines._start = lambda: None  # nothing more reaches the store
     for number, delivery in enumerate(deliveries[:9]):
         await home.settle(delivery, (1, DEFERRED, BOUNCED)[number % 3])
 
@@ -99,10 +99,10 @@ async def test_who_was_suppressed_is_left_out_at_once(house: Make) -> None:
         else:
             question = home.queue.ask("unsuppress", addresses=[address], by="tester")
         await question
-    home.queue.core.lines._start = lambda: None
+    home.queue.core.disk.lines._start = lambda: None
     late = asyncio.ensure_future(home.queue.ask("suppress", rows=[["dan@x.test", "manual", "", "", "tester", ""]]))
     await asyncio.sleep(0)
-    await home.queue.core.journal.stable()
+    await home.queue.core.disk.journal.stable()
     opening = await home.crash_and_begin(drop=True)
     late.cancel()
     people = [Recipient(f"{name}@x.test") for name in ("bob", "cid", "dan", "eve")]
@@ -119,10 +119,10 @@ async def test_a_canceled_campaign_takes_nothing_more(house: Make) -> None:
     home = await house()
     template = prepare(TemplateSource("t", Text("Hello {{ name }}"), Text("news@src.test"), text=Text("Hi\n"))).pack()
     await home.queue.ask("campaign-put", name="spring", sender="news@src.test", template=template)
-    home.queue.core.lines._start = lambda: None
+    home.queue.core.disk.lines._start = lambda: None
     order = asyncio.ensure_future(home.queue.ask("campaign-cancel", name="spring", cause="wrong list"))
     await asyncio.sleep(0)
-    await home.queue.core.journal.stable()
+    await home.queue.core.disk.journal.stable()
     opening = await home.crash_and_begin(drop=True)
     order.cancel()
     batch = Envelope("", [Recipient("ann@x.test", values=["Ann"])], columns=["name"], campaign="spring")

@@ -233,11 +233,11 @@ async def test_stable_is_told_when_there_is_more(home: Any) -> None:
     """A question that waits costs no sync, but what nobody syncs is synced within a second or so."""
     await home.rest()
     core = home.queue.core
-    before = core.journal.stable_seq
+    before = core.disk.journal.stable_seq
     waiting = asyncio.ensure_future(home.queue.ask("stable", after=before, wait_s=20))
     await asyncio.sleep(0.1)
     assert not waiting.done()
-    core.ledger.append(Type.FINISH, b"\x91\xa1x")
+    core.disk.ledger.append(Type.FINISH, b"\x91\xa1x")
     assert await asyncio.wait_for(waiting, 60) == before + 1
     assert await home.queue.ask("stable", after=before) == before + 1
     assert await home.queue.ask("stable", after=before + 1, wait_s=0.1) == before + 1

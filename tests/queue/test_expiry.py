@@ -18,7 +18,7 @@ async def parked(house: Any, chosen: bool) -> Any:
         await home.put(*(f"r{number}.{at}@x.test" for at in range(10)), sender="")
     assert await home.idle()
     await home.rest()
-    assert len(list(home.queue.core.store.keys(b"parked ", keys.end(b"parked ")))) > COUNT / 2
+    assert len(list(home.queue.core.disk.store.keys(b"parked ", keys.end(b"parked ")))) > COUNT / 2
     await home.move(3601)
     return home
 
@@ -61,7 +61,7 @@ async def test_what_lives_on_is_passed_by_and_by(house: Any, monkeypatch: pytest
     for _ in range(4):
         assert not await home.queue.maintenance.sweep()
         counts.append(len(looked))
-    there = set(home.queue.core.store.keys(b"parked ", keys.end(b"parked ")))
+    there = set(home.queue.core.disk.store.keys(b"parked ", keys.end(b"parked ")))
     assert counts[:2] == [100, 200]
     assert looked == there
     assert (await home.sizes())["messages"] == COUNT // 10

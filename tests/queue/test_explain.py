@@ -52,7 +52,7 @@ async def test_what_stops_the_whole_is_the_first_reason(house: Any, kind: str, m
     core = home.queue.core
     owner, name, value = {
         "copy": (core, "copied", "this is a copy; `zonemta queue adopt`"), "drain": (core, "stopping", True),
-        "recovery": (core, "ready", False), "disk": (core.journal, "trouble", Reply(452)),
+        "recovery": (core, "ready", False), "disk": (core.disk.journal, "trouble", Reply(452)),
     }[kind]  # fmt: skip
     monkeypatch.setattr(owner, name, value)
     if kind == "disk":
@@ -355,7 +355,7 @@ async def test_before_it_in_memory_parked_and_fresh(house: Any) -> None:
     for number in range(count):
         await home.put(f"r{number}@x.test")
         await home.put(f"r{number}@y.test")
-    store, flow_queues = home.queue.core.store, home.queue.core.schedule.zones["default"].flow_queues
+    store, flow_queues = home.queue.core.disk.store, home.queue.core.schedule.zones["default"].flow_queues
     in_memory = len(flow_queues.by_key["x.test"].entries)
     assert 0 < in_memory < count
     before = [(await ask(home, f"r{number}@x.test"))["rows"][0] for number in (0, in_memory - 1, in_memory, count - 1)]

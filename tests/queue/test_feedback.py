@@ -31,7 +31,7 @@ def recorded(home: Any) -> list[FeedbackRecord]:
 
 def left(home: Any) -> list[bytes]:
     """Every key of feedback that the store has."""
-    store = home.queue.core.store
+    store = home.queue.core.disk.store
     return [key for prefix in (keys.FEEDBACK, keys.FEEDBACK_OF) for key in store.keys(prefix, keys.end(prefix))]
 
 
@@ -112,7 +112,7 @@ async def test_a_lost_store_is_made_again_from_the_journal(house: Make) -> None:
     await home.rest()
     before = left(home)
     assert len(before) == 4
-    home.queue.core.store.write([(key, None) for key in before], True)
+    home.queue.core.disk.store.write([(key, None) for key in before], True)
     home.abandon()
     found = home.check(repair=True).problems
     assert [one.what for one in found] == ["4 keys of feedback are missing that the journal has"]
@@ -139,7 +139,7 @@ async def test_it_is_known_as_long_as_a_return_path_holds(house: Make) -> None:
 async def test_nothing_is_taken_while_the_disk_has_errors(house: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is refused for now, and taken afterwards: nothing is answered that is not stored."""
     home = await house()
-    lines = home.queue.core.lines
+    lines = home.queue.core.disk.lines
     monkeypatch.setattr(lines, "trouble", DISK_ERROR)
     with pytest.raises(QueueRefusal, match="451"):
         await home.queue.feedback([bounce()])

@@ -218,7 +218,7 @@ async def test_a_person_who_is_erased_is_forgotten_here_too(home: Any) -> None:
     await home.rest()
     await home.queue.ask("forget", address="bob@x.test")
     await home.rest()
-    store = home.queue.core.store
+    store = home.queue.core.disk.store
     left = [value for key, value in store.scan(b"feedback", b"feedback~") if b"bob@x.test" in value.lower()]
     assert left == []
     assert [row["recipient"] for row in home.queue.heard.of(one)] == ["cid@x.test"]

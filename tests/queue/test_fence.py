@@ -57,12 +57,12 @@ async def test_afence_at_any_read_puts_mail_off_and_nothing_else(
         for address in sorted(wanted):
             await home.put(address)
         await home.crash()  # so that all is read from the store again
-        seen = fence_at(home.queue.core.store, monkeypatch, number)
+        seen = fence_at(home.queue.core.disk.store, monkeypatch, number)
         assert sorted(await _deliver_all(home)) == sorted(wanted)
         reached += seen[0] >= number
         monkeypatch.undo()
         assert not home.damages
-        assert not home.queue.core.quarantine.cases()
+        assert not home.queue.core.disk.quarantine.cases()
         await home.sound()
     assert reached > len(READS) / 2, "the fence hardly ever came"
 
@@ -72,16 +72,16 @@ async def test_an_expiry_waits_for_the_fence(house: Make, monkeypatch: pytest.Mo
     for number in range(1, 16):
         home = await house(retry={"life_h": 1})
         home.queue.core.schedule.policy.stop("destination", "x.test", 86_400, "a rule's answer")
-        await home.queue.core.journal.stable()
+        await home.queue.core.disk.journal.stable()
         for name in "abcd":
             await home.put(f"{name}@x.test", sender="")
         await home.crash()
         assert await home.idle()
         await home.move(3601)
-        seen = fence_at(home.queue.core.store, monkeypatch, number)
+        seen = fence_at(home.queue.core.disk.store, monkeypatch, number)
         with contextlib.suppress(StoreFenced):
             await home.queue.sweep()
-        while home.queue.core.store.fenced:  # noqa: ASYNC110 (nobody says when)
+        while home.queue.core.disk.store.fenced:  # noqa: ASYNC110 (nobody says when)
             await asyncio.sleep(0.005)
         reached += seen[0] >= number
         await home.queue.sweep()
@@ -89,7 +89,7 @@ async def test_an_expiry_waits_for_the_fence(house: Make, monkeypatch: pytest.Mo
         await home.rest()
         assert (await home.sizes())["messages"] == 0
         assert not home.damages
-        assert not home.queue.core.quarantine.cases()
+        assert not home.queue.core.disk.quarantine.cases()
         await home.sound()
     assert reached > 5, "the fence hardly ever came"
 
@@ -100,7 +100,7 @@ async def test_damage_found_on_a_full_disk_waits_for_space(house: Make, monkeypa
     broken = await home.put("broken@a.test")
     await home.put("whole@b.test")
     await home.crash()
-    store, quarantine = home.queue.core.store, home.queue.core.quarantine
+    store, quarantine = home.queue.core.disk.store, home.queue.core.disk.quarantine
     store.write([(keys.metadata(broken), b"\xc1")], True)
     assert (await home.sizes())["bytes"] > 0
     fresh, tries = quarantine._fresh, [0]
@@ -142,10 +142,10 @@ async def test_a_disk_in_trouble_is_said_once_and_its_end_too(
         raise StoreFailed("store: Read-only file system")
 
     with monkeypatch.context() as broken:
-        broken.setattr(core.journal._writer, "write", refuse)
-        broken.setattr(core.store, "reopen", reopen)
-        broken.setattr(core.store, "write", lambda *_: reopen())
-        core.journal.when_stable(lambda: None)
+        broken.setattr(core.disk.journal._writer, "write", refuse)
+        broken.setattr(core.disk.store, "reopen", reopen)
+        broken.setattr(core.disk.store, "write", lambda *_: reopen())
+        core.disk.journal.when_stable(lambda: None)
         with pytest.raises(QueueRefusal):
             await home.put("bob@x.test")
         while tries[0] < 12:  # noqa: ASYNC110 (nobody says when)
@@ -167,19 +167,19 @@ async def test_mail_between_a_full_disk_and_the_word_of_it_is_told_of_that(
     home = await house()
     await home.queue.ask("suppress", rows=[["dee@x.test", "manual", "", "", "", ""]])
     core = home.queue.core
-    heard, finish = list[Any](), core.lines._finish
-    monkeypatch.setattr(core.lines, "_finish", lambda *said: heard.append(said))
+    heard, finish = list[Any](), core.disk.lines._finish
+    monkeypatch.setattr(core.disk.lines, "_finish", lambda *said: heard.append(said))
 
     def full() -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as broken:
-        broken.setattr(core.store, "_sync_older_logs", full)
+        broken.setattr(core.disk.store, "_sync_older_logs", full)
         first = asyncio.ensure_future(home.put("ann@x.test"))
         while not heard:  # noqa: ASYNC110 (nobody says when)
             await asyncio.sleep(0.005)
-    assert core.store.fenced
-    assert core.lines.trouble is None
+    assert core.disk.store.fenced
+    assert core.disk.lines.trouble is None
     request = Envelope("ann@src.test", [Recipient("cid@x.test")], 9, request="1")
     row = Feedback("bounce", "cid@x.test", message=f"{1:016x}", code=550, enhanced="5.1.1", genuine="token", via="smtp")
     for late in (home.put("bob@x.test"), home.put_envelope(request), home.queue.feedback([row])):
@@ -190,6 +190,6 @@ async def test_mail_between_a_full_disk_and_the_word_of_it_is_told_of_that(
     finish(*heard[0])
     with pytest.raises(QueueRefusal, match=r"452 4\.3\.1"):
         await first
-    await core.lines.stable()
+    await core.disk.lines.stable()
     assert await home.put("bob@x.test")
     await home.sound()

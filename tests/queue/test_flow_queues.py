@@ -106,7 +106,7 @@ async def test_a_flow_queue_that_comes_and_goes_finds_what_is_parked_each_time(h
     for turn in range(3):
         for number in range(150):
             await home.put(f"r{turn}-{number}@x.test", sender="")
-        store = home.queue.core.store
+        store = home.queue.core.disk.store
         assert store.first(keys.parked_range("default"), keys.end(keys.parked_range("default"))) is not None
         seen: set[str] = set()
         while found := await home.leases():

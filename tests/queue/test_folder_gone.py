@@ -23,7 +23,7 @@ async def lived(house: Make) -> tuple[Any, dict[str, str]]:
     await home.queue.ask("suppress", rows=[["never@x.test", "complaint"]])
     ids = {"closed@x.test": await home.put("closed@x.test")}
     await home.queue.position()
-    home.queue.core.ledger.rotate()
+    home.queue.core.disk.ledger.rotate()
     await archive.publish(home.queue.core)
     ids["open@x.test"] = await home.put("open@x.test")
     await home.rest()
@@ -57,8 +57,8 @@ async def test_what_the_archive_knows_of_a_queue_that_is_gone_is_named(house: Ma
     assert ids["closed@x.test"] in said + cases(home)
     assert [row["address"] for row in (await home.queue.ask("suppressions"))["rows"]] == ["never@x.test"]
     assert any(row["kind"] == "lost" for row in await home.queue.ask("standing"))
-    assert home.queue.core.journal.next_seq > last
-    home.queue.core.ledger.rotate()
+    assert home.queue.core.disk.journal.next_seq > last
+    home.queue.core.disk.ledger.rotate()
     await archive.publish(home.queue.core)
     assert set(archived) < {path.name for path in segments.files(home.folder / "archive")}
     await home.sound()

@@ -32,7 +32,7 @@ async def bounced(house: Make) -> Any:
     deliveries = await home.leases()
     verdicts = [DEFERRED if d.sender == "s@other.test" else BOUNCED for d in deliveries]
     results = [home.result(d, verdict) for d, verdict in zip(deliveries, verdicts, strict=True)]
-    home.queue.core.lines._start = lambda: None  # the store follows later than the crash
+    home.queue.core.disk.lines._start = lambda: None  # the store follows later than the crash
     for result in results:
         await home.queue.settle(result)
     return home
@@ -144,7 +144,7 @@ async def test_a_delivered_one_is_not_queued_again(house: Make) -> None:
     home = await house(zones=[{"name": "z"}])
     await home.put("a@x.test", "b@x.test")
     deliveries = await home.leases()
-    home.queue.core.lines._start = lambda: None
+    home.queue.core.disk.lines._start = lambda: None
     for delivery in deliveries:
         await home.queue.settle(home.result(delivery, DELIVERED))
     home.folder, _ = home.image(drop=True), home.abandon()

@@ -48,7 +48,7 @@ async def test_a_compaction_that_finds_no_room_keeps_none(
     await home.move(100)
     await home.queue.maintenance.cleanse()
     settling = asyncio.gather(*map(home.settle, deliveries[50:]))
-    while home.queue.core.journal.trouble is None:
+    while home.queue.core.disk.journal.trouble is None:
         assert not (await asyncio.wait([settling], timeout=0.1))[0]
     assert not settling.done()
     for _ in range(120):
@@ -73,7 +73,7 @@ async def test_the_log_says_when_it_begins_and_when_it_is_over(
         await home.move(10)
         await home.queue.maintenance.cleanse()
     said = [record.getMessage().removeprefix(f"{home.queue.core.config.folder}: ") for record in caplog.records]
-    least = size(home.queue.core.space.reserve)
+    least = size(home.queue.core.disk.space.reserve)
     assert [line for line in said if "free" in line] == [
         f"less than {least} are free (queue.reserve_bytes); mail is refused with 452 until they are",
         "there is free space again, and mail is accepted",

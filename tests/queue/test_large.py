@@ -21,7 +21,7 @@ async def test_a_large_body_is_in_its_file_and_goes_with_the_message(house: Make
     queue = await front(home)
     message_id = await put(queue)
     assert bodies(home) == [message_id]
-    names = [key.rsplit(b" ", 1)[1] for key in home.queue.core.store.keys(b"message ", b"message!")]
+    names = [key.rsplit(b" ", 1)[1] for key in home.queue.core.disk.store.keys(b"message ", b"message!")]
     assert names == [b"#", b"*"]
     (delivery,) = await home.lease()
     assert await body_of(queue, delivery) == LARGE
@@ -90,16 +90,16 @@ async def test_a_queue_whose_large_bodies_are_in_the_store(house: Make) -> None:
     del message.metadata["file"]
     operations = [(keys.chunk(message_id, number), chunk) for number, chunk in enumerate(chunks, 1)]
     operations.append((keys.metadata(message_id), packing.pack(message.metadata)))
-    core.lines.submit(operations, lambda _: None, sync=True, keep=True)
+    core.disk.lines.submit(operations, lambda _: None, sync=True, keep=True)
     await home.rest()
-    body_file.remove(core.bodies.folder, message_id)
+    body_file.remove(core.disk.bodies.folder, message_id)
     await home.crash()
     await home.sound()
     (delivery,) = await home.lease()
     assert await body_of(home.queue, delivery) == LARGE
     await home.settle(delivery)
     await home.sound()
-    assert list(home.queue.core.store.keys(b"message ", b"message!")) == []
+    assert list(home.queue.core.disk.store.keys(b"message ", b"message!")) == []
 
 
 async def test_bodies_are_read_off_the_loop(house: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,4 +137,4 @@ async def test_reading_ahead_of_a_message_that_ends_is_no_damage(house: Make) ->
     with pytest.raises(QueueRefusal):
         await home.queue.chunk(delivery.id, 1)
     del home.queue.core.messages._known[delivery.id]
-    assert not home.queue.core.quarantine.cases()
+    assert not home.queue.core.disk.quarantine.cases()

@@ -54,7 +54,7 @@ async def test_a_batch_that_fails_leaves_no_file(house: Make, monkeypatch: pytes
     """The body was complete; the store said no: the client is told, and the file goes."""
     home = await house()
     await home.rest()
-    store = home.queue.core.store
+    store = home.queue.core.disk.store
     write = store.write
 
     def failing(operations: Any, sync: bool) -> None:
@@ -92,14 +92,14 @@ async def test_each_instant_of_the_crash_table(house: Make, power: bool, instant
     if instant in ("delivered", "applied", "removed"):
         await home.settle(delivery)
     if instant in ("applied", "removed"):
-        await home.queue.core.lines.stable()
+        await home.queue.core.disk.lines.stable()
     if instant == "removed":
         await home.rest()
     for _ in range(2):
         await home.crash(power, random.Random(instant), drop=instant in ("part", "accepted", "delivered"))
         await home.rest()
         assert bodies(home) == ([message_id] if instant in ("accepted", "leased") else [])
-        assert not home.queue.core.quarantine.cases()
+        assert not home.queue.core.disk.quarantine.cases()
         await home.sound()
     if instant in ("accepted", "leased"):
         (delivery,) = await home.lease()
@@ -150,7 +150,7 @@ async def test_damage_is_named_and_set_aside(
                 continue
             with pytest.raises(QueueRefusal, match=r"554 5\.3\.0"):
                 await body_of(queue, delivery)
-        (case,) = home.queue.core.quarantine.cases()
+        (case,) = home.queue.core.disk.quarantine.cases()
         assert message_id in (case / "note.json").read_text()
     copy = home.image()
     home.abandon()
@@ -175,17 +175,17 @@ async def test_a_body_whose_keys_are_lost_is_set_aside(house: Make) -> None:
     core = home.queue.core
     operations = [
         (key, None)
-        for key in core.store.keys(b"message " + message_id.encode(), b"message " + message_id.encode() + b"!")
+        for key in core.disk.store.keys(b"message " + message_id.encode(), b"message " + message_id.encode() + b"!")
     ]
     operations += [
-        (key, None) for key in core.store.keys(b"delivery-zone ", b"delivery-zone!") if message_id.encode() in key
+        (key, None) for key in core.disk.store.keys(b"delivery-zone ", b"delivery-zone!") if message_id.encode() in key
     ]
-    core.lines.submit(operations, lambda _: None, sync=True, keep=True)
+    core.disk.lines.submit(operations, lambda _: None, sync=True, keep=True)
     await home.rest()
     await home.crash()
-    found = [json.loads((case / "note.json").read_text()) for case in home.queue.core.quarantine.cases()]
+    found = [json.loads((case / "note.json").read_text()) for case in home.queue.core.disk.quarantine.cases()]
     assert any(message_id in str(note) for note in found)
-    assert any((case / message_id).exists() for case in home.queue.core.quarantine.cases())
+    assert any((case / message_id).exists() for case in home.queue.core.disk.quarantine.cases())
     assert message_id not in bodies(home)
 
 

@@ -30,7 +30,7 @@ async def test_a_body_broken_off_while_the_disk_is_busy_takes_no_room_from_other
     for _ in range(20):
         go = threading.Event()
         for _ in range(THREADS):
-            home.queue.core.bodies.run(go.wait)
+            home.queue.core.disk.bodies.run(go.wait)
         one = queue.begin()
         writing = asyncio.ensure_future(_write(one, 40))
         await asyncio.sleep(0.01)  # by then several frames wait for the first one's job
@@ -48,7 +48,7 @@ async def test_a_message_of_which_a_part_was_refused_is_never_taken(house: Make,
     """Though there is room again when its end comes: it would be stored, and sent, without that part."""
     home = await house(queue={"arriving_bytes_per_client": 16 * CHUNK_BYTES})
     queue = await front(home)
-    other, counted = await begin(queue, 16), home.queue.core.bodies.uncommitted
+    other, counted = await begin(queue, 16), home.queue.core.disk.bodies.uncommitted
     await until(lambda: counted.total > 14 * CHUNK_BYTES)
     one = queue.begin()
     with contextlib.suppress(QueueRefusal):
@@ -91,7 +91,7 @@ async def test_broken_off_bodies_leave_nothing(house: Make, front: Make) -> None
     await home.rest()
     assert len(bodies(home)) == 1
     assert home.queue.core.arriving == set()
-    assert home.queue.core.bodies.uncommitted.total == 0
+    assert home.queue.core.disk.bodies.uncommitted.total == 0
     assert disk_bytes(home.folder) < before + 1024 * 1024
     await home.sound()
 
@@ -119,7 +119,7 @@ async def test_half_of_the_disk_is_for_other_mail(
     home = await house()
     free = 8 * 1024**2
     core = home.queue.core
-    monkeypatch.setattr(core.space, "room", lambda now: free - disk_bytes(core.bodies.folder))
+    monkeypatch.setattr(core.disk.space, "room", lambda now: free - disk_bytes(core.disk.bodies.folder))
     one = await begin(home.queue, 56)
     with pytest.raises(QueueRefusal, match="the queue's disk is nearly full, try again later"):
         await begin(home.queue, 56)

@@ -25,7 +25,7 @@ Make = Callable[..., Any]
 async def test_the_store_is_given_records_in_their_order_and_only_stable_ones(house: Make) -> None:
     """What is open holds the mark back, whichever is closed first."""
     home = await house()
-    ledger, journal, given = home.queue.core.ledger, home.queue.core.journal, list[str]()
+    ledger, journal, given = home.queue.core.disk.ledger, home.queue.core.disk.journal, list[str]()
     until = ledger.applied()
 
     def apply(what: str) -> Callable[[], None]:
@@ -77,7 +77,7 @@ async def test_who_is_in_doubt_is_in_the_journal_before_the_store(house: Make, m
     with monkeypatch.context() as patch:
         patch.setattr(doubts, "_resolve_all", lambda *_: None)
         home.queue.lost(home.queue.leases.out[delivery.lease].worker)
-        await home.queue.core.journal.stable()
+        await home.queue.core.disk.journal.stable()
     await home.crash()
     assert (await home.sizes())["held"] == 1
     assert [row["recipient"] for row in await home.queue.ask("in-doubt")] == ["bob@x.test"]
@@ -92,7 +92,7 @@ def stumble(*_: Any) -> None:
 async def test_no_record_counts_as_applied_before_its_turn(house: Make, seed: int) -> None:
     """Written, opened, closed in any order: the mark stays below the oldest that is open, and never goes back."""
     home, die = await house(), random.Random(seed)
-    ledger, journal = home.queue.core.ledger, home.queue.core.journal
+    ledger, journal = home.queue.core.disk.ledger, home.queue.core.disk.journal
     body = packing.pack(["nobody", ["none", ""], [], ""])
     waiting, given, mark = list[int](), set[int](), ledger.applied()
 
@@ -138,12 +138,12 @@ async def test_a_result_that_could_not_be_applied_ends_the_process_and_is_applie
         await asyncio.wait_for(reached.wait(), 60)
     assert [type(error) for error in home.damages] == [ZeroDivisionError], "the process would have ended"
     home.damages.clear()
-    assert home.queue.core.ledger.applied() < home.queue.core.journal.stable_seq
+    assert home.queue.core.disk.ledger.applied() < home.queue.core.disk.journal.stable_seq
     settled.cancel()
     await home.crash()
     assert sum((await home.sizes()).values()) == 0
-    assert home.queue.core.message_count == 0
-    assert home.queue.core.ledger.applied() == home.queue.core.journal.stable_seq
+    assert home.queue.core.counters.message_count == 0
+    assert home.queue.core.disk.ledger.applied() == home.queue.core.disk.journal.stable_seq
     await home.sound()
 
 

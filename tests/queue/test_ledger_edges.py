@@ -19,7 +19,7 @@ SEGMENT_BYTES = 65_536
 
 async def written(home: Any, since: int = 0) -> list[Record]:
     """The journal's records from there on."""
-    await home.queue.core.journal.stable()
+    await home.queue.core.disk.journal.stable()
     return list(segments.read(home.folder / "journal", since))
 
 
@@ -36,10 +36,12 @@ async def test_a_ledger_begins_a_segment_of_its_own(house: Make) -> None:
     """It has none to end; and whoever waits for closed segments looks once at the start."""
     home = await house()
     core = home.queue.core
-    ledger = Ledger(home.config.queue, core.journal, core.segments, core.ids, core.clock, home.damages.append)
+    ledger = Ledger(
+        home.config.queue, core.disk.journal, core.disk.segments, core.disk.ids, core.clock, home.damages.append
+    )
     assert ledger.rotated.is_set()
     assert not ledger.rotate_with_news()
-    next_seq = core.journal.next_seq
+    next_seq = core.disk.journal.next_seq
     assert ledger.append(Type.STANDING, BODY) == next_seq + 1
     assert [record.type for record in await written(home, next_seq)] == [Type.SEGMENT, Type.STANDING]
 
@@ -47,23 +49,23 @@ async def test_a_ledger_begins_a_segment_of_its_own(house: Make) -> None:
 async def test_a_new_segment_follows_the_end_of_the_old(house: Make) -> None:
     home = await house()
     core = home.queue.core
-    next_seq, before = core.journal.next_seq, len(core.segments.rows())
-    core.ledger.rotated.clear()
-    core.ledger.rotate()
-    assert core.ledger.rotated.is_set()
+    next_seq, before = core.disk.journal.next_seq, len(core.disk.segments.rows())
+    core.disk.ledger.rotated.clear()
+    core.disk.ledger.rotate()
+    assert core.disk.ledger.rotated.is_set()
     end, begin = await written(home, next_seq)
     assert (end.type, end.body, begin.type) == (Type.END, END_BODY, Type.SEGMENT)
     assert end.ms == begin.ms == core.clock.ms()
     body = packing.unpack(begin.body)
     assert (body["version"], body["first"]) == (records.FORMAT, next_seq + 1) == (records.FORMAT, begin.seq)
-    assert [row[:2] for row in core.segments.rows()[before:]] == [[begin.seq, body["floor"]]]
+    assert [row[:2] for row in core.disk.segments.rows()[before:]] == [[begin.seq, body["floor"]]]
 
 
 @pytest.mark.parametrize(("size", "full"), [(SEGMENT_BYTES - 48, False), (SEGMENT_BYTES - 47, True)])
 async def test_a_segment_is_full_when_it_is_larger_than_configured(house: Make, size: int, full: bool) -> None:
     """By the bodies and 24 bytes for each record; the record that fills it is its last."""
     home = await house(queue={"segment_bytes": SEGMENT_BYTES})
-    ledger, journal_line = home.queue.core.ledger, home.queue.core.journal
+    ledger, journal_line = home.queue.core.disk.ledger, home.queue.core.disk.journal
     for _ in range(2):
         ledger.rotate()
         begun = journal_line.next_seq
@@ -75,11 +77,11 @@ async def test_a_segment_is_full_when_it_is_larger_than_configured(house: Make, 
 async def test_a_record_is_of_now_unless_it_says_when(house: Make) -> None:
     home = await house()
     core = home.queue.core
-    began = core.journal.next_seq
+    began = core.disk.journal.next_seq
     for write in (
-        core.ledger.append,
-        core.ledger.open,
-        lambda kind, body, *ms: core.ledger.write(kind, body, lambda: None, *ms),
+        core.disk.ledger.append,
+        core.disk.ledger.open,
+        lambda kind, body, *ms: core.disk.ledger.write(kind, body, lambda: None, *ms),
     ):
         write(Type.STANDING, BODY)
         write(Type.STANDING, BODY, 12_345)
@@ -90,7 +92,7 @@ async def test_a_record_is_of_now_unless_it_says_when(house: Make) -> None:
 async def test_anything_but_a_position_is_news(house: Make, kind: Type) -> None:
     """News is told once; and a position behind it does not make it old."""
     home = await house()
-    ledger, journal_line = home.queue.core.ledger, home.queue.core.journal
+    ledger, journal_line = home.queue.core.disk.ledger, home.queue.core.disk.journal
     ledger.rotate()
     ledger.append(Type.POSITION, packing.pack({}))
     next_seq = journal_line.next_seq
@@ -106,7 +108,7 @@ async def test_anything_but_a_position_is_news(house: Make, kind: Type) -> None:
 async def test_a_segment_with_news_is_closed_at_its_age(house: Make) -> None:
     """Not before; and the next one's age is its own."""
     home = await house(queue={"segment_s": 100})
-    ledger, journal_line, clock = home.queue.core.ledger, home.queue.core.journal, home.clock
+    ledger, journal_line, clock = home.queue.core.disk.ledger, home.queue.core.disk.journal, home.clock
     for _ in range(2):
         ledger.rotate()
         ledger.append(Type.STANDING, BODY)
@@ -132,14 +134,16 @@ async def test_the_mark_is_below_the_oldest_that_is_open(house: Make, order: tup
     """Whatever is closed in between, new records or those of a replay, with others among them or not."""
     home = await house()
     core = home.queue.core
-    ledger = Ledger(home.config.queue, core.journal, core.segments, core.ids, core.clock, home.damages.append)
+    ledger = Ledger(
+        home.config.queue, core.disk.journal, core.disk.segments, core.disk.ids, core.clock, home.damages.append
+    )
     numbers = [100, 1000, 1002, 5000]
     for number in numbers:
         ledger.expect(number)
     for place, which in enumerate(order, 1):
         ledger.close(int(str(numbers[which])))  # the number counts, not the object
         still = [number for at, number in enumerate(numbers) if at not in order[:place]]
-        assert ledger.applied() == (min(still) - 1 if still else core.journal.stable_seq)
+        assert ledger.applied() == (min(still) - 1 if still else core.disk.journal.stable_seq)
     opened = ledger.open(Type.STANDING, BODY)
     assert ledger.applied() == opened - 1
 
@@ -147,7 +151,7 @@ async def test_the_mark_is_below_the_oldest_that_is_open(house: Make, order: tup
 async def test_what_fails_is_told_and_stays_open(house: Make) -> None:
     """It is raised all the same: whoever gave it must not go on."""
     home = await house()
-    ledger = home.queue.core.ledger
+    ledger = home.queue.core.disk.ledger
     seq = ledger.open(Type.STANDING, BODY)
     later = ledger.open(Type.STANDING, BODY)
     error = KeyError("one")
@@ -162,5 +166,5 @@ async def test_what_fails_is_told_and_stays_open(house: Make) -> None:
     ledger.apply(later, lambda: None)
     assert ledger.applied() == seq - 1
     ledger.apply(seq, lambda: None)
-    await home.queue.core.journal.stable()
+    await home.queue.core.disk.journal.stable()
     assert ledger.applied() == later

@@ -78,7 +78,7 @@ async def test_a_segment_whose_mail_was_lost_goes_to_the_archive(house: Make) ->
     for delivery in await home.leases():
         await home.settle(delivery)
     await home.rest()
-    home.queue.core.ledger.rotate()
+    home.queue.core.disk.ledger.rotate()
     await home.queue.position()
     await home.queue.position()
     firsts = [segments.first_seq(path) for path in segments.files(home.folder / "archive")]
@@ -118,19 +118,19 @@ async def test_the_record_comes_before_the_deletion(house: Make) -> None:
     await home.rest()
     await home.crash()
     core = home.queue.core
-    core.lines.submit([(keys.metadata(message_id), None)], lambda _: None, sync=True, keep=True)
+    core.disk.lines.submit([(keys.metadata(message_id), None)], lambda _: None, sync=True, keep=True)
     await home.rest()
-    start = core.journal._start
-    core.journal._start = lambda: None  # the journal's disk is slow
+    start = core.disk.journal._start
+    core.disk.journal._start = lambda: None  # the journal's disk is slow
     taker = asyncio.ensure_future(home.queue.lease(10))
     for _ in range(20):
-        await core.lines.stable()
-    assert home.queue.core.quarantine.cases(), "it has been found out"
-    assert core.store.get(keys.existence(message_id)) is not None, "deleted before the record is stable"
-    core.journal._start = start
-    core.journal._soon = False
+        await core.disk.lines.stable()
+    assert home.queue.core.disk.quarantine.cases(), "it has been found out"
+    assert core.disk.store.get(keys.existence(message_id)) is not None, "deleted before the record is stable"
+    core.disk.journal._start = start
+    core.disk.journal._soon = False
     await home.rest()
-    assert core.store.get(keys.existence(message_id)) is None
+    assert core.disk.store.get(keys.existence(message_id)) is None
     assert [delivery.recipients[0].address for delivery in await taker] == ["c@z.test"]
     (case,) = cases(home)
     assert message_id in (case / "note.json").read_text()
@@ -148,11 +148,11 @@ async def test_a_crash_between_record_and_deletion(house: Make) -> None:
     await home.queue.position()
     await home.crash()
     core = home.queue.core
-    core.lines.submit([(keys.metadata(message_id), None)], lambda _: None, sync=True, keep=True)
+    core.disk.lines.submit([(keys.metadata(message_id), None)], lambda _: None, sync=True, keep=True)
     await home.rest()
-    core.lines._start = lambda: None
+    core.disk.lines._start = lambda: None
     await home.lease(3)
-    await core.journal.stable()
+    await core.disk.journal.stable()
     home.folder, _ = home.image(drop=True), home.abandon()
     store = Store(home.folder / "store")
     assert store.get(keys.existence(message_id)) is not None, "the test's own ground"
@@ -168,7 +168,7 @@ async def test_damage_in_an_old_segment_is_said_before_it_is_archived(house: Mak
     home = await house(zones=[{"name": "z"}])
     await home.put("a@x.test")
     (delivery,) = await home.lease()
-    home.queue.core.ledger.rotate()
+    home.queue.core.disk.ledger.rotate()
     await home.settle(delivery, HELD)
     await home.rest()
     await home.queue.ask("drop", id=delivery.id)

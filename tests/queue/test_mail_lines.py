@@ -124,8 +124,8 @@ async def test_what_ends_without_an_answer_is_a_line_too(house: Any) -> None:
     message = await home.put("a@one.test")
     await home.lease()
     home.queue.lost("")
-    await home.queue.core.journal.stable()
-    await home.queue.core.lines.stable()
+    await home.queue.core.disk.journal.stable()
+    await home.queue.core.disk.lines.stable()
     await home.queue.ask("drop", id=message)
     rows = lines.rows()[1:]
     assert [(row["message"], row["to"], row["id"]) for row in rows] == [

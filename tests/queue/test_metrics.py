@@ -222,7 +222,7 @@ async def test_other_processes_report_what_they_count(home: Any) -> None:
 async def test_now_says_how_much_happens_a_second(home: Any) -> None:
     """Over the last minute, and for each second of it."""
     assert (await home.queue.ask("now"))["in"] == 0
-    rates = home.queue.core.rates
+    rates = home.queue.core.counters.rates
     rates.note(0.0)
     await home.put("a@one.test", "b@one.test")
     rates.note(1.0)
@@ -235,7 +235,7 @@ async def test_now_says_how_much_happens_a_second(home: Any) -> None:
 
 async def test_now_says_which_destinations_are_busy(home: Any) -> None:
     """Delivered, deferred and bounced a second by domain, the busiest first; what was is forgotten within a minute."""
-    rates = home.queue.core.destinations
+    rates = home.queue.core.counters.destinations
     rates.note(100.0)
     await home.put("a@one.test", "b@one.test", "c@two.test")
     for delivery, verdict in zip(await home.leases(), (DELIVERED, DEFERRED), strict=True):

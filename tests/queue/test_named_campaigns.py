@@ -191,11 +191,11 @@ async def test_what_becomes_later_of_mail_of_before_is_in_no_campaigns_figures(h
     assert (await done(home, "requeue", where={"state": "bounced", "tenant": "one"}))["done"] == 1
     assert ((await row(home, "may"))["bounced"], (await row(home, "may"))["waiting"]) == (0, 0)
     await home.crash()
-    home.queue.core.store.write([(keys.metadata(torn), b"\xc1")], True)
+    home.queue.core.disk.store.write([(keys.metadata(torn), b"\xc1")], True)
     for delivery in await home.leases():
         await home.settle(delivery)
     await home.rest()
-    assert home.queue.core.quarantine.cases()
+    assert home.queue.core.disk.quarantine.cases()
     found = await row(home, "may")
     assert (found["delivered"], found["removed"], found["waiting"]) == (0, 0, 0)
     await home.sound()
@@ -208,7 +208,7 @@ async def test_a_campaign_that_the_disk_refuses_takes_no_name(house: Make, monke
     put = {"sender": "news@src.test", "template": prepare(source).pack(), "tenant": "two"}
     await home.put("a@x.test", sender="", campaign="may", tenant="one")
     await home.rest()
-    store = home.queue.core.store
+    store = home.queue.core.disk.store
     write, failures = store.write, [True]
 
     def fail(operations: Any, sync: bool) -> None:
@@ -221,7 +221,7 @@ async def test_a_campaign_that_the_disk_refuses_takes_no_name(house: Make, monke
     monkeypatch.setattr(store, "write", fail)
     with pytest.raises(QueueRefusal):
         await home.queue.ask("campaign-put", name="may", **put)
-    while home.queue.core.lines.trouble:  # noqa: ASYNC110
+    while home.queue.core.disk.lines.trouble:  # noqa: ASYNC110
         await asyncio.sleep(0.05)
     await home.put("b@x.test", sender="", campaign="may", tenant="one")
     await home.put("c@x.test", sender="", campaign="may", tenant="two")
@@ -324,7 +324,7 @@ async def test_each_tenant_gets_names_though_mail_of_another_waits_under_all_of_
     assert (await row(home, "third"))["accepted"] == 1
     await home.sound()
     await tick(home)
-    kept = home.queue.core.store.keys(keys.CAMPAIGNS, keys.end(keys.CAMPAIGNS))
+    kept = home.queue.core.disk.store.keys(keys.CAMPAIGNS, keys.end(keys.CAMPAIGNS))
     assert [key for key in kept if key.endswith(b" -")] == []
 
 
@@ -367,7 +367,7 @@ async def test_lost_figures_begin_anew(house: Make) -> None:
     for number in range(3):
         await home.put(f"r{number}@x.test", sender="", campaign="spring")
     await home.rest()
-    home.queue.core.store.write([(b"campaign spring *", None), (b"campaign spring #", None)], True)
+    home.queue.core.disk.store.write([(b"campaign spring *", None), (b"campaign spring #", None)], True)
     home.folder, _ = home.image(), home.abandon()
     assert [found.what for found in home.check(repair=True).problems] == ["figures of a campaign are lost"]
     await home.open()

@@ -39,7 +39,7 @@ async def half_delivered(house: Make) -> tuple[Any, set[str], set[str]]:
         waits.add(f"rest{number}@z{number}.test")
     await home.put("last@x.test")
     await home.rest()
-    home.queue.core.ledger.rotate()
+    home.queue.core.disk.ledger.rotate()
     await archive.publish(home.queue.core)
     later = []
     for delivery in await home.leases():
@@ -199,13 +199,13 @@ async def test_what_has_ended_long_ago_does_not_come_back_with_the_stores_damage
     home = await house(queue={"segment_bytes": 65_536})
     await home.put("bob@x.test", "cid@y.test")
     await home.rest()
-    store = home.queue.core.store
+    store = home.queue.core.disk.store
     before = [(key, value) for key, value in store.scan(b"", b"\xff") if key.split(b" ")[0] in _MAIL]
     for delivery in await home.leases():
         await home.settle(delivery)
     await home.rest()
     await home.queue.position()
-    home.queue.core.ledger.rotate()
+    home.queue.core.disk.ledger.rotate()
     await home.put("dan@z.test")
     for _ in range(2):
         await home.rest()

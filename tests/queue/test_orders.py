@@ -90,7 +90,7 @@ async def test_dropped_recipients_end(house: Make) -> None:
     await home.crash(power=True)
     total = await home.sizes()
     assert (total["held"], total["queued"], total["messages"]) == (0, 0, 0)
-    assert list(home.queue.core.store.keys(b"message ", b"message!")) == []
+    assert list(home.queue.core.disk.store.keys(b"message ", b"message!")) == []
     await home.sound()
 
 

@@ -147,7 +147,7 @@ async def send_all(home: Any) -> list[str]:
             await home.settle(delivery)
         await home.rest()
         quiet = 0 if deliveries else quiet + 1
-        if not deliveries and home.queue.core.store.fenced:
+        if not deliveries and home.queue.core.disk.store.fenced:
             quiet = 0
             await asyncio.sleep(0.005)
     return sorted(seen)
@@ -216,11 +216,11 @@ async def test_a_fence_at_any_read_of_an_order(
         if crash:  # so that all is read from the store again
             await home.crash()
         core = home.queue.core
-        seen = fence_at(core.store, monkeypatch, number)
+        seen = fence_at(core.disk.store, monkeypatch, number)
         await insist(home, case.order)
         await finished(home, case)
         reached += seen[0] >= number
         monkeypatch.undo()
         assert not home.damages
-        assert not core.quarantine.cases()
+        assert not core.disk.quarantine.cases()
     assert reached == len(reads), "the fence hardly ever came"

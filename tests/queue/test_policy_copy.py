@@ -45,7 +45,7 @@ async def test_an_order_while_a_position_record_waits_for_the_disk(
 ) -> None:
     """Its record comes before that of the position, which has it: what follows is all that the next start reads."""
     home = await house(zones=[{"name": "z", "default": True}])
-    bodies = home.queue.core.bodies
+    bodies = home.queue.core.disk.bodies
     settled = bodies.settled
 
     async def later() -> None:

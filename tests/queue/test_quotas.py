@@ -99,7 +99,7 @@ async def test_a_crash_grants_nothing_twice(house: Make, seed: int) -> None:
 async def test_a_refused_batch_is_not_charged(house: Make) -> None:
     """The disk said no: neither mail nor use."""
     home = await at_noon(house, **shop(messages=["5/h"]))
-    store, write, failures = home.queue.core.store, home.queue.core.store.write, iter([True])
+    store, write, failures = home.queue.core.disk.store, home.queue.core.disk.store.write, iter([True])
 
     def failing(operations: Any, sync: bool) -> None:
         if sync and next(failures, False):
@@ -125,7 +125,7 @@ async def taken_again(home: Any) -> None:
 async def test_what_is_taken_back_too_late_lowers_nothing(house: Make) -> None:
     """Charged before the full hour, refused by the disk after it, when others have been charged already."""
     home = await at_noon(house, **shop(messages=["5/h"], recipients=["90/day"]))
-    quotas = home.queue.core.quotas
+    quotas = home.queue.core.counters.quotas
     before = quotas.charge("shop", 3)
     await home.move(3600)
     assert (await many(home, 4))[0] == 4
@@ -159,8 +159,8 @@ def configure(home: Any, *accounts: dict[str, Any]) -> None:
 
 
 async def stored(home: Any) -> list[bytes]:
-    await home.queue.core.lines.stable()
-    return list(home.queue.core.store.keys(keys.QUOTAS, keys.end(keys.QUOTAS)))
+    await home.queue.core.disk.lines.stable()
+    return list(home.queue.core.disk.store.keys(keys.QUOTAS, keys.end(keys.QUOTAS)))
 
 
 async def test_a_reload_keeps_what_was_used(house: Make) -> None:

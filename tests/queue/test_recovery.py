@@ -43,7 +43,7 @@ async def test_chunks_without_a_message_are_deleted(house: Make, power: bool) ->
         await incoming.write(bytes(65_536))
     await home.crash(power)
     await home.rest()
-    assert list(home.queue.core.store.keys(b"message ", b"message!")) == []
+    assert list(home.queue.core.disk.store.keys(b"message ", b"message!")) == []
     await home.sound()
 
 
@@ -81,7 +81,7 @@ async def test_what_was_in_doubt_released_and_delivered_is_not_sent_again(house:
     await home.crash()
     assert await home.queue.ask("release", id=message_id) == 1
     (delivery,) = await home.lease()
-    home.queue.core.lines._start = lambda: None  # nothing more reaches the store
+    home.queue.core.disk.lines._start = lambda: None  # nothing more reaches the store
     await home.settle(delivery)
     await home.crash()
     assert await home.idle()
@@ -97,7 +97,7 @@ async def test_results_are_all_applied_before_anything_is_scheduled(house: Make)
     await home.rest()
     deliveries = await home.lease(100)
     assert len(deliveries) == 60
-    home.queue.core.lines._start = lambda: None  # nothing more reaches the store
+    home.queue.core.disk.lines._start = lambda: None  # nothing more reaches the store
     for number, delivery in enumerate(deliveries):
         await home.settle(delivery, (BOUNCED, DEFERRED, 1)[number % 3])
     await home.crash(power=True)
@@ -137,11 +137,11 @@ async def test_a_lease_that_its_sender_never_heard_of_is_over(
     home = await house(zones=[{"name": "z", "in_doubt": "hold"}])
     await home.put("bob@x.test")
     await home.put("cid@y.test")
-    kept = home.queue.core.ledger.append
+    kept = home.queue.core.disk.ledger.append
     for one in await home.lease(2):
         lease = home.queue.leases.out[one.lease]
         lease.sent = False
-        monkeypatch.setattr(home.queue.core.ledger, "append", kept if written else lambda *_: 0)
+        monkeypatch.setattr(home.queue.core.disk.ledger, "append", kept if written else lambda *_: 0)
         home.queue.leases.take_back(lease)
         monkeypatch.undo()
     (again,) = await home.lease()
@@ -194,7 +194,9 @@ async def test_a_position_while_large_messages_arrive(house: Make) -> None:
     seen = [r.address for _ in range(31) for d in await home.lease() for r in d.recipients if not await settle(home, d)]
     assert sorted(seen) == sorted(["big@x.test", *(f"r{number}@x.test" for number in range(30))])
     await home.rest()
-    assert [segment.live for segment in home.queue.core.segments._all] == [0] * len(home.queue.core.segments._all)
+    assert [segment.live for segment in home.queue.core.disk.segments._all] == [0] * len(
+        home.queue.core.disk.segments._all
+    )
 
 
 async def settle(home: Any, delivery: Any) -> None:
@@ -309,7 +311,7 @@ async def test_a_flipped_byte_in_the_journal_loses_no_mail(house: Make, at: int)
     for number in range(12):
         await home.put(f"r{number}@x.test")
     await home.rest()
-    home.queue.core.ledger.rotate()
+    home.queue.core.disk.ledger.rotate()
     await home.put("last@x.test")
     await home.rest()
     copy = home.image()
@@ -347,7 +349,7 @@ async def test_a_refused_message_does_not_come_back(house: Make, monkeypatch: py
 
     home = await house()
     await home.put("before@x.test")
-    store = home.queue.core.store
+    store = home.queue.core.disk.store
     write, failures = store.write, [True]
 
     def fail(operations: Any, sync: bool) -> None:
@@ -363,7 +365,7 @@ async def test_a_refused_message_does_not_come_back(house: Make, monkeypatch: py
     assert caught.value.reply.code == 452
     with pytest.raises(QueueRefusal):
         await home.put("meanwhile@x.test")
-    while home.queue.core.lines.trouble:  # noqa: ASYNC110
+    while home.queue.core.disk.lines.trouble:  # noqa: ASYNC110
         await asyncio.sleep(0.05)
     await home.put("after@x.test")
     await home.sound()

@@ -74,15 +74,15 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
 async def _all(home: Any) -> dict[str, Any]:
     """What operators see, and what is in the store, without what counts batches."""
     core = home.queue.core
-    await core.journal.stable()
-    await core.lines.stable()
+    await core.disk.journal.stable()
+    await core.disk.lines.stable()
     found: dict[str, Any] = {one: await home.queue.ask(one) for one in SHOWN}
     found |= {"mail": await home.listed(), "sizes": await home.sizes()}
     for name in ("spring", "stopped", "gone"):
         found[name] = await home.queue.ask("campaign", name=name)
         found[name].pop("history")
-    kept = {key: value for key, value in core.store.scan(b"", b"\xff") if key not in (keys.STATE, keys.TRACKED)}
-    return found | {"store": kept, "records": core.journal.next_seq}
+    kept = {key: value for key, value in core.disk.store.scan(b"", b"\xff") if key not in (keys.STATE, keys.TRACKED)}
+    return found | {"store": kept, "records": core.disk.journal.next_seq}
 
 
 async def _refused(home: Any, question: str, arguments: dict[str, Any]) -> bool:

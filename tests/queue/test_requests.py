@@ -31,7 +31,7 @@ async def messages(home: Any) -> int:
 
 
 def request_keys(home: Any) -> list[bytes]:
-    store = home.queue.core.store
+    store = home.queue.core.disk.store
     return [key for prefix in (b"request ", b"request-end ") for key in store.keys(prefix, keys.end(prefix))]
 
 
@@ -99,7 +99,7 @@ async def test_the_second_waits_for_the_first(house: Make, front: Any) -> None:
 async def test_if_the_first_fails_the_second_tries_itself(house: Make) -> None:
     """A refused batch takes its key along; whoever waited for it tries again, and so may anybody later."""
     home = await house()
-    store, write = home.queue.core.store, home.queue.core.store.write
+    store, write = home.queue.core.disk.store, home.queue.core.disk.store.write
     failures = iter([True])
 
     def failing(operations: Any, sync: bool) -> None:

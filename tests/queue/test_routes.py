@@ -36,7 +36,7 @@ async def test_dropping_everyone_is_an_acceptance_that_leaves_nothing(house: Mak
     await incoming.write(bytes(65_536))
     assert (await incoming.accept(Envelope("a@b.test", [Recipient("drop@x.test")]), b"end")).id
     await home.rest()
-    assert list(home.queue.core.store.keys(b"message ", b"message!")) == []
+    assert list(home.queue.core.disk.store.keys(b"message ", b"message!")) == []
     await home.sound()
 
 

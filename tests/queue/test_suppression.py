@@ -94,7 +94,7 @@ async def test_a_message_of_which_nobody_is_left_is_taken_and_forgotten(house: M
     assert receipt[1:] == (0, 1, False)
     await home.crash(power=power)
     assert (await home.sizes())["messages"] == 0
-    assert list(home.queue.core.store.keys(b"message ", b"message!")) == []
+    assert list(home.queue.core.disk.store.keys(b"message ", b"message!")) == []
     await home.rest()
     first, _ = removed(home)
     assert first[:3] == ["default", ["bob@x.test"], "suppressed: complaint"]
@@ -169,7 +169,7 @@ async def test_a_message_ends_with_its_last_recipient_removed(house: Make) -> No
     await home.settle(delivery)
     await home.rest()
     assert (await home.sizes())["messages"] == 0
-    assert list(home.queue.core.store.keys(b"message ", b"message!")) == []
+    assert list(home.queue.core.disk.store.keys(b"message ", b"message!")) == []
     await home.sound()
 
 
@@ -295,7 +295,7 @@ async def test_a_store_that_cannot_be_read_refuses_mail(house: Make, monkeypatch
     """Nobody knows who is on the list then: 451, and the client tries again."""
     home = await house()
     await suppress(home, "bob@x.test")
-    monkeypatch.setattr(home.queue.core.store, "fenced", True)
+    monkeypatch.setattr(home.queue.core.disk.store, "fenced", True)
     with pytest.raises(QueueRefusal, match=r"451 4\.3\.0"):
         await home.queue.accept(envelope("bob@x.test"), BODY)
     heard: list[Any] = []

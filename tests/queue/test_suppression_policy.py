@@ -131,7 +131,7 @@ async def test_a_tenant_may_have_it_otherwise(house: Make) -> None:
 def heard(home: Any, address: str, what: str, message: str, **more: Any) -> None:
     policy, core = home.queue.policy, home.queue.core
     changes = policy.heard(Statement(address, what, message, core.clock.steady_ms(), **more))
-    core.lines.submit(changes, lambda _: None, sync=False, keep=True)
+    core.disk.lines.submit(changes, lambda _: None, sync=False, keep=True)
 
 
 async def test_complaints_and_unsubscribes_hold_at_once(house: Make) -> None:
@@ -182,7 +182,7 @@ async def test_erasing_a_person_erases_the_evidence(home: Any) -> None:
     await tried(home, "ann@x.test", BOUNCED, VAGUE)
     await home.queue.ask("forget", address="ann@x.test")
     await settled(home)
-    assert home.queue.core.store.first(b"evidence ", b"evidence!") is None
+    assert home.queue.core.disk.store.first(b"evidence ", b"evidence!") is None
 
 
 # -- crashes
@@ -276,7 +276,7 @@ async def test_the_guard_survives_a_crash(home: Any) -> None:
 async def test_evidence_that_cannot_be_read_counts_for_nothing(home: Any) -> None:
     """fsck names it, and takes it away."""
     await tried(home, "ann@x.test", BOUNCED, VAGUE)
-    home.queue.core.lines.submit([(b"evidence ann@x.test", b"\xc1")], lambda _: None, sync=True, keep=True)
+    home.queue.core.disk.lines.submit([(b"evidence ann@x.test", b"\xc1")], lambda _: None, sync=True, keep=True)
     await settled(home)
     assert home.queue.policy.store.get("ann@x.test") is None
     home.abandon()
@@ -302,7 +302,7 @@ async def test_while_the_disk_has_errors_nothing_that_is_heard_is_lost(
     for address in ("gone@x.test", "soft@x.test"):
         await home.put(address, sender="")
     deliveries = {delivery.recipients[0].address: delivery for delivery in await home.leases()}
-    store = home.queue.core.store
+    store = home.queue.core.disk.store
     reopen = store.reopen
     monkeypatch.setattr(store, "reopen", lambda: (_ for _ in ()).throw(StoreFailed("still broken")))
     store.fenced = True

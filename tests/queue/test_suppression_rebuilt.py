@@ -28,7 +28,7 @@ async def without_store(house: Make) -> Any:
     await home.queue.ask("unsuppress", addresses=["p0@x.test"])
     for _ in range(2):
         await home.rest()
-        home.queue.core.ledger.rotate()
+        home.queue.core.disk.ledger.rotate()
         await home.queue.ask("unsuppress", addresses=["p1@x.test"])
         await home.queue.position()
     await home.put("waits@y.test")
@@ -67,7 +67,7 @@ async def pruned(home: Any, before: str) -> None:
     """Time goes until that file has left the archive."""
     for _ in range(10):
         home.clock.now_s += 86_400
-        home.queue.core.ledger.rotate()
+        home.queue.core.disk.ledger.rotate()
         await home.queue.ask("stop", kind="zone", name="default", cause=str(home.clock.now_s))
         await home.rest()
         await home.queue.position()

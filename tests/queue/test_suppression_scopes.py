@@ -243,7 +243,7 @@ async def test_scopes_are_made_again_when_the_store_is_lost(house: Make, by: str
     await suppress(home, "bob@x.test", "hard-bounce")
     for _ in range(2):
         await home.rest()
-        home.queue.core.ledger.rotate()
+        home.queue.core.disk.ledger.rotate()
         await home.queue.ask("unsuppress", addresses=["bob@x.test"], scope="campaigns")
         await home.queue.position()
     await home.rest()
@@ -290,7 +290,7 @@ async def test_an_entry_from_before_scopes_holds_for_all_mail(house: Make) -> No
     home = await house()
     await suppress(home, "ann@x.test", "unsubscribe", "all")
     await home.rest()
-    value = home.queue.core.store.get(b"suppressed ann@x.test")
+    value = home.queue.core.disk.store.get(b"suppressed ann@x.test")
     assert len(packing.unpack(value)) == 6
     rows = [
         packing.unpack(record.body)[0]

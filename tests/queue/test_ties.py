@@ -29,7 +29,7 @@ async def sent(home: Any, *recipients: str, **more: Any) -> str:
     for delivery in await home.leases():
         await home.settle(delivery)
     await home.rest()
-    assert home.queue.core.store.get(keys.metadata(message_id)) is None
+    assert home.queue.core.disk.store.get(keys.metadata(message_id)) is None
     return str(message_id)
 
 
@@ -37,8 +37,8 @@ async def heard(home: Any, row: Feedback) -> dict[str, Any]:
     """What was recorded of it."""
     assert await home.queue.feedback([row]) == [True]
     await home.rest()
-    key = home.queue.core.store.last(keys.FEEDBACK, keys.end(keys.FEEDBACK))
-    return shown(int(key.split()[1]), home.queue.core.store.get(key))
+    key = home.queue.core.disk.store.last(keys.FEEDBACK, keys.end(keys.FEEDBACK))
+    return shown(int(key.split()[1]), home.queue.core.disk.store.get(key))
 
 
 async def test_a_token_ties_first(home: Any) -> None:
@@ -130,7 +130,7 @@ async def test_a_hash_finds_its_recipient_whom_nobody_names(home: Any, recipient
 async def test_of_recipients_that_fit_nothing_is_kept(home: Any) -> None:
     await home.put("bob@x.test", f"{'a' * 31}@x.test", "ann_b+c@some-where.test")
     await home.rest()
-    assert home.queue.core.store.first(keys.SENT_TO, keys.end(keys.SENT_TO)) is None
+    assert home.queue.core.disk.store.first(keys.SENT_TO, keys.end(keys.SENT_TO)) is None
 
 
 @pytest.mark.parametrize("end", ["age", "erasure"])
@@ -144,7 +144,7 @@ async def test_whom_a_hash_stands_for_is_forgotten(home: Any, end: str) -> None:
     else:
         await home.queue.ask("forget", address=LONG.upper())
     await home.rest()
-    assert home.queue.core.store.first(keys.SENT_TO, keys.end(keys.SENT_TO)) is None
+    assert home.queue.core.disk.store.first(keys.SENT_TO, keys.end(keys.SENT_TO)) is None
     assert (await heard(home, Feedback("bounce", "", one, genuine="token", mark=mark)))["recipient"] == ""
 
 
@@ -172,7 +172,7 @@ async def test_it_is_remembered_as_long_as_a_return_path_holds(home: Any) -> Non
     """Then both keys go; and without a return path there are none."""
 
     def left() -> int:
-        store = home.queue.core.store
+        store = home.queue.core.disk.store
         return sum(1 for prefix in (keys.SENT, b"sent-as ") for _ in store.keys(prefix, keys.end(prefix)))
 
     await sent(home)
@@ -208,7 +208,7 @@ async def test_nothing_is_remembered_without_a_return_path(house: Make) -> None:
     home = await house()
     one = await home.put("bob@x.test", campaign="spring", headers={"message-id": "<one@src.test>"})
     await home.rest()
-    assert home.queue.core.store.first(keys.SENT, keys.end(b"sent-as ")) is None
+    assert home.queue.core.disk.store.first(keys.SENT, keys.end(b"sent-as ")) is None
     assert (await heard(home, Feedback("bounce", "bob@x.test", one)))["campaign"] == "spring"
 
 
@@ -248,8 +248,8 @@ async def test_who_leaves_a_list_by_mail_keeps_the_others(home: Any) -> None:
 async def test_what_a_version_without_lists_remembered(home: Any) -> None:
     """Its rows end earlier; those of messages of no list still do."""
     one = await sent(home)
-    key = home.queue.core.store.last(keys.SENT, keys.end(keys.SENT))
-    (row,) = packing.unpack(home.queue.core.store.get(key))
+    key = home.queue.core.disk.store.last(keys.SENT, keys.end(keys.SENT))
+    (row,) = packing.unpack(home.queue.core.disk.store.get(key))
     assert row[:3] == ["default", "acme", "spring"]
     assert len(row) == 5
     row = Feedback("unsubscribe", "bob@x.test", one, scope="list", via="mailto", genuine="token")

@@ -152,7 +152,7 @@ async def fill_unread(home: Any, urgent: int) -> None:
 def unread(home: Any) -> int:
     """How many recipients of the zone nobody in memory answers for."""
     core = home.queue.core
-    return sum(key not in core.schedule.busy for key in core.store.keys(b"delivery-zone ", b"delivery-zone!"))
+    return sum(key not in core.schedule.busy for key in core.disk.store.keys(b"delivery-zone ", b"delivery-zone!"))
 
 
 @pytest.mark.parametrize("crash", ["", "before", "after"])
@@ -214,13 +214,13 @@ async def test_unread_mail_without_deadlines_is_not_looked_at(house: Any, monkey
     await home.queue.sweep()
     assert unread(home)
     walked: list[bytes] = []
-    scan = home.queue.core.store.scan
+    scan = home.queue.core.disk.store.scan
 
     def watched(start: bytes, stop: bytes) -> Any:
         walked.append(start)
         return scan(start, stop)
 
-    monkeypatch.setattr(home.queue.core.store, "scan", watched)
+    monkeypatch.setattr(home.queue.core.disk.store, "scan", watched)
     await home.put(*(f"s@d{number}.test" for number in range(900)), sender="")
     await home.rest()
     await home.move(100_000)

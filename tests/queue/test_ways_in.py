@@ -96,7 +96,7 @@ async def test_the_same_rules(
     with pytest.raises(QueueRefusal, match=r"554 5\.5\.0 .*does not send from 127\.0\.0\.9"):
         await give("bob@x.test", source="127.0.0.9")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(home.queue.core.store, "fenced", True)
+        patch.setattr(home.queue.core.disk.store, "fenced", True)
         with pytest.raises(QueueRefusal, match=r"451 4\.3\.0"):
             await give("bob@x.test")
     assert (await home.sizes())["messages"] == 0

@@ -147,7 +147,7 @@ def test_a_request_in_progress_is_a_session_of_its_account(open_http: Callable[.
             f"POST /v1/inject HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {SHOP}\r\ncontent-type: application/json\r\n"
         )
         slow.sendall(f"{head}content-length: 1000\r\n\r\n{{".encode())
-        until(lambda: door.queue.core.sessions.open["shop"] == 1)
+        until(lambda: door.queue.core.counters.sessions.open["shop"] == 1)
         refused = till.post("/v1/inject", json=message())
         assert (refused.status_code, "has as many sessions open as it may, 1" in refused.text) == (429, True), (
             refused.text
@@ -158,9 +158,9 @@ def test_a_request_in_progress_is_a_session_of_its_account(open_http: Callable[.
         [row] = [row for row in door.client.get("/v1/accounts").json() if row["what"] == "sessions"]
         assert (row["account"], row["used"], row["left"]) == ("shop", 1, 0)
         slow.close()
-        until(lambda: not door.queue.core.sessions.open)
+        until(lambda: not door.queue.core.counters.sessions.open)
         assert till.post("/v1/inject", json=message()).status_code == 200
-        until(lambda: not door.queue.core.sessions.open)
+        until(lambda: not door.queue.core.counters.sessions.open)
 
 
 def until(found: Callable[[], bool]) -> None:

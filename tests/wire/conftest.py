@@ -45,8 +45,8 @@ class Service:
             if remote._protocol is not None and remote._protocol._transport is not None:
                 remote._protocol._transport.abort()
         core = self.queue.core
-        await core.lines.stable()
-        await core.journal.stable()
+        await core.disk.lines.stable()
+        await core.disk.journal.stable()
         core.ready, core.pump = False, lambda: None
         self.queue.close()
 

@@ -38,17 +38,17 @@ async def dead(service: Any, monkeypatch: pytest.MonkeyPatch, way: str, stored: 
     with monkeypatch.context() as patch:
         patch.setattr(ClientConnection, "_answer", lambda *_: None)
         if not told:  # its ENVELOPE record never reached the disk
-            append = core.ledger.append
+            append = core.disk.ledger.append
             patch.setattr(
-                core.ledger, "append", lambda kind, *rest: 0 if kind == Type.ENVELOPE else append(kind, *rest)
+                core.disk.ledger, "append", lambda kind, *rest: 0 if kind == Type.ENVELOPE else append(kind, *rest)
             )
         with monkeypatch.context() as disk:
             if not stored:
-                disk.setattr(core.lines, "submit", lambda *_, **__: reached.append(way))
+                disk.setattr(core.disk.lines, "submit", lambda *_, **__: reached.append(way))
             waiting = asyncio.ensure_future(hand_in(receiver, way))
             while not stored and not reached:  # noqa: ASYNC110 (nobody says when)
                 await asyncio.sleep(0.01)
-            while stored and (not core.message_count or core.arriving):  # noqa: ASYNC110 (nobody says when)
+            while stored and (not core.counters.message_count or core.arriving):  # noqa: ASYNC110 (nobody says when)
                 await asyncio.sleep(0.01)
         await service.stop()
     return waiting

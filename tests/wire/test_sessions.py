@@ -82,10 +82,10 @@ async def test_a_new_queue_process_hears_of_those_that_are_open(two: Any) -> Non
     await service.start()
     assert len(await waiting) == 1
     assert (await used(service))["shop"] == 3
-    service.queue.core.sessions.settled_at = asyncio.get_running_loop().time() + 60
+    service.queue.core.counters.sessions.settled_at = asyncio.get_running_loop().time() + 60
     late = asyncio.ensure_future(one.enter("g", "press"))
     await asyncio.sleep(0.05)
     one.leave("g")
-    service.queue.core.sessions.settled_at = 0.0
+    service.queue.core.counters.sessions.settled_at = 0.0
     assert (await used(service))["press"] == 0
     late.cancel()

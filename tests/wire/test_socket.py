@@ -117,7 +117,7 @@ async def test_garbage_closes_only_its_own_connection(service: Any, garbage: byt
     writer.close()
     await good.accept(mail(), BODY)
     assert (await good.ask("size"))["total"]["messages"] == 1
-    assert service.queue.core.lines.trouble is None
+    assert service.queue.core.disk.lines.trouble is None
 
 
 async def test_wrong_arguments_of_a_question_are_answered(service: Any) -> None:
@@ -246,7 +246,7 @@ async def test_two_senders_of_one_name_are_two(service: Any) -> None:
     await two.settle(done(kept))
     await two.settle(done(again))
     assert (await two.ask("size"))["total"]["messages"] == 0
-    await service.queue.core.lines.stable()
+    await service.queue.core.disk.lines.stable()
     assert len(await two.ask("in-doubt")) == 1
 
 
@@ -264,10 +264,10 @@ async def test_a_client_that_goes_between_chunks_and_commit(service: Any) -> Non
         await asyncio.wait([commit])
         assert commit.exception() is None or isinstance(commit.exception(), QueueRefusal)
     sender = await service.connect("sender", reconnect=False)
-    await service.queue.core.lines.stable()
+    await service.queue.core.disk.lines.stable()
     count = (await sender.ask("size"))["total"]["messages"]
     assert service.queue.core.arriving == set()
-    keys = list(service.queue.core.store.keys(b"message ", b"message!"))
+    keys = list(service.queue.core.disk.store.keys(b"message ", b"message!"))
     assert len(keys) == 5 * count
     for _ in range(count):
         (delivery,) = await sender.lease(1)

@@ -58,7 +58,7 @@ _ROWS = (
     Quantity("kept bounces", "recipients", "Recipients that have bounced and are kept for a time, so that they can be "
              "queued again; the state is called bounced.", _SIZES, _STATE % "bounced"),
     Quantity("messages", "messages", "Messages of which at least one recipient is in the queue.",
-             "queue/core/core.py", "zonemta_queue_messages"),
+             "queue/core/counters.py", "zonemta_queue_messages"),
     Quantity("in doubt", "recipients", "Recipients on the list of those whose answer was lost with a process, so that "
              "they may get the message twice.", "queue/admin/doubts.py", "zonemta_in_doubt"),
     # attempts

@@ -298,8 +298,8 @@ class Ending:
         queue = self._queue
         while queue.leases.out.keys() - queue.pulls.reserved or server.ClientConnection.receivers:  # noqa: ASYNC110 (it ends soon, or is killed)
             await asyncio.sleep(0.02)
-        await queue.core.journal.stable()
-        await queue.core.lines.stable()
+        await queue.core.disk.journal.stable()
+        await queue.core.disk.lines.stable()
         if queue.core.mail_log is not None:
             queue.core.mail_log.flush()
         self._over = True

@@ -59,13 +59,13 @@ class LocalQueue(QueueContext):
     def start(self) -> None:
         """Starts the periodic work: positions, the archive, expiry."""
         self.maintenance.start()
-        self.core.keep(asyncio.ensure_future(self.core.places.make(self.core.lines)))
+        self.core.keep(asyncio.ensure_future(self.core.disk.places.make(self.core.disk.lines)))
         self.core.changed()
 
     def close(self) -> None:
         """For a process that continues; others just end."""
         self.maintenance.stop()
-        self.core.close()
+        self.core.disk.close()
 
     async def position(self) -> None:
         """Writes a position record now."""
@@ -74,7 +74,7 @@ class LocalQueue(QueueContext):
     async def sweep(self) -> None:
         """Ends mail whose lifetime is over now."""
         while await self.maintenance.sweep():
-            await self.core.lines.stable()
+            await self.core.disk.lines.stable()
 
     # -- Submission
 
@@ -138,7 +138,7 @@ class LocalQueue(QueueContext):
         try:
             message = messages.get(message_id)
             read = partial(messages.chunks, message, first, most)
-            return await self.core.bodies.run(read) if message.filed else read()
+            return await self.core.disk.bodies.run(read) if message.filed else read()
         except StoreError as error:
             over = message is not None and message.left <= 0  # a read-ahead that is not needed any more
             if isinstance(error, StoreDamaged) and not over:

@@ -213,11 +213,11 @@ async def _run(
             await asyncio.sleep(wait_s)
             progress(clock.ms())
         queue.acceptance.admit(arrival.envelope, [_BODY], partial(admitted, arrival.id))
-    while clock.ms() < span.until_ms + span.drain_ms and queue.core.message_count:
+    while clock.ms() < span.until_ms + span.drain_ms and queue.core.counters.message_count:
         await asyncio.sleep(60)
         progress(clock.ms())
-    await queue.core.lines.stable()
-    await queue.core.journal.stable()
+    await queue.core.disk.lines.stable()
+    await queue.core.disk.journal.stable()
     queue.close()
     return Replayed(
         _renamed(read([config.folder / "archive", config.folder / "journal"]), names), world.beyond(), refused

@@ -44,7 +44,7 @@ RECEIVERS = ("receiver", "pull", "http", "links")
 async def serve(queue: LocalQueue, folder: Path) -> asyncio.AbstractServer:
     """Listens on `folder`/socket, readable by this user only; a socket left by a dead process is replaced."""
     path = folder / SOCKET
-    queue.core.sessions.settled_at = asyncio.get_running_loop().time() + SETTLE_S
+    queue.core.counters.sessions.settled_at = asyncio.get_running_loop().time() + SETTLE_S
     path.unlink(missing_ok=True)
     before = os.umask(0o177)
     try:

@@ -28,7 +28,7 @@ class SessionRequests:
         answer: Callable[[int, int, Any], None],
         run: Callable[[int, Coroutine[Any, Any, Any]], object],
     ) -> None:
-        self._queue, self._sessions, self._answer, self._run = queue, queue.core.sessions, answer, run
+        self._queue, self._sessions, self._answer, self._run = queue, queue.core.counters.sessions, answer, run
         self._loop = asyncio.get_running_loop()
         self._of: dict[str, str] = {}
         """Accounts of the open ones, by the session's id."""

@@ -188,7 +188,7 @@ async def test_fsck_brings_back_what_is_missing(house: Make, tmp_path: Path) -> 
     home = await house()
     message_id = await push(home.queue, b"1")
     await home.rest()
-    store = home.queue.core.store
+    store = home.queue.core.disk.store
     (key,) = [key for key in store.keys(b"parked ", b"parked!") if message_id.encode() in key]
     store.write([(key, None)], True)
     home.abandon()

@@ -242,7 +242,7 @@ async def test_a_fence_at_any_read_puts_off_and_nothing_else(
     await home.queue.nack(late.lease, late.id, 50)
     await home.crash()
     await home.move(51)
-    fence_at(home.queue.core.store, monkeypatch, number)
+    fence_at(home.queue.core.disk.store, monkeypatch, number)
     taken = [await pop(home.queue) for _ in range(6)]
     monkeypatch.undo()
     assert taken == [b"1", b"3", b"5", b"0", b"2", b"4"]

@@ -138,7 +138,7 @@ async def test_it_ends(house: Make, how: str, monkeypatch: pytest.MonkeyPatch) -
         home.options["queue"] = {}
         await home.crash()
     else:
-        monkeypatch.setattr(home.queue.core.space, "short", lambda _: True)
+        monkeypatch.setattr(home.queue.core.disk.space, "short", lambda _: True)
     await sweep(home)
     assert await counts(home) == {}
     assert (await home.sizes())["messages"] == 0

@@ -59,14 +59,14 @@ async def sent_now(home: Any) -> list[str]:
 
 async def lost_and_repaired(home: Any, key: bytes) -> str:
     """The store loses a key, and fsck repairs a copy, which goes on. What fsck says."""
-    assert home.queue.core.store.get(key) is not None
-    home.queue.core.store.write([(key, None)], True)
+    assert home.queue.core.disk.store.get(key) is not None
+    home.queue.core.disk.store.write([(key, None)], True)
     copy = home.image()
     home.abandon()
     home.folder = copy
     problems = home.check(repair=True).problems
     await home.begin()
-    assert home.queue.core.store.get(key) is not None
+    assert home.queue.core.disk.store.get(key) is not None
     return " ".join(problem.what for problem in problems)
 
 

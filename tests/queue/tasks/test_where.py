@@ -20,7 +20,7 @@ async def found(home: Any, **where: Any) -> list[str]:
     await home.rest()
     core, chosen = home.queue.core, Where.of(where)
     sight = Sight(core, core.clock.steady_ms())
-    rows = [row for family in FAMILY for row in core.store.scan(f"{family} ".encode(), f"{family}!".encode())]
+    rows = [row for family in FAMILY for row in core.disk.store.scan(f"{family} ".encode(), f"{family}!".encode())]
     candidates = [sight.of(key, value) for key, value in rows]
     return sorted(one.recipient for one in candidates if chosen.matches(one))
 

@@ -34,8 +34,8 @@ def test_who_is_in_doubt_is_acknowledged(open_http: Any) -> None:
 
     async def lose(queue: Any) -> None:
         queue.lost("")
-        await queue.core.journal.stable()
-        await queue.core.lines.stable()
+        await queue.core.disk.journal.stable()
+        await queue.core.disk.lines.stable()
 
     door.do(lose)
     rows = door.client.get("/v1/in-doubt").json()["rows"]

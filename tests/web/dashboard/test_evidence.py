@@ -32,10 +32,10 @@ def hear(door: HttpDoor, *people: str, tenant: str = "", agreed: bool = True) ->
                 address, "user-unknown", f"of {address}", queue.core.clock.steady_ms(), agreed, tenant,
                 pair=("", "p.test"), said="550 5.1.1 <nobody> here",
             )  # fmt: skip
-            queue.core.lines.submit(queue.policy.heard(said), lambda _: None, sync=False, keep=True)
+            queue.core.disk.lines.submit(queue.policy.heard(said), lambda _: None, sync=False, keep=True)
         for _ in range(4):
-            await queue.core.lines.stable()
-            await queue.core.journal.stable()
+            await queue.core.disk.lines.stable()
+            await queue.core.disk.journal.stable()
 
     asyncio.run_coroutine_threadsafe(heard(), door.loop).result(20)
 

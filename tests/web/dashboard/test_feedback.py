@@ -29,7 +29,7 @@ def door(tmp_path: object) -> Iterator[HttpDoor]:
         Feedback("complaint", "ann@x.test", "18bcfe5680000001", campaign="spring", genuine="token", via="smtp"),
     ]
     asyncio.run_coroutine_threadsafe(made.queue.feedback(rows), made.loop).result(30)
-    asyncio.run_coroutine_threadsafe(made.queue.core.settled(30), made.loop).result(30)
+    asyncio.run_coroutine_threadsafe(made.queue.core.disk.settled(30), made.loop).result(30)
     yield made
     made.stop()
 

@@ -33,7 +33,7 @@ def mail(door: Any, *addresses: str, count: int = 1, **more: Any) -> None:
     async def accept(queue: Any) -> None:
         envelopes = [Envelope("", [Recipient(one) for one in addresses], 4, **more) for _ in range(count)]
         await asyncio.gather(*(queue.accept(envelope, b"Hi\r\n") for envelope in envelopes))
-        await queue.core.journal.stable()
+        await queue.core.disk.journal.stable()
 
     door.do(accept)
 

@@ -111,7 +111,7 @@ async def answer(
         return await (found if question in UNMEASURED else measured(found))
     except StoreError as error:
         if isinstance(error, StoreDamaged):
-            queue.core.read_failed(error)
+            queue.core.disk.read_failed(error)
         raise ValueError(str(error)) from None
 
 
@@ -124,10 +124,10 @@ async def _queues(pulls: Pulls, queue: QueueContext) -> list[dict[str, Any]]:
 
 async def _caught_up(queue: QueueContext) -> None:
     """The store has all results that have been given: what was just taken is counted no more."""
-    await queue.core.journal.stable()
+    await queue.core.disk.journal.stable()
     done = asyncio.Event()
-    queue.core.lines.submit([], lambda _: done.set(), sync=False, keep=True)
-    queue.core.lines.flush()
+    queue.core.disk.lines.submit([], lambda _: done.set(), sync=False, keep=True)
+    queue.core.disk.lines.flush()
     await done.wait()
 
 
@@ -170,9 +170,9 @@ async def _positions(queue: QueueContext) -> dict[str, Any]:
     }
     return {
         "marks": marks,
-        "stable": core.journal.stable_seq,
-        "applied": core.ledger.applied(),
-        "segments": core.segments.rows(),
+        "stable": core.disk.journal.stable_seq,
+        "applied": core.disk.ledger.applied(),
+        "segments": core.disk.segments.rows(),
     }
 
 
@@ -180,7 +180,7 @@ async def _stable(queue: QueueContext, after: int = 0, wait_s: float = 0, writte
     """Waits at most so long. No mail waits for it: it looks, and asks for a sync only when there was none for a second,
     since the end of a message, for one, is synced with whatever comes next. written: what has been written until now is
     synced at once."""
-    journal, loop = queue.core.journal, asyncio.get_running_loop()
+    journal, loop = queue.core.disk.journal, asyncio.get_running_loop()
     if written:
         with suppress(TimeoutError):
             await asyncio.wait_for(journal.stable(), STABLE_WAIT_S_MAX)
@@ -239,19 +239,19 @@ async def _stop(
     """An operator's stop; seconds None: until lifted; tenants: of a campaign, only their mail. Returns how many flow
     queues in memory it stops."""
     held = await suspensions.stop(queue, kind, name, seconds, cause or "by an operator", tuple(tenants))
-    await queue.core.journal.stable()
+    await queue.core.disk.journal.stable()
     return held
 
 
 async def _lift(queue: QueueContext, kind: str, name: str) -> bool:
     """Lifts a stop or rest, or forgets a learned value; False if there is none."""
     lifted = admin_orders.lift(queue.core.schedule, kind, name, "by an operator")
-    await queue.core.journal.stable()
+    await queue.core.disk.journal.stable()
     return lifted
 
 
 async def _accounts(queue: QueueContext) -> list[dict[str, Any]]:
-    return queue.core.quotas.rows() + queue.core.sessions.rows()
+    return queue.core.counters.quotas.rows() + queue.core.counters.sessions.rows()
 
 
 async def _warmup(queue: QueueContext) -> list[dict[str, Any]]:
@@ -264,7 +264,7 @@ async def _warm(queue: QueueContext, source: str, provider: str, step: int | Non
     """An operator's warm-up step; returns the new row. Raises ValueError for an unknown source, provider or step."""
     schedule = queue.core.schedule
     await admin_orders.warm(schedule, source, provider, step, "by an operator")
-    await queue.core.journal.stable()
+    await queue.core.disk.journal.stable()
     rows = schedule.policy.warmups.describe()
     return next(row for row in rows if (row["source"], row["provider"]) == (source, provider))
 

@@ -32,7 +32,7 @@ async def make(core: Core) -> Path:
     folder = core.config.folder
     target = folder / MAKING
     await asyncio.to_thread(shutil.rmtree, target, ignore_errors=True)
-    held = [_held(line._worker) for line in (core.lines, core.journal)]
+    held = [_held(line._worker) for line in (core.disk.lines, core.disk.journal)]
     try:
         for reached, _ in held:
             await reached

@@ -32,7 +32,7 @@ async def listed(queue: QueueContext, limit: int = ROWS, after: str = "") -> lis
         raise ValueError(f"{after!r} is not a cursor; use the one that the previous page ended with, or omit it")
     rows, pace, limit = list[dict[str, Any]](), Pace(), max(1, min(limit, ROWS))
     start = keys.IN_DOUBTS + after.encode() + b"\0" if after else keys.IN_DOUBTS
-    for key, value in list(islice(queue.core.store.scan(start, keys.end(keys.IN_DOUBTS)), limit)):
+    for key, value in list(islice(queue.core.disk.store.scan(start, keys.end(keys.IN_DOUBTS)), limit)):
         await pace.turn()
         _, message_id, recipient = key.decode().split(" ", 2)
         zone, since_ms, action = packing.unpack(value)[:3]
@@ -68,8 +68,8 @@ async def acknowledge(queue: QueueContext, ids: list[str] | None = None, until_m
             and (until_ms is None or packing.unpack(value)[1] <= until_ms)
         ]
         if gone:
-            core.lines.submit(gone, immediately, sync=True, keep=True)
-            await core.lines.stable()
+            core.disk.lines.submit(gone, immediately, sync=True, keep=True)
+            await core.disk.lines.stable()
         count += len(gone)
     return count
 
@@ -77,7 +77,7 @@ async def acknowledge(queue: QueueContext, ids: list[str] | None = None, until_m
 async def _portions(core: Core) -> AsyncIterator[list[tuple[bytes, bytes]]]:
     """Between two of them the event loop runs, and no iterator is open."""
     pace, start = Pace(), keys.IN_DOUBTS
-    while rows := list(islice(core.store.scan(start, keys.end(keys.IN_DOUBTS)), _AT_ONCE)):
+    while rows := list(islice(core.disk.store.scan(start, keys.end(keys.IN_DOUBTS)), _AT_ONCE)):
         yield rows
         start = rows[-1][0] + b"\0"
         await pace.turn()

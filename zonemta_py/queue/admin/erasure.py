@@ -42,25 +42,25 @@ async def forget(queue: QueueContext, who: str) -> dict[str, int]:
     core, removed = queue.core, 0
     queue.suppression.leaving.add(who)
     try:
-        await core.journal.stable()  # a result may be on its way into the store
-        await core.lines.stable()
+        await core.disk.journal.stable()  # a result may be on its way into the store
+        await core.disk.lines.stable()
         for _ in range(PASSES_MAX):
             found = await _Pass(queue, who).run()
             removed += found
-            await core.journal.stable()
-            await core.lines.stable()
+            await core.disk.journal.stable()
+            await core.disk.lines.stable()
             if not found:
                 break
         await _empty_receipts(core)
         await _forget_doubts(core, who)
         async for rows in _portions(core, keys.SENT_TO):
             theirs: list[Operation] = [(key, None) for key, value in rows if person(_address(value)) == who]
-            core.lines.submit(theirs, immediately, sync=False, keep=True)
+            core.disk.lines.submit(theirs, immediately, sync=False, keep=True)
         await asyncio.to_thread(queue.heard.unread.drop_naming, who)
         async for rows in _portions(core, keys.FEEDBACK):
-            core.lines.submit(queue.heard.erased(rows, who), immediately, sync=False, keep=True)
+            core.disk.lines.submit(queue.heard.erased(rows, who), immediately, sync=False, keep=True)
         erasing.forget(core.tasks, who)
-        core.lines.submit(queue.suppression.evidence.cleared([who]), immediately, sync=False, keep=True)
+        core.disk.lines.submit(queue.suppression.evidence.cleared([who]), immediately, sync=False, keep=True)
     finally:
         queue.suppression.leaving.discard(who)
     leased = (entry for lease in queue.leases.out.values() for entry in lease.open)
@@ -107,7 +107,7 @@ def _erased(_: Entry) -> str:
 async def _portions(core: Core, prefix: bytes) -> AsyncIterator[list[tuple[bytes, bytes]]]:
     """Rows in portions; between two of them the event loop runs, and no iterator is open."""
     start = prefix
-    while rows := list(islice(core.store.scan(start, keys.end(prefix)), WALKED_AT_ONCE)):
+    while rows := list(islice(core.disk.store.scan(start, keys.end(prefix)), WALKED_AT_ONCE)):
         yield rows
         start = rows[-1][0] + b"\0"
         await asyncio.sleep(0)
@@ -120,14 +120,14 @@ def _address(value: bytes) -> str:
 async def _empty_receipts(core: Core) -> None:
     """All that was acknowledged so far is in the journal by now, so nobody is lost by it. A disk that refuses is none
     that may be waited for."""
-    core.receipts.ask_empty()
+    core.disk.receipts.ask_empty()
     for _ in range(PASSES_MAX):
-        if core.receipts.turns_asked:
-            await core.journal.stable()
-            await core.lines.stable()
+        if core.disk.receipts.turns_asked:
+            await core.disk.journal.stable()
+            await core.disk.lines.stable()
 
 
 async def _forget_doubts(core: Core, who: str) -> None:
     async for rows in _portions(core, keys.IN_DOUBTS):
         theirs: list[Operation] = [(key, None) for key, _ in rows if person(key.decode().split(" ", 2)[2]) == who]
-        core.lines.submit(theirs, immediately, sync=False, keep=True)
+        core.disk.lines.submit(theirs, immediately, sync=False, keep=True)

@@ -60,7 +60,7 @@ async def _explain(queue: QueueContext, what: str, after: str) -> dict[str, Any]
         raise ValueError(
             "there is no name to explain; give a message id, recipient, domain, campaign, tenant, IP address or zone"
         )
-    await queue.core.settled()
+    await queue.core.disk.settled()
     pace = Pace()
     if _ID.fullmatch(what):
         return await _message(queue, what, after, pace)
@@ -111,7 +111,7 @@ async def _named(queue: QueueContext, what: str, pace: Pace) -> dict[str, Any] |
     if what in schedule.zones:
         found = await lanes.of_flows(schedule, [schedule.zones[what]], pace, ROWS_MAX)
         rows, more = (found.rows, found.more) if found.rows else await _stops(queue, what, pace)
-        counts = queue.core.sizes.zones.get(what) or ()
+        counts = queue.core.counters.sizes.zones.get(what) or ()
         return _answer(what, "zone", rows, more=more, counts=dict(zip(sizes.NAMES, counts, strict=False)))
     answer = await _ip(queue, what, pace) or await _flow_queues(queue, what, pace)
     answer = answer or await _stopped(queue, what, pace, _HOLDING) or await _waiting(queue, what, "", pace)
@@ -168,7 +168,7 @@ async def _flow_queues(queue: QueueContext, what: str, pace: Pace) -> dict[str, 
 
 def _counts(queue: QueueContext, domain: str) -> dict[str, int]:
     """Recipients at the domain, by state."""
-    return dict(zip(sizes.NAMES, queue.core.sizes.of_domain(domain), strict=True))
+    return dict(zip(sizes.NAMES, queue.core.counters.sizes.of_domain(domain), strict=True))
 
 
 async def _stopped(
@@ -200,9 +200,9 @@ async def _stops(
 
 async def _waiting(queue: QueueContext, what: str, after: str, pace: Pace) -> dict[str, Any] | None:
     """A domain, campaign or tenant with nothing in memory: its mail waits for its time, or for room."""
-    domain, flows = what.lower().rstrip("."), queue.core.sizes.flows
+    domain, flows = what.lower().rstrip("."), queue.core.counters.sizes.flows
     kinds = (
-        ("destination", {"domain": domain}, queue.core.sizes.of_domain(domain)),
+        ("destination", {"domain": domain}, queue.core.counters.sizes.of_domain(domain)),
         ("campaign", {"campaign": what}, flows.campaigns.of(what)),
         ("tenant", {"tenant": what}, flows.tenants.of(what)),
     )

@@ -31,7 +31,7 @@ async def came_back(
     all."""
     if kind and kind not in KINDS:
         raise ValueError(f"there is no kind of feedback {kind!r}; there are {', '.join(KINDS)}")
-    await queue.core.settled()
+    await queue.core.disk.settled()
     if not 1 <= limit <= ROWS_MAX:
         raise ValueError(f"limit is {limit}; give 1 to {ROWS_MAX:,}")
     who = _whom(recipient) if recipient else ""
@@ -67,7 +67,7 @@ def _whom(recipient: str) -> str:
 def _page(
     queue: QueueContext, fits: Callable[[dict[str, Any]], bool], since_ms: int, after: int, limit: int
 ) -> dict[str, Any]:
-    store, rows = queue.core.store, list[dict[str, Any]]()
+    store, rows = queue.core.disk.store, list[dict[str, Any]]()
     stop = keys.feedback(after) if after else keys.end(keys.FEEDBACK)
     for _ in range(LOOK_MAX):
         key = store.last(keys.FEEDBACK, stop)
@@ -90,7 +90,7 @@ def _page(
 async def ties(queue: QueueContext, rows: list[list[Any]]) -> list[list[Any]]:
     """What each is about, without recording it: (message, campaign, tenant, whether that message is known). rows: all
     fields of `Feedback`."""
-    await queue.core.settled()
+    await queue.core.disk.settled()
     found = list[list[Any]]()
     for row in rows:
         try:
@@ -104,8 +104,8 @@ async def ties(queue: QueueContext, rows: list[list[Any]]) -> list[list[Any]]:
 
 async def one(queue: QueueContext, seq: int) -> dict[str, Any] | None:
     """All of one; raw: of what nobody understood the message, as text."""
-    await queue.core.settled()
-    value = queue.core.store.get(keys.feedback(seq))
+    await queue.core.disk.settled()
+    value = queue.core.disk.store.get(keys.feedback(seq))
     if value is None or value == ERASED:
         return None
     raw = queue.heard.raw(seq)
@@ -122,7 +122,7 @@ async def forget(queue: QueueContext, numbers: list[int], all: bool = False) -> 
 async def leave(queue: QueueContext, numbers: list[int]) -> int:
     """An operator says that these kept wishes are ones: who wrote them has unsubscribed; returns how many there were.
     Once that is stable, their messages are deleted."""
-    await queue.core.settled()
+    await queue.core.disk.settled()
     found = {seq: row for seq in numbers if (row := _wish(queue, seq)) is not None}
     await queue.heard.take([*found.values()])
     queue.heard.unread.drop(name for seq in found for name in queue.heard.file(seq))
@@ -131,7 +131,7 @@ async def leave(queue: QueueContext, numbers: list[int]) -> int:
 
 def _wish(queue: QueueContext, seq: int) -> Feedback | None:
     """The unsubscribe that a kept wish is; None: it is none, is not there any more, or nobody knows whose."""
-    value = queue.core.store.get(keys.feedback(seq))
+    value = queue.core.disk.store.get(keys.feedback(seq))
     if value is None or value == ERASED or not queue.heard.raw(seq):
         return None
     row = shown(seq, value)

@@ -47,7 +47,7 @@ LOOK_S = 0.1
 async def metrics(queue: QueueContext) -> dict[str, Any]:
     """{counters, histograms, gauges}: name → rows of labels and value, as in `metrics.table`."""
     core = queue.core
-    meter, now = core.meter, core.clock.monotonic()
+    meter, now = core.counters.meter, core.clock.monotonic()
     for name in _OF_ZONES:  # so that a first one is seen as an increase
         for zone in core.config.zones:
             meter.add(name, (zone.name,), 0)
@@ -63,10 +63,10 @@ def _counters(queue: QueueContext) -> dict[str, list[list[Any]]]:
     """Those that are kept elsewhere."""
     core, processes = queue.core, list(PROCESSES.rows())
     return {
-        "zonemta_journal_bytes_total": [[[], core.ledger.written_bytes]],
-        "zonemta_journal_records_total": [[[], core.ledger.written_records]],
-        "zonemta_journal_syncs_total": [[[], core.journal.syncs]],
-        "zonemta_store_syncs_total": [[[], core.lines.syncs]],
+        "zonemta_journal_bytes_total": [[[], core.disk.ledger.written_bytes]],
+        "zonemta_journal_records_total": [[[], core.disk.ledger.written_records]],
+        "zonemta_journal_syncs_total": [[[], core.disk.journal.syncs]],
+        "zonemta_store_syncs_total": [[[], core.disk.lines.syncs]],
         "zonemta_limits_reached_total": [[[name], n] for name, n in core.schedule.admission.reached.items()],
         "zonemta_process_starts_total": [[[one.name], one.starts] for one in processes],
         "zonemta_process_failures_total": [[[one.name], one.failures] for one in processes],
@@ -81,8 +81,8 @@ def _gauges(queue: QueueContext) -> dict[str, list[list[Any]]]:
     tasks = Counter(task.state for task in core.tasks.by_number.values())
     return {
         "zonemta_queue_recipients": _recipients(queue),
-        "zonemta_queue_messages": [[[], core.message_count]],
-        "zonemta_queue_bytes": [[[], core.message_bytes]],
+        "zonemta_queue_messages": [[[], core.counters.message_count]],
+        "zonemta_queue_bytes": [[[], core.counters.message_bytes]],
         "zonemta_leases_out": [[[name], out[name]] for name in {zone.name for zone in core.config.zones} | out.keys()],
         "zonemta_tasks": [[[state], tasks[state]] for state in STATES],
         "zonemta_accepting": [[[], int(queue.acceptance.refusal() is None)]],
@@ -142,7 +142,7 @@ def _recipients(queue: QueueContext) -> list[list[Any]]:
     core = queue.core
     names = (*sizes.NAMES, "leased")
     found = {zone.name: [0] * len(names) for zone in core.config.zones}
-    for name, counts in core.sizes.zones.items():
+    for name, counts in core.counters.sizes.zones.items():
         row = found.setdefault(zone_label(name), [0] * len(names))
         for state, count in enumerate(counts):
             row[state] += count
@@ -155,28 +155,28 @@ def _recipients(queue: QueueContext) -> list[list[Any]]:
 
 async def now(queue: QueueContext, destinations: int = 0) -> dict[str, Any]:
     """What happens a second, over the last minute (`metrics.rates`). destinations: so many domains, the busiest."""
-    found = queue.core.rates.rows()
+    found = queue.core.counters.rates.rows()
     if destinations > 0:
-        found["destinations"] = queue.core.destinations.rows(min(destinations, DESTINATIONS_MAX))
+        found["destinations"] = queue.core.counters.destinations.rows(min(destinations, DESTINATIONS_MAX))
     return found
 
 
 async def report(queue: QueueContext, process: str, counts: list[list[Any]], gauges: list[list[Any]]) -> None:
     """From another process, once a second (`metrics.report`)."""
-    queue.core.meter.reported(process, counts, gauges, queue.core.clock.monotonic())
+    queue.core.counters.meter.reported(process, counts, gauges, queue.core.clock.monotonic())
 
 
 async def watch(queue: QueueContext) -> None:
     """For ever: measures how late the loop comes to what is due, and notes each second what has happened."""
-    loop, meter, looks = asyncio.get_running_loop(), queue.core.meter, 0
+    loop, meter, looks = asyncio.get_running_loop(), queue.core.counters.meter, 0
     while True:
         due = loop.time() + LOOK_S
         await asyncio.sleep(LOOK_S)
         meter.observe("zonemta_loop_delay_seconds", (), loop.time() - due)
         looks += 1
         if looks % 10 == 0:
-            queue.core.rates.note(loop.time())
-            queue.core.destinations.note(loop.time())
+            queue.core.counters.rates.note(loop.time())
+            queue.core.counters.destinations.note(loop.time())
 
 
 QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {"now": now, "report": report}

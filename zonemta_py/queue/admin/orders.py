@@ -50,13 +50,13 @@ async def _release(queue: QueueContext, message_id: str) -> int:
     written: list[tuple[int, MovedRecord]] = []
     for zone, addresses in found.items():
         core.schedule.zones[zone].promise([keys.deferred(zone, due_ms, message_id, one) for one in addresses])
-        flow = Note.of(core.store.get(keys.held(zone, message_id, addresses[0])) or b"").flow
+        flow = Note.of(core.disk.store.get(keys.held(zone, message_id, addresses[0])) or b"").flow
         moved = MovedRecord(message_id, zone, addresses, due_ms, flow)
-        written.append((core.ledger.open(Type.MOVED, moved.pack()), moved))
-    await core.journal.stable()
-    await core.lines.stable()  # the store cannot be read while its disk has errors
+        written.append((core.disk.ledger.open(Type.MOVED, moved.pack()), moved))
+    await core.disk.journal.stable()
+    await core.disk.lines.stable()  # the store cannot be read while its disk has errors
     for seq, moved in written:
-        core.ledger.apply(seq, partial(apply_release, queue, moved))
+        core.disk.ledger.apply(seq, partial(apply_release, queue, moved))
     return await _done(queue, message_id, found)
 
 
@@ -64,18 +64,18 @@ async def _drop(queue: QueueContext, message_id: str) -> int:
     core = queue.core
     found = _held(queue, message_id)
     removed = [RemovedRecord(message_id, zone, addresses, DROPPED) for zone, addresses in found.items()]
-    written = [core.ledger.open(Type.REMOVED, one.pack()) for one in removed]
-    await core.journal.stable()
-    await core.lines.stable()  # the store cannot be read while its disk has errors
+    written = [core.disk.ledger.open(Type.REMOVED, one.pack()) for one in removed]
+    await core.disk.journal.stable()
+    await core.disk.lines.stable()  # the store cannot be read while its disk has errors
     for seq, one in zip(written, removed, strict=True):
-        core.ledger.apply(seq, partial(apply_drop, queue, one, core.clock.ms()))
+        core.disk.ledger.apply(seq, partial(apply_drop, queue, one, core.clock.ms()))
         tell.removed(core, one.id, one.zone, one.recipients, one.reason)
     return await _done(queue, message_id, found)
 
 
 def _held(queue: QueueContext, message_id: str) -> dict[str, list[str]]:
     """By zone. They stay busy until `_done`: two orders at once would count them twice."""
-    store, found, busy = queue.core.store, dict[str, list[str]](), queue.core.schedule.busy
+    store, found, busy = queue.core.disk.store, dict[str, list[str]](), queue.core.schedule.busy
     for zone in queue.core.schedule.zones:
         prefix = keys.held_range(zone) + message_id.encode() + b" "
         addresses = [keys.place(key).recipient for key in store.keys(prefix, keys.end(prefix))]
@@ -108,12 +108,12 @@ def apply_release(queue: QueueContext, moved: MovedRecord) -> None:
     for address in moved.recipients:
         key, due = keys.held(zone, message_id, address), keys.deferred(zone, due_ms, message_id, address)
         promised.append(due)
-        value = core.store.get(key)
+        value = core.disk.store.get(key)
         if value is None:
             continue
         domain = address.rpartition("@")[2]
         note = Note.of(value)
-        core.sizes.move(zone, domain, sizes.HELD, sizes.DEFERRED, flow=note.flow)
+        core.counters.sizes.move(zone, domain, sizes.HELD, sizes.DEFERRED, flow=note.flow)
         operations += [(key, None), (due, note.freed(due_ms).value())]
 
     def arrived(_: Reply | None) -> None:
@@ -123,7 +123,7 @@ def apply_release(queue: QueueContext, moved: MovedRecord) -> None:
         if core.tasks.active:
             core.tasks.moved(operations)
 
-    core.lines.submit(operations, arrived, sync=False, keep=True)
+    core.disk.lines.submit(operations, arrived, sync=False, keep=True)
 
 
 def apply_drop(queue: QueueContext, removed: RemovedRecord, ms: int, found: dict[str, Located] | None = None) -> int:
@@ -135,10 +135,10 @@ def apply_drop(queue: QueueContext, removed: RemovedRecord, ms: int, found: dict
     told = 0
     message_id, zone = removed.id, removed.zone
     for address in removed.recipients:
-        entry = find_any(core.store, zone, message_id, address) if found is None else found.get(address)
+        entry = find_any(core.disk.store, zone, message_id, address) if found is None else found.get(address)
         if entry is not None:
             operations.append((entry.key, None))
-            core.sizes.move(zone, address.rpartition("@")[2], entry.state, None, flow=entry.flow)
+            core.counters.sizes.move(zone, address.rpartition("@")[2], entry.state, None, flow=entry.flow)
             ended += 1
             left += entry.state == sizes.DELETED
             told += entry.state == sizes.BOUNCED
@@ -149,7 +149,7 @@ def apply_drop(queue: QueueContext, removed: RemovedRecord, ms: int, found: dict
     try:
         message = core.messages.get(message_id)
     except StoreDamaged:
-        core.lines.submit(operations, immediately, sync=False, keep=True)
+        core.disk.lines.submit(operations, immediately, sync=False, keep=True)
         return ended
     core.messages.pin(message)
     if campaign := core.campaigns.counted_by(message_id, message.metadata):
@@ -158,13 +158,13 @@ def apply_drop(queue: QueueContext, removed: RemovedRecord, ms: int, found: dict
     operations += core.messages.finish(message, ended)
     if message.left <= 0:
         core.finish(message, zone)
-    core.lines.submit(operations, lambda _: core.messages.unpin(message), sync=False, keep=True)
+    core.disk.lines.submit(operations, lambda _: core.messages.unpin(message), sync=False, keep=True)
     return ended
 
 
 async def _written(queue: QueueContext) -> None:
     """Waits until the store has it."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    queue.core.lines.submit([], lambda _: future.set_result(None), sync=False, keep=True)
-    queue.core.lines.flush()
+    queue.core.disk.lines.submit([], lambda _: future.set_result(None), sync=False, keep=True)
+    queue.core.disk.lines.flush()
     await future

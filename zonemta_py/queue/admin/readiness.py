@@ -28,7 +28,7 @@ async def ready(queue: QueueContext) -> list[str]:
         found.append(core.copied)
     if refusal is not None:
         found.append(f"no mail is accepted ({refusal.text}); free disk space, or see the log")
-    elif core.bodies.uncommitted.short():
+    elif core.disk.bodies.uncommitted.short():
         found.append(f"large mail is refused ({DISK_SHORT.text}); free disk space, or lower queue.reserve_bytes")
     return found
 
@@ -36,7 +36,7 @@ async def ready(queue: QueueContext) -> list[str]:
 async def content(queue: QueueContext, id: str, first: int = 1) -> dict[str, Any]:
     """chunks: how many the message has; count, data: up to CHUNKS_AT_ONCE of them from `first` on. Nothing is pinned:
     the message may end meanwhile."""
-    messages, bodies = queue.core.messages, queue.core.bodies
+    messages, bodies = queue.core.messages, queue.core.disk.bodies
     try:
         message = messages.look(id)
     except (StoreError, UnicodeError):

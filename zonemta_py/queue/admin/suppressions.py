@@ -116,7 +116,7 @@ async def _forget(queue: QueueContext, address: str, keep: bool = False, by: str
 async def _evidence(queue: QueueContext, address: str) -> dict[str, Any]:
     """What speaks against writing to a person, and what follows from it (`queue.suppression.told`)."""
     who, clock, terms = checked_person(address), queue.core.clock, queue.core.config.suppression
-    await queue.core.settled()
+    await queue.core.disk.settled()
     found, policy = queue.policy.store.get(who), queue.core.schedule.policy
     items = found.items if found is not None else []
     guards = dict.fromkeys(item.at for item in items if item.held)

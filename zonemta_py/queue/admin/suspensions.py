@@ -171,7 +171,7 @@ def _providers(queue: QueueContext) -> list[str]:
 
 async def _check_flow(queue: QueueContext, kind: str, name: str) -> None:
     core = queue.core
-    waiting = (core.sizes.flows.tenants if kind == "tenant" else core.sizes.flows.campaigns).by_name
+    waiting = (core.counters.sizes.flows.tenants if kind == "tenant" else core.counters.sizes.flows.campaigns).by_name
     of_config = set(core.config.shares.tenants if kind == "tenant" else core.config.shares.campaigns)
     campaigns = core.campaigns.by_name
     if name in waiting or name in of_config or (kind == "campaign" and name in campaigns):

@@ -132,9 +132,9 @@ def choose(core: Core, campaign: Campaign, winner: str, cause: str) -> None:
 
     def apply() -> None:
         operations = core.campaigns.again(said)
-        core.lines.submit(operations, partial(_written, core, campaign, cause), sync=False, keep=True)
+        core.disk.lines.submit(operations, partial(_written, core, campaign, cause), sync=False, keep=True)
 
-    core.ledger.write(Type.STANDING, said.pack(), apply)
+    core.disk.ledger.write(Type.STANDING, said.pack(), apply)
 
 
 def _written(core: Core, campaign: Campaign, cause: str, _: Reply | None) -> None:

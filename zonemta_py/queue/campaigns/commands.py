@@ -73,16 +73,16 @@ class CampaignCommands:
             raise ValueError(f"there is no in_doubt {in_doubt!r}; use {', '.join(IN_DOUBT)}, or leave it to the zone")
         if choice:
             campaign.choice = variants.checked(self._core, name, choice, campaign.created_ms)
-        campaign.seq = self._core.journal.next_seq
-        if any(self._core.sizes.flows.campaigns.of(name)):
-            campaign.first = self._core.ids.next(campaign.created_ms)
-        created = await self._core.campaigns.create(campaign, template, self._core.lines)
+        campaign.seq = self._core.disk.journal.next_seq
+        if any(self._core.counters.sizes.flows.campaigns.of(name)):
+            campaign.first = self._core.disk.ids.next(campaign.created_ms)
+        created = await self._core.campaigns.create(campaign, template, self._core.disk.lines)
         if created:
             self._monitor.forget_replaced()
             begun(self._core, campaign)
             if campaign.choice:
                 variants.pause(self._core, campaign)
-            await self._core.journal.stable()
+            await self._core.disk.journal.stable()
         return {"created": created}
 
     async def decide(self, name: str, winner: str, cause: str) -> dict[str, Any]:
@@ -116,7 +116,7 @@ class CampaignCommands:
             what = f"campaign {name!r} is not suspended, so some would get the old text and some the new"
             raise ValueError(f"{what}; `zonemta campaign suspend {name}` it before")
         if template_name(_template(template)) != campaign.template:
-            await core.campaigns.retext(campaign, template, core.lines)
+            await core.campaigns.retext(campaign, template, core.disk.lines)
             log.info("campaign %s has another template, %s: %s", name, campaign.template, cause)
         return await self._answer(name, campaign)
 
@@ -161,7 +161,7 @@ class CampaignCommands:
             )
         if campaign is not None:
             campaign.base = bounds.figures(self._core.campaigns.tally(name))
-            await self._core.campaigns.save(campaign, self._core.lines)
+            await self._core.campaigns.save(campaign, self._core.disk.lines)
         schedule.policy.lift("campaign", name, cause, campaign.tenants if campaign is not None else ())
         schedule.lift()
         return await self._answer(name, campaign)
@@ -183,7 +183,7 @@ class CampaignCommands:
         campaign.later_ms = self._core.clock.ms() if given.get("at") else campaign.later_ms or campaign.created_ms
         self._monitor.move(campaign)
         self._core.campaigns.time(campaign)
-        await self._core.campaigns.save(campaign, self._core.lines)
+        await self._core.campaigns.save(campaign, self._core.disk.lines)
         return await self._answer(name, campaign)
 
     async def cancel(self, name: str, cause: str) -> dict[str, Any]:
@@ -234,7 +234,7 @@ class CampaignCommands:
 
     async def _answer(self, name: str, campaign: Campaign | None) -> dict[str, Any]:
         """Its row, once the order is on stable storage."""
-        await self._core.journal.stable()
+        await self._core.disk.journal.stable()
         return await unregistered.row(self._core, name) if campaign is None else self.row(campaign)
 
     # -- figures
@@ -350,7 +350,7 @@ def begun(core: Core, campaign: Campaign) -> None:
     """Records that the campaign exists from now on."""
     names = "created_ms", "sender", "tenant", "zone", "planned", "template"
     value = {name: getattr(campaign, name) for name in names} | {"record": campaign.stored()}
-    core.ledger.append(Type.STANDING, StandingRecord(BEGIN, ["campaign", campaign.name], value, "").pack())
+    core.disk.ledger.append(Type.STANDING, StandingRecord(BEGIN, ["campaign", campaign.name], value, "").pack())
 
 
 def _name(text: str) -> str:

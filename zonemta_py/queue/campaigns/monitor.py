@@ -58,11 +58,11 @@ class CampaignMonitor:
                 continue
             operations = self._follow_named(campaign, now_ms) if campaign.named else self._follow(campaign, now_ms)
             if operations:
-                core.lines.submit(operations, immediately, sync=False, keep=True)
+                core.disk.lines.submit(operations, immediately, sync=False, keep=True)
         for campaign in list(named.forgotten(core, now_ms)):
-            core.lines.submit(self._forget(campaign), immediately, sync=False, keep=True)
+            core.disk.lines.submit(self._forget(campaign), immediately, sync=False, keep=True)
         if core.campaigns.counters.left and (operations := naming.gone(core)):
-            core.lines.submit(operations, immediately, sync=False, keep=True)
+            core.disk.lines.submit(operations, immediately, sync=False, keep=True)
         return self._remove(now_ms)
 
     def _follow_clock(self) -> None:
@@ -76,7 +76,7 @@ class CampaignMonitor:
             if not campaign.ended_ms:
                 self.move(campaign)
                 record: list[Operation] = [(keys.campaign(name), campaign.record())]
-                core.lines.submit(record, immediately, sync=False, keep=True)
+                core.disk.lines.submit(record, immediately, sync=False, keep=True)
 
     def _follow_named(self, campaign: Campaign, now_ms: int) -> list[Operation]:
         """As long as anything happens; a thousand of them may be at rest."""
@@ -201,7 +201,7 @@ class CampaignMonitor:
         """From memory, or as it was saved. Raises StoreError."""
         history = self._histories.get(campaign.name)
         if history is None:
-            value = self._core.store.get(keys.course(campaign.name))
+            value = self._core.disk.store.get(keys.course(campaign.name))
             history = CampaignHistory(packing.unpack(value)) if value else CampaignHistory.begun(campaign.created_ms)
             if not campaign.ended_ms and not self._rests(campaign):
                 self._histories[campaign.name] = history
@@ -221,9 +221,9 @@ def order(core: Core, campaign: Campaign, what: str, cause: str) -> None:
 
     def apply() -> None:
         operations: list[Operation] = [(keys.campaign(campaign.name), campaign.record())]
-        core.lines.submit(operations, immediately, sync=False, keep=True)
+        core.disk.lines.submit(operations, immediately, sync=False, keep=True)
 
-    core.ledger.write(Type.STANDING, said.pack(), apply)
+    core.disk.ledger.write(Type.STANDING, said.pack(), apply)
 
 
 def _saved(campaign: Campaign, history: CampaignHistory) -> Operation:

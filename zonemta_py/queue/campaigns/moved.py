@@ -40,7 +40,7 @@ class Moved:
             return True
         start = self._start or b"%s%012x " % (keys.deferred_range(zone.zone.name), self._core.clock.steady_ms() + 1)
         stop = keys.end(keys.deferred_range(zone.zone.name))
-        rows = list(islice(self._core.store.scan(start, stop), READ_AT_ONCE))
+        rows = list(islice(self._core.disk.store.scan(start, stop), READ_AT_ONCE))
         zone.away.back.extend(key for key, value in rows if self._meant(Note.of(value)))
         if len(rows) < READ_AT_ONCE:
             self._zone, self._start = next(self._zones, None), b""

@@ -71,7 +71,7 @@ class Sweep:
     def _walk(self, walk: _Range) -> bytes:
         """Ends the recipients found there. Returns where to continue, b"" at the end."""
         found, busy, rest = list[Entry](), self._core.schedule.busy, b""
-        for count, (key, value) in enumerate(self._core.store.scan(walk.start, walk.stop)):
+        for count, (key, value) in enumerate(self._core.disk.store.scan(walk.start, walk.stop)):
             if count >= WALKED_AT_ONCE or len(found) >= AT_ONCE:
                 rest = key
                 break

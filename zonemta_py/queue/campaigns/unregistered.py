@@ -22,7 +22,7 @@ Delete = Callable[[str, str | None, str], Awaitable[int]]
 
 async def row(core: Core, name: str, removed: int = 0) -> dict[str, Any]:
     """As for campaigns, with what is known: how many recipients wait. Empty if none does, or did."""
-    await core.lines.stable()  # recently ended recipients should be out of the store
+    await core.disk.lines.stable()  # recently ended recipients should be out of the store
     count = waiting(core, name)
     if not count and not removed:
         return {}
@@ -32,7 +32,7 @@ async def row(core: Core, name: str, removed: int = 0) -> dict[str, Any]:
     tally = CampaignCounts(accepted=count + removed, removed=removed)
     return about | asdict(tally) | {
         "state": "paused" if stop else "running", "cause": stop.cause if stop else "", "waiting": count,
-        "deleted": core.sizes.flows.campaigns.of(name)[sizes.DELETED],
+        "deleted": core.counters.sizes.flows.campaigns.of(name)[sizes.DELETED],
         "rate_per_s": 0.0, "eta_ms": None,
     }  # fmt: skip
 
@@ -40,13 +40,13 @@ async def row(core: Core, name: str, removed: int = 0) -> dict[str, Any]:
 def waiting(core: Core, name: str, campaign: Campaign | None = None) -> int:
     """What a cancel is about: all that waits of that name and its campaign's tenant, but what a task has deleted
     and what has bounced."""
-    flows = core.sizes.flows
+    flows = core.counters.sizes.flows
     counts = flows.campaigns.of(name) if campaign is None else flows.pairs.of(pair(campaign.tenant, name))
     return sizes.waiting(counts)
 
 
 def deleted(core: Core, campaign: Campaign) -> int:
     """What of it a task has deleted, and can still put back: it has not ended, and does not wait."""
-    flows = core.sizes.flows
+    flows = core.counters.sizes.flows
     pairs = [flows.pairs.of(pair(tenant, campaign.name)) for tenant in campaign.tenants]
     return sum(counts[sizes.DELETED] for counts in pairs or [flows.campaigns.of(campaign.name)])

@@ -29,7 +29,7 @@ async def waiting(core: Core, campaign: Campaign) -> dict[str, Any]:
     """{"zones": [{"time_zone", "waiting", "next_ms"} …], the next first, "last_ms": when the last is due, UNIX ms, 0 if
     nobody waits; "counted": False: there are more}."""
     found = _Found(core, campaign)
-    if campaign.times is not None and core.sizes.flows.campaigns.of(campaign.name)[DEFERRED]:
+    if campaign.times is not None and core.counters.sizes.flows.campaigns.of(campaign.name)[DEFERRED]:
         pace = Pace(math.inf)
         for schedule in list(core.schedule.zones.values()):
             await found.walk(schedule.zone, pace)
@@ -50,7 +50,7 @@ class _Found:
         start = b"%s%012x " % (keys.deferred_range(zone.name), core.clock.steady_ms() + 1)
         stop = keys.end(keys.deferred_range(zone.name))
         while not self.stopped:
-            rows = list(islice(core.store.scan(start, stop), AT_ONCE))
+            rows = list(islice(core.disk.store.scan(start, stop), AT_ONCE))
             for key, value in rows:
                 self._look(zone, key, Note.of(value))
             if len(rows) < AT_ONCE:

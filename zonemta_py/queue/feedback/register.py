@@ -79,7 +79,7 @@ class FeedbackRegister:
 
     async def _portion(self, rows: list[Feedback]) -> list[bool]:
         core = self._core
-        trouble = core.lines.trouble or core.journal.trouble
+        trouble = core.disk.lines.trouble or core.disk.journal.trouble
         if trouble is not None:
             raise QueueRefusal(trouble)
         try:
@@ -92,7 +92,7 @@ class FeedbackRegister:
             raise QueueRefusal(refusal(error)) from None
         except StoreError as error:
             if not isinstance(error, StoreFenced):
-                core.read_failed(error)
+                core.disk.read_failed(error)
             raise QueueRefusal(refusal(error)) from None
         waits = [stable for _, stable in taken if stable is not None and not stable.done()]
         if waits:
@@ -113,7 +113,7 @@ class FeedbackRegister:
         for name in record.names:
             if (stable := self._under_way.get(name)) is not None:
                 return False, stable
-            if self._core.store.get(keys.feedback_of(*name.split())) is not None:
+            if self._core.disk.store.get(keys.feedback_of(*name.split())) is not None:
                 return False, self._write(record._replace(again=True)) if self._undone(record) else None
         return True, self._write(record)
 
@@ -137,9 +137,11 @@ class FeedbackRegister:
     def _write(self, record: FeedbackRecord) -> asyncio.Future[None]:
         core, ms = self._core, self._core.clock.ms()
         stable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        seq = core.ledger.open(Type.FEEDBACK, record.pack(), ms)
+        seq = core.disk.ledger.open(Type.FEEDBACK, record.pack(), ms)
         self._under_way |= dict.fromkeys(record.names, stable)
-        core.journal.when_stable(partial(core.ledger.apply, seq, partial(self._stable, seq, ms, record)), patient=True)
+        core.disk.journal.when_stable(
+            partial(core.disk.ledger.apply, seq, partial(self._stable, seq, ms, record)), patient=True
+        )
         return stable
 
     def _stable(self, seq: int, ms: int, record: FeedbackRecord) -> None:
@@ -156,7 +158,7 @@ class FeedbackRegister:
         said = statement(record, seq, ms + core.clock.apart_ms())
         if said is not None:
             changes += self._policy.heard(said)
-        core.lines.submit(changes, partial(self._written, record), sync=False, keep=True)
+        core.disk.lines.submit(changes, partial(self._written, record), sync=False, keep=True)
 
     def _written(self, record: FeedbackRecord, _: Reply | None) -> None:
         for name in record.names:
@@ -172,7 +174,7 @@ class FeedbackRegister:
 
     def again(self, seq: int, ms: int, record: FeedbackRecord) -> None:
         """Applies a record that a crash may have kept from the store."""
-        if self._core.store.get(keys.feedback(seq)) is None:
+        if self._core.disk.store.get(keys.feedback(seq)) is None:
             self._submit(seq, ms, record)
         else:
             self._written(record, None)
@@ -182,18 +184,20 @@ class FeedbackRegister:
     def tie(self, row: Feedback) -> tuple[str, bool]:
         """As `Ties.tie`; and whether its message is known. Raises StoreError, ValueError."""
         _check(row)
-        return self._ties.tie(row), bool(row.message) and self._core.sent.get(row.message) is not None
+        return self._ties.tie(row), bool(row.message) and self._core.counters.sent.get(row.message) is not None
 
     def of(self, message_id: str) -> list[dict[str, Any]]:
         """All that came back about a message, in the order of time. Raises StoreError."""
         prefix = keys.FEEDBACK_OF + message_id.encode() + b" "
-        found = sorted({int(packing.unpack(value)) for _, value in self._core.store.scan(prefix, keys.end(prefix))})
-        rows = ((seq, self._core.store.get(keys.feedback(seq))) for seq in found)
+        found = sorted(
+            {int(packing.unpack(value)) for _, value in self._core.disk.store.scan(prefix, keys.end(prefix))}
+        )
+        rows = ((seq, self._core.disk.store.get(keys.feedback(seq))) for seq in found)
         return [shown(seq, value) for seq, value in rows if value is not None and value != ERASED]
 
     def file(self, seq: int) -> list[str]:
         """The name of the file with that record's message; [] if there is none. Raises StoreError."""
-        value = self._core.store.get(keys.feedback(seq))
+        value = self._core.disk.store.get(keys.feedback(seq))
         if value is None or value == ERASED:
             return []
         record = FeedbackRecord.of(packing.unpack(value)[1])
@@ -217,7 +221,7 @@ class FeedbackRegister:
         """Forgets a portion of what is too old; True: there may be more. Raises StoreError."""
         core, gone, old = self._core, list[Operation](), list[FeedbackRecord]()
         over_ms = core.clock.ms() - core.config.return_path.days * _DAY_MS
-        rows = list(islice(core.store.scan(keys.FEEDBACK, keys.end(keys.FEEDBACK)), AT_ONCE))
+        rows = list(islice(core.disk.store.scan(keys.FEEDBACK, keys.end(keys.FEEDBACK)), AT_ONCE))
         for key, value in rows:
             if value != ERASED and packing.unpack(value)[0] >= over_ms:
                 break
@@ -225,7 +229,7 @@ class FeedbackRegister:
             old += [] if value == ERASED else [FeedbackRecord.of(packing.unpack(value)[1])]
         self.unread.drop(file_of(record.names) for record in old if record.raw_bytes)
         if gone:
-            core.lines.submit(gone, lambda _: None, sync=False, keep=True)
+            core.disk.lines.submit(gone, lambda _: None, sync=False, keep=True)
         return bool(gone) and len(rows) == AT_ONCE
 
 

@@ -9,6 +9,6 @@ from zonemta_py.queue.core.core import Core
 
 def told(core: Core, ms: int, record: FeedbackRecord) -> None:
     """ms: UNIX time."""
-    core.meter.add("zonemta_feedback_total", (record.kind, record.genuine or "none"))
+    core.counters.meter.add("zonemta_feedback_total", (record.kind, record.genuine or "none"))
     if core.mail_log is not None:
         core.mail_log.line(ms, "came back", came_back(record))

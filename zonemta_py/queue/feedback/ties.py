@@ -41,7 +41,7 @@ class Ties:
         if row.mark:
             row.recipient = self._marked(row)
         tied, list_name = self._by(row), ""
-        if row.message and (sent := self._core.sent.get(row.message)) is not None:
+        if row.message and (sent := self._core.counters.sent.get(row.message)) is not None:
             row.campaign, row.tenant = sent.campaign or row.campaign, sent.tenant or row.tenant
             row.zone, list_name = sent.zone or row.zone, sent.list_name
             if row.kind == "unsubscribe" and not row.scope:  # as the mail's own link would have stopped
@@ -55,7 +55,7 @@ class Ties:
         if row.message:
             return "token" if row.genuine == "token" else "given"
         if row.message_id:
-            row.message = self._core.sent.called(row.message_id)
+            row.message = self._core.counters.sent.called(row.message_id)
             if row.message or self._of_merged(row):
                 return "message-id"
         feedback_id = row.feedback_id or row.original.get("feedback-id", "")
@@ -74,13 +74,13 @@ class Ties:
             *(one for field in _WITH_PEOPLE for one in _ADDRESS.findall(row.original.get(field, ""))),
         ]
         named_so = next((one for one in named if one and path.is_to(one)), "")
-        return named_so or self._core.sent.recipient(row.message, row.mark)
+        return named_so or self._core.counters.sent.recipient(row.message, row.mark)
 
     def _of_merged(self, row: Feedback) -> bool:
         """A merged message's Message-ID is a hash of campaign and recipient, and the message's id (`merge.render`);
         versions before had no id in it."""
         found = _MERGED.match(row.message_id)
-        if found is not None and found[2] and self._core.sent.get(found[2]) is not None:
+        if found is not None and found[2] and self._core.counters.sent.get(found[2]) is not None:
             row.message = found[2]
             return True
         if found is None or not row.recipient:
@@ -121,7 +121,7 @@ class Ties:
 
     def _by_numbers(self, row: Feedback) -> bool:
         for number in _numbers(row):
-            if self._core.sent.get(number) is not None:
+            if self._core.counters.sent.get(number) is not None:
                 row.message = number
                 return True
         return False

@@ -36,12 +36,12 @@ async def repair(core: Core, found: Comparison, quarantine: Quarantine, doubtful
     doubts, rows = 0, iter(doubtful)
     while portion := list(islice(rows, _AT_ONCE)):
         doubts += len(portion)
-        core.ledger.append(Type.IN_DOUBT, InDoubtRecord([], portion).pack())
+        core.disk.ledger.append(Type.IN_DOUBT, InDoubtRecord([], portion).pack())
     if found.owed or found.broken or doubts:
-        await core.journal.stable()
-    core.store.write(operations, sync=True)
+        await core.disk.journal.stable()
+    core.disk.store.write(operations, sync=True)
     for message_id in found.broken:
-        body_file.remove(core.bodies.folder, message_id)
+        body_file.remove(core.disk.bodies.folder, message_id)
     bodies.clear(core.config.folder, quarantine, found.strange, found.truth.ended, found.lossy)
     found.report.repaired = True
     return doubts
@@ -54,8 +54,8 @@ def _set_aside(core: Core, found: Comparison, quarantine: Quarantine) -> str:
         why = found.broken.get(message_id, "recipients are lost from a merged message; make their requests again")
         recipients = [address for rows in found.owed.get(message_id, {}).values() for address in rows]
         row = {"sender": found.truth.senders.get(message_id, ""), "recipients": recipients, "error": why}
-        case.add(message_id, row, lost.contents(core.store, message_id) if message_id in found.broken else {})
-        body_file.keep(core.bodies.folder, message_id, case.place, f"{message_id}-body")
+        case.add(message_id, row, lost.contents(core.disk.store, message_id) if message_id in found.broken else {})
+        body_file.keep(core.disk.bodies.folder, message_id, case.place, f"{message_id}-body")
     case.save()
     return case.place.name
 
@@ -65,10 +65,10 @@ def _ends(core: Core, found: Comparison, case: str) -> list[Operation]:
     for message_id, zones in found.owed.items():
         for zone, addresses in zones.items():
             why = found.broken.get(message_id, "its key")
-            core.ledger.append(Type.REMOVED, lost.body(message_id, zone, addresses, why, case))
+            core.disk.ledger.append(Type.REMOVED, lost.body(message_id, zone, addresses, why, case))
     operations: list[Operation] = []
     for message_id in found.broken:
-        core.ledger.append(Type.FINISH, FinishRecord(message_id).pack())
+        core.disk.ledger.append(Type.FINISH, FinishRecord(message_id).pack())
         prefix = keys.message_range(message_id)
-        operations += [(key, None) for key in core.store.keys(prefix, keys.end(prefix))]
+        operations += [(key, None) for key in core.disk.store.keys(prefix, keys.end(prefix))]
     return operations

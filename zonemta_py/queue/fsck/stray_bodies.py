@@ -18,12 +18,12 @@ log = logging.getLogger(__name__)
 
 def clear(core: Core, floor: str, known: set[str]) -> None:
     """known: ids below `floor` that may have been on their way in, or ending. Raises StoreError, OSError."""
-    folder, exists = core.bodies.folder, core.store.get
-    found = [one for one in core.bodies.found if one not in core.arriving]
+    folder, exists = core.disk.bodies.folder, core.disk.store.get
+    found = [one for one in core.disk.bodies.found if one not in core.arriving]
     strays = [one for one in found if exists(keys.existence(one)) is None]
     lost = [one for one in strays if one < floor and one not in known]
     if lost:
-        set_aside(core.quarantine, folder, lost)
+        set_aside(core.disk.quarantine, folder, lost)
     for one in strays:
         body_file.remove(folder, one)
 

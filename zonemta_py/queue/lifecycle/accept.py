@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError
-from zonemta_py.disk.leveldb.trouble import NO_SPACE, refusal
+from zonemta_py.disk.leveldb.trouble import refusal
 from zonemta_py.disk.notes import Existence, Note
 from zonemta_py.journal.records import Type
 from zonemta_py.mail.envelope import Envelope, Recipient
@@ -124,7 +124,7 @@ class Acceptance:
         try:
             suppressed_by = self.suppressed_by(envelope, routed)
             if (taken := len(routed) - len(suppressed_by)) > 0:
-                reply = self._core.quotas.refusal(envelope.account, taken) if envelope.account else None
+                reply = self._core.counters.quotas.refusal(envelope.account, taken) if envelope.account else None
                 if reply is not None:
                     done(reply)
                     return
@@ -142,11 +142,7 @@ class Acceptance:
 
     def refusal(self) -> Reply | None:
         """Why nothing can be accepted now."""
-        core = self._core
-        trouble = core.lines.trouble or core.journal.trouble
-        if trouble is None and core.space.short(core.clock.monotonic()):
-            return NO_SPACE
-        return trouble
+        return self._core.disk.refusal(self._core.clock.monotonic())
 
     def routes(self, envelope: Envelope) -> list[Routed]:
         """Each recipient's zone, by the rules of the configuration. Raises QueueRefusal: it is pushed, and there is no
@@ -200,7 +196,7 @@ class Acceptance:
             return self._suppression.suppressed_by(envelope, routed)
         except StoreError as error:
             if isinstance(error, StoreDamaged):
-                self._core.read_failed(error)
+                self._core.disk.read_failed(error)
             raise QueueRefusal(refusal(error)) from None
 
     # -- the batch
@@ -218,7 +214,7 @@ class Acceptance:
         """
         core = self._core
         now_ms, apart_ms = core.clock.ms(), core.clock.apart_ms()
-        message_id = stored.id if stored else core.ids.next(now_ms)
+        message_id = stored.id if stored else core.disk.ids.next(now_ms)
         if envelope.clock_ahead_ms:
             self._as_it_is_set(envelope)
         if envelope.merged:
@@ -235,12 +231,12 @@ class Acceptance:
             made = self.requests.operations(envelope, receipt)
             operations += made
             asked = packing.pack(recorded(made))
-        operations += core.sent.note(message_id, envelope, placed[0].zone.zone.name)
+        operations += core.counters.sent.note(message_id, envelope, placed[0].zone.zone.name)
         core.arriving.add(message_id)
         core.schedule.busy.update([row.key for row in placed])
         campaign = campaign_of(metadata)
         self._count(placed, envelope.size, 1, campaign, count)
-        charges = core.quotas.charge(envelope.account, len(placed)) if envelope.account else []
+        charges = core.counters.quotas.charge(envelope.account, len(placed)) if envelope.account else []
         rows = [[row.zone.zone.name, row.recipient.address, *row.note[:2]] for row in placed]
         # An `EnvelopeRecord`, by hand: its metadata are packed for the store already.
         record = (b"\x94" if asked else b"\x93") + packing.pack(message_id) + packed + packing.pack(rows) + asked
@@ -250,18 +246,18 @@ class Acceptance:
             if reply is not None:
                 own = campaign if core.campaigns.owns(campaign, message_id) else ""
                 self._count(placed, envelope.size, -1, own, count)
-                core.quotas.take_back(charges)
+                core.counters.quotas.take_back(charges)
                 self._undo(operations, placed, envelope, stored)
                 done(reply)
                 return
             self._accepted(message, record, placed, chunks[0] if len(chunks) == 1 else None)
             if suppressed_by:
                 suppressed.name(core, message_id, routed, suppressed_by, suppressed.whose(metadata))
-                core.journal.when_stable(partial(done, receipt))
+                core.disk.journal.when_stable(partial(done, receipt))
             else:
                 done(receipt)
 
-        core.lines.submit(operations, finish, sync=True, keep=along is not None, envelope=record)
+        core.disk.lines.submit(operations, finish, sync=True, keep=along is not None, envelope=record)
 
     def _metadata(
         self, message_id: str, envelope: Envelope, chunks: int, stored: Stored | None, now_ms: int, apart_ms: int
@@ -295,8 +291,8 @@ class Acceptance:
             return False
         name, tenant, first = envelope.campaign or "", envelope.tenant or "", ""
         if name not in core.campaigns.by_name:
-            waits = any(core.sizes.flows.campaigns.of(name))
-            if waits and message_id != core.ids.last:  # its body came before mail that counts no more
+            waits = any(core.counters.sizes.flows.campaigns.of(name))
+            if waits and message_id != core.disk.ids.last:  # its body came before mail that counts no more
                 return False
             if not room(core, tenant):
                 return False
@@ -314,9 +310,9 @@ class Acceptance:
             core.schedule.busy.difference_update([row.key for row in placed])
             forgotten()
 
-        core.lines.submit([(key, None) for key, _ in operations], gone, sync=False, keep=True)
+        core.disk.lines.submit([(key, None) for key, _ in operations], gone, sync=False, keep=True)
         if stored:
-            core.bodies.ended(stored.id)
+            core.disk.bodies.ended(stored.id)
 
     def _place(self, message_id: str, routed: Routed, envelope: Envelope, now_ms: int, counted: bool) -> _Placed:
         recipient = routed.recipient
@@ -350,15 +346,15 @@ class Acceptance:
             core.campaigns.counters.add(campaign, "accepted", sign * len(placed))
             if suppressed_by:
                 core.campaigns.counters.add(campaign, SUPPRESSED, sign * suppressed_by)
-        core.message_count += sign
-        core.message_bytes += sign * size
+        core.counters.message_count += sign
+        core.counters.message_bytes += sign * size
         for row in placed:
-            core.sizes.move(row.zone.zone.name, row.recipient.domain, None, row.state, sign, row.note.flow)
+            core.counters.sizes.move(row.zone.zone.name, row.recipient.domain, None, row.state, sign, row.note.flow)
 
     def _accepted(self, message: Message, record: bytes, placed: list[_Placed], body: bytes | None) -> None:
         core = self._core
-        core.ledger.append(Type.ENVELOPE, record)
-        core.segments.born(message.id)
+        core.disk.ledger.append(Type.ENVELOPE, record)
+        core.disk.segments.born(message.id)
         pins = 0
         for row in placed:
             pins += self._hand_over(message, row)

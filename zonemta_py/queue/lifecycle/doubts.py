@@ -56,7 +56,7 @@ def end(core: Core, table: Leases, leases: list[Lease], deadly: Deadly = _NOBODY
         lease.batch.zone.done(lease.batch)
     if leases:
         record = InDoubtRecord([lease.number for lease in leases], rows)
-        core.ledger.write(Type.IN_DOUBT, record.pack(), partial(_resolve_all, core, leases, deadly))
+        core.disk.ledger.write(Type.IN_DOUBT, record.pack(), partial(_resolve_all, core, leases, deadly))
 
 
 def _action(core: Core, lease: Lease, entry: Entry, deadly: Deadly) -> str:
@@ -97,7 +97,7 @@ def _resolve(core: Core, lease: Lease, deadly: Deadly) -> None:
         if core.tasks.active:
             core.tasks.moved(operations)
 
-    core.lines.submit(operations, held, sync=False, keep=True)
+    core.disk.lines.submit(operations, held, sync=False, keep=True)
 
 
 def listed(core: Core, message_id: str, address: str, zone: str, since_ms: int, action: str, why: str) -> Operation:
@@ -109,7 +109,7 @@ def listed(core: Core, message_id: str, address: str, zone: str, since_ms: int, 
 def hold(core: Core, zone: str, entry: Entry, why: str) -> list[Operation]:
     """why: as of its latest reply; "": as its zone says."""
     domain = entry.address.rpartition("@")[2]
-    core.sizes.move(zone, domain, counted_as(entry.key), sizes.HELD, flow=entry.note.flow)
+    core.counters.sizes.move(zone, domain, counted_as(entry.key), sizes.HELD, flow=entry.note.flow)
     note = entry.note.held(core.clock.steady_ms())
     if why:
         note = note._replace(last=f"451 4.3.0 {why}")

@@ -97,13 +97,13 @@ def recover(queue: QueueContext, working: list[StartRecord]) -> None:
         action = action_of(core, start.zone, FlowId.of(split_key(start.destination)[2]).campaign)
         rows += [
             InDoubtRow(start.id, start.zone, address, start.since_ms, action, start.destination)
-            for address, _, _ in leased_keys(core.store.get, start)
+            for address, _, _ in leased_keys(core.disk.store.get, start)
         ]
     for row in rows:
         tell.in_doubt(core, row.id, row.zone, [row.address])
     if working:
         record = InDoubtRecord([start.lease for start in working], rows)
-        core.ledger.write(Type.IN_DOUBT, record.pack(), partial(apply, queue, rows))
+        core.disk.ledger.write(Type.IN_DOUBT, record.pack(), partial(apply, queue, rows))
 
 
 def apply(queue: QueueContext, rows: list[InDoubtRow]) -> None:
@@ -113,10 +113,10 @@ def apply(queue: QueueContext, rows: list[InDoubtRow]) -> None:
     """
     core, once = queue.core, {(row.id, row.zone, row.address): row for row in rows}
     for message_id, zone, address, since_ms, action, _, why in once.values():
-        if core.pull_doubts.pulled(zone) and core.store.get(keys.existence(message_id)) is None:
+        if core.pull_doubts.pulled(zone) and core.disk.store.get(keys.existence(message_id)) is None:
             continue  # it has been taken again since, and has ended
         operations = [doubts.listed(core, message_id, address, zone, since_ms, action, why)]
-        entry = find_entry(core.store, zone, message_id, address) if action == "hold" else None
+        entry = find_entry(core.disk.store, zone, message_id, address) if action == "hold" else None
         if entry is not None:
             operations += doubts.hold(core, zone, entry, why)
-        core.lines.submit(operations, immediately, sync=False, keep=True)
+        core.disk.lines.submit(operations, immediately, sync=False, keep=True)

@@ -57,7 +57,7 @@ class LocalIncoming:
 
     def _gather(self, chunks: list[bytes]) -> None:
         size = sum(map(len, chunks))
-        reply = self._core.bodies.uncommitted.add(self._client, size)
+        reply = self._core.disk.bodies.uncommitted.add(self._client, size)
         if reply is not None:
             self._trouble = reply
             raise QueueRefusal(reply)
@@ -70,16 +70,16 @@ class LocalIncoming:
         if self._file is None:
             self._file = self._open()
         chunks, self._gathered = self._gathered, []
-        self._core.space.fill(self._gathered_bytes)
+        self._core.disk.space.fill(self._gathered_bytes)
         self._gathered_bytes = 0
-        self._job = self._core.bodies.run(partial(self._file.write, chunks))
+        self._job = self._core.disk.bodies.run(partial(self._file.write, chunks))
 
     def _open(self) -> BodyFile:
         core = self._core
-        self._id = core.ids.next(core.clock.ms())
+        self._id = core.disk.ids.next(core.clock.ms())
         core.arriving.add(self._id)
-        core.ledger.append(Type.OPEN, OpenRecord(self._id).pack())
-        return BodyFile(core.bodies.folder, self._id)
+        core.disk.ledger.append(Type.OPEN, OpenRecord(self._id).pack())
+        return BodyFile(core.disk.bodies.folder, self._id)
 
     async def _written(self) -> None:
         """Waits for the write in progress. Raises QueueRefusal."""
@@ -123,7 +123,7 @@ class LocalIncoming:
         self._pass_on()
         await self._written()
         assert self._file is not None
-        self._file_bytes = await self._done(self._core.bodies.run(self._file.finish))
+        self._file_bytes = await self._done(self._core.disk.bodies.run(self._file.finish))
         self._check()
 
     def hand_over(self) -> Stored | None:
@@ -140,7 +140,7 @@ class LocalIncoming:
 
     def release(self) -> None:
         """Its bytes no longer count as uncommitted: they are stored, or refused and soon deleted."""
-        self._core.bodies.uncommitted.release(self._client, self._counted)
+        self._core.disk.bodies.uncommitted.release(self._client, self._counted)
         self._counted = 0
 
     def abort(self) -> None:
@@ -149,7 +149,7 @@ class LocalIncoming:
             self._job.add_done_callback(_ignore)
             self._job.cancel()  # it may still wait for a thread
         if self._file is not None:
-            self._core.bodies.dispose(self._file.abort)
+            self._core.disk.bodies.dispose(self._file.abort)
         if self._id:
             self._core.arriving.discard(self._id)
         self._id, self._file, self._trouble = "", None, GONE

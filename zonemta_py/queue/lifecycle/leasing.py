@@ -96,7 +96,7 @@ class Leases:
     def take_back(self, lease: Lease) -> None:
         """Takes back a lease that never reached its sender. The journal records its end; no recipient is in doubt."""
         if self.out.pop(lease.number, None) is not None:
-            self._core.ledger.append(Type.IN_DOUBT, InDoubtRecord([lease.number], []).pack())
+            self._core.disk.ledger.append(Type.IN_DOUBT, InDoubtRecord([lease.number], []).pack())
             self._put_back(lease.batch)
 
     def _put_back(self, batch: Batch) -> None:
@@ -109,7 +109,7 @@ class Leases:
         """Lets the schedule read on, and serves the waiting senders."""
         core = self._core
         now, now_ms = core.clock.monotonic(), core.clock.steady_ms()
-        if core.store.fenced:  # nothing can be read, but nothing is damaged: try again in a moment
+        if core.disk.store.fenced:  # nothing can be read, but nothing is damaged: try again in a moment
             self._sleep(FENCED_S)
             return
         try:
@@ -123,11 +123,11 @@ class Leases:
             self._sleep(FENCED_S)
             return
         except StoreError as error:
-            core.read_failed(error)
+            core.disk.read_failed(error)
             return
         for taker in served:
-            core.journal.when_stable(partial(self._deliver, taker))
-        if not readable or core.store.fenced:
+            core.disk.journal.when_stable(partial(self._deliver, taker))
+        if not readable or core.disk.store.fenced:
             self._sleep(FENCED_S)
         elif more:
             core.changed()
@@ -362,7 +362,7 @@ class Leases:
                 entry.pinned = True
                 message.pins += 1
         self.out[lease.number] = lease
-        core.ledger.append(Type.START, packing.pack(lease.row()), now_ms)
+        core.disk.ledger.append(Type.START, packing.pack(lease.row()), now_ms)
         return lease
 
     def _deliver(self, taker: Taker) -> None:

@@ -106,18 +106,18 @@ def apply(
     """
     operations: list[Operation] = []
     for address, (key, state, flow) in found.items():
-        core.sizes.move(zone, address.rpartition("@")[2], state, None, flow=flow)
+        core.counters.sizes.move(zone, address.rpartition("@")[2], state, None, flow=flow)
         operations.append((key, None))
-    left = rests(core.store, message_id) if first else []
+    left = rests(core.disk.store, message_id) if first else []
     if left:
-        core.bodies.ended(message_id)
-        core.compaction.ended(message_id)
+        core.disk.bodies.ended(message_id)
+        core.disk.compaction.ended(message_id)
         try:
             bytes_left = core.messages.size_left(message_id)
         except StoreError:
             bytes_left = 0  # fsck corrects the counter
-        core.message_count -= 1
-        core.message_bytes -= bytes_left or size
+        core.counters.message_count -= 1
+        core.counters.message_bytes -= bytes_left or size
     core.messages.drop(message_id)
     return operations + [(key, None) for key in left]
 
@@ -127,7 +127,7 @@ class DamagedMessages:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self.aside = Aside(core.quarantine, core.store, core.bodies.folder)
+        self.aside = Aside(core.disk.quarantine, core.disk.store, core.disk.bodies.folder)
         self._ended: set[str] = set()
 
     def set_aside(self, message_id: str, why: str, then: str) -> str:
@@ -150,12 +150,12 @@ class DamagedMessages:
         addresses = [entry.address for entry in entries]
         first = message_id not in self._ended
         record = body(message_id, zone, addresses, str(error), case, **where)
-        core.ledger.write(Type.REMOVED, record, partial(self._gone, batch, first))
+        core.disk.ledger.write(Type.REMOVED, record, partial(self._gone, batch, first))
         tell.removed(core, message_id, zone, addresses, REASON)
         if first:
             self._ended.add(message_id)
-            core.ledger.append(Type.FINISH, FinishRecord(message_id).pack())
-            core.segments.ended(message_id)
+            core.disk.ledger.append(Type.FINISH, FinishRecord(message_id).pack())
+            core.disk.segments.ended(message_id)
         batch.zone.done(batch)
 
     def _gone(self, batch: Batch, first: bool) -> None:
@@ -168,7 +168,7 @@ class DamagedMessages:
         found = {one.address: Located(one.key, counted_as(one.key), one.note.flow) for one in batch.entries}
         operations = apply(core, message_id, zone, found, first, self._merged_size(batch))
         gone = [entry.key for entry in batch.entries]
-        core.lines.submit(operations, lambda _: core.schedule.busy.difference_update(gone), sync=False, keep=True)
+        core.disk.lines.submit(operations, lambda _: core.schedule.busy.difference_update(gone), sync=False, keep=True)
 
     def _merged_size(self, batch: Batch) -> int:
         """The counted size of a merged message (its campaign's), as it has no body; 0: it is not merged."""

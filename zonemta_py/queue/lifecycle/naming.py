@@ -31,19 +31,19 @@ def room(core: Core, tenant: str) -> bool:
         return False
     oldest = min(found, key=lambda one: (campaigns.tally(one.name).waiting > 0, latest_ms(core, one), one.created_ms))
     campaigns.replaced.append(oldest.name)
-    core.lines.submit(forget(core, oldest), immediately, sync=False, keep=True)
+    core.disk.lines.submit(forget(core, oldest), immediately, sync=False, keep=True)
     return True
 
 
 def forget(core: Core, campaign: Campaign) -> list[Operation]:
     """Deletes all that there is of it; mail of its name that waits, another tenant's or its own, counts for none."""
-    waits = any(core.sizes.flows.campaigns.of(campaign.name))
-    return core.campaigns.forget(campaign, core.ids.next(core.clock.ms()) if waits else "")
+    waits = any(core.counters.sizes.flows.campaigns.of(campaign.name))
+    return core.campaigns.forget(campaign, core.disk.ids.next(core.clock.ms()) if waits else "")
 
 
 def gone(core: Core) -> list[Operation]:
     """Of what `forget` has left, what has no mail waiting any more."""
-    left, campaigns = core.campaigns.counters.left, core.sizes.flows.campaigns
+    left, campaigns = core.campaigns.counters.left, core.counters.sizes.flows.campaigns
     names = [name for name in left if not any(campaigns.of(name))]
     left.difference_update(names)
     return [(keys.left(name), None) for name in names]
@@ -67,4 +67,4 @@ def _needed(core: Core, campaign: Campaign) -> bool:
 
 def keeps_bounces(core: Core, campaign: Campaign) -> bool:
     """Whether any of it has bounced and can be queued again, for which its template and its figures are needed."""
-    return core.sizes.flows.campaigns.of(campaign.name)[BOUNCED] > 0
+    return core.counters.sizes.flows.campaigns.of(campaign.name)[BOUNCED] > 0

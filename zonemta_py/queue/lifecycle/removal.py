@@ -145,7 +145,7 @@ def remove(
         tell.removed(core, message.id, zone, record.recipients, reason)
     suppressed = reason.startswith(SUPPRESSED)
     apply = partial(_apply, core, zone, message, entries, now_ms, done, task)
-    core.ledger.write(Type.REMOVED, record.pack(), apply, now_ms, patient=suppressed)
+    core.disk.ledger.write(Type.REMOVED, record.pack(), apply, now_ms, patient=suppressed)
 
 
 def _apply(
@@ -157,7 +157,7 @@ def _apply(
     campaign = core.campaigns.counted_by(message.id, message.metadata)
     for entry in entries:
         domain = entry.address.rpartition("@")[2]
-        core.sizes.move(zone, domain, counted_as(entry.key), None, flow=entry.note.flow)
+        core.counters.sizes.move(zone, domain, counted_as(entry.key), None, flow=entry.note.flow)
         if campaign and counted_as(entry.key) != sizes.BOUNCED:
             core.campaigns.counters.result(campaign, REMOVED, ms)
     core.tasks.removed(task, sum(not entry.key.startswith(b"deleted ") for entry in entries))
@@ -170,4 +170,4 @@ def _apply(
         core.messages.unpin(message, len(entries))
         done(reply)
 
-    core.lines.submit(operations, written, sync=False, keep=True)
+    core.disk.lines.submit(operations, written, sync=False, keep=True)

@@ -85,7 +85,7 @@ class Requests:
         while (first := self._under_way.get(key)) is not None:
             await asyncio.wait([first])
         if key in self._refused:
-            raise QueueRefusal(self._core.lines.trouble or DISK_ERROR)
+            raise QueueRefusal(self._core.disk.lines.trouble or DISK_ERROR)
         known = self._known(key, envelope.digest)
         if known is not None:
             return known
@@ -101,10 +101,10 @@ class Requests:
     def _known(self, key: bytes, digest: bytes) -> Receipt | None:
         core = self._core
         try:
-            value = core.store.get(key)
+            value = core.disk.store.get(key)
         except StoreError as error:
             if isinstance(error, StoreDamaged):
-                core.read_failed(error)
+                core.disk.read_failed(error)
             raise QueueRefusal(refusal(error)) from None
         if value is None:
             return None
@@ -140,18 +140,18 @@ class Requests:
     def _tidy_ended(self) -> bool:
         core, operations = self._core, list[Operation]()
         stop = b"%s%012x " % (keys.REQUEST_ENDS, core.clock.steady_ms() + 1)
-        ended = list(islice(core.store.keys(keys.REQUEST_ENDS, stop), AT_ONCE))
+        ended = list(islice(core.disk.store.keys(keys.REQUEST_ENDS, stop), AT_ONCE))
         for end in ended:
             key = keys.REQUESTS + end.split(b" ", 2)[2]
             if key in self._under_way:
                 continue
             operations.append((end, None))
-            value = core.store.get(key)
+            value = core.disk.store.get(key)
             if (
                 value is not None and keys.request_end(RequestRecord.of(value).until_ms, key) == end
             ):  # otherwise it was renewed
                 operations.append((key, None))
-        core.lines.submit(operations, immediately, sync=False, keep=True)
+        core.disk.lines.submit(operations, immediately, sync=False, keep=True)
         return len(ended) == AT_ONCE
 
     def _tidy_campaigns(self) -> bool:
@@ -159,14 +159,14 @@ class Requests:
         core, start = self._core, keys.REQUESTS + CAMPAIGN.encode()
         stop = keys.end(start)
         over_ms = core.clock.steady_ms() - int(core.config.queue.request_h * _HOUR_MS)
-        while (first := core.store.first(start, stop)) is not None:
+        while (first := core.disk.store.first(start, stop)) is not None:
             mine = b" ".join(first.split(b" ")[:3]) + b" "
             start = keys.end(mine)
             if core.campaigns.lives(first.split(b" ")[2].decode()):
                 continue
-            rows = list(islice(core.store.scan(mine, start), AT_ONCE))
+            rows = list(islice(core.disk.store.scan(mine, start), AT_ONCE))
             gone = [key for key, value in rows if RequestRecord.of(value).ms <= over_ms and key not in self._under_way]
-            core.lines.submit([(key, None) for key in gone], immediately, sync=False, keep=True)
+            core.disk.lines.submit([(key, None) for key in gone], immediately, sync=False, keep=True)
             if gone and len(rows) == AT_ONCE:
                 return True
         return False

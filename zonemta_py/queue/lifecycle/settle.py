@@ -136,7 +136,7 @@ class Settling:
 
         def end(_: object = None) -> None:
             doubts.without_answer(self._core, self._leases, lease, indices, why)
-            self._core.journal.when_stable(done)
+            self._core.disk.journal.when_stable(done)
 
         if lease.asking is not None:
             lease.asking.add_done_callback(end)
@@ -167,7 +167,7 @@ class Settling:
                 self.settle(alone, _nothing)
         if doubtful:
             log.warning("%d recipients may get a message twice: see `zonemta queue in-doubt`", doubtful)
-        self._core.journal.when_stable(done)
+        self._core.disk.journal.when_stable(done)
 
     def _settled(self, lease: Lease, settlement: Settlement, result: Result, done: Callable[[], None]) -> None:
         batch = lease.batch
@@ -176,7 +176,7 @@ class Settling:
             if any(row.verdict != RELEASED for row in settlement.rows):
                 batch.zone.took(batch.path, result.took_ms, settlement.message.metadata["size"])
         else:  # an earlier part had all of them
-            self._core.journal.when_stable(done)
+            self._core.disk.journal.when_stable(done)
         self.classification.learn(lease, result, settlement.classifieds)
         if result.more:
             lease.recorded = lease.recorded.union(index for o in result.outcomes for index in o.recipients)
@@ -279,7 +279,7 @@ class Settling:
             trace,
         ]
         apply = partial(self._stable, settlement, result, done)
-        settlement.seq = self._core.ledger.write(Type.DELIVERY, packing.pack(body), apply, settlement.ms)
+        settlement.seq = self._core.disk.ledger.write(Type.DELIVERY, packing.pack(body), apply, settlement.ms)
 
     # -- notifications
 
@@ -376,7 +376,7 @@ class Settling:
         """Writes them, and their notifications, the first of these in the same batch."""
         notices = self._notifications(settlement)
         if not notices:
-            self._core.lines.submit(operations, written, sync=False, keep=True)
+            self._core.disk.lines.submit(operations, written, sync=False, keep=True)
             return
         for index, (envelope, data) in enumerate(notices):
             last = index == len(notices) - 1
@@ -398,11 +398,11 @@ class Settling:
         operations.append((row.key, None))
         goes_on = after(settlement, row, core.clock) if row.verdict != DELIVERED else None
         if goes_on is None:
-            core.sizes.move(zone, domain, row.state, None, flow=row.note.flow)
+            core.counters.sizes.move(zone, domain, row.state, None, flow=row.note.flow)
             return 1
         key, note = goes_on
         operations.append((key, note.value()))
-        core.sizes.move(zone, domain, row.state, counted_as(key), flow=row.note.flow)
+        core.counters.sizes.move(zone, domain, row.state, counted_as(key), flow=row.note.flow)
         return 0
 
     def _notifications(self, settlement: Settlement) -> list[tuple[Envelope, bytes]]:

@@ -29,7 +29,7 @@ def accept_none(
 ) -> None:
     """Accepts a message with no recipients left, and drops it; calls `done` once the journal has it."""
     now_ms = core.clock.ms()
-    message_id = core.ids.next(now_ms)
+    message_id = core.disk.ids.next(now_ms)
     metadata = stored_metadata(envelope)
     operations: list[Operation] = []
     receipt = Receipt(message_id, 0, len(suppressed_by))
@@ -43,15 +43,15 @@ def accept_none(
         if reply is None:
             asked = {"request": recorded(operations)} if operations else {}
             name(core, message_id, routed, suppressed_by, {"envelope": metadata, **asked})
-            core.journal.when_stable(partial(done, receipt))
+            core.disk.journal.when_stable(partial(done, receipt))
             return
         if campaign:
             core.campaigns.counters.add(campaign, SUPPRESSED, -len(suppressed_by))
         forgotten = requests.undo(envelope) if envelope.request else immediately
-        core.lines.submit([(key, None) for key, _ in operations], lambda _: forgotten(), sync=False, keep=True)
+        core.disk.lines.submit([(key, None) for key, _ in operations], lambda _: forgotten(), sync=False, keep=True)
         done(reply)
 
-    core.lines.submit(operations, finish, sync=True, keep=False)
+    core.disk.lines.submit(operations, finish, sync=True, keep=False)
 
 
 def name(
@@ -70,7 +70,7 @@ def name(
     where: dict[str, Any] = {"destination": "", "due": []} | more
     for (zone, reason), addresses in found.items():
         tell.suppressed(core, message_id, zone, addresses, reason)
-        core.ledger.append(Type.REMOVED, RemovedRecord(message_id, zone, addresses, reason, where).pack())
+        core.disk.ledger.append(Type.REMOVED, RemovedRecord(message_id, zone, addresses, reason, where).pack())
 
 
 def whose(metadata: dict[str, Any]) -> dict[str, Any]:

@@ -20,14 +20,14 @@ log = logging.getLogger(__name__)
 
 async def publish(core: Core) -> None:
     """Links closed segments into the archive. Raises OSError."""
-    await core.journal.stable()
+    await core.disk.journal.stable()
     folder = core.config.folder
     segments.publish(folder / "journal", folder / "archive")
 
 
 async def rotate(core: Core) -> str:
     """Closes the open segment, if it holds anything but positions: its name, or "". Raises ValueError."""
-    closed = core.ledger.rotate_with_news()
+    closed = core.disk.ledger.rotate_with_news()
     try:
         await publish(core)
     except OSError as error:
@@ -42,10 +42,10 @@ async def retire(core: Core, suppression: SuppressionList, before_seq: int) -> N
     Each is read once more before: readers of the archive get a record of what was lost meanwhile.
     """
     folder = core.config.folder
-    spans = core.segments.finished(before_seq)
+    spans = core.disk.segments.finished(before_seq)
     if spans:
         places = folder / "journal", folder / "archive"
-        for fault in await asyncio.to_thread(repair_segments, *places, spans, core.quarantine):
+        for fault in await asyncio.to_thread(repair_segments, *places, spans, core.disk.quarantine):
             log.error("damage in the journal: %s; what could be read stays in the archive", fault)
         core.note_damage()
         segments.retire(folder / "journal", folder / "archive", spans)
@@ -59,7 +59,7 @@ async def prune(core: Core, suppression: SuppressionList) -> None:
     archive, oldest = folder / "archive", segments.oldest(folder / "journal")
     bytes_max = queue.archive_bytes and max(queue.archive_bytes, 2 * suppression.told_bytes)
     gone = segments.outdated(archive, core.clock.earlier_ms(), queue.archive_days, bytes_max, oldest)
-    if not gone or core.journal.trouble is not None:
+    if not gone or core.disk.journal.trouble is not None:
         return
     left = min(first_seq(path) for path in every_file(folder / "journal", archive) if path not in gone)
     if suppression.told_from < left:

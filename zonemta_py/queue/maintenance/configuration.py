@@ -36,8 +36,8 @@ async def note(core: Core, cause: str = "the MTA was started with them") -> list
         names = changed[:NAMES_MAX]
         names += [f"and {len(changed) - NAMES_MAX} more"] if len(changed) > NAMES_MAX else []
         record = StandingRecord(CONFIGURATION, [CONFIGURATION, ""], names, cause)
-        core.ledger.append(Type.STANDING, record.pack())
-        await core.journal.stable()
+        core.disk.ledger.append(Type.STANDING, record.pack())
+        await core.disk.journal.stable()
     if now != before:
         replace_file(path, json.dumps({"key": salt.hex(), "hashes": now}).encode() + b"\n", 0o600)
     return changed

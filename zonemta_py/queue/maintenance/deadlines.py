@@ -68,7 +68,7 @@ class Deadlines:
         core, now_ms, more = self._core, self._core.clock.steady_ms(), False
         for zone in list(core.schedule.zones.values()):
             passed = zone.deadline_ms <= now_ms
-            if core.store.fenced or not (passed or zone in self._unfinished):
+            if core.disk.store.fenced or not (passed or zone in self._unfinished):
                 continue
             self._unfinished.add(zone)  # also after a disk error halfway
             unread = partial(self._late_unread, zone, now_ms)
@@ -77,7 +77,7 @@ class Deadlines:
                 self._deferred_of(zone).deadline_ms = 0
             async for flow_queue in flow_queues_in_turn(self._core, list(zone.flow_queues.by_key.values())):
                 unfinished |= await self.late(zone, flow_queue, now_ms)
-            if not (unfinished or core.store.fenced):
+            if not (unfinished or core.disk.store.fenced):
                 self._unfinished.discard(zone)
             more |= unfinished
         return more
@@ -100,7 +100,7 @@ class Deadlines:
             if not look():
                 return False
             await pace.turn()
-            if self._core.store.fenced:
+            if self._core.disk.store.fenced:
                 break
         return True
 
@@ -163,7 +163,7 @@ class Deadlines:
             owner.deadline_ms = NEVER_MS  # later ones update it themselves
         start = max(start, self._walks.pop(owner, start))
         try:
-            for count, (key, value) in enumerate(self._core.store.scan(start, stop)):
+            for count, (key, value) in enumerate(self._core.disk.store.scan(start, stop)):
                 if len(late) >= AT_ONCE or count >= WALKED_AT_ONCE:
                     self._walks[owner] = key
                     break
@@ -233,7 +233,7 @@ async def flow_queues_in_turn(core: Core, flow_queues: Iterable[FlowQueue]) -> A
     pace = Pace(math.inf)
     for flow_queue in flow_queues:
         await pace.turn()
-        if core.store.fenced:
+        if core.disk.store.fenced:
             return
         zone = flow_queue.zone
         if (

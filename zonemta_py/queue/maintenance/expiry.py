@@ -53,7 +53,7 @@ class Expiry:
         prefix = keys.parked_range(zone.zone.name, flow_queue.key)
         start, ended, pace = self._walks.pop(flow_queue, prefix), 0, Pace(math.inf)
         for _ in range(WALKED_AT_ONCE // AT_ONCE):
-            rows = list(islice(self._core.store.scan(start, keys.end(prefix)), AT_ONCE))
+            rows = list(islice(self._core.disk.store.scan(start, keys.end(prefix)), AT_ONCE))
             dead, younger = self._over(flow_queue, rows, now_ms)
             self.end(zone, flow_queue, dead)
             ended += len(dead)
@@ -61,7 +61,7 @@ class Expiry:
                 return ended >= AT_ONCE  # others have come into the window meanwhile
             start = rows[-1][0] + b"\0"
             await pace.turn()
-            if self._core.store.fenced or zone.flow_queues.by_key.get(flow_queue.key) is not flow_queue:
+            if self._core.disk.store.fenced or zone.flow_queues.by_key.get(flow_queue.key) is not flow_queue:
                 return False
             if ended >= ENDED_AT_ONCE:
                 return True

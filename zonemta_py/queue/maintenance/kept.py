@@ -31,10 +31,10 @@ class KeptBounces:
     def end(self) -> bool:
         """True: there may be more. Raises StoreError."""
         core = self._core
-        if not core.sizes.total[sizes.BOUNCED] or core.store.fenced:
+        if not core.counters.sizes.total[sizes.BOUNCED] or core.disk.store.fenced:
             return False
-        all_of_it = not core.config.queue.keep_bounced_s or core.space.short(core.clock.monotonic())
-        counts = core.sizes.zones
+        all_of_it = not core.config.queue.keep_bounced_s or core.disk.space.short(core.clock.monotonic())
+        counts = core.counters.sizes.zones
         zones = [zone for name, zone in core.schedule.zones.items() if name in counts and counts[name][sizes.BOUNCED]]
         left = AT_ONCE
         for zone in zones:
@@ -47,7 +47,7 @@ class KeptBounces:
         core, prefix = self._core, keys.bounced_range(zone.zone.name)
         stop = keys.end(prefix) if all_of_it else b"%s%012x " % (prefix, core.clock.steady_ms() + 1)
         found = []
-        for key, value in islice(core.store.scan(prefix, stop), most):
+        for key, value in islice(core.disk.store.scan(prefix, stop), most):
             if key not in core.schedule.busy:
                 place = keys.place(key)
                 found.append(Entry(key, place.id, place.recipient, Note.of(value)))

@@ -77,7 +77,7 @@ class Maintenance:
             try:
                 await chore()
             except StoreDamaged as error:
-                self._core.read_failed(error)
+                self._core.disk.read_failed(error)
             except (StoreError, OSError) as error:
                 log.warning("%s; it is tried again", cause(error))
                 await asyncio.sleep(1)
@@ -87,10 +87,10 @@ class Maintenance:
         until = core.clock.monotonic() + core.config.queue.position_s
         while core.clock.monotonic() < until:
             await asyncio.sleep(min(_LOOK_S, core.config.queue.position_s))
-            if core.journal.next_seq - self._position_seq > RECORDS_BETWEEN_POSITIONS:
+            if core.disk.journal.next_seq - self._position_seq > RECORDS_BETWEEN_POSITIONS:
                 break
-        core.ledger.rotate_old()
-        if core.journal.next_seq > self._position_seq + 1:
+        core.disk.ledger.rotate_old()
+        if core.disk.journal.next_seq > self._position_seq + 1:
             await self.position()
 
     async def position(self) -> None:
@@ -98,43 +98,43 @@ class Maintenance:
         core = self._core
         core.schedule.policy.day()
         await core.schedule.policy.gather(Pace(math.inf))
-        marks, applied = core.schedule.marks(), core.ledger.applied()
-        arriving, floor = sorted(core.arriving), core.ids.next(core.clock.ms())
+        marks, applied = core.schedule.marks(), core.disk.ledger.applied()
+        arriving, floor = sorted(core.arriving), core.disk.ids.next(core.clock.ms())
         lowest = min([floor, *arriving]).encode()
         for name, zone_marks in marks.items():
             zone_marks["fresh"] = min(_to_id(zone_marks["fresh"], 3), keys.fresh_range(name) + lowest)
             zone_marks["due"] = _to_id(zone_marks["due"], 4)
         working = [lease.row() for lease in self._queue.leases.out.values()]
-        await core.journal.stable()
+        await core.disk.journal.stable()
         batches = core.batches
-        await core.lines.stable()
-        await core.bodies.settled()  # a start from here need not look for files of messages that ended earlier
+        await core.disk.lines.stable()
+        await core.disk.bodies.settled()  # a start from here need not look for files of messages that ended earlier
         standing, permits = pack_around(core.schedule.policy.state()), pack_around(core.schedule.admission.state())
-        core.ledger.ready()
+        core.disk.ledger.ready()
         body: PositionRecord = {
             "batches": batches,
             "applied": applied,
             "working": working,
             "marks": marks,
             "floor": floor,
-            "segments": core.segments.rows(),
+            "segments": core.disk.segments.rows(),
             "opened": arriving,
-            "ended": list(core.compaction.slice),
+            "ended": list(core.disk.compaction.slice),
             "clock": core.clock.state(),
         }
-        core.ledger.append(Type.POSITION, pack_around({**body, "permits": permits, "standing": standing}))
-        core.policy_copy.save(standing, permits)
-        await core.journal.stable()
-        self._position_seq = core.journal.next_seq
+        core.disk.ledger.append(Type.POSITION, pack_around({**body, "permits": permits, "standing": standing}))
+        core.disk.policy_copy.save(standing, permits)
+        await core.disk.journal.stable()
+        self._position_seq = core.disk.journal.next_seq
         await archive.retire(core, self._queue.suppression, applied + 1)
 
     async def _next_closed(self) -> None:
-        await self._core.ledger.rotated.wait()
-        self._core.ledger.rotated.clear()
+        await self._core.disk.ledger.rotated.wait()
+        self._core.disk.ledger.rotated.clear()
         try:
             await archive.publish(self._core)
         except OSError:
-            self._core.ledger.rotated.set()
+            self._core.disk.ledger.rotated.set()
             raise
 
     async def _next_sweep(self) -> None:
@@ -151,8 +151,8 @@ class Maintenance:
     async def _next_campaigns(self) -> None:
         await asyncio.sleep(CAMPAIGNS_S)
         self._queue.policy.tick()
-        while not self._core.store.fenced and self._campaigns():
-            await self._core.lines.stable()  # no faster than the disk takes it
+        while not self._core.disk.store.fenced and self._campaigns():
+            await self._core.disk.lines.stable()  # no faster than the disk takes it
 
     async def _next_compaction(self) -> None:
         await asyncio.sleep(COMPACTION_S)
@@ -161,22 +161,22 @@ class Maintenance:
     async def cleanse(self) -> None:
         """Compacts ended mail away, if it is time."""
         core, now_s = self._core, self._core.clock.monotonic()
-        short = core.space.short(now_s)
+        short = core.disk.space.short(now_s)
         if short and not self._short:
             sentence = "%s: less than %s are free (queue.reserve_bytes); mail is refused with 452 until they are"
-            log.error(sentence, core.config.folder, size(core.space.reserve))
+            log.error(sentence, core.config.folder, size(core.disk.space.reserve))
         elif self._short and not short:
             log.warning("%s: there is free space again, and mail is accepted", core.config.folder)
         self._short = short
-        core.bodies.uncommitted.short()
+        core.disk.bodies.uncommitted.short()
         if short:
             self._kept.end()
-        if short and core.lines.trouble is None:
+        if short and core.disk.lines.trouble is None:
             # After a compaction that ran out of space, its tables stay until a write meets the error and LevelDB is
             # reopened; they may fill the space that the journal needs, and without the journal nothing is written.
-            core.lines.submit([], immediately, sync=True, keep=True)
-        if not core.store.fenced and core.compaction.due(now_s, short):
-            await core.compaction.run(core.store, core.lines, now_s)
+            core.disk.lines.submit([], immediately, sync=True, keep=True)
+        if not core.disk.store.fenced and core.disk.compaction.due(now_s, short):
+            await core.disk.compaction.run(core.disk.store, core.disk.lines, now_s)
 
     async def deadlines(self) -> bool:
         """Looks where a deadline may have passed; True: there is more to look at."""
@@ -189,7 +189,7 @@ class Maintenance:
         True: there are more than were ended at once.
         """
         core, now_ms = self._core, self._core.clock.steady_ms()
-        if core.store.fenced:
+        if core.disk.store.fenced:
             return False
         more = await self.deadlines()
         for zone in list(core.schedule.zones.values()):
@@ -197,7 +197,7 @@ class Maintenance:
             more |= self._unasked(zone) and zone.fill(now_ms)
         async for flow_queue in flow_queues_in_turn(core, core.schedule.flow_queues()):
             more |= await self._sweep(core.schedule.zones[flow_queue.zone.zone.name], flow_queue, now_ms)
-        if core.store.fenced:
+        if core.disk.store.fenced:
             return True
         core.forget_queues()
         more |= self._queue.acceptance.requests.tidy()
@@ -218,17 +218,17 @@ class Maintenance:
         oldest = keys.IN_DOUBTS + keys.id_at(int(ended_ms)).encode()
         old: list[Operation] = [
             (key, None)
-            for key, value in core.store.scan(keys.IN_DOUBTS, oldest)
+            for key, value in core.disk.store.scan(keys.IN_DOUBTS, oldest)
             if (message_id := key.decode().split(" ", 2)[1]) < keys.id_at(int(max(0, all_ms)))
-            or (packing.unpack(value)[1] < ended_ms and core.store.get(keys.existence(message_id)) is None)
+            or (packing.unpack(value)[1] < ended_ms and core.disk.store.get(keys.existence(message_id)) is None)
         ]
         if old:
-            core.lines.submit(old, immediately, sync=False, keep=True)
+            core.disk.lines.submit(old, immediately, sync=False, keep=True)
 
     def _forget_sent(self) -> bool:
         """What is remembered of messages for too long; True: there may be more."""
-        over = self._core.sent.expired(self._core.clock.ms())
-        self._core.lines.submit(over, immediately, sync=False, keep=True)
+        over = self._core.counters.sent.expired(self._core.clock.ms())
+        self._core.disk.lines.submit(over, immediately, sync=False, keep=True)
         return bool(over)
 
     async def _sweep(self, zone: ZoneSchedule, flow_queue: FlowQueue, now_ms: int) -> bool:

@@ -119,7 +119,7 @@ class Pulls:
 
     def _over(self, puller: Puller) -> None:
         """Its time is over; who does not want to wait is told that there is nothing only if that is known."""
-        unknown = self._core.store.fenced or not (self._core.ready or self._core.stopping)
+        unknown = self._core.disk.store.fenced or not (self._core.ready or self._core.stopping)
         if puller.at_once and unknown:
             puller.timer = asyncio.get_running_loop().call_later(AT_ONCE_S, self._over, puller)
         else:
@@ -137,7 +137,7 @@ class Pulls:
 
     def _serve(self, now_ms: int) -> tuple[list[Taker], bool]:
         """Those who were served; False: the disk has an error, try again in a moment."""
-        served, store = list[Taker](), self._core.store
+        served, store = list[Taker](), self._core.disk.store
         for zone in list(self._core.schedule.stirred):
             line = self._waiting[zone.zone.name]
             try:
@@ -236,8 +236,8 @@ class Pulls:
         check_seconds(delay_s)
 
         def back() -> None:
-            self._core.lines.submit([], lambda _: done(True), sync=False, keep=True)
-            self._core.lines.flush()
+            self._core.disk.lines.submit([], lambda _: done(True), sync=False, keep=True)
+            self._core.disk.lines.flush()
 
         outcome = Outcome(RELEASED, GIVEN_BACK, STAGE, [])
         if delay_s > 0:
@@ -252,7 +252,7 @@ class Pulls:
             return
         self.reserved.pop(number, None)
         in_doubt.give_up(self._queue, lease)
-        self._core.journal.when_stable(partial(done, True))
+        self._core.disk.journal.when_stable(partial(done, True))
 
     def _settle(
         self, number: int, message_id: str, outcome: Outcome, remote: str, done: Done, then: Callable[[], None]
@@ -286,7 +286,7 @@ class Pulls:
             return []
         zone.fill(self._core.clock.steady_ms())
         while zone.moving:
-            await self._core.lines.stable()
+            await self._core.disk.lines.stable()
         messages, found = self._core.messages, list[Delivery]()
         for flow_queue, entry in zone.peek(min(most, MOST)):
             if self._core.tasks.active and self._core.tasks.meant(entry):
@@ -306,7 +306,7 @@ class Pulls:
             while zone is not None and zone.fill(core.clock.steady_ms()):  # noqa: ASYNC110 (others get their turn)
                 await asyncio.sleep(0)
             while zone is not None and zone.moving:
-                await core.lines.stable()
+                await core.disk.lines.stable()
 
     async def rows(self) -> list[dict[str, Any]]:
         """Every queue: how much is ready, delayed, held and leased, and how many wait to take something."""
@@ -325,7 +325,7 @@ class Pulls:
             zone = core.schedule.pull_zone(name)
             if zone is None:
                 continue
-            ready, delayed, held, deleted, bounced = core.sizes.zones.get(name, sizes.NONE)
+            ready, delayed, held, deleted, bounced = core.counters.sizes.zones.get(name, sizes.NONE)
             out = leased.get(name, [0, 0])
             due = sum(entry.key.startswith(b"deferred ") for entry in zone.in_memory())
             ready, delayed = ready + due, delayed - due
@@ -337,6 +337,8 @@ class Pulls:
                 "bounced": bounced,
                 "leased": sum(out),
             }
-            row["pushed"] = sum(core.sizes.domains.get((name, pull.DOMAIN), ()))  # in all; the others came as mail
+            row["pushed"] = sum(
+                core.counters.sizes.domains.get((name, pull.DOMAIN), ())
+            )  # in all; the others came as mail
             rows.append(row | {"pullers": len(self._waiting.get(name, ()))})
         return sorted(rows, key=lambda row: str(row["queue"]))

@@ -67,7 +67,7 @@ def rows(core: Core, found: compare.Comparison, loss: Loss | None) -> Iterator[I
         yield _row(core, zone, message_id, address, now_ms)
     if loss is None or not (loss.end or _several_lost(found, loss.applied)):
         return
-    for place, _, value in compare.recipients(core.store):
+    for place, _, value in compare.recipients(core.disk.store):
         if place.family in _TRIED and place.id in found.whole and _may_have_been_tried(core, found, place):
             yield _row(core, place.zone, place.id, place.recipient, now_ms, place.destination, Note.of(value).flow)
 
@@ -78,7 +78,10 @@ def _several_lost(found: compare.Comparison, applied: int) -> bool:
 
 
 def _may_have_been_tried(core: Core, found: compare.Comparison, place: keys.Place) -> bool:
-    if place.due_ms > core.clock.steady_ms() or core.store.get(keys.in_doubt(place.id, place.recipient)) is not None:
+    if (
+        place.due_ms > core.clock.steady_ms()
+        or core.disk.store.get(keys.in_doubt(place.id, place.recipient)) is not None
+    ):
         return False
     alive = found.truth.alive.get(place.id)
     if alive is not None and place.recipient not in alive:

@@ -158,8 +158,8 @@ async def _recovered(
     assert report is not None
     await opening.finish()
     await opening.queue.position()  # the next start begins here
-    await opening.queue.core.lines.stable()  # the second copy of the policy state comes after it
-    await opening.queue.core.bodies.settled()
+    await opening.queue.core.disk.lines.stable()  # the second copy of the policy state comes after it
+    await opening.queue.core.disk.bodies.settled()
     opening.queue.close()
     return report
 

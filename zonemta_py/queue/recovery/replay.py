@@ -55,7 +55,7 @@ class Replay:
         self._ordered = False
         """The same of whichever messages a record other than a result is about."""
         self._whole = True
-        self._applied = state_of(queue.core.store).applied
+        self._applied = state_of(queue.core.disk.store).applied
         """For records that do not show whether they were applied: all up to this one were."""
         queue.core.finished = finished
 
@@ -65,7 +65,7 @@ class Replay:
         From here on every batch, including new mail's, states correctly how far the journal has been applied.
         """
         for record in self._results:
-            self._core.ledger.expect(record.seq)
+            self._core.disk.ledger.expect(record.seq)
             if record.type in (Type.SUPPRESS, Type.UNSUPPRESS) and record.seq > self._applied:
                 self._queue.suppression.foresee(Type(record.type), packing.unpack(record.body))
             elif record.type == Type.FEEDBACK and record.seq > self._applied:
@@ -100,8 +100,8 @@ class Replay:
                 self._queue.heard.again(record.seq, record.ms, FeedbackRecord.of(body))
             elif record.type == Type.STANDING:
                 operations = self._core.campaigns.again(StandingRecord.of(body))
-                self._core.lines.submit(operations, immediately, sync=False, keep=True)
-            self._core.ledger.close(record.seq)
+                self._core.disk.lines.submit(operations, immediately, sync=False, keep=True)
+            self._core.disk.ledger.close(record.seq)
         await self._flush()
         self._queue.suppression.foreseen.clear()
         self._core.finished = set()
@@ -118,10 +118,10 @@ class Replay:
         if removed.envelope is not None:
             return  # it was never in the store
         # The record says where they were, so no search is needed.
-        found = places_of(self._core.store.get, removed) if removed.where else None
+        found = places_of(self._core.disk.store.get, removed) if removed.where else None
         if removed.case is not None and not self._readable(removed.id):
             operations = lost.apply(self._core, removed.id, removed.zone, found or {})
-            self._core.lines.submit(operations, immediately, sync=False, keep=True)
+            self._core.disk.lines.submit(operations, immediately, sync=False, keep=True)
             return
         if not apply_drop(self._queue, removed, record.ms, found):
             self._ended_already(removed.id, removed.zone)
@@ -164,7 +164,7 @@ class Replay:
     def _row(self, record: Record, delivery: DeliveryRecord, outcome: OutcomeRow, who: Who) -> Row | None:
         """None: the store has it already."""
         verdict, reply = outcome.verdict, Reply(outcome.code, outcome.enhanced, outcome.text)
-        get, before = self._core.store.get, who.before_ms
+        get, before = self._core.disk.store.get, who.before_ms
         found = find(get, delivery.zone, delivery.destination, delivery.id, who.address, before)
         if found is None:
             return None
@@ -185,15 +185,15 @@ class Replay:
         core = self._core
         if not self._whole:
             return
-        if message_id not in core.finished and core.store.get(keys.existence(message_id)) is None:
-            core.ledger.append(Type.FINISH, FinishRecord(message_id).pack())
-            core.segments.ended(message_id)
+        if message_id not in core.finished and core.disk.store.get(keys.existence(message_id)) is None:
+            core.disk.ledger.append(Type.FINISH, FinishRecord(message_id).pack())
+            core.disk.segments.ended(message_id)
             core.finished.add(message_id)
 
     async def _flush(self) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._core.lines.submit([], lambda _: future.set_result(None), sync=False, keep=True)
-        self._core.lines.flush()
+        self._core.disk.lines.submit([], lambda _: future.set_result(None), sync=False, keep=True)
+        self._core.disk.lines.flush()
         await future
         self._pending.clear()
         self._ordered = False

@@ -26,11 +26,11 @@ BATCH = 1_000
 async def adopt(core: Core) -> list[str]:
     """Moves them; returns a sentence about each zone left. Mail that comes meanwhile goes to zones that exist."""
     told, zones = list[str](), core.schedule.zones
-    for zone in [zone for zone, counts in core.sizes.zones.items() if zone not in zones and any(counts)]:
+    for zone in [zone for zone, counts in core.counters.sizes.zones.items() if zone not in zones and any(counts)]:
         for home, count in (await _adopt_zone(core, zone, _home)).items():
             told.append(_sentence(zone, home, count))
     for zone in [name for name, one in zones.items() if not one.zone.pulled]:
-        if any(core.sizes.domains.get((zone, pull.DOMAIN), ())):
+        if any(core.counters.sizes.domains.get((zone, pull.DOMAIN), ())):
             for home, count in (await _adopt_zone(core, zone, _queue_of)).items():
                 told.append(
                     f"zone {zone!r} is a pull zone no longer: {count} messages that were pushed to it continue in"
@@ -51,7 +51,7 @@ async def _adopt_zone(core: Core, zone: str, home_of: Callable[[Core, keys.Place
     for family in FAMILY:
         prefix = f"{family} {zone} ".encode()
         operations: list[Operation] = []
-        for key, value in core.store.scan(prefix, keys.end(prefix)):
+        for key, value in core.disk.store.scan(prefix, keys.end(prefix)):
             place = keys.place(key)
             home = home_of(core, place)
             if home is None:
@@ -70,14 +70,14 @@ async def _adopt_zone(core: Core, zone: str, home_of: Callable[[Core, keys.Place
                 before = counted_as(key)
                 after = sizes.DEFERRED
                 new = keys.deferred(home, max(place.due_ms, now_ms), place.id, place.recipient)
-            core.sizes.rezone(zone, home, domain, before, after, Note.of(value).flow)
+            core.counters.sizes.rezone(zone, home, domain, before, after, Note.of(value).flow)
             operations += [(key, None), (new, value)]
             moved[home] += 1
             if len(operations) >= BATCH:
-                core.lines.submit(operations, immediately, sync=False, keep=True)
+                core.disk.lines.submit(operations, immediately, sync=False, keep=True)
                 operations = []
-                await core.lines.stable()
-        core.lines.submit(operations, immediately, sync=False, keep=True)
+                await core.disk.lines.stable()
+        core.disk.lines.submit(operations, immediately, sync=False, keep=True)
     return moved
 
 

@@ -78,14 +78,15 @@ class Rebuild:
         """marks: the marks of the last position can be trusted. Raises StoreError, OSError."""
         state = compare.state_of(store)
         last_id = max(compare.last_id(store, suffix.floor), *suffix.enveloped, *suffix.opened, suffix.floor)
-        steady = Steady(self.clock, suffix.clock, suffix.clock_ms, keys.Ids(last_id).following())
+        ids = keys.Ids(last_id)
+        steady = Steady(self.clock, suffix.clock, suffix.clock_ms, ids.following())
         core = Core(
             self.config,
             store,
             JournalLine(writer, next_seq, self.hire),
             marks=suffix.marks if marks else {},
             segments=suffix.segments,
-            last_id=last_id,
+            ids=ids,
             totals=(state.messages, state.bytes),
             batches=max(state.batches, suffix.batches),  # anything lost has been reported by then
             clock=steady,
@@ -128,7 +129,7 @@ class Opening:
         self._suffix, self._damaged = suffix, damaged
         self._replay = Replay(queue, suffix.results, suffix.finished)
         self._replay.foresee()
-        self._last_id = queue.core.ids.last
+        self._last_id = queue.core.disk.ids.last
 
     async def finish(self) -> None:
         """The rest of recovery. Raises StoreError."""
@@ -145,17 +146,17 @@ class Opening:
         """
         await self._replay.run(whole)
         await _leftovers(self.queue, self._suffix, self._last_id, clear)
-        await self.queue.core.journal.stable()
-        await self.queue.core.lines.stable()
+        await self.queue.core.disk.journal.stable()
+        await self.queue.core.disk.lines.stable()
 
     async def _finish(self) -> None:
         core = self.queue.core
         await self.apply(clear=True)
         for sentence in await adopt(core):
             say(sentence)
-        await core.journal.stable()
-        await core.lines.stable()
-        core.receipts.forget()
+        await core.disk.journal.stable()
+        await core.disk.lines.stable()
+        core.disk.receipts.forget()
         found = Once(core.config.folder / "quarantine")
         core.note_damage(found.cases_begun())
         found.done()
@@ -189,8 +190,8 @@ async def begin(
         say(f"repaired: {problem}")
     core = opening.queue.core
     if not segments.files(config.folder / "journal"):
-        core.ledger.rotate()  # before anything is acknowledged: a journal that has no file after this has lost it
-        await core.journal.stable()
+        core.disk.ledger.rotate()  # before anything is acknowledged: a journal that has no file after this has lost it
+        await core.disk.journal.stable()
     return opening
 
 
@@ -247,7 +248,7 @@ async def recover(
     suffix = read_suffix(folder, [])
     next_seq = _seal(folder, suffix, clock.ms())
     opening = rebuild.opening(store, Writer(folder), suffix, next_seq, marks=not repaired)
-    opening.queue.core.segments.count_again(found.living())
+    opening.queue.core.disk.segments.count_again(found.living())
     await _remember(opening.queue.core, found)
     return opening, found.report
 
@@ -263,7 +264,7 @@ async def _remember(core: Core, found: compare.Comparison) -> None:
         if not campaign.canceled_ms:
             cause = "its template was lost by damage"
             policy.stop("campaign", campaign.name, math.inf, cause, chosen=True, tenants=campaign.tenants)
-    await core.journal.stable()
+    await core.disk.journal.stable()
     (core.config.folder / ORDERS_MARK).unlink(missing_ok=True)
 
 
@@ -280,7 +281,7 @@ async def _checked(
     opening = replace(rebuild, hire=Inline).opening(store, writer, suffix, suffix.last_seq + 1, marks=False)
     await opening.apply(whole=False)
     core = opening.queue.core
-    await core.bodies.settled()
+    await core.disk.bodies.settled()
     rows = segments.read(folder, 0, [], rebuild.config.folder / "archive")
     before = archived_before(folder, rebuild.config.folder / "archive") if repaired else None
     older = segments.read_files(before) if before is not None else None
@@ -294,7 +295,7 @@ async def _checked(
     if count:
         what = f"{count} recipients that wait may have had their mail: their results may be among what is lost"
         found.report.add("damage", what, "in doubt", "see zonemta queue in-doubt")
-    core.receipts.close()
+    core.disk.receipts.close()
     writer.close()
     return found
 
@@ -317,11 +318,11 @@ def _name_what_the_store_alone_had(folder: Path, before: list[Path], found: comp
 def _take_up(core: Core, suffix: Suffix) -> None:
     """Restores limits, suspensions and learned values, so that a restart does not reset any limit."""
     schedule = core.schedule
-    core.compaction.resume(suffix.ended)
+    core.disk.compaction.resume(suffix.ended)
     for message_id in suffix.finished:
-        core.compaction.ended(message_id)
+        core.disk.compaction.ended(message_id)
     policy, admission, changes = policy_copy.taken_up(
-        core.store, suffix.position_seq, suffix.policy, suffix.admission, suffix.changes
+        core.disk.store, suffix.position_seq, suffix.policy, suffix.admission, suffix.changes
     )
     schedule.admission.restore(admission)
     schedule.policy.restore(policy)
@@ -401,18 +402,18 @@ async def _leftovers(queue: LocalQueue, suffix: Suffix, last_id: str, clear: boo
     in_doubt.recover(queue, list(suffix.working.values()))
     core, among = queue.core, (suffix.floor, suffix.arriving, last_id)
     # Chunks may be there before the OPEN record that names them.
-    for message_id in suffix.opened | unrecorded.unfinished(core.store, *among):
-        if core.store.get(keys.existence(message_id)) is None:
+    for message_id in suffix.opened | unrecorded.unfinished(core.disk.store, *among):
+        if core.disk.store.get(keys.existence(message_id)) is None:
             prefix = keys.message_range(message_id)
-            operations = [(key, None) for key in core.store.keys(prefix, keys.end(prefix))]
-            core.lines.submit(list(operations), lambda _: None, sync=False, keep=True)
+            operations = [(key, None) for key in core.disk.store.keys(prefix, keys.end(prefix))]
+            core.disk.lines.submit(list(operations), lambda _: None, sync=False, keep=True)
     if clear:
-        known = suffix.opened | suffix.finished | suffix.tried | core.bodies.ending
+        known = suffix.opened | suffix.finished | suffix.tried | core.disk.bodies.ending
         stray_bodies.clear(core, suffix.floor, known)
-    for message_id, metadata, rows in await unrecorded.without_envelope(core.store, suffix.enveloped, *among):
+    for message_id, metadata, rows in await unrecorded.without_envelope(core.disk.store, suffix.enveloped, *among):
         # An `EnvelopeRecord` whose metadata are packed already.
-        core.ledger.append(Type.ENVELOPE, b"\x93" + packing.pack(message_id) + metadata + packing.pack(rows))
-        core.segments.born(message_id)
+        core.disk.ledger.append(Type.ENVELOPE, b"\x93" + packing.pack(message_id) + metadata + packing.pack(rows))
+        core.disk.segments.born(message_id)
         suffix.owed(message_id, packing.unpack(metadata), len(rows))
     core.known = suffix.known
     for campaign in core.campaigns.by_name.values():  # as for messages: the batch is the commit

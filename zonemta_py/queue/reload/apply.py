@@ -43,7 +43,7 @@ def faults(queue: QueueContext, config: Config) -> list[str]:
 
 def _not_empty(core: Core, name: str) -> str:
     """What is still in a zone, and the remedy; "" if nothing is."""
-    place, counts = core.schedule.zones[name], core.sizes.zones.get(name, sizes.NONE)
+    place, counts = core.schedule.zones[name], core.counters.sizes.zones.get(name, sizes.NONE)
     remedy = "give the zone back, wait until it is empty, or restart the MTA, which moves its mail to the default zone"
     kept, deleted = counts[sizes.BOUNCED], counts[sizes.DELETED]
     if waiting := sum(counts) - kept - deleted:

@@ -36,7 +36,7 @@ class EvidenceStore:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self.complete = core.store.first(keys.EVIDENCE, keys.end(keys.EVIDENCE)) is None
+        self.complete = core.disk.store.first(keys.EVIDENCE, keys.end(keys.EVIDENCE)) is None
         """What `maybe` says of people is known."""
         self.pending = 0
         """People whose evidence a delivery may clear."""
@@ -59,7 +59,7 @@ class EvidenceStore:
         fresh = self._fresh.get(who)
         if fresh is not None:
             return fresh[0]
-        value = self._core.store.get(keys.evidence(who))
+        value = self._core.disk.store.get(keys.evidence(who))
         return None if value is None else _read(who, value)
 
     def put(self, who: str, evidence: Evidence | None, before: Evidence | None) -> list[Operation]:
@@ -97,7 +97,7 @@ class EvidenceStore:
         if self._turn is None:
             self._turn = []
             # What is submitted in the same turn is in the same batch.
-            self._core.lines.submit([], partial(self._written, self._turn), sync=False, keep=True)
+            self._core.disk.lines.submit([], partial(self._written, self._turn), sync=False, keep=True)
             asyncio.get_running_loop().call_soon(self._end_turn)
         self._turn.append(who)
         self._fresh[who] = evidence, self._turn
@@ -114,7 +114,7 @@ class EvidenceStore:
     async def fill(self, seen: Callable[[Evidence], object]) -> None:
         """After a start: reads all of it, in portions. seen: is told each."""
         after, pace = keys.EVIDENCE, Pace(math.inf)
-        while rows := list(islice(self._core.store.scan(after, keys.end(keys.EVIDENCE)), AT_ONCE)):
+        while rows := list(islice(self._core.disk.store.scan(after, keys.end(keys.EVIDENCE)), AT_ONCE)):
             for key, value in rows:
                 evidence = self._fresh.get(who := keys.evidence_of(key), (_read(who, value), None))[0]
                 if is_pending(evidence):
@@ -127,7 +127,7 @@ class EvidenceStore:
 
     def portion(self, after: bytes) -> tuple[list[Evidence], bytes]:
         """Some of it, and where the next portion begins; b"": there is no more. after: b"" for the first one."""
-        rows = list(islice(self._core.store.keys(after or keys.EVIDENCE, keys.end(keys.EVIDENCE)), AT_ONCE))
+        rows = list(islice(self._core.disk.store.keys(after or keys.EVIDENCE, keys.end(keys.EVIDENCE)), AT_ONCE))
         found = [one for one in (self.get(keys.evidence_of(key)) for key in rows) if one is not None]
         return found, rows[-1] + b"\0" if len(rows) == AT_ONCE else b""
 

@@ -152,7 +152,7 @@ class Guard:
             f" {within}: the provider or the list is bad; nobody is suppressed for that"
         )
         self._core.schedule.policy.stop(GUARD, name, math.inf, cause)
-        self._core.meter.add("zonemta_suppression_guards_total")
+        self._core.counters.meter.add("zonemta_suppression_guards_total")
         log.error("%s: %s; see `zonemta suppression guards`", name, cause)
         return people
 
@@ -248,7 +248,7 @@ class Guard:
         self._turn(ms)
         slices, last = dict(self._taken), self._taken[-1][0]
         old: list[Operation] = []
-        for key, value in self._core.store.scan(keys.GUARDS, keys.end(keys.GUARDS)):
+        for key, value in self._core.disk.store.scan(keys.GUARDS, keys.end(keys.GUARDS)):
             counts = [(number, count) for number, count in packing.unpack(value) if number >= last - SLICES]
             pair = pair_of(key.removeprefix(keys.GUARDS).decode())
             for number, count in counts:
@@ -256,9 +256,9 @@ class Guard:
             if not counts:
                 old.append((key, None))
         self._taken = deque(sorted(slices.items()), maxlen=SLICES + 1)
-        self._answered.load(self._core.store)
+        self._answered.load(self._core.disk.store)
         self._old = old
 
     def _write(self, changes: list[Operation]) -> None:
         if changes:
-            self._core.lines.submit(changes, lambda _: None, sync=False, keep=True)
+            self._core.disk.lines.submit(changes, lambda _: None, sync=False, keep=True)

@@ -185,7 +185,7 @@ class SuppressionPolicy:
     def _catch_up(self) -> None:
         later, self._later = self._later, []
         for again in later:
-            self._core.lines.submit(again(), immediately, sync=False, keep=True)
+            self._core.disk.lines.submit(again(), immediately, sync=False, keep=True)
 
     # -- what follows
 
@@ -202,7 +202,7 @@ class SuppressionPolicy:
     async def _work(self) -> None:
         """Until nothing is due."""
         try:
-            while (self._due or self._back) and not self._core.closed:
+            while (self._due or self._back) and not self._core.disk.closed:
                 due, back = _some(self._due), _some(self._back)
                 try:
                     await self._add(due)
@@ -211,7 +211,7 @@ class SuppressionPolicy:
                     self._due |= dict.fromkeys(due)
                     self._back |= dict.fromkeys(back)
                     if isinstance(error, StoreDamaged):
-                        self._core.read_failed(error)
+                        self._core.disk.read_failed(error)
                         return
                     log.warning("%s; people are put on the suppression list later", cause(error))
                     await asyncio.sleep(AGAIN_S)
@@ -223,7 +223,7 @@ class SuppressionPolicy:
         if missing:
             await self._list.add(missing)
             for kind in {row.kind for row in missing}:
-                self._core.meter.add(
+                self._core.counters.meter.add(
                     "zonemta_people_suppressed_total", (kind,), sum(row.kind == kind for row in missing)
                 )
         scopes: dict[str, list[str]] = {}
@@ -246,7 +246,7 @@ class SuppressionPolicy:
         if before is not None:
             found = before.copy()
             found.listed = list(dict.fromkeys(change(found.listed)))
-            self._core.lines.submit(self.store.put(who, found, before), immediately, sync=False, keep=True)
+            self._core.disk.lines.submit(self.store.put(who, found, before), immediately, sync=False, keep=True)
 
     async def _take_back(self, people: list[str]) -> None:
         """Their entries that this policy has made, unless there is other evidence."""
@@ -290,7 +290,7 @@ class SuppressionPolicy:
             self.guard.restore(recent)
         except StoreError as error:
             if isinstance(error, StoreDamaged):
-                self._core.read_failed(error)
+                self._core.disk.read_failed(error)
             return
         self._wake()
 
@@ -308,7 +308,7 @@ class SuppressionPolicy:
             if len(kept.items) != len(found.items):
                 changes += self.store.put(found.who, kept if kept.items else None, found)
         if changes:
-            self._core.lines.submit(changes, immediately, sync=False, keep=True)
+            self._core.disk.lines.submit(changes, immediately, sync=False, keep=True)
 
     # -- operators
 
@@ -341,15 +341,15 @@ class SuppressionPolicy:
                     changes += self._released(found, names, drop)
                     count += 1
             if changes:
-                self._core.lines.submit(changes, immediately, sync=False, keep=True)
+                self._core.disk.lines.submit(changes, immediately, sync=False, keep=True)
             if not after:
                 break
             await asyncio.sleep(0)
         for one in names:
             self.guard.lift(one, "dropped by an operator" if drop else "released by an operator")
         self._wake()
-        await self._core.journal.stable()
-        await self._core.lines.stable()
+        await self._core.disk.journal.stable()
+        await self._core.disk.lines.stable()
         return count
 
     def _released(self, found: Evidence, names: Container[str], drop: bool) -> list[Operation]:

@@ -64,7 +64,7 @@ class SuppressionList:
         self._core = core
         self.evidence = EvidenceStore(core)
         self._look()
-        self._mark = core.ids.last
+        self._mark = core.disk.ids.last
         """No message with a later id can have a recipient who was listed after it came."""
         self._changes = asyncio.Lock()
         self._pending = 0
@@ -83,7 +83,7 @@ class SuppressionList:
         self._filled: dict[str, bool] = {}
 
     def _is_any(self, prefix: bytes) -> bool:
-        return self._core.store.first(prefix, keys.end(prefix)) is not None
+        return self._core.disk.store.first(prefix, keys.end(prefix)) is not None
 
     def _grown(self, places: Iterable[tuple[str, str]]) -> None:
         """From now until the store has it, every check of these scopes reads the store."""
@@ -99,7 +99,7 @@ class SuppressionList:
         if (who, scope) in self.foreseen:
             return self.foreseen[who, scope]
         key = keys.suppressed(who, scope)
-        value = self._core.store.get(key)
+        value = self._core.disk.store.get(key)
         return Suppressed.of(key, value) if value is not None else None
 
     def every(self, who: str) -> list[Suppressed]:
@@ -189,7 +189,7 @@ class SuppressionList:
     def _scopes(self) -> Iterator[str]:
         """The scopes beside "all" that have any entries in the store."""
         start = keys.SUPPRESSED_IN
-        while (key := self._core.store.first(start, keys.end(keys.SUPPRESSED_IN))) is not None:
+        while (key := self._core.disk.store.first(start, keys.end(keys.SUPPRESSED_IN))) is not None:
             _, scope = keys.suppressed_place(key)
             yield scope
             start = keys.end(keys.suppressed_range(scope))
@@ -214,7 +214,7 @@ class SuppressionList:
         start = keys.suppressed(address, within) + b"\0" if after else b""
         for prefix in ranges:
             if start < keys.end(prefix):
-                for key, value in self._core.store.scan(max(prefix, start), keys.end(prefix)):
+                for key, value in self._core.disk.store.scan(max(prefix, start), keys.end(prefix)):
                     yield Suppressed.of(key, value)
 
     # -- changes
@@ -266,7 +266,7 @@ class SuppressionList:
     async def tell_all(self) -> None:
         """Writes the whole list into the journal again, between two marking records; returns once it is stable."""
         core = self._core
-        began = core.ledger.append(Type.UNSUPPRESS, WHOLE_BEGINS.pack())
+        began = core.disk.ledger.append(Type.UNSUPPRESS, WHOLE_BEGINS.pack())
         size, after = 0, ""
         while True:
             async with self._changes:
@@ -274,8 +274,8 @@ class SuppressionList:
                     await asyncio.sleep(0.01)
                 rows = list(islice(self._from(after, None), AT_ONCE))
                 body = packing.pack([row._replace(again=True).row() for row in rows])
-                core.ledger.append(Type.SUPPRESS, body)  # the last one is empty and marks the end
-            await core.journal.stable()
+                core.disk.ledger.append(Type.SUPPRESS, body)  # the last one is empty and marks the end
+            await core.disk.journal.stable()
             if not rows:
                 break
             size, last = size + len(body), rows[-1]
@@ -285,7 +285,7 @@ class SuppressionList:
     async def _change(self, kind: Type, body: list[Any] | UnsuppressRecord, patient: bool = False) -> None:
         """patient: nobody waits for it, so that it shares the next sync and batch."""
         core = self._core
-        trouble = core.lines.trouble or core.journal.trouble
+        trouble = core.disk.lines.trouble or core.disk.journal.trouble
         if trouble is not None:
             raise QueueRefusal(trouble)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -293,7 +293,7 @@ class SuppressionList:
         self._pending += 1
         packed = body.pack() if isinstance(body, UnsuppressRecord) else packing.pack(body)
         apply = partial(self._settle, kind, body, partial(_wake, done), patient)
-        core.ledger.write(kind, packed, apply, patient=patient)
+        core.disk.ledger.write(kind, packed, apply, patient=patient)
         await asyncio.shield(done)
 
     def _settle(self, kind: Type, body: Sequence[Any], done: Callable[[], None], patient: bool) -> None:
@@ -301,7 +301,7 @@ class SuppressionList:
             self._count_complaints(body)
         self._write([*operations(kind, body), *self._forgiven(kind, body)], done)
         if not patient:
-            self._core.lines.flush()
+            self._core.disk.lines.flush()
 
     def foresee(self, kind: Type, body: list[Any]) -> None:
         """Takes a record into account that `again` will apply."""
@@ -329,10 +329,10 @@ class SuppressionList:
         def written(_: Reply | None) -> None:
             self._pending -= 1
             if not self._pending:
-                self._mark = self._core.ids.last
+                self._mark = self._core.disk.ids.last
             done()
 
-        self._core.lines.submit(changes, written, sync=False, keep=True)
+        self._core.disk.lines.submit(changes, written, sync=False, keep=True)
 
     def _count_complaints(self, body: Sequence[Any]) -> None:
         """In the same batch as the entries. What the policy has heard was counted when it came (`queue.feedback`)."""

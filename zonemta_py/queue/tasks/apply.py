@@ -39,9 +39,9 @@ def write(core: Core, task: Task, zone: str, entries: list[Entry], undo: bool = 
             core.schedule.zones[home].promise(due)
     rows = [_row(place, entry.note, changed) for place, entry, changed in zip(places, entries, changes, strict=True)]
     value: list[Any] = [zone, rows, now_ms, task.verb, task.change]
-    seq = core.ledger.open(Type.TASK, TaskRecord(UNDID if undo else DID, task.number, value).pack())
+    seq = core.disk.ledger.open(Type.TASK, TaskRecord(UNDID if undo else DID, task.number, value).pack())
     run = partial(_apply, core, task, undo, seq, entries, changes)
-    core.journal.when_stable(partial(core.ledger.apply, seq, run))
+    core.disk.journal.when_stable(partial(core.disk.ledger.apply, seq, run))
 
 
 def _changed(core: Core, task: Task, undo: bool, now_ms: int, place: keys.Place, note: Note) -> Changed:
@@ -97,16 +97,16 @@ def _apply(core: Core, task: Task, undo: bool, seq: int, entries: list[Entry], c
             task.zones[changed.zone] = task.zones.get(changed.zone, 0) + 1
     task.seq = seq
     core.tasks.changed(task)
-    core.lines.submit(operations, partial(_written, core, entries, changes, operations), sync=False, keep=True)
+    core.disk.lines.submit(operations, partial(_written, core, entries, changes, operations), sync=False, keep=True)
 
 
 def _count(core: Core, key: bytes, domain: str, changed: Changed) -> None:
     zone = key.split(b" ", 2)[1].decode()
     before, after = counted_as(key), counted_as(changed.key)
     if zone != changed.zone:
-        core.sizes.rezone(zone, changed.zone, domain, before, after, changed.note.flow)
+        core.counters.sizes.rezone(zone, changed.zone, domain, before, after, changed.note.flow)
     elif before != after:
-        core.sizes.move(zone, domain, before, after, flow=changed.note.flow)
+        core.counters.sizes.move(zone, domain, before, after, flow=changed.note.flow)
 
 
 def _count_bounces(core: Core, entry: Entry, changed: Changed) -> None:
@@ -144,7 +144,7 @@ def replay(core: Core, seq: int, record: TaskRecord) -> None:
     undo, entries, changes = record.what == UNDID, list[Entry](), list[Changed]()
     for row in rows:
         key = change.key_of(zone, row)
-        value = core.store.get(key)
+        value = core.disk.store.get(key)
         if value is None:
             continue
         note, place = Note.of(value), keys.place(key)

@@ -104,11 +104,11 @@ class Engine:
         core = self._core
         ms = core.clock.ms()
         record = TaskRecord(table.CREATED, 0, value)
-        seq = core.ledger.open(Type.TASK, record.pack(), ms)
+        seq = core.disk.ledger.open(Type.TASK, record.pack(), ms)
         task.number = task.seq = seq
         task.created_ms = ms
         self._aims[seq] = Aim(core, task)
-        core.journal.when_stable(partial(core.ledger.apply, seq, partial(self._created, task)))
+        core.disk.journal.when_stable(partial(core.disk.ledger.apply, seq, partial(self._created, task)))
         self._work_on()
         return task
 
@@ -120,8 +120,8 @@ class Engine:
         """Records what becomes of the task (`core.tasks.Tasks.take`)."""
         core = self._core
         ms, record = core.clock.ms(), TaskRecord(what, task.number, value)
-        seq = core.ledger.open(Type.TASK, record.pack(), ms)
-        core.journal.when_stable(partial(core.ledger.apply, seq, partial(self._turned, seq, ms, record)))
+        seq = core.disk.ledger.open(Type.TASK, record.pack(), ms)
+        core.disk.journal.when_stable(partial(core.disk.ledger.apply, seq, partial(self._turned, seq, ms, record)))
         if what in (table.CANCEL, table.UNDO):
             self._stop.add(task.number)
             self._parked.pop(task.number, None)
@@ -209,7 +209,7 @@ class Engine:
     async def _work(self) -> None:
         core = self._core
         await core.when_ready.wait()
-        while not core.closed:
+        while not core.disk.closed:
             self._again.clear()
             task = self._next()
             if task is not None:
@@ -241,7 +241,7 @@ class Engine:
         try:
             await self._one(task)
         except StoreDamaged as error:
-            core.read_failed(error)
+            core.disk.read_failed(error)
             await asyncio.sleep(LOOK_S)
         except StoreError as error:
             log.info("%s; task %d is tried again", error, task.number)
@@ -264,7 +264,7 @@ class Engine:
                     told = True
         self._forget()
         if told:
-            await core.journal.stable()
+            await core.disk.journal.stable()
         return waiting
 
     def _forget(self) -> None:
@@ -279,7 +279,7 @@ class Engine:
     async def _one(self, task: Task) -> None:
         """One pass for one task, or the rest of it. Raises StoreError."""
         core, state, act = self._core, task.state, self._acts()[task.state]
-        await core.lines.stable()  # what was taken out of batches meanwhile
+        await core.disk.lines.stable()  # what was taken out of batches meanwhile
         parked = self._parked.pop(task.number, None)
         sweep, steps = parked if parked is not None else self._begun(task, act)
         self._sweep = sweep
@@ -291,15 +291,15 @@ class Engine:
         finally:
             self._sweep = None
             self._set_active()
-        await core.journal.stable()  # what was done is counted
-        await core.lines.stable()
+        await core.disk.journal.stable()  # what was done is counted
+        await core.disk.lines.stable()
         if task.state != state:  # an undo has come meanwhile
             self._drop(task)
         elif whole or task.number in self._stop:
             self._over(task)
-        elif sweep is not None and not core.closed:
+        elif sweep is not None and not core.disk.closed:
             self._parked[task.number] = sweep, steps
-        await core.journal.stable()
+        await core.disk.journal.stable()
 
     def _begun(
         self, task: Task, act: Callable[[Task, ZoneSchedule, list[Entry]], None]
@@ -329,10 +329,10 @@ class Engine:
         core, ahead = self._core, 0
         begin = perf_counter()
         for step in steps:
-            if core.closed or (task.state == RUNNING and task.number in self._stop):
+            if core.disk.closed or (task.state == RUNNING and task.number in self._stop):
                 return False
             if step == WAIT:
-                if sweep is not None and sweep.only_leased and not core.store.fenced:
+                if sweep is not None and sweep.only_leased and not core.disk.store.fenced:
                     return False
                 await asyncio.sleep(WAIT_S)
                 begin = perf_counter()
@@ -342,8 +342,8 @@ class Engine:
             if took >= AT_ONCE_S or ahead >= AHEAD_MAX:
                 await asyncio.sleep(took * SHARE)
                 if ahead >= AHEAD_MAX:
-                    await core.journal.stable()
-                    await core.lines.stable()
+                    await core.disk.journal.stable()
+                    await core.disk.lines.stable()
                     ahead = 0
                 begin = perf_counter()
         return True
@@ -386,7 +386,7 @@ async def probe(core: Core, aim: Aim) -> None:
 
 def _is_meant(core: Core, aim: Aim, zone: ZoneSchedule, flow_queue: str) -> bool:
     prefix = keys.parked_range(zone.zone.name, flow_queue)
-    rows = islice(core.store.scan(prefix, keys.end(prefix)), PROBED)
+    rows = islice(core.disk.store.scan(prefix, keys.end(prefix)), PROBED)
     return any(aim.covers(key, value) for key, value in rows)
 
 

@@ -65,7 +65,7 @@ class TaskOrders:
         if request:
             task.request = f"{_text('digest', digest)} {_text('request', request)}"
             if (known := self._repeated(task.request)) is not None:
-                await self._core.journal.stable()
+                await self._core.disk.journal.stable()
                 return self._row(known)
         return await self._ordered(task)
 
@@ -92,8 +92,8 @@ class TaskOrders:
             if self._core.clock.monotonic() > until:
                 break  # others are done first
             await asyncio.sleep(_LOOK_S)
-        await self._core.journal.stable()
-        await self._core.lines.stable()
+        await self._core.disk.journal.stable()
+        await self._core.disk.lines.stable()
         return task.done
 
     async def start(self, id: str, by: str = "", cause: str = "", undo_s: float | None = None) -> Row:
@@ -111,13 +111,13 @@ class TaskOrders:
     async def _ordered(self, task: Task) -> Row:
         core = self._core
         self._check_room()
-        task.until_id, task.but = core.ids.last, sorted(core.arriving)
+        task.until_id, task.but = core.disk.ids.last, sorted(core.arriving)
         names = "verb", "where", "change", "by", "cause", "until_id", "but", "now_ms", "undo_s", "count"
         value = {name: getattr(task, name) for name in names} | ({"request": task.request} if task.request else {})
         self.engine.order(task, value)
         self._ordering.append(task)
         try:
-            await core.journal.stable()
+            await core.disk.journal.stable()
         finally:
             self._ordering.remove(task)
         return self._row(task)
@@ -127,7 +127,7 @@ class TaskOrders:
         if task.state != RUNNING:
             raise ValueError(f"task {id} is {self._row(task)['state']}: there is nothing left of it to cancel")
         self.engine.turn(task, table.CANCEL, {"by": _text("by", by) or OPERATOR})
-        await self._core.journal.stable()
+        await self._core.disk.journal.stable()
         return self._row(task)
 
     async def undo(self, id: str, by: str = "") -> Row:
@@ -137,7 +137,7 @@ class TaskOrders:
         if task.verb == "move" and (zone := self._gone(task)):
             raise ValueError(f"task {id} cannot be undone while the configuration has no zone {zone!r}; give it back")
         self.engine.turn(task, table.UNDO, {"by": _text("by", by) or OPERATOR})
-        await self._core.journal.stable()
+        await self._core.disk.journal.stable()
         return self._row(task)
 
     def _gone(self, task: Task) -> str:
@@ -205,7 +205,7 @@ class TaskOrders:
             raise ValueError(f"undo_s is {undo_s!r}; write seconds, from 0 to {_UNDO_S_MAX:,}")
         return Task(
             0, verb, chosen.given, self._change(verb, change or {}), _text("by", by) or OPERATOR, _text("cause", cause),
-            core.ids.last, [], core.clock.steady_ms(), core.clock.ms(), undo_s,
+            core.disk.ids.last, [], core.clock.steady_ms(), core.clock.ms(), undo_s,
         )  # fmt: skip
 
     def _check_states(self, where: Where, verb: str) -> None:
@@ -216,7 +216,7 @@ class TaskOrders:
             return
         if verb != "requeue":
             raise ValueError("what has bounced can only be queued again: `zonemta queue requeue --state bounced`")
-        if not self._core.config.queue.keep_bounced_s and not self._core.sizes.total[sizes.BOUNCED]:
+        if not self._core.config.queue.keep_bounced_s and not self._core.counters.sizes.total[sizes.BOUNCED]:
             raise ValueError("what has bounced is not kept; set queue.keep_bounced_s, for what bounces from then on")
 
     def _check_zones(self, where: Where) -> None:

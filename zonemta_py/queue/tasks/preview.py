@@ -63,16 +63,16 @@ class Previews:
     async def _count(self, task: Task) -> None:
         core = self._core
         async with self._turn:
-            await core.lines.stable()
+            await core.disk.lines.stable()
             aim, begin = Aim(core, task), perf_counter()
             for zone in aim.zones():
                 for family in aim.families:
                     prefix = aim.prefix(zone, family)
                     start, stop = prefix, keys.end(prefix)
-                    while start < stop and not core.closed and task.state == COUNTING:
+                    while start < stop and not core.disk.closed and task.state == COUNTING:
                         start = self._portion(aim, start, stop)
                         took = perf_counter() - begin
-                        if took >= AT_ONCE_S or core.store.fenced:
+                        if took >= AT_ONCE_S or core.disk.store.fenced:
                             await asyncio.sleep(took * SHARE)
                             begin = perf_counter()
             task.state, task.ended_ms, task.suppressed = PREVIEWED, core.clock.ms(), aim.suppressed
@@ -81,13 +81,13 @@ class Previews:
         """Where to go on."""
         task, leased = aim.task, self._leased()
         try:
-            rows = list(islice(self._core.store.scan(start, stop), _WALKED_AT_ONCE))
+            rows = list(islice(self._core.disk.store.scan(start, stop), _WALKED_AT_ONCE))
             meant = [row for row in rows if row[0] not in leased and aim.applies(*row)]
             found = [key for key, value in meant if not self._deleted(key, value)]
         except StoreFenced:
             return start
         except StoreDamaged as error:
-            self._core.read_failed(error)
+            self._core.disk.read_failed(error)
             return stop
         task.count = (task.count or 0) + len(found)
         for key in found:

@@ -75,7 +75,7 @@ class TaskSweep:
     def may_hand(self, aim: Aim) -> bool:
         """Whether what it waits for may then be another task's."""
         try:
-            found = ((key, self._core.store.get(key)) for key in self._missed)
+            found = ((key, self._core.disk.store.get(key)) for key in self._missed)
             return any(value is not None and aim.covers(key, value) for key, value in found)
         except StoreFenced:
             return True  # as far as is known
@@ -87,7 +87,7 @@ class TaskSweep:
                 entries = list(flow_queue.entries)
                 for at in range(0, len(entries), TAKEN_AT_ONCE):
                     yield GO_ON
-                    while self._core.store.fenced:
+                    while self._core.disk.store.fenced:
                         yield WAIT
                     part = entries[at : at + TAKEN_AT_ONCE]
                     meant = {entry.key for entry in part if self.aim.applies(entry.key, entry.note)}
@@ -102,7 +102,7 @@ class TaskSweep:
         start, stop = self._range(zone, family)
         while start < stop:
             try:
-                rows = list(islice(self._core.store.scan(start, stop), WALKED_AT_ONCE))
+                rows = list(islice(self._core.disk.store.scan(start, stop), WALKED_AT_ONCE))
                 found = self._found(rows)
             except StoreFenced:
                 yield WAIT
@@ -142,7 +142,7 @@ class TaskSweep:
             if key in self._core.schedule.busy:
                 continue
             try:
-                value = self._core.store.get(key)
+                value = self._core.disk.store.get(key)
                 applies = value is not None and self.aim.applies(key, value)
             except StoreFenced:
                 return

@@ -104,7 +104,7 @@ class Shape:
             prefix = f"{family} ".encode()
             start, stop, pace = prefix, keys.end(prefix), Pace(math.inf)
             before_id = 3 if prefix in keys.PLACED else 2
-            while rows := list(islice(self._core.store.keys(start, stop), at_once)):
+            while rows := list(islice(self._core.disk.store.keys(start, stop), at_once)):
                 self._count(rows, before_id, state)
                 start = rows[-1] + b"\0"
                 await pace.turn()
@@ -234,7 +234,7 @@ async def qshape(
     rows = [_row(name, ages) for name, ages in table.largest[max(0, after) :][: max(1, limit)]]
     return {
         "by": by, "minutes": list(kind.minutes), "rows": rows, "all": _row("all", table.all_of_it),
-        "names": table.names, "walked": table.walked, "of": sizes.waiting(queue.core.sizes.total),
+        "names": table.names, "walked": table.walked, "of": sizes.waiting(queue.core.counters.sizes.total),
         "complete": table.complete, "counting": running is not None, "at_ms": shape.begun_ms,
     }  # fmt: skip
 
@@ -252,7 +252,7 @@ def _row(name: str, ages: list[int]) -> dict[str, Any]:
 
 def _names(core: Core, by: str) -> Callable[[str], str]:
     if by == "provider":
-        return lambda domain: core.sizes.providers.provider_of.get(domain, "")
+        return lambda domain: core.counters.sizes.providers.provider_of.get(domain, "")
     if by == "site":
         known = core.schedule.sites.known
         return lambda domain: site.key if isinstance(site := known(domain), Site) else domain

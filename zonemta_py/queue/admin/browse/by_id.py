@@ -61,7 +61,7 @@ NOBODY = Passed(b"", b"")
 
 def walk(core: Core, where: Where, after: str, pace: Pace, order: str = "") -> IdWalk | RangeWalk:
     """In this order, if it can be, or was asked for, or begun; else in that of the keys. Raises ValueError."""
-    if checked(after, order) is not None and (after or order or core.places.complete):
+    if checked(after, order) is not None and (after or order or core.disk.places.complete):
         return IdWalk(core, where, after, pace)
     return RangeWalk(core, ranges.of(core, where), after.encode(), pace)
 
@@ -91,7 +91,7 @@ class IdWalk:
 
     def __init__(self, core: Core, where: Where, after: str, pace: Pace) -> None:
         """Raises ValueError while the index is being made, since an earlier version wrote to the queue."""
-        if not core.places.complete:
+        if not core.disk.places.complete:
             raise ValueError(
                 "recipients are not in the order of their age yet, since an older version has used the queue; try again"
                 " in a minute"
@@ -124,7 +124,7 @@ class IdWalk:
         """The next ones that the filter may mean, the last that was passed, and whether there may be more."""
         found, passed, walked, until = list[InOrder](), NOBODY, 0, perf_counter() + TURN_S
         last_one: InOrder | None = None
-        with self._core.store.instant() as instant:
+        with self._core.disk.store.instant() as instant:
             placed = IndexRows(self._core, instant, self._where, self._passed, last)
             for one in merge(placed, *_direct(self._core, instant, self._where, self._passed, last)):
                 if placed.large and one.id >= placed.large:

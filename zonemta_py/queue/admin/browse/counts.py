@@ -43,7 +43,7 @@ async def size(queue: QueueContext, **of: str | None) -> dict[str, Any]:
     core, chosen = queue.core, {name: value for name, value in of.items() if value is not None}
     if unknown := chosen.keys() - set(BY):
         raise ValueError(f"nothing is counted by {min(unknown)!r}; use {', '.join(BY)}")
-    found, names = core.sizes, set(chosen)
+    found, names = core.counters.sizes, set(chosen)
     if not chosen:
         return _all(queue)
     if "domain" in chosen:
@@ -82,7 +82,7 @@ class Leased(NamedTuple):
         if by == "domain":
             return self.domain
         if by == "provider":
-            return queue.core.sizes.providers.provider_of.get(self.domain, "")
+            return queue.core.counters.sizes.providers.provider_of.get(self.domain, "")
         flow_id = self.lease.batch.flow_queue.flow_id
         return flow_id.campaign if by == "campaign" else flow_id.tenant
 
@@ -120,10 +120,13 @@ async def _of_no_tenant(found: Sizes) -> list[int]:
 
 def _all(queue: QueueContext) -> dict[str, Any]:
     core, out = queue.core, _by_name(queue, "zone")
-    names = dict.fromkeys(islice(chain(core.schedule.zones, core.sizes.zones), 2 * ZONES_MAX))
-    zones = {name: _named(core.sizes.zones.get(name), out.get(name, {})) for name in islice(names, ZONES_MAX)}
-    total = _named(core.sizes.total, sum(out.values(), Counter()))
-    return {"zones": zones, "total": total | {"messages": core.message_count, "bytes": core.message_bytes}}
+    names = dict.fromkeys(islice(chain(core.schedule.zones, core.counters.sizes.zones), 2 * ZONES_MAX))
+    zones = {name: _named(core.counters.sizes.zones.get(name), out.get(name, {})) for name in islice(names, ZONES_MAX)}
+    total = _named(core.counters.sizes.total, sum(out.values(), Counter()))
+    return {
+        "zones": zones,
+        "total": total | {"messages": core.counters.message_count, "bytes": core.counters.message_bytes},
+    }
 
 
 # -- pages
@@ -136,7 +139,7 @@ async def page(
     queue: QueueContext, by: str, limit: int = 100, after: str = "", zone: str | None = None
 ) -> dict[str, Any]:
     """Raises ValueError."""
-    found, pace = queue.core.sizes, Pace()
+    found, pace = queue.core.counters.sizes, Pace()
     if by not in BY:
         raise ValueError(f"nothing is counted by {by!r}; use {', '.join(BY)}")
     if zone is not None and by != "domain":

@@ -39,12 +39,12 @@ class LargeMessage:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        with suppress(StoreError), self._core.store.instant(self._kept):  # fenced, it is closed with the store
+        with suppress(StoreError), self._core.disk.store.instant(self._kept):  # fenced, it is closed with the store
             self._kept.close()
 
     def instant(self) -> AbstractContextManager[Instant]:
         """As of which the rows are: a context."""
-        return self._core.store.instant(self._kept)
+        return self._core.disk.store.instant(self._kept)
 
     async def look(self, pace: Pace) -> None:
         """Finds the rows."""

@@ -49,7 +49,7 @@ async def page(
     core, where, pace = queue.core, Where.of(given, needed=False), Pace()
     passed = _checked(core, where, after, order)
     if not after:
-        await core.settled(SETTLED_S)
+        await core.disk.settled(SETTLED_S)
     rows, limit = list[Row](), max(1, min(limit, LIST_MAX))
     wide = _widened(core, where, given)
     most = ranges.most(core, wide) if not after else None
@@ -86,14 +86,17 @@ def _alive(core: Core, found: list[bytes]) -> bool:
         return False
     for key in found:
         place = keys.place(key)
-        if core.sizes.is_behind(place.zone, place.recipient.rpartition("@")[2]) or core.store.get(key) is None:
+        if (
+            core.counters.sizes.is_behind(place.zone, place.recipient.rpartition("@")[2])
+            or core.disk.store.get(key) is None
+        ):
             return False
     return True
 
 
 async def _leased(maker: Rows, where: Where, limit: int, passed: Passed, pace: Pace) -> dict[str, Any]:
     """What is being delivered is in memory."""
-    rows, walked, store, after = list[Row](), 0, maker.sight.core.store, passed.cursor
+    rows, walked, store, after = list[Row](), 0, maker.sight.core.disk.store, passed.cursor
     places = sorted((Passed(place.id.encode(), place.recipient.encode()), key) for key, place in _places(maker.leases))
     for place, key in places:
         if place <= passed:
@@ -116,7 +119,7 @@ def _checked(core: Core, where: Where, after: str, order: str) -> Passed | None:
     if order not in ("", AGE):
         raise ValueError(f"there is no order {order!r}; use {AGE!r}, or leave it out")
     for zone in where.values("zone") or ():
-        if zone not in core.schedule.zones and zone not in core.sizes.zones:
+        if zone not in core.schedule.zones and zone not in core.counters.sizes.zones:
             raise ValueError(f"there is no zone {zone!r}; there are {', '.join(core.schedule.zones)}")
     return by_id.checked(after, order)
 
@@ -144,7 +147,7 @@ async def _recipients(queue: QueueContext, id: str, total: int) -> list[Row]:
     """Rows of the message's recipients that have not ended, SHOWN_MAX at most, as far as its time allows."""
     pace, maker, rows = Pace(), Rows(queue), dict[tuple[str, str], Row]()
     walk: IdWalk | RangeWalk = RangeWalk(queue.core, list(_in_turn(queue.core, id)), b"", pace)
-    if queue.core.places.complete:
+    if queue.core.disk.places.complete:
         walk = IdWalk(queue.core, Where.of({"id": id, "state": list(STATES)}), "", pace)
     part = f" {id} ".encode()
     async for key, value in walk.rows():

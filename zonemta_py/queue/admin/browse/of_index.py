@@ -96,7 +96,9 @@ def _are_few(core: Core, where: Where) -> bool:
         parked = state == State.QUEUED
         if state != State.HELD and ranges.may_be(state, states) and not (parked and ranges.wanted(where)):
             total += sum(
-                core.sizes.zones[zone][at] for zone in ranges.zones(core, where, state) if zone in core.sizes.zones
+                core.counters.sizes.zones[zone][at]
+                for zone in ranges.zones(core, where, state)
+                if zone in core.counters.sizes.zones
             )
     return total <= FEW
 

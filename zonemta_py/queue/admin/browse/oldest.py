@@ -51,9 +51,9 @@ class _Oldest:
         core, waiting = self._core, _waiting(self._core)
         fresh = {label: _fresh(core, label) for label in waiting}
         self._begin_again()
-        later = core.ids.following().encode()
+        later = core.disk.ids.following().encode()
         wanted = {label: min(first, later) for label, first in fresh.items() if not self._known(label, first)}
-        if wanted and self._searching is None and core.places.complete:
+        if wanted and self._searching is None and core.disk.places.complete:
             self._searching = asyncio.ensure_future(behind(self._search(wanted), BEHIND))
             core.keep(self._searching)
         if self._searching is not None:
@@ -64,7 +64,7 @@ class _Oldest:
 
     def _known(self, label: str, fresh: bytes) -> bool:
         """Whether nothing has to be looked for: what was found is there still, or there is nothing before `fresh`."""
-        if (key := self._found.get(label)) is not None and self._core.store.get(key) is None:
+        if (key := self._found.get(label)) is not None and self._core.disk.store.get(key) is None:
             del self._found[label]
         return label in self._found or self._begun.get(label, _NONE) >= fresh
 
@@ -78,7 +78,7 @@ class _Oldest:
 
     def _begin_again(self) -> None:
         if self._searching is None and (now_s := self._core.clock.monotonic()) >= self._looked_s + AGAIN_S:
-            self._floor = min(_first_of_all(self._core, self._floor), self._core.ids.following().encode())
+            self._floor = min(_first_of_all(self._core, self._floor), self._core.disk.ids.following().encode())
             self._begun, self._found, self._looked_s = {}, {}, now_s
 
     async def _search(self, wanted: dict[str, bytes]) -> None:
@@ -86,7 +86,9 @@ class _Oldest:
         left, pace = dict(wanted), Pace(math.inf)
         at = keys.INDEX + min(self._begun.get(label, self._floor) for label in left)
         try:
-            while left and (rows := list(islice(self._core.store.keys(at, keys.INDEX + max(left.values())), AT_ONCE))):
+            while left and (
+                rows := list(islice(self._core.disk.store.keys(at, keys.INDEX + max(left.values())), AT_ONCE))
+            ):
                 for key in rows:
                     self._see(key, left)
                 at = rows[-1] + b"\0"
@@ -107,7 +109,9 @@ class _Oldest:
 
 def _waiting(core: Core) -> set[str]:
     """Labels of zones of which something waits."""
-    return {zone_label(name) for name, counts in core.sizes.zones.items() if counts[QUEUED] or counts[DEFERRED]}
+    return {
+        zone_label(name) for name, counts in core.counters.sizes.zones.items() if counts[QUEUED] or counts[DEFERRED]
+    }
 
 
 def _fresh(core: Core, zone: str) -> bytes:
@@ -117,7 +121,7 @@ def _fresh(core: Core, zone: str) -> bytes:
         return _END
     prefix = keys.fresh_range(zone)
     with suppress(StoreError):
-        if (key := core.store.first(max(prefix, there.fresh.mark()), keys.end(prefix))) is not None:
+        if (key := core.disk.store.first(max(prefix, there.fresh.mark()), keys.end(prefix))) is not None:
             return key.split(b" ", 3)[2]
     return _END
 
@@ -126,11 +130,11 @@ def _first_of_all(core: Core, floor: bytes) -> bytes:
     """The oldest id of all, whatever its state: what comes to a zone by an order is not older."""
     firsts = [_fresh(core, name) for name in core.schedule.zones if not name.startswith(pull.PREFIX)]
     with suppress(StoreError):
-        if (key := core.store.first(keys.INDEX + floor, keys.INDEX + _END)) is not None:
+        if (key := core.disk.store.first(keys.INDEX + floor, keys.INDEX + _END)) is not None:
             firsts.append(_id(key))
-        for name in [name for name, counts in core.sizes.zones.items() if counts[HELD]]:
+        for name in [name for name, counts in core.counters.sizes.zones.items() if counts[HELD]]:
             prefix = keys.held_range(name)
-            if (key := core.store.first(prefix + floor, keys.end(prefix))) is not None:
+            if (key := core.disk.store.first(prefix + floor, keys.end(prefix))) is not None:
                 firsts.append(key.split(b" ", 3)[2])
     return min(firsts, default=_END)
 

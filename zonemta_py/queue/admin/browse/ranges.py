@@ -53,7 +53,7 @@ def of(core: Core, where: Where) -> list[Range]:
 def of_message(core: Core, message_id: str) -> list[Range]:
     """Where recipients of that message can be."""
     found = [_whole(prefix) for prefix in _direct(core, message_id)]
-    if core.places.complete:
+    if core.disk.places.complete:
         return [_whole(keys.index_range(message_id)), *found]
     return [*(_whole(family) for family in keys.PLACED), *found]
 
@@ -62,7 +62,7 @@ def _direct(core: Core, message_id: str) -> list[bytes]:
     families = [(family, COUNTED[state]) for family, state in FAMILY.items() if _is_direct(family)]
     return [
         f"{between}{message_id} ".encode()
-        for zone, counts in core.sizes.zones.items()
+        for zone, counts in core.counters.sizes.zones.items()
         for family, at in families
         if counts[at] and not (family == "delivery-zone" and zone.startswith(pull.PREFIX))  # pushed ones are parked
         for between in _before_id(core, family, zone)
@@ -88,8 +88,9 @@ def _whole(prefix: bytes) -> Range:
 def most(core: Core, where: Where) -> int | None:
     """No more recipients than that can be meant, by the counters; None: not known."""
     found = None
-    tables = (("campaign", core.sizes.flows.campaigns.of), ("tenant", core.sizes.flows.tenants.of),
-              ("domain", core.sizes.of_domain), ("zone", lambda zone: core.sizes.zones.get(zone, [])))  # fmt: skip
+    sizes = core.counters.sizes
+    tables = (("campaign", sizes.flows.campaigns.of), ("tenant", sizes.flows.tenants.of),
+              ("domain", sizes.of_domain), ("zone", lambda zone: sizes.zones.get(zone, [])))  # fmt: skip
     for name, counts in tables:
         values = where.values(name)
         if values is not None and "" not in values:
@@ -101,7 +102,7 @@ def most(core: Core, where: Where) -> int | None:
 def _by_family(core: Core, where: Where) -> list[Range]:
     states, first, last = where.values("state"), *ids(core, where)
     bounded = (first, last) != ("", _LAST)
-    if bounded and core.places.complete and where.values("zone") is None:
+    if bounded and core.disk.places.complete and where.values("zone") is None:
         found = [Range(keys.INDEX + first.encode(), keys.INDEX + last.encode())]
     else:
         found = placed(core, where)
@@ -148,14 +149,14 @@ def _few_zones(core: Core, where: Where, state: State) -> list[str]:
 def are_few(core: Core, where: Where) -> bool:
     """The zones that the filter means: few enough to look at each."""
     named = where.values("zone")
-    return len(core.sizes.zones if named is None else named) <= ZONES_MAX
+    return len(core.counters.sizes.zones if named is None else named) <= ZONES_MAX
 
 
 def zones(core: Core, where: Where, state: State) -> list[str]:
     """Zones in which keys may be of recipients in that state: by the counters, or because the store may be behind
     them. Where there are very many, not for states in which most zones may have some (`are_few`)."""
     named, domains = where.values("zone"), where.values("domain")
-    counters, at, behind = core.sizes, COUNTED[state], core.sizes.zones_behind()
+    counters, at, behind = core.counters.sizes, COUNTED[state], core.counters.sizes.zones_behind()
     names = behind.union(_names(core, state)) if named is None else [str(zone) for zone in named]
     if domains is None:
         none = list[int]()
@@ -169,9 +170,9 @@ def zones(core: Core, where: Where, state: State) -> list[str]:
 
 def _names(core: Core, state: State) -> Iterable[str]:
     """There may be very many named queues, in which nothing is ever fresh."""
-    if len(core.sizes.zones) <= ZONES_MAX:
-        return core.sizes.zones
-    return core.sizes.held if state == State.HELD else [zone.name for zone in core.config.zones]
+    if len(core.counters.sizes.zones) <= ZONES_MAX:
+        return core.counters.sizes.zones
+    return core.counters.sizes.held if state == State.HELD else [zone.name for zone in core.config.zones]
 
 
 def ids(core: Core, where: Where) -> tuple[str, str]:
@@ -215,7 +216,7 @@ class RangeWalk:
                 if self._pace.over and self.walked >= AT_ONCE:
                     self.stopped = True
                     return
-                found = list(islice(self._core.store.scan(start, one.stop), AT_ONCE))
+                found = list(islice(self._core.disk.store.scan(start, one.stop), AT_ONCE))
                 self.walked += len(found)
                 start = found[-1][0] + b"\0" if len(found) == AT_ONCE else one.stop
                 for key, value in found:
@@ -225,6 +226,6 @@ class RangeWalk:
                         break
                     if not key.startswith(keys.INDEX):
                         yield key, value
-                    elif (there := self._core.store.get(keys.indexed(key))) is not None:
+                    elif (there := self._core.disk.store.get(keys.indexed(key))) is not None:
                         yield keys.indexed(key), there
                 await self._pace.turn()

@@ -30,7 +30,7 @@ async def tally(queue: QueueContext, by: str, after: str = "", **given: Any) -> 
         raise ValueError(f"nothing is counted by {by!r}; use {', '.join(BY)}")
     where, pace, field = Where.of({"state": list(STATES)} | given), Pace(), BY[by]
     if not after:
-        await queue.core.settled()
+        await queue.core.disk.settled()
     maker, counts = Rows(queue), dict[str, dict[str, int]]()
     walk = by_id.walk(queue.core, where, after, pace)
     async for key, value in walk.rows():

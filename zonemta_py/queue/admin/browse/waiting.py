@@ -194,7 +194,7 @@ async def _before(queue: QueueContext, flow_queue: FlowQueue, key: bytes, place:
     for number, entry in enumerate(flow_queue.entries):
         if entry.key == key:
             return number, True
-    busy, store, flow_queues = queue.core.schedule.busy, queue.core.store, flow_queue.zone.flow_queues
+    busy, store, flow_queues = queue.core.schedule.busy, queue.core.disk.store, flow_queue.zone.flow_queues
     parked, looked = keys.parked_range(place.zone, flow_queue.key), 0
     count = len(flow_queue.entries)
     start, stop = parked, key if place.family == "parked" else keys.end(parked)

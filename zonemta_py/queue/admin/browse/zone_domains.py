@@ -30,11 +30,11 @@ class _Order:
         self._core, self.zone = core, zone
         self.made = asyncio.Event()
         self.asked_s = 0.0
-        self.ranking = core.sizes.ranked_in[zone] = Ranking()
+        self.ranking = core.counters.sizes.ranked_in[zone] = Ranking()
 
     async def make(self) -> None:
         """Takes in what is there; what changes meanwhile is put by whoever changes it."""
-        pace, there = Pace(math.inf), self._core.sizes.domains
+        pace, there = Pace(math.inf), self._core.counters.sizes.domains
         async for zone, domain in pace.each(list(there)):
             if zone == self.zone and (counts := there.get((zone, domain))) is not None:
                 self.ranking.put(domain, sum(counts))
@@ -49,7 +49,7 @@ async def of_zone(core: Core, zone: str) -> tuple[Ranking, bool]:
     orders = _orders.setdefault(core, {})
     order = orders.get(zone)
     if order is None:
-        if zone not in core.sizes.zones:
+        if zone not in core.counters.sizes.zones:
             return Ranking(), True
         if len(orders) >= ZONES_MAX:
             _forget(core, min(orders, key=lambda zone: orders[zone].asked_s))
@@ -75,4 +75,4 @@ def _look(core: Core, order: _Order) -> None:
 
 
 def _forget(core: Core, zone: str) -> None:
-    del _orders[core][zone], core.sizes.ranked_in[zone]
+    del _orders[core][zone], core.counters.sizes.ranked_in[zone]

@@ -36,7 +36,7 @@ def zone_label(name: str) -> str:
 
 def accepted(core: Core, message: Message, zones: list[str], recipients: list[Recipient]) -> None:
     """zones: of the recipients."""
-    meter, metadata = core.meter, message.metadata
+    meter, metadata = core.counters.meter, message.metadata
     meter.add("zonemta_messages_accepted_total", (BY.get(metadata.get("protocol", "ESMTP"), "smtp"),))
     meter.add("zonemta_message_bytes_accepted_total", (), metadata["size"])
     for zone in zones:
@@ -49,20 +49,22 @@ def accepted(core: Core, message: Message, zones: list[str], recipients: list[Re
 def removed(core: Core, message_id: str, zone: str, addresses: list[str], reason: str) -> None:
     """Recipients that left the queue without an answer. reason: as in the REMOVED record."""
     word = reason.partition(" ")[0].rstrip(":")
-    core.meter.add("zonemta_recipients_removed_total", (zone_label(zone), REASONS.get(word, OTHER)), len(addresses))
+    core.counters.meter.add(
+        "zonemta_recipients_removed_total", (zone_label(zone), REASONS.get(word, OTHER)), len(addresses)
+    )
     _several(core, "removed", message_id, zone, addresses, reason)
 
 
 def suppressed(core: Core, message_id: str, zone: str, addresses: list[str], reason: str) -> None:
     """Recipients that were left out at acceptance."""
-    core.meter.add("zonemta_recipients_suppressed_total", (zone_label(zone),), len(addresses))
+    core.counters.meter.add("zonemta_recipients_suppressed_total", (zone_label(zone),), len(addresses))
     _several(core, "suppressed", message_id, zone, addresses, reason)
 
 
 def in_doubt(core: Core, message_id: str, zone: str, addresses: list[str]) -> None:
     """Recipients whose answer may have been lost."""
     if addresses:
-        core.meter.add("zonemta_in_doubt_recipients_total", (zone_label(zone),), len(addresses))
+        core.counters.meter.add("zonemta_in_doubt_recipients_total", (zone_label(zone),), len(addresses))
         _several(core, "in doubt", message_id, zone, addresses, "its answer may have been on its way")
 
 

@@ -23,15 +23,15 @@ TEXT_MAX = 300
 
 def leased(core: Core, lease: Lease) -> None:
     zone, entries = (zone_label(lease.batch.zone.zone.name),), lease.batch.entries
-    core.meter.add("zonemta_leases_total", zone)
+    core.counters.meter.add("zonemta_leases_total", zone)
     if not entries[0].note.attempts:
         delay_s = _waited_s(core, lease.message, lease.since_ms)
-        core.meter.observe("zonemta_first_attempt_delay_seconds", zone, delay_s, len(entries))
+        core.counters.meter.observe("zonemta_first_attempt_delay_seconds", zone, delay_s, len(entries))
 
 
 def answered(core: Core, settlement: Settlement, result: Result) -> None:
     """A result that is in the journal."""
-    meter, lease, zone, log = core.meter, settlement.lease, zone_label(settlement.zone), core.mail_log
+    meter, lease, zone, log = core.counters.meter, settlement.lease, zone_label(settlement.zone), core.mail_log
     provider = _provider(core, lease.batch.path.provider) if lease is not None else OTHER
     delay_s = _waited_s(core, settlement.message, settlement.ms)
     rows = iter(settlement.rows)
@@ -41,7 +41,7 @@ def answered(core: Core, settlement: Settlement, result: Result) -> None:
             verdict = VERDICTS[row.verdict]
             meter.add("zonemta_answers_total", (zone, verdict, kind, outcome.stage))
             meter.add("zonemta_provider_answers_total", (provider, verdict))
-            core.destinations.add(row.address, verdict)
+            core.counters.destinations.add(row.address, verdict)
             if row.verdict == DELIVERED:
                 meter.observe("zonemta_delivery_delay_seconds", (zone,), delay_s)
             if log is not None and row.verdict == POSTPONED and not result.remote:
@@ -106,7 +106,7 @@ def _fields(
 
 
 def _provider(core: Core, name: str) -> str:
-    known = core.providers
+    known = core.counters.providers
     if not name or name in known:
         return name or OTHER
     if len(known) >= PROVIDERS_MAX:
