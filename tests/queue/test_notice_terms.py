@@ -13,7 +13,7 @@ from zonemta_py.config import Config, ConfigError
 from zonemta_py.mail.envelope import Notify
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, DEFERRED
-from zonemta_py.queue.lifecycle.telling import notices
+from zonemta_py.queue.lifecycle import notices
 
 Make = Callable[..., Any]
 LATE = {"delay_notice_h": 1, "schedule_min": [61], "jitter": 0}

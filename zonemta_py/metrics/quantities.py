@@ -27,7 +27,7 @@ class Quantity(NamedTuple):
 
 
 _STATE = 'zonemta_queue_recipients{state="%s"}'
-_SIZES, _TELL = "queue/core/sizes.py", "queue/lifecycle/telling/tell.py"
+_SIZES, _TELL = "queue/core/sizes.py", "queue/lifecycle/observe.py"
 
 _ROWS = (
     # what becomes of recipients, since a beginning: a campaign's, a day's, the start of the queue's process

@@ -38,7 +38,7 @@ def check_others(config: Config) -> None:
 
     def texts() -> None:
         if "notices" in config.model_fields_set:
-            from zonemta_py.queue.lifecycle.telling import notices
+            from zonemta_py.queue.lifecycle import notices
 
             notices.load(config)
 

@@ -48,7 +48,7 @@ def notice(
     ] = False,
 ) -> None:
     """Show the text of a notice to a sender, as configured."""
-    from zonemta_py.queue.lifecycle.telling.notices import wording
+    from zonemta_py.queue.lifecycle.notices import wording
 
     settings = configuration(config)
     terms = settings.notices.terms(tenant)

@@ -25,7 +25,7 @@ from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.tasks.table import STATES
 from zonemta_py.queue.lifecycle.context import QueueContext
-from zonemta_py.queue.lifecycle.telling.tell import zone_label
+from zonemta_py.queue.lifecycle.observe import zone_label
 from zonemta_py.schedule import admin_orders
 from zonemta_py.schedule.policy.standing import LEARNED, NOTED, RESTING, SUSPENDED
 from zonemta_py.schedule.policy.state import GUARD, LOST

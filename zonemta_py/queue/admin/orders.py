@@ -21,8 +21,8 @@ from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.campaign_counters import REMOVED
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.locator import Located, find_any
+from zonemta_py.queue.lifecycle import observe
 from zonemta_py.queue.lifecycle.context import QueueContext
-from zonemta_py.queue.lifecycle.telling import tell
 
 DROPPED = "dropped by an operator"
 
@@ -69,7 +69,7 @@ async def _drop(queue: QueueContext, message_id: str) -> int:
     await core.disk.lines.stable()  # the store cannot be read while its disk has errors
     for seq, one in zip(written, removed, strict=True):
         core.disk.ledger.apply(seq, partial(apply_drop, queue, one, core.clock.ms()))
-        tell.removed(core, one.id, one.zone, one.recipients, one.reason)
+        observe.removed(core, one.id, one.zone, one.recipients, one.reason)
     return await _done(queue, message_id, found)
 
 

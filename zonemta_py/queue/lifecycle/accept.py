@@ -28,11 +28,10 @@ from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.messages import Message
 from zonemta_py.queue.hooks import Routed
-from zonemta_py.queue.lifecycle import admission, suppressed
+from zonemta_py.queue.lifecycle import admission, observe, suppressed
 from zonemta_py.queue.lifecycle.lease import first_wait_s
 from zonemta_py.queue.lifecycle.naming import room
 from zonemta_py.queue.lifecycle.requests import Requests, recorded
-from zonemta_py.queue.lifecycle.telling import tell
 from zonemta_py.queue.suppression.register import SuppressionList
 from zonemta_py.schedule.batch import Entry, FlowQueue
 from zonemta_py.schedule.flow import flow_text
@@ -361,7 +360,7 @@ class Acceptance:
         if pins:
             core.messages.add(message, body)
             core.messages.pin(message, pins)
-        tell.accepted(core, message, [row.zone.zone.name for row in placed], [row.recipient for row in placed])
+        observe.accepted(core, message, [row.zone.zone.name for row in placed], [row.recipient for row in placed])
         core.changed()
 
     def _hand_over(self, message: Message, row: _Placed) -> int:

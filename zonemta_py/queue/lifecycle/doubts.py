@@ -17,9 +17,9 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.state import counted_as
+from zonemta_py.queue.lifecycle import observe
 from zonemta_py.queue.lifecycle.lease import Lease
 from zonemta_py.queue.lifecycle.leasing import Leases
-from zonemta_py.queue.lifecycle.telling import tell
 from zonemta_py.schedule.batch import Entry
 
 _NOBODY: dict[int, str] = {}
@@ -51,7 +51,7 @@ def end(core: Core, table: Leases, leases: list[Lease], deadly: Deadly = _NOBODY
         for entry in lease.open
     ]
     for lease in leases:
-        tell.in_doubt(core, lease.message.id, lease.zone.name, [entry.address for entry in lease.open])
+        observe.in_doubt(core, lease.message.id, lease.zone.name, [entry.address for entry in lease.open])
         del table.out[lease.number]
         lease.batch.zone.done(lease.batch)
     if leases:

@@ -4,8 +4,7 @@ processes inherit them by fork."""
 from __future__ import annotations
 
 from zonemta_py.config import Config
-from zonemta_py.queue.lifecycle import classification
-from zonemta_py.queue.lifecycle.telling import notices
+from zonemta_py.queue.lifecycle import classification, notices
 
 
 def load(config: Config) -> None:

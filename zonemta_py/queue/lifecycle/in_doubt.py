@@ -17,10 +17,9 @@ from zonemta_py.journal.records.mail import InDoubtRecord, InDoubtRow, StartReco
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.locator import find_entry, leased_keys
-from zonemta_py.queue.lifecycle import doubts
+from zonemta_py.queue.lifecycle import doubts, observe
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.lease import Lease
-from zonemta_py.queue.lifecycle.telling import tell
 from zonemta_py.queue.poison import Remains, checksum
 from zonemta_py.schedule.flow import FlowId, split_key
 
@@ -100,7 +99,7 @@ def recover(queue: QueueContext, working: list[StartRecord]) -> None:
             for address, _, _ in leased_keys(core.disk.store.get, start)
         ]
     for row in rows:
-        tell.in_doubt(core, row.id, row.zone, [row.address])
+        observe.in_doubt(core, row.id, row.zone, [row.address])
     if working:
         record = InDoubtRecord([start.lease for start in working], rows)
         core.disk.ledger.write(Type.IN_DOUBT, record.pack(), partial(apply, queue, rows))

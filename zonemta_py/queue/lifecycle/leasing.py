@@ -23,10 +23,10 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, POSTPONED, Delivery, Outcome, Result
 from zonemta_py.queue.core.campaigns import canceled
 from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.lifecycle import observe
 from zonemta_py.queue.lifecycle.lease import DAMAGED, Lease, Taker, delivery_of, wait_s
 from zonemta_py.queue.lifecycle.lost import RETURNED, DamagedMessages
 from zonemta_py.queue.lifecycle.removal import remove_leased
-from zonemta_py.queue.lifecycle.telling import tries
 from zonemta_py.queue.suppression.register import SuppressionList
 from zonemta_py.schedule.batch import Batch, Blocked, EgressPath, Entry, FlowQueue
 from zonemta_py.schedule.time import hours
@@ -320,7 +320,7 @@ class Leases:
             self.end(lease, BOUNCED, DAMAGED)
             return False
         taker.leases.append(lease)
-        tries.leased(self._core, lease)
+        observe.leased(self._core, lease)
         taker.deliveries.append(delivery_of(self._core, lease, body))
         return True
 

@@ -23,7 +23,7 @@ from zonemta_py.queue.core.campaign_counters import REMOVED
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.locator import Located
 from zonemta_py.queue.core.state import counted_as
-from zonemta_py.queue.lifecycle.telling import tell
+from zonemta_py.queue.lifecycle import observe
 from zonemta_py.schedule.batch import Batch
 
 log = logging.getLogger(__name__)
@@ -151,7 +151,7 @@ class DamagedMessages:
         first = message_id not in self._ended
         record = body(message_id, zone, addresses, str(error), case, **where)
         core.disk.ledger.write(Type.REMOVED, record, partial(self._gone, batch, first))
-        tell.removed(core, message_id, zone, addresses, REASON)
+        observe.removed(core, message_id, zone, addresses, REASON)
         if first:
             self._ended.add(message_id)
             core.disk.ledger.append(Type.FINISH, FinishRecord(message_id).pack())

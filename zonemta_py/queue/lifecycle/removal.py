@@ -24,9 +24,9 @@ from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.messages import Message
 from zonemta_py.queue.core.state import counted_as
+from zonemta_py.queue.lifecycle import observe
 from zonemta_py.queue.lifecycle.lost import DamagedMessages
 from zonemta_py.queue.lifecycle.suppressed import whose
-from zonemta_py.queue.lifecycle.telling import tell
 from zonemta_py.schedule.batch import Batch, Entry, FlowQueue, ZoneFace
 from zonemta_py.schedule.zone import ZoneSchedule
 
@@ -142,7 +142,7 @@ def remove(
             entry.pinned = True
             core.messages.pin(message)
     if not any(kept):
-        tell.removed(core, message.id, zone, record.recipients, reason)
+        observe.removed(core, message.id, zone, record.recipients, reason)
     suppressed = reason.startswith(SUPPRESSED)
     apply = partial(_apply, core, zone, message, entries, now_ms, done, task)
     core.disk.ledger.write(Type.REMOVED, record.pack(), apply, now_ms, patient=suppressed)

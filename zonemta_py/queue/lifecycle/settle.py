@@ -32,11 +32,13 @@ from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, DOUBTFUL, POSTPON
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.messages import Message
 from zonemta_py.queue.core.state import counted_as
-from zonemta_py.queue.lifecycle import doubts
+from zonemta_py.queue.lifecycle import doubts, observe
 from zonemta_py.queue.lifecycle.accept import Acceptance
 from zonemta_py.queue.lifecycle.classification import Classification
+from zonemta_py.queue.lifecycle.evidence import said
 from zonemta_py.queue.lifecycle.lease import Lease
 from zonemta_py.queue.lifecycle.leasing import Leases
+from zonemta_py.queue.lifecycle.notices import Notices, due
 from zonemta_py.queue.lifecycle.settlement import (
     Row,
     Settlement,
@@ -48,9 +50,6 @@ from zonemta_py.queue.lifecycle.settlement import (
     mark_kinds,
     record_rows,
 )
-from zonemta_py.queue.lifecycle.telling import tries
-from zonemta_py.queue.lifecycle.telling.notices import Notices, due
-from zonemta_py.queue.lifecycle.telling.said import said
 from zonemta_py.queue.suppression.policy import SuppressionPolicy
 from zonemta_py.schedule.batch import NEVER_MS, Batch, Entry, FlowQueue
 from zonemta_py.schedule.time import hours
@@ -191,7 +190,7 @@ class Settling:
     def _stable(self, settlement: Settlement, result: Result, done: Callable[[], None]) -> None:
         self.apply(settlement)
         done()
-        tries.answered(self._core, settlement, result)
+        observe.answered(self._core, settlement, result)
 
     def _settlement(self, lease: Lease, result: Result, classifieds: list[Classified | None]) -> Settlement:
         now_ms = self._core.clock.ms()

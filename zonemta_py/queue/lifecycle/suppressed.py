@@ -19,8 +19,8 @@ from zonemta_py.queue.core.campaign_counters import SUPPRESSED, campaign_of
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.hooks import Routed
+from zonemta_py.queue.lifecycle import observe
 from zonemta_py.queue.lifecycle.requests import Requests, recorded
-from zonemta_py.queue.lifecycle.telling import tell
 from zonemta_py.queue.suppression.register import because
 
 
@@ -69,7 +69,7 @@ def name(
             found.setdefault((row.zone, because(suppressed_by[address])), []).append(address)
     where: dict[str, Any] = {"destination": "", "due": []} | more
     for (zone, reason), addresses in found.items():
-        tell.suppressed(core, message_id, zone, addresses, reason)
+        observe.suppressed(core, message_id, zone, addresses, reason)
         core.disk.ledger.append(Type.REMOVED, RemovedRecord(message_id, zone, addresses, reason, where).pack())
 
 

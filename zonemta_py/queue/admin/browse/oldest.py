@@ -22,7 +22,7 @@ from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import StoreError
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.sizes import DEFERRED, HELD, QUEUED
-from zonemta_py.queue.lifecycle.telling.tell import zone_label
+from zonemta_py.queue.lifecycle.observe import zone_label
 from zonemta_py.schedule.time.pace import PAGE_S, Pace, behind
 from zonemta_py.zones import pull
 

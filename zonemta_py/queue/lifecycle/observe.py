@@ -1,4 +1,8 @@
-"""Telling of leases and of their results: as `tell.py`, for what comes after them."""
+"""Metrics and log lines of what happens to mail: accepted, leased, answered, removed, suppressed, in doubt.
+
+Called once for each thing that happens, never in a replay. Promise: nothing here fails or waits, and what it costs is
+measured (`scripts/bench --contenders`).
+"""
 
 from __future__ import annotations
 
@@ -6,19 +10,76 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from zonemta_py.journal.records.mail import BOUNCED, DELIVERED, POSTPONED, RELEASED
+from zonemta_py.logs import mail
 from zonemta_py.logs.mail import VERDICTS, MailLog
-from zonemta_py.metrics.table import OTHER, PROVIDERS_MAX
+from zonemta_py.metrics.table import OTHER, PROVIDERS_MAX, QUEUES
 from zonemta_py.queue.core.core import Core
-from zonemta_py.queue.lifecycle.settlement import Row, Settlement
-from zonemta_py.queue.lifecycle.telling.tell import zone_label
+from zonemta_py.zones import pull
 
 if TYPE_CHECKING:
+    from zonemta_py.mail.envelope import Recipient
     from zonemta_py.queue.api import Result
     from zonemta_py.queue.core.messages import Message
     from zonemta_py.queue.lifecycle.lease import Lease
+    from zonemta_py.queue.lifecycle.settlement import Row, Settlement
+
+BY = {"ESMTP": "smtp", "SMTP": "smtp", "HTTP": "http", "HTTPS": "http", pull.PUSHED: "push", "LOCAL": "notice"}
+"""Protocols of envelopes; those of RFC 3848 that are missing are SMTP too."""
+REASONS = {
+    "suppressed": "suppressed",
+    "campaign": "canceled",
+    "dropped": "dropped",
+    "lost": "lost",
+    "deleted": "deleted",
+}
+"""The first word of the reason in a REMOVED record, and its label."""
 
 TEXT_MAX = 300
 """Of a reply, in a line."""
+
+
+def zone_label(name: str) -> str:
+    """Named queues without a table of their own are one zone: there may be any number of them."""
+    return QUEUES if name.startswith(pull.PREFIX) else name
+
+
+def accepted(core: Core, message: Message, zones: list[str], recipients: list[Recipient]) -> None:
+    """zones: of the recipients."""
+    meter, metadata = core.counters.meter, message.metadata
+    meter.add("zonemta_messages_accepted_total", (BY.get(metadata.get("protocol", "ESMTP"), "smtp"),))
+    meter.add("zonemta_message_bytes_accepted_total", (), metadata["size"])
+    for zone in zones:
+        meter.add("zonemta_recipients_accepted_total", (zone_label(zone),))
+    if core.mail_log is not None:
+        addresses = [recipient.address for recipient in recipients]
+        core.mail_log.line(message.created_ms, "accepted", mail.accepted(message.id, zones, addresses, metadata))
+
+
+def removed(core: Core, message_id: str, zone: str, addresses: list[str], reason: str) -> None:
+    """Recipients that left the queue without an answer. reason: as in the REMOVED record."""
+    word = reason.partition(" ")[0].rstrip(":")
+    core.counters.meter.add(
+        "zonemta_recipients_removed_total", (zone_label(zone), REASONS.get(word, OTHER)), len(addresses)
+    )
+    _several(core, "removed", message_id, zone, addresses, reason)
+
+
+def suppressed(core: Core, message_id: str, zone: str, addresses: list[str], reason: str) -> None:
+    """Recipients that were left out at acceptance."""
+    core.counters.meter.add("zonemta_recipients_suppressed_total", (zone_label(zone),), len(addresses))
+    _several(core, "suppressed", message_id, zone, addresses, reason)
+
+
+def in_doubt(core: Core, message_id: str, zone: str, addresses: list[str]) -> None:
+    """Recipients whose answer may have been lost."""
+    if addresses:
+        core.counters.meter.add("zonemta_in_doubt_recipients_total", (zone_label(zone),), len(addresses))
+        _several(core, "in doubt", message_id, zone, addresses, "its answer may have been on its way")
+
+
+def _several(core: Core, what: str, message_id: str, zone: str, addresses: list[str], reason: str) -> None:
+    if core.mail_log is not None:
+        core.mail_log.line(core.clock.ms(), what, mail.several(message_id, zone, addresses, reason=reason))
 
 
 def leased(core: Core, lease: Lease) -> None:
