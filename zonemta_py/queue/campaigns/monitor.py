@@ -22,7 +22,7 @@ from zonemta_py.queue.campaigns.stops import stop_of
 from zonemta_py.queue.core.campaigns import CANCEL, COMPLETE, Campaign
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
-from zonemta_py.queue.lifecycle import naming
+from zonemta_py.queue.lifecycle import campaign_names
 from zonemta_py.zones.calendar import campaign_hours
 
 SAVE_MS = 30_000
@@ -61,7 +61,7 @@ class CampaignMonitor:
                 core.disk.lines.submit(operations, immediately, sync=False, keep=True)
         for campaign in list(named.forgotten(core, now_ms)):
             core.disk.lines.submit(self._forget(campaign), immediately, sync=False, keep=True)
-        if core.campaigns.counters.left and (operations := naming.gone(core)):
+        if core.campaigns.counters.left and (operations := campaign_names.gone(core)):
             core.disk.lines.submit(operations, immediately, sync=False, keep=True)
         return self._remove(now_ms)
 
@@ -96,7 +96,7 @@ class CampaignMonitor:
             return [(keys.campaign(campaign.name), campaign.record())]
         if campaign.ended_ms:
             old = now_ms > campaign.ended_ms + self._kept_ms()
-            return self._forget(campaign) if old and not naming.keeps_bounces(core, campaign) else []
+            return self._forget(campaign) if old and not campaign_names.keeps_bounces(core, campaign) else []
         times = campaign.times
         if times and 0 < campaign_hours.ends_ms(times) <= now_ms and not campaign.canceled_ms:
             self._end(campaign, times.until)
@@ -175,7 +175,7 @@ class CampaignMonitor:
     def _forget(self, campaign: Campaign) -> list[Operation]:
         self._lift(campaign)
         self._histories.pop(campaign.name, None)
-        return naming.forget(self._core, campaign)
+        return campaign_names.forget(self._core, campaign)
 
     def _lift(self, campaign: Campaign) -> None:
         if stop_of(self._core, campaign) is not None:

@@ -4,7 +4,7 @@ A sender can name as many as it likes. So `campaign_names` of them have figures;
 and canceled as well, but only what waits of it is counted. Forgotten is what has nothing waiting and is not paused:
 after `campaign_days` without mail, or sooner if there are nearly too many, and then first those of the tenant that has
 most of them, the longest at rest first. So names that one tenant invents push out none of others; and while mail of
-them waits, others still get theirs (`lifecycle.naming`).
+them waits, others still get theirs (`lifecycle.campaign_names`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from zonemta_py.queue.core.campaigns import Campaign
 from zonemta_py.queue.core.core import Core
-from zonemta_py.queue.lifecycle.naming import at_rest, latest_ms
+from zonemta_py.queue.lifecycle.campaign_names import at_rest, latest_ms
 
 _DAY_MS = 86_400_000
 _FULL = 0.9

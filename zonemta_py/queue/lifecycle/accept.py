@@ -28,9 +28,9 @@ from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.messages import Message
 from zonemta_py.queue.hooks import Routed
-from zonemta_py.queue.lifecycle import admission, observe, suppressed
+from zonemta_py.queue.lifecycle import observe, suppressed
+from zonemta_py.queue.lifecycle.campaign_names import room
 from zonemta_py.queue.lifecycle.lease import first_wait_s
-from zonemta_py.queue.lifecycle.naming import room
 from zonemta_py.queue.lifecycle.requests import Requests, recorded
 from zonemta_py.queue.suppression.register import SuppressionList
 from zonemta_py.schedule.batch import Entry, FlowQueue
@@ -148,7 +148,7 @@ class Acceptance:
         such queue."""
         route, sender, origin, wish = self._core.router.route, envelope.sender, envelope.origin, envelope.sending_zone
         if envelope.protocol == PUSHED:
-            return [Routed(recipient, admission.queue_of(self._core, wish or "")) for recipient in envelope.recipients]
+            return [Routed(recipient, checks.queue_of(self._core, wish or "")) for recipient in envelope.recipients]
         recipients = envelope.recipients
         if len(recipients) > 1:  # a recipient named twice has one key, and counts once
             recipients = list({recipient.address: recipient for recipient in recipients}.values())
@@ -157,14 +157,14 @@ class Acceptance:
         return [Routed(r, route(sender, r.address, origin, wish, fields).zone, routing) for r in recipients]
 
     def unfit(self, envelope: Envelope) -> Reply | None:
-        """Why this message is not accepted; checked before routing. A merged one is completed (`admission`)."""
+        """Why this message is not accepted; checked before routing. A merged one is completed (`checks`)."""
         if not envelope.recipients:
             return NO_RECIPIENTS
         core = self._core
         if envelope.merged:
-            return admission.admit(core.campaigns, envelope)
+            return checks.admit(core.campaigns, envelope)
         if envelope.campaign and envelope.campaign in core.campaigns.canceled and envelope.protocol != "LOCAL":
-            return admission.not_canceled(core.campaigns, envelope)
+            return checks.not_canceled(core.campaigns, envelope)
         return None
 
     async def asked_routes(self, envelope: Envelope) -> list[Routed]:
@@ -180,7 +180,7 @@ class Acceptance:
         """Why it cannot be sent from the source address that it asks for."""
         if not envelope.source:
             return None
-        return admission.source_refusal(self._core.config, envelope.source, {row.zone for row in routed})
+        return checks.source_refusal(self._core.config, envelope.source, {row.zone for row in routed})
 
     @staticmethod
     def _refused(routed: Routed) -> Routed:
