@@ -19,7 +19,7 @@ from zonemta_py.config import Config
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.plugin.host import Host
 from zonemta_py.plugin.queue_hooks import PluginHooks
-from zonemta_py.queue.lifecycle.accept import Acceptance
+from zonemta_py.queue.lifecycle import checks
 from zonemta_py.reception.connection_limits import ConnectionLimits
 from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.login import Login
@@ -95,14 +95,12 @@ async def received(config: Config, host: Host, name: str, envelope: Envelope, fi
 def decisions(config: Config, host: Host, envelope: Envelope) -> Any:
     """What the queue's own code makes of it."""
     hooks = PluginHooks(host, {zone.name for zone in config.zones})
-    acceptance = Acceptance.__new__(Acceptance)
-    acceptance._core = SimpleNamespace(router=Router(config.zones), hooks=hooks)  # type: ignore[assignment]
-    return asyncio.run(_asked(acceptance, envelope))
+    core: Any = SimpleNamespace(router=Router(config.zones), hooks=hooks)
+    return asyncio.run(_asked(core, envelope))
 
 
-async def _asked(acceptance: Acceptance, envelope: Envelope) -> Any:
-    hooks = acceptance._core.hooks
-    return [await hooks.route(envelope, routed) for routed in acceptance.routes(envelope)]
+async def _asked(core: Any, envelope: Envelope) -> Any:
+    return [await core.hooks.route(envelope, routed) for routed in checks.routes(core, envelope)]
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -17,7 +17,7 @@ CAMPAIGNS = 1_000
 async def _campaign_put(
     campaigns: CampaignCommands, queue: QueueContext, name: str, sender: str, template: bytes, **more: Any
 ) -> dict[str, bool]:
-    refusal = queue.acceptance.refusal()  # no space on the disk, or disk errors
+    refusal = queue.core.disk.refusal(queue.core.clock.monotonic())  # no space on the disk, or disk errors
     if refusal is not None:
         raise QueueRefusal(refusal)
     return await campaigns.put(name, sender, template, **more)
@@ -48,7 +48,7 @@ async def _campaign_decide(
 async def _campaign_text(
     campaigns: CampaignCommands, queue: QueueContext, name: str, template: bytes, cause: str = ""
 ) -> dict[str, Any]:
-    refusal = queue.acceptance.refusal()
+    refusal = queue.core.disk.refusal(queue.core.clock.monotonic())
     if refusal is not None:
         raise QueueRefusal(refusal)
     return await campaigns.text(name, template, cause or "by an operator")

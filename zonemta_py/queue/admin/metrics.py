@@ -85,7 +85,7 @@ def _gauges(queue: QueueContext) -> dict[str, list[list[Any]]]:
         "zonemta_queue_bytes": [[[], core.counters.message_bytes]],
         "zonemta_leases_out": [[[name], out[name]] for name in {zone.name for zone in core.config.zones} | out.keys()],
         "zonemta_tasks": [[[state], tasks[state]] for state in STATES],
-        "zonemta_accepting": [[[], int(queue.acceptance.refusal() is None)]],
+        "zonemta_accepting": [[[], int(queue.core.disk.refusal(queue.core.clock.monotonic()) is None)]],
         "zonemta_disk_free_bytes": [[[], free_bytes(core.config.folder)]],
         "zonemta_disk_reserve_bytes": [[[], core.config.queue.reserve_bytes]],
         "zonemta_process_resident_memory_bytes": [[[one.name], one.resident_bytes] for one in processes],

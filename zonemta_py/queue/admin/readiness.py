@@ -20,7 +20,7 @@ CHUNKS_AT_ONCE = 4
 
 async def ready(queue: QueueContext) -> list[str]:
     """Why it should get no mail now, each in one sentence; empty: it should. Answered during recovery, too."""
-    core, refusal = queue.core, queue.acceptance.refusal()
+    core, refusal = queue.core, queue.core.disk.refusal(queue.core.clock.monotonic())
     found = [] if core.ready else ["the queue is recovering: mail is accepted, and sent once that is done; wait for it"]
     if core.stopping:
         found.append("the queue is draining: it ends when deliveries under way have ended; start it again afterwards")

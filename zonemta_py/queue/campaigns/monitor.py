@@ -14,7 +14,7 @@ from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation, StoreError
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.orders import StandingRecord
-from zonemta_py.queue.campaigns import choice, named, thresholds
+from zonemta_py.queue.campaigns import choice, thresholds
 from zonemta_py.queue.campaigns.history import RATE_MS, CampaignHistory
 from zonemta_py.queue.campaigns.moved import Moved
 from zonemta_py.queue.campaigns.purge import Sweep
@@ -59,7 +59,7 @@ class CampaignMonitor:
             operations = self._follow_named(campaign, now_ms) if campaign.named else self._follow(campaign, now_ms)
             if operations:
                 core.disk.lines.submit(operations, immediately, sync=False, keep=True)
-        for campaign in list(named.forgotten(core, now_ms)):
+        for campaign in list(campaign_names.forgotten(core, now_ms)):
             core.disk.lines.submit(self._forget(campaign), immediately, sync=False, keep=True)
         if core.campaigns.counters.left and (operations := campaign_names.gone(core)):
             core.disk.lines.submit(operations, immediately, sync=False, keep=True)

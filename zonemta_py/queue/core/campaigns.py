@@ -6,7 +6,7 @@ answered; the store follows. Ended campaigns are deleted after `campaign_days`, 
 
 A campaign that nobody has put, but that mail names (X-Campaign), has a record too, without a template: it is `named`.
 It begins, in memory and in the batch of its first message, with that message, unless there are `campaign_names` of them
-already; and it is forgotten when nothing of it waits (`campaigns/named.py`).
+already; and it is forgotten when nothing of it waits (`lifecycle/campaign_names.py`).
 
 Failures: a write that the store refuses raises QueueRefusal, and nothing has changed.
 """

@@ -9,7 +9,7 @@ from contextlib import suppress
 from zonemta_py.config import Config
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Store, StoreDamaged, StoreError
-from zonemta_py.disk.leveldb.trouble import NO_SPACE
+from zonemta_py.disk.leveldb.trouble import NO_SPACE, refusal
 from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.disk.space import LEAST_BYTES, Space
 from zonemta_py.journal.receipts import Receipts
@@ -59,6 +59,12 @@ class Disk:
         """Why nothing can be accepted now. now: steady seconds."""
         trouble = self.lines.trouble or self.journal.trouble
         return NO_SPACE if trouble is None and self.space.short(now) else trouble
+
+    def unreadable(self, error: StoreError) -> Reply:
+        """The reply for a client whose mail needs what could not be read."""
+        if isinstance(error, StoreDamaged):
+            self.read_failed(error)
+        return refusal(error)
 
     def read_failed(self, error: StoreError) -> None:
         """A range could not be read: the store must be repaired, by a fresh process."""

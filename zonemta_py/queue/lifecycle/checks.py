@@ -1,5 +1,8 @@
-"""What mail on its way in has to fit: a merged message its campaign, which supplies the values that it leaves open;
-what is pushed a queue, which is made if there is none."""
+"""Check: whether a message is taken, and for which zones. Nothing is stored, and checking twice is harmless.
+
+A merged message gets from its campaign what it leaves open; a queue that something is pushed to is made if there is
+none. Failures: QueueRefusal with the client's reply.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,55 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.core.campaigns import FAILURE, Campaigns
 from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.hooks import Routed
+from zonemta_py.queue.suppression.register import SuppressionList
 from zonemta_py.zones import pull
 
+NO_RECIPIENTS = Reply(554, "5.5.1", "no valid recipients")
 
-def admit(campaigns: Campaigns, envelope: Envelope) -> Reply | None:
-    """Completes a merged envelope from its campaign's settings; returns why it is refused, or None. Doing it twice is
-    harmless.
+
+def before_routing(core: Core, envelope: Envelope) -> None:
+    """Recipients and campaign."""
+    if not envelope.recipients:
+        raise QueueRefusal(NO_RECIPIENTS)
+    if envelope.merged:
+        _complete(core.campaigns, envelope)
+        return
+    name = envelope.campaign
+    canceled = core.campaigns.by_name.get(name) if name and name in core.campaigns.canceled else None
+    if canceled is not None and envelope.protocol != "LOCAL" and canceled.is_of(envelope.tenant or ""):
+        raise _refused(f"campaign {name!r} was canceled")  # not that of another tenant, who uses the same name
+
+
+def routes(core: Core, envelope: Envelope) -> list[Routed]:
+    """Each recipient's zone, by the rules of the configuration; of what is pushed, the queue."""
+    route, sender, origin, wish = core.router.route, envelope.sender, envelope.origin, envelope.sending_zone
+    if envelope.protocol == pull.PUSHED:
+        return [Routed(recipient, _queue_of(core, wish or "")) for recipient in envelope.recipients]
+    recipients = envelope.recipients
+    if len(recipients) > 1:  # a recipient named twice has one key, and counts once
+        recipients = list({recipient.address: recipient for recipient in recipients}.values())
+    fields = envelope.headers
+    routing = {"source": envelope.source} if envelope.source else None
+    return [Routed(r, route(sender, r.address, origin, wish, fields).zone, routing) for r in recipients]
+
+
+def after_routing(
+    core: Core, suppression: SuppressionList, envelope: Envelope, routed: list[Routed]
+) -> dict[str, str]:  # fmt: skip
+    """Source address and quotas. Returns the recipients on the suppression list, with kind and scope of their entry."""
+    if envelope.source:
+        _source(core.config, envelope.source, {row.zone for row in routed})
+    suppressed = suppression.suppressed_by(envelope, routed)
+    if envelope.account and len(routed) > len(suppressed):
+        reply = core.counters.quotas.refusal(envelope.account, len(routed) - len(suppressed))
+        if reply is not None:
+            raise QueueRefusal(reply)
+    return suppressed
+
+
+def _complete(campaigns: Campaigns, envelope: Envelope) -> None:
+    """Completes a merged envelope from its campaign's settings.
 
     Filled in if the envelope does not say: sender, tenant, priority, zone, size (then the template's), who notifies of
     bounces, and the lifetime.
@@ -22,20 +68,20 @@ def admit(campaigns: Campaigns, envelope: Envelope) -> Reply | None:
     name = envelope.campaign or ""
     campaign = campaigns.registered(name)
     if campaign is None:
-        return _refused(f"there is no campaign {name!r}, create it first")
+        raise _refused(f"there is no campaign {name!r}, create it first")
     if campaign.canceled_ms:
-        return _canceled(name)
+        raise _refused(f"campaign {name!r} was canceled")
     if campaigns.over(campaign):
-        return _refused(f"campaign {name!r} has ended")
+        raise _refused(f"campaign {name!r} has ended")
     if envelope.tenant and not campaign.is_of(envelope.tenant):
         whose = f"the tenant {campaign.tenant!r}" if campaign.tenant else "no tenant"
-        return _refused(f"campaign {name!r} is of {whose}, not of {envelope.tenant[:80]!r}; leave that out")
+        raise _refused(f"campaign {name!r} is of {whose}, not of {envelope.tenant[:80]!r}; leave that out")
     columns = len(envelope.columns)
     if any(one.values is None or len(one.values) != columns for one in envelope.recipients):
-        return _refused(f"every recipient needs {columns} values, one for each column")
+        raise _refused(f"every recipient needs {columns} values, one for each column")
     for name_ in campaign.times.columns if campaign.times else ():
         if name_ not in envelope.columns:
-            return _refused(f"campaign {name!r} goes by the column {name_!r}, which this batch lacks; add it")
+            raise _refused(f"campaign {name!r} goes by the column {name_!r}, which this batch lacks; add it")
     envelope.sender = envelope.sender or campaign.sender
     envelope.tenant = envelope.tenant or campaign.tenant or None
     envelope.sending_zone = envelope.sending_zone or campaign.zone or None
@@ -46,39 +92,27 @@ def admit(campaigns: Campaigns, envelope: Envelope) -> Reply | None:
         for one in envelope.recipients:
             one.notify = one.notify or int(Notify.NEVER)
     envelope.life_h = envelope.life_h or campaign.life_h
-    return None
 
 
-def not_canceled(campaigns: Campaigns, envelope: Envelope) -> Reply | None:
-    """Refuses new mail that names a canceled campaign; not that of another tenant, who uses the same name."""
-    campaign = campaigns.get(envelope.campaign or "")
-    return _canceled(campaign.name) if campaign.is_of(envelope.tenant or "") else None
-
-
-def _canceled(name: str) -> Reply:
-    return _refused(f"campaign {name!r} was canceled")
-
-
-def source_refusal(config: Config, source: str, zones: set[str]) -> Reply | None:
-    """Why mail of these zones cannot be sent from the source address that it asks for; None: it can."""
+def _source(config: Config, source: str, zones: set[str]) -> None:
+    """Whether mail of these zones can be sent from the source address that it asks for."""
     for name in sorted(zones):
         zone = config.zone(name) or config.default_zone
         if source not in {one.address for one in config.sources(zone)}:
-            return _refused(f"zone {name!r} does not send from {source}; use one of its source addresses")
-    return None
+            raise _refused(f"zone {name!r} does not send from {source}; use one of its source addresses")
 
 
-def queue_of(core: Core, name: str) -> str:
-    """The zone of a queue that something is pushed to, made if need be. Raises QueueRefusal."""
+def _queue_of(core: Core, name: str) -> str:
+    """The zone of a queue that something is pushed to, made if need be."""
     config, schedule = core.config, core.schedule
     name = name.removeprefix(pull.PREFIX)
     zone = pull.zone_of(config, name)
     if schedule.pull_zone(zone) is not None:
         return zone
     if not pull.is_made(zone):
-        raise QueueRefusal(_refused(f"{name!r} is no name of a queue; use letters, digits, and . _ - within"))
+        raise _refused(f"{name!r} is no name of a queue; use letters, digits, and . _ - within")
     if not config.pull.create:
-        raise QueueRefusal(_refused(f"there is no queue {name!r}; add it as a zone with delivery = 'pull'"))
+        raise _refused(f"there is no queue {name!r}; add it as a zone with delivery = 'pull'")
     for _ in range(2):
         if sum(map(pull.is_made, schedule.zones)) < config.pull.queues_max:
             schedule.make(zone)
@@ -87,5 +121,5 @@ def queue_of(core: Core, name: str) -> str:
     raise QueueRefusal(Reply(452, "4.5.3", f"all {config.pull.queues_max} queues of pull.queues_max hold messages"))
 
 
-def _refused(sentence: str) -> Reply:
-    return Reply(554, "5.5.0", sentence)
+def _refused(sentence: str) -> QueueRefusal:
+    return QueueRefusal(Reply(554, "5.5.0", sentence))

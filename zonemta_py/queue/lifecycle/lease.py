@@ -9,7 +9,7 @@ from typing import Any
 
 from zonemta_py.config import Zone
 from zonemta_py.disk import keys
-from zonemta_py.mail.envelope import Envelope, Notify, Recipient
+from zonemta_py.mail.envelope import Notify, Recipient
 from zonemta_py.mail.list_id import list_of, title_of
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import Delivery
@@ -100,21 +100,6 @@ def wait_s(core: Core, lease: Lease) -> float | None:
         for entry in lease.batch.entries
     }
     return min(waits) / 1000 if max(waits) > 0 else None
-
-
-def first_wait_s(
-    core: Core, zone: Zone, envelope: Envelope, recipient: Recipient, least_s: float, now_ms: int
-) -> float:  # fmt: skip
-    """Seconds until a recipient that has just come may first be sent, 0: now; not later than its deadline."""
-    if recipient.values is None or envelope.campaign not in core.campaigns.timed:
-        wait_s = hours.wait_s(core.config, zone, envelope, now_ms)
-    else:
-        said: dict[str, Any] = {"campaign": envelope.campaign, "columns": envelope.columns, "window": envelope.window}
-        said["hold_until_ms"] = envelope.hold_until_ms
-        own = core.campaigns.terms(said, recipient.values)
-        wait_s = (hours.first_ms(core.config, zone, own, now_ms, 0) - now_ms) / 1000
-    wait_s = max(least_s, wait_s)
-    return min(wait_s, (envelope.deadline_ms - now_ms) / 1000) if envelope.deadline_mode == "R" else wait_s
 
 
 def _but(entries: list[Entry], indices: set[int]) -> list[Entry]:

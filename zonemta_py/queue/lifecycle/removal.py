@@ -26,7 +26,6 @@ from zonemta_py.queue.core.messages import Message
 from zonemta_py.queue.core.state import counted_as
 from zonemta_py.queue.lifecycle import observe
 from zonemta_py.queue.lifecycle.lost import DamagedMessages
-from zonemta_py.queue.lifecycle.suppressed import whose
 from zonemta_py.schedule.batch import Batch, Entry, FlowQueue, ZoneFace
 from zonemta_py.schedule.zone import ZoneSchedule
 
@@ -171,3 +170,8 @@ def _apply(
         done(reply)
 
     core.disk.lines.submit(operations, written, sync=False, keep=True)
+
+
+def whose(metadata: dict[str, Any]) -> dict[str, Any]:
+    """What a REMOVED record says of its message, for readers of the journal alone."""
+    return {name: metadata[name] for name in ("campaign", "tenant") if metadata.get(name)}

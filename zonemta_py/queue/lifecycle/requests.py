@@ -17,8 +17,8 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from zonemta_py.disk import keys, packing
-from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError
-from zonemta_py.disk.leveldb.trouble import DISK_ERROR, refusal
+from zonemta_py.disk.leveldb.store import Operation, StoreError
+from zonemta_py.disk.leveldb.trouble import DISK_ERROR
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import QueueRefusal, Receipt
@@ -103,9 +103,7 @@ class Requests:
         try:
             value = core.disk.store.get(key)
         except StoreError as error:
-            if isinstance(error, StoreDamaged):
-                core.disk.read_failed(error)
-            raise QueueRefusal(refusal(error)) from None
+            raise QueueRefusal(core.disk.unreadable(error)) from None
         if value is None:
             return None
         record = RequestRecord.of(value)

@@ -32,7 +32,7 @@ from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, DOUBTFUL, POSTPON
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.messages import Message
 from zonemta_py.queue.core.state import counted_as
-from zonemta_py.queue.lifecycle import doubts, observe
+from zonemta_py.queue.lifecycle import checks, doubts, observe
 from zonemta_py.queue.lifecycle.accept import Acceptance
 from zonemta_py.queue.lifecycle.classification import Classification
 from zonemta_py.queue.lifecycle.evidence import said
@@ -382,7 +382,7 @@ class Settling:
             chunks = [shrink(data[at : at + CHUNK_BYTES]) for at in range(0, len(data), CHUNK_BYTES)]
             self._acceptance.commit(
                 envelope,
-                self._acceptance.routes(envelope),
+                checks.routes(self._core, envelope),
                 chunks,
                 (lambda taken: written(taken if isinstance(taken, Reply) else None)) if last else (lambda _: None),
                 along=operations if index == 0 else [],

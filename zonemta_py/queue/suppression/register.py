@@ -108,9 +108,16 @@ class SuppressionList:
         return [entry for entry in found if entry is not None]
 
     def suppressed_by(self, envelope: Envelope, routed: list[Routed]) -> dict[str, str]:
-        """Recipients that must get no mail, with the kind and scope of their entry. Raises StoreError."""
+        """Recipients that must get no mail, with the kind and scope of their entry. Raises QueueRefusal: they cannot
+        be read now."""
         if not self._any or not envelope.sender:
             return {}
+        try:
+            return self._suppressed_by(envelope, routed)
+        except StoreError as error:
+            raise QueueRefusal(self._core.disk.unreadable(error)) from None
+
+    def _suppressed_by(self, envelope: Envelope, routed: list[Routed]) -> dict[str, str]:
         said = {"unsubscribe": envelope.unsubscribe, "headers": envelope.headers}
         scopes: dict[str, list[str]] = {}
         found: dict[str, str] = {}

@@ -11,21 +11,12 @@ from __future__ import annotations
 from typing import Any
 
 from zonemta_py.config import Config, Window, Zone
-from zonemta_py.mail.envelope import Envelope
 from zonemta_py.zones import window
 from zonemta_py.zones.calendar import campaign_hours
 
 WEEKS_MAX = 520
 """How far `later_ms` looks."""
 _NOT_AGAIN_MS = 60_000
-
-
-def wait_s(config: Config, zone: Zone, envelope: Envelope, now_ms: int) -> float:
-    """Seconds until a message just accepted may first be sent; 0: now. now_ms: by the clock."""
-    if not (envelope.hold_until_ms or envelope.window or zone.window):
-        return 0.0
-    start_ms = max(now_ms, envelope.hold_until_ms)
-    return (opens(config, zone, envelope.window, envelope.time_zone, start_ms) - now_ms) / 1000
 
 
 def again_ms(config: Config, zone: Zone, terms: dict[str, Any], due_ms: int, apart_ms: int) -> int:
@@ -102,9 +93,11 @@ def opens(config: Config, zone: Zone, name: str, time_zone: str, at_ms: int) -> 
 
 
 def _window(config: Config, name: str) -> Window | None:
-    if ":" in name:
-        return campaign_hours.window(name)
-    return next((found for found in config.windows if found.name == name), None) if name else None
+    if not name:
+        return None
+    if ":" not in name:
+        return next((found for found in config.windows if found.name == name), None)
+    return campaign_hours.window(name)
 
 
 def too_late(terms: dict[str, Any], now_ms: int) -> bool:
