@@ -13,7 +13,7 @@ from tests.mail.shipped_rules import SHIPPED
 from zonemta_py.mail import classify
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules import vocabulary
-from zonemta_py.mail.rules.precedence import RECIPIENT
+from zonemta_py.mail.rules.classes import ABOUT_RECIPIENT
 from zonemta_py.mail.rules.repair import repaired
 from zonemta_py.mail.rules.rule import Classified, reply_of
 from zonemta_py.mail.rules.rules import names_another
@@ -46,7 +46,7 @@ def test_what_is_said_of_the_sender_or_of_us_is_not_said_of_the_recipient(line: 
     """Such a reply never suppresses anybody, neither at once nor later."""
     for stage in ("rcpt", "data", "dot", "report"):
         classified = judged(line, stage)
-        assert classified.kind not in RECIPIENT, (stage, classified.rule)
+        assert classified.kind not in ABOUT_RECIPIENT, (stage, classified.rule)
         assert not classified.agreed
 
 
@@ -54,7 +54,7 @@ def test_what_is_said_of_the_sender_or_of_us_is_not_said_of_the_recipient(line: 
 def test_only_replies_to_rcpt_data_and_the_message_are_about_a_recipient(stage: str) -> None:
     """The same words in another place mean somebody else."""
     for line in ("550 5.1.1 user unknown", "550 No such user", "552 5.2.2 mailbox full", "550 Benutzer unbekannt"):
-        assert judged(line, stage).kind not in RECIPIENT
+        assert judged(line, stage).kind not in ABOUT_RECIPIENT
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_no_word_for_a_sender_or_for_us_is_taken_for_a_recipient() -> None:
             for what in concepts["unknown"][::50]:
                 text = f"{who} {what}".replace("*", "").replace("…", " ")
                 classified = SHIPPED.judge(Reply(550, "5.1.1", text), "rcpt", "")
-                assert classified.kind not in RECIPIENT, (language, text, classified.rule)
+                assert classified.kind not in ABOUT_RECIPIENT, (language, text, classified.rule)
                 assert not classified.agreed, (language, text)
 
 

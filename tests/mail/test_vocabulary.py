@@ -10,7 +10,7 @@ import pytest
 from tests.mail.shipped_rules import SHIPPED
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules import vocabulary
-from zonemta_py.mail.rules.precedence import RECIPIENT
+from zonemta_py.mail.rules.classes import ABOUT_RECIPIENT
 from zonemta_py.mail.rules.spelling import folded
 
 FILE = Path(vocabulary.__file__).with_name("vocabulary.toml")
@@ -77,4 +77,4 @@ def test_sentences_of_bounces(text: str, kind: str) -> None:
 )
 def test_courtesy_says_nothing_of_the_recipient(text: str) -> None:
     """That it failed is all that these say."""
-    assert SHIPPED.judge(Reply(550, "", text), "report", "").kind not in RECIPIENT
+    assert SHIPPED.judge(Reply(550, "", text), "report", "").kind not in ABOUT_RECIPIENT

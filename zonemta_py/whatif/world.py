@@ -23,12 +23,12 @@ from zlib import crc32
 from zonemta_py.config.limits import Rate
 from zonemta_py.journal.records.mail import BOUNCED, DEFERRED, DELIVERED
 from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.rules.classes import CLASSES, REFUSING, THROTTLING
 from zonemta_py.whatif.history import History, PastAttempt
 from zonemta_py.zones.site import Site
 from zonemta_py.zones.throttle import Bucket
 
-RATE = frozenset(("rate", "too-many-connections"))
-BLOCK = frozenset(("blocked-ip", "poor-reputation", "reverse-dns"))
+BLOCK = frozenset(name for name in REFUSING if CLASSES[name].about == "source")
 NO_ANSWER = frozenset(("connect", "banner", "ehlo", "dns", "tls"))
 OURS = frozenset(("queue", "plugin", "limit", "tls-policy", "source", "proxy"))
 WINDOW_MS = 300_000
@@ -128,7 +128,7 @@ class ProviderModel:
                     self._took[provider].append(attempt.took_ms)
                 if attempt.verdict == DELIVERED:
                     accepted[path].append(attempt.ms)
-                elif attempt.kind in RATE:
+                elif attempt.kind in THROTTLING:
                     slowed[path].append(attempt)
                 elif attempt.kind in BLOCK:
                     blocked[path].append((attempt.ms, attempt))
@@ -178,7 +178,7 @@ class ProviderModel:
         return self._own(self._history.attempts.get((message_id, address), []), first_ms, now_ms, took_ms)
 
     def _own(self, attempts: list[PastAttempt], first_ms: int, now_ms: int, took_ms: int) -> ModelAnswer:
-        own = [one for one in attempts if one.kind not in RATE | BLOCK and one.stage not in NO_ANSWER | OURS]
+        own = [one for one in attempts if one.kind not in THROTTLING | BLOCK and one.stage not in NO_ANSWER | OURS]
         taken = next((one for one in own if one.verdict == DELIVERED), None)
         refused = next((one for one in own if one.verdict == BOUNCED and one.reply.permanent), None)
         put_off = [one for one in own if one.verdict in (DEFERRED, BOUNCED) and one is not refused]

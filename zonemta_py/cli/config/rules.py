@@ -64,7 +64,7 @@ def check(files: Files = None, config: ConfigFile = None, as_json: AsJson = Fals
         print(f"{rule.file}: rule {rule.name!r} gives way to {claim.name!r} of {claim.file}")
     for sentence in crossed:
         print(sentence)
-    rows = [(kind, counts[kind], meaning) for kind, meaning in CLASSES.items() if counts[kind]]
+    rows = [(kind, counts[kind], one.meaning) for kind, one in CLASSES.items() if counts[kind]]
     print_table("Rules of each class", ("class", "rules ", "meaning"), rows)
     print(f"{len(rules.rules)} rules, {examples} examples: all good")
 
@@ -94,7 +94,7 @@ def explain(
     elif found.matching:
         _show(found)
     else:
-        print(f"No rule matches; class: undefined ({CLASSES['undefined']})")
+        print(f"No rule matches; class: undefined ({CLASSES['undefined'].meaning})")
         for barred, why in found.barred:
             print(f"{barred.name} ({barred.kind}) has no say: {why}")
 
@@ -130,7 +130,7 @@ def _show(explained: ExplainedReply) -> None:
     judged = explained.judged
     rows = [
         ("rule", rule.name),
-        ("class", f"{judged.kind}: {CLASSES[judged.kind]}"),
+        ("class", f"{judged.kind}: {CLASSES[judged.kind].meaning}"),
         *([("opinion", explained.opinion)] if explained.opinion else []),
         ("action", effects(judged.action) or "by the code: 5xx bounces, everything else is tried again"),
         ("asks for", conditions(rule)),

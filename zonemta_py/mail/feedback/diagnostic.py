@@ -8,6 +8,7 @@ from zonemta_py.mail.feedback.vocabulary import beginning, phrases, says
 from zonemta_py.mail.fields import one_line
 from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.rules.classes import CLASSES
 from zonemta_py.mail.rules.reading import read as meaning
 from zonemta_py.mail.rules.spelling import folded
 
@@ -43,9 +44,6 @@ _TAIL = re.compile(
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _FEW_WORDS = 6
 _BRACKET = re.compile(r"[)\]）]")
-_LASTING = frozenset(("user-unknown", "inactive", "suspended", "moved", "spam-content", "virus", "message-too-big"))
-"""Classes of what does not pass, whatever else is said."""
-_PASSING = frozenset(("mailbox-full", "expired", "greylisting", "system-full"))
 _SOFT_WORDS = phrases(
     """
     full; quota; exceeded storage; out of storage; storage; exceeds allowed size; local limit; time out; timeout;
@@ -90,10 +88,11 @@ def implied(reply: Reply, context: str = "") -> Reply:
     if reply.code:
         return reply
     found = meaning(folded(reply.text), 0, "", "report")
-    if found.kind in _LASTING:
+    told = CLASSES[found.kind or "undefined"].passes
+    if told is False:  # whatever else is said
         return Reply(550, reply.enhanced, reply.text)
     words = f"{reply.text} {context}".lower()
-    passes = (found.firm and found.kind in _PASSING) or (says(words, _SOFT_WORDS) and _SOFT.search(words))
+    passes = (found.firm and told) or (says(words, _SOFT_WORDS) and _SOFT.search(words))
     return Reply(450 if passes else 550, reply.enhanced, reply.text)
 
 

@@ -14,18 +14,12 @@ from zonemta_py.mail.fields import one_line, utc
 from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.notices.phrases import Phrases
 from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.rules.classes import CLASSES
 
 WIDTH = 72
 SUBJECT_CHARACTERS_MAX = 150
 _BETWEEN = "-" * 40
 """Between two languages."""
-_ADVICE = {
-    "user-unknown": "unknown", "mailbox-full": "full", "inactive": "closed", "suspended": "closed", "moved": "moved",
-    "host-unknown": "domain", "message-too-big": "size", "spam-content": "content", "virus": "content",
-    "blocked-ip": "refused", "poor-reputation": "refused", "policy": "refused", "authentication": "refused",
-    "reverse-dns": "refused", "relay-denied": "refused",
-}  # fmt: skip
-"""Classes of replies → what a person can do."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -100,8 +94,9 @@ def _became(words: Phrases, kind: str, failed: Failed, age: str) -> str:
     said = [words.say(f"text.{'expired' if expired else kind}", recipient=failed.recipient.address, age=age)]
     if kind == "delayed" and failed.until_ms:
         said.append(words.say("text.until", until=_moment(failed.until_ms)))
-    if kind == "failed" and failed.kind in _ADVICE:
-        said.append(words.say(f"advice.{_ADVICE[failed.kind]}"))
+    known = CLASSES.get(failed.kind)
+    if kind == "failed" and known and known.advice:
+        said.append(words.say(f"advice.{known.advice}"))
     return " ".join(filter(None, said))
 
 

@@ -11,12 +11,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Iterable, Iterator
 
+from zonemta_py.mail.rules.classes import ABOUT_RECIPIENT, ABOUT_US
 from zonemta_py.mail.rules.pattern import generic, risk
-from zonemta_py.mail.rules.precedence import RECIPIENT
 from zonemta_py.mail.rules.rule import Example, Rule
 from zonemta_py.mail.rules.rules import Rules
-
-ABOUT_US = frozenset(("blocked-ip", "reverse-dns", "poor-reputation", "relay-denied", "authentication"))
 
 
 def problems(rules: Rules, providers: Collection[str] | None = None) -> list[str]:
@@ -51,7 +49,7 @@ def disagreeing(matching: Iterable[Rule]) -> list[Rule]:
 
 
 def _contrary(first: Rule, rule: Rule) -> bool:
-    theirs = (first.kind in RECIPIENT) != (rule.kind in RECIPIENT) and {first.kind, rule.kind} & ABOUT_US
+    theirs = (first.kind in ABOUT_RECIPIENT) != (rule.kind in ABOUT_RECIPIENT) and {first.kind, rule.kind} & ABOUT_US
     return bool(theirs) or {first.action.verdict, rule.action.verdict} == {"retry", "bounce"}
 
 
@@ -59,7 +57,7 @@ def _crossed(rules: Rules, rule: Rule, example: Example) -> Iterator[str]:
     where = f"{rule.file}: rule {rule.name!r}: example {example.line!r}"
     for stage in CROSSED:
         judged = rules.judge(example.reply, stage, example.provider)
-        if judged.agreed and (rule.kind not in RECIPIENT or judged.action.rest_s):
+        if judged.agreed and (rule.kind not in ABOUT_RECIPIENT or judged.action.rest_s):
             yield f"{where} would suppress its recipient at once in stage {stage}, by {judged.rule!r}; narrow that rule"
     claim = _claim(rules, example)
     if claim and claim[0] is rule:

@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 from zonemta_py.mail.models.linear import Linear, Scores, words_of
 from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.rules.classes import SUPPRESSING
 from zonemta_py.mail.rules.spelling import folded
 
 MARGIN = 2.0
 """Natural logarithm of how much likelier the class has to be than a rule's."""
 KNOWN_LEAST = 20
 """Features that it must know: of a word or two it has no opinion."""
-SUPPRESSING = frozenset(("user-unknown", "moved", "inactive", "suspended", "mailbox-full", "host-unknown"))
 _WAITING = "greylisting"
 """The server's own time to wait goes by it."""
 _NEVER = SUPPRESSING | {"undefined", _WAITING}

@@ -20,24 +20,15 @@ from dataclasses import replace
 
 from zonemta_py.mail.classify import CONNECTING
 from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.rules.classes import ABOUT_RECIPIENT, CLASSES
 from zonemta_py.mail.rules.reading import RECIPIENT_STAGES, Reading
 from zonemta_py.mail.rules.rule import Action
 
-RECIPIENT = frozenset(("user-unknown", "mailbox-full", "inactive", "suspended", "moved"))
-"""Classes that say something about the recipient, and lead to suppression sooner or later."""
 OF_SENDERS = (".1.7", ".1.8")
 OF_RECIPIENTS = frozenset(("5.1.1", "5.1.6", "5.2.1"))
 _NUMBERS = frozenset(("too-many-recipients", "mailbox-full", "message-too-big"))
 _OTHERS = frozenset(("sender", "source"))
 _NOT_OURS = frozenset(("content", "sender", "domain", "recipient"))
-_AGREEING = {
-    "user-unknown": frozenset(("", "5.1.1", "5.1.10", "5.1.0")),
-    "moved": frozenset(("", "5.1.1", "5.1.6")),
-    "inactive": frozenset(("5.2.1",)),
-    "suspended": frozenset(("5.2.1", "5.7.13")),
-}
-"""Class → the statuses that say the same. That a mailbox is disabled, words alone do not prove: often it is for a
-time."""
 _PLAIN = frozenset(("5.1.1", "5.1.10"))
 """With these any 5xx will do."""
 _CODES = frozenset((550, 551, 553, 554))
@@ -62,7 +53,7 @@ def bar(kind: str, about: str, reply: Reply, stage: str, reading: Reading) -> st
     """Why a rule of this class cannot hold, as a phrase; "" if it can. about: of whom the rule knows that its replies
     speak ("": the reading says)."""
     status = reply.enhanced[1:]
-    if kind in RECIPIENT and (why := _no_recipient(kind, about, reply, stage, reading)):
+    if kind in ABOUT_RECIPIENT and (why := _no_recipient(kind, about, reply, stage, reading)):
         return why
     many = kind == "too-many-recipients" and not reading.said.isdisjoint(("rate", "reputation"))
     if not about and (many or (kind in _NUMBERS and reading.kind == "rate")):
@@ -93,7 +84,7 @@ def bar(kind: str, about: str, reply: Reply, stage: str, reading: Reading) -> st
         return "it speaks of TLS, not of a login"
     if kind == "policy" and reading.kind == "blocked-ip" and reading.firm and names_us(stage, reading):
         return "it speaks of our address"
-    if kind == "system-error" and reading.kind in RECIPIENT and reading.firm and reply.permanent:
+    if kind == "system-error" and reading.kind in ABOUT_RECIPIENT and reading.firm and reply.permanent:
         return "it speaks of the recipient"
     if kind == "system-error" and reading.kind in _OF_US and reading.firm and reading.about == "source":
         return "it speaks of our address or host"
@@ -131,7 +122,7 @@ def agreed(kind: str, reply: Reply, stage: str, reading: Reading) -> bool:
         stage in RECIPIENT_STAGES
         and reply.permanent
         and (reply.code in _CODES or reply.enhanced in _PLAIN)
-        and reply.enhanced in _AGREEING.get(kind, ())
+        and reply.enhanced in CLASSES[kind].statuses
         and reading.kind == kind
         and reading.about == "recipient"
         and reading.firm

@@ -14,6 +14,7 @@ from bisect import bisect
 from typing import NamedTuple
 
 from zonemta_py.mail.classify import CONNECTING
+from zonemta_py.mail.rules.classes import AGREEABLE
 from zonemta_py.mail.rules.vocabulary import Token, tokens
 
 FAR = 70
@@ -135,7 +136,7 @@ def read(text: str, code: int, enhanced: str, stage: str) -> Reading:
         best = None
     if best is None:
         return Reading("", "", speaks, said, False, aside, bool(ips))
-    told = stage == "report" and enhanced in _OF_RECIPIENTS and best.kind in _RECIPIENT and best.about != "sender"
+    told = stage == "report" and enhanced in _OF_RECIPIENTS and best.kind in AGREEABLE and best.about != "sender"
     if told and "sender" in speaks:  # whom it greets; not enough to suppress for one of it all the same
         return Reading(best.kind, best.about, speaks, said, best.near <= FAR, True, bool(ips))
     kind, about = _of_others(best, speaks, said, bool(ips), stage)
@@ -156,7 +157,7 @@ def _of_others(best: _Said, speaks: frozenset[str], said: frozenset[str], ip: bo
         return "spam-content", "content"
     if kind == "host-unknown" and (ip or "source" in speaks):
         return "reverse-dns", "source"
-    if kind not in _RECIPIENT and kind != "host-unknown":
+    if kind not in AGREEABLE and kind != "host-unknown":
         return kind, about
     if "source" in speaks:
         return ("poor-reputation" if kind == "user-unknown" else "blocked-ip"), "source"
@@ -279,5 +280,4 @@ _OURS = frozenset(("source",))
 _SOMEBODY = frozenset(("address",))
 _OF_RECIPIENTS = frozenset(("5.1.1", "5.1.10", "5.1.6", "5.2.1"))
 """Statuses that a report gives about its recipient, though its sentences greet the sender, too."""
-_RECIPIENT = frozenset(("user-unknown", "inactive", "suspended", "moved"))
 _ADJACENT = (" ", "'s ", "s ", "-", " <@> ", "")

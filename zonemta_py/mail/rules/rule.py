@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from zonemta_py.mail.reply import Reply
-from zonemta_py.mail.rules.classes import CLASSES
+from zonemta_py.mail.rules.classes import AGREEABLE, CLASSES, SUBJECTS
 from zonemta_py.mail.rules.pattern import FLAGS
 
 STAGES = (
@@ -40,9 +40,6 @@ OTHER_NAMES = {"greeting": "banner", "helo": "ehlo", "starttls": "tls", "end-of-
 """What people call them, too."""
 QUOTED = frozenset(("rcpt", "data", "body", "dot"))
 """A reply in a report came at one of these: rules for one of them hold for it too."""
-SUBJECTS = ("recipient", "sender", "source", "content", "domain", "system")
-"""Of whom a reply may speak; source: our address, host or connection."""
-_SIGNED = ("user-unknown", "inactive", "suspended", "moved")
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _CODE = re.compile(r"[245](?:xx|[0-9](?:x|[0-9]))")
 _ENHANCED = re.compile(r"[245x]\.\d{1,3}(?:\.\d{1,3})?")
@@ -237,8 +234,10 @@ def _given(table: dict[str, Any], key: str, where: str) -> bool:
 
 def _signature(table: dict[str, Any], kind: str, where: str) -> bool:
     found = _given(table, "signature", where)
-    if found and kind not in _SIGNED:
-        raise RulesError(f"{where}: signature is for classes {', '.join(_SIGNED)}; remove it")
+    if found and kind not in AGREEABLE:
+        raise RulesError(
+            f"{where}: signature is for classes {', '.join(kind for kind in CLASSES if kind in AGREEABLE)}; remove it"
+        )
     return found
 
 

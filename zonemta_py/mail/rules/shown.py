@@ -7,12 +7,6 @@ from dataclasses import fields
 
 from zonemta_py.mail.rules.rule import Action, Rule
 
-WHO = {
-    "recipient": "the recipient", "sender": "the sender", "source": "our address, host or connection",
-    "content": "the message", "domain": "a domain", "system": "a system of theirs",
-}  # fmt: skip
-"""Subjects of replies (`reading`), in words."""
-
 
 def row(rule: Rule) -> dict[str, object]:
     given = {f.name: getattr(rule.action, f.name) for f in fields(rule.action)}

@@ -1,6 +1,6 @@
 """How fast a source IP may send to a provider: the highest rate that did not cause deferrals, from past attempts.
 
-Per window of five minutes: attempts a second, and the share of them answered by "slower" (windows.THROTTLING). A window
+Per window of five minutes: attempts a second, and the share of them answered by "slower" (classes.THROTTLING). A window
 is clean at most `clean_max` of them were, bad from `bad_min` on.
   clean: the highest rate for which `least_windows` clean windows, at 80 % of it or more, stand, and hardly a bad one.
   accepted: the median of what was taken (attempts less those throttled) in bad windows: what gets through a limit.

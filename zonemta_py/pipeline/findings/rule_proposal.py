@@ -139,7 +139,7 @@ def _table(row: dict[str, Any], taken: set[str]) -> str:
     table = [
         _about(row) + "[[rules]]",
         f'name = "{_name(asked, row, taken)}"',
-        f'class = "{kind}"  # a guess: {CLASSES[kind]}',
+        f'class = "{kind}"  # a guess: {CLASSES[kind].meaning}',
         f"pattern = {_literal(asked)}",
         f"code = {json.dumps(codes if len(codes) > 1 else codes[0])}",
         "examples = [",

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from zonemta_py.mail.rules.classes import CLASSES
 from zonemta_py.pipeline.erasure.person import ERASED_DOMAIN
 from zonemta_py.pipeline.prepare.normalise import NEEDLESS_QUOTES
 
@@ -43,16 +44,17 @@ class Standard(NamedTuple):
     why: str
 
 
+def _of(group: str, but: str = "") -> tuple[str, ...]:
+    """The classes that suppress so."""
+    return tuple(name for name, one in CLASSES.items() if one.suppresses == group and name != but)
+
+
 STANDARDS = (
-    Standard("address-unknown", ("user-unknown",), ("bounced",), 1, 0, "the address does not exist"),
+    Standard("address-unknown", _of("unknown", but="moved"), ("bounced",), 1, 0, "the address does not exist"),
     Standard("address-moved", ("moved",), ("bounced",), 1, 0, "the recipient has a new address"),
-    Standard(
-        "mailbox-inactive", ("inactive", "suspended"), ("bounced", "deferred"), 3, 7, "the mailbox is not used any more"
-    ),
-    Standard(
-        "mailbox-full", ("mailbox-full",), ("bounced", "deferred"), 5, 14, "the mailbox has been full for a long time"
-    ),
-    Standard("domain-gone", ("host-unknown",), ("bounced", "deferred"), 3, 7, "the domain no longer accepts mail"),
+    Standard("mailbox-inactive", _of("inactive"), ("bounced", "deferred"), 3, 7, "the mailbox is not used any more"),
+    Standard("mailbox-full", _of("full"), ("bounced", "deferred"), 5, 14, "the mailbox has been full for a long time"),
+    Standard("domain-gone", _of("domain"), ("bounced", "deferred"), 3, 7, "the domain no longer accepts mail"),
 )
 """Asked in this order: of several that are met, the first is the row's."""
 

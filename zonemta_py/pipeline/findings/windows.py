@@ -13,19 +13,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from zonemta_py.mail.classify import LOCAL
+from zonemta_py.mail.rules.classes import REFUSING, SUPPRESSING, THROTTLING
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 WINDOW_S = 300
-THROTTLING = ("rate", "too-many-connections")
-"""Classes of replies that mean: slower."""
-BLOCKING = ("blocked-ip", "poor-reputation", "reverse-dns", "spam-content", "policy", "authentication", "virus")
-"""Classes about us or the message; fewer count as blocked elsewhere (`classes.BLOCKED_CLASSES`)."""
-PERSONAL = ("user-unknown", "mailbox-full", "inactive", "suspended", "moved", "host-unknown")
-"""Classes about the recipient."""
 KINDS = ("deferred", "blocked", "bounced")
-"""What a window counts apart: deferred, but not because of the recipient or a block; refused by BLOCKING; else
+"""What a window counts apart: deferred, but not because of the recipient or a block; refused by REFUSING; else
 bounced."""
 
 
@@ -58,7 +53,7 @@ def windows(deliveries: DataFrame, seconds: int = WINDOW_S) -> DataFrame:
         .agg(
             F.count("*").alias("attempts"),
             F.count_if(F.col("verdict") == "delivered").alias("delivered"),
-            F.count_if((F.col("verdict") != "delivered") & F.col("class").isin(*THROTTLING)).alias("throttled"),
+            F.count_if((F.col("verdict") != "delivered") & F.col("class").isin(*sorted(THROTTLING))).alias("throttled"),
             *(F.count_if(asked).alias(kind) for kind, asked in kinds.items()),
             *(F.min(F.when(asked, F.col("at").cast("double"))).alias(f"first_{kind}") for kind, asked in kinds.items()),
             *(F.max_by("said", F.when(asked, F.col("at"))).alias(f"reply_{kind}") for kind, asked in kinds.items()),
@@ -80,8 +75,8 @@ def answered(deliveries: DataFrame) -> DataFrame:
 def kind_of() -> Column:
     """One of KINDS, or null: delivered, or deferred because of the recipient."""
     refused = F.col("verdict") != "delivered"
-    blocked = F.when(refused & F.col("class").isin(*BLOCKING), "blocked")
-    deferred = blocked.when((F.col("verdict") == "deferred") & ~F.col("class").isin(*PERSONAL), "deferred")
+    blocked = F.when(refused & F.col("class").isin(*sorted(REFUSING)), "blocked")
+    deferred = blocked.when((F.col("verdict") == "deferred") & ~F.col("class").isin(*sorted(SUPPRESSING)), "deferred")
     return deferred.when(F.col("verdict") == "bounced", "bounced")
 
 

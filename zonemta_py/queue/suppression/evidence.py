@@ -14,11 +14,9 @@ from typing import NamedTuple
 from zonemta_py.config.people.suppression import GROUPS, Tolerance, Tolerances
 from zonemta_py.disk import packing
 from zonemta_py.journal.records.mail import BOUNCED, DEFERRED
+from zonemta_py.mail.rules.classes import CLASSES
 
-OF_CLASS = {
-    "user-unknown": "unknown", "moved": "unknown", "inactive": "inactive", "suspended": "inactive",
-    "mailbox-full": "full", "host-unknown": "domain",
-}  # fmt: skip
+OF_CLASS = {name: one.suppresses for name, one in CLASSES.items() if one.suppresses}
 """The group of a class of replies that is about the recipient; others never count."""
 COUNTED = {"unknown": (BOUNCED,), "inactive": (BOUNCED, DEFERRED), "full": (BOUNCED, DEFERRED),
            "domain": (BOUNCED, DEFERRED)}  # fmt: skip

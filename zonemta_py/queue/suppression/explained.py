@@ -9,9 +9,10 @@ from zonemta_py.journal.records.mail import BOUNCED, DEFERRED
 from zonemta_py.mail import classify
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules.check import disagreeing
+from zonemta_py.mail.rules.classes import SUBJECTS
 from zonemta_py.mail.rules.rule import OPINION, Classified, Rule
 from zonemta_py.mail.rules.rules import Rules
-from zonemta_py.mail.rules.shown import WHO, row
+from zonemta_py.mail.rules.shown import row
 from zonemta_py.queue.suppression.effect import effect
 
 
@@ -59,7 +60,7 @@ def explained(rules: Rules, reply: Reply, stage: str, provider: str, tolerances:
     return ExplainedReply(
         [rule for rule, why in candidates if not why],
         [(rule, why) for rule, why in candidates if why],
-        WHO.get(rules.reading(reply, stage).about, ""),
+        SUBJECTS.get(rules.reading(reply, stage).about, ""),
         judged,
         rules.because(reply, stage, judged.kind),
         effect(tolerances, judged.kind, judged.agreed, BOUNCED if bounced else DEFERRED),
