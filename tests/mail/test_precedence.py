@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from tests.mail.shipped_rules import SHIPPED
 from zonemta_py.mail import classify
 from zonemta_py.mail.reply import Reply
-from zonemta_py.mail.rules import vocabulary
 from zonemta_py.mail.rules.classes import ABOUT_RECIPIENT
 from zonemta_py.mail.rules.repair import repaired
 from zonemta_py.mail.rules.rule import Classified, reply_of
 from zonemta_py.mail.rules.rules import names_another
-from zonemta_py.mail.rules.spelling import folded
+from zonemta_py.mail.vocabulary import matcher
+from zonemta_py.mail.vocabulary.spelling import folded
 
 
 def judged(line: str, stage: str = "rcpt") -> Classified:
@@ -174,7 +174,7 @@ def test_no_text_breaks_repair_and_folding(text: str) -> None:
 
 def test_no_word_for_a_sender_or_for_us_is_taken_for_a_recipient() -> None:
     """In any language of the vocabulary, "SENDER UNKNOWN" is nothing against the recipient, even as 550 5.1.1."""
-    languages = tomllib.loads(Path(vocabulary.__file__).with_name("vocabulary.toml").read_text("utf-8"))
+    languages = tomllib.loads(Path(matcher.__file__).with_name("replies.toml").read_text("utf-8"))
     assert len(languages) >= 21
     for language, concepts in languages.items():
         for who in [*concepts.get("sender", []), *concepts.get("source", [])]:

@@ -9,15 +9,15 @@ import pytest
 
 from tests.mail.shipped_rules import SHIPPED
 from zonemta_py.mail.reply import Reply
-from zonemta_py.mail.rules import vocabulary
 from zonemta_py.mail.rules.classes import ABOUT_RECIPIENT
-from zonemta_py.mail.rules.spelling import folded
+from zonemta_py.mail.vocabulary import matcher
+from zonemta_py.mail.vocabulary.spelling import folded
 
-FILE = Path(vocabulary.__file__).with_name("vocabulary.toml")
+FILE = Path(matcher.__file__).with_name("replies.toml")
 
 
 def spoken_of(text: str) -> list[set[str]]:
-    return [set(token.concepts) for token in vocabulary.tokens(folded(text))]
+    return [set(token.concepts) for token in matcher.tokens(folded(text))]
 
 
 def test_every_phrase_of_the_file_is_found() -> None:

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from zonemta_py.config import Config, Listener
 from zonemta_py.config.senders import Rights, rights
-from zonemta_py.mail.rules import vocabulary
+from zonemta_py.mail.vocabulary import matcher
 from zonemta_py.metrics import report
 from zonemta_py.metrics.connections import OpenConnections
 from zonemta_py.plugin.host import Host
@@ -87,7 +87,7 @@ def _returns(config: Config, queue: Reception, lookups: Callable[[], Lookups] | 
         return None
     asks = lookups() if lookups and config.return_path.reporters else None
     loop = asyncio.get_running_loop()
-    loop.call_later(_WORDS_S, vocabulary.prepare)  # not while a start is to accept mail
+    loop.call_later(_WORDS_S, matcher.prepare)  # not while a start is to accept mail
     return Returns(config, queue, asks, unix_ms, loop.time)
 
 

@@ -10,7 +10,7 @@ from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules.classes import CLASSES
 from zonemta_py.mail.rules.reading import read as meaning
-from zonemta_py.mail.rules.spelling import folded
+from zonemta_py.mail.vocabulary.spelling import folded
 
 SENTENCE_CHARACTERS_MAX = 1_500
 GENERIC = frozenset(("5.0.0", "4.0.0", "2.0.0", "5.3.0", "4.3.0", "5.5.0", "4.5.0", "5.4.0", "4.4.0", ""))

@@ -16,7 +16,7 @@ from zonemta_py.mail.feedback.parts import Parts
 from zonemta_py.mail.feedback.recognition import answerable, names_another, to_many
 from zonemta_py.mail.feedback.vocabulary import DAEMONS, DELAYS, POSTAL, fails, says
 from zonemta_py.mail.models.linear import Linear, Scores, words_of
-from zonemta_py.mail.rules.spelling import folded
+from zonemta_py.mail.vocabulary.spelling import folded
 
 NEWS = frozenset(("bounce", "delay", "delivered"))
 """Kinds of a mail system's."""

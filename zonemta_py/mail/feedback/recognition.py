@@ -27,7 +27,7 @@ from zonemta_py.mail.feedback.vocabulary import (
     says,
 )
 from zonemta_py.mail.rules.reading import read as meaning
-from zonemta_py.mail.rules.spelling import folded
+from zonemta_py.mail.vocabulary.spelling import folded
 
 _TITLES = tuple(phrase for phrase in (*FAILURES, *DELAYS) if not says(phrase, REASONS))
 """What a subject begins with in a mail about a delivery; a reason alone may begin any letter."""

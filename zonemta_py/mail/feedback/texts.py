@@ -18,7 +18,7 @@ from zonemta_py.mail.feedback.page import DIALOGUE, Place, TextPage, is_instead
 from zonemta_py.mail.feedback.vocabulary import DELAYS, FAILURES, REASONS, says
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules.reading import read as meaning
-from zonemta_py.mail.rules.spelling import folded
+from zonemta_py.mail.vocabulary.spelling import folded
 
 RECIPIENTS_MAX = 100
 TEXT_CHARACTERS_MAX = 16_384

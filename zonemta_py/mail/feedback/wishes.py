@@ -16,7 +16,7 @@ from typing import NamedTuple
 from zonemta_py.mail.feedback import wish_words
 from zonemta_py.mail.feedback.correspondence import NO_WISH, UNSUBSCRIBES, WISH
 from zonemta_py.mail.feedback.vocabulary import says
-from zonemta_py.mail.rules.spelling import folded as latin
+from zonemta_py.mail.vocabulary.spelling import folded as latin
 
 PLAIN, PROSE = "plain", "prose"
 _IN_WORDS = tuple(one for one in UNSUBSCRIBES if " " in one)

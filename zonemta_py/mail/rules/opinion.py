@@ -16,7 +16,7 @@ from typing import NamedTuple
 from zonemta_py.mail.models.linear import Linear, Scores, words_of
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules.classes import SUPPRESSING
-from zonemta_py.mail.rules.spelling import folded
+from zonemta_py.mail.vocabulary.spelling import folded
 
 MARGIN = 2.0
 """Natural logarithm of how much likelier the class has to be than a rule's."""

@@ -1,4 +1,4 @@
-"""Of whom a reply speaks, and what it says of them, read with the vocabulary (`vocabulary.toml`).
+"""Of whom a reply speaks, and what it says of them, read with the vocabulary (`replies.toml`).
 
 Theory: a reply says something (*predicate*: unknown, full, blocked …) of somebody (*subject*: recipient, sender, our
 address or host, the message, the domain, their system). The same predicate means another class with each subject: an
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from zonemta_py.mail.classify import CONNECTING
 from zonemta_py.mail.rules.classes import AGREEABLE
-from zonemta_py.mail.rules.vocabulary import Token, tokens
+from zonemta_py.mail.vocabulary.matcher import Token, tokens
 
 FAR = 70
 """Letters between a predicate and its subject, at most."""

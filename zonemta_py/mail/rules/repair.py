@@ -12,8 +12,8 @@ import re
 from email.errors import HeaderParseError
 from email.header import decode_header
 
-from zonemta_py.mail.rules.spelling import folded
-from zonemta_py.mail.rules.vocabulary import tokens
+from zonemta_py.mail.vocabulary.matcher import tokens
+from zonemta_py.mail.vocabulary.spelling import folded
 
 _MOJIBAKE = re.compile("[\xc2-\xf4\u0152\u0153\u0160\u0161\u0178\u017d\u017e\u0192][\x80-\xbf\u0152-\u2122]")
 _QUOTED = re.compile(r"(?:=[0-9A-Fa-f]{2})+")

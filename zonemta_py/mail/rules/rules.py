@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 from zonemta_py.mail.reply import Reply
-from zonemta_py.mail.rules import vocabulary
 from zonemta_py.mail.rules.classes import CLASSES
 from zonemta_py.mail.rules.opinion import because, opinion, prepare
 from zonemta_py.mail.rules.pattern import FLAGS, needed
@@ -30,7 +29,8 @@ from zonemta_py.mail.rules.precedence import SEEN, agreed, bar, trimmed
 from zonemta_py.mail.rules.reading import Reading, addresses_in, elsewhere, read
 from zonemta_py.mail.rules.repair import repaired
 from zonemta_py.mail.rules.rule import ACTION_KEYS, OPINION, Action, Classified, Rule, RulesError, action_of, rule_of
-from zonemta_py.mail.rules.spelling import folded
+from zonemta_py.mail.vocabulary import matcher
+from zonemta_py.mail.vocabulary.spelling import folded
 
 __all__ = ["CLASSES", "UNDEFINED", "Action", "Classified", "Rule", "Rules", "RulesError"]
 
@@ -76,7 +76,7 @@ class Rules:
     @classmethod
     def load(cls, paths: Iterable[Path]) -> Rules:
         """Reads the files, the one that has precedence first, and the vocabulary. Raises RulesError."""
-        vocabulary.prepare()
+        matcher.prepare()
         prepare()
         return cls.parse((str(path), _text(path)) for path in paths)
 

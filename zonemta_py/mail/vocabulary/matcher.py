@@ -1,4 +1,4 @@
-"""The phrases of vocabulary.toml, found in a text: what each speaks of, and where.
+"""The phrases of replies.toml, found in a text: what each speaks of, and where.
 
 Made for speed, since replies come by the thousand: phrases are kept by their first letters, so a text costs a look at
 each beginning of a word, whatever number of phrases there are (about 20 µs for a usual reply). Pure but for reading its
@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 from importlib import resources
 from typing import NamedTuple
 
-from zonemta_py.mail.rules.spelling import folded
+from zonemta_py.mail.vocabulary.spelling import folded
 
 GAP = 30
 """Letters that "…" in a phrase may stand for, at most."""
@@ -138,7 +138,7 @@ def _meanings() -> dict[str, frozenset[str]]:
 
 
 def _file() -> str:
-    return resources.files(__package__).joinpath("vocabulary.toml").read_text(encoding="utf-8")
+    return resources.files(__package__).joinpath("replies.toml").read_text(encoding="utf-8")
 
 
 def _phrase(entry: tuple[str, frozenset[str]]) -> _Phrase:
