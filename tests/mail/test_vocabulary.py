@@ -1,4 +1,4 @@
-"""The vocabulary's phrases, and sentences that are read with them."""
+"""The vocabularies' phrases, and sentences that are read with them."""
 
 from __future__ import annotations
 
@@ -13,20 +13,36 @@ from zonemta_py.mail.rules.classes import ABOUT_RECIPIENT
 from zonemta_py.mail.vocabulary import matcher
 from zonemta_py.mail.vocabulary.spelling import folded
 
-FILE = Path(matcher.__file__).with_name("replies.toml")
+FOLDER = Path(matcher.__file__).parent
 
 
 def spoken_of(text: str) -> list[set[str]]:
     return [set(token.concepts) for token in matcher.tokens(folded(text))]
 
 
-def test_every_phrase_of_the_file_is_found() -> None:
-    """It is not read as TOML, for that takes long; all the same nothing of it is lost."""
-    for language, concepts in tomllib.loads(FILE.read_text("utf-8")).items():
-        for concept, phrases in concepts.items():
-            for phrase in phrases:
-                text = folded(phrase.replace("*", "").replace("…", " "))
-                assert spoken_of(text) or not text[0].isalnum(), (language, concept, phrase)
+@pytest.mark.parametrize("file", sorted(path.name for path in FOLDER.glob("*.toml")))
+def test_nothing_of_a_file_is_lost(file: str) -> None:
+    """It is not read as TOML, for that takes long."""
+    read = tomllib.loads((FOLDER / file).read_text("utf-8"))
+    tables = [one for one in read.values() if isinstance(one, dict)] or [read]
+    assert list(matcher.lists(file)) == [one for table in tables for one in table.items()]
+
+
+def test_every_phrase_about_replies_is_found() -> None:
+    for concept, phrases in matcher.lists("replies.toml"):
+        for phrase in phrases:
+            text = folded(phrase.replace("*", "").replace("…", " "))
+            assert spoken_of(text) or not text[0].isalnum(), (concept, phrase)
+
+
+@pytest.mark.parametrize("file", ["returned.toml", "wishes.toml"])
+def test_phrases_are_spelled_as_they_are_looked_for(file: str) -> None:
+    """In small letters with single spaces; a word by itself, as folding makes it."""
+    for name, phrases in matcher.lists(file):
+        assert len(set(phrases)) == len(phrases), name
+        for phrase in phrases:
+            assert phrase == " ".join(phrase.lower().split()), (name, phrase)
+            assert file != "wishes.toml" or folded(phrase) == phrase.strip(), (name, phrase)
 
 
 @pytest.mark.parametrize(

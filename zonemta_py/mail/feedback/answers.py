@@ -5,25 +5,28 @@ from __future__ import annotations
 import re
 
 from zonemta_py.mail.feedback.addresses import address_of, addresses
-from zonemta_py.mail.feedback.correspondence import (
+from zonemta_py.mail.feedback.own_words import own_words, unquoted
+from zonemta_py.mail.feedback.parts import Parts, fields_of
+from zonemta_py.mail.feedback.report import Found
+from zonemta_py.mail.feedback.vocabulary import (
     AWAY_SUBJECTS,
     AWAY_TEXTS,
     CHALLENGES,
     HELD,
     LISTS,
+    MACHINES,
     POSTING,
     RECEIVED,
     REFUSED,
     REQUESTS,
+    SURE_CHALLENGES,
     TICKETS,
+    fails,
 )
-from zonemta_py.mail.feedback.own_words import own_words, unquoted
-from zonemta_py.mail.feedback.parts import Parts, fields_of
-from zonemta_py.mail.feedback.report import Found
-from zonemta_py.mail.feedback.vocabulary import MACHINES, fails, says
 from zonemta_py.mail.feedback.wishes import PLAIN, declined, names_it, wish_in
 from zonemta_py.mail.fields import one_line
 from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.vocabulary.matcher import says
 
 _TEXT_CHARACTERS = 300
 _REPLY_FIELDS = (
@@ -201,7 +204,7 @@ def is_reply(parts: Parts) -> bool:
 def _challenging(parts: Parts, subject: str, text: str, daemon: bool) -> bool:
     if any(name in parts.fields for name in _CHALLENGE_FIELDS):
         return True
-    return says(subject, CHALLENGES) or (not daemon and says(text, CHALLENGES)) or (says(text, CHALLENGES[:6]))
+    return says(subject, CHALLENGES) or (not daemon and says(text, CHALLENGES)) or (says(text, SURE_CHALLENGES))
 
 
 def _answering(parts: Parts, subject: str, text: str, daemon: bool) -> bool:

@@ -10,15 +10,23 @@ import re
 
 from zonemta_py.mail.feedback.addresses import address_of, addresses
 from zonemta_py.mail.feedback.answers import is_machine, is_reply
-from zonemta_py.mail.feedback.correspondence import AWAY_SUBJECTS, COMPLAINING, COMPLAINTS, JUNK
 from zonemta_py.mail.feedback.diagnostic import has_code
 from zonemta_py.mail.feedback.enclosed import parted
 from zonemta_py.mail.feedback.parts import Parts, fields_of
 from zonemta_py.mail.feedback.report import Found
-from zonemta_py.mail.feedback.vocabulary import DELAYS, FAILURES, fails, says
+from zonemta_py.mail.feedback.vocabulary import (
+    AWAY_SUBJECTS,
+    COMPLAINING,
+    COMPLAINTS,
+    DELAYS,
+    FAILURES,
+    JUNK,
+    fails,
+)
 from zonemta_py.mail.fields import one_line
 from zonemta_py.mail.headers import decode
 from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.vocabulary.matcher import says
 
 RECIPIENTS_MAX = 100
 _NO_COMPLAINTS = frozenset(("not-spam", "notspam", "not_spam", "auth-failure", "dmarc", "other", "virus-scan"))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 
-from zonemta_py.mail.feedback.vocabulary import beginning, phrases, says
+from zonemta_py.mail.feedback.vocabulary import PASSING
 from zonemta_py.mail.fields import one_line
 from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules.classes import CLASSES
 from zonemta_py.mail.rules.reading import read as meaning
+from zonemta_py.mail.vocabulary.matcher import beginning, says
 from zonemta_py.mail.vocabulary.spelling import folded
 
 SENTENCE_CHARACTERS_MAX = 1_500
@@ -44,18 +45,7 @@ _TAIL = re.compile(
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _FEW_WORDS = 6
 _BRACKET = re.compile(r"[)\]）]")
-_SOFT_WORDS = phrases(
-    """
-    full; quota; exceeded storage; out of storage; storage; exceeds allowed size; local limit; time out; timeout;
-    timed out; expired; too long; temporar; deferred; try again; retry; giving up; for the last; seconds; hours;
-    attempts; not reachable; unreachable; could not connect; unable to connect; to connect; connection;
-    failing for a long time; socket error; lookup failure; later; delayed; no answer; no response; not responding;
-    busy; loop; voll; überschritten; pleine; saturée; llen; cheia; lotada; piena; vol.; переполн; квот; pełna; plná;
-    dolu; 一杯; 容量; 已满; 已滿; 超过; 超過; 초과; ممتلئ; مלאה; мест; zeitüberschreitung; délai; tiempo; prazo;
-    scaduto; тайм; истек; 期限; 时间; 到期;
-    """
-)
-_SOFT = beginning(_SOFT_WORDS)
+_SOFT = beginning(PASSING)
 """Words of what may pass: then a bounce without a code is a temporary failure that lasted too long."""
 
 
@@ -92,7 +82,7 @@ def implied(reply: Reply, context: str = "") -> Reply:
     if told is False:  # whatever else is said
         return Reply(550, reply.enhanced, reply.text)
     words = f"{reply.text} {context}".lower()
-    passes = (found.firm and told) or (says(words, _SOFT_WORDS) and _SOFT.search(words))
+    passes = (found.firm and told) or (says(words, PASSING) and _SOFT.search(words))
     return Reply(450 if passes else 550, reply.enhanced, reply.text)
 
 

@@ -5,31 +5,12 @@ from __future__ import annotations
 import re
 
 from zonemta_py.mail.feedback.diagnostic import ENHANCED, has_code
-from zonemta_py.mail.feedback.vocabulary import phrases
+from zonemta_py.mail.feedback.vocabulary import ORIGINALS
 
 _REST_CHARACTERS = 4_000
 
-_MARKS = phrases(
-    """
-    below this line is a copy; enclosed is a copy; below is a copy of; this is a copy of; original message;
-    the header of the original; unsent message; message headers follow; message header follow; included is a copy;
-    returned message; message text follows; original mail; your original message; headers of the original;
-    returned mail follows; text of the message; start of returned; the following is a copy; copy of your message;
-    a copy of the original; a copy of your; undelivered message follows; non-delivered message; body of the message;
-    copy of the message; offending message; offending mail; rejected message; message begins as follows;
-    returning headers; reported message; returned text follows; forwarded message; bounced e-mail:; bounced message:;
-    ursprüngliche nachricht; originalnachricht; original-nachricht; nachricht folgt; kopie ihrer nachricht;
-    kopie der nachricht; message d'origine; message original; copie du message; copie de votre message;
-    mensaje original; copia del mensaje; copia de su mensaje; mensagem original; cópia da mensagem;
-    messaggio originale; copia del messaggio; oorspronkelijk bericht; oorspronkelijke bericht; kopie van;
-    oryginalna wiadomo; oryginalnej wiadomo; kopia wiadomo; kopia twojej; исходное сообщение; исходного сообщения;
-    копия сообщения; копия вашего; оригинал письма; текст письма; původní zpráv; orijinal ileti; özgün ileti;
-    原始邮件; 原邮件; 原始郵件; 原信; 元のメール; オリジナルメッセージ; 原文; 以下は送信; 원본 메시지; 원본 메일;
-    원문; الرسالة الأصلية; ההודעה המקורית;
-    """
-)
 _MARK = re.compile(
-    rf"^[^\w\n]{{0,60}}+(?:\w{{1,9}}+ ){{0,3}}(?:{'|'.join(map(re.escape, _MARKS))})"
+    rf"^[^\w\n]{{0,60}}+(?:\w{{1,9}}+ ){{0,3}}(?:{'|'.join(map(re.escape, ORIGINALS))})"
     r"(?! (?:was|has|you|sent))[^\n]{0,80}+$",
     re.IGNORECASE | re.MULTILINE,
 )

@@ -14,8 +14,9 @@ from zonemta_py.mail.feedback.answers import is_machine, is_reply, thanks, write
 from zonemta_py.mail.feedback.diagnostic import ENHANCED, has_code
 from zonemta_py.mail.feedback.parts import Parts
 from zonemta_py.mail.feedback.recognition import answerable, names_another, to_many
-from zonemta_py.mail.feedback.vocabulary import DAEMONS, DELAYS, POSTAL, fails, says
+from zonemta_py.mail.feedback.vocabulary import DAEMONS, DELAYS, POSTAL, fails
 from zonemta_py.mail.models.linear import Linear, Scores, words_of
+from zonemta_py.mail.vocabulary.matcher import says
 from zonemta_py.mail.vocabulary.spelling import folded
 
 NEWS = frozenset(("bounce", "delay", "delivered"))

@@ -6,7 +6,8 @@ import re
 
 from zonemta_py.mail.feedback.addresses import addresses
 from zonemta_py.mail.feedback.diagnostic import has_code
-from zonemta_py.mail.feedback.vocabulary import BOILERPLATE, HELPERS, HELPING, NAMING, says
+from zonemta_py.mail.feedback.vocabulary import BOILERPLATE, HELPERS, HELPING, NAMING
+from zonemta_py.mail.vocabulary.matcher import says
 
 LINES_MAX = 400
 LINE_CHARACTERS_MAX = 1_000

@@ -49,11 +49,12 @@ from zonemta_py.mail.feedback.recognition import (
 from zonemta_py.mail.feedback.report import WISH, Found, Report
 from zonemta_py.mail.feedback.status import read_status
 from zonemta_py.mail.feedback.texts import Clues, read_text
-from zonemta_py.mail.feedback.vocabulary import DAEMONS, DELAYS, DELIVERED, FAILURES, fails, says
+from zonemta_py.mail.feedback.vocabulary import DAEMONS, DELAYS, DELIVERED, FAILURES, fails
 from zonemta_py.mail.feedback.wishes import PLAIN
 from zonemta_py.mail.headers import decode
 from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.vocabulary.matcher import says
 
 _KEPT = frozenset(("from", "to", "subject", "date", "message-id", "list-id", "list-unsubscribe", "feedback-id"))
 _MESSAGE_ID = re.compile(r"<[^<>\s]{1,500}>")

@@ -12,7 +12,6 @@ import re
 
 from zonemta_py.mail.feedback.addresses import address_of, addresses, is_service, spelt_out
 from zonemta_py.mail.feedback.answers import is_list_server, is_machine, is_reply, thanks, writes_itself
-from zonemta_py.mail.feedback.correspondence import LISTS, OF_MAIL, OF_TRADE, OVERVIEWS
 from zonemta_py.mail.feedback.diagnostic import ENHANCED, has_code, permanent, temporary
 from zonemta_py.mail.feedback.parts import Parts
 from zonemta_py.mail.feedback.vocabulary import (
@@ -21,12 +20,16 @@ from zonemta_py.mail.feedback.vocabulary import (
     DELIVERED,
     FAILURES,
     FINAL,
+    LISTS,
+    OF_MAIL,
+    OF_TRADE,
+    OVERVIEWS,
     POSTAL,
     REASONS,
     fails,
-    says,
 )
 from zonemta_py.mail.rules.reading import read as meaning
+from zonemta_py.mail.vocabulary.matcher import says
 from zonemta_py.mail.vocabulary.spelling import folded
 
 _TITLES = tuple(phrase for phrase in (*FAILURES, *DELAYS) if not says(phrase, REASONS))

@@ -15,9 +15,10 @@ from typing import NamedTuple
 from zonemta_py.mail.feedback.addresses import addresses, is_service, spelt_out
 from zonemta_py.mail.feedback.diagnostic import has_code, implied, reply_of, temporary
 from zonemta_py.mail.feedback.page import DIALOGUE, Place, TextPage, is_instead
-from zonemta_py.mail.feedback.vocabulary import DELAYS, FAILURES, REASONS, says
+from zonemta_py.mail.feedback.vocabulary import DELAYS, FAILURES, REASONS
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules.reading import read as meaning
+from zonemta_py.mail.vocabulary.matcher import says
 from zonemta_py.mail.vocabulary.spelling import folded
 
 RECIPIENTS_MAX = 100

@@ -2,9 +2,9 @@
 
 Theory: a plain wish is short, stands first, is addressed to whoever reads it, and is made of nothing else: each of its
 words either asks ("remove"), says whom ("me") or from what ("list"), or changes nothing ("please"). A swimming course,
-a meter or clause 7 is a word too many. So the words of a clause are given their parts (`wish_words`); one that has a
-core and nothing left over is *plain*, one with a core and more is *prose*: it may mean something else. Denied, asked
-about, or where somebody says to like it, it is no wish that a program may take. Pure.
+a meter or clause 7 is a word too many. So the words of a clause are given their parts (vocabulary/wishes.toml); one
+that has a core and nothing left over is *plain*, one with a core and more is *prose*: it may mean something else.
+Denied, asked about, or where somebody says to like it, it is no wish that a program may take. Pure.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ import re
 from functools import cache
 from typing import NamedTuple
 
-from zonemta_py.mail.feedback import wish_words
-from zonemta_py.mail.feedback.correspondence import NO_WISH, UNSUBSCRIBES, WISH
-from zonemta_py.mail.feedback.vocabulary import says
+from zonemta_py.mail.feedback.vocabulary import UNSUBSCRIBES
+from zonemta_py.mail.vocabulary.matcher import Words, lists, says
 from zonemta_py.mail.vocabulary.spelling import folded as latin
 
 PLAIN, PROSE = "plain", "prose"
@@ -59,6 +58,39 @@ _LIKE = frozenset(("leave", "like"))
 """A word with a typing error: an operator sees whether it is one."""
 _GREEK = str.maketrans("άέήίόύώϊϋΐΰς", "αεηιουωιυιυσ")
 _QUESTION = ("?", "？", "؟")
+_WISH = re.compile(
+    r"\b(?:remove|take|delete|strike|drop|cross|unsubscribe)\b(?:\W+\w+)?\W+(?:me|us|this address|these addresses"
+    r"|(?:my|our) (?:\w+ )?(?:e-?mails?|name|address(?:es)?|details|office|company|school|library))\b"
+    r"|\b(?:stop|cease)\b(?:\W+\w+){0,2}?\W+(?:sending|mailing|e-?mailing|writing|newsletters?|mailings?|e-?mails?)\b"
+    r"|\bcancel\b.{0,30}\b(?:subscription|newsletters?|mailings?|e-?mails?)\b"
+    r"|\b(?:off|from)\b(?:\W+\w+){0,2}?\W+(?:mailing|e-?mail|distribution|your|the|this)(?: \w+)? lists?\b"
+    r"|\b(?:streich|austrag|abmeld|lösch|entfern|kündig|abbestell)\w*.{0,40}\b(?:mich|meine|verteiler|newsletter|liste)\b"
+    r"|\b(?:nehmen|tragen|melden) sie mich\b"
+    r"|\b(?:retir|supprim|désabonn|désinscri|enlev)\w*.{0,40}\b(?:moi|me|mon|ma|liste)\b"
+    r"|\b(?:elimin|bórr|borren|cancel)\w*.{0,40}\b(?:me|mi|lista|suscripción)\b"
+    r"|\b(?:remov|retir|exclu|cancel)\w*.{0,40}\b(?:me|meu|minha|lista|inscrição)\b"
+    r"|\b(?:rimuov|cancell|togli|disiscri)\w*.{0,40}\b(?:mi|mio|mia|lista)\b"
+    r"|\b(?:verwijder|schrap|haal|meld|schrijf)\w*.{0,40}\b(?:mij|me|mijn|lijst|nieuwsbrief)\b"
+    r"|\b(?:wypis|usu|skreśl|wykreśl)\w*.{0,40}\b(?:mnie|mój|listy)\b"
+    r"|(?:удалите|уберите|отпишите|исключите|вычеркните).{0,40}(?:меня|мой|рассыл|списк)"
+    r"|(?:видаліть|приберіть|відпишіть).{0,40}(?:мене|мій|розсил|списк)"
+    r"|(?:vyřaď|odstraň|odhlas|smaž)\w*.{0,40}(?:mě|mne|seznam)|\bta bort.{0,40}\b(?:mig|min)\b"
+    r"|\b(?:fjern|slett|slet|meld)\w*.{0,40}\b(?:mig|meg|min|listen)\b|\bpoista\w*.{0,40}\bminu"
+    r"|(?:解除|停止|削除)(?:して|を希望|をお願い|願います)|(?:해지|제외|삭제)해 ?주"
+    r"|(?:退订|退訂|取消订阅|取消訂閱|移除|删除).{0,10}(?:我|邮|郵|名单|名單)"
+)
+"""In the first sentences of a letter: take me off the list."""
+
+_NO_WISH = re.compile(
+    r"\b(?:don['’]?t|do not|never|not to|bitte nicht|ne (?:me )?|no me|não me|nicht) ?(?:\w+ )?(?:remove|unsubscribe"
+    r"|take|delete|strike|drop|stop|cancel|abmeld|austrag|streich|lösch|désabonn|désinscri|retir|supprim|borr|elimin"
+    r"|remov)"
+    r"|\b(?:nehm|nimm)\w*\b[^.!?\n]{0,80} (?:auf|rein|hinein|dazu)\b\s*(?:[.!?]|$)"
+    r"|\bi(?:'ve| have)? (?:already |just )?(?:deleted|removed|cancell?ed|erased|dropped|stopped|left|took)\b"
+    r"|\bwaiting list\b|\bnehmen sie die neue\b"
+    r"|\b(?:new|neue|nouvelle|nueva|nova|nuova|nieuwe) (?:one|address|e-?mail|adresse|dirección|morada|indirizzo|adres)"
+)
+"""Somebody wants to stay, or to be written to at another address."""
 
 
 class _Clause(NamedTuple):
@@ -100,7 +132,7 @@ def wish_in(paragraphs: list[str], subject: str = "") -> str:
             return PLAIN
     said = " ".join(texts).lower()
     core = of_subject.core or first.core or any(_of(one, alone=False).core for one in texts[1:])
-    found = core or ((WISH.search(said) or says(said, _IN_WORDS)) and not declined([subject, *texts]))
+    found = core or ((_WISH.search(said) or says(said, _IN_WORDS)) and not declined([subject, *texts]))
     return PROSE if found else ""
 
 
@@ -126,7 +158,7 @@ def _left_over(text: str) -> int:
 
 def declined(texts: list[str]) -> bool:
     """Whether somebody wants to stay, or to be written to elsewhere."""
-    if NO_WISH.search("\n".join(texts).lower()):
+    if _NO_WISH.search("\n".join(texts).lower()):
         return True
     return any(_refuses(one) or one.has("stay") for text in texts for one in _clauses(text))
 
@@ -212,15 +244,8 @@ def _parts(clause: str) -> list[frozenset[str]]:
 
 
 def _of_word(word: str) -> list[frozenset[str]]:
-    known, stems, joined = _lexicon()
-    if (part := known.get(word)) is not None:
-        return [_to_me(word, part)]
-    korean = "\uac00" <= word[0] <= "\ud7a3"
-    if word[0] >= "\u2e80" and not korean:
-        return _segments(word, joined)
-    for length in range(len(word), 1 if korean else 2, -1):
-        if (part := stems.get(word[:length])) is not None:
-            return [_to_me(word, part)]
+    if (found := _words().of(word)) is not None:
+        return [_to_me(word, part) for part in found]
     pieces = re.split(r"[-']", word)
     if len(pieces) > 1:
         return [part for piece in pieces for part in _of_word(piece)]
@@ -247,32 +272,17 @@ def _shortened(word: str) -> set[str]:
 
 @cache
 def _misspelt() -> frozenset[str]:
-    return frozenset(one for word in _leaving() for one in _shortened(word.removesuffix("-")))
+    return frozenset(one for word in _leaving() for one in _shortened(word.removesuffix("*")))
 
 
 @cache
 def _misspelt_stems() -> frozenset[str]:
-    return frozenset(one for word in _leaving() if word.endswith("-") for one in _shortened(word.removesuffix("-")))
+    return frozenset(one for word in _leaving() if word.endswith("*") for one in _shortened(word.removesuffix("*")))
 
 
 def _leaving() -> list[str]:
-    words = _folded(wish_words.LEAVE + wish_words.SURE).split()
-    return [word for word in words if len(word.removesuffix("-")) >= _LIKE_CHARACTERS_MIN]
-
-
-def _segments(word: str, joined: dict[str, frozenset[str]]) -> list[frozenset[str]]:
-    """Of writing without spaces: the longest known words, from the left."""
-    found, at = list[frozenset[str]](), 0
-    while at < len(word):
-        for length in range(min(12, len(word) - at), 0, -1):
-            if (part := joined.get(word[at : at + length])) is not None:
-                found.append(part)
-                at += length
-                break
-        else:
-            found.append(frozenset())
-            at += 1
-    return found
+    words = _lists()["leave"] + _lists()["sure"]
+    return [word for word in words if len(word.removesuffix("*")) >= _LIKE_CHARACTERS_MIN]
 
 
 def _without_device(paragraphs: list[str]) -> list[str]:
@@ -297,7 +307,7 @@ def _without_greeting(paragraphs: list[str]) -> list[str]:
 
 @cache
 def _greetings() -> frozenset[str]:
-    return frozenset(_folded(wish_words.GREETINGS).split())
+    return frozenset(_lists()["greetings"])
 
 
 @cache
@@ -306,17 +316,13 @@ def _joined_greetings() -> tuple[str, ...]:
 
 
 @cache
-def _lexicon() -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]], dict[str, frozenset[str]]]:
-    """(whole words, beginnings, words of writing without spaces) → the parts that each may have in a wish."""
-    known, stems, joined = (dict[str, set[str]]() for _ in range(3))
-    for name, words in wish_words.PARTS.items():
-        for word in _folded(words).split():
-            stem = word.endswith("-")
-            names = {"leave", "sure"} if name == "sure" else {name}
-            bare = word.removesuffix("-")
-            if bare[0] >= "\u2e80":
-                joined.setdefault(bare, set()).update(names)
-            korean = "\uac00" <= bare[0] <= "\ud7a3" and len(bare) > 1
-            (stems if stem or korean else known).setdefault(bare, set()).update(names)
-    frozen = [{word: frozenset(names) for word, names in one.items()} for one in (known, stems, joined)]
-    return frozen[0], frozen[1], frozen[2]
+def _words() -> Words:
+    """The parts that each word may have in a wish."""
+    those = _lists()
+    sure = those.pop("sure")
+    del those["greetings"]
+    return Words([*those.items(), ("sure", sure), ("leave", sure)])
+
+
+def _lists() -> dict[str, list[str]]:
+    return dict(lists("wishes.toml"))

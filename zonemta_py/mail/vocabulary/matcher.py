@@ -1,13 +1,17 @@
-"""The phrases of replies.toml, found in a text: what each speaks of, and where.
+"""The vocabularies, files of lists of phrases beside this one, and how phrases are found in a text.
 
-Made for speed, since replies come by the thousand: phrases are kept by their first letters, so a text costs a look at
-each beginning of a word, whatever number of phrases there are (about 20 µs for a usual reply). Pure but for reading its
-file, once.
+replies.toml: each where a word begins, the longest, with what it speaks of (`tokens`). Made for speed, since replies
+come by the thousand: phrases are kept by their first letters, so a text costs a look at each beginning of a word,
+whatever number of phrases there are (about 20 µs for a usual reply). returned.toml: whether one of a list is there
+(`says`). wishes.toml: what each word is (`Words`), whole, by its beginning, or in writing without spaces. Pure but for
+reading the files, once.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
 from importlib import resources
 from typing import NamedTuple
@@ -27,9 +31,11 @@ _RUNS = re.compile(f"[{_RUNNING}]")
 _SPACED = re.compile(rf"[^\W_{_RUNNING}]*")
 _UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "å": "aa", "ø": "oe"})
 _MARKED = re.compile("[\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f]+")
-_LIST = re.compile(r"^(\w+) = \[([^\]]*)\]$", re.MULTILINE)
 _END = re.compile("[*…]")
-_PHRASE = re.compile(r'"([^"]+)"')
+_UNSPACED = "\u2e80"
+"""From here on writing has no spaces between words, but for Korean."""
+_SHORT = 6
+_DIACRITICS = dict.fromkeys(range(0x0300, 0x0370))
 
 
 class Token(NamedTuple):
@@ -117,14 +123,13 @@ def _index() -> dict[str, list[tuple[str, frozenset[str]]]]:
 
 
 def _meanings() -> dict[str, frozenset[str]]:
-    """Every spelling of a phrase → its concepts. The file's lists are found by a regular expression, twenty times as
-    fast as TOML is read: whoever starts waits for it. A test holds both against each other."""
+    """Every spelling of a phrase → its concepts."""
     found: dict[str, frozenset[str]] = {}
     one: dict[frozenset[str], frozenset[str]] = {}  # of those that are equal: there are thousands of each
     said = [
         (one.setdefault(alone := frozenset((concept,)), alone), phrase.replace("* ", "*…"))
-        for concept, phrases in _LIST.findall(_file())
-        for phrase in _PHRASE.findall(phrases)
+        for concept, those in lists("replies.toml")
+        for phrase in those
     ]
     ascii_ones = [one for one in said if one[1].isascii()]
     others = [one for one in said if not one[1].isascii()]
@@ -135,10 +140,6 @@ def _meanings() -> dict[str, frozenset[str]]:
             both = found.get(spelling, concept) | concept
             found[spelling] = one.setdefault(both, both)
     return found
-
-
-def _file() -> str:
-    return resources.files(__package__).joinpath("replies.toml").read_text(encoding="utf-8")
 
 
 def _phrase(entry: tuple[str, frozenset[str]]) -> _Phrase:
@@ -162,3 +163,83 @@ def _with_two(text: str) -> str:
 def _with_lost(text: str) -> str:
     """With marked letters lost."""
     return _MARKED.sub("?", text)
+
+
+# -- lists, phrases as they stand, words
+
+
+def lists(file: str) -> Iterator[tuple[str, list[str]]]:
+    """(name, phrases) of each list of a vocabulary, in order. Not read as TOML, which takes twenty times as long: who
+    starts waits for it. A test holds both against each other."""
+    text = resources.files(__package__).joinpath(file).read_text(encoding="utf-8")
+    for block in text.split("]\n"):
+        name, equals, those = block.rpartition(" = [")
+        if equals:
+            yield name.rpartition("\n")[2], those.split('"')[1::2]
+
+
+def says(text: str, those: Iterable[str]) -> bool:
+    """Whether one of the phrases is in the text, which is lower-case with single spaces: as it stands, in words too."""
+    return any(phrase in text for phrase in those)
+
+
+def with_bare(those: Iterable[str]) -> tuple[str, ...]:
+    """The phrases, and those in Latin letters with marks without them: much is written by systems that have none."""
+    said = list(those)
+    return tuple(dict.fromkeys([*said, *map(_bare, said)]))
+
+
+def beginning(those: Iterable[str]) -> re.Pattern[str]:
+    """Finds any of the phrases where a word begins, short ones as a word, or, in writing without spaces, anywhere."""
+    return re.compile("|".join(map(_pattern, those)))
+
+
+def _pattern(phrase: str) -> str:
+    if phrase[0] > _UNSPACED:
+        return re.escape(phrase)
+    return rf"(?<!\w){re.escape(phrase)}" + (r"(?!\w)" if len(phrase) < _SHORT and phrase.isascii() else "")
+
+
+def _bare(phrase: str) -> str:
+    bare = unicodedata.normalize("NFKD", phrase).translate(_DIACRITICS)
+    return bare if bare.isascii() else phrase
+
+
+class Words:
+    """What each word of some lists is: the names of those that have it."""
+
+    def __init__(self, those: Iterable[tuple[str, list[str]]]) -> None:
+        found: dict[str, set[str]] = {}
+        for name, words in those:
+            for word in words:
+                found.setdefault(word, set()).add(name)
+                if word.endswith("*") and word[0] >= _UNSPACED:
+                    found.setdefault(word[:-1], set()).add(name)
+        self._names = {word: frozenset(names) for word, names in found.items()}
+
+    def of(self, word: str) -> list[frozenset[str]] | None:
+        """Of its parts, if it is written without spaces; None: nobody knows it."""
+        if (names := self._names.get(word)) is not None:
+            return [names]
+        korean = "\uac00" <= word[0] <= "\ud7a3"
+        if word[0] >= _UNSPACED and not korean:
+            return self._segments(word)
+        for length in range(len(word), 1 if korean else 2, -1):
+            if (names := self._names.get(f"{word[:length]}*")) is not None:
+                return [names]
+        return None
+
+    def _segments(self, word: str) -> list[frozenset[str]]:
+        """The longest known words, from the left."""
+        found, at = list[frozenset[str]](), 0
+        while at < len(word):
+            longest = min(12, len(word) - at) if word[at] >= _UNSPACED else 0
+            for length in range(longest, 0, -1):
+                if (names := self._names.get(word[at : at + length])) is not None:
+                    found.append(names)
+                    at += length
+                    break
+            else:
+                found.append(frozenset())
+                at += 1
+        return found
