@@ -3,7 +3,8 @@
 A linear model (`linear`) over its words, its codes and the stage, learned by `scripts/learn` from the examples of
 config/rules.toml and the collections of replies and reports that may be read, and kept as opinion.json. A rule sees one
 phrase, this all of them: so it may correct a rule that allows it (`second_opinion`) where it is much surer of another
-class.
+class. Of 1,530 replies and bounces that nothing was learned from (`tests/mail`, `unseen*` and `*_final`) it corrects
+101: 59 classes become right and 5 wrong, 3.5 points of 100; 7 more are given up or tried again as they should be.
 Promise: what follows is what follows from the class that it names, so that the journal does not contradict itself; and
 that is never a class that leads to suppression: it is a guess.
 """
