@@ -31,15 +31,15 @@ FIELDS: dict[str, tuple[dict[str, Any], str]] = {
     "tenant": (_TEXT, "name of the tenant"),
     "priority": (_NUMBER, "MT-PRIORITY (RFC 6710), missing if 0 or not given"),
     "origin": (_TEXT, "IP address of the client"),
-    "user": (_TEXT, "as whom the client logged in, or the name of its key"),
+    "user": (_TEXT, "login of the client, or the name of its key"),
     "protocol": (_TEXT, "how the message came: ESMTP, ESMTPS, HTTP, LOCAL …"),
-    "hold_until_ms": (_MS, "not sent before, UNIX ms"),
-    "lease": (_NUMBER, "number of the lease, by which an attempt and its result belong together"),
+    "hold_until_ms": (_MS, "not sent before this time, UNIX ms"),
+    "lease": (_NUMBER, "number of the lease, which links an attempt and its result"),
     "site": (_TEXT, "group of destinations that limits count by, or the domain"),
-    "source": (_TEXT, "local address it is sent from, or that is meant"),
+    "source": (_TEXT, "local address it is or will be sent from"),
     "provider": (_TEXT, "provider of the site, if it has one"),
     "remote": (_TEXT, "the server that answered: name[ip]:port"),
-    "local": (_TEXT, "our address of that connection"),
+    "local": (_TEXT, "local address of that connection"),
     "tls": (_TEXT, "version and cipher; missing without TLS"),
     "started_ms": (_MS, "when the attempt began, UNIX ms"),
     "took_ms": (_NUMBER, "how long it took"),
@@ -47,37 +47,37 @@ FIELDS: dict[str, tuple[dict[str, Any], str]] = {
     "enhanced": (_TEXT, "enhanced status code (RFC 3463)"),
     "reply": (_TEXT, "text of the reply, 500 characters at most"),
     "stage": (_TEXT, "where in the dialogue: connect, rcpt, dot, queue …"),
-    "class": (_TEXT, "class of the reply by our rules"),
+    "class": (_TEXT, "class of the reply by the rules"),
     "rule": (_TEXT, "rule that matched the reply"),
-    "attempts": (_NUMBER, "how often it was tried, with this time; missing at the first time"),
-    "relayed": (_YES, "the server could not take over the wish for notifications"),
-    "due_ms": (_MS, "tried again then, ms of the queue's steady time (UNIX ms, unless the clock was set)"),
-    "kept_until_ms": (_MS, "a task can queue it again until then, steady time like due_ms; missing: it cannot"),
+    "attempts": (_NUMBER, "attempts so far, including this one; missing on the first"),
+    "relayed": (_YES, "the server does not support DSN, so it cannot send the notifications requested"),
+    "due_ms": (_MS, "next attempt, ms of the queue's steady time (UNIX ms, unless the clock was set)"),
+    "kept_until_ms": (_MS, "a task can requeue it until then, steady time like due_ms; missing: it cannot"),
     "reason": (_TEXT, "why, in words"),
     "action": (_TEXT, "what is done: retry or hold"),
-    "case": (_TEXT, "case in quarantine/ that holds what is left"),
-    "kind": (_TEXT, "kind of what it is about: destination, campaign, hard-bounce, complaint …"),
-    "name": (_TEXT, "name of what it is about"),
-    "until_ms": (_MS, "ends then, ms of the queue's steady time; missing: until it is lifted"),
+    "case": (_TEXT, "case in quarantine/ that holds the remains"),
+    "kind": (_TEXT, "kind of object: destination, campaign, hard-bounce, complaint …"),
+    "name": (_TEXT, "name of the object"),
+    "until_ms": (_MS, "end, ms of the queue's steady time; missing: until it is lifted"),
     "since_ms": (_MS, "since when, UNIX ms"),
     "cause": (_TEXT, "why, in words"),
     "rate": ({"type": "number"}, "messages per second; missing: unbounded"),
     "good_days": (_NUMBER, "days of the warm-up that count as done"),
-    "window": ({"type": "number"}, "how many connections at once were learned"),
-    "most": (_NUMBER, "recipients per message the site takes; 0: no pipelining"),
-    "planned": (_NUMBER, "recipients the campaign is to have"),
+    "window": ({"type": "number"}, "learned number of concurrent connections"),
+    "most": (_NUMBER, "recipients per message that the site accepts; 0: no pipelining"),
+    "planned": (_NUMBER, "planned number of recipients of the campaign"),
     "winner": (_TEXT, "the campaign whose template was chosen"),
     "scope": (_TEXT, "which mail a suppression stops: all, campaigns, tenant:NAME …"),
-    "evidence": (_TEXT, "where the reason can be looked up"),
+    "evidence": (_TEXT, "where the reason is documented"),
     "by": (_TEXT, "who did it"),
     "task": (_NUMBER, "number of the task"),
-    "what": (_TEXT, "what became of it: created, canceled, undone, ended"),
-    "verb": (_TEXT, "what is done: delete, hold, release, flush, move, set …"),
+    "what": (_TEXT, "what happened to it: created, canceled, undone, ended"),
+    "verb": (_TEXT, "what it does: delete, hold, release, flush, move, set …"),
     "state": (_TEXT, "how it has ended: undoable, done, canceled, undone"),
-    "count": (_NUMBER, "to how many recipients it was done"),
+    "count": (_NUMBER, "number of recipients changed"),
     "changed": (_TEXTS, "names of the keys that changed, never their values"),
     "message_id": (_TEXT, "Message-ID of the original, as quoted"),
-    "reporter": (_TEXT, "the host that says so"),
+    "reporter": (_TEXT, "the reporting host"),
     "form": (_TEXT, "form of the report: rfc3464, arf …"),
     "via": (_TEXT, "how it came: smtp, http, link, mailto"),
     "genuine": (_TEXT, "what proves it: token, dkim, spf, key"),
@@ -113,28 +113,28 @@ TYPES: dict[str, EventType] = {
         ("zones", *_MESSAGE, "hold_until_ms"),
     ),
     "queued": EventType(
-        "ENVELOPE", "A recipient of it waits for its first attempt.", ("message", "recipient"),
+        "ENVELOPE", "One of its recipients waits for its first attempt.", ("message", "recipient"),
         ("domain", "zone", "sender", "size", *_FLOW, "hold_until_ms"),
     ),
     "attempted": EventType(
-        "START", "A recipient was handed to a sender, which may try it now.", ("message", "recipient"),
+        "START", "A recipient was leased to a sender process for an attempt.", ("message", "recipient"),
         ("domain", "zone", *_PATH, *_FLOW, "size", "lease", "started_ms"),
     ),
     "delivered": EventType(
-        "DELIVERY, verdict 1", "The receiving server has taken it.", ("message", "recipient"),
+        "DELIVERY, verdict 1", "The receiving server has accepted it.", ("message", "recipient"),
         ("domain", "zone", *_RESULT, "relayed"),
     ),
     "deferred": EventType(
-        "DELIVERY, verdict 2", "It was tried, and is tried again later.", ("message", "recipient"),
+        "DELIVERY, verdict 2", "An attempt failed temporarily; it is retried later.", ("message", "recipient"),
         ("domain", "zone", *_RESULT, "relayed", "due_ms"),
     ),
     "bounced": EventType(
-        "DELIVERY, verdict 3; TASK", "It was refused for good; or a task that had queued it again was undone.",
+        "DELIVERY, verdict 3; TASK", "It was rejected permanently; or a task that had requeued it was undone.",
         ("message", "recipient"), ("domain", "zone", *_RESULT, "relayed", "kept_until_ms", "reason", "task"),
     ),
     "expired": EventType(
-        "DELIVERY, verdict 3", "Its lifetime or its deadline is over: the code is that of the last temporary reply, or"
-        " the enhanced code is our own 5.4.7.", ("message", "recipient"),
+        "DELIVERY, verdict 3", "Its lifetime or its deadline has passed: the code is that of the last temporary reply,"
+        " or the enhanced code is the MTA's own 5.4.7.", ("message", "recipient"),
         ("domain", "zone", *_RESULT, "relayed", "kept_until_ms"),
     ),
     "held": EventType(
@@ -142,24 +142,24 @@ TYPES: dict[str, EventType] = {
         ("domain", "zone", *_RESULT, "relayed", "reason", "task"),
     ),
     "requeued": EventType(
-        "DELIVERY, verdict 5; IN_DOUBT without recipients; TASK", "It was not tried after all, and waits again: no"
-        " attempt is counted; or a task let it wait in another way. Without a recipient: all of that lease.", (),
+        "DELIVERY, verdict 5; IN_DOUBT without recipients; TASK", "It was returned to the queue untried, without"
+        " counting an attempt; or a task changed how it waits. Without a recipient: all of that lease.", (),
         (*_RECIPIENT, *_RESULT, "relayed", "reason", "task"),
     ),
     "postponed": EventType(
-        "DELIVERY, verdict 6", "It was not tried: we chose to try it later.", ("message", "recipient"),
+        "DELIVERY, verdict 6", "It was not tried: the MTA put it off by its own choice.", ("message", "recipient"),
         ("domain", "zone", *_RESULT, "relayed", "due_ms"),
     ),
     "in_doubt": EventType(
-        "IN_DOUBT", "Its answer may have been lost with a process: it is tried again, and may come twice, or is held.",
+        "IN_DOUBT", "Its final reply may have been lost with a process: it is retried, and may come twice, or is held.",
         ("message", "recipient"), ("domain", "zone", *_PATH[:2], *_FLOW, "started_ms", "action"),
     ),
     "released": EventType(
-        "MOVED; TASK", "An operator released it from being held.", ("message", "recipient"),
+        "MOVED; TASK", "An operator released it from hold.", ("message", "recipient"),
         ("domain", "zone", *_FLOW, "due_ms", "task"),
     ),
     "deleted": EventType(
-        "TASK", "A task has deleted it, which can still be undone; then `requeued` follows, otherwise `removed`.",
+        "TASK", "A task has deleted it; if that is undone, `requeued` follows, otherwise `removed`.",
         ("message", "recipient", "task"), ("domain", "zone", *_FLOW),
     ),
     "removed": EventType(
@@ -167,7 +167,7 @@ TYPES: dict[str, EventType] = {
         ("message", "recipient", "reason"), ("domain", "zone", "site", "source", *_MESSAGE, "case", "task"),
     ),
     "task": EventType(
-        "TASK", "What is done to many recipients at once was ordered, stopped, undone, or has come to its end.",
+        "TASK", "A task, which changes many recipients at once, was ordered, stopped, undone, or has ended.",
         ("task", "what"), ("verb", "by", "cause", "state", "count"),
     ),
     "finished": EventType("FINISH", "No recipient of the message is left.", ("message",), ("campaign",)),
@@ -176,28 +176,28 @@ TYPES: dict[str, EventType] = {
         ("domain", "since_ms", "reason", "evidence", "by", "campaign", "tenant", "zone", "scope"),
     ),
     "unsuppressed": EventType(
-        "UNSUPPRESS", "A person was taken off it.", ("recipient",),
+        "UNSUPPRESS", "A person was removed from the suppression list.", ("recipient",),
         ("domain", "by", "campaign", "tenant", "zone", "scope"),
     ),
     "feedback": EventType(
-        "FEEDBACK; SUPPRESS, kind complaint or unsubscribe", "It came back about mail that was sent: a bounce, a"
-        " complaint, an unsubscribe, an automatic reply; or somebody has told the suppression list of a complaint or an"
-        " unsubscribe, then it follows `suppressed`. Without `genuine` nothing proves it, and nothing follows from it.",
+        "FEEDBACK; SUPPRESS, kind complaint or unsubscribe", "Feedback about sent mail: a bounce, a complaint, an"
+        " unsubscribe, an automatic reply; or a complaint or an unsubscribe was added to the suppression list, in which"
+        " case it follows `suppressed`. Without `genuine` it is unproven and has no effect.",
         ("kind",),
         (*_RECIPIENT, "campaign", "tenant", "message_id", "code", "enhanced", "reply", "class", "rule", "reporter",
          "form", "via", "genuine", "tied", "scope", "since_ms", "reason", "evidence", "by"),
     ),
     "suspended": EventType(
-        "STANDING stop", "Mail of that kind and name stands still: by an operator, a rule or a threshold.",
+        "STANDING stop", "Mail of that kind and name was suspended by an operator, a rule or a threshold.",
         ("kind", "name"), (*_ABOUT, "until_ms", "since_ms"),
     ),
-    "resumed": EventType("STANDING lift", "It goes on.", ("kind", "name"), _ABOUT),
+    "resumed": EventType("STANDING lift", "The suspension has ended.", ("kind", "name"), _ABOUT),
     "guard_raised": EventType(
-        "STANDING stop, kind guard", "A provider says of very many people that they do not exist: nobody is suppressed"
-        " for that.", ("kind", "name"), (*_ABOUT, "since_ms"),
+        "STANDING stop, kind guard", "A provider refused very many recipients as unknown: none of them is suppressed"
+        " for it.", ("kind", "name"), (*_ABOUT, "since_ms"),
     ),
     "guard_lifted": EventType(
-        "STANDING lift, kind guard", "It is over, or an operator has released or dropped what was held back.",
+        "STANDING lift, kind guard", "The guard has ended, or an operator has released or dropped the refusals.",
         ("kind", "name"), _ABOUT,
     ),
     "rate_changed": EventType(
@@ -209,7 +209,8 @@ TYPES: dict[str, EventType] = {
         (*_ABOUT, "window", "since_ms"),
     ),
     "manner_changed": EventType(
-        "STANDING manner; lift of it", "How a site must be addressed was learned, or forgotten.", ("kind", "name"),
+        "STANDING manner; lift of it", "A site's limitations in the dialogue were learned, or discarded.",
+        ("kind", "name"),
         (*_ABOUT, "most", "since_ms"),
     ),
     "warmup_changed": EventType(
@@ -221,7 +222,7 @@ TYPES: dict[str, EventType] = {
     ),
     "campaign_canceled": EventType("STANDING cancel", "A campaign was canceled.", ("campaign",), ("cause",)),
     "campaign_completed": EventType(
-        "STANDING complete", "All batches of a campaign have been handed in.", ("campaign",), ("cause",)
+        "STANDING complete", "All batches of a campaign have been submitted.", ("campaign",), ("cause",)
     ),
     "campaign_decided": EventType(
         "STANDING winner", "A variant's template was chosen for the rest of a campaign.", ("campaign", "winner"),
@@ -230,16 +231,16 @@ TYPES: dict[str, EventType] = {
     "configuration_changed": EventType(
         "STANDING configuration", "The MTA was started with another configuration than before.", ("changed",)
     ),
-    "clock_set": EventType("STANDING clock", "Somebody set the machine's clock.", (), ("cause",)),
+    "clock_set": EventType("STANDING clock", "The machine's clock was set.", (), ("cause",)),
     "orders_lost": EventType(
         "STANDING lost", "Damage may have destroyed orders or suppressions.", ("name",), ("cause", "since_ms")
     ),
     "policy_changed": EventType(
-        "STANDING, anything else", "A change of policy that this version does not know.", ("reason", "kind", "name"),
+        "STANDING, anything else", "A policy change unknown to this version.", ("reason", "kind", "name"),
         _ABOUT,
     ),
     "records_lost": EventType(
-        "LOST, or damage that was met", "Journal records were lost to damage: what they told is missing.",
+        "LOST, or damage that was met", "Journal records were lost to damage: their events are missing.",
         ("first", "last"),
     ),
 }  # fmt: skip
