@@ -209,23 +209,26 @@ class Words:
     """What each word of some lists is: the names of those that have it."""
 
     def __init__(self, those: Iterable[tuple[str, list[str]]]) -> None:
-        found: dict[str, set[str]] = {}
+        whole, beginnings = dict[str, set[str]](), dict[str, set[str]]()
         for name, words in those:
             for word in words:
-                found.setdefault(word, set()).add(name)
-                if word.endswith("*") and word[0] >= _UNSPACED:
-                    found.setdefault(word[:-1], set()).add(name)
-        self._names = {word: frozenset(names) for word, names in found.items()}
+                begins = word.endswith("*")
+                if begins:
+                    beginnings.setdefault(word[:-1], set()).add(name)
+                if not begins or word[0] >= _UNSPACED:
+                    whole.setdefault(word.rstrip("*"), set()).add(name)
+        self._whole = {word: frozenset(names) for word, names in whole.items()}
+        self._beginnings = {word: frozenset(names) for word, names in beginnings.items()}
 
     def of(self, word: str) -> list[frozenset[str]] | None:
         """Of its parts, if it is written without spaces; None: nobody knows it."""
-        if (names := self._names.get(word)) is not None:
+        if (names := self._whole.get(word)) is not None:
             return [names]
         korean = "\uac00" <= word[0] <= "\ud7a3"
         if word[0] >= _UNSPACED and not korean:
             return self._segments(word)
         for length in range(len(word), 1 if korean else 2, -1):
-            if (names := self._names.get(f"{word[:length]}*")) is not None:
+            if (names := self._beginnings.get(word[:length])) is not None:
                 return [names]
         return None
 
@@ -235,7 +238,7 @@ class Words:
         while at < len(word):
             longest = min(12, len(word) - at) if word[at] >= _UNSPACED else 0
             for length in range(longest, 0, -1):
-                if (names := self._names.get(word[at : at + length])) is not None:
+                if (names := self._whole.get(word[at : at + length])) is not None:
                     found.append(names)
                     at += length
                     break
