@@ -19,7 +19,7 @@ TERMS = NodeTerms(
     [
         (Lane("nwes"), "--zone nwes: there is no such zone; there are news, plain"),
         (Lane("news", "192.0.2.9"), "--source 192.0.2.9: zone news has 192.0.2.1, 192.0.2.2; name one of them"),
-        (Lane("plain", "192.0.2.1"), "--source 192.0.2.1: zone plain has none of its own; name one of them"),
+        (Lane("plain", "192.0.2.1"), "--source 192.0.2.1: zone plain has no source addresses; name one of them"),
     ],
 )
 def test_ways_that_no_node_has(lane: Lane, said: str) -> None:

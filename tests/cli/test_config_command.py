@@ -201,7 +201,7 @@ def test_a_password_that_is_no_text(zonemta: Callable[..., object]) -> None:
     ("text", "said"),
     [
         ("[pull]\nenabled = true\n[[zones]]\nname = 'in'\ndelivery = 'pull'\n", "'in' is the default and a pull"),
-        ("[[zones]]\nname = 'x'\n[[zones]]\nname = 'in'\ndelivery = 'pull'\n", "nobody can take what waits in zone"),
+        ("[[zones]]\nname = 'x'\n[[zones]]\nname = 'in'\ndelivery = 'pull'\n", "no client can fetch the mail in zone"),
         ("[http]\nenabled = true\n[[zones]]\nname = 'x'\n[[zones]]\nname = 'in'\ndelivery = 'pull'\n", ""),
         ("[[zones]]\nname = 'x'\n", ""),
     ],
@@ -262,7 +262,7 @@ def test_a_file_with_mistakes_is_left_for_an_earlier_one(
     ran = zonemta("config", "history", *options)
     assert (ran.code, len(ran.out.splitlines())) == (Exit.OK, 2)
     assert ran.err == (
-        f"zonemta: {file}: has mistakes, which `zonemta config check` names; this is by the configuration in force\n"
+        f"zonemta: {file}: has errors, which `zonemta config check` lists; this uses the running configuration\n"
     )
     ran = zonemta("status", *options)
     assert ran.code == Exit.UNAVAILABLE

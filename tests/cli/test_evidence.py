@@ -33,7 +33,7 @@ def test_why_somebody_is_on_the_list_or_not(served: Told, told: Told) -> None:
     running = served()
     ran = told("suppression", "explain", "ann@x.test")
     assert ran.out == (
-        "ann@x.test is not on the suppression list\nNothing is known that speaks against writing to this address\n"
+        "ann@x.test is not on the suppression list\nThere is no evidence against sending to this address\n"
     )
     hear(running, "ann@x.test")
     hear(running, "bob@x.test", agreed=False, said="550 who?")
@@ -56,16 +56,16 @@ def test_what_a_guard_holds_back(served: Told, told: Told) -> None:
     people = [f"p{number}@x.test" for number in range(20)]
     out = told("suppression", "guards").out
     assert "Nothing is held back" in out
-    assert "within 60 s, and are 10% or more of those it answered about" in out
+    assert "within 60 s, and 10% or more of all it answered for" in out
     hear(running, *people)
     rows = json.loads(told("suppression", "guards", "--json").out)
     assert [(row["name"], row["people"]) for row in rows] == [("p.test", 20)]
     out = told("suppression", "guards").out
     assert "zonemta suppression release p.test" in out
-    assert "Nothing of it is lost" in out
+    assert "They are not lost" in out
     assert "undo: zonemta suppression release p.test" in told("standing").out
     assert (
-        "held back: `zonemta suppression release p.test` lets it count" in told("suppression", "explain", people[0]).out
+        "held back: `zonemta suppression release p.test` counts them" in told("suppression", "explain", people[0]).out
     )
     assert json.loads(told("suppression", "list", "--json").out)["rows"] == []
     assert told("suppression", "release", "p.test").out == "p.test: released, for 20 people\n"

@@ -76,14 +76,14 @@ def test_a_message_that_somebody_has(served: Callable[..., Served], told: Told) 
     assert "its acknowledgement\t192.0.2.7 has reserved it" in reserved
     assert re.search(r"\(now\)|ago|just now", reserved) or "2026" in reserved
     assert reserved.rstrip().endswith(("in 10 min", "in 600 s"))
-    assert "192.0.2.8 takes it now" in taken
-    assert "somebody has reserved it" in unknown
+    assert "192.0.2.8 is fetching it now" in taken
+    assert "a client has reserved it" in unknown
 
 
 def test_a_queue_by_its_name(served: Callable[..., Served], told: Told) -> None:
     queue = served()
     queue.do(put("jobs@queue", protocol="PULL", sending_zone="jobs"))
-    assert "it waits for whoever takes it" in told("explain", "Jobs").out
+    assert "it waits for a client to fetch it" in told("explain", "Jobs").out
 
 
 def test_a_message_that_waits_for_its_next_try(served: Callable[..., Served], told: Told) -> None:
@@ -137,7 +137,7 @@ def test_a_recipient_that_is_being_delivered(served: Callable[..., Served], told
     queue = served()
     queue.do(put("a@x.org"))
     queue.do(lambda queue: queue.lease(1, "sender-1"))
-    assert "sender-1 delivers it to x.org now" in told("explain", "a@x.org").out
+    assert "sender-1 is delivering it to x.org" in told("explain", "a@x.org").out
 
 
 @pytest.mark.parametrize("of", ["message", "recipient"])

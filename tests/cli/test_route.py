@@ -250,4 +250,4 @@ def test_mail_of_a_pull_zone_waits(zonemta: Callable[..., Any], config: Path) ->
         file.write("\n[[zones]]\nname = 'branch'\ndelivery = 'pull'\nrecipient_domains = ['branch.test']\n")
     ran = zonemta("route", "--config", config, "--dns", "--from", "a@b.org", "--to", "c@branch.test")
     assert (ran.code, ran.err) == (0, "")
-    assert "zone branch, where it waits for whoever takes it" in ran.out
+    assert "zone branch, where it waits until a client fetches it" in ran.out

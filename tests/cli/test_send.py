@@ -134,7 +134,7 @@ def test_the_sender_can_be_named_or_be_nobody(given: str, sender: str) -> None:
 
 def test_a_message_for_nobody_is_refused() -> None:
     """With what to do about it."""
-    with pytest.raises(CommandError, match="nobody to send to; name recipients, or use -t") as caught:
+    with pytest.raises(CommandError, match="no recipients; name some, or use -t") as caught:
         composed(b"Subject: x\n\n")
     assert caught.value.code == Exit.USAGE
 

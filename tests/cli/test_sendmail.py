@@ -86,7 +86,7 @@ def test_bs_speaks_smtp(called: Called, sink: Sink) -> None:
 @pytest.mark.parametrize(
     ("line", "code", "said"),
     [
-        ("sendmail -i", Exit.USAGE, "nobody to send to"),
+        ("sendmail -i", Exit.USAGE, "no recipients"),
         ("sendmail -i -Z ann@example.com", Exit.USAGE, "option -Z not recognized; see `zonemta sendmail --help`"),
         ("sendmail -bd -q15m", Exit.UNAVAILABLE, "no queue answers at"),
         ("sendmail -bd", Exit.USAGE, "sendmail -bd is not supported; `zonemta run` is the server"),

@@ -69,7 +69,7 @@ def test_a_dry_run_changes_nothing(queue: Any, told: Told) -> None:
     plain = told("queue", "delete", "--zone", "bulk", "-n", "--plain")
     assert sorted(line.split("\t")[1] for line in plain.out.splitlines()) == ["a@z.org", "b@z.org"]
     nobody = told("queue", "delete", "--sender", "nobody@*", "--dry-run")
-    assert nobody.out == "delete: from nobody@*: nobody; nothing was changed\n"
+    assert nobody.out == "delete: from nobody@*: no recipients match; nothing was changed\n"
     assert states(told) == {"queued": 32}
 
 
@@ -312,6 +312,6 @@ def test_ctrl_c_leaves_the_task_running(
     may_go.set()
     assert code == Exit.INTERRUPTED
     (row,) = json.loads(told("task", "list", "--json").out)
-    assert f"task {row['id']} goes on" in err.decode()
+    assert f"task {row['id']} continues" in err.decode()
     assert told("task", "follow", row["id"]).code == Exit.OK
     assert states(told) == {"deleted": 32}

@@ -76,7 +76,7 @@ def test_status_for_a_person(served: Callable[..., Any], told: Told) -> None:
     assert found["zones"]["bulk"]["queued"] == 1
     assert [row["name"] for row in found["standing"]] == ["bulk"]
     assert found["disk"]["free"] > found["disk"]["reserve"] > 0
-    assert dict(line.split("\t") for line in told("status", "--plain").out.splitlines())["in doubt"] == "nobody"
+    assert dict(line.split("\t") for line in told("status", "--plain").out.splitlines())["in doubt"] == "none"
 
 
 def test_status_of_none(told: Told, tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_nagios_hears_of_a_queue_that_stands_still(tmp_path: Path) -> None:
         still.bind(str(tmp_path / SOCKET))
         still.listen()
         code, line = check(tmp_path, "--timeout", "1")
-    assert (code, line) == (2, "ZONEMTA CRITICAL - no answer has come in 1 s; the log may say why\n")
+    assert (code, line) == (2, "ZONEMTA CRITICAL - no answer within 1 s; the log may say why\n")
 
 
 def test_nagios(served: Callable[..., Any], told: Told, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_certificates(served: Callable[..., Any], told: Told, tmp_path: Path) ->
     queue.do(lambda inner: inner.ask("report", process="smtp-1", counts=[], gauges=rows))
     out = told("status", "--config", file).out
     assert "mx.pem" in out
-    assert "the one in force ends in 20 days" in out, "and not what the file says, or nothing"
+    assert "the one in use ends in 20 days" in out, "and not what the file says, or nothing"
 
 
 def test_a_story(served: Callable[..., Any], told: Told) -> None:
@@ -202,7 +202,7 @@ def test_qshape_as_of_postfix(served: Callable[..., Any], told: Told) -> None:
         ["TOTAL", "3"], ["example.com", "3"],
     ]  # fmt: skip
     for names, said in {
-        "maildrop": "there is no queue 'maildrop' here; what a program hands in",
+        "maildrop": "there is no queue 'maildrop' here; submitted mail is in the queue",
         "corrupt": "damaged mail is in quarantine/",
         "bounce": "`zonemta queue list --state bounced`",
         "junk": "name some of incoming, active, deferred, hold, or none",

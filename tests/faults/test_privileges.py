@@ -193,11 +193,11 @@ def test_status_sees_certificates_as_the_user_of_the_mta_does(home: Path) -> Non
         (home / "mx.pem").chmod(0o600)
         for _ in range(20):  # listeners report once a second what they show
             code, said = run(mta, "status", "--plain", *file, out=True)
-            if "; the one in force ends in" in said:
+            if "; the one in use ends in" in said:
                 break
         assert f"certificate listeners.low.certificate\t{home}/mx.pem cannot be used ({home}/mx.pem: permission" in said
         assert "denied); give a PEM file" in said
-        assert "; the one in force ends in" in said
+        assert "; the one in use ends in" in said
         code, said = run(mta, "status", "--nagios", *file, out=True)
         assert (code, said.startswith("ZONEMTA CRITICAL - listeners.low.certificate: ")) == (2, True)
     finally:

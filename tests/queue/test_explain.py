@@ -202,7 +202,7 @@ async def test_domains_that_wait_to_be_looked_up(house: Any, monkeypatch: pytest
     causes = [(await first(home, f"r@{name}"))["cause"] for name in names]
     asked, waiting = causes[:2], causes[2:]
     assert asked == ["a.test is being looked up", "b.test is being looked up"]
-    assert waiting == [f"{name} waits for its DNS lookup ({n} before it)" for n, name in enumerate(names[2:])]
+    assert waiting == [f"{name} is queued for its DNS lookup ({n} ahead of it)" for n, name in enumerate(names[2:])]
     resolver.gate.set()
     for _ in range(10):
         await home.rest()

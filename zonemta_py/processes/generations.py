@@ -222,7 +222,7 @@ class Generations:
     def _told(self, changes: list[Any], refused: list[str], by: str) -> dict[str, Any]:
         """by: who is to be named in the log; "": it only was a question."""
         for sentence in refused if by else ():
-            _log(f"the configuration stays as it is: {sentence}")
+            _log(f"the configuration is unchanged: {sentence}")
         if by and not refused:
             names = ", ".join(key for key, _, _ in changes[:10]) + (" …" if len(changes) > 10 else "")
             _log(f"another configuration holds, given by {by}; changed: {names or 'nothing'}")

@@ -74,7 +74,7 @@ class Ports:
         """That nobody else has the port: neither another listener of ours nor another program."""
         same = [other for other in self._bound if other[2] == key[2]]
         if any(other[1] == key[1] for other in same):
-            raise _taken(listener, "another listener still has it")
+            raise _taken(listener, "another listener still uses it")
         if any(other[0] == key[0] for other in same):
             return  # such as one for all addresses, while there is one for loopback
         with _socket(listener) as probe:
@@ -157,7 +157,7 @@ def _why(error: OSError) -> str:
 
 
 def _taken(listener: Listener, why: str) -> StartError:
-    remedy = f"give listener {listener.name!r} another address or port, or stop the program that has it"
+    remedy = f"give listener {listener.name!r} another address or port, or stop the program that uses it"
     if "root" in why:
         remedy = "restart the MTA"
     elif "listener" in why:

@@ -151,6 +151,6 @@ def _too_early(*_: object) -> None:
 def _still_there() -> None:
     """A terminal that is gone sends SIGHUP too, and cannot be written to (EIO): that is an end."""
     try:
-        print("zonemta: SIGHUP: reads the configuration anew", file=sys.stderr, flush=True)
+        print("zonemta: SIGHUP: reloading the configuration", file=sys.stderr, flush=True)
     except OSError:
         os._exit(os.EX_OK)

@@ -45,9 +45,9 @@ def stop(
     if kind in ("destination", "domain"):
         name = name.lower().rstrip(".")
     if seconds is not None and not seconds > 0:
-        raise ValueError(f"a suspension of {seconds:g} seconds is none; give more than 0, or leave it out")
+        raise ValueError(f"a suspension of {seconds:g} seconds has no effect; give more than 0, or leave it out")
     if tenants and kind != "campaign":
-        raise ValueError(f"a {kind} is suspended for everybody; leave out tenants")
+        raise ValueError(f"a {kind} is suspended for all tenants; leave out tenants")
     schedule.policy.stop(kind, name, math.inf if seconds is None else seconds, cause, chosen=True, tenants=tenants)
 
 

@@ -92,7 +92,7 @@ def _holds(schedule: Schedule, flow_queue: FlowQueue) -> Iterator[Blocked]:
     if path.down_until:
         yield Blocked("resting", path.reason, path.down_until, path.down_since_ms)
     elif path.failures:
-        cause = f"one delivery tries whether it answers again: {path.reason}"
+        cause = f"one trial delivery is in progress: {path.reason}"
         yield Blocked("probing", cause, math.inf, path.down_since_ms)
     if flow_queue.held is not None and flow_queue.held.until > now:
         yield _looked_up(schedule, flow_queue, flow_queue.held) if flow_queue.held.kind == "dns" else flow_queue.held
@@ -111,13 +111,17 @@ def _looked_up(schedule: Schedule, flow_queue: FlowQueue, hold: Blocked) -> Bloc
     """Only so many domains are looked up at once: how many come before this one."""
     domain = domain_of(flow_queue.entries[0].address) if flow_queue.entries else flow_queue.path.site
     before = schedule.sites.before(domain)
-    return hold if before is None else hold._replace(cause=f"{domain} waits for its DNS lookup ({before:,} before it)")
+    return (
+        hold
+        if before is None
+        else hold._replace(cause=f"{domain} is queued for its DNS lookup ({before:,} ahead of it)")
+    )
 
 
 def _connections(flow_queue: FlowQueue) -> Iterator[Blocked]:
     zone, path = flow_queue.zone, flow_queue.path
     if zone.zone.pulled:
-        yield Blocked("pull", "it waits for whoever takes it", math.inf, 0)
+        yield Blocked("pull", "it waits for a client to fetch it", math.inf, 0)
         return
     if path.active >= path.concurrency.window:
         cause = f"all {path.concurrency.window} connections learned for {path.site} are in use"
@@ -126,7 +130,7 @@ def _connections(flow_queue: FlowQueue) -> Iterator[Blocked]:
         cause = f"all {zone.zone.connections} connections of zone {zone.zone.name!r} are in use"
         yield Blocked("connections", cause, math.inf, 0)
     elif not zone.may_have(path):
-        cause = f"{path.site} has its share, the other connections of zone {zone.zone.name!r} are kept for others"
+        cause = f"{path.site} uses its full share; other connections of zone {zone.zone.name!r} are reserved"
         yield Blocked("connections", cause, math.inf, 0)
 
 

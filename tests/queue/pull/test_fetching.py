@@ -216,7 +216,7 @@ async def test_commands_and_a_backup(house: Make) -> None:
     await push(queue, b"1")
     listed = json.loads(await _command(home, "queue", "list", "--zone", "queue/jobs", "--json"))
     assert [row["recipient"] for row in listed["rows"]] == ["jobs@queue"]
-    assert "it waits for whoever takes it" in await _command(home, "explain", "queue/jobs", "--plain")
+    assert "it waits for a client to fetch it" in await _command(home, "explain", "queue/jobs", "--plain")
     await _command(home, "stop", "zone", "queue/jobs")
     assert await pop(queue) is None
     copy = Path(await queue.ask("backup"))

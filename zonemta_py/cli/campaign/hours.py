@@ -106,7 +106,7 @@ def show_hours(row: dict[str, Any]) -> None:
     cells = [(one["time_zone"], one["waiting"], moment(one["next_ms"])) for one in scheduled["zones"]]
     waiting = sum(one["waiting"] for one in scheduled["zones"])
     footer = f"{waiting:,} {'' if scheduled['counted'] else 'or more '}wait for their hour"
-    print_table(f"When {row['name']} goes on", ["time zone", "waiting ", "next"], cells, footer)
+    print_table(f"When {row['name']} continues", ["time zone", "waiting ", "next"], cells, footer)
 
 
 def _is_local(text: str) -> bool:

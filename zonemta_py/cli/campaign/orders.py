@@ -279,7 +279,7 @@ _CAME_BACK = (
 def said(row: dict[str, Any]) -> str:
     """The state in words: all batches handed in does not mean all delivered."""
     if row["state"] == "complete":
-        return "all handed in, some waiting"
+        return "all submitted, some waiting"
     return "suspended" if row["state"] == "paused" else str(row["state"])
 
 
@@ -293,7 +293,7 @@ def _end(row: dict[str, Any]) -> str:
         return str(moment(row["eta_ms"]))
     if row["waiting"]:
         return "not known"
-    return "nothing waits" if row["state"] in ("ended", "canceled") else "nothing waiting; more may be handed in"
+    return "nothing waits" if row["state"] in ("ended", "canceled") else "nothing waiting; more may be submitted"
 
 
 def sparkline(values: list[int]) -> str:

@@ -80,7 +80,7 @@ def lanes(terms: NodeTerms | None, chosen: tuple[Lane, ...], days: int) -> tuple
             there = ", ".join(terms.zones) or "none that all nodes have"
             raise CommandError(Exit.USAGE, f"--zone {lane.zone}: there is no such zone; there are {there}")
         if lane.source and lane.source not in sources:
-            there = ", ".join(sources) or "none of its own"
+            there = ", ".join(sources) or "no source addresses"
             raise CommandError(Exit.USAGE, f"--source {lane.source}: zone {lane.zone} has {there}; name one of them")
         warms = {source for source, _ in terms.warming} & sources.keys()
         whole = sum(sources.values())
@@ -113,7 +113,7 @@ def warned(terms: NodeTerms | None, chosen: Iterable[Lane], days: int) -> list[s
         warms = {source for source, _ in terms.warming} & terms.zones[name].keys() if terms else set[str]()
         if warms and days == 1:
             found.append(
-                f"zone {name} warms up {', '.join(sorted(warms))}: what is over the day's share of a provider waits in "
+                f"zone {name} warms up {', '.join(sorted(warms))}: what exceeds a provider's daily share waits in "
                 "the queue, and ages there; --days plans it for later days"
             )
     return found

@@ -70,7 +70,7 @@ def _of(name: str, how: pages.How) -> pages.Resolve:
 
         scope = facts.of_campaign(facts.spans(session, how.lake), name)
         if scope is None:
-            sentence = f"{how.archive} has no mail of a campaign {name!a}; `zonemta campaign list` shows what there is"
+            sentence = f"{how.archive} has no mail of a campaign {name!a}; `zonemta campaign list` lists all campaigns"
             raise CommandError(Exit.DATA, sentence)
         return scope
 

@@ -65,11 +65,13 @@ def send(
     plan_folder = plans / f"{name}.plan"
     times = hours.given(at, window, until, time_zone)
     if "at_column" in times and not (engagement or lake or resume):
-        raise CommandError(Exit.USAGE, "--at best: nobody's hour is known; name opens with --engagement, or a --lake")
+        raise CommandError(
+            Exit.USAGE, "--at best: no recipient's hour is known; name opens with --engagement, or a --lake"
+        )
     if only_recent and not recent:
         raise CommandError(Exit.USAGE, "--only-recent: since when? say within how many days by --recent DAYS")
     if recent and not (engagement or lake or resume):
-        raise CommandError(Exit.USAGE, "--recent: nobody's opens are known; name them with --engagement, or a --lake")
+        raise CommandError(Exit.USAGE, "--recent: no opens are known; name them with --engagement, or a --lake")
     if at and campaign_settings.share("--canary", canary):
         raise CommandError(Exit.USAGE, "a canary has no result while --at lets it wait; leave out one of them")
     tried = variants.asked(variant or [], share, metric, decide_after, len(nodes.split(",")))

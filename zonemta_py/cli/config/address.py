@@ -96,7 +96,11 @@ def address_(address: Address, config: ConfigFile = None, folder: Folder = None,
         raise CommandError(Exit.DATA, f"{address}: refused with 550 5.1.1: {refused}") from None
     if found is None:
         at_ours = settings.return_path.domains.holds(_bare(address))
-        why = "no address of ours at that domain" if at_ours else "not an address of [return_path]; only who may relay"
+        why = (
+            "not one of this MTA's addresses at that domain"
+            if at_ours
+            else "not an address of [return_path]; only who may relay"
+        )
         raise CommandError(Exit.DATA, f"{address}: {why}{'' if at_ours else ' can send to it'}")
     row = _row(found, settings)
     if json:
@@ -109,7 +113,7 @@ def address_(address: Address, config: ConfigFile = None, folder: Folder = None,
 def _row(found: Ours, settings: Config) -> dict[str, object]:
     row: dict[str, object] = {"purpose": found.purpose}
     if found.forward:
-        return row | {"forward": found.forward, "what": f"bounces (null sender only) go on to {found.forward}"}
+        return row | {"forward": found.forward, "what": f"bounces (null sender only) are forwarded to {found.forward}"}
     if found.returned is None:
         return row | {"what": f"a configured address ({found.purpose}): suppresses only what proves to be genuine"}
     returned = found.returned

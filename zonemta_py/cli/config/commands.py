@@ -139,8 +139,8 @@ def _doubts(config: Config) -> Iterator[str]:
                 yield f"warning: zones[{zone.name}].host: there is no socket {host} yet; correct it, or make it"
     for party in senders.unsigned(config):
         yield (
-            f"warning: {party.name} has no senders, and is not the only party that hands in mail, so no [[dkim]] key"
-            f' signs for it; set {party.where}, or ["*"] there if it may send as anybody'
+            f"warning: {party.name} has no senders, and is not the only party that submits mail, so no [[dkim]] key"
+            f' signs for it; set {party.where}, or ["*"] there if it may use any sender'
         )
     yield from _addresses(config)
     for source in (source for pool in config.pools for source in pool.sources):

@@ -78,9 +78,7 @@ def back(
         of_text(file, origin.text)  # it may be of an earlier version
         before = file.read_text() if file.exists() else ""
         if before != kept.newest(settings.folder).text and not force:
-            raise CommandError(
-                Exit.DATA, f"{file}: has changes that were never in force; keep a copy, then use --force"
-            )
+            raise CommandError(Exit.DATA, f"{file}: has changes that were never applied; keep a copy, then use --force")
         _write(file, origin.text)
     except ValueError as error:
         raise CommandError(Exit.DATA, str(error)) from None

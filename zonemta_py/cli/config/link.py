@@ -8,9 +8,9 @@ from zonemta_py.mail.addresses.link import UNKNOWN, Link, LinkRefused, age, deco
 
 _WHAT = {
     "unsubscribe": "a click on its button, or the POST of a mail program, unsubscribes",
-    "preferences": "the page of settings",
-    "open": "a picture; whoever loads it has opened the message",
-    "click": "a way on, that is told",
+    "preferences": "the preferences page",
+    "open": "a tracking image; loading it counts as an open",
+    "click": "a redirect that counts as a click",
 }
 
 

@@ -16,12 +16,12 @@ def doubts(config: Config) -> Iterator[str]:
     if zone.pulled:
         yield (
             f"warning: zone {zone.name!r} is the default and a pull zone: all mail that no rule claims, and"
-            " notifications to senders too, wait there and are sent by nobody; set default = true in an SMTP zone"
+            " notifications to senders too, wait there and are not sent; set default = true in an SMTP zone"
             " unless that is meant"
         )
     pulled = [zone.name for zone in config.zones if zone.pulled]
     if pulled and not config.services:
-        yield (f"warning: nobody can take what waits in {_named(pulled)}: set enabled = true in [pull], or in [http]")
+        yield (f"warning: no client can fetch the mail in {_named(pulled)}: set enabled = true in [pull], or in [http]")
 
 
 def turned(config: Config) -> Iterator[str]:
@@ -29,7 +29,7 @@ def turned(config: Config) -> Iterator[str]:
     try:
         rows = answer(config, "queues")
     except CommandError as error:
-        yield f"warning: what waits in {config.folder} was not looked at: {error}"
+        yield f"warning: mail waiting in {config.folder} was not checked: {error}"
         return
     for row in rows:
         name, count = row["zone"], sum(row[state] for state in ("ready", "leased", "delayed", "held"))

@@ -234,7 +234,7 @@ def _show(answer: dict[str, Any]) -> None:
     tables = f", destinations {', '.join(answer['destinations'])}" if answer["destinations"] else ""
     footer = f"zone {answer['zone']}{tables}, to {way} by {answer['protocol'].upper()}, TLS {answer['tls']}"
     if answer["delivery"] == "pull":
-        footer = f"zone {answer['zone']}, where it waits for whoever takes it"
+        footer = f"zone {answer['zone']}, where it waits until a client fetches it"
     print_table(answer["recipient"], _COLUMNS, rows, footer)
     if answer["sources"]:
         print_table("Source addresses", ("address", "EHLO name", "share ", "proxy", "warm-up"), _shown(answer))

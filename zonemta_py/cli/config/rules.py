@@ -135,7 +135,7 @@ def _show(explained: ExplainedReply) -> None:
         ("action", effects(judged.action) or "by the code: 5xx bounces, everything else is tried again"),
         ("asks for", conditions(rule)),
         ("file", rule.file),
-        ("about", explained.about or "nobody is named"),
+        ("about", explained.about or "no one is named"),
         ("suppresses", explained.suppresses),
         *(("warning", f"{other.name} disagrees: {other.kind}") for other in explained.disagree),
         *(("also", f"{other.name} ({other.kind})") for other in others),

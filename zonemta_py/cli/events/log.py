@@ -83,7 +83,7 @@ def log(
     given time.
     """
     if count_by and follow:
-        raise CommandError(Exit.USAGE, "--count-by counts what is there, and --follow goes on for ever; leave one")
+        raise CommandError(Exit.USAGE, "--count-by counts existing records, and --follow never ends; leave one")
     if as_records() and not count_by:
         raise CommandError(Exit.USAGE, "--csv, --plain and --columns are for a table; add --count-by, or use --json")
     if kind and kind not in CLASSES:

@@ -27,7 +27,7 @@ def in_sinks(config: Config, address: str, subaddresses: bool, tell: Telling) ->
     tell(sinks={"lines": lines, "files": files, "dead_letters": letters, "rings": rings, "not_changed": away})
     if away:
         names = ", ".join(away)
-        tell(f"what the event sinks {names} were sent, or have in memory, is not changed: tell whoever has it")
+        tell(f"what the event sinks {names} were sent, or have in memory, is not changed: inform their operators")
 
 
 def _erased(config: Config, person: DataSubject) -> tuple[int, int, int, int]:

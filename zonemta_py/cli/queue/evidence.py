@@ -30,7 +30,7 @@ def explain(address: Address, config: ConfigFile = None, folder: Folder = None, 
         print_aside(sentence)
     if found["heard"]:
         columns = ("when", "what", "counts", "reply", "message", "campaign")
-        print_table(f"Heard of {found['address']}", columns, map(_cells, found["heard"]))
+        print_table(f"Evidence about {found['address']}", columns, map(_cells, found["heard"]))
     return None
 
 
@@ -46,10 +46,10 @@ def sentences(found: dict[str, Any]) -> list[str]:
     if not found["entries"]:
         said.append(f"{who} is not on the suppression list")
     if not found["heard"]:
-        said.append("Nothing is known that speaks against writing to this address")
+        said.append("There is no evidence against sending to this address")
     said += [row["said"][0].upper() + row["said"][1:] for row in found["standing"]]
     for name in found["guards"]:
-        said.append(f"What {name} said is held back: `zonemta suppression release {shlex.quote(name)}` lets it count")
+        said.append(f"Refusals by {name} are held back: `zonemta suppression release {shlex.quote(name)}` counts them")
     return said
 
 
@@ -73,25 +73,25 @@ def guards(config: ConfigFile = None, folder: Folder = None, json: AsJson = Fals
     print_table("Held back", ("provider and source", "people", "since", "why"), cells, footer)
     print_aside(_rule(chosen.suppression))
     if rows:
-        print_aside("Nothing of it is lost: it is kept with these people until you decide, or they are refused again")
+        print_aside("They are not lost: they are kept with these addresses until you decide, or they are refused again")
     for row in rows:
         name = shlex.quote(row["name"])
-        print_aside(f"If these people do not exist: zonemta suppression release {name}")
-        print_aside(f"If they do, and the provider was broken: zonemta suppression drop {name}")
+        print_aside(f"If the addresses do not exist: zonemta suppression release {name}")
+        print_aside(f"If they do, and the provider was faulty: zonemta suppression drop {name}")
     return None
 
 
 def _rule(terms: SuppressionSection) -> str:
     if not terms.guard_people:
-        return "Nothing ever is: suppression.guard_people is 0"
+        return "Guards are off: suppression.guard_people is 0"
     share = ""
     if terms.guard_share:
         share = (
-            f" and are {terms.guard_share:.0%} or more of those it answered about (within a day, where bounces came by"
-            " mail); fewer are a list with bad addresses, and are suppressed"
+            f" and {terms.guard_share:.0%} or more of all it answered for (within a day, where bounces came by"
+            " mail); fewer count as a list with bad addresses, and are suppressed"
         )
     return (
-        f"The rule: {terms.guard_people:,} people of whom that is news do not exist, says one provider within"
+        f"The rule: one provider newly refuses {terms.guard_people:,} recipients as unknown within"
         f" {terms.guard_within_s:g} s,{share}"
     ).rstrip(",")
 

@@ -24,15 +24,15 @@ _WORDS = {
     "concurrency": "connections to it", "connections": "connections of the zone", "deferred": "next try",
     "held": "an operator", "deleted": "nothing", "bounced": "nothing", "rest": "source rests",
     "campaign": "suspended", "tenant": "suspended", "destination": "suspended", "domain": "suspended",
-    "zone": "suspended", "deadline": "deadline", "pull": "somebody who takes it",
+    "zone": "suspended", "deadline": "deadline", "pull": "a client",
     "copy": "nothing is sent", "drain": "nothing is sent", "recovery": "nothing is sent", "disk": "nothing is sent",
 }  # fmt: skip
 _ENDLESS = {
-    "limit": "one of its connections ends", "probing": "that delivery ends", "dns": "the answer has come",
+    "limit": "one of its connections ends", "probing": "that delivery ends", "dns": "DNS answers",
     "suspended": "resumed", "source": "resumed", "concurrency": "one of them ends", "connections": "one of them ends",
     "held": "released or deleted", "deleted": "the task is undone", "bounced": "queued again",
-    "rate": "deliveries go well for long enough", "pull": "somebody comes",
-    "copy": "it is adopted", "drain": "the next start", "recovery": "that is done", "disk": "it can be written again",
+    "rate": "enough deliveries succeed", "pull": "a client fetches it",
+    "copy": "it is adopted", "drain": "the next start", "recovery": "that is done", "disk": "it is writable again",
 }  # fmt: skip
 ROWS_MAX, LANES = 200, 1_000
 _NOTHING = "nothing holds it"
@@ -130,9 +130,7 @@ def _idle(found: dict[str, Any]) -> str:
         return f"Nothing holds {kind} {about} itself; in it are {', '.join(later)}: {listed}"
     if kind == "destination" and "counts" not in found:
         return f"Nothing holds {about}; `zonemta queue list {_option(found)}` shows what is deferred for it"
-    return (
-        f"Nothing is waiting for {kind} {about}, and nothing holds it; `zonemta queue size` shows what waits elsewhere"
-    )
+    return f"Nothing is waiting for {kind} {about}, and nothing holds it; `zonemta queue size` shows the rest"
 
 
 def _option(found: dict[str, Any]) -> str:
@@ -163,7 +161,7 @@ def _recipient_rows(row: dict[str, Any], now_ms: int) -> Iterator[Sequence[objec
         return
     if row["state"] == "leased":
         way = f" from {row['source']}" if row["source"] else ""
-        yield *about, "nothing", f"{row['worker']} delivers it to {row['site']}{way} now", _since(row, now_ms), "", ""
+        yield *about, "nothing", f"{row['worker']} is delivering it to {row['site']}{way}", _since(row, now_ms), "", ""
         return
     if row["state"] != "queued":
         before = ""
@@ -175,9 +173,9 @@ def _recipient_rows(row: dict[str, Any], now_ms: int) -> Iterator[Sequence[objec
 
 def _taken(row: dict[str, Any], now_ms: int) -> tuple[str, str, str, str]:
     """waits for, why, since, until: of what somebody has pulled."""
-    who = row["holder"] or "somebody"
+    who = row["holder"] or "a client"
     if not row["until_ms"]:
-        return "whoever takes it", f"{who} takes it now", _since(row, now_ms), "all of it is there"
+        return "a client", f"{who} is fetching it now", _since(row, now_ms), "all of it is there"
     until = when.until(row["until_ms"], now_ms)
     return "its acknowledgement", f"{who} has reserved it", _since(row, now_ms), until
 

@@ -23,7 +23,7 @@ _WHAT = {
     "rest": "source rests", "resting": "cannot be reached", "rate": "slowed down",
     "concurrency": "fewer connections", "no-tls": "TLS is switched off", "recipients": "fewer recipients per message",
     "pipelining": "one command at a time", "lost": "may be lost",
-    "guard": "nobody is suppressed",
+    "guard": "no suppressions",
 }  # fmt: skip
 
 
@@ -87,7 +87,7 @@ def resume(
     """End a suspension or rest, discard what was learned about a site, or acknowledge possible losses."""
     full, kind = " ".join(name), "destination" if kind == "provider" else kind
     if not _resumed(in_force(config, folder), kind, full):
-        raise CommandError(Exit.DATA, f"there is no {kind} {full!a} to resume; `zonemta standing` lists what there is")
+        raise CommandError(Exit.DATA, f"there is no {kind} {full!a} to resume; `zonemta standing` lists them all")
     print_json({"kind": kind, "name": full}) if json else print(printable(f"{kind} {full} is resumed"))
 
 

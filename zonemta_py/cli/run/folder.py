@@ -54,9 +54,7 @@ def kept_to_oneself(folder: Path) -> Iterator[str]:
     """
     mode = folder.stat().st_mode
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-        raise CommandError(
-            Exit.PERMISSION, f"{folder}: is writable by everybody; `chmod o-w {folder}`, or name another"
-        )
+        raise CommandError(Exit.PERMISSION, f"{folder}: is world-writable; `chmod o-w {folder}`, or name another")
     for name in _MAIL:
         place = folder / name
         if place.is_dir() and place.stat().st_mode & 0o077:

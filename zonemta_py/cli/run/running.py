@@ -146,7 +146,7 @@ def drain(
         try:
             left = _watched(chosen, pid, seconds)
         except KeyboardInterrupt:
-            sentence = "the drain goes on without this command; `zonemta drain --cancel` ends it"
+            sentence = "the drain continues without this command; `zonemta drain --cancel` cancels it"
             raise CommandError(Exit.INTERRUPTED, sentence) from None
         tell(waited_for=left.waited_for)
         _tell_end(tell, left, last_end.read(chosen.folder, pid))
@@ -169,7 +169,7 @@ def _tell_end(tell: Telling, left: Left, cut_off: dict[str, str] | None) -> None
         what = f"{left.deliveries:,} deliveries and {left.connections:,} connections"
         of = ", ".join(f"{role} ({why})" for role, why in sorted(cut_off.items()))
         raise CommandError(Exit.TEMPORARY, f"{what} were cut off, of {of}")
-    tell("drained: nothing was cut off; the next start goes on with what waits", cut_off=0, connections=0)
+    tell("drained: nothing was interrupted; the next start continues with waiting mail", cut_off=0, connections=0)
 
 
 class Left(NamedTuple):

@@ -122,9 +122,7 @@ def compose(
         if headers.remove("bcc"):
             message = headers.build() + message[body:]
     if not found:
-        raise CommandError(
-            Exit.USAGE, "nobody to send to; name recipients, or use -t with a To, Cc or Bcc field in the message"
-        )
+        raise CommandError(Exit.USAGE, "no recipients; name some, or use -t with a To, Cc or Bcc field in the message")
     if sender is None:
         sender = _author(headers) or f"{_user()}@{socket.gethostname()}"
         checked = _sender(sender, local, Exit.DATA)

@@ -86,7 +86,7 @@ def init(
     print("\n".join(records(answers, key[1])))
     print("\nFor bounces to come back (docs/FEEDBACK.md), with the commented tables of the configuration:\n")
     print(f"bounce.{answers.domain}. IN MX 10 {answers.hostname}.")
-    print(f"\nand ask whoever gave you the {_addresses(answers)} that the name in DNS (PTR) is {answers.hostname}.")
+    print(f"\nand ask the provider of the {_addresses(answers)} that the name in DNS (PTR) is {answers.hostname}.")
     commands = [*missing, f"zonemta doctor --config {file}", f"zonemta run --config {file}"]
     print("\nThen: " + "\n      ".join(commands))
 
@@ -220,7 +220,7 @@ def text(answers: Answers, queue: Path, key: DkimKey) -> str:
         "", "# What comes back: docs/FEEDBACK.md.", "#[[listeners]]", '#name = "mx"', '#address = "0.0.0.0"',
         "#port = 25", "#feedback = true", "#relay_networks = []", "#[return_path]",
         f'#verp = "bounce.{answers.domain}"',
-        '#secret = ""         # `zonemta config secret` makes one; then let nobody else read this file',
+        '#secret = ""         # `zonemta config secret` makes one; then make this file unreadable for others',
     ]  # fmt: skip
     return "\n".join([*lines, "", dkim_rotation.table(key), ""])
 

@@ -64,7 +64,7 @@ def _remedy(error: OSError, listener: Listener, config: Config) -> str:
         user = config.server.user or "zonemta"
         return f'start as root with server.user = "{user}", or use a port from {_unprivileged()} on'
     if error.errno == errno.EADDRINUSE:
-        return f"stop the program that has it (`ss -ltnp sport = :{listener.port}` names it), or use another port"
+        return f"stop the program that uses it (`ss -ltnp sport = :{listener.port}` names it), or use another port"
     return "use an address that this machine has"
 
 

@@ -62,7 +62,7 @@ async def reverse(resolver: Resolver, address: str) -> Diagnosis:
         return note(about, error.reply.text)
     if not names:
         return problem(
-            about, "has no name in DNS (PTR), so that many servers refuse its mail", "ask whoever gave you the address"
+            about, "has no name in DNS (PTR), so that many servers refuse its mail", "ask the provider of the address"
         )
     return problem(
         about, f"is {', '.join(names)}, which does not lead back to it", f"publish: {names[0]}. IN A {address}"
@@ -85,9 +85,9 @@ async def spf(resolver: Resolver, domain: str, addresses: Iterable[str], helo: s
         elif result == "permerror":
             yield problem(about, f"the record is wrong: {words}", "correct it")
         elif result == "fail":
-            yield problem(about, "fail: others are told to refuse this mail", remedy)
+            yield problem(about, "fail: receivers are asked to refuse this mail", remedy)
         else:
-            yield warning(about, f"{result}: nobody is told that it may", remedy)
+            yield warning(about, f"{result}: no record authorizes it", remedy)
 
 
 def _mechanism(address: str) -> str:
@@ -121,7 +121,7 @@ async def returns(resolver: Resolver, domain: str) -> Diagnosis:
         hosts = [host for _, host in (await resolver.records(domain, "MX", 0.0)).values]
         if hosts == ["."] or hosts == [""]:
             return problem(
-                about, "is taken by nobody (null MX), so mail from there is refused", "send from another domain"
+                about, "is not accepted (null MX), so mail from there is refused", "send from another domain"
             )
         if hosts:
             return ok(about, f"is taken by {', '.join(hosts)}")

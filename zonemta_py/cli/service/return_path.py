@@ -44,7 +44,7 @@ def _lent(listener: Listener) -> Iterator[Diagnosis]:
     inside = [one for one in listener.relay_networks if ip_network(one).is_loopback]
     if ip_address(listener.address).is_loopback and inside and not listener.proxy_protocol:
         yield problem(
-            f"relaying at {listener.name}", "whatever forwards port 25 to it makes everybody a client that may relay",
+            f"relaying at {listener.name}", "if anything forwards port 25 to it, every client may relay",
             "set relay_networks = [], or proxy_protocol = true and let it say who the client is",
         )  # fmt: skip
 

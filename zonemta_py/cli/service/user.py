@@ -47,7 +47,7 @@ def _problem(sentence: str) -> Diagnosis:
 def _others(config: Config) -> Iterator[Diagnosis]:
     if hidden(config):
         yield note(
-            "user", f"{privileges.me()} may not look into {config.folder}, so not all can be told",
+            "user", f"{privileges.me()} may not look into {config.folder}, so the check is incomplete",
             f"run doctor as {owner(config.folder)}, or as root",
         )  # fmt: skip
 

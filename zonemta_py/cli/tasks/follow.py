@@ -37,7 +37,7 @@ def until(config: Config, row: Row, over: Callable[[Row], bool], label: str) -> 
                 move(row["done"], row["count"] or 0)
     except KeyboardInterrupt:
         if row["state"] == "running":
-            said = f"task {row['id']} goes on; `zonemta task cancel {row['id']}` ends it, `zonemta task undo` undoes it"
+            said = f"task {row['id']} continues; `zonemta task cancel {row['id']}` stops it, `task undo` undoes it"
             print(f"zonemta: {said}", file=sys.stderr)
         raise
     return row

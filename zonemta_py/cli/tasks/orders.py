@@ -210,7 +210,7 @@ def _show(seen: follow.Row, json: bool) -> None:
     rows = [(one["id"], one["recipient"], one["zone"]) for one in seen["examples"]]
     count = seen["count"]
     if not (rows or as_records()):
-        return print_aside(f"{seen['words']}: nobody; nothing was changed")
+        return print_aside(f"{seen['words']}: no recipients match; nothing was changed")
     title = f"{seen['words']}: {counted(count, 'recipient')}" + (
         f", of which {len(rows)}:" if count > len(rows) else ""
     )

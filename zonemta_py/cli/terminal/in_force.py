@@ -27,7 +27,7 @@ def in_force(file: Path | None, folder: Path | None = None) -> Config:
         config = _last(there) if there else None
         if config is None or there is None:
             raise
-    sentence = f"{chosen}: has mistakes, which `zonemta config check` names; this is by the configuration in force"
+    sentence = f"{chosen}: has errors, which `zonemta config check` lists; this uses the running configuration"
     print(f"zonemta: {printable(sentence)}", file=sys.stderr)
     return config.model_copy(update={"server": config.server.model_copy(update={"folder": there})})
 

@@ -9,7 +9,7 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit
 STATES = {"incoming": "queued", "active": "leased", "deferred": "deferred", "hold": "held"}
 _OWN = {state: state for state in STATES.values()}
 _NONE_HERE = {
-    "maildrop": "what a program hands in is in the queue when sendmail ends",
+    "maildrop": "submitted mail is in the queue when sendmail exits",
     "corrupt": "damaged mail is in quarantine/ of the queue's folder (`zonemta standing`)",
     "bounce": "`zonemta log` and `zonemta trace ADDRESS` have every answer; what has bounced and is kept is shown by"
     " `zonemta queue list --state bounced`",

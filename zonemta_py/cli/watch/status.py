@@ -67,7 +67,7 @@ def status(
 
 def _described(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     now_ms, total, disk = int(time.time() * 1000), found["total"], found["disk"]
-    ending = ", and takes nothing new: it drains" if found["ending"] else ""
+    ending = ", draining: no new mail is accepted" if found["ending"] else ""
     yield "runs", f"since {when.since(found['since_ms'], now_ms)}, in {found['folder']}{ending}"
     if found["ending"]:
         yield "drain", waits_for(found["draining"])
@@ -92,7 +92,7 @@ def _described(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "damage", f"{more} more cases; `zonemta standing` lists them"
     for row in _of_kind(found, GUARD):
         yield "held back", printable(f"{row['name']}: {row['cause']}; `zonemta suppression guards`")
-    yield "in doubt", f"{found['in_doubt']:,}; `zonemta queue in-doubt` lists them" if found["in_doubt"] else "nobody"
+    yield "in doubt", f"{found['in_doubt']:,}; `zonemta queue in-doubt` lists them" if found["in_doubt"] else "none"
     short = disk["free"] < disk["reserve"]
     until = f"until {size(disk['reserve'])} are" if short else "for now; the log says why"
     yield "disk", f"{size(disk['free'])} free" + ("" if disk["accepting"] else f"; new mail is refused {until}")
@@ -107,9 +107,9 @@ def _certificate(one: dict[str, Any]) -> Iterator[str]:
     if "why" in one:
         yield one["why"]
     if one["days"] is not None:
-        yield f"{'the one in force ' if 'why' in one else ''}ends in {one['days']:,.0f} days"
+        yield f"{'the one in use ' if 'why' in one else ''}ends in {one['days']:,.0f} days"
     if one["in_force"] and one["file_ends_ms"] not in (None, one["ends_ms"]):
-        yield "its file has another one by now, which is taken within half a minute"
+        yield "its file has a newer one, which is used within half a minute"
 
 
 def _counts(row: dict[str, int]) -> str:
@@ -163,7 +163,7 @@ def _check(file: Any, folder: Any, limits: dict[str, str], timeout_s: int) -> No
 
 
 def _too_late(timeout_s: int, *_: object) -> NoReturn:
-    raise CommandError(Exit.UNAVAILABLE, f"no answer has come in {timeout_s} s; the log may say why")
+    raise CommandError(Exit.UNAVAILABLE, f"no answer within {timeout_s} s; the log may say why")
 
 
 def _limits(name: str, text: str) -> tuple[float | None, float | None]:
@@ -194,7 +194,7 @@ def _problems(found: dict[str, Any], limit: dict[str, Any]) -> Iterator[Problem]
         if row["group"] == RESTING:
             yield WARNING, f"source {row['name']}: {row['cause']}"
     for row in _of_kind(found, GUARD):
-        yield WARNING, f"{row['name']} says of very many people that they do not exist"
+        yield WARNING, f"{row['name']} refuses very many recipients as unknown"
     for sink in found["sinks"]:
         if sink["state"] not in ("ok", "catching up"):
             yield WARNING, f"sink {sink['name']} is {sink['state']}"

@@ -58,7 +58,7 @@ async def acknowledge(queue: QueueContext, ids: list[str] | None = None, until_m
     sent to before then, by the clock: others had not been seen. Raises ValueError."""
     wanted = None if ids is None else set(ids)
     if wanted is not None and (not wanted or len(wanted) > IDS_MAX):
-        raise ValueError(f"name 1 to {IDS_MAX:,} messages, or none at all to acknowledge everybody")
+        raise ValueError(f"name 1 to {IDS_MAX:,} messages, or none at all to acknowledge all")
     core, count = queue.core, 0
     async for rows in _portions(core):
         gone: list[Operation] = [

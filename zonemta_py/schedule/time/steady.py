@@ -144,7 +144,7 @@ class Steady(Clock):
         seen = clock_ms - self.base.monotonic() * 1000
         shift, self._seen_ms = seen - self._seen_ms, seen
         log.warning(
-            "the machine's clock was set %s by %s: what waits is not affected, and no mail is older for it",
+            "the machine's clock was set %s by %s: waiting mail is not affected, and its age does not change",
             "forward" if shift > 0 else "back", _long(abs(shift)),
         )  # fmt: skip
         self._take_back(-shift)
