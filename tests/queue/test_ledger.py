@@ -15,7 +15,7 @@ from zonemta_py.disk import packing
 from zonemta_py.journal.records import Type
 from zonemta_py.queue.admin import orders
 from zonemta_py.queue.api import HELD
-from zonemta_py.queue.lifecycle import doubts
+from zonemta_py.queue.lifecycle import in_doubt
 from zonemta_py.queue.lifecycle.settle import Settling
 from zonemta_py.queue.recovery.open_store import REPAIR_MARK
 
@@ -75,7 +75,7 @@ async def test_who_is_in_doubt_is_in_the_journal_before_the_store(house: Make, m
     await home.put("bob@x.test")
     (delivery,) = await home.lease()
     with monkeypatch.context() as patch:
-        patch.setattr(doubts, "_resolve_all", lambda *_: None)
+        patch.setattr(in_doubt, "_resolve_all", lambda *_: None)
         home.queue.lost(home.queue.leases.out[delivery.lease].worker)
         await home.queue.core.disk.journal.stable()
     await home.crash()

@@ -22,7 +22,7 @@ from zonemta_py.mail.envelope import Envelope
 from zonemta_py.queue.core.bodies import Bodies
 from zonemta_py.queue.core.campaigns import Campaigns
 from zonemta_py.queue.core.commit import Hire, JournalLine, Thread
-from zonemta_py.queue.core.counters import Counters
+from zonemta_py.queue.core.counters import QueueCounters
 from zonemta_py.queue.core.disk import Disk
 from zonemta_py.queue.core.lifetime import Lifetime
 from zonemta_py.queue.core.messages import Message, Messages
@@ -53,7 +53,7 @@ class Core:
         self.mail_log: MailLog | None = None
         """Where lines about mail go; None: nowhere."""
         self.batches = batches
-        self.counters = Counters(store, config, clock, totals)
+        self.counters = QueueCounters(store, config, clock, totals)
         self.disk = Disk(
             config, store, journal, self, segments=segments, ids=ids, clock=clock, damaged=damaged, hire=hire,
             receipts=receipts, bodies=bodies,

@@ -16,7 +16,7 @@ from zonemta_py.queue.core.sums.sessions import SessionQuotas
 from zonemta_py.schedule.time.steady import Steady
 
 
-class Counters:
+class QueueCounters:
     """The counters of one queue; those of campaigns are in `Campaigns`. messages: how many, and their bytes."""
 
     def __init__(self, store: Store, config: Config, clock: Steady, messages: tuple[int, int]) -> None:

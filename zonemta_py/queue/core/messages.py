@@ -187,3 +187,8 @@ class Messages:
     def again(self) -> None:
         """The batch with the last changes did not reach the disk: writes them with the next one."""
         self._fewer = self._written | self._fewer
+
+
+def whose(metadata: dict[str, Any]) -> dict[str, Any]:
+    """What a REMOVED record says of its message, for readers of the journal alone."""
+    return {name: metadata[name] for name in ("campaign", "tenant") if metadata.get(name)}

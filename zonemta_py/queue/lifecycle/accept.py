@@ -27,11 +27,10 @@ from zonemta_py.queue.core.bodies import Stored
 from zonemta_py.queue.core.campaign_counters import SUPPRESSED, campaign_of
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
-from zonemta_py.queue.core.messages import Message
+from zonemta_py.queue.core.messages import Message, whose
 from zonemta_py.queue.hooks import Routed
 from zonemta_py.queue.lifecycle import checks, observe, placement
 from zonemta_py.queue.lifecycle.placement import Placed
-from zonemta_py.queue.lifecycle.removal import whose
 from zonemta_py.queue.lifecycle.requests import Requests, recorded
 from zonemta_py.queue.suppression.register import SuppressionList, because
 from zonemta_py.schedule.batch import Entry

@@ -21,12 +21,12 @@ from zonemta_py.disk.leveldb.store import StoreError
 from zonemta_py.mail import dsn
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.notices.wording import Failed, Wording
-from zonemta_py.queue.api import BOUNCED, DELIVERED
-from zonemta_py.queue.core.messages import Message, Messages
-from zonemta_py.queue.lifecycle.settlement import Settlement
+from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.core.messages import Message
 from zonemta_py.schedule.time import hours
 
 if TYPE_CHECKING:
+    from zonemta_py.disk.notes import Note
     from zonemta_py.mail.notices.phrases import Phrases
 
 
@@ -66,13 +66,12 @@ def _phrases(
 class Notices:
     """Makes notifications as the configuration says."""
 
-    def __init__(self, messages: Messages, config: Config) -> None:
-        self._messages, self._config = messages, config
+    def __init__(self, core: Core) -> None:
+        self._core = core
         self._wordings: dict[NoticeTerms, Wording] = {}
 
-    def configure(self, config: Config) -> None:
+    def configure(self) -> None:
         """The configuration is another one."""
-        self._config = config
         self._wordings.clear()
 
     def make(
@@ -99,6 +98,14 @@ class Notices:
         )
         return replace(dsn.enclose(envelope, data, now_ms), sending_zone=terms.zone or None), data
 
+    def late(self, message: Message, note: Note, now_ms: int, notice_h: float) -> bool:
+        """Whether a recipient that still waits calls for a delay notice. now_ms: steady time. notice_h: hours after
+        which, 0: never."""
+        waited_ms = now_ms - message.created_ms - self._core.clock.apart_of(message.id)
+        late = bool(notice_h) and waited_ms >= notice_h * 3_600_000
+        late = late or hours.to_be_told(message.metadata, now_ms)
+        return late and not note.noticed and self.wanted("delayed", note.notify, message.metadata, now_ms)
+
     def wanted(self, kind: dsn.Kind, notify: int, metadata: dict[str, Any], now_ms: int) -> bool:
         """As `dsn.wanted`; if NOTIFY is unset, BY=…;N also asks for a notification after its deadline (RFC 2852), and
         the configuration may: `NoticesSection.delays`. metadata: the message's."""
@@ -113,22 +120,22 @@ class Notices:
         return dsn.wanted(kind, notify)
 
     def _terms(self, metadata: dict[str, Any]) -> NoticeTerms:
-        return self._config.notices.terms(str(metadata.get("tenant") or ""))
+        return self._core.config.notices.terms(str(metadata.get("tenant") or ""))
 
     def _wording(self, terms: NoticeTerms) -> Wording:
         """As it was when this configuration came. Its files were checked then: if they are gone, the shipped ones."""
         known = self._wordings.get(terms)
         if known is None:
             try:
-                known = wording(self._config, terms)
+                known = wording(self._core.config, terms)
             except ConfigError:
-                known = wording(self._config, terms._replace(texts=None, languages=("en",)))
+                known = wording(self._core.config, terms._replace(texts=None, languages=("en",)))
             self._wordings[terms] = known
         return known
 
     def _original(self, message: Message, whole: bool) -> bytes:
         try:
-            data = self._messages.text(message)
+            data = self._core.messages.text(message)
         except StoreError:
             return b""
         header = data.partition(b"\r\n\r\n")[0] + b"\r\n"
@@ -144,30 +151,3 @@ def failed(
     code, _, rest = reply_line.partition(" ")
     reply = Reply.from_lines(int(code) if code.isdigit() else 550, [rest])
     return Failed(Recipient(address, notify, orcpt), reply, remote, attempts, last_ms)
-
-
-def due(config: Config, settlement: Settlement) -> list[tuple[dsn.Kind, list[Failed]]]:
-    """The notifications that a settlement causes, by kind."""
-    rows = [row for row in settlement.rows if row.verdict == BOUNCED or row.relayed or row.delayed]
-    if not rows:
-        return []
-    kinds: dict[dsn.Kind, list[Failed]] = {}
-    life_h = settlement.message.metadata.get("life_h") or config.retry.life_h
-    zone = config.zone(settlement.zone)
-    lmtp = zone is not None and zone.protocol == "lmtp"  # LMTP delivers to the mail store itself
-    for row in rows:
-        if row.verdict == BOUNCED:
-            kind: dsn.Kind = "failed"
-        elif row.verdict == DELIVERED and row.relayed:
-            kind = "delivered" if lmtp else "relayed"
-        elif row.delayed:
-            kind = "delayed"
-        else:
-            continue
-        until_ms = settlement.message.created_ms + int((row.life_h or life_h) * 3_600_000)
-        recipient = Recipient(row.address, row.note.notify, row.note.orcpt)
-        remote = settlement.remote if row.stage != "queue" else ""  # there the words are ours, whoever was asked
-        kinds.setdefault(kind, []).append(
-            Failed(recipient, row.reply, remote, row.note.attempts, row.note.last_ms, until_ms, row.kind)
-        )
-    return list(kinds.items())

@@ -22,7 +22,7 @@ from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.campaign_counters import REMOVED, SUPPRESSED
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
-from zonemta_py.queue.core.messages import Message
+from zonemta_py.queue.core.messages import Message, whose
 from zonemta_py.queue.core.state import counted_as
 from zonemta_py.queue.lifecycle import observe
 from zonemta_py.queue.lifecycle.lost import DamagedMessages
@@ -170,8 +170,3 @@ def _apply(
         done(reply)
 
     core.disk.lines.submit(operations, written, sync=False, keep=True)
-
-
-def whose(metadata: dict[str, Any]) -> dict[str, Any]:
-    """What a REMOVED record says of its message, for readers of the journal alone."""
-    return {name: metadata[name] for name in ("campaign", "tenant") if metadata.get(name)}

@@ -1,4 +1,8 @@
-"""A settlement: the content of a delivery record, made from a lease's result or from the record itself."""
+"""A settlement: the content of a delivery record, made from a lease and its result, or by recovery from the record.
+
+From a result to rows, one for each recipient, and from these to the record. Rules: a temporary failure waits by the
+zone's retry schedule until its lifetime is over, then it bounces (4.4.7 becomes 5.4.7).
+"""
 
 from __future__ import annotations
 
@@ -7,23 +11,31 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from zonemta_py.config import Config
-from zonemta_py.disk import keys
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.notes import Note
-from zonemta_py.journal.records.mail import BOUNCED, DEFERRED, DELIVERED, HELD, POSTPONED
+from zonemta_py.journal.records.mail import BOUNCED, DEFERRED, DELIVERED, POSTPONED, RELEASED
 from zonemta_py.mail.dsn import Kind
+from zonemta_py.mail.envelope import Recipient
 from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.notices.wording import Failed
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules.classes import BLOCKED_CLASSES
 from zonemta_py.queue.api import Outcome, Result
 from zonemta_py.queue.core import sizes
+from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.messages import Message
+from zonemta_py.queue.core.state import counted_as
 from zonemta_py.queue.lifecycle.lease import DAMAGED, Lease
+from zonemta_py.queue.lifecycle.notices import Notices
 from zonemta_py.schedule.batch import Entry
-from zonemta_py.schedule.time.steady import Steady
+from zonemta_py.schedule.time import hours
+from zonemta_py.zones.retry import delay_s
 
 if TYPE_CHECKING:
     from zonemta_py.mail.rules.rules import Classified
+
+AWAY = frozenset(("connect", "banner", "ehlo"))
+"""Stages at which a destination that is down has said nothing about the recipient, or about us."""
 
 
 @dataclass(slots=True)
@@ -66,20 +78,79 @@ class Settlement:
     pair: tuple[str, str] = ("", "")
 
 
-def mark_kinds(rows: list[Row], outcomes: list[Outcome], classifieds: list[Classified | None]) -> None:
-    """rows: those of the first outcome's recipients, then of the second's …"""
-    if not any(classifieds):
-        return
-    following = iter(rows)
-    for outcome, classified in zip(outcomes, classifieds, strict=True):
-        for row in islice(following, len(outcome.recipients)):
+def check(lease: Lease, result: Result) -> None:
+    """Drops outcomes of recipients that were answered before: an answer stays, even if the sender fails afterwards.
+    Every other recipient must have one outcome; one without would wait for ever. Raises ValueError."""
+    if lease.answered:
+        leave_out(lease, result)
+    indices = sorted([*lease.answered, *[index for outcome in result.outcomes for index in outcome.recipients]])
+    count = len(lease.batch.entries)
+    part = result.more and len(set(indices)) == len(indices) and set(indices) <= set(range(count))
+    if not part and indices != list(range(count)):
+        raise ValueError(f"lease {lease.number}: {count} recipients, but outcomes for {indices}")
+
+
+def leave_out(lease: Lease, result: Result) -> None:
+    """Drops what was answered before."""
+    for outcome in result.outcomes:
+        outcome.recipients = [index for index in outcome.recipients if index not in lease.answered]
+    result.outcomes = [outcome for outcome in result.outcomes if outcome.recipients]
+
+
+def settlement_of(
+    core: Core, notices: Notices, lease: Lease, result: Result, classifieds: list[Classified | None]
+) -> Settlement:  # fmt: skip
+    """classifieds: of each outcome."""
+    now_ms, down, rows = core.clock.ms(), result.down_s is not None, list[Row]()
+    for outcome, classified in zip(result.outcomes, classifieds, strict=True):
+        for index in outcome.recipients:
+            row = _row(core, notices, lease, lease.batch.entries[index], outcome, now_ms, down)
             if classified is not None:
                 row.kind, row.agreed, row.stage = classified.kind, classified.agreed, outcome.stage
                 row.blocked = row.kind in BLOCKED_CLASSES
+            rows.append(row)
+    zone = lease.batch.zone.zone.name
+    settlement = Settlement(lease.message, zone, rows, result.remote, now_ms, lease=lease, classifieds=classifieds)
+    settlement.notices = due(core.config, settlement)
+    return settlement
 
 
-def deferred_key(settlement: Settlement, row: Row) -> bytes:
-    return keys.deferred(settlement.zone, row.due_ms, settlement.message.id, row.address)
+def _row(
+    core: Core, notices: Notices, lease: Lease, entry: Entry, outcome: Outcome, now_ms: int, down: bool
+) -> Row:  # fmt: skip
+    """down: the destination as a whole could not be reached."""
+    note, reply, verdict, due_ms, delayed = entry.note, outcome.reply, outcome.verdict, 0, False
+    row = Row(entry.key, entry.address, note, verdict, reply, entry=entry, state=counted_as(entry.key))
+    if verdict == RELEASED or (verdict == DELIVERED and not outcome.relayed):  # its note ends with its key, or stays
+        return row
+    message, flow_queue, clock = lease.message, lease.batch.flow_queue, core.clock
+    terms, steady_ms, apart_ms = core.terms(message, note), clock.steady_ms(), clock.apart_ms()
+    wait_s, latest_ms = outcome.delay_s or 0.0, 0
+    note = note._replace(put_off_ms=now_ms) if verdict == POSTPONED else note.tried(now_ms, str(reply))
+    if verdict == DEFERRED:
+        ends_ms = core.lifetime.ends_ms(flow_queue, message, entry.address, note, steady_ms)
+        if steady_ms >= ends_ms:
+            verdict = BOUNCED
+        elif hours.too_late(terms, steady_ms):
+            verdict, row.reply = BOUNCED, Reply(554, "5.4.7", f"its delivery deadline has passed ({reply})")
+        else:
+            retry = flow_queue.zone.flow_queues.terms_of(flow_queue.path, entry.address).retry
+            if outcome.delay_s is None:
+                wait_s = delay_s(note.attempts, retry, clock.random())
+            latest_ms = max(ends_ms, steady_ms + 1000)
+            delayed = notices.late(message, note, steady_ms, retry.delay_notice_h)
+            away = down and outcome.stage in AWAY and outcome.delay_s is None
+            note = note._replace(noticed=note.noticed or delayed, away=away)
+    if verdict == BOUNCED:
+        due_ms = kept_until(core.config, outcome, steady_ms)
+    elif verdict in (DEFERRED, POSTPONED):
+        due_ms = steady_ms + int(wait_s * 1000)
+        due_ms = hours.again_ms(core.config, flow_queue.zone.zone, terms, due_ms, apart_ms)
+        due_ms = min(due_ms, latest_ms) if latest_ms else due_ms
+    row.note, row.verdict, row.due_ms, row.relayed, row.delayed = note, verdict, due_ms, outcome.relayed, delayed
+    if delayed:
+        row.life_h = core.lifetime.life_h(flow_queue, message, entry.address, note)
+    return row
 
 
 def kept_until(config: Config, outcome: Outcome, now_ms: int) -> int:
@@ -89,38 +160,49 @@ def kept_until(config: Config, outcome: Outcome, now_ms: int) -> int:
     return now_ms + int(kept_s * 1000) if kept_s and outcome.reply != DAMAGED else 0
 
 
-def after(settlement: Settlement, row: Row, clock: Steady) -> tuple[bytes, Note] | None:
-    """Key and note, from now on, of a recipient that was not delivered; None: it has ended."""
-    if row.verdict == BOUNCED and not row.due_ms:
-        return None
-    zone, message_id, note = settlement.zone, settlement.message.id, row.note._replace(seq=settlement.seq)
-    if row.verdict in (DEFERRED, POSTPONED):
-        return deferred_key(settlement, row), note
-    if row.verdict == HELD:
-        return keys.held(zone, message_id, row.address), note.held(clock.steady_ms())
-    return keys.bounced(zone, row.due_ms, message_id, row.address), note
+def due(config: Config, settlement: Settlement) -> list[tuple[Kind, list[Failed]]]:
+    """The notifications that a settlement causes, by kind."""
+    rows = [row for row in settlement.rows if row.verdict == BOUNCED or row.relayed or row.delayed]
+    if not rows:
+        return []
+    kinds: dict[Kind, list[Failed]] = {}
+    life_h = settlement.message.metadata.get("life_h") or config.retry.life_h
+    zone = config.zone(settlement.zone)
+    lmtp = zone is not None and zone.protocol == "lmtp"  # LMTP delivers to the mail store itself
+    for row in rows:
+        if row.verdict == BOUNCED:
+            kind: Kind = "failed"
+        elif row.verdict == DELIVERED and row.relayed:
+            kind = "delivered" if lmtp else "relayed"
+        elif row.delayed:
+            kind = "delayed"
+        else:
+            continue
+        until_ms = settlement.message.created_ms + int((row.life_h or life_h) * 3_600_000)
+        recipient = Recipient(row.address, row.note.notify, row.note.orcpt)
+        remote = settlement.remote if row.stage != "queue" else ""  # there the words are ours, whoever was asked
+        kinds.setdefault(kind, []).append(
+            Failed(recipient, row.reply, remote, row.note.attempts, row.note.last_ms, until_ms, row.kind)
+        )
+    return list(kinds.items())
 
 
-def leave_out(lease: Lease, result: Result) -> None:
-    """Drops outcomes of recipients that were answered before: an answer stays, even if the sender fails afterwards."""
-    for outcome in result.outcomes:
-        outcome.recipients = [index for index in outcome.recipients if index not in lease.answered]
-    result.outcomes = [outcome for outcome in result.outcomes if outcome.recipients]
-
-
-def check(lease: Lease, result: Result) -> None:
-    """Checks that every recipient has one outcome; one without would wait for ever. Raises ValueError."""
-    indices = sorted([*lease.answered, *(index for outcome in result.outcomes for index in outcome.recipients)])
-    count = len(lease.batch.entries)
-    part = result.more and len(set(indices)) == len(indices) and set(indices) <= set(range(count))
-    if not part and indices != list(range(count)):
-        raise ValueError(f"lease {lease.number}: {count} recipients, but outcomes for {indices}")
+def record_of(settlement: Settlement, result: Result) -> bytes:
+    """A `DeliveryRecord`, by hand: the class would double the cost of packing, for every result."""
+    trace = [result.remote, result.local, result.tls, result.started_ms, result.took_ms]
+    lease = settlement.lease
+    number, target = (lease.number, lease.batch.flow_queue.key) if lease else (0, "")
+    if lease is not None:
+        path = lease.batch.path
+        trace += [path.source, path.site, path.provider, result.security]
+    rows = _record_rows(settlement.rows, result.outcomes, settlement.classifieds)
+    return packing.pack([number, settlement.message.id, settlement.zone, target, rows, trace])
 
 
 _UNJUDGED: tuple[str | bool, ...] = ("", "")
 
 
-def record_rows(rows: list[Row], outcomes: list[Outcome], classifieds: list[Classified | None]) -> list[list[Any]]:
+def _record_rows(rows: list[Row], outcomes: list[Outcome], classifieds: list[Classified | None]) -> list[list[Any]]:
     """The fields of an `OutcomeRow` for each group of recipients with equal fields; by hand, as it runs for every
     result.
 

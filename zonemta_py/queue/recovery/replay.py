@@ -35,9 +35,7 @@ from zonemta_py.queue.core.tasks.table import CREATED, DID, UNDID
 from zonemta_py.queue.fsck.compare import state_of
 from zonemta_py.queue.lifecycle import in_doubt, lost
 from zonemta_py.queue.lifecycle.context import QueueContext
-from zonemta_py.queue.lifecycle.notices import due
-from zonemta_py.queue.lifecycle.settle import AWAY
-from zonemta_py.queue.lifecycle.settlement import Row, Settlement
+from zonemta_py.queue.lifecycle.settlement import AWAY, Row, Settlement, due
 from zonemta_py.queue.tasks import apply as tasks
 
 _ORDERS = (Type.IN_DOUBT, Type.REMOVED, Type.MOVED, Type.TASK)
