@@ -315,7 +315,7 @@ async def _stop(queue: Any) -> None:
     core = queue.core
     await core.disk.lines.stable()
     await core.disk.journal.stable()
-    core.ready, core.pump = False, lambda: None
+    core.ready, core.stopping = False, True
     queue.close()
 
 

@@ -253,7 +253,7 @@ class House:
             return
         self._abandoned = queue
         core = queue.core
-        core.ready, core.pump = False, lambda: None
+        core.ready, core.stopping = False, True
         core.disk.lines._finish = core.disk.journal._finish = lambda *_: None  # type: ignore[method-assign]
         core.disk.lines._start = core.disk.journal._start = lambda *_: None  # type: ignore[method-assign]
         core.disk.lines._reopen = core.disk.journal._retry = lambda *_: None  # type: ignore[method-assign]

@@ -367,8 +367,8 @@ class Set(Clock):
 def test_how_old_a_message_is_over_steps() -> None:
     """By its id, never more than it is; also where the clock was set back and ids stand."""
     clock = Set()
-    steady, ids, truth = Steady(clock), keys.Ids(), list[tuple[str, float]]()
-    steady.next_id = ids.following
+    ids, truth = keys.Ids(), list[tuple[str, float]]()
+    steady = Steady(clock, next_id=ids.following)
     for shift in (0, 3_600_000, -7_200_000, 86_400_000 * 2, -86_400_000 * 4, 1_000, 60_000):
         clock.shown += shift
         for _ in range(5):
@@ -379,7 +379,7 @@ def test_how_old_a_message_is_over_steps() -> None:
     for (_, passed), found in zip(truth, born, strict=True):
         assert found <= passed * 1000 + 1001
         assert found > passed * 1000 - 1_100_000  # where ids stand: since the clock was set back
-    again = Steady(clock, steady.state(), steady.ms(), ids.following())
+    again = Steady(clock, steady.state(), steady.ms(), next_id=ids.following)
     assert [again.born_ms(id) - 1_700_000_000_000 for id, _ in truth] == born
     assert again.steady_ms() == pytest.approx(steady.steady_ms(), abs=2)
 

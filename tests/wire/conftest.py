@@ -47,7 +47,7 @@ class Service:
         core = self.queue.core
         await core.disk.lines.stable()
         await core.disk.journal.stable()
-        core.ready, core.pump = False, lambda: None
+        core.ready, core.stopping = False, True
         self.queue.close()
 
 

@@ -28,6 +28,7 @@ from zonemta_py.queue.api import (
     accept_whole,
 )
 from zonemta_py.queue.campaigns.commands import CampaignCommands
+from zonemta_py.queue.core.callbacks import Callbacks
 from zonemta_py.queue.core.campaigns import NO_TEMPLATE, whole
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.lifecycle import in_doubt
@@ -49,11 +50,17 @@ NOT_NOW = Reply(451, "4.3.0", "the body cannot be read")
 class LocalQueue(QueueContext):
     """The queue in this process. Created by `recovery.start`."""
 
-    def __init__(self, core: Core, first_lease: int) -> None:
-        super().__init__(core, first_lease)
+    def __init__(self, make: Callable[[Callbacks], Core], first_lease: int) -> None:
+        callbacks = Callbacks(
+            pump=lambda: self.leases.pump(),
+            before_batch=lambda: self.policy.catch_up(),
+            settle=lambda result, done: self.settling.settle(result, done),
+            serve_pullers=lambda now_ms: self.pulls.serve(now_ms),
+        )
+        super().__init__(make(callbacks), first_lease)
         self.tasks = TaskOrders(self)
         self.pulls = Pulls(self)
-        self.campaign_commands = CampaignCommands(core, self.tasks.cancel_campaign)
+        self.campaign_commands = CampaignCommands(self.core, self.tasks.cancel_campaign)
         self.maintenance = Maintenance(self, self.campaign_commands.tick)
 
     def start(self) -> None:

@@ -7,7 +7,7 @@ steady seconds (`now`) for rests and limits, UNIX milliseconds for due times.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 from time import thread_time
@@ -46,8 +46,6 @@ class Schedule(Shared):
         self.zones: dict[str, ZoneSchedule] = {}
         self.stirred: set[PullZone] = set()
         """Pull zones from which somebody waits to take something, and where there may be something."""
-        self.halted: Callable[[], Iterable[tuple[str, str]]] = tuple
-        """Why nothing at all is sent, by kind (`reasons.WHOLE`) and sentence; set by `Core`."""
         self._awaited: set[str] = set()  # all those where somebody waits, also if there is no such zone yet
         for zone in config.zones:
             self._add(zone, marks.get(zone.name, {}))

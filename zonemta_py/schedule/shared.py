@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from zonemta_py.config import Config
@@ -22,6 +22,8 @@ class QueueCallbacks(NamedTuple):
     unpin(id): a recipient of that message has left the window. requeued(zone, address, flow): a deferred recipient was
     parked.
     terms_of(id): a message's metadata, as far as it can be read. record(body): a change of policy, for the journal.
+    looked_up(domain, provider): DNS has said whose the domain is. halted(): why nothing at all is sent, by kind
+    (`reasons.WHOLE`) and sentence.
     """
 
     rekey: Callable[[list[Operation], Callable[[], None]], None]
@@ -30,6 +32,8 @@ class QueueCallbacks(NamedTuple):
     requeued: Callable[[str, str, str], None]
     terms_of: Callable[[str], dict[str, Any]]
     record: Callable[[list[object]], None]
+    looked_up: Callable[[str, str], None]
+    halted: Callable[[], Iterable[tuple[str, str]]]
 
 
 class Shared:
@@ -40,12 +44,12 @@ class Shared:
     ) -> None:
         self._read(config)
         self.rekey, self.changed, self.unpin, self.requeued = queue.rekey, queue.changed, queue.unpin, queue.requeued
-        self.terms_of = queue.terms_of
+        self.terms_of, self.halted = queue.terms_of, queue.halted
         self.timers = Timers(clock)
         self.now, self.now_ms = self.timers.now, self.timers.now_ms
         self.wake_at = self.timers.wake_at
         self.busy: set[bytes] = set()
-        self.sites = Sites(resolver, self.now)
+        self.sites = Sites(resolver, self.now, queue.looked_up)
         self.policy = PolicyState(config, self.now, self.now_ms, queue.record)
         self.admission = Admission(config, self.timers, self.terms_of, self.policy)
 

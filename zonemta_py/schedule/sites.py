@@ -37,10 +37,12 @@ class DestinationResolver(Protocol):
 
 
 class Sites:
-    """What is known of domains. now: steady seconds."""
+    """What is known of domains. now: steady seconds. looked_up(domain, provider): DNS has said whose it is."""
 
-    def __init__(self, resolver: DestinationResolver | None, now: Callable[[], float]) -> None:
-        self._resolver, self._now = resolver, now
+    def __init__(
+        self, resolver: DestinationResolver | None, now: Callable[[], float], looked_up: Callable[[str, str], None]
+    ) -> None:  # fmt: skip
+        self._resolver, self._now, self._looked_up = resolver, now, looked_up
         self.asks = resolver is not None
         self._known: OrderedDict[str, tuple[float, Found]] = OrderedDict()
         self._asked: dict[str, list[Callable[[Found], None]]] = {}
@@ -49,8 +51,6 @@ class Sites:
         self._begun = 0
         self._busy = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self.told: Callable[[str, str], None] = lambda domain, provider: None
-        """Called with the provider of each domain that was looked up."""
 
     def configure(self, resolver: DestinationResolver | None, anew: bool) -> None:
         """Another resolver from now on; what was asked already is answered. anew: nothing is known any more."""
@@ -123,7 +123,7 @@ class Sites:
     def _keep(self, domain: str, found: Found) -> None:
         if isinstance(found, NoRoute) and found.temporary:
             return
-        self.told(domain, "" if isinstance(found, NoRoute) else found.provider)
+        self._looked_up(domain, "" if isinstance(found, NoRoute) else found.provider)
         ttl_s = REFUSED_S if isinstance(found, NoRoute) else max(1.0, found.ttl_s)
         self._known[domain] = (self._now() + ttl_s, found)
         self._known.move_to_end(domain)

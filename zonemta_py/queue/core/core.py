@@ -20,6 +20,7 @@ from zonemta_py.journal.records.orders import StandingRecord
 from zonemta_py.logs.mail import MailLog
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.queue.core.bodies import Bodies
+from zonemta_py.queue.core.callbacks import Callbacks
 from zonemta_py.queue.core.campaigns import Campaigns
 from zonemta_py.queue.core.commit import Hire, JournalLine, Thread
 from zonemta_py.queue.core.counters import QueueCounters
@@ -46,10 +47,11 @@ class Core:
     def __init__(
         self, config: Config, store: Store, journal: JournalLine, *, marks: dict[str, dict[str, bytes]],
         segments: Segments, ids: keys.Ids, totals: tuple[int, int], batches: int, clock: Steady,
-        damaged: Callable[[Exception], None], hooks: Hooks, resolver: DestinationResolver | None = None,
-        hire: Hire = Thread, receipts: Receipts | None = None, bodies: Bodies | None = None,
+        damaged: Callable[[Exception], None], callbacks: Callbacks, hooks: Hooks,
+        resolver: DestinationResolver | None = None, hire: Hire = Thread, receipts: Receipts | None = None,
+        bodies: Bodies | None = None,
     ) -> None:  # fmt: skip
-        self.config, self.hooks, self.clock = config, hooks, clock
+        self.config, self.hooks, self.clock, self.callbacks = config, hooks, clock, callbacks
         self.mail_log: MailLog | None = None
         """Where lines about mail go; None: nowhere."""
         self.batches = batches
@@ -63,7 +65,6 @@ class Core:
         self.pull_doubts = PullDoubts(config, store)
         self.messages = Messages(store, self.disk.bodies, self.disk.compaction, self.pull_doubts)
         self.router = Router(config.zones)
-        clock.next_id, clock.on_step = ids.following, self._clock_set
         self.arriving: set[str] = set()
         """Ids given out whose envelope record is not in the journal yet."""
         self.known: dict[str, tuple[str, int, int]] = {}
@@ -79,22 +80,16 @@ class Core:
         self._tasks: set[asyncio.Future[Any]] = set()
         self.finished: set[str] = set()
         """Messages whose FINISH record was found by recovery; it must not be written twice."""
-        self.before_batch: Callable[[], None] = lambda: None
-        """Submits what had to wait until the store could be read again; set by `SuppressionPolicy`."""
-        self.pump: Callable[[], None]
-        """Lets the schedule read on; set by `Leases`."""
         self.schedule = self._scheduled(marks, resolver)
-        self.schedule.halted = self.halted
         self.lifetime = Lifetime(config, clock, self.campaigns, self.tasks, self.schedule)
 
     def _scheduled(self, marks: dict[str, dict[str, bytes]], resolver: DestinationResolver | None) -> Schedule:
         """The schedule, with all zones that have mail."""
         callbacks = QueueCallbacks(
             rekey=self._rekey, changed=self.changed, unpin=self._unpin, requeued=self._requeued,
-            terms_of=self._terms_of, record=self._stand,
+            terms_of=self._terms_of, record=self._stand, looked_up=self.counters.sizes.told, halted=self.halted,
         )  # fmt: skip
         schedule = Schedule(self.config, self.disk.store, marks, self.clock, resolver, callbacks)
-        schedule.sites.told = self.counters.sizes.told
         for name, counts in self.counters.sizes.zones.items():
             if any(counts) and pull.settings_of(self.config, name) and name not in schedule.zones:
                 schedule.make(name, marks.get(name))
@@ -122,7 +117,7 @@ class Core:
     # -- what goes into every batch last (commit.Closing)
 
     def first(self) -> list[Operation]:
-        self.before_batch()
+        self.callbacks.before_batch()
         return self.disk.places.portion()
 
     def changes(self) -> list[Operation]:
@@ -169,7 +164,7 @@ class Core:
         packed = packing.pack(body)
         self.disk.policy_copy.add(self.disk.ledger.append(Type.STANDING, packed), packed)
 
-    def _clock_set(self, steps: list[list[Any]]) -> None:
+    def clock_set(self, steps: list[list[Any]]) -> None:
         """The machine's clock was set: from now on, times of arrival are known by both clocks."""
         self.counters.meter.add("zonemta_clock_steps_total")
         change = StandingRecord("clock", ["clock", ""], steps, "the machine's clock was set")
@@ -245,4 +240,4 @@ class Core:
     def _pump(self) -> None:
         self._pump_soon = False
         if not (self.copied or self.stopping or self.disk.closed):
-            self.pump()
+            self.callbacks.pump()

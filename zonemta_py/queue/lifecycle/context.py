@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from zonemta_py.queue.api import Result, Supervising
+from zonemta_py.queue.api import Supervising
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.feedback.register import FeedbackRegister
 from zonemta_py.queue.lifecycle.accept import Acceptance
@@ -25,7 +23,7 @@ class QueueContext:
         self.policy = SuppressionPolicy(core, self.suppression)
         self.damaged = DamagedMessages(core)
         self.acceptance = Acceptance(core, self.suppression)
-        self.leases = Leases(core, first_lease, self.suppression, self.damaged, self._settle)
+        self.leases = Leases(core, first_lease, self.suppression, self.damaged)
         self.settling = Settling(core, self.leases, self.acceptance, self.policy)
         self.heard = FeedbackRegister(core, self.settling.classification.quoted, self.policy)
         self.poison = PoisonMessages(core.config.folder)
@@ -37,7 +35,3 @@ class QueueContext:
         """None: nobody has started this process."""
         self.ends_at: float | None = None
         """When a drain cuts off what has not ended, by the loop's time."""
-
-    def _settle(self, result: Result, done: Callable[[], None]) -> None:
-        """For leases that end before a sender has them. Set later, as settling needs the leases first."""
-        self.settling.settle(result, done)

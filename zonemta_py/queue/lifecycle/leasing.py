@@ -44,25 +44,18 @@ OUTLIVED = Reply(554, "5.4.7", "its time in the queue is over")
 EXPIRED = "expired"
 """The class of these two."""
 OUT_OF_HOURS = Reply(450, "4.3.2", "outside of its sending hours")
-Settle = Callable[[Result, Callable[[], None]], None]
-"""`Settling.settle`."""
 
 
 class Leases:
     """The leases that are out, and the senders that wait for more."""
 
-    def __init__(
-        self, core: Core, first_number: int, suppression: SuppressionList, damaged: DamagedMessages, settle: Settle
-    ) -> None:
+    def __init__(self, core: Core, first_number: int, suppression: SuppressionList, damaged: DamagedMessages) -> None:
         self.out: dict[int, Lease] = {}
         self.late: dict[int, Lease] = {}
         """Leases of senders that hang and may continue, the latest LATE_MAX."""
         self.before: set[int] = set()
         """Processes that may have connections open which an earlier process of the queue has leased."""
-        self._core, self._suppression, self._damaged, self._settle = core, suppression, damaged, settle
-        core.pump = self.pump
-        self.serve_pullers: Callable[[int], tuple[list[Taker], bool]]
-        """As `_serve`, for those who take from pull zones; set by `Pulls`."""
+        self._core, self._suppression, self._damaged = core, suppression, damaged
         self._next = first_number
         self._takers: deque[Taker] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -117,7 +110,7 @@ class Leases:
             more = core.schedule.fill(now_ms)
             served, readable = self._serve(now_ms)
             if core.schedule.stirred:
-                pullers, legible = self.serve_pullers(now_ms)
+                pullers, legible = core.callbacks.serve_pullers(now_ms)
                 served, readable = served + pullers, readable and legible
         except StoreFenced:
             self._sleep(FENCED_S)
@@ -329,7 +322,7 @@ class Leases:
         as of `Outcome`."""
         outcome = Outcome(verdict, reply, "queue", list(range(len(lease.batch.entries))), delay_s=delay_s, kind=kind)
         connection = self._core.schedule.admission.connection(lease.batch) or 0  # as it was
-        self._settle(Result(lease.number, [outcome], kept=True, connection=connection), lambda: None)
+        self._core.callbacks.settle(Result(lease.number, [outcome], kept=True, connection=connection), lambda: None)
 
     def _outlived(self, lease: Lease, now_ms: int) -> bool:
         """Whether campaign mail's lifetime is over. Other mail is still tried, however long it had to wait."""

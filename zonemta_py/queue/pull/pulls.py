@@ -69,7 +69,6 @@ class Pulls:
         self._waiting: dict[str, deque[Puller]] = {}
         self.reserved: dict[int, float] = {}
         """Until when, in steady seconds, by the number of the lease."""
-        queue.leases.serve_pullers = self._serve
 
     # -- who waits
 
@@ -135,7 +134,7 @@ class Pulls:
             puller.taker.gone = True
             puller.taker.deliver([])
 
-    def _serve(self, now_ms: int) -> tuple[list[Taker], bool]:
+    def serve(self, now_ms: int) -> tuple[list[Taker], bool]:
         """Those who were served; False: the disk has an error, try again in a moment."""
         served, store = list[Taker](), self._core.disk.store
         for zone in list(self._core.schedule.stirred):

@@ -34,6 +34,7 @@ from zonemta_py.journal.segments import Writer
 from zonemta_py.queue.campaigns.commands import begun
 from zonemta_py.queue.core import policy_copy
 from zonemta_py.queue.core.bodies import Bodies
+from zonemta_py.queue.core.callbacks import Callbacks
 from zonemta_py.queue.core.commit import Hire, JournalLine, Thread
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.fsck import compare, stray_bodies
@@ -79,28 +80,36 @@ class Rebuild:
         state = compare.state_of(store)
         last_id = max(compare.last_id(store, suffix.floor), *suffix.enveloped, *suffix.opened, suffix.floor)
         ids = keys.Ids(last_id)
-        steady = Steady(self.clock, suffix.clock, suffix.clock_ms, ids.following())
-        core = Core(
-            self.config,
-            store,
-            JournalLine(writer, next_seq, self.hire),
-            marks=suffix.marks if marks else {},
-            segments=suffix.segments,
-            ids=ids,
-            totals=(state.messages, state.bytes),
-            batches=max(state.batches, suffix.batches),  # anything lost has been reported by then
-            clock=steady,
-            damaged=self.damaged,
-            hooks=self.hooks,
-            resolver=self.resolver,
-            hire=self.hire,
-            receipts=self.receipts,
-            bodies=self.bodies,
-        )
-        _take_up(core, suffix)
-        if steady.stepped:
-            steady.tell()
-        return Opening(LocalQueue(core, first_lease=next_seq), suffix, self.damaged)
+
+        def make(callbacks: Callbacks) -> Core:
+            steady = Steady(
+                self.clock, suffix.clock, suffix.clock_ms, next_id=ids.following,
+                on_step=lambda steps: core.clock_set(steps),
+            )  # fmt: skip
+            core = Core(
+                self.config,
+                store,
+                JournalLine(writer, next_seq, self.hire),
+                marks=suffix.marks if marks else {},
+                segments=suffix.segments,
+                ids=ids,
+                totals=(state.messages, state.bytes),
+                batches=max(state.batches, suffix.batches),  # anything lost has been reported by then
+                clock=steady,
+                damaged=self.damaged,
+                callbacks=callbacks,
+                hooks=self.hooks,
+                resolver=self.resolver,
+                hire=self.hire,
+                receipts=self.receipts,
+                bodies=self.bodies,
+            )
+            _take_up(core, suffix)
+            if steady.stepped:
+                steady.tell()
+            return core
+
+        return Opening(LocalQueue(make, first_lease=next_seq), suffix, self.damaged)
 
 
 async def open_queue(

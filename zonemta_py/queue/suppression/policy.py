@@ -81,7 +81,6 @@ class SuppressionPolicy:
         self._tidied = b""
         self._later: list[Callable[[], list[Operation]]] = []
         """What could not be decided because the store could not be read."""
-        core.before_batch = self._catch_up
 
     # -- what is heard
 
@@ -182,7 +181,8 @@ class SuppressionPolicy:
         self._later.append(again)
         return []
 
-    def _catch_up(self) -> None:
+    def catch_up(self) -> None:
+        """Before each batch."""
         later, self._later = self._later, []
         for again in later:
             self._core.disk.lines.submit(again(), immediately, sync=False, keep=True)

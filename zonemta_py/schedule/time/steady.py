@@ -45,17 +45,19 @@ class Step(NamedTuple):
 
 class Steady(Clock):
     """The clock of one queue. kept: `state` of the position record, with later records of steps taken in; last_ms: the
-    clock at the last record of the journal, 0 if there is none; next_id: an id that was not given out yet.
+    clock at the last record of the journal, 0 if there is none.
 
-    on_step(steps): the clock was stepped; records it. next_id(): a lower bound of the ids to come.
+    next_id(): a lower bound of the ids to come. on_step(steps): the clock was stepped; records it.
     """
 
-    def __init__(self, base: Clock, kept: dict[str, Any] | None = None, last_ms: int = 0, next_id: str = "") -> None:
+    def __init__(
+        self, base: Clock, kept: dict[str, Any] | None = None, last_ms: int = 0, *,
+        next_id: Callable[[], str] = lambda: _FIRST_ID, on_step: Callable[[list[list[Any]]], None] = lambda steps: None,
+    ) -> None:  # fmt: skip
         kept = kept or {}
         self.base = base
         self.monotonic, self._clock_ms = base.monotonic, base.ms
-        self.on_step: Callable[[list[list[Any]]], None] = lambda steps: None
-        self.next_id: Callable[[], str] = lambda: next_id or _FIRST_ID
+        self._next_id, self._on_step = next_id, on_step
         self.steps = [Step(*row) for row in kept.get("steps", [])] or [Step(_FIRST_ID, 0, 0)]
         self._credit_ms, self._began_id = kept.get("credit", (0, _FIRST_ID))
         self.grace_until_ms = int(kept.get("grace_until_ms", 0))
@@ -82,7 +84,7 @@ class Steady(Clock):
             return float(kept["steady_ms"] + now_ms - kept["monotonic_ms"])
         gap = max(0, clock_ms - last_ms)
         if gap > GAP_MS:
-            self._credit_ms, self._began_id = gap, self.next_id()
+            self._credit_ms, self._began_id = gap, self._next_id()
             self.grace_until_ms = last + gap + GRACE_MS
             log.warning("the queue was down for %s: what is too old now is tried once more first", _long(gap))
         return last + gap
@@ -164,14 +166,14 @@ class Steady(Clock):
 
     def _append(self, clock_ms: int) -> None:
         apart = round(self.base.monotonic() * 1000 + self._offset_ms - clock_ms)
-        self.steps.append(Step(max(self.next_id(), self.steps[-1].since), apart, clock_ms))
+        self.steps.append(Step(max(self._next_id(), self.steps[-1].since), apart, clock_ms))
         if len(self.steps) > STEPS_MAX:
             del self.steps[1]
 
     def tell(self) -> None:
         """Writes the steps down."""
         self.stepped = False
-        self.on_step([list(step) for step in self.steps])
+        self._on_step([list(step) for step in self.steps])
 
     def state(self) -> dict[str, Any]:
         """For position records."""
