@@ -10,7 +10,7 @@ from zonemta_py.config.section import shipped
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules.rule import STAGES, reply_of
 from zonemta_py.mail.rules.rules import Rules
-from zonemta_py.queue.suppression.explained import explained
+from zonemta_py.queue.suppression.explain_reply import explained
 
 LINES = (
     "5.1.1 The email account that you tried to reach does not exist", "No such user", "4.7.1 Greylisted, try again",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from zonemta_py.queue.suppression.answered import PLACES_KEPT, PLACES_MAX, STEP_MS, STEPS, Answered
+from zonemta_py.queue.suppression.provider_answers import PLACES_KEPT, PLACES_MAX, STEP_MS, STEPS, Answered
 
 DAY_MS = 86_400_000
 

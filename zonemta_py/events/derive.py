@@ -18,7 +18,7 @@ from zonemta_py.events.event import Event
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.mail import BOUNCED, DEFERRED, DELIVERED, HELD, POSTPONED, RELEASED
 from zonemta_py.journal.records.people import FeedbackRecord
-from zonemta_py.queue.suppression.found import BY as POLICY
+from zonemta_py.queue.suppression.from_evidence import BY as POLICY
 from zonemta_py.schedule.flow import FlowId, split_key
 
 Told = tuple[str, dict[str, Any]]

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from zonemta_py.config import Zone
     from zonemta_py.mail.reply import Reply
-    from zonemta_py.schedule.away import Away
     from zonemta_py.schedule.cursor import Cursor
+    from zonemta_py.schedule.unreachable import Away
     from zonemta_py.zones.admittance import Charge, Elsewhere
     from zonemta_py.zones.destinations import SendingTerms
     from zonemta_py.zones.fair import Fair, Flow

@@ -15,11 +15,11 @@ from zonemta_py.config import Zone
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.disk.notes import Note
-from zonemta_py.schedule.away import Away
 from zonemta_py.schedule.batch import NEVER_MS, Batch, Entry, FlowQueue
 from zonemta_py.schedule.cursor import Cursor, Ground
 from zonemta_py.schedule.flow_queues import FlowQueues, Make, domain_of
 from zonemta_py.schedule.shared import Shared
+from zonemta_py.schedule.unreachable import Away
 from zonemta_py.zones.site import Site
 
 READ_AT_ONCE = 125

@@ -18,7 +18,7 @@ from zonemta_py.mail.rules.classes import CLASSES
 from zonemta_py.mail.rules.rule import OTHER_NAMES, STAGES, reply_of
 from zonemta_py.mail.rules.rules import Rules, RulesError
 from zonemta_py.mail.rules.shown import conditions, effects, row
-from zonemta_py.queue.suppression.explained import ExplainedReply, explained
+from zonemta_py.queue.suppression.explain_reply import ExplainedReply, explained
 from zonemta_py.zones.site import Providers
 
 app = typer.Typer(

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
-from zonemta_py.queue.admin import heard
+from zonemta_py.queue.admin import feedback
 from zonemta_py.queue.admin.erasure import forget
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.suppression.entry import (
@@ -19,8 +19,8 @@ from zonemta_py.queue.suppression.entry import (
     checked_scope,
     usual_scope,
 )
-from zonemta_py.queue.suppression.found import HARD_BOUNCE
-from zonemta_py.queue.suppression.told import shown, standing
+from zonemta_py.queue.suppression.from_evidence import HARD_BOUNCE
+from zonemta_py.queue.suppression.why import shown, standing
 from zonemta_py.schedule.policy.state import GUARD
 from zonemta_py.schedule.time.pace import Pace
 
@@ -148,5 +148,5 @@ QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "guards": _guards,
     "guard-release": _release_guard,
     "forget": _forget,
-    **heard.QUESTIONS,
+    **feedback.QUESTIONS,
 }

@@ -16,8 +16,8 @@ from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.orders import StandingRecord
 from zonemta_py.queue.campaigns import choice, thresholds
 from zonemta_py.queue.campaigns.history import RATE_MS, CampaignHistory
-from zonemta_py.queue.campaigns.moved import Moved
 from zonemta_py.queue.campaigns.purge import Sweep
+from zonemta_py.queue.campaigns.rescheduled import Moved
 from zonemta_py.queue.campaigns.stops import stop_of
 from zonemta_py.queue.core.campaigns import CANCEL, COMPLETE, Campaign
 from zonemta_py.queue.core.commit import immediately

@@ -29,9 +29,9 @@ from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import Feedback, QueueRefusal
 from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.feedback.accepted_by import Takers
 from zonemta_py.queue.feedback.consequences import figure, statement
 from zonemta_py.queue.feedback.names import names
-from zonemta_py.queue.feedback.takers import Takers
 from zonemta_py.queue.feedback.telling import told
 from zonemta_py.queue.feedback.ties import Ties
 from zonemta_py.queue.feedback.unread import RAW_BYTES_MAX, UnreadFiles

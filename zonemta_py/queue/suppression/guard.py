@@ -24,7 +24,7 @@ from zonemta_py.config.people.suppression import SuppressionSection
 from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.queue.core.core import Core
-from zonemta_py.queue.suppression.answered import Answered
+from zonemta_py.queue.suppression.provider_answers import Answered
 from zonemta_py.schedule.policy.state import GUARD
 
 log = logging.getLogger(__name__)

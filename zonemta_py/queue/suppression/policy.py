@@ -29,7 +29,7 @@ from zonemta_py.queue.suppression import evidence as proof
 from zonemta_py.queue.suppression.entry import ALL, Suppressed
 from zonemta_py.queue.suppression.evidence import Evidence, Item
 from zonemta_py.queue.suppression.evidence_store import is_pending
-from zonemta_py.queue.suppression.found import BY, GUARD_BY, HARD_BOUNCE, scope_of, wanted
+from zonemta_py.queue.suppression.from_evidence import BY, GUARD_BY, HARD_BOUNCE, scope_of, wanted
 from zonemta_py.queue.suppression.guard import Guard, News, Pair, covers, name_of
 from zonemta_py.queue.suppression.register import SuppressionList
 from zonemta_py.schedule.policy.state import GUARD

@@ -46,7 +46,7 @@ from zonemta_py.queue.suppression.entry import (
     taken_off,
 )
 from zonemta_py.queue.suppression.evidence_store import EvidenceStore
-from zonemta_py.queue.suppression.found import BY, GUARD_BY
+from zonemta_py.queue.suppression.from_evidence import BY, GUARD_BY
 from zonemta_py.schedule.batch import Batch, Entry
 from zonemta_py.schedule.flow import FlowId
 

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from zonemta_py.config import Config, Zone
-from zonemta_py.schedule.admission.elsewhere import Elsewheres, limits_of
+from zonemta_py.schedule.admission.fallback import Elsewheres, limits_of
 from zonemta_py.schedule.admission.idle_connections import IDLE_S, TURN_S, IdleConnections
 from zonemta_py.schedule.admission.waiting import Waiting
 from zonemta_py.schedule.batch import Batch, Blocked, EgressPath, Entry, FlowQueue, Line, Turn

@@ -14,7 +14,7 @@ from zonemta_py.mail.rules.rule import reply_of
 from zonemta_py.mail.rules.rules import Rules
 from zonemta_py.mail.rules.shown import row
 from zonemta_py.queue.lifecycle.classification import load
-from zonemta_py.queue.suppression.explained import explained
+from zonemta_py.queue.suppression.explain_reply import explained
 from zonemta_py.web.api.admin import bodies, where
 from zonemta_py.web.api.admin.operation import asked, operation, tagged
 from zonemta_py.web.api.admin.rows import OpenRow

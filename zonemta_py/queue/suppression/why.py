@@ -7,7 +7,7 @@ from typing import Any
 
 from zonemta_py.config.people.suppression import GROUPS, SuppressionSection, Tolerance
 from zonemta_py.queue.suppression.evidence import DAY_MS, WHY, Evidence, Item, counted, is_enough
-from zonemta_py.queue.suppression.found import scope_of
+from zonemta_py.queue.suppression.from_evidence import scope_of
 
 
 def shown(item: Item, apart_ms: int) -> dict[str, Any]:
