@@ -164,7 +164,7 @@ async def test_what_nothing_proves_is_recorded_and_followed_by_nothing(home: Any
     assert await home.queue.feedback([came(one, kind, genuine="")]) == [True]
     assert await listed(home) == {}
     assert await figures(home) == {}
-    assert len(home.queue.heard.of(one)) == 1
+    assert len(home.queue.feedback_register.of(one)) == 1
 
 
 async def test_who_unsubscribes_again_by_the_same_link_is_unsubscribed(home: Any) -> None:
@@ -221,7 +221,7 @@ async def test_a_person_who_is_erased_is_forgotten_here_too(home: Any) -> None:
     store = home.queue.core.disk.store
     left = [value for key, value in store.scan(b"feedback", b"feedback~") if b"bob@x.test" in value.lower()]
     assert left == []
-    assert [row["recipient"] for row in home.queue.heard.of(one)] == ["cid@x.test"]
+    assert [row["recipient"] for row in home.queue.feedback_register.of(one)] == ["cid@x.test"]
     await home.sound()
     await home.move(22 * 86_400)
     await home.queue.sweep()

@@ -94,7 +94,7 @@ class LocalQueue(QueueContext):
         return LocalIncoming(self.acceptance, self.core, client)
 
     async def feedback(self, rows: list[Feedback]) -> list[bool]:
-        return await self.heard.take(rows)
+        return await self.feedback_register.take(rows)
 
     # -- Dispatch
 

@@ -21,7 +21,7 @@ def told(door: Any, count: int) -> list[tuple[str, str, str]]:
     """Kind, recipient and target of what came back about the message, once there is so much."""
 
     async def of(queue: LocalQueue) -> Any:
-        return queue.heard.of(ID)
+        return queue.feedback_register.of(ID)
 
     end = time.monotonic() + 60
     while len(rows := door.do(of)) < count:

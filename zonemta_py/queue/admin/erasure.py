@@ -56,9 +56,9 @@ async def forget(queue: QueueContext, who: str) -> dict[str, int]:
         async for rows in _portions(core, keys.SENT_TO):
             theirs: list[Operation] = [(key, None) for key, value in rows if person(_address(value)) == who]
             core.disk.lines.submit(theirs, immediately, sync=False, keep=True)
-        await asyncio.to_thread(queue.heard.unread.drop_naming, who)
+        await asyncio.to_thread(queue.feedback_register.unread.drop_naming, who)
         async for rows in _portions(core, keys.FEEDBACK):
-            core.disk.lines.submit(queue.heard.erased(rows, who), immediately, sync=False, keep=True)
+            core.disk.lines.submit(queue.feedback_register.erased(rows, who), immediately, sync=False, keep=True)
         erasing.forget(core.tasks, who)
         core.disk.lines.submit(queue.suppression.evidence.cleared([who]), immediately, sync=False, keep=True)
     finally:

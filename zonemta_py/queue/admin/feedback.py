@@ -45,11 +45,11 @@ async def came_back(
         return all(row[name] == value for name, value in wanted.items()) and (
             (not who or person(row["recipient"]) == who)
             and (not wishes or row["form"] == WISH)
-            and (not (unread or wishes) or bool(row["raw_bytes"] and queue.heard.raw(row["seq"])))
+            and (not (unread or wishes) or bool(row["raw_bytes"] and queue.feedback_register.raw(row["seq"])))
         )
 
     if message:
-        found = [row for row in reversed(queue.heard.of(message)) if fits(row) and row["ms"] >= since_ms]
+        found = [row for row in reversed(queue.feedback_register.of(message)) if fits(row) and row["ms"] >= since_ms]
         return {"rows": [row for row in found if not after or row["seq"] < after][:limit], "next": None}
     return _page(queue, fits, since_ms, after, limit)
 
@@ -97,7 +97,7 @@ async def ties(queue: QueueContext, rows: list[list[Any]]) -> list[list[Any]]:
             told = Feedback(*row)
         except TypeError:
             raise ValueError(f"a row has {len(row)} values; give those of `queue.api.Feedback`") from None
-        _, known = queue.heard.tie(told)
+        _, known = queue.feedback_register.tie(told)
         found.append([told.message, told.campaign, told.tenant, known])
     return found
 
@@ -108,15 +108,15 @@ async def one(queue: QueueContext, seq: int) -> dict[str, Any] | None:
     value = queue.core.disk.store.get(keys.feedback(seq))
     if value is None or value == ERASED:
         return None
-    raw = queue.heard.raw(seq)
+    raw = queue.feedback_register.raw(seq)
     return shown(seq, value) | {"raw": raw.decode("utf-8", "replace")}
 
 
 async def forget(queue: QueueContext, numbers: list[int], all: bool = False) -> int:
     """Deletes the messages of those; returns how many there were."""
     if all:
-        return queue.heard.unread.drop_all()
-    return queue.heard.unread.drop(name for seq in numbers for name in queue.heard.file(seq))
+        return queue.feedback_register.unread.drop_all()
+    return queue.feedback_register.unread.drop(name for seq in numbers for name in queue.feedback_register.file(seq))
 
 
 async def leave(queue: QueueContext, numbers: list[int]) -> int:
@@ -124,15 +124,15 @@ async def leave(queue: QueueContext, numbers: list[int]) -> int:
     Once that is stable, their messages are deleted."""
     await queue.core.disk.settled()
     found = {seq: row for seq in numbers if (row := _wish(queue, seq)) is not None}
-    await queue.heard.take([*found.values()])
-    queue.heard.unread.drop(name for seq in found for name in queue.heard.file(seq))
+    await queue.feedback_register.take([*found.values()])
+    queue.feedback_register.unread.drop(name for seq in found for name in queue.feedback_register.file(seq))
     return len(found)
 
 
 def _wish(queue: QueueContext, seq: int) -> Feedback | None:
     """The unsubscribe that a kept wish is; None: it is none, is not there any more, or nobody knows whose."""
     value = queue.core.disk.store.get(keys.feedback(seq))
-    if value is None or value == ERASED or not queue.heard.raw(seq):
+    if value is None or value == ERASED or not queue.feedback_register.raw(seq):
         return None
     row = shown(seq, value)
     if row["form"] != WISH or not row["recipient"]:

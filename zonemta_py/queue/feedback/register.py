@@ -24,6 +24,7 @@ from zonemta_py.disk.leveldb.trouble import refusal
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.people import KINDS, FeedbackRecord
 from zonemta_py.logs.causes import cause
+from zonemta_py.logs.mail import came_back
 from zonemta_py.mail.addresses.person import person
 from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.reply import Reply
@@ -32,7 +33,6 @@ from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.feedback.accepted_by import Takers
 from zonemta_py.queue.feedback.consequences import figure, statement
 from zonemta_py.queue.feedback.names import names
-from zonemta_py.queue.feedback.telling import told
 from zonemta_py.queue.feedback.ties import Ties
 from zonemta_py.queue.feedback.unread import RAW_BYTES_MAX, UnreadFiles
 from zonemta_py.queue.suppression.entry import UNSUBSCRIBE
@@ -147,7 +147,7 @@ class FeedbackRegister:
     def _stable(self, seq: int, ms: int, record: FeedbackRecord) -> None:
         self._under_way[record.names[0]].set_result(None)
         self._submit(seq, ms, record)
-        told(self._core, ms, record)
+        _observe(self._core, ms, record)
 
     def _submit(self, seq: int, ms: int, record: FeedbackRecord) -> None:
         """All that follows from it in one batch."""
@@ -292,3 +292,10 @@ def _check(row: Feedback) -> None:
             raise ValueError(f"{name} of feedback is {value!r}; give a text")
         if not value.isascii() or len(value) > FIELD_CHARACTERS_MAX:
             setattr(row, name, _cut(value.encode("utf-8", "replace").decode(), FIELD_CHARACTERS_MAX))
+
+
+def _observe(core: Core, ms: int, record: FeedbackRecord) -> None:
+    """Counted, and logged as a line: once for each, never in a replay. ms: UNIX time."""
+    core.counters.meter.add("zonemta_feedback_total", (record.kind, record.genuine or "none"))
+    if core.mail_log is not None:
+        core.mail_log.line(ms, "came back", came_back(record))

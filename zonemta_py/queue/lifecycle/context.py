@@ -25,7 +25,7 @@ class QueueContext:
         self.acceptance = Acceptance(core, self.suppression)
         self.leases = Leases(core, first_lease, self.suppression, self.damaged)
         self.settling = Settling(core, self.leases, self.acceptance, self.policy)
-        self.heard = FeedbackRegister(core, self.settling.classification.quoted, self.policy)
+        self.feedback_register = FeedbackRegister(core, self.settling.classification.quoted, self.policy)
         self.poison = PoisonMessages(core.config.folder)
         self.generation = 0
         """Of the configuration; each reload begins one."""

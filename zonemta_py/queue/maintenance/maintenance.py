@@ -201,7 +201,7 @@ class Maintenance:
             return True
         core.forget_queues()
         more |= self._queue.acceptance.requests.tidy()
-        more |= self._queue.heard.tidy() | self._forget_sent()
+        more |= self._queue.feedback_register.tidy() | self._forget_sent()
         more |= self._kept.end()
         self._queue.policy.tidy()
         self._deadlines.forget()

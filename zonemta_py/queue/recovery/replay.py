@@ -67,7 +67,7 @@ class Replay:
             if record.type in (Type.SUPPRESS, Type.UNSUPPRESS) and record.seq > self._applied:
                 self._queue.suppression.foresee(Type(record.type), packing.unpack(record.body))
             elif record.type == Type.FEEDBACK and record.seq > self._applied:
-                self._queue.heard.foresee(FeedbackRecord.of(packing.unpack(record.body)))
+                self._queue.feedback_register.foresee(FeedbackRecord.of(packing.unpack(record.body)))
             elif record.type == Type.STANDING:
                 self._core.campaigns.again(StandingRecord.of(packing.unpack(record.body)))
 
@@ -95,7 +95,7 @@ class Replay:
             elif record.type in (Type.SUPPRESS, Type.UNSUPPRESS) and record.seq > self._applied:
                 self._queue.suppression.again(Type(record.type), body)
             elif record.type == Type.FEEDBACK and record.seq > self._applied:
-                self._queue.heard.again(record.seq, record.ms, FeedbackRecord.of(body))
+                self._queue.feedback_register.again(record.seq, record.ms, FeedbackRecord.of(body))
             elif record.type == Type.STANDING:
                 operations = self._core.campaigns.again(StandingRecord.of(body))
                 self._core.disk.lines.submit(operations, immediately, sync=False, keep=True)

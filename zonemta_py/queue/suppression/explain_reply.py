@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from zonemta_py.config.people.suppression import Tolerances
+from zonemta_py.config.people.suppression import Tolerance, Tolerances
 from zonemta_py.journal.records.mail import BOUNCED, DEFERRED
 from zonemta_py.mail import classify
 from zonemta_py.mail.reply import Reply
@@ -13,7 +13,7 @@ from zonemta_py.mail.rules.classes import SUBJECTS
 from zonemta_py.mail.rules.rule import OPINION, Classified, Rule
 from zonemta_py.mail.rules.rules import Rules
 from zonemta_py.mail.rules.shown import row
-from zonemta_py.queue.suppression.effect import effect
+from zonemta_py.queue.suppression.evidence import COUNTED, OF_CLASS
 
 
 class ExplainedReply(NamedTuple):
@@ -63,5 +63,24 @@ def explained(rules: Rules, reply: Reply, stage: str, provider: str, tolerances:
         SUBJECTS.get(rules.reading(reply, stage).about, ""),
         judged,
         rules.because(reply, stage, judged.kind),
-        effect(tolerances, judged.kind, judged.agreed, BOUNCED if bounced else DEFERRED),
+        _suppresses(tolerances, judged.kind, judged.agreed, BOUNCED if bounced else DEFERRED),
     )
+
+
+def _suppresses(tolerances: Tolerances, kind: str, agreed: bool, verdict: int) -> str:
+    """When such replies put the recipient on the suppression list: such as "after one reply" or "never". kind, agreed:
+    as of `mail.rules.rule.Classified`. verdict: BOUNCED or DEFERRED."""
+    group = OF_CLASS.get(kind)
+    if group is None or not tolerances.automatic or verdict not in COUNTED[group]:
+        return "never"
+    tolerance = tolerances.tolerance(group)
+    if agreed and tolerance.agreed:
+        return "after one reply" if tolerance.agreed == 1 else f"after {tolerance.agreed} such replies"
+    return _several(tolerance)
+
+
+def _several(tolerance: Tolerance) -> str:
+    if not tolerance.after:
+        return "never"
+    over = f", over {tolerance.over_days:g} or more" if tolerance.over_days else ""
+    return f"after {tolerance.after} on different days within {tolerance.within_days:g} days{over}"
