@@ -139,9 +139,8 @@ class FeedbackRegister:
         stable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         seq = core.disk.ledger.open(Type.FEEDBACK, record.pack(), ms)
         self._under_way |= dict.fromkeys(record.names, stable)
-        core.disk.journal.when_stable(
-            partial(core.disk.ledger.apply, seq, partial(self._stable, seq, ms, record)), patient=True
-        )
+        apply = partial(core.disk.ledger.apply, seq, partial(self._stable, seq, ms, record))
+        core.disk.journal.when_stable(apply, patient=True)
         return stable
 
     def _stable(self, seq: int, ms: int, record: FeedbackRecord) -> None:

@@ -51,9 +51,8 @@ def accepted(core: Core, message: Message, zones: list[str], recipients: list[Re
 def removed(core: Core, message_id: str, zone: str, addresses: list[str], reason: str) -> None:
     """Recipients that left the queue without an answer. reason: as in the REMOVED record."""
     word = reason.partition(" ")[0].rstrip(":")
-    core.counters.meter.add(
-        "zonemta_recipients_removed_total", (zone_label(zone), REASONS.get(word, OTHER)), len(addresses)
-    )
+    labels = zone_label(zone), REASONS.get(word, OTHER)
+    core.counters.meter.add("zonemta_recipients_removed_total", labels, len(addresses))
     _several(core, "removed", message_id, zone, addresses, reason)
 
 

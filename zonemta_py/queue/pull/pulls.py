@@ -336,8 +336,7 @@ class Pulls:
                 "bounced": bounced,
                 "leased": sum(out),
             }
-            row["pushed"] = sum(
-                core.counters.sizes.domains.get((name, pull.DOMAIN), ())
-            )  # in all; the others came as mail
+            pushed = core.counters.sizes.domains.get((name, pull.DOMAIN), ())  # in all; the others came as mail
+            row["pushed"] = sum(pushed)
             rows.append(row | {"pullers": len(self._waiting.get(name, ()))})
         return sorted(rows, key=lambda row: str(row["queue"]))

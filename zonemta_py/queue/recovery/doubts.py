@@ -78,10 +78,8 @@ def _several_lost(found: compare.Comparison, applied: int) -> bool:
 
 
 def _may_have_been_tried(core: Core, found: compare.Comparison, place: keys.Place) -> bool:
-    if (
-        place.due_ms > core.clock.steady_ms()
-        or core.disk.store.get(keys.in_doubt(place.id, place.recipient)) is not None
-    ):
+    listed = keys.in_doubt(place.id, place.recipient)
+    if place.due_ms > core.clock.steady_ms() or core.disk.store.get(listed) is not None:
         return False
     alive = found.truth.alive.get(place.id)
     if alive is not None and place.recipient not in alive:

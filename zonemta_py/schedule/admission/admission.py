@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from zonemta_py.config import Config, Zone
 from zonemta_py.schedule.admission.fallback import Elsewheres, limits_of
 from zonemta_py.schedule.admission.idle_connections import IDLE_S, TURN_S, IdleConnections
-from zonemta_py.schedule.admission.waiting import Waiting
 from zonemta_py.schedule.batch import Batch, Blocked, EgressPath, Entry, FlowQueue, Line, Turn
 from zonemta_py.schedule.time.clock import Timers
 from zonemta_py.zones.admittance import Charge
@@ -398,3 +397,29 @@ class Admission:
         days = self.policy.warmups.of(scope.source, scope.provider or scope.site)
         if days is not None and days.room(ms) and days.day == ms // 86_400_000:
             days.take(recipients)
+
+
+class Waiting:
+    """Flow queues that wait at a limit, by flow. when: of the timer that is set."""
+
+    __slots__ = ("_blocking", "_cause", "flow_queues", "when")
+
+    def __init__(self) -> None:
+        self.flow_queues: dict[Turn, Line] = {}
+        self.when = math.inf
+        self._blocking = self._cause = ""
+
+    def end(self) -> None:
+        """None waits here any more."""
+        for line in self.flow_queues.values():
+            was_last = False
+            while not was_last:
+                flow_queue, was_last = line.pop()
+                flow_queue.free()
+                flow_queue.enlist()
+
+    def cause(self, limit: Limit) -> str:
+        """The reason given to those that begin to wait now: one text for all."""
+        if limit.blocking != self._blocking:
+            self._blocking, self._cause = limit.blocking, f"{limit.label} ({limit.blocking})"
+        return self._cause

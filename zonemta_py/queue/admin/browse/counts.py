@@ -123,10 +123,8 @@ def _all(queue: QueueContext) -> dict[str, Any]:
     names = dict.fromkeys(islice(chain(core.schedule.zones, core.counters.sizes.zones), 2 * ZONES_MAX))
     zones = {name: _named(core.counters.sizes.zones.get(name), out.get(name, {})) for name in islice(names, ZONES_MAX)}
     total = _named(core.counters.sizes.total, sum(out.values(), Counter()))
-    return {
-        "zones": zones,
-        "total": total | {"messages": core.counters.message_count, "bytes": core.counters.message_bytes},
-    }
+    counters = core.counters
+    return {"zones": zones, "total": total | {"messages": counters.message_count, "bytes": counters.message_bytes}}
 
 
 # -- pages

@@ -86,10 +86,8 @@ def _alive(core: Core, found: list[bytes]) -> bool:
         return False
     for key in found:
         place = keys.place(key)
-        if (
-            core.counters.sizes.is_behind(place.zone, place.recipient.rpartition("@")[2])
-            or core.disk.store.get(key) is None
-        ):
+        domain = place.recipient.rpartition("@")[2]
+        if core.counters.sizes.is_behind(place.zone, domain) or core.disk.store.get(key) is None:
             return False
     return True
 

@@ -95,11 +95,8 @@ def _are_few(core: Core, where: Where) -> bool:
     for state, at in COUNTED.items():
         parked = state == State.QUEUED
         if state != State.HELD and ranges.may_be(state, states) and not (parked and ranges.wanted(where)):
-            total += sum(
-                core.counters.sizes.zones[zone][at]
-                for zone in ranges.zones(core, where, state)
-                if zone in core.counters.sizes.zones
-            )
+            counts = core.counters.sizes.zones
+            total += sum(counts[zone][at] for zone in ranges.zones(core, where, state) if zone in counts)
     return total <= FEW
 
 

@@ -86,9 +86,8 @@ class _Oldest:
         left, pace = dict(wanted), Pace(math.inf)
         at = keys.INDEX + min(self._begun.get(label, self._floor) for label in left)
         try:
-            while left and (
-                rows := list(islice(self._core.disk.store.keys(at, keys.INDEX + max(left.values())), AT_ONCE))
-            ):
+            store = self._core.disk.store
+            while left and (rows := list(islice(store.keys(at, keys.INDEX + max(left.values())), AT_ONCE))):
                 for key in rows:
                     self._see(key, left)
                 at = rows[-1] + b"\0"
@@ -109,9 +108,8 @@ class _Oldest:
 
 def _waiting(core: Core) -> set[str]:
     """Labels of zones of which something waits."""
-    return {
-        zone_label(name) for name, counts in core.counters.sizes.zones.items() if counts[QUEUED] or counts[DEFERRED]
-    }
+    zones = core.counters.sizes.zones
+    return {zone_label(name) for name, counts in zones.items() if counts[QUEUED] or counts[DEFERRED]}
 
 
 def _fresh(core: Core, zone: str) -> bytes:
