@@ -50,10 +50,10 @@ def test_a_guard_is_shown_and_ended(door: HttpDoor) -> None:
     assert "p.test: 20 people new to us" in page
     page = client.get("/dashboard/suppressions", params={"address": people[0]}).text
     assert "550 5.1.1 &lt;nobody&gt; here" in page
-    assert "What p.test said is held back" in page
+    assert "Refusals by p.test are held back" in page
     assert [row["people"] for row in door.client.get("/v1/guards").json()] == [20]
     asked = client.get("/dashboard/order/guard-drop", params={"name": "p.test"}).text
-    assert "the provider was broken" in asked
+    assert "the provider was faulty" in asked
     done = client.post("/dashboard/order/guard-release", data={"name": "p.test", "csrf": csrf(client)})
     assert done.status_code in (200, 303)
     assert door.client.get("/v1/guards").json() == []

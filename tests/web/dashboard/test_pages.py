@@ -67,7 +67,7 @@ def test_pages_of_a_full_queue(page: "Page", seen: Seen) -> None:
     page.goto(f"{seen.scene.address}/queue?domain=slow.example&state=queued,deferred")
     assert page.inner_text("#rows .head p") == "50 shown"
     page.goto(f"{seen.scene.address}/queue?domain=slow.example")
-    assert page.inner_text("#rows .head p") == "50 shown of 612 that fit"
+    assert page.inner_text("#rows .head p") == "50 shown of 612 that match"
     page.click("#rows td a >> nth=-1")
     page.wait_for_selector("#fresh tbody th:text('@slow.example')")
     assert page.locator("#fresh article").count() == 0

@@ -43,4 +43,4 @@ def test_a_reload_is_not_what_is_wrong() -> None:
     assert list(_of_machine("", numbers)) == []
     numbers["gauges"]["zonemta_process_failure_time_seconds"] = [[["sender-1"], now - 60], [["http"], now - 7200]]
     (trouble,) = _of_machine("", numbers)
-    assert trouble.said == "sender-1 ended by itself 1 min ago, and was started again."
+    assert trouble.said == "sender-1 ended unexpectedly 1 min ago, and was restarted."

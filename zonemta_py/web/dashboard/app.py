@@ -187,7 +187,7 @@ def _refusal(session: LoginSession) -> str:
         return f"The key “{holder.name}” has a scope (tenants, campaigns), and pages show all mail: use one without."
     if "read" in holder.rights:
         return ""
-    return f"The key “{holder.name}” may not see what there is: give it the role read or operate in [[http.keys]]."
+    return f"The key “{holder.name}” may not see this: give it the role read or operate in [[http.keys]]."
 
 
 def _ours(there: str) -> str:

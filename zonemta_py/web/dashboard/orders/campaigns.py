@@ -8,12 +8,12 @@ from zonemta_py.web.dashboard.words import count
 
 _CAUSE = FormField("cause", "Why", "shown with the campaign")
 _SAYS = {
-    "pause": ("Nothing of it is sent from now on; its mail waits.", "Resume it.", "Pause"),
-    "resume": ("It goes on at once, and its thresholds count from here on.", "Pause it again.", "Resume"),
-    "cancel": ("Nothing of it is sent any more, and all of its mail that waits is removed for good.",
-               "It cannot be undone. To be able to go on, pause it instead.", "Cancel it for good"),
-    "complete": ("All batches were sent, so it ends when nothing of it waits any more.", "It cannot be undone; more "
-                 "mail can still be sent with its name.", "It is complete"),
+    "pause": ("Nothing more of it is sent for now; its mail waits.", "Resume it.", "Pause"),
+    "resume": ("It continues at once, and its thresholds are counted from now on.", "Pause it again.", "Resume"),
+    "cancel": ("Nothing more of it is sent, and all its waiting mail is deleted permanently.",
+               "It cannot be undone. To continue later, pause it instead.", "Cancel it permanently"),
+    "complete": ("All batches were submitted, so it ends when none of its mail waits.", "It cannot be undone; more "
+                 "mail can still be sent under its name.", "It is complete"),
 }  # fmt: skip
 _REVERSE = {"pause": "resume", "resume": "pause"}
 

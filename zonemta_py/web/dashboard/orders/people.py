@@ -11,7 +11,7 @@ _KINDS = ("manual", *(kind for kind in KINDS if kind not in ("manual", ERASED)))
 
 async def _suppress_words(desk: Desk, given: Given) -> Words:
     return Words(
-        "Suppress an address", "It gets no mail of that scope from now on; what waits for it is removed.",
+        "Suppress an address", "It gets no more mail of that scope; mail waiting for it is removed.",
         "Remove the entry again: later mail is sent. What was removed from the queue does not come back.", "Suppress",
         (FormField("address", "Address", needed=True), FormField("kind", "Kind", options=_KINDS),
          FormField("reason", "Why"), FormField("scope", "Scope", f"{SCOPES}; empty: the usual one of its kind")),
@@ -23,17 +23,17 @@ async def _suppress(desk: Desk, form: Given, by: str) -> Done:
     row = [address, kind, form.get("reason", "").strip(), "", by, "", 0, scope]
     found = await desk.ask("suppress", rows=[row])
     if not found.get("added"):
-        return Done(f"{address} was on the list already.", "Nothing has been changed.", there=f"{HOME}/suppressions")
-    said = f"{address} gets no mail any more."
+        return Done(f"{address} was already on the list.", "Nothing has been changed.", there=f"{HOME}/suppressions")
+    said = f"{address} gets no more mail."
     undo = {"address": address} | ({"scope": scope} if scope else {})
-    return Done(said, "Undo takes it from the list; what was removed from the queue does not come back.", "unsuppress",
+    return Done(said, "Undo removes it from the list; mail removed from the queue stays removed.", "unsuppress",
                 undo, there=f"{HOME}/suppressions")  # fmt: skip
 
 
 async def _unsuppress_words(desk: Desk, given: Given) -> Words:
     scope = f" of the scope {given['scope']}" if given.get("scope") else ""
-    return Words(f"Take {given.get('address', '')} from the list", f"Its entry{scope} is removed, and it gets mail"
-                 " again: only with that person's consent.", "Suppress it again.", "Take from the list")  # fmt: skip
+    return Words(f"Remove {given.get('address', '')} from the list", f"Its entry{scope} is removed, and it gets mail"
+                 " again: only with that person's consent.", "Suppress it again.", "Remove from the list")  # fmt: skip
 
 
 async def _unsuppress(desk: Desk, form: Given, by: str) -> Done:
@@ -48,32 +48,32 @@ async def _unsuppress(desk: Desk, form: Given, by: str) -> Done:
 
 
 async def _guard_release_words(desk: Desk, given: Given) -> Words:
-    return Words(f"Let count what {given.get('name', '')} said", "These people do not exist: what was held back counts"
-                 " from now on, and they get no mail any more.", "Take people from the list again, one by one.",
-                 "Let it count")  # fmt: skip
+    return Words(f"Count the refusals by {given.get('name', '')}", "The addresses do not exist: the refusals count"
+                 " from now on, and they get no more mail.", "Remove addresses from the list again, one by one.",
+                 "Count them")  # fmt: skip
 
 
 async def _guard_drop_words(desk: Desk, given: Given) -> Words:
-    return Words(f"Forget what {given.get('name', '')} said", "These people exist, the provider was broken: what was"
-                 " held back is forgotten.", "It cannot be undone; what is said from now on counts.",
-                 "Forget it")  # fmt: skip
+    return Words(f"Discard the refusals by {given.get('name', '')}", "The addresses exist, the provider was faulty: the"
+                 " refusals held back are discarded.", "It cannot be undone; later refusals count.",
+                 "Discard them")  # fmt: skip
 
 
 async def _guard_release(desk: Desk, form: Given, by: str) -> Done:
     people = await desk.ask("guard-release", name=form.get("name", ""))
-    return Done(f"Released, for {people:,} people.", "They are put on the list in a moment.",
+    return Done(f"Released, for {people:,} addresses.", "They will be on the list in a moment.",
                 there=f"{HOME}/suppressions")  # fmt: skip
 
 
 async def _guard_drop(desk: Desk, form: Given, by: str) -> Done:
     people = await desk.ask("guard-release", name=form.get("name", ""), drop=True)
-    return Done(f"Forgotten, for {people:,} people.", "They get mail as before.", there=f"{HOME}/suppressions")
+    return Done(f"Discarded, for {people:,} addresses.", "They get mail as before.", there=f"{HOME}/suppressions")
 
 
 async def _release_words(desk: Desk, given: Given) -> Words:
     return Words(
-        f"Release message {given.get('id', '')}", "Its held recipients are sent after all, from now on.",
-        "Undo holds those again that were not tried meanwhile.", "Release",
+        f"Release message {given.get('id', '')}", "Its held recipients are released for delivery.",
+        "Undo holds those again that have not been tried since.", "Release",
     )  # fmt: skip
 
 
@@ -84,14 +84,14 @@ async def _release(desk: Desk, form: Given, by: str) -> Done:
     if not (await desk.ask("list", limit=1, **where))["rows"]:
         raise ValueError(f"message {ident!r} has no held recipient")
     row = await desk.ask("task", verb="release", where=where, by=by)
-    how = "Undo holds those again that were not tried meanwhile."
+    how = "Undo holds those again that have not been tried since."
     return Done(f"The held recipients of {ident} are sent now.", how, "task-undo", {"id": row["id"]}, "Undo it")
 
 
 async def _acknowledge_words(desk: Desk, given: Given) -> Words:
     return Words(
-        "Acknowledge who is in doubt", "Everybody on the list is taken from it: you know that they may have got their "
-        "message twice. Their mail goes on as before.", "It cannot be undone; the journal still has them.",
+        "Acknowledge recipients in doubt", "All recipients are removed from the list: you know that they may get their "
+        "message twice. Their mail is not affected.", "It cannot be undone; the journal still has them.",
         "Acknowledge",
     )  # fmt: skip
 

@@ -11,7 +11,7 @@ from zonemta_py.web.dashboard.orders.order import DeskOrder, FormField, Given, W
 from zonemta_py.web.dashboard.words import count, lesson, seconds, span
 
 _FOR = FormField("for", "For how long", "such as 30 min, 2 h, 1 d; empty: until it is resumed")
-_CAUSE = FormField("cause", "Why", "shown to whoever asks why this mail waits")
+_CAUSE = FormField("cause", "Why", "shown wherever this mail is explained")
 
 
 async def _suspend_words(desk: Desk, given: Given) -> Words:
@@ -23,11 +23,11 @@ async def _suspend_words(desk: Desk, given: Given) -> Words:
             FormField("name", "Its name", needed=True),
             *fields,
         )
-    what = f"the {kind} {name}" if name else "what you name here"
-    said = f"Nothing of {what} is sent from now on; its mail waits in the queue. Deliveries that are under way end."
+    what = f"the {kind} {name}" if name else "the one named here"
+    said = f"Nothing of {what} is sent for now; its mail waits in the queue. Deliveries in progress finish."
     return Words(
         f"Suspend {what if name else 'something'}", said,
-        "Resume it, here or on the page Suspensions: its mail goes on at once.", "Suspend", fields,
+        "Resume it, here or on the page Suspensions: its mail is sent again at once.", "Suspend", fields,
     )  # fmt: skip
 
 
@@ -37,7 +37,7 @@ async def _suspend(desk: Desk, form: Given, by: str) -> Done:
     held = await desk.ask("stop", kind=kind, name=name, seconds=for_s, cause=cause[:300])
     until = f"for {span(for_s)}" if for_s else "until it is resumed"
     return Done(f"The {kind} {name} is suspended {until}: {count(held)} flow queues in memory wait.",
-                "Its mail goes on at once when it is resumed.", "resume", {"kind": kind, "name": name}, "Resume it",
+                "Its mail is sent again as soon as it is resumed.", "resume", {"kind": kind, "name": name}, "Resume it",
                 f"{HOME}/suspensions")  # fmt: skip
 
 
@@ -49,15 +49,15 @@ async def _resume_words(desk: Desk, given: Given) -> Words:
     if kind in ("resting", "rest"):
         return Words(
             f"Try {name} now",
-            "The rest ends: the next delivery tries whether it is answered.",
-            "It cannot be undone; if that delivery fails too, the rest begins again by itself.",
+            "The rest ends: the next delivery is a trial.",
+            "It cannot be undone; if that delivery fails too, the rest starts again automatically.",
             "Try now",
         )
     return Words(
-        f"Forget what was learned: {lesson(kind)} for {name}",
+        f"Discard what was learned: {lesson(kind)} for {name}",
         "Deliveries go by the configuration again.",
-        "It cannot be undone; if servers answer as before, it is learned again by itself.",
-        "Forget",
+        "It cannot be undone; if servers reply as before, it is learned again automatically.",
+        "Discard",
     )
 
 
@@ -66,10 +66,10 @@ async def _resume(desk: Desk, form: Given, by: str) -> Done:
     kinds = (kind, "domain") if kind == "destination" else (kind,)  # of one that shares its site, only the domain is
     row = await _standing(desk, kinds, name)
     if not await desk.ask("lift", kind=kind, name=name) or row is None:
-        return Done(f"There was nothing to do: {lesson(kind)} {name} is not suspended and does not rest.", "")
+        return Done(f"There was nothing to do: {lesson(kind)} {name} is neither suspended nor resting.", "")
     if kind not in STOPPED:
-        said = f"{name} is tried now." if kind in ("resting", "rest") else f"Forgotten: {lesson(kind)} for {name}."
-        return Done(said, "If it fails as before, the same is found out again by itself.")
+        said = f"{name} is tried now." if kind in ("resting", "rest") else f"Discarded: {lesson(kind)} for {name}."
+        return Done(said, "If it fails as before, the same will be learned again automatically.")
     left_s = row["until_ms"] / 1000 - time.time() if row["until_ms"] else 0
     again = {"kind": kind, "name": name, "cause": row["cause"], "for": f"{left_s:.0f} s" if left_s > 0 else ""}
     return Done(f"The {kind} {name} is resumed.", "It can be suspended again as it was.", "suspend", again,
@@ -91,7 +91,7 @@ async def _warm_words(desk: Desk, given: Given) -> Words:
     source, provider = given.get("source", ""), given.get("provider", "")
     return Words(
         f"Warm-up of {source} at {provider}",
-        "It is put on that day of its schedule, with that day's limit, from now on.",
+        "It moves to that day of its schedule, with that day's limit.",
         "Set the day that it is on now.", "Set", (FormField("step", "Day", "1 is the first; empty: it is warm"),),
     )  # fmt: skip
 
@@ -105,7 +105,7 @@ async def _warm(desk: Desk, form: Given, by: str) -> Done:
     row = await desk.ask("warm", source=source, provider=provider, step=int(step) if step else None)
     said = "warm" if row["warm"] else f"on day {row['step'] + 1} of {row['steps']}"
     undo = "" if before is None or before["warm"] else str(before["step"] + 1)
-    return Done(f"{source} at {provider} is {said}.", "Undo puts it back on the day it was on.", "warm",
+    return Done(f"{source} at {provider} is {said}.", "Undo returns it to the previous day.", "warm",
                 {"source": source, "provider": provider, "step": undo})  # fmt: skip
 
 

@@ -20,11 +20,11 @@ async def _preview_words(desk: Desk, given: Given) -> Words:
     fields = (
         FormField("verb", "What to do", _HINT, VERBS), FormField("to_zone", "move: to zone"),
         FormField("to_priority", "set: priority", "-9 to 9"), FormField("cause", "Why", "kept with the task"),
-        *(() if said else (FormField("everything", "Meant is", options=("", "everything in the queue"), needed=True),)),
+        *(() if said else (FormField("everything", "Which", options=("", "everything in the queue"), needed=True),)),
     )  # fmt: skip
     return Words(
-        "Do something with many", f"Meant: {said or 'everything in the queue'}. First it is counted, and examples are"
-        " shown; nothing is changed.", "There is nothing to take back yet.", "Count them first", fields,
+        "Change many recipients", f"Selected: {said or 'everything in the queue'}. They are counted first, and examples"
+        " are shown; nothing is changed.", "There is nothing to undo yet.", "Count them first", fields,
     )  # fmt: skip
 
 
@@ -53,40 +53,40 @@ async def _preview(desk: Desk, form: Given, by: str) -> Done:
 
 async def _start_words(desk: Desk, given: Given) -> Words:
     row = await desk.ask("task-row", id=given.get("id", ""))
-    many = f"{count(row['count'])} recipients" if row["state"] == "previewed" else "those that are still being counted"
-    said = f"{row['words'].capitalize()} ({many}). In effect at once for mail that is here now, never for later mail."
-    undo = "Undo on its page puts back what was not sent meanwhile, for as long as is said there."
+    many = f"{count(row['count'])} recipients" if row["state"] == "previewed" else "still being counted"
+    said = f"{row['words'].capitalize()} ({many}). At once, for mail in the queue now, never for later mail."
+    undo = "Undo on its page reverts what was not sent in the meantime, until the time shown there."
     how_long = FormField("undo", "Can be undone for", "such as 10 min, 2 h; empty: as the configuration says")
     return Words("Start the task", said, undo, "Start it", (how_long,))
 
 
 async def _start(desk: Desk, form: Given, by: str) -> Done:
     row = await desk.ask("task-start", id=form.get("id", ""), by=by, undo_s=seconds(form.get("undo", "")))
-    how = "It can be undone while nothing was sent or removed for good."
+    how = "It can be undone until mail is sent or permanently removed."
     return Done(f"Ordered: {row['words']}.", how, "task-undo", {"id": row["id"]}, "Undo it", _place(row))
 
 
 async def _cancel_words(desk: Desk, given: Given) -> Words:
     row = await desk.ask("task-row", id=given.get("id", ""))
-    said = f"It stops: {row['words']}. What it has done to {count(row['done'])} recipients stays."
+    said = f"It stops: {row['words']}. What it has done to {count(row['done'])} recipients remains."
     return Words(f"Cancel task {row['id']}", said, "What was done can be undone on its page.", "Cancel it")
 
 
 async def _cancel(desk: Desk, form: Given, by: str) -> Done:
     row = await desk.ask("task-cancel", id=form.get("id", ""), by=by)
-    said = f"Task {row['id']} stops; {count(row['done'])} recipients were done."
-    return Done(said, "Undo puts those back.", "task-undo", {"id": row["id"]}, "Undo what was done", _place(row))
+    said = f"Task {row['id']} stops; {count(row['done'])} recipients were changed."
+    return Done(said, "Undo reverts those.", "task-undo", {"id": row["id"]}, "Undo what was done", _place(row))
 
 
 async def _undo_words(desk: Desk, given: Given) -> Words:
     row = await desk.ask("task-row", id=given.get("id", ""))
-    return Words(f"Undo task {row['id']}", f"It puts back what “{row['words']}” changed, as far as nothing was sent"
-                 " meanwhile.", "Order it again.", "Undo it")  # fmt: skip
+    return Words(f"Undo task {row['id']}", f"It reverts what “{row['words']}” changed, except for mail sent"
+                 " since.", "Order it again.", "Undo it")  # fmt: skip
 
 
 async def _undo(desk: Desk, form: Given, by: str) -> Done:
     row = await desk.ask("task-undo", id=form.get("id", ""), by=by)
-    return Done(f"Task {row['id']} is being undone.", "What was sent meanwhile stays sent.", there=_place(row))
+    return Done(f"Task {row['id']} is being undone.", "Mail sent in the meantime stays sent.", there=_place(row))
 
 
 def _place(row: dict[str, Any]) -> str:
@@ -99,7 +99,7 @@ async def _reload_words(desk: Desk, given: Given) -> Words:
         raise ValueError(" ".join(found["refused"]))
     names = ", ".join(key for key, _, _ in found["changes"][:12]) or "nothing"
     said = f"It changes: {names}. No connection is dropped, and nothing is put in doubt."
-    undo = "“zonemta config back” puts the one before in force again."
+    undo = "“zonemta config back” applies the previous one again."
     return Words("Reload the configuration", said, undo, "Reload")
 
 
@@ -107,7 +107,7 @@ async def _reload(desk: Desk, form: Given, by: str) -> Done:
     found = await desk.ask("reload", check=False, by=f"key {by}")
     if found["refused"]:
         raise ValueError(" ".join(found["refused"]))
-    return Done(f"Configuration {found['number'] or ''} is in force.", "“zonemta config back” undoes it.",
+    return Done(f"Configuration {found['number'] or ''} is in use.", "“zonemta config back” undoes it.",
                 there=f"{HOME}/configuration")  # fmt: skip
 
 

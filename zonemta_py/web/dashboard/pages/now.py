@@ -59,7 +59,7 @@ def _of_machine(copied: str, numbers: dict[str, Any]) -> Iterator[Trouble]:
         yield Trouble(False, f"The disk has only {size(free)} left; at {size(reserve)} new mail is refused.", "", "")
     for one in _processes(numbers):
         if time.time() - one["failed"] < RECENT_S:
-            said = f"{one['name']} ended by itself {distance(1000 * one['failed'])}, and was started again."
+            said = f"{one['name']} ended unexpectedly {distance(1000 * one['failed'])}, and was restarted."
             yield Trouble(False, said, "", "The log says how it ended.")
 
 
