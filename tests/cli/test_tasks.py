@@ -143,7 +143,7 @@ def test_what_has_bounced_is_queued_again(served: Callable[..., Any], told: Told
     assert (row["recipient"], row["last"]) == ("u@x.org", "550 5.7.1 their filter")
     counted = told("queue", "requeue", "--state", "bounced", "--dry-run")
     assert "1 recipient" in counted.out
-    assert "may have been told of the bounce" in counted.out + counted.err
+    assert "the sender may already have a bounce" in counted.out + counted.err
     assert "it has bounced" in told("explain", "u@x.org").out
     assert "can only be queued again" in told("queue", "delete", "--state", "bounced").err
     assert "1 recipient is queued again" in told("queue", "requeue", "--state", "bounced").out

@@ -39,7 +39,7 @@ def test_the_state_says_where_it_was(place: Path, written: Any, caplog: pytest.L
     left(place, written, {"cursor": 700, "last_success_ms": 5})
     assert cursor.found(place.parents[1], place, POSITION) == (700, 0)
     assert "event sink 'hook': its cursor is" in caplog.text
-    assert "goes on after record 700" in caplog.text
+    assert "continues after record 700" in caplog.text
 
 
 def test_another_journal_is_said_and_counted(place: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -57,7 +57,7 @@ def test_a_reader_that_has_stopped_reading_stops_nobody(
     found += read(reading)
     kept = 1000 - stream.dropped
     assert found.startswith(b"".join(map(line, range(kept))))
-    assert f"zonemta: {stream.dropped} log lines were lost: nobody read standard error\n".encode() in found
+    assert f"zonemta: {stream.dropped} log lines were lost: standard error was not read\n".encode() in found
     stream.put(b"after\n")
     assert read(reading) == b"after\n"
 

@@ -281,7 +281,7 @@ async def test_evidence_that_cannot_be_read_counts_for_nothing(home: Any) -> Non
     assert home.queue.policy.store.get("ann@x.test") is None
     home.abandon()
     (problem,) = home.check(repair=True).problems
-    assert (problem.what, problem.id) == ("what was heard of an address cannot be read", "ann@x.test")
+    assert (problem.what, problem.id) == ("evidence about an address cannot be read", "ann@x.test")
     assert home.check().problems == []
 
 

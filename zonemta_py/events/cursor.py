@@ -62,7 +62,7 @@ def found(queue: Path, folder: Path, position: int) -> GoesOn:
         known, success_ms = seq, 0
     if isinstance(known, int) and 0 <= known <= position:
         log.warning(
-            "event sink %r: its cursor %s; it goes on after record %d, as its state says", folder.name, what, known
+            "event sink %r: its cursor %s; it continues after record %d, as its state says", folder.name, what, known
         )
         return GoesOn(known)
     if isinstance(known, int):
@@ -74,7 +74,7 @@ def found(queue: Path, folder: Path, position: int) -> GoesOn:
         return GoesOn(position, known - position)
     again = min(position, seq_at(queue, success_ms) - 1)
     log.warning(
-        "event sink %r: its cursor %s; it goes on after record %d, before its last success, so events may come twice",
+        "event sink %r: its cursor %s; it continues after record %d, before its last success, so events may come twice",
         folder.name, what, again,
     )  # fmt: skip
     return GoesOn(again)

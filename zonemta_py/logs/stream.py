@@ -76,7 +76,7 @@ class LogStream(io.TextIOBase):
                 self._waiting += lines
             self._send()
             if self._untold and not self._waiting:
-                said = f"zonemta: {self._untold} log lines were lost: nobody read standard error"
+                said = f"zonemta: {self._untold} log lines were lost: standard error was not read"
                 self._waiting += self.shape(said) if self.shape else f"{said}\n".encode()
                 self._untold = 0
                 self._send()

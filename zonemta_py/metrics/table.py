@@ -133,7 +133,7 @@ _ROWS = (
     _counter("process_cpu_seconds", "Time on a processor of the process that runs now.", "process"),
     _gauge("process_resident_memory_bytes", "Memory of the process that runs now.", "process"),
     _gauge("process_start_time_seconds", "When it was started, as UNIX time.", "process"),
-    _counter("log_lines_dropped", "Log lines lost because nobody read standard error.", "process"),
+    _counter("log_lines_dropped", "Log lines lost because standard error was not read.", "process"),
     _counter("links_requests", "Requests by links in mail, by what came of them: unsubscribed, repeated, rejoined, "
              "page, nothing (a POST that is no click), wrong, old, limited, unavailable; open, click, untold (either).",
              "result"),

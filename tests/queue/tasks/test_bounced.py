@@ -191,7 +191,7 @@ async def test_who_is_suppressed_is_left_as_before_until_taken_off_the_list(hous
     seen = await ended(home, await home.queue.ask("task-preview", verb="requeue", where=AGAIN))
     assert seen["count"] == 2
     told, left = seen["remarks"]
-    assert "may have been told of the bounce" in told
+    assert "the sender may already have a bounce" in told
     assert left == "1 more is on the suppression list, and left as before; `zonemta suppression remove` comes first"
     row = await done(home, "requeue", where=AGAIN)
     assert (row["done"], row["remarks"]) == (2, [told, left])

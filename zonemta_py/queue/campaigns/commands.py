@@ -214,7 +214,7 @@ class CampaignCommands:
     async def complete(self, name: str) -> dict[str, Any]:
         campaign = self._core.campaigns.get(name)
         if campaign.named:
-            raise ValueError(f"campaign {name!r} is only known from its mail, which can always go on")
+            raise ValueError(f"campaign {name!r} is only known from its mail, and more of it can always come")
         if campaign.canceled_ms:
             raise ValueError(f"campaign {name!r} was canceled")
         if not campaign.complete_ms:

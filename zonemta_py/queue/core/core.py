@@ -219,7 +219,7 @@ class Core:
         if self.copied:
             yield "copy", self.copied
         if self.stopping:
-            yield "drain", "the MTA is to end: nothing more is begun, and what waits goes on with its next start"
+            yield "drain", "the MTA is shutting down: waiting mail continues with its next start"
         if not self.ready:
             yield "recovery", "the queue is recovering; mail is sent once that is done"
         if self.disk.store.fenced or self.disk.journal.trouble is not None:

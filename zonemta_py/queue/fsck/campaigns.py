@@ -84,7 +84,10 @@ def _again(
         counts.accepted += waiting - counts.waiting
     else:
         counts.removed += counts.waiting - waiting
-    what, remedy = "figures of a campaign are lost", "they are counted from the journal" if known else "they begin anew"
+    what, remedy = (
+        "figures of a campaign are lost",
+        "they are counted from the journal" if known else "they restart from zero",
+    )
     severity = "repairable"
     if "*" in parts:
         campaign = campaign_from(name, packing.unpack(parts["*"]))

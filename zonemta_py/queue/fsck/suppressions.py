@@ -77,7 +77,7 @@ def _evidence(store: Store) -> Iterator[Finding]:
         except (ValueError, TypeError):
             name = key.removeprefix(keys.EVIDENCE).decode("utf-8", "replace")
             yield Finding(
-                "repairable", "what was heard of an address cannot be read", name, "it goes: replies count anew",
+                "repairable", "evidence about an address cannot be read", name, "dropped: replies count from zero",
                 [(key, None)],
             )  # fmt: skip
 

@@ -53,7 +53,7 @@ def _remarks(task: Task) -> list[str]:
     """What is to be known before it is ordered, and after."""
     if task.verb != "requeue" or "bounced" not in task.where.get("state", ()):
         return []
-    told = "who sent it may have been told of the bounce, and is told again if it bounces again"
+    told = "the sender may already have a bounce, and gets another one if it bounces again"
     if not task.suppressed:
         return [told]
     many = "1 more is" if task.suppressed == 1 else f"{task.suppressed:,} more are"
