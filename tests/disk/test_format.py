@@ -286,7 +286,7 @@ def test_a_body_is_what_it_was(body: str, record: Any) -> None:
 def test_an_entry_of_the_suppression_list_is_what_it_was(body: str, entry: Suppressed) -> None:
     """As short as what it says allows."""
     assert pack([entry.row()]).hex() == body
-    assert [Suppressed.from_row(row) for row in unpack(bytes.fromhex(body))] == [entry]
+    assert [Suppressed.of(row) for row in unpack(bytes.fromhex(body))] == [entry]
 
 
 def test_what_older_queues_did_not_write_is_filled_in() -> None:
@@ -349,4 +349,4 @@ def test_rows_of_a_newer_queue_are_read() -> None:
     row = [ID, "z", "a@b.c", MS, "retry", "b.c"]
     assert InDoubtRecord.of([[1], [[*row, "why", "new"]]]) == ([1], [(*row, "why")])
     assert InDoubtRecord.of([[1], [row]]) == ([1], [(*row, "")])
-    assert Who.of(["a@b.c", 1, 2, "new"]) == ("a@b.c", 1, 2)
+    assert Who.of(["a@b.c", 1, 2, 3, "new"]) == ("a@b.c", 1, 2, 3)

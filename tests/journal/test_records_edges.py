@@ -29,7 +29,7 @@ Class = Any
 CLASSES = [
     (RecipientRow, 2), (EnvelopeRecord, 3), (OpenRecord, 1), (StartRecord, 6),
     (OutcomeRow, 6), (DeliveryTrace, 0), (FinishRecord, 1), (InDoubtRow, 5),
-    (RemovedRecord, 4), (MovedRecord, 4), (LostRecord, 2), (StandingRecord, 4),
+    (RemovedRecord, 4), (MovedRecord, 3), (LostRecord, 2), (StandingRecord, 4),
     (UnsuppressRecord, 2), (TaskRecord, 3),
 ]  # fmt: skip
 
@@ -68,7 +68,7 @@ def test_a_recipient_is_written_in_its_shortest_form(who: Who, value: Any) -> No
     assert Who.of(value) == who
     assert address_of(value) == "a@x.test"
     if isinstance(value, list):
-        assert Who.of([*value, *[0, 0, "later"][len(value) - 1 :]])[: len(value)] == tuple(value)
+        assert Who.of([*value, *[0, 0, 0, "later"][len(value) - 1 :]])[: len(value)] == tuple(value)
 
 
 def test_records_within_records_are_read_too() -> None:

@@ -18,24 +18,32 @@ POSTPONED: not tried, deferred by our own choice (`delay_s`), no attempt counted
 before the answer; never in a DELIVERY record: an IN_DOUBT record has it.
 """
 
+VERDICTS = {
+    DELIVERED: "delivered", DEFERRED: "deferred", BOUNCED: "bounced", HELD: "held", RELEASED: "requeued",
+    POSTPONED: "postponed",
+}  # fmt: skip
+"""The word for each, wherever one is shown: events, log, trace, metrics, lake. Not "released": that is what an operator
+does to held mail (MOVED)."""
+
 
 class Who(NamedTuple):
     """A recipient of a START or of an outcome. before_ms: it was deferred until then (0: it was not). due_ms: it is.
-    An outcome's has the number of its attempts behind that, for events."""
+    attempts: of an outcome's, with this one; 0: unknown."""
 
     address: str
     before_ms: int = 0
     due_ms: int = 0
+    attempts: int = 0
 
     @classmethod
     def of(cls, value: Any) -> Who:
-        """Of its address alone, or [address, before_ms, due_ms]."""
-        return cls(*value[:3]) if isinstance(value, list) else cls(value)
+        """Of its address alone, or [address, before_ms, due_ms, attempts]."""
+        return cls(*value[:4]) if isinstance(value, list) else cls(value)
 
     def value(self) -> Any:
         """The shortest form that says it: as in a START if it is not deferred now."""
         if self.due_ms:
-            return list(self)
+            return list(self[:3])
         return list(self[:2]) if self.before_ms else self.address
 
 
@@ -76,6 +84,14 @@ class EnvelopeRecord(NamedTuple):
     def rows(self) -> list[RecipientRow]:
         return [RecipientRow.of(row) for row in self.recipients]
 
+    @property
+    def people(self) -> list[str]:
+        return [row[1] for row in self.recipients]
+
+    @property
+    def zones(self) -> list[str]:
+        return list(dict.fromkeys([row[0] for row in self.recipients]))
+
 
 class OpenRecord(NamedTuple):
     """The file of a large body is about to be made."""
@@ -107,7 +123,11 @@ class StartRecord(NamedTuple):
 
     @classmethod
     def of(cls, fields: list[Any]) -> StartRecord:
-        return cls(*fields[:8])
+        return cls._make(fields) if len(fields) == 8 else cls(*fields[:8])
+
+    @property
+    def people(self) -> list[str]:
+        return [address_of(who) for who in self.recipients]
 
 
 class OutcomeRow(NamedTuple):
@@ -147,7 +167,7 @@ class DeliveryTrace(NamedTuple):
 
     @classmethod
     def of(cls, fields: list[Any]) -> DeliveryTrace:
-        return cls(*fields[:9])
+        return cls._make(fields) if len(fields) == 9 else cls(*fields[:9])
 
 
 class DeliveryRecord(NamedTuple):
@@ -240,14 +260,19 @@ class RemovedRecord(NamedTuple):
         return cls(*fields[:5])
 
     @property
+    def more(self) -> dict[str, Any]:
+        """`where`, {} if that is unknown."""
+        return self.where or {}
+
+    @property
     def envelope(self) -> dict[str, Any] | None:
         """None: the message is, or was, in the store."""
-        return self.where.get("envelope") if self.where else None
+        return self.more.get("envelope")
 
     @property
     def case(self) -> str | None:
         """Not None: these recipients were lost to damage, and this names the case."""
-        return self.where.get(LOST_CASE) if self.where else None
+        return self.more.get(LOST_CASE)
 
 
 LOST_CASE = "lost"
@@ -260,7 +285,7 @@ class MovedRecord(NamedTuple):
     id: str
     zone: str
     recipients: list[str]
-    due_ms: int
+    due_ms: int = 0
     flow: str = ""
 
     def pack(self) -> bytes:

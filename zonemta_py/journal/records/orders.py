@@ -23,6 +23,14 @@ class StandingRecord(NamedTuple):
     def of(cls, fields: list[Any]) -> StandingRecord:
         return cls(*fields[:4])
 
+    @property
+    def kind(self) -> str:
+        return self.subject[0]
+
+    @property
+    def name(self) -> str:
+        return self.subject[1]
+
 
 CONFIGURATION = "configuration"
 """What, and kind, of a STANDING record that names the keys of the configuration that have changed."""

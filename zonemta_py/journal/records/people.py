@@ -1,5 +1,6 @@
-"""Records about people: who is taken off the suppression list, and what came back about a message. A SUPPRESS record is
-a list of `queue.suppression.entry` rows.
+"""Records about people: who gets on the suppression list and off it, and what came back about a message.
+
+A SUPPRESS record is a list of `SuppressRow`.
 
 FEEDBACK is what came back later and by another way than its delivery. One record is one finding: a bounce report about
 three recipients is three records. All that follows from it is derived from the record alone: figures, events,
@@ -9,7 +10,7 @@ suppressions (whose evidence names it, `journal:SEQ`), rows of the lake.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from zonemta_py.disk.packing import pack
 
@@ -18,6 +19,40 @@ KINDS = (
 )  # fmt: skip
 """bounce, delay, delivered: what another server's report says. other: mail at one of our addresses that nobody
 understood. open, click: a person has fetched the picture, or followed a link, of a message that was tracked."""
+
+
+class SuppressRow(NamedTuple):
+    """A person on the suppression list, in a SUPPRESS record. since_ms: UNIX time. evidence: where the reason can be
+    looked up. by: who added it.
+
+    also: lower-ranking kinds recorded for the same person in the same scope. again: the record only repeats an earlier
+    one, which is counted already. exact: of a scope campaign:NAME, that it is for mail of no tenant only.
+    """
+
+    address: str
+    kind: str
+    since_ms: int
+    reason: str
+    evidence: str
+    by: str
+    campaign: str
+    scope: str = "all"
+    also: tuple[str, ...] = ()
+    again: bool = False
+    exact: bool = False
+
+    @classmethod
+    def of(cls, fields: list[Any]) -> Self:
+        """Rows of older versions have no scope, which means all."""
+        return cls(*fields[:8], *([tuple(fields[8]), *fields[9:11]] if len(fields) > 8 else ()))
+
+    def row(self) -> list[Any]:
+        """In its shortest form."""
+        if self.exact:
+            return list(self)
+        return list(
+            self[:10] if self.again else self[:9] if self.also else self[:8] if self.scope != "all" else self[:7]
+        )
 
 
 class UnsuppressRecord(NamedTuple):

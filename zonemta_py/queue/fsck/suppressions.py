@@ -46,7 +46,7 @@ def _entries(store: Store) -> Iterator[Finding]:
     for family in (keys.SUPPRESSED, keys.SUPPRESSED_IN):
         for key, value in store.scan(family, keys.end(family)):
             try:
-                Suppressed.of(key, value)
+                Suppressed.kept(key, value)
             except (ValueError, TypeError):
                 name = key.removeprefix(family).decode("utf-8", "replace")
                 kept = Suppressed(name, "manual", 0, "its entry was damaged", "", "fsck", "")

@@ -25,13 +25,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 from zonemta_py.config.zone import Kind, Zone
 from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.journal.records import Type
-from zonemta_py.journal.records.people import UnsuppressRecord
+from zonemta_py.journal.records.people import SuppressRow, UnsuppressRecord
 from zonemta_py.mail.addresses.person import person
 from zonemta_py.mail.addresses.written import bare
 from zonemta_py.mail.limits import ADDRESS_BYTES_MAX
@@ -54,24 +54,10 @@ _SCOPE = re.compile(SCOPE_PATTERN.strip("^$"))
 _EVERY = re.compile(f"(list|campaign):{_PART}/")
 
 
-class Suppressed(NamedTuple):
-    """A person on the list. since_ms: UNIX time. evidence: where the reason can be looked up. by: who added it.
+class Suppressed(SuppressRow):
+    """A person on the list."""
 
-    also: lower-ranking kinds recorded for the same person in the same scope. again: the record only repeats an earlier
-    one, which is counted already. exact: of a scope campaign:NAME, that it is for mail of no tenant only.
-    """
-
-    address: str
-    kind: str
-    since_ms: int
-    reason: str
-    evidence: str
-    by: str
-    campaign: str
-    scope: str = ALL
-    also: tuple[str, ...] = ()
-    again: bool = False
-    exact: bool = False
+    __slots__ = ()
 
     def key(self) -> bytes:
         return keys.suppressed(self.address, self.scope)
@@ -81,28 +67,13 @@ class Suppressed(NamedTuple):
         return packing.pack([*self[1:7], *more])
 
     @classmethod
-    def of(cls, key: bytes, value: bytes) -> Suppressed:
-        """Raises ValueError, TypeError."""
+    def kept(cls, key: bytes, value: bytes) -> Suppressed:
+        """As the store has it. Raises ValueError, TypeError."""
         address, scope = keys.suppressed_place(key)
         fields = packing.unpack(value)
         kind, since_ms, reason, evidence, by, campaign, *more = fields
         also = tuple(more[0]) if more else ()
         return cls(address, kind, since_ms, reason, evidence, by, campaign, scope, also, False, more[1:] == [True])
-
-    @classmethod
-    def from_row(cls, row: list[Any]) -> Suppressed:
-        """A row of a SUPPRESS record; rows of older versions have no scope, which means all."""
-        given = row + [ALL, [], False, False][max(0, len(row) - 7) :]
-        address, kind, since_ms, reason, evidence, by, campaign, scope, also, again, exact = given[:11]
-        return cls(
-            address, kind, since_ms, reason, evidence, by, campaign, scope, tuple(also), again is True, exact is True
-        )
-
-    def row(self) -> list[Any]:
-        """For a SUPPRESS record."""
-        if self.exact:
-            return list(self)
-        return list(self[:10] if self.again else self[:9] if self.also else self[:8] if self.scope != ALL else self[:7])
 
     @property
     def tenant(self) -> str:
@@ -169,7 +140,7 @@ def usual_scope(kind: str, tenant: str) -> str:
 def operations(kind: Type, body: Sequence[Any]) -> list[Operation]:
     """The changes that a record of the list makes in the store."""
     if kind == Type.SUPPRESS:
-        return [(entry.key(), entry.value()) for entry in map(Suppressed.from_row, body)]
+        return [(entry.key(), entry.value()) for entry in map(Suppressed.of, body)]
     return [(keys.suppressed(address, scope), None) for address, scope in taken_off(body)]
 
 

@@ -100,7 +100,7 @@ class SuppressionList:
             return self.foreseen[who, scope]
         key = keys.suppressed(who, scope)
         value = self._core.disk.store.get(key)
-        return Suppressed.of(key, value) if value is not None else None
+        return Suppressed.kept(key, value) if value is not None else None
 
     def every(self, who: str) -> list[Suppressed]:
         """All entries of a person. Raises StoreError."""
@@ -222,7 +222,7 @@ class SuppressionList:
         for prefix in ranges:
             if start < keys.end(prefix):
                 for key, value in self._core.disk.store.scan(max(prefix, start), keys.end(prefix)):
-                    yield Suppressed.of(key, value)
+                    yield Suppressed.kept(key, value)
 
     # -- changes
 
@@ -314,7 +314,7 @@ class SuppressionList:
         """Takes a record into account that `again` will apply."""
         self._grown(_places(kind, body))
         if kind == Type.SUPPRESS:
-            self.foreseen |= {(row.address, row.scope): row for row in map(Suppressed.from_row, body)}
+            self.foreseen |= {(row.address, row.scope): row for row in map(Suppressed.of, body)}
         else:
             self.foreseen |= dict.fromkeys(taken_off(body))
 
@@ -343,7 +343,7 @@ class SuppressionList:
 
     def _count_complaints(self, body: Sequence[Any]) -> None:
         """In the same batch as the entries. What the policy has heard was counted when it came (`queue.feedback`)."""
-        for row in [Suppressed.from_row(row) for row in body if row[1] == COMPLAINT]:
+        for row in [Suppressed.of(row) for row in body if row[1] == COMPLAINT]:
             if row.campaign and not row.again and row.by != BY:
                 campaign = self._core.campaigns.by_name.get(row.campaign)
                 if campaign is not None and campaign.is_of(row.tenant or campaign.tenant):
@@ -357,7 +357,7 @@ def because(what: str) -> str:
 
 def _places(kind: Type, body: Sequence[Any]) -> Iterable[tuple[str, str]]:
     if kind == Type.SUPPRESS:
-        return ((row.address, row.scope) for row in map(Suppressed.from_row, body))
+        return ((row.address, row.scope) for row in map(Suppressed.of, body))
     return taken_off(body)
 
 
