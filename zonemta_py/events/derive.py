@@ -12,36 +12,51 @@ from functools import lru_cache
 from typing import Any
 
 from zonemta_py.disk.frame import Record
-from zonemta_py.disk.packing import unpack
 from zonemta_py.events import policy
 from zonemta_py.events.event import Event
+from zonemta_py.events.schema import TYPES
+from zonemta_py.journal.facts import (
+    MISFITS,
+    Accepted,
+    Answered,
+    Attempted,
+    CameBack,
+    Doubted,
+    Ended,
+    Fact,
+    Lost,
+    Moved,
+    Opened,
+    Removed,
+    Stood,
+    Suppressed,
+    TakenBack,
+    TaskDid,
+    TaskOrdered,
+    Unsuppressed,
+    facts_of,
+)
 from zonemta_py.journal.records import Type
-from zonemta_py.journal.records.mail import BOUNCED, DEFERRED, DELIVERED, HELD, POSTPONED, RELEASED
-from zonemta_py.journal.records.people import FeedbackRecord
+from zonemta_py.journal.records.mail import BOUNCED, Who
 from zonemta_py.queue.suppression.from_evidence import BY as POLICY
 from zonemta_py.schedule.flow import FlowId, split_key
 
 Told = tuple[str, dict[str, Any]]
 """Type and data."""
-_VERDICTS = {
-    DELIVERED: "delivered", DEFERRED: "deferred", BOUNCED: "bounced", HELD: "held", RELEASED: "requeued",
-    POSTPONED: "postponed",
-}  # fmt: skip
 _OVER, _LATE, _OURS = "5.4.7", "its delivery deadline has passed", "queue"
-_MISFITS = (ValueError, TypeError, IndexError, KeyError, AttributeError, OverflowError)
+_QUEUED = ("sender", "size", "campaign", "tenant", "priority")
 _FEEDBACK = ("complaint", "unsubscribe")
 _SCOPES = {"campaign": "campaign", "tenant": "tenant", "zone": "zone", "campaigns": "tenant"}
 
 
 def events_of(record: Record) -> list[Event]:
     """In the order in which they are told; `part` counts them."""
-    tell = _TELLERS.get(record.type)
-    if tell is None:
-        return []
     try:
-        body = unpack(record.body)
-        told = list(_task(body, record.seq) if record.type == Type.TASK else tell(body))
-    except _MISFITS:
+        facts = facts_of(record)
+        told = [one for fact in facts for one in _TELLERS[fact.__class__](fact)]
+        if record.type == Type.IN_DOUBT:
+            told += _held(facts)
+    except MISFITS:
         return []
     seq, ms = record.seq, record.ms
     return [Event(seq, part, kind, ms, data) for part, (kind, data) in enumerate(told)]
@@ -52,30 +67,27 @@ def _known(data: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in data.items() if value is not None and value != ""}
 
 
-def _who(message: str, zone: str, address: str) -> dict[str, Any]:
-    data = {"message": message, "recipient": address, "domain": address.rpartition("@")[2].lower()}
-    if zone:
-        data["zone"] = zone
-    return data
+def _to(fact: Any, address: str, data: dict[str, Any]) -> dict[str, Any]:
+    """What is told of one recipient. fact: has an id, and a zone."""
+    domain = address.rpartition("@")[2].lower()
+    if fact.zone:
+        return {"message": fact.id, "recipient": address, "domain": domain, "zone": fact.zone, **data}
+    return {"message": fact.id, "recipient": address, "domain": domain, **data}
 
 
 # -- mail
 
 
-def _envelope(body: list[Any]) -> Iterator[Told]:
-    message, metadata, rows = body[:3]
-    known = _of_metadata(metadata)
-    zones = list(dict.fromkeys(row[0] for row in rows))
-    hold_ms = metadata.get("hold_until_ms") or None
-    data = {"message": message, "recipients": len(rows), "zones": zones, **known}
-    yield "accepted", data | ({"hold_until_ms": hold_ms} if hold_ms else {})
-    shared: dict[str, Any] = {
-        name: known[name] for name in ("sender", "size", "campaign", "tenant", "priority") if name in known
-    }
-    if hold_ms:
-        shared["hold_until_ms"] = hold_ms
-    for row in rows:
-        yield "queued", _who(message, row[0], row[1]) | shared
+def _accepted(fact: Accepted) -> Iterator[Told]:
+    known = _of_metadata(fact.metadata)
+    hold_ms = fact.metadata.get("hold_until_ms")
+    held = {"hold_until_ms": hold_ms} if hold_ms else {}
+    yield "accepted", {"message": fact.id, "recipients": len(fact.recipients), "zones": fact.zones, **known, **held}
+    shared: dict[str, Any] = {name: known[name] for name in _QUEUED if name in known} | held
+    for row in fact.recipients:
+        address = row[1]
+        domain = address.rpartition("@")[2].lower()
+        yield "queued", {"message": fact.id, "recipient": address, "domain": domain, "zone": row[0], **shared}
 
 
 def _of_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
@@ -87,12 +99,13 @@ def _of_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
     })  # fmt: skip
 
 
-def _start(body: list[Any]) -> Iterator[Told]:
-    lease, message, zone, destination, recipients, since_ms, provider, size = (*body, "", 0)[:8]
-    way = _way(destination)
-    data = way | _known({"provider": provider, "size": size or None, "lease": lease, "started_ms": since_ms or None})
-    for who in recipients:
-        yield "attempted", _who(message, zone, who if isinstance(who, str) else who[0]) | data
+def _attempted(fact: Attempted) -> Iterator[Told]:
+    data = _way(fact.destination) | _known({
+        "provider": fact.provider, "size": fact.size or None, "lease": fact.lease,
+        "started_ms": fact.since_ms or None,
+    })  # fmt: skip
+    for address in fact.people:
+        yield "attempted", _to(fact, address, data)
 
 
 @lru_cache(1000)
@@ -111,99 +124,82 @@ def _flow(text: str) -> dict[str, Any]:
     return _known({"campaign": flow.campaign, "tenant": flow.tenant, "priority": flow.priority or None})
 
 
-def _delivery(body: list[Any]) -> Iterator[Told]:
-    lease, message, zone, destination, outcomes, trace = body[:6]
-    remote, local, tls, started_ms, took_ms, source, site, provider = (*trace, *_NO_TRACE[len(trace) :])[:8]
-    shared = _way(destination) | _known({
-        "lease": lease or None, "remote": remote, "local": local, "tls": tls, "started_ms": started_ms or None,
-        "took_ms": took_ms if started_ms else None, "source": source, "site": site, "provider": provider,
+def _answered(fact: Answered) -> Iterator[Told]:
+    told = _bounce(fact) if fact.number == BOUNCED else fact.verdict
+    if told not in TYPES:  # of a later version
+        return
+    trace = fact.trace
+    data = _way(fact.destination) | _known({
+        "lease": fact.lease or None, "remote": trace.remote, "local": trace.local, "tls": trace.tls,
+        "started_ms": trace.started_ms or None, "took_ms": trace.took_ms if trace.started_ms else None,
+        "source": trace.source, "site": trace.site, "provider": trace.provider, "code": fact.code or None,
+        "enhanced": fact.enhanced, "reply": fact.text, "stage": fact.stage, "class": fact.kind, "rule": fact.rule,
+        "relayed": True if fact.relayed else None,
     })  # fmt: skip
-    for outcome in outcomes:
-        verdict, code, enhanced, text, stage, recipients, relayed, kind, rule = (*outcome, False, "", "")[:9]
-        told = _verdict(verdict, code, enhanced, text, stage)
-        if told is None:  # of a later version
-            continue
-        data = shared | _known({
-            "code": code or None, "enhanced": enhanced, "reply": text, "stage": stage, "class": kind, "rule": rule,
-            "relayed": True if relayed else None,
-        })  # fmt: skip
-        for who in recipients:
-            if isinstance(who, str):
-                yield told, _who(message, zone, who) | data
-            else:
-                address, _, due_ms, attempts = (*who, *_NO_WHO[len(who) :])[:4]
-                until = "kept_until_ms" if verdict == BOUNCED else "due_ms"
-                counted = _known({until: due_ms or None, "attempts": attempts or None})
-                yield told, _who(message, zone, address) | data | counted
+    until = "kept_until_ms" if fact.number == BOUNCED else "due_ms"
+    for who in fact.recipients:
+        if isinstance(who, str):
+            yield told, _to(fact, who, data)
+        else:
+            address, _, due_ms, attempts = Who.of(who)
+            yield told, _to(fact, address, data) | _known({until: due_ms or None, "attempts": attempts or None})
 
 
-_NO_TRACE = ("", "", "", 0, 0, "", "", "")
-_NO_WHO = (None, 0, 0, 0)
-
-
-def _verdict(verdict: int, code: int, enhanced: str, text: str, stage: str) -> str | None:
+def _bounce(fact: Answered) -> str:
     """A bounce because time is over keeps the last temporary reply, or has a reply of ours, which names the deadline
     behind any stage (`queue/lifecycle/settle.py`)."""
-    if verdict == BOUNCED:
-        over = enhanced == _OVER and (stage == _OURS or text.startswith(_LATE))
-        return "expired" if over or 400 <= code < 500 else "bounced"
-    return _VERDICTS.get(verdict)
+    over = fact.enhanced == _OVER and (fact.stage == _OURS or fact.text.startswith(_LATE))
+    return "expired" if over or 400 <= fact.code < 500 else "bounced"
 
 
-def _finish(body: list[Any]) -> Iterator[Told]:
-    message, campaign = (*body, "")[:2]
-    yield "finished", {"message": message} | _known({"campaign": campaign})
+def _ended(fact: Ended) -> Iterator[Told]:
+    yield "finished", _known({"message": fact.id, "campaign": fact.campaign})
 
 
-def _in_doubt(body: list[Any]) -> Iterator[Told]:
-    """What is held is told behind all that is in doubt, so that ids are what they were before that was told, too."""
-    leases, rows = body[:2]
-    held: dict[tuple[str, str, str], dict[str, Any]] = {}
-    for message, zone, address, since_ms, action, destination in ((*row, "")[:6] for row in rows):
-        data = _who(message, zone, address) | _way(destination) | _known({"started_ms": since_ms or None})
-        yield "in_doubt", data | _known({"action": action})
-        held.pop((message, zone, address), None)  # of several leases the last one counts
-        if action == "hold":
-            held[message, zone, address] = data
-    for data in held.values():
-        yield "held", data | {"reason": "in doubt"}
-    if not rows:
-        for lease in leases:
-            yield "requeued", {"lease": lease, "reason": "its sender never received it"}
+def _doubted(fact: Doubted) -> Iterator[Told]:
+    yield "in_doubt", _of_doubt(fact) | _known({"action": fact.action})
 
 
-def _removed(body: list[Any]) -> Iterator[Told]:
-    message, zone, recipients, reason = body[:4]
-    where = (body[4] if len(body) > 4 else None) or {}
-    if where.get("kept"):  # that it has bounced was told
+def _of_doubt(fact: Doubted) -> dict[str, Any]:
+    return _to(fact, fact.address, _way(fact.destination) | _known({"started_ms": fact.since_ms or None}))
+
+
+def _held(facts: list[Any]) -> Iterator[Told]:
+    """Behind all that is in doubt, so that ids are what they were before this was told, too. Of several leases of a
+    recipient the last one counts."""
+    last = {(fact.id, fact.zone, fact.address): fact for fact in reversed(facts) if fact.__class__ is Doubted}
+    for fact in reversed(last.values()):
+        if fact.action == "hold":
+            yield "held", _of_doubt(fact) | {"reason": "in doubt"}
+
+
+def _taken_back(fact: TakenBack) -> Iterator[Told]:
+    yield "requeued", {"lease": fact.lease, "reason": "its sender never received it"}
+
+
+def _removed(fact: Removed) -> Iterator[Told]:
+    more = fact.more
+    if more.get("kept"):  # that it has bounced was told
         return
-    data = _way(where.get("destination") or "") | _of_metadata(where.get("envelope") or {})
-    data |= _known({name: where.get(name) for name in ("campaign", "tenant")})
-    data |= _known({"reason": reason, "case": where.get("lost"), "task": where.get("task")})
-    for address in recipients:
-        yield "removed", _who(message, zone, address) | data
+    data = _way(more.get("destination") or "") | _of_metadata(fact.envelope or {})
+    data |= _known({name: more.get(name) for name in ("campaign", "tenant")})
+    data |= _known({"reason": fact.reason, "case": fact.case, "task": more.get("task")})
+    for address in fact.recipients:
+        yield "removed", _to(fact, address, data)
 
 
-def _moved(body: list[Any]) -> Iterator[Told]:
-    message, zone, recipients, due_ms, flow = (*body, *_NO_MOVED[len(body) :])[:5]
-    data = _flow(flow) | _known({"due_ms": due_ms or None})
-    for address in recipients:
-        yield "released", _who(message, zone, address) | data
-
-
-_NO_MOVED = (None, "", (), 0, "")
+def _moved(fact: Moved) -> Iterator[Told]:
+    data = _flow(fact.flow) | _known({"due_ms": fact.due_ms or None})
+    for address in fact.recipients:
+        yield "released", _to(fact, address, data)
 
 
 # -- tasks
 
 
-def _task(body: list[Any], seq: int = 0) -> Iterator[Told]:
-    """seq: of the record, which is the number of a task that it orders."""
-    what, number, value = body[:3]
-    if what in ("did", "undid"):
-        yield from _done(number, value, what == "undid")
-        return
-    data = {"task": number or seq, "what": what}
+def _ordered(fact: TaskOrdered) -> Iterator[Told]:
+    value = fact.value
+    data = {"task": fact.task, "what": fact.what}
     data |= _known({name: value.get(name) for name in ("verb", "by", "cause", "state")})
     count = value.get("undone" if value.get("state") == "undone" else "done", value.get("count"))
     yield "task", data | _known({"count": count})
@@ -212,50 +208,41 @@ def _task(body: list[Any], seq: int = 0) -> Iterator[Told]:
 _BECOMES = {"delete": "deleted", "purge": "deleted", "hold": "held", "release": "released"}
 
 
-def _done(number: int, value: list[Any], undone: bool) -> Iterator[Told]:
-    zone, rows, now_ms, verb, change = value[:5]
-    kind = _BECOMES.get(verb, "requeued")
-    if undone:
-        kind = "held" if verb == "release" else "requeued"
-    zone = change.get("zone", zone) if not undone else zone
-    for row in rows:
-        data = _who(row[0], zone, row[1]) | (_flow(row[4]) if len(row) > 4 else {}) | {"task": number}
-        if len(row) > 5:  # what had been queued again has bounced, as before
-            yield "bounced", data | {"kept_until_ms": row[5], "reason": f"{verb} by task {number} was undone"}
-            continue
-        if kind == "released":
-            data["due_ms"] = now_ms + 1
-        elif kind != "deleted":
-            data["reason"] = f"{verb} by task {number}" + (" was undone" if undone else "")
-        yield kind, data
+def _done(fact: TaskDid) -> Iterator[Told]:
+    known = {"zone": fact.now_in, **(_flow(fact.flow) if fact.flow else {}), "task": fact.task}
+    data = _to(fact, fact.recipient, known)
+    reason = f"{fact.verb} by task {fact.task}" + (" was undone" if fact.undone else "")
+    if fact.kept_until_ms is not None:  # what had been queued again has bounced, as before
+        yield "bounced", data | {"kept_until_ms": fact.kept_until_ms, "reason": reason}
+        return
+    kind = _BECOMES.get(fact.verb, "requeued")
+    if fact.undone:
+        kind = "held" if fact.verb == "release" else "requeued"
+    if kind == "released":
+        data["due_ms"] = fact.now_ms + 1
+    elif kind != "deleted":
+        data["reason"] = reason
+    yield kind, data
 
 
 # -- people
 
 
-def _suppress(body: list[Any]) -> Iterator[Told]:
+def _suppressed(fact: Suppressed) -> Iterator[Told]:
     """An entry that only repeats one (`again`) tells nothing new: the whole list is written again now and then."""
-    for row in body:
-        address, kind, since_ms, reason, evidence, by, campaign, scope, _, again = (*row, *_NO_ENTRY[len(row) :])[:10]
-        if again:
-            continue
-        data = _person(address, scope or "all") | _known(
-            {"kind": kind, "since_ms": since_ms or None, "reason": reason, "evidence": evidence, "by": by}
-        )
-        if campaign:
-            data["campaign"] = campaign
-        yield "suppressed", data
-        if kind in _FEEDBACK and by not in (POLICY, "link"):  # of those the FEEDBACK record told
-            yield "feedback", dict(data)
+    if fact.again:
+        return
+    data = _person(fact.address, fact.scope or "all") | _known({
+        "kind": fact.kind, "since_ms": fact.since_ms or None, "reason": fact.reason, "evidence": fact.evidence,
+        "by": fact.by, "campaign": fact.campaign,
+    })  # fmt: skip
+    yield "suppressed", data
+    if fact.kind in _FEEDBACK and fact.by not in (POLICY, "link"):  # of those the FEEDBACK record told
+        yield "feedback", dict(data)
 
 
-_NO_ENTRY = (None, None, 0, "", "", "", "", "all", (), False)
-
-
-def _unsuppress(body: list[Any]) -> Iterator[Told]:
-    addresses, by, scopes = (*body, None)[:3]
-    for number, address in enumerate(addresses):
-        yield "unsuppressed", _person(address, scopes[number] if scopes else "all") | _known({"by": by})
+def _unsuppressed(fact: Unsuppressed) -> Iterator[Told]:
+    yield "unsuppressed", _person(fact.recipient, fact.scope) | _known({"by": fact.by})
 
 
 def _person(address: str, scope: str) -> dict[str, Any]:
@@ -268,37 +255,31 @@ def _person(address: str, scope: str) -> dict[str, Any]:
     return {"recipient": address, "domain": address.rpartition("@")[2].lower(), "scope": scope, **about}
 
 
-def _feedback(body: list[Any]) -> Iterator[Told]:
-    record = FeedbackRecord.of(body)
-    if record.again:
+def _came_back(fact: CameBack) -> Iterator[Told]:
+    if fact.again:
         return
-    data: dict[str, Any] = {"kind": record.kind} | _known({
-        "message": record.message, "zone": record.zone, "campaign": record.campaign, "tenant": record.tenant,
-        "message_id": record.message_id, "code": record.code or None, "enhanced": record.enhanced,
-        "reply": record.text, "class": record.reply_class, "rule": record.rule, "reporter": record.reporter,
-        "form": record.form, "via": record.via, "genuine": record.genuine, "tied": record.tied, "scope": record.scope,
+    data: dict[str, Any] = {"kind": fact.kind} | _known({
+        "message": fact.message, "zone": fact.zone, "campaign": fact.campaign, "tenant": fact.tenant,
+        "message_id": fact.message_id, "code": fact.code or None, "enhanced": fact.enhanced, "reply": fact.text,
+        "class": fact.reply_class, "rule": fact.rule, "reporter": fact.reporter, "form": fact.form, "via": fact.via,
+        "genuine": fact.genuine, "tied": fact.tied, "scope": fact.scope,
     })  # fmt: skip
-    if record.recipient:
-        data |= {"recipient": record.recipient, "domain": record.recipient.rpartition("@")[2].lower()}
+    if fact.recipient:
+        data |= {"recipient": fact.recipient, "domain": fact.recipient.rpartition("@")[2].lower()}
     yield "feedback", data
 
 
-def _lost(body: list[Any]) -> Iterator[Told]:
-    yield "records_lost", {"first": body[0], "last": body[1]}
+def _lost(fact: Lost) -> Iterator[Told]:
+    yield "records_lost", fact._asdict()
 
 
-_TELLERS: dict[int, Callable[[Any], Iterator[Told]]] = {
-    Type.ENVELOPE: _envelope,
-    Type.START: _start,
-    Type.DELIVERY: _delivery,
-    Type.FINISH: _finish,
-    Type.IN_DOUBT: _in_doubt,
-    Type.REMOVED: _removed,
-    Type.MOVED: _moved,
-    Type.STANDING: policy.told,
-    Type.SUPPRESS: _suppress,
-    Type.UNSUPPRESS: _unsuppress,
-    Type.LOST: _lost,
-    Type.TASK: _task,
-    Type.FEEDBACK: _feedback,
-}
+def _nothing(_: Fact) -> Iterator[Told]:
+    return iter(())
+
+
+_TELLERS: dict[type, Callable[[Any], Iterator[Told]]] = {
+    Accepted: _accepted, Opened: _nothing, Attempted: _attempted, Answered: _answered, Ended: _ended,
+    Doubted: _doubted, TakenBack: _taken_back, Removed: _removed, Moved: _moved, Stood: policy.told,
+    Suppressed: _suppressed, Unsuppressed: _unsuppressed, Lost: _lost, TaskOrdered: _ordered, TaskDid: _done,
+    CameBack: _came_back,
+}  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from zonemta_py.journal.facts import Stood
 from zonemta_py.journal.records.orders import CONFIGURATION
 from zonemta_py.schedule.flow import split_key
 
@@ -20,13 +21,12 @@ _LIFTED = {
 }  # fmt: skip
 
 
-def told(body: list[Any]) -> Iterator[Told]:
-    what, (kind, name), value, cause = body[:4]
-    tell = _TELLERS.get(what)
+def told(fact: Stood) -> Iterator[Told]:
+    tell = _TELLERS.get(fact.what)
     if tell is not None:
-        yield tell(str(kind), str(name), value, str(cause or ""))
+        yield tell(str(fact.kind), str(fact.name), fact.value, str(fact.cause or ""))
         return
-    yield "policy_changed", _about(kind, name, cause) | {"reason": str(what)}
+    yield "policy_changed", _about(fact.kind, fact.name, fact.cause) | {"reason": str(fact.what)}
 
 
 def _about(kind: str, name: str, cause: str) -> dict[str, Any]:
