@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from zonemta_py.disk.frame import Record
-from zonemta_py.disk.packing import unpack
 from zonemta_py.journal import segments
+from zonemta_py.journal.facts import Accepted, Answered, Removed, facts_of
 from zonemta_py.journal.records import Type
-from zonemta_py.journal.records.mail import RELEASED, DeliveryRecord, EnvelopeRecord, RemovedRecord
+from zonemta_py.journal.records.mail import RELEASED
 from zonemta_py.mail.reply import Reply
 
 
@@ -54,27 +54,19 @@ class History:
     faults: list[segments.Fault] = field(default_factory=list)
 
     def take(self, record: Record) -> None:
-        if record.type == Type.ENVELOPE:
-            mail = EnvelopeRecord.of(unpack(record.body))
-            # A start may write an envelope again: the mail came when it came first.
-            self.mails.setdefault(mail.id, Mail(mail.id, record.ms, mail.metadata, mail.recipients))
-        elif record.type == Type.DELIVERY:
-            self._delivery(record.ms, DeliveryRecord.of(unpack(record.body)))
-        elif record.type == Type.REMOVED:
-            removed = RemovedRecord.of(unpack(record.body))
-            self.removed.update({(removed.id, address): record.ms for address in removed.recipients})
-
-    def _delivery(self, ms: int, delivery: DeliveryRecord) -> None:
-        trace = delivery.trace
-        for outcome in delivery.outcomes:
-            if outcome.verdict == RELEASED:
-                continue
-            attempt = PastAttempt(
-                ms, outcome.verdict, Reply(outcome.code, outcome.enhanced, outcome.text), outcome.stage, outcome.kind,
-                int(trace.took_ms), delivery.zone, trace.source, trace.site, trace.provider,
-            )  # fmt: skip
-            for address in outcome.addresses():
-                self.attempts.setdefault((delivery.id, address), []).append(attempt)
+        for fact in facts_of(record) if record.type in (Type.ENVELOPE, Type.DELIVERY, Type.REMOVED) else ():
+            match fact:
+                case Accepted():  # a start may write it again: the mail came when it came first
+                    self.mails.setdefault(fact.id, Mail(fact.id, record.ms, fact.metadata, fact.recipients))
+                case Answered(trace=trace) if fact.number != RELEASED:
+                    attempt = PastAttempt(
+                        record.ms, fact.number, Reply(fact.code, fact.enhanced, fact.text), fact.stage, fact.kind,
+                        int(trace.took_ms), fact.zone, trace.source, trace.site, trace.provider,
+                    )  # fmt: skip
+                    for address in fact.people:
+                        self.attempts.setdefault((fact.id, address), []).append(attempt)
+                case Removed():
+                    self.removed.update({(fact.id, address): record.ms for address in fact.recipients})
 
 
 def read(folders: Iterable[Path], progress: Callable[[int, int], None] = lambda done, all_: None) -> History:
