@@ -10,13 +10,28 @@ Failures: OSError.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from zonemta_py.disk import packing
 from zonemta_py.disk.frame import BLOCK_BYTES, Damage, Record, fragments, record_at
 from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.disk.resync import holed
 from zonemta_py.journal import segments
+from zonemta_py.journal.facts import (
+    MISFITS,
+    Accepted,
+    Answered,
+    Attempted,
+    CameBack,
+    Ended,
+    Moved,
+    Opened,
+    Removed,
+    Stood,
+    Suppressed,
+    TaskDid,
+    TaskOrdered,
+    Unsuppressed,
+    facts_of,
+)
 from zonemta_py.journal.records import Type
 from zonemta_py.queue.recovery.open_store import say
 
@@ -55,20 +70,22 @@ def _named(data: bytes, at: int) -> str:
 
 def _about(record: Record) -> str:
     try:
-        body: Any = packing.unpack(record.body)
-    except ValueError:
+        facts = facts_of(record)
+    except MISFITS:
         return ""
-    match record.type, body:
-        case Type.STANDING, [what, [kind, name], *_]:
+    people = [fact.address if isinstance(fact, Suppressed) else fact.recipient for fact in facts
+              if isinstance(fact, Suppressed | Unsuppressed)]  # fmt: skip
+    if people:
+        return f" of {people[:20]}"
+    match facts[:1]:
+        case [Stood(what=what, kind=kind, name=name)]:
             return f" ({what} {kind} {name})"
-        case ((Type.START | Type.DELIVERY), [_, message, *_]):
-            return f" of message {message}"
-        case ((Type.ENVELOPE | Type.FINISH | Type.REMOVED | Type.MOVED | Type.OPEN), [message, *_]):
-            return f" of message {message}"
-        case Type.FEEDBACK, [kind, recipient, message, *_]:
+        case [CameBack(kind=kind, recipient=recipient, message=message)]:
             return f" ({kind} of {recipient or 'nobody'}, message {message or 'unknown'})"
-        case Type.TASK, [what, number, *_]:
-            return f" ({what} of task {number or record.seq})"
-        case ((Type.SUPPRESS | Type.UNSUPPRESS), [rows, *_]):
-            return f" of {rows[:20]}"
+        case [TaskOrdered(what=what, task=task)]:
+            return f" ({what} of task {task})"
+        case [TaskDid(task=task, undone=undone)]:
+            return f" ({'undid' if undone else 'did'} of task {task})"
+        case [(Accepted() | Opened() | Attempted() | Answered() | Ended() | Removed() | Moved()) as fact]:
+            return f" of message {fact.id}"
     return ""
