@@ -21,35 +21,22 @@ from zonemta_py.cli.terminal.output import moment, print_json, printable
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.packing import unpack
 from zonemta_py.journal import segments
+from zonemta_py.journal.facts import RECORDS
 from zonemta_py.journal.records import Type
-from zonemta_py.journal.records.mail import (
-    DeliveryRecord,
-    EnvelopeRecord,
-    FinishRecord,
-    InDoubtRecord,
-    OpenRecord,
-    RemovedRecord,
-    StartRecord,
-)
+from zonemta_py.journal.records.mail import DeliveryRecord, InDoubtRecord
 from zonemta_py.journal.records.orders import TaskRecord
-from zonemta_py.journal.records.people import FeedbackRecord
 
 app = typer.Typer(help="Show the journal: every acceptance, attempt and result.", no_args_is_help=True)
 
 _FIELDS: dict[int, tuple[str, ...]] = {
-    Type.ENVELOPE: EnvelopeRecord._fields,
-    Type.OPEN: OpenRecord._fields,
-    Type.START: StartRecord._fields[:6],
+    **{kind: one._fields for kind, one in RECORDS.items() if kind != Type.LOST},
     Type.DELIVERY: DeliveryRecord._fields,
-    Type.FINISH: FinishRecord._fields,
     Type.IN_DOUBT: InDoubtRecord._fields,
-    Type.REMOVED: RemovedRecord._fields[:4],
-    Type.MOVED: ("id", "zone", "recipients", "state"),
     Type.TASK: TaskRecord._fields,
-    Type.FEEDBACK: FeedbackRecord._fields,
+    Type.MOVED: ("id", "zone", "recipients", "state", "flow"),
     Type.STANDING: ("change", "about", "value", "cause"),
 }
-"""As they have been printed ever since; others are printed as they are written."""
+"""The last two as they have been printed ever since; other types are printed as they are written."""
 
 
 @app.command()
