@@ -22,7 +22,7 @@ from zonemta_py.pipeline.journal.schema import ROWS
 
 Row = dict[str, Any]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-VERDICTS = ("", "delivered", "deferred", "bounced", "held", "released", "postponed")
+VERDICTS = ("", "delivered", "deferred", "bounced", "held", "requeued", "postponed")
 
 
 def moment(ms: int | None) -> datetime | None:

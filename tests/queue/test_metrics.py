@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from zonemta_py.logs.mail import VERDICTS
+from zonemta_py.journal.records.mail import VERDICTS
 from zonemta_py.metrics import meter as meters
 from zonemta_py.metrics.meter import CountTable, Histogram, Meter
 from zonemta_py.metrics.quantities import QUANTITIES, WAITING, waiting

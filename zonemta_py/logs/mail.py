@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from zonemta_py.config import Config
-from zonemta_py.journal.records.mail import BOUNCED, DEFERRED, DELIVERED, HELD, POSTPONED, RELEASED
 from zonemta_py.journal.records.people import FeedbackRecord
 from zonemta_py.logs.persons import Persons
 from zonemta_py.logs.setup import Filter, people, stream
@@ -24,10 +23,6 @@ GATHERED_MAX = 500
 NAMED_MAX = 5
 """Recipients that a line about several of them names."""
 LOGGER = "mail"
-VERDICTS = {
-    DELIVERED: "delivered", DEFERRED: "deferred", BOUNCED: "bounced", HELD: "held", RELEASED: "released",
-    POSTPONED: "postponed",
-}  # fmt: skip
 
 
 class MailLog:

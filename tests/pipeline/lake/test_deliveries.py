@@ -24,7 +24,7 @@ def test_one_row_per_attempt_with_its_number_and_its_envelope(deliveries_of, dra
 def test_what_was_not_tried_is_no_attempt(deliveries_of, journal):
     """Released and postponed results are no rows and take no number."""
     journal.envelope("00000000000000a1", ["a@x.example"])
-    for verdict in ("released", "deferred", "postponed", "delivered"):
+    for verdict in ("requeued", "released", "deferred", "postponed", "delivered"):
         journal.result("00000000000000a1", ["a@x.example"], verdict)
     rows = deliveries_of(journal.rows)
     assert [(row["verdict"], row["attempt"], row["final"]) for row in rows] == [

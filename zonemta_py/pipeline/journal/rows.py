@@ -18,7 +18,7 @@ import msgpack
 import pyarrow as pa
 
 from zonemta_py.journal.records import Type
-from zonemta_py.journal.records.mail import BOUNCED, DEFERRED, DELIVERED, HELD, POSTPONED, RELEASED
+from zonemta_py.journal.records.mail import VERDICTS
 from zonemta_py.journal.records.people import FeedbackRecord
 from zonemta_py.pipeline.journal.schema import ROWS
 
@@ -26,10 +26,6 @@ Head: TypeAlias = tuple[int, int]
 """Sequence number and time of a record, ms."""
 _HEAD = struct.Struct("<QQB")
 _ARRAY = struct.Struct(">BI")
-_VERDICTS = {
-    DELIVERED: "delivered", DEFERRED: "deferred", BOUNCED: "bounced", HELD: "held", RELEASED: "released",
-    POSTPONED: "postponed",
-}  # fmt: skip
 _MILLISECONDS = pa.timestamp("ms", tz="UTC")
 _MILLISECONDS_MAX = 253_402_300_799_999  # the year 9999: later ones are no times, and Spark could not show them
 _PAD = [None] * 9
@@ -203,7 +199,7 @@ def _delivery(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
             if len(outcome) < 9:
                 outcome = outcome + _PAD
             verdict, code, enhanced, text, stage, recipients, relayed, kind, rule = outcome[:9]
-            name = _VERDICTS.get(verdict) or f"verdict {verdict}"
+            name = VERDICTS.get(verdict) or f"verdict {verdict}"
             said = (name, code, enhanced, text, stage, kind or None, rule or None, relayed)
             for who in recipients:
                 address, due_ms = (who, None) if who.__class__ is str else (who[0], who[2] or None)

@@ -1,7 +1,7 @@
 """Table `deliveries`: one row per attempt and recipient, with the fields of its envelope.
 
 An attempt is a result that counts as one in the queue: delivered, deferred, bounced or held by a plugin (the queue's
-own bounce of what has become too old among them). "released" and "postponed" were not tried, and are no rows here.
+own bounce of what has become too old among them). "requeued" and "postponed" were not tried, and are no rows here.
 Attempts of a recipient of a message are numbered in the order of the journal (`seq`), over all days.
 
 What an envelope says of the message (sender, size, campaign …) is the same for all its recipients; so the join is by

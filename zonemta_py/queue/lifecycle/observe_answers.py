@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
-from zonemta_py.journal.records.mail import BOUNCED, DELIVERED, POSTPONED, RELEASED
-from zonemta_py.logs.mail import VERDICTS, MailLog
+from zonemta_py.journal.records.mail import BOUNCED, DELIVERED, POSTPONED, RELEASED, VERDICTS
+from zonemta_py.logs.mail import MailLog
 from zonemta_py.metrics.table import OTHER, PROVIDERS_MAX
 from zonemta_py.queue.api import Result
 from zonemta_py.queue.core.core import Core

@@ -14,33 +14,34 @@ import re
 import struct
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
 from zonemta_py.disk import keys, packing
 from zonemta_py.disk.frame import Record
 from zonemta_py.journal import search, segments
-from zonemta_py.journal.records import Type
-from zonemta_py.journal.records.mail import (
-    BOUNCED,
-    DeliveryRecord,
-    EnvelopeRecord,
-    FinishRecord,
-    InDoubtRecord,
-    MovedRecord,
-    RemovedRecord,
-    StartRecord,
-    address_of,
+from zonemta_py.journal.facts import (
+    Accepted,
+    Answered,
+    Attempted,
+    CameBack,
+    Doubted,
+    Ended,
+    Fact,
+    Moved,
+    Removed,
+    Suppressed,
+    TaskDid,
+    Unsuppressed,
+    facts_of,
 )
-from zonemta_py.journal.records.orders import TaskRecord
-from zonemta_py.journal.records.people import FeedbackRecord
+from zonemta_py.journal.records.mail import BOUNCED
 from zonemta_py.mail.addresses.person import person
 
 ROWS_MAX, RECIPIENTS_MAX = 1_000, 100
 MARGIN_MS = 3_600_000
 """By how much the clock may have been set since a message came in."""
-_VERDICTS = {1: "delivered", 2: "deferred", 3: "bounced", 4: "held", 5: "not tried", 6: "postponed"}
 _TOLD = ("sender", "user", "size", "protocol", "origin", "helo", "campaign", "tenant", "hold_until_ms", "deadline_ms")
 _LENGTH = struct.Struct(">I")
 _LOWEST = 19
@@ -112,11 +113,9 @@ def look(folder: str, what: str, kind: str, before: str, look_s: float) -> dict[
 
 
 def _rows(record: Record, what: str) -> Iterator[Row]:
-    made = _MADE.get(record.type)
-    if made is None:
-        return
-    for row in made(packing.unpack(record.body)):
-        if what in row["people"] or row["id"] == what:
+    for fact in facts_of(record):
+        row = _row(fact)
+        if row is not None and (what in row["people"] or row["id"] == what):
             yield {"seq": record.seq, "ms": record.ms, **row}
 
 
@@ -139,86 +138,55 @@ def _told_of_it(rows: list[Row]) -> list[Row]:
     ]  # fmt: skip
 
 
-def _accepted(body: list[Any]) -> Iterator[Row]:
-    one = EnvelopeRecord.of(body)
-    told = {name: one.metadata[name] for name in _TOLD if one.metadata.get(name)}
-    told |= {"subject": (one.metadata.get("headers") or {}).get("subject", "")}
-    people = [row[1] for row in one.recipients]
-    zones = sorted({row[0] for row in one.recipients})
-    yield {"id": one.id, "what": "accepted", "zone": ", ".join(zones), "people": people, **told}
+def _row(fact: Fact) -> Row | None:
+    """None: it is no part of a story."""
+    match fact:
+        case Accepted(id=id, metadata=metadata):
+            told = {name: metadata[name] for name in _TOLD if metadata.get(name)}
+            told |= {"subject": (metadata.get("headers") or {}).get("subject", "")}
+            return {"id": id, "what": "accepted", "zone": ", ".join(sorted(fact.zones)), "people": fact.people, **told}
+        case Attempted():
+            way = {"lease": fact.lease, "destination": fact.destination, "provider": fact.provider}
+            return _said(fact, "attempt", fact.people) | way
+        case Answered(trace=trace):
+            until = "kept_until_ms" if fact.number == BOUNCED else "due_ms"
+            return _said(fact, fact.verdict, fact.people) | {
+                "lease": fact.lease, "reply": _reply(fact), "stage": fact.stage, "class": fact.kind, "rule": fact.rule,
+                until: max((who.due_ms for who in fact.who), default=0),
+                **{name: value for name, value in trace._asdict().items() if value not in ("", None)},
+            }  # fmt: skip
+        case Doubted():
+            return _said(fact, "in doubt", [fact.address]) | {"action": fact.action}
+        case Removed():
+            return _said(fact, "removed", fact.recipients) | {"reason": fact.reason}
+        case Moved():
+            return _said(fact, "released", fact.recipients) | {"due_ms": fact.due_ms}
+        case Ended(id=id):
+            return {"id": id, "what": "ended", "people": []}
+        case TaskDid():
+            return _said(fact, "task", [fact.recipient]) | {"task": fact.task, "verb": fact.verb, "undone": fact.undone}
+        case Suppressed():
+            why = {"kind": fact.kind, "reason": fact.reason}
+            return {"id": "", "what": "suppressed", "people": [fact.address], **why}
+        case Unsuppressed():
+            return {"id": "", "what": "no longer suppressed", "by": fact.by, "people": [fact.recipient]}
+        case CameBack():
+            return {
+                "id": fact.message, "what": f"came back: {fact.kind}", "zone": fact.zone, "reply": _reply(fact),
+                "class": fact.reply_class, "rule": fact.rule, "reporter": fact.reporter, "via": fact.via,
+                "scope": fact.scope, "genuine": fact.genuine or UNPROVEN,
+                "people": [fact.recipient] if fact.recipient else [],
+            }  # fmt: skip
+    return None
 
 
-def _attempt(body: list[Any]) -> Iterator[Row]:
-    one = StartRecord.of(body)
-    people = [address_of(who) for who in one.recipients]
-    yield {"id": one.id, "what": "attempt", "zone": one.zone, "lease": one.lease, "destination": one.destination,
-           "provider": one.provider, "people": people}  # fmt: skip
+def _said(fact: Attempted | Answered | Doubted | Removed | Moved | TaskDid, what: str, people: list[str]) -> Row:
+    return {"id": fact.id, "what": what, "zone": fact.zone, "people": people}
 
 
-def _answered(body: list[Any]) -> Iterator[Row]:
-    one = DeliveryRecord.of(body)
-    trace = {name: value for name, value in one.trace._asdict().items() if value not in ("", None)}
-    for outcome in one.outcomes:
-        reply = f"{outcome.code} {outcome.enhanced} {outcome.text}".replace("  ", " ").strip()
-        due_ms = max((who[2] for who in outcome.recipients if isinstance(who, list) and len(who) > 2), default=0)
-        until = "kept_until_ms" if outcome.verdict == BOUNCED else "due_ms"
-        yield {"id": one.id, "what": _VERDICTS.get(outcome.verdict, str(outcome.verdict)), "zone": one.zone,
-               "lease": one.lease, "reply": reply, "stage": outcome.stage, "class": outcome.kind, "rule": outcome.rule,
-               until: due_ms, **trace, "people": outcome.addresses()}  # fmt: skip
+def _reply(fact: Answered | CameBack) -> str:
+    return " ".join(part for part in (str(fact.code or ""), fact.enhanced, fact.text) if part)
 
-
-def _in_doubt(body: list[Any]) -> Iterator[Row]:
-    for row in InDoubtRecord.of(body).recipients:
-        yield {"id": row.id, "what": "in doubt", "zone": row.zone, "action": row.action, "people": [row.address]}
-
-
-def _removed(body: list[Any]) -> Iterator[Row]:
-    one = RemovedRecord.of(body)
-    yield {"id": one.id, "what": "removed", "zone": one.zone, "reason": one.reason, "people": list(one.recipients)}
-
-
-def _released(body: list[Any]) -> Iterator[Row]:
-    one = MovedRecord.of(body)
-    row = {"id": one.id, "what": "released", "zone": one.zone, "due_ms": one.due_ms}
-    yield row | {"people": list(one.recipients)}
-
-
-def _ended(body: list[Any]) -> Iterator[Row]:
-    yield {"id": FinishRecord.of(body).id, "what": "ended", "people": []}
-
-
-def _task(body: list[Any]) -> Iterator[Row]:
-    one = TaskRecord.of(body)
-    if one.what not in ("did", "undid"):
-        return
-    zone, people, _, verb = one.value[:4]
-    for row in people:
-        said = {"id": row[0], "what": "task", "zone": zone, "task": one.number, "verb": verb}
-        yield said | {"undone": one.what == "undid", "people": [row[1]]}
-
-
-def _suppressed(body: list[Any]) -> Iterator[Row]:
-    for row in body:
-        yield {"id": "", "what": "suppressed", "kind": row[1], "reason": row[3], "people": [row[0]]}
-
-
-def _unsuppressed(body: list[Any]) -> Iterator[Row]:
-    yield {"id": "", "what": "no longer suppressed", "by": body[1], "people": list(body[0])}
-
-
-def _came_back(body: list[Any]) -> Iterator[Row]:
-    one = FeedbackRecord.of(body)
-    reply = " ".join(part for part in (str(one.code or ""), one.enhanced, one.text) if part)
-    said = {"class": one.reply_class, "rule": one.rule, "reporter": one.reporter, "via": one.via, "scope": one.scope}
-    row = {"id": one.message, "what": f"came back: {one.kind}", "zone": one.zone, "reply": reply, **said}
-    yield row | {"genuine": one.genuine or UNPROVEN, "people": [one.recipient] if one.recipient else []}
-
-
-_MADE: dict[int, Callable[[list[Any]], Iterator[Row]]] = {
-    Type.ENVELOPE: _accepted, Type.START: _attempt, Type.DELIVERY: _answered, Type.IN_DOUBT: _in_doubt,
-    Type.REMOVED: _removed, Type.MOVED: _released, Type.FINISH: _ended, Type.TASK: _task, Type.SUPPRESS: _suppressed,
-    Type.UNSUPPRESS: _unsuppressed, Type.FEEDBACK: _came_back,
-}  # fmt: skip
 
 if __name__ == "__main__":
     main()

@@ -6,7 +6,7 @@ file before which the question goes on (`before`), `back_to_ms` how far it has l
 acceptance are not looked at. One story is read at a time; the process is ended when nobody has asked for KEPT_S, when
 it does not answer, and by the end of this one.
 
-Rows, oldest first: seq, ms, id, what (accepted, attempt, delivered, deferred, bounced, held, not tried, postponed, in
+Rows, oldest first: seq, ms, id, what (accepted, attempt, delivered, deferred, bounced, held, requeued, postponed, in
 doubt, removed, released, task, ended; suppressed, no longer suppressed), recipients (`reading.RECIPIENTS_MAX` at most;
 `count` of them there were), zone, and what the record says.
 """
