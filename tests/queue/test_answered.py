@@ -2,14 +2,14 @@
 
 import pytest
 
-from zonemta_py.queue.suppression.provider_answers import PLACES_KEPT, PLACES_MAX, STEP_MS, STEPS, Answered
+from zonemta_py.queue.suppression.provider_answers import PLACES_KEPT, PLACES_MAX, STEP_MS, STEPS, ProviderAnswers
 
 DAY_MS = 86_400_000
 
 
 @pytest.fixture
-def answered() -> Answered:
-    made = Answered()
+def answered() -> ProviderAnswers:
+    made = ProviderAnswers()
     made.turn(20_000 * DAY_MS)
     return made
 
@@ -25,7 +25,7 @@ def answered() -> Answered:
     ],
 )
 def test_the_share_is_of_those_it_has_answered_about(
-    answered: Answered, taken: int, refused: int, later: int, share: float
+    answered: ProviderAnswers, taken: int, refused: int, later: int, share: float
 ) -> None:
     answered.took("x", taken)
     for number in range(refused + later):
@@ -34,7 +34,7 @@ def test_the_share_is_of_those_it_has_answered_about(
     assert answered.share("y") == 0
 
 
-def test_it_is_of_a_day(answered: Answered) -> None:
+def test_it_is_of_a_day(answered: ProviderAnswers) -> None:
     """In steps of four hours: what is older than the seventh counts no more, and nothing is written of it."""
     answered.took("x", 100)
     answered.refused("x", later=True)
@@ -49,7 +49,7 @@ def test_it_is_of_a_day(answered: Answered) -> None:
     assert answered.changes(least=1) == []
 
 
-def test_the_largest_are_kept(answered: Answered) -> None:
+def test_the_largest_are_kept(answered: ProviderAnswers) -> None:
     """However many send nothing more than one message; what the store has of the others goes."""
     for number in range(PLACES_KEPT):
         answered.took(f"large{number}", 5)
@@ -64,7 +64,7 @@ def test_the_largest_are_kept(answered: Answered) -> None:
     assert (b"guard-day small0", None) in answered.changes(least=1_000)
 
 
-def test_what_a_guard_was_about_counts_no_more(answered: Answered) -> None:
+def test_what_a_guard_was_about_counts_no_more(answered: ProviderAnswers) -> None:
     answered.took("x", 10)
     answered.refused("x", later=False)
     answered.believe("x", "192.0.2.1", 7)

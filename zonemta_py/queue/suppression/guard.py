@@ -24,7 +24,7 @@ from zonemta_py.config.people.suppression import SuppressionSection
 from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.queue.core.core import Core
-from zonemta_py.queue.suppression.provider_answers import Answered
+from zonemta_py.queue.suppression.provider_answers import ProviderAnswers
 from zonemta_py.schedule.policy.state import GUARD
 
 log = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class Guard:
         self._core = core
         self._refused: OrderedDict[str, dict[str, deque[Refused]]] = OrderedDict()
         """By place, then by source, or LATER."""
-        self._answered = Answered()
+        self._answered = ProviderAnswers()
         self._saved_ms = 0
         self._old: list[Operation] = []
         """Of the store, and to be deleted."""

@@ -18,7 +18,7 @@ PLACES_MAX, PLACES_KEPT = 5_000, 1_000
 """When there are so many, the largest are kept; many sites that get one message each must cost little."""
 
 
-class Answered:
+class ProviderAnswers:
     """Of all places. Times are steady."""
 
     def __init__(self) -> None:
