@@ -101,7 +101,7 @@ def test_address(zonemta: Callable[..., Any], tmp_path: Path) -> None:
     path = verp.encode("0199aabbccddeeff", "ann@d.example", "b.example", SECRET, TODAY)
     assert "a report here is about message 0199aabbccddeeff to ann@d.example" in said(f"<{path}>").out
     assert (
-        "go on to ann@there.example; taken at mx"
+        "forwarded to ann@there.example; taken at mx"
         in said(srs.rewrite("ann@there.example", "s.example", SECRET, TODAY)).out
     )
     left = leaving.encode("0199aabbccddeeff", "ann@d.example", "campaigns", "u.example", SECRET, TODAY - 3)

@@ -27,7 +27,7 @@ class _Minute:
 
 
 class LogThrottle:
-    """For one logger. clock: seconds of a steady clock."""
+    """A throttle for the lines of one logger. clock: seconds of a steady clock."""
 
     def __init__(self, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
         self._log, self._clock = log, clock

@@ -20,7 +20,7 @@ from zonemta_py.mail.reply import Reply
 
 
 class Accounts:
-    """By user, HTTP key and address."""
+    """The accounts, by user, HTTP key and address."""
 
     def __init__(self, config: Config) -> None:
         self.by_name = {account.name: account for account in config.accounts}
@@ -50,7 +50,7 @@ class Accounts:
 
 
 class Permissions:
-    """For one listener."""
+    """Who may do what at one listener."""
 
     def __init__(self, config: Config, listener: Listener) -> None:
         several = sum(1 for _ in parties(config)) > 1

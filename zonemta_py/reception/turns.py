@@ -15,7 +15,7 @@ SLICE_S = 0.002
 
 
 class Turns:
-    """For one process."""
+    """The turns of messages in one process."""
 
     def __init__(self) -> None:
         self._waiting: deque[Callable[[], None]] = deque()

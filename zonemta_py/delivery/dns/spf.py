@@ -18,7 +18,7 @@ AT_ONCE_MAX = 4
 
 
 class Spf:
-    """For one event loop."""
+    """SPF checks on one event loop."""
 
     def __init__(self, resolver: Resolver) -> None:
         self._resolver, self._places = resolver, asyncio.Semaphore(AT_ONCE_MAX)

@@ -26,7 +26,7 @@ GIF = base64.b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7
 
 
 class Interest:
-    """What waits to be told."""
+    """Opens and clicks that are still to be recorded."""
 
     def __init__(self, queue: Reception) -> None:
         self._queue = queue

@@ -11,7 +11,7 @@ _ACCEPT_MAX = 500
 
 
 class PageTexts:
-    """Of one language. language: its tag."""
+    """The texts of pages in one language. language: its tag."""
 
     def __init__(self, language: str, texts: dict[str, str]) -> None:
         self.language, self._texts = language, texts

@@ -13,7 +13,7 @@ LEAST_BYTES_S = 500
 
 
 class RequestPace:
-    """Of one connection. least_bytes_s, head_s, window_s: shorter in tests."""
+    """The pace of one connection. least_bytes_s, head_s, window_s: shorter in tests."""
 
     __slots__ = ("_bytes", "_head_s", "_least", "_since", "_window_s", "_within")
 
