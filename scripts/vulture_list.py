@@ -104,7 +104,6 @@ _.action_order
 # Templates of the dashboard read them.
 _.undo_with
 _.undo_label
-_.hint
 
 # typer asks how an argument is shown
 _.get_usage_pieces

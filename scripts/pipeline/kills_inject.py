@@ -32,8 +32,11 @@ from ports import free_port  # noqa: E402
 from zonemta_py.disk.packing import unpack  # noqa: E402
 from zonemta_py.journal import segments  # noqa: E402
 from zonemta_py.journal.records import Type  # noqa: E402
-from zonemta_py.wire.asking import QueueGone, ask  # noqa: E402
-from zonemta_py.wire.pages import ask_all  # noqa: E402
+from zonemta_py.wire.asking import (  # noqa: E402
+    QueueGone,
+    ask,
+    ask_all,
+)
 
 ZONEMTA = [sys.executable, "-m", "zonemta_py"]
 PATIENCE_S = 120.0

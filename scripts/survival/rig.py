@@ -19,8 +19,7 @@ from survival.client import Connection, Refused
 from survival.ledger import Ledger
 from survival.recover import problems
 from zonemta_py.sink import Sink, SinkOptions
-from zonemta_py.wire.asking import QueueGone, ask
-from zonemta_py.wire.pages import ask_all
+from zonemta_py.wire.asking import QueueGone, ask, ask_all
 
 TOP = Path(__file__).resolve().parents[2]
 PATIENCE_S = 60.0

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tests.queue import declared
 from tests.queue.named import Named
 from zonemta_py.config import Config
 from zonemta_py.journal import segments
@@ -345,6 +346,20 @@ class House:
         problems = (await fsck.check(config, clock=self.clock)).problems
         assert [problem for problem in problems if problem.severity != "harmless"] == []
         shutil.rmtree(config.folder)
+
+
+@pytest.fixture(autouse=True)
+def _as_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is asked here is answered with what its question says."""
+    answer = LocalQueue.answer
+
+    async def compared(queue: LocalQueue, question: str, arguments: dict[str, Any]) -> Any:
+        found = await answer(queue, question, arguments)
+        what = declared.fault(found, declared.said(question, not arguments), str(question))
+        assert not what, what
+        return found
+
+    monkeypatch.setattr(LocalQueue, "answer", compared)
 
 
 @pytest.fixture(autouse=True)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+import inspect
+import logging
+from functools import partial
 from typing import Any
 
 import pytest
 
 from zonemta_py.config import Config
-from zonemta_py.queue.admin import answers, arguments
-from zonemta_py.queue.api import QueueRefusal
+from zonemta_py.queue import questions
+from zonemta_py.queue.admin import answers
+from zonemta_py.queue.api import QueueFault, QueueRefusal
+from zonemta_py.queue.questions.question import AnsweredBy, Question
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.recovery.start import open_queue
 
-TABLES = (answers.QUESTIONS, answers.OF_CAMPAIGNS, answers.OF_PULLS, answers.OF_TASKS)
+TABLES: tuple[dict[str, AnsweredBy], ...] = (answers.OF_QUEUE, answers.OF_CAMPAIGNS, answers.OF_PULLS, answers.OF_TASKS)
+ALL = [one for one in vars(questions).values() if isinstance(one, Question)]
 LAST = ("rotate", "backup", "reload", "drain", "adopt", "stable")
 """These do more than answer; their arguments are looked at alone."""
 JUNK: tuple[Any, ...] = (
@@ -38,25 +43,53 @@ def queue(loop: asyncio.AbstractEventLoop, tmp_path_factory: pytest.TempPathFact
     return loop.run_until_complete(open_queue(config))
 
 
-def asked(question: str, given: int) -> tuple[list[str], list[str]]:
-    table = next(one for one in TABLES if question in one)
-    names, needed, _, _ = arguments._taken(table[question], given)
-    return names, needed
+def test_each_question_is_answered_once() -> None:
+    assert sorted(name for table in TABLES for name in table) == sorted({str(one) for one in ALL})
 
 
-@pytest.mark.parametrize(
-    ("question", "given"), [(one, 1 + (table is not TABLES[0])) for table in TABLES for one in table if one not in LAST]
-)
+@pytest.mark.parametrize("one", [one for table in TABLES for one in table.values()], ids=lambda one: one.question)
+def test_the_answer_has_the_defaults_that_its_question_says(one: AnsweredBy) -> None:
+    takes = inspect.signature(one.function).parameters
+    for argument in one.question.takes.parameters.values():
+        if argument.kind == argument.KEYWORD_ONLY and argument.name in takes:
+            assert takes[argument.name].default == argument.default, argument.name
+        assert argument.kind in (argument.KEYWORD_ONLY, argument.VAR_KEYWORD), "it is asked with names"
+
+
+@pytest.mark.parametrize("question", [one for one in ALL if one not in LAST])
 def test_no_wording_of_a_question_is_a_fault(
-    loop: asyncio.AbstractEventLoop, queue: LocalQueue, question: str, given: int
+    loop: asyncio.AbstractEventLoop, queue: LocalQueue, question: Question[..., Any]
 ) -> None:
-    names, needed = asked(question, given)
+    arguments = question.takes.parameters.values()
+    names = [one.name for one in arguments if one.kind == one.KEYWORD_ONLY]
+    needed = [one.name for one in arguments if one.kind == one.KEYWORD_ONLY and one.default is one.empty]
 
     async def all_of_them() -> None:
         for name in [*names, "more"]:
             for junk in JUNK:
                 wording = dict.fromkeys(needed, "x") | {name: junk}
-                with suppress(ValueError, QueueRefusal):
+                try:
                     await queue.ask(question, **wording)
+                except QueueFault as fault:
+                    raise AssertionError(wording) from fault
+                except (ValueError, QueueRefusal):
+                    pass
 
     loop.run_until_complete(all_of_them())
+
+
+@pytest.mark.parametrize("error", [TypeError("x"), KeyError("x"), OSError(5, "x"), "\ud800".encode, partial(int, "x")])
+def test_a_fault_of_ours_is_logged_and_is_none_of_whom_asks(
+    loop: asyncio.AbstractEventLoop, queue: LocalQueue, error: Any, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    async def fails(_: object) -> Any:
+        if isinstance(error, Exception):
+            raise error
+        return error()
+
+    monkeypatch.setitem(answers.OF_QUEUE, "accounts", AnsweredBy(questions.accounts, fails))
+    with caplog.at_level(logging.ERROR), pytest.raises(QueueFault, match="accounts: the queue failed to answer"):
+        loop.run_until_complete(queue.ask(questions.accounts))
+    assert "Traceback" in caplog.text
+    assert "accounts" in caplog.text

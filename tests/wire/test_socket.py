@@ -14,7 +14,10 @@ from hypothesis import strategies as st
 from zonemta_py.disk.bodies import MAGIC
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue.api import DELIVERED, Delivery, Outcome, QueueRefusal, Result
+from zonemta_py.queue import questions
+from zonemta_py.queue.admin import answers
+from zonemta_py.queue.api import DELIVERED, Delivery, Outcome, QueueFault, QueueRefusal, Result
+from zonemta_py.queue.questions.question import AnsweredBy
 from zonemta_py.schedule.time import pace
 from zonemta_py.wire import asking
 from zonemta_py.wire.asking import ask
@@ -22,6 +25,7 @@ from zonemta_py.wire.client import RemoteQueue
 from zonemta_py.wire.frames import (
     CHUNKS_AT_ONCE,
     OK,
+    REFUSED,
     WRONG,
     Operation,
     delivery_of,
@@ -357,3 +361,23 @@ async def test_an_order_is_carried_out_when_its_client_hangs_up(service: Any) ->
     other = await service.connect("other")
     while await other.ask("suppression", address="bob@x.test") is None:  # noqa: ASYNC110 (nobody says when)
         await asyncio.sleep(0.01)
+
+
+async def test_a_fault_of_the_queue_is_told_as_one(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also to a command, and to one of an earlier version, which takes it for a refusal; the connection goes on."""
+
+    async def fails(_: object) -> Any:
+        raise KeyError("x")
+
+    monkeypatch.setitem(answers.OF_QUEUE, "accounts", AnsweredBy(questions.accounts, fails))
+    remote = await service.connect()
+    with pytest.raises(QueueFault, match=r"^451 4\.3\.0 accounts: the queue failed to answer"):
+        await remote.ask(questions.accounts)
+    with pytest.raises(QueueFault, match="the queue failed to answer"):
+        await asyncio.to_thread(ask, service.folder, questions.accounts)
+    reader, writer = await asyncio.open_unix_connection(service.folder / "socket")
+    writer.write(pack((Operation.ASK, 1, "accounts", {})))
+    number, status, sentence = asking.msgpack.unpackb(await reader.read(1000))
+    assert (number, status not in (OK, REFUSED), isinstance(sentence, str)) == (1, True, True)
+    writer.close()
+    assert (await remote.ask(questions.size))["total"]["messages"] == 0

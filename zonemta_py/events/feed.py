@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Protocol
 
 from zonemta_py.config import Config, EventSink
 from zonemta_py.disk import identity
@@ -30,7 +30,9 @@ from zonemta_py.events.sinks.kinds import client
 from zonemta_py.journal.tail import JournalTail
 from zonemta_py.logs.causes import cause
 from zonemta_py.metrics import report
+from zonemta_py.queue import questions
 from zonemta_py.queue.api import QueueRefusal
+from zonemta_py.queue.questions.question import A, P, Question
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +49,7 @@ END_S = 2.0
 class Asking(Protocol):
     """The queue."""
 
-    async def ask(self, question: str, **arguments: Any) -> Any:
+    async def ask(self, question: Question[P, A], *args: P.args, **arguments: P.kwargs) -> A:
         raise NotImplementedError
 
 
@@ -107,11 +109,11 @@ class Feed:
     # -- the journal
 
     async def _begin(self) -> None:
-        while copied := await self._asked("copied"):
+        while copied := await self._asked(questions.copied):
             log.warning("%s; no events are sent either", copied)
             await asyncio.sleep(WAIT_S)
         self._source = identity.name_of(self._folder)
-        self._position = int(await self._asked("stable"))
+        self._position = await self._asked(questions.stable)
         cursors = [await self._cursor(settings.name) for settings in self._config.event_sinks]
         self._sinks = [
             (self._sink(settings, place), wanted(settings))
@@ -161,7 +163,7 @@ class Feed:
                 await asyncio.sleep(0)
             else:
                 await asyncio.sleep(PAUSE_S)
-                stable = max(stable, int(await self._asked("stable", after=stable, wait_s=WAIT_S)))
+                stable = max(stable, await self._asked(questions.stable, after=stable, wait_s=WAIT_S))
 
     def _hand_out(self, record: Record) -> None:
         self._position = record.seq
@@ -180,10 +182,10 @@ class Feed:
             found.append(one)
         return found
 
-    async def _asked(self, question: str, **arguments: Any) -> Any:
+    async def _asked(self, question: Question[P, A], *_: P.args, **arguments: P.kwargs) -> A:
         while True:
             with contextlib.suppress(QueueRefusal):
-                return await self._queue.ask(question, **arguments)
+                return await self._queue.ask(question, *_, **arguments)
             await asyncio.sleep(AGAIN_S)
 
     # -- what is told

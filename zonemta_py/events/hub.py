@@ -11,7 +11,7 @@ import asyncio
 import logging
 from bisect import bisect_right
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +21,9 @@ from zonemta_py.events.derive import events_of
 from zonemta_py.events.event import Event, encoded, id_of
 from zonemta_py.journal.tail import JournalTail
 from zonemta_py.logs.causes import cause
+from zonemta_py.queue import questions
 from zonemta_py.queue.api import QueueRefusal
+from zonemta_py.queue.questions.question import Ask
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +39,6 @@ AGAIN_S = 1.0
 END_PART = 1 << 40
 """A place behind all events of a record."""
 Place = tuple[int, int]
-Ask = Callable[..., Awaitable[int]]
 
 
 class Told(NamedTuple):
@@ -91,7 +92,7 @@ def _closed(reader: _Reader | None) -> None:
 
 
 class Hub:
-    """folder: the queue's. ask: (question, **arguments) of the queue."""
+    """folder: the queue's. ask: (question, *_, **arguments) of the queue."""
 
     def __init__(self, folder: Path, ask: Ask) -> None:
         self._folder, self._ask = folder, ask
@@ -112,7 +113,7 @@ class Hub:
 
     async def now(self) -> Place:
         """The place behind all that has happened. Raises QueueRefusal: no queue answers."""
-        return int(await self._ask("stable")), END_PART
+        return await self._ask(questions.stable), END_PART
 
     async def listen(self, after: Place, now: Place, wait_s: float) -> AsyncGenerator[list[Told], None]:
         """Events behind that place, in portions, until `end`; an empty one whenever nothing came for `wait_s`. now: of
@@ -163,7 +164,7 @@ class Hub:
         self._recent, self._bytes, self._task = [], 0, None
 
     async def _follow(self, reader: _Reader) -> None:
-        stable = int(await self._ask("stable", after=self._stable, wait_s=WAIT_S))
+        stable = await self._ask(questions.stable, after=self._stable, wait_s=WAIT_S)
         while reader.passed < stable:
             before = reader.passed
             found = await asyncio.to_thread(reader.read, stable, (0, 0))

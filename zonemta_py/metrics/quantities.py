@@ -13,7 +13,7 @@ Of recipients these hold at any moment:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Quantity(NamedTuple):
@@ -103,6 +103,6 @@ def label(state: str) -> str:
     return LABELS.get(state, state)
 
 
-def waiting(counts: Mapping[str, int]) -> int:
+def waiting(counts: Mapping[str, Any]) -> int:
     """Of counts by state. Raises KeyError if one is missing."""
     return sum(counts[name] for name in WAITING)

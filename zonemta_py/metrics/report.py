@@ -32,8 +32,8 @@ _running: list[asyncio.Future[None]] = []
 """Kept, since the loop holds tasks only weakly."""
 
 
-class Ask(Protocol):
-    def __call__(self, question: str, **arguments: Any) -> Awaitable[Any]: ...
+class Tell(Protocol):
+    def __call__(self, *, process: str, counts: list[list[Any]], gauges: list[list[Any]]) -> Awaitable[None]: ...
 
 
 def measure(gauges: Callable[[], Values]) -> None:
@@ -46,9 +46,9 @@ def total(totals: Callable[[], Values]) -> None:
     _totals.append(totals)
 
 
-def start(process: str, ask: Ask, gone: type[Exception]) -> None:
+def start(process: str, tell: Tell, gone: type[Exception]) -> None:
     """Reports from now on, as long as the process lives. process: its role; gone: raised while the queue is away."""
-    teller = _Teller(f"{process} {os.getpid()}", ask, gone)
+    teller = _Teller(f"{process} {os.getpid()}", tell, gone)
     _tellers.append(teller)
     _running.append(asyncio.ensure_future(teller.run()))
 
@@ -63,8 +63,8 @@ async def end() -> None:
 class _Teller:
     """name: of the process."""
 
-    def __init__(self, name: str, ask: Ask, gone: type[Exception]) -> None:
-        self._name, self._ask, self._gone = name, ask, gone
+    def __init__(self, name: str, tell: Tell, gone: type[Exception]) -> None:
+        self._name, self._queue, self._gone = name, tell, gone
         self._told: dict[tuple[str, Labels], float] = {}
         self._telling = asyncio.Lock()
 
@@ -89,5 +89,5 @@ class _Teller:
         ]
         measured = [[metric, list(labels), value] for gauges in _gauges for metric, labels, value in gauges()]
         with suppress(self._gone, ValueError):  # it is away, or of another version
-            await self._ask("report", process=self._name, counts=news, gauges=measured)
+            await self._queue(process=self._name, counts=news, gauges=measured)
             self._told = now

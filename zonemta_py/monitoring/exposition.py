@@ -13,12 +13,13 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from zonemta_py.metrics.table import METRICS, Metric
+from zonemta_py.queue import questions
 
 MEDIA_TYPE = CONTENT_TYPE_LATEST
 
 
-def exposition(answer: dict[str, Any]) -> bytes:
-    """answer: to the question "metrics"."""
+def exposition(answer: questions.Metrics) -> bytes:
+    """answer: to `questions.metrics`."""
     gauges = answer["gauges"] | {"zonemta_build_info": [[[importlib.metadata.version("zonemta-py")], 1]]}
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Answer(answer["counters"], answer["histograms"], gauges))

@@ -26,6 +26,7 @@ from zonemta_py.metrics import report
 from zonemta_py.metrics.meter import Labels
 from zonemta_py.plugin.host import Host
 from zonemta_py.processes.pipe import ASKED, Pipe
+from zonemta_py.queue import questions
 
 if TYPE_CHECKING:
     from zonemta_py.delivery.dns.destination import DnsDestinationResolver
@@ -90,7 +91,10 @@ class Supervision:
             os.kill(os.getppid(), ASKED)
         except OSError:
             raise ValueError("the supervisor has ended; start the MTA again") from None
-        return await answer
+        kind, payload = await answer
+        if kind == "wrong":
+            raise ValueError(payload)
+        return payload
 
     def _heard(self) -> None:
         try:
@@ -103,10 +107,7 @@ class Supervision:
         elif kind == "stay":
             self._stay()
         elif (answer := self._asked.pop(number, None)) is not None and not answer.done():
-            if kind == "wrong":
-                answer.set_exception(ValueError(payload))
-            else:
-                answer.set_result(payload)
+            answer.set_result((kind, payload))
 
     async def _take(self, given: Given, check: bool) -> None:
         """Tells the supervisor why not; an empty list: it is taken, or (check) would be."""
@@ -232,7 +233,7 @@ async def run(given: Given, host: Host, pipe: Pipe, senders: Collection[int]) ->
     noting = asyncio.ensure_future(note(queue, given, "the MTA was started with them"))
     queue.start()
     reporting.begin("queue", queue, plugged.totals)
-    total = (await queue.ask("size"))["total"]
+    total = (await queue.ask(questions.size))["total"]
     counts = ", ".join(f"{total[state]:,} {state}" for state in ("queued", "deferred", "held"))
     print(f"zonemta: ready; recipients: {counts}", file=sys.stderr, flush=True)
     await asyncio.gather(

@@ -24,6 +24,7 @@ from zonemta_py.journal.records.mail import RELEASED as RELEASED
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.questions.question import A, P, Question
 from zonemta_py.zones.admittance import Admittance
 
 EVERYBODY = "*"
@@ -43,6 +44,13 @@ class QueueRefusal(Exception):
     def __init__(self, reply: Reply) -> None:
         super().__init__(str(reply))
         self.reply = reply
+
+
+class QueueFault(QueueRefusal):
+    """A fault of the queue's own, whatever it was asked; its log has the traceback."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(Reply(451, "4.3.0", sentence))
 
 
 class Supervising(Protocol):
@@ -388,5 +396,6 @@ class Pull(Protocol):
 class Admin(Protocol):
     """The interface for the command line and the console; rows are plain dicts, ready for JSON."""
 
-    async def ask(self, question: str, **arguments: Any) -> Any:
-        """size, list, show, in-doubt … (`queue/admin/answers.py`). Raises ValueError with one sentence."""
+    async def ask(self, question: Question[P, A], *args: P.args, **arguments: P.kwargs) -> A:
+        """One of `queue/questions/`. Raises ValueError with one sentence, QueueRefusal; QueueFault."""
+        raise NotImplementedError

@@ -38,6 +38,7 @@ from zonemta_py.queue.lifecycle.lease import DAMAGED
 from zonemta_py.queue.lifecycle.lost import KEPT, RETURNED
 from zonemta_py.queue.maintenance.maintenance import Maintenance
 from zonemta_py.queue.pull.pulls import Done, Pulls
+from zonemta_py.queue.questions.question import A, P, Question
 from zonemta_py.queue.tasks.orders import TaskOrders
 from zonemta_py.zones.admittance import Admittance
 from zonemta_py.zones.throttle import Scope
@@ -216,7 +217,12 @@ class LocalQueue(QueueContext):
 
     # -- Admin
 
-    async def ask(self, question: str, **arguments: Any) -> Any:
+    async def ask(self, question: Question[P, A], *_: P.args, **arguments: P.kwargs) -> A:
+        found: A = await self.answer(question, arguments)
+        return found
+
+    async def answer(self, question: str, arguments: dict[str, Any]) -> Any:
+        """As `ask`, of what comes over the socket: whatever somebody has named so."""
         return await answers.answer(self, self.campaign_commands, self.pulls, self.tasks, question, arguments)
 
     # -- failures

@@ -11,16 +11,17 @@ import errno
 import logging
 import socket
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from zonemta_py.config import Config, Listener
-from zonemta_py.config.senders import Rights, rights
+from zonemta_py.config.senders import rights
 from zonemta_py.mail.vocabulary import matcher
 from zonemta_py.metrics import report
 from zonemta_py.metrics.connections import OpenConnections
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import Reception
+from zonemta_py.queue.questions.question import Ask
 from zonemta_py.reception.connection_limits import ConnectionLimits, plain_ip
 from zonemta_py.reception.feedback.proof import Lookups
 from zonemta_py.reception.feedback.returns import Returns
@@ -45,7 +46,7 @@ _WORDS_S = 2.0
 async def serve(
     config: Config, sockets: list[tuple[Listener, socket.socket]], submission: Reception, host: Host,
     opened: OpenConnections | None = None, failures: Failures | None = None,
-    ask: Callable[[str], Awaitable[Rights]] | None = None, lookups: Callable[[], Lookups] | None = None,
+    ask: Ask | None = None, lookups: Callable[[], Lookups] | None = None,
 ) -> None:  # fmt: skip
     """Serves until SIGTERM, and then until no message is in progress; or until SIGUSR1, and then until no client is
     left (`retirement.py`).

@@ -12,11 +12,12 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from zonemta_py.config import Config, PullSection
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
+from zonemta_py.queue import questions
 from zonemta_py.queue.api import Admin, Delivery, Incoming, Pull, QueueRefusal, Receipt, Submission
 from zonemta_py.reception.permission import Accounts
 from zonemta_py.zones.pull import DOMAIN, PUSHED, zone_of
@@ -157,7 +158,7 @@ class NamedQueues:
         if not message_id or not lease.isdecimal() or len(lease) > 18:
             raise QueueProblem(f"{receipt[:80]!a} is not a receipt; send the one that reserve answered")
         if may is not None:
-            queue = await self._queue.ask("leased", lease=int(lease), id=message_id)
+            queue = await self._queue.ask(questions.leased, lease=int(lease), id=message_id)
             if queue is None or not may(queue):
                 raise _not_reserved(receipt)
         return message_id, int(lease)
@@ -196,12 +197,12 @@ class NamedQueues:
     async def size(self, queue: str) -> QueueSize:
         """Raises QueueRefusal."""
         zone = zone_of(self._config, queue)
-        rows = await self._queue.ask("queues")
+        rows = await self._queue.ask(questions.queues)
         return next((_size_of(row) for row in rows if row["zone"] == zone), QueueSize(queue, 0, 0, 0, 0))
 
     async def every(self) -> list[QueueSize]:
         """By name. Raises QueueRefusal."""
-        return [_size_of(row) for row in await self._queue.ask("queues")]
+        return [_size_of(row) for row in await self._queue.ask(questions.queues)]
 
 
 @dataclass(slots=True)
@@ -245,7 +246,7 @@ class Taken:
         return fields
 
 
-def _size_of(row: dict[str, Any]) -> QueueSize:
+def _size_of(row: questions.PullZoneSize) -> QueueSize:
     return QueueSize(row["queue"], row["ready"], row["leased"], row["delayed"], row["held"])
 
 

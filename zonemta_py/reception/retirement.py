@@ -11,10 +11,12 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from zonemta_py.config.senders import Rights
+from zonemta_py.queue import questions
 from zonemta_py.queue.api import QueueRefusal
+from zonemta_py.queue.questions.question import Ask
 
 PATIENCE_S = 60.0
 """A client that sends one message after another over one connection is sent to the new process after that."""
@@ -25,9 +27,7 @@ _AGAIN_S = 0.5
 class Retirement:
     """Of this process. ask: of the queue, what rights there are. revise: takes away what is not among them."""
 
-    def __init__(
-        self, ask: Callable[[str], Awaitable[Rights]] | None = None, revise: Callable[[Rights], None] | None = None
-    ) -> None:
+    def __init__(self, ask: Ask | None = None, revise: Callable[[Rights], None] | None = None) -> None:
         self._ask, self._revise = ask, revise
         self._asking: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
@@ -48,7 +48,7 @@ class Retirement:
         """Without the queue nobody hands in anything, so it may be waited for."""
         while self._ask is not None and self._revise is not None:
             try:
-                self._revise(await self._ask("rights"))
+                self._revise(await self._ask(questions.rights))
                 return
             except QueueRefusal:
                 await asyncio.sleep(_AGAIN_S)

@@ -5,9 +5,10 @@ Entries for all mail, or for a zone, concern every tenant: whoever has a scope n
 
 from __future__ import annotations
 
-from typing import Any
+from typing import cast
 
 from zonemta_py.mail.list_id import campaign_scope
+from zonemta_py.queue import questions
 from zonemta_py.queue.api import EVERYBODY, Admin
 from zonemta_py.reception.scope import KeyScope, OutOfScope
 
@@ -30,16 +31,17 @@ async def people_scopes(queue: Admin, scope: KeyScope) -> list[str] | None:
             found |= {campaign_scope(row["name"], "") for row in own}
         return sorted(found)
     for name in scope.campaigns:
-        tenants = scope.tenants or {await queue.ask("campaign-tenant", name=name) or ""}
+        tenant = await queue.ask(questions.campaign_tenant, name=name)
+        tenants = scope.tenants or {tenant or ""}
         found |= {campaign_scope(name, "" if tenant == EVERYBODY else tenant) for tenant in tenants}
     return sorted(found)
 
 
-async def own_campaigns(queue: Admin, scope: KeyScope) -> list[dict[str, Any]]:
+async def own_campaigns(queue: Admin, scope: KeyScope) -> list[questions.CampaignRow]:
     """The newest campaigns in the scope, CAMPAIGNS_MAX at most."""
-    found, after = list[dict[str, Any]](), ""
+    found, after = list[questions.CampaignRow](), ""
     while len(found) < CAMPAIGNS_MAX:
-        page = await queue.ask("campaigns", after=after)
+        page = await queue.ask(questions.campaigns, after=after)
         if not page:
             break
         found += [row for row in page if scope.covers(EVERYBODY if row["of_all"] else row["tenant"], row["name"])]
@@ -72,26 +74,27 @@ def written(scope: str) -> str:
     return f"{scope}NAME" if scope[-1] == "/" else scope
 
 
-def entries_of(row: dict[str, Any] | None, mine: list[str] | None) -> list[dict[str, Any]]:
-    """An address's entries (the answer to "suppression") that are in one of these scopes."""
+def entries_of(row: questions.SuppressionRowsOf | None, mine: list[str] | None) -> list[questions.SuppressionRow]:
+    """An address's entries (the answer to `questions.suppression`) that are in one of these scopes."""
     if row is None:
         return []
-    rows = [{name: value for name, value in row.items() if name != "others"}, *row["others"]]
+    first = cast(questions.SuppressionRow, {name: value for name, value in row.items() if name != "others"})
+    rows = [first, *row["others"]]
     return [one for one in rows if mine is None or is_own(mine, one["scope"])]
 
 
 async def page_of(
     queue: Admin, mine: list[str], after: str, limit: int, kind: str | None, wanted: str | None
-) -> dict[str, Any]:
+) -> questions.SuppressionRows:
     """As "suppressions", scope by scope: nothing else is read, and no cursor names anybody else. Raises ValueError."""
     scopes = mine if wanted is None else [wanted] if is_own(mine, wanted) else []
     within = after.rpartition(" ")[2]
     begin = next((number for number, one in enumerate(scopes) if is_own([one], within)), None) if after else 0
     if begin is None:
         raise ValueError(f"{after!r} is not a cursor of these pages; begin again without it")
-    rows: list[dict[str, Any]] = []
+    rows: list[questions.SuppressionRow] = []
     for scope in scopes[begin:]:
-        page = await queue.ask("suppressions", after=after, limit=limit - len(rows), kind=kind, scope=scope)
+        page = await queue.ask(questions.suppressions, after=after, limit=limit - len(rows), kind=kind, scope=scope)
         rows, after = rows + page["rows"], ""
         if page["next"] is not None or len(rows) >= limit:
             return {"rows": rows, "next": page["next"] or f"{rows[-1]['address']} {rows[-1]['scope']}"}

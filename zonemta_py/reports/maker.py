@@ -21,11 +21,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import zonemta_py
 from zonemta_py.config import Config
 from zonemta_py.logs.causes import cause
+from zonemta_py.queue import questions
 from zonemta_py.queue.api import Admin, QueueRefusal
 from zonemta_py.reports import due
 from zonemta_py.reports.shelf import CampaignReport, ReportShelf
@@ -94,7 +94,7 @@ class ReportMaker:
 
     async def look(self) -> bool:
         """Notes what is new, and makes one report; True: it has tried one. Raises OSError, QueueRefusal, ValueError."""
-        said = {one["name"]: one for one in await self._queue.ask("campaign-ends")}
+        said = {one["name"]: one for one in await self._queue.ask(questions.campaign_ends)}
         now_ms, again_ms = self._now_ms(), int(self._config.reports.again_after_h * _HOUR_MS)
         self._notice(said, now_ms)
         for row in sorted(self._rows.values(), key=lambda row: row.ended_ms):
@@ -107,7 +107,7 @@ class ReportMaker:
         self._sweep(said, now_ms)
         return False
 
-    def _notice(self, said: dict[str, dict[str, Any]], now_ms: int) -> None:
+    def _notice(self, said: dict[str, questions.CampaignEnd], now_ms: int) -> None:
         for one in said.values():
             key = CampaignReport(one["name"], one["created_ms"]).key
             if (row := due.noticed(self._rows.get(key), one, self._since_ms)) is not None:
@@ -177,7 +177,7 @@ class ReportMaker:
 
     # -- what is too old
 
-    def _sweep(self, said: dict[str, dict[str, Any]], now_ms: int) -> None:
+    def _sweep(self, said: dict[str, questions.CampaignEnd], now_ms: int) -> None:
         """Once an hour. What the queue still tells of stays noted, or it would be made again."""
         if now_ms - self._swept_ms < _HOUR_MS:
             return
@@ -189,12 +189,12 @@ class ReportMaker:
                 del self._rows[row.key]
 
 
-def _is_of(row: CampaignReport, said: dict[str, dict[str, Any]]) -> bool:
+def _is_of(row: CampaignReport, said: dict[str, questions.CampaignEnd]) -> bool:
     """Whether the queue still tells of this campaign, and not of a later one of its name."""
     return row.name in said and said[row.name]["created_ms"] == row.created_ms
 
 
-def _returned(row: CampaignReport, said: dict[str, dict[str, Any]]) -> int | None:
+def _returned(row: CampaignReport, said: dict[str, questions.CampaignEnd]) -> int | None:
     return int(said[row.name]["returned"]) if _is_of(row, said) else None
 
 

@@ -16,6 +16,7 @@ from starlette.routing import Match, Route
 from starlette.types import Message
 
 from zonemta_py.plugin.verdicts import Verdict
+from zonemta_py.queue import questions
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.reception.pull import QueueProblem
 from zonemta_py.reception.receiver import MessageRefused
@@ -99,7 +100,7 @@ def _identity(route: APIRoute) -> str:
 
 async def health(request: Request) -> Response:
     """Whether the queue answers. Needs no key."""
-    await request_context(request).queue.ask("size")
+    await request_context(request).queue.ask(questions.size)
     return answer({"status": "ok"})
 
 

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from zonemta_py.logs.persons import UserName
 from zonemta_py.metrics.report import count
 from zonemta_py.plugin.verdicts import Verdict
-from zonemta_py.queue.api import QueueRefusal
+from zonemta_py.queue.api import QueueFault, QueueRefusal
 from zonemta_py.reception.connection_limits import plain_ip
 from zonemta_py.reception.pull import QueueProblem
 from zonemta_py.reception.receiver import MessageRefused
@@ -139,6 +139,8 @@ def as_problem(error: Exception) -> RequestProblem:
         return of_verdict(error)
     if isinstance(error, QueueProblem):
         return RequestProblem("conflict" if error.gone else "invalid", str(error))
+    if isinstance(error, QueueFault):
+        return RequestProblem("bug", error.reply.text)
     if isinstance(error, QueueRefusal | MessageRefused):
         return of_reply(error.reply)
     return _BUG

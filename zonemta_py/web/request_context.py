@@ -19,7 +19,9 @@ from zonemta_py.mail.trace import Trace
 from zonemta_py.plugin.arguments import Info, Session
 from zonemta_py.plugin.host import Host
 from zonemta_py.plugin.verdicts import Drop
+from zonemta_py.queue import questions
 from zonemta_py.queue.api import EVERYBODY, Admin, Pull, Receipt, Reception
+from zonemta_py.queue.questions.question import A, P, Question
 from zonemta_py.reception.connection_limits import ConnectionLimits
 from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.login import Login
@@ -141,7 +143,7 @@ class RequestContext:
         session, host = self.address(envelope, visit), self.site.host
         await self.own(envelope.campaign or "", visit)
         if session.account:
-            tenant = await self.queue.ask("campaign-tenant", name=envelope.campaign)
+            tenant = await self.queue.ask(questions.campaign_tenant, name=envelope.campaign or "")
             self.check_choices(visit, "" if tenant == EVERYBODY else tenant)
         mark(self.site, session, envelope)
         if session.account and (refusal := bind(self.site.accounts.by_name[session.account], envelope)) is not None:
@@ -209,7 +211,7 @@ class RequestContext:
         account = self.site.accounts.by_name.get(envelope.account or "")
         tenant = account.tenant if account is not None else ""
         if not tenant:
-            of = await self.queue.ask("campaign-tenant", name=envelope.campaign, registered=True)
+            of = await self.queue.ask(questions.campaign_tenant, name=envelope.campaign or "", registered=True)
             tenant = "" if of in (None, EVERYBODY) else of
         said = envelope.tenant or ""
         if said in ("", tenant):
@@ -220,15 +222,14 @@ class RequestContext:
 
     # -- questions
 
-    async def campaign(self, name: str, scope: KeyScope = EVERYTHING) -> dict[str, Any]:
+    async def campaign(self, name: str, scope: KeyScope = EVERYTHING) -> questions.CampaignRow:
         """Its full row. Raises RequestProblem, QueueRefusal; the same for one that is not in the scope."""
         if scope.bound:
             await self.check_campaign(name, scope)
         try:
-            row: dict[str, Any] = await self.queue.ask("campaign", name=name)
+            return await self.queue.ask(questions.campaign, name=name)
         except ValueError as error:
             raise RequestProblem("not-found", str(error)) from None
-        return row
 
     async def check_campaign(self, name: str, scope: KeyScope) -> None:
         """Raises RequestProblem if it is not in the scope, whether it is there or not."""
@@ -240,12 +241,15 @@ class RequestContext:
         """Whether all mail of a campaign is in the scope."""
         if scope.campaigns and campaign not in scope.campaigns:
             return False
-        return not scope.tenants or await self.queue.ask("campaign-tenant", name=campaign) in scope.tenants
+        if not scope.tenants:
+            return True
+        tenant = await self.queue.ask(questions.campaign_tenant, name=campaign)
+        return tenant is not None and tenant in scope.tenants
 
-    async def ask(self, question: str, **arguments: Any) -> Any:
+    async def ask(self, question: Question[P, A], *_: P.args, **arguments: P.kwargs) -> A:
         """Asks the queue; its refusal becomes a conflict. Raises RequestProblem, QueueRefusal."""
         try:
-            return await self.queue.ask(question, **arguments)
+            return await self.queue.ask(question, *_, **arguments)
         except ValueError as error:
             raise RequestProblem("conflict", str(error)) from None
 

@@ -1,17 +1,29 @@
-"""One question to the queue's process, without an event loop: for commands."""
+"""Questions to the queue's process, without an event loop: for commands."""
 
 from __future__ import annotations
 
 import errno
 import socket
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgpack
 
+from zonemta_py.queue import questions
+from zonemta_py.queue.api import QueueFault
+from zonemta_py.queue.questions.question import A, P, Question
 from zonemta_py.wire import SOCKET
-from zonemta_py.wire.frames import OK, Operation, pack, unpacker
+from zonemta_py.wire.frames import FAULT, OK, Operation, pack, unpacker
 
+_AFTER: dict[str, Callable[[list[Any]], Any]] = {
+    questions.standing: len,
+    questions.in_doubt: lambda rows: f"{rows[-1]['id']} {rows[-1]['recipient']}",
+    questions.campaigns: lambda rows: rows[-1]["name"],
+}
+"""Questions whose answers are pages of rows: where the next one begins."""
+ROWS_AT_ONCE = 500
 ANSWER_S = 30.0
 LONG_S = 300.0
 """How long to wait for the answer to an order that loads and checks a whole configuration."""
@@ -25,16 +37,18 @@ class QueueGone(Exception):
         self.asked = asked
 
 
-def ask(folder: Path, question: str, **arguments: Any) -> Any:
-    """One question, without an event loop, for the command line. Raises QueueGone, PermissionError, ValueError."""
+def ask(folder: Path, question: Question[P, A], *_: P.args, **arguments: P.kwargs) -> A:
+    """One question, without an event loop, for the command line. Raises QueueGone, PermissionError, ValueError,
+    QueueFault."""
     path, asked = folder / SOCKET, False
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(LONG_S if question == "reload" else ANSWER_S)
+        connection.settimeout(LONG_S if question == questions.reload else ANSWER_S)
         try:
             connection.connect(str(path))
             asked = True
             connection.sendall(pack((int(Operation.ASK), 1, question, arguments)))
-            return _answer(connection)
+            found: A = _answer(connection)
+            return found
         except PermissionError as error:
             raise PermissionError(error.errno, error.strerror, str(path)) from None
         except TimeoutError:
@@ -46,6 +60,19 @@ def ask(folder: Path, question: str, **arguments: Any) -> Any:
             else:
                 sentence = f"no queue answers at {path}{_why(error)}; start it with `zonemta run`"
             raise QueueGone(sentence, asked) from None
+
+
+def ask_all(folder: Path, question: Question[P, A], *_: P.args, **arguments: P.kwargs) -> A:
+    """As `ask`; all rows, where the answer is a page of them."""
+    following = _AFTER.get(question)
+    if following is None:
+        return ask(folder, question, *_, **arguments)
+    page_of: Any = partial(cast(Any, ask), folder, question, limit=ROWS_AT_ONCE, **arguments)
+    rows = page = page_of()
+    while len(page) == ROWS_AT_ONCE:
+        page = page_of(after=following(rows))
+        rows += page
+    return cast(A, rows)
 
 
 def _why(error: OSError) -> str:
@@ -65,6 +92,8 @@ def _answer(connection: socket.socket) -> Any:
             for _, status, payload in unpacked:
                 if status == OK:
                     return payload
+                if status == FAULT:
+                    raise QueueFault(payload)
                 raise ValueError(payload if isinstance(payload, str) else " ".join(str(part) for part in payload))
         except msgpack.OutOfData:
             continue

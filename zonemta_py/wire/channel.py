@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue.api import QueueRefusal
-from zonemta_py.wire.frames import OK, REFUSED, Operation, pack, pack_chunks, unpacker
+from zonemta_py.queue.api import QueueFault, QueueRefusal
+from zonemta_py.wire.frames import FAULT, OK, REFUSED, Operation, pack, pack_chunks, unpacker
 
 GONE = Reply(451, "4.3.0", "the queue is restarting; try again in a moment")
 
@@ -92,7 +92,7 @@ class Channel(asyncio.Protocol):
             elif status == REFUSED:
                 future.set_exception(QueueRefusal(Reply(*payload)))
             else:
-                future.set_exception(ValueError(payload))
+                future.set_exception(QueueFault(payload) if status == FAULT else ValueError(payload))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None

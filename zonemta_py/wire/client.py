@@ -35,6 +35,7 @@ from zonemta_py.queue.api import (
     Unanswered,
     accept_whole,
 )
+from zonemta_py.queue.questions.question import A, P, Question
 from zonemta_py.wire import SOCKET
 from zonemta_py.wire.channel import GONE, Channel, Lost, ignore
 from zonemta_py.wire.frames import CHUNKS_AT_ONCE, Operation, result_row
@@ -297,8 +298,9 @@ class RemoteQueue(RemotePulls, RemoteSessions):
 
     # -- Admin
 
-    async def ask(self, question: str, **arguments: Any) -> Any:
-        return await self._asked(Operation.ASK, question, arguments)
+    async def ask(self, question: Question[P, A], *_: P.args, **arguments: P.kwargs) -> A:
+        found: A = await self._asked(Operation.ASK, question, arguments)
+        return found
 
 
 class RemoteIncoming:

@@ -46,7 +46,8 @@ class Operation(IntEnum):
     KNOWN = 12  # [token of an envelope] → receipt, if the queue's process before this one has stored it; nil
 
 
-OK, REFUSED, WRONG = 0, 1, 2
+OK, REFUSED, WRONG, FAULT = 0, 1, 2, 3
+"""A client that does not know the last one takes it for the one before: both have a sentence."""
 
 CHUNKS_AT_ONCE = 8
 """Chunks that travel in one frame: a frame costs about as much as copying a chunk."""

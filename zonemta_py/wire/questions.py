@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Coroutine
 from typing import Any
 
-from zonemta_py.queue.admin.answers import UNMEASURED
+from zonemta_py.queue import questions
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.schedule.time.pace import answering
-
-log = logging.getLogger(__name__)
 
 
 async def answered(queue: LocalQueue, question: str, arguments: dict[str, Any]) -> Any:
     """Recovery comes first: until it is over the queue's contents, and the effect of an order, are unknown. Only
     whether it is over can be asked.
 
-    Raises ValueError for what is not a question, and for values that it cannot be answered with.
+    Raises ValueError for what is not a question, QueueRefusal.
     """
     if not isinstance(question, str) or not isinstance(arguments, dict) or not all(map(_is_text, arguments)):
         raise ValueError("a question must be a name and a map of arguments")
-    if question != "ready":
+    if question != questions.ready:
         await queue.core.when_ready.wait()
-    try:
-        return await queue.ask(question, **arguments)
-    except (TypeError, KeyError, IndexError, AttributeError, OverflowError) as error:
-        log.exception("the question %.80s failed", question)
-        raise ValueError(
-            f"{question}: it cannot be answered ({type(error).__name__}: {error}); check its values"
-        ) from None
+    return await queue.answer(question, arguments)
 
 
 def _is_text(name: Any) -> bool:
@@ -39,7 +30,7 @@ def _is_text(name: Any) -> bool:
 
 def packed(question: object, answer: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
     """Packing the answer counts as work for the question."""
-    return answer if str(question) in UNMEASURED else answering(answer)
+    return answer if str(question) in questions.UNMEASURED else answering(answer)
 
 
 async def owed(queue: LocalQueue, token: str) -> tuple[str, int, int] | None:

@@ -20,14 +20,25 @@ import msgpack
 
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue.api import Delivery, QueueRefusal, Receipt
+from zonemta_py.queue.api import Delivery, QueueFault, QueueRefusal, Receipt
 from zonemta_py.queue.lifecycle.accept import Acceptance
 from zonemta_py.queue.lifecycle.incoming import LocalIncoming
 from zonemta_py.queue.lifecycle.lease import Taker
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.wire import SOCKET
 from zonemta_py.wire.connection_requests import ConnectionRequests
-from zonemta_py.wire.frames import OK, REFUSED, WRONG, Operation, delivery_row, pack, pack_chunks, result_of, unpacker
+from zonemta_py.wire.frames import (
+    FAULT,
+    OK,
+    REFUSED,
+    WRONG,
+    Operation,
+    delivery_row,
+    pack,
+    pack_chunks,
+    result_of,
+    unpacker,
+)
 from zonemta_py.wire.peer_process import PeerProcess
 from zonemta_py.wire.pull_requests import PullRequests
 from zonemta_py.wire.pulse import sibling
@@ -185,6 +196,8 @@ class ClientConnection(asyncio.Protocol):
     async def _finish(self, number: int, work: Coroutine[Any, Any, Any]) -> None:
         try:
             self._answer(number, OK, await work)
+        except QueueFault as fault:
+            self._answer(number, FAULT, fault.reply.text)
         except QueueRefusal as refusal:
             self._refuse(number, refusal.reply)
         except ValueError as error:

@@ -14,7 +14,9 @@ from tests.web.admin.requests import OPERATIONS, Operation, ask, needed
 from tests.web.conftest import HttpDoor
 from zonemta_py.disk import identity
 from zonemta_py.plugin.host import Host
-from zonemta_py.queue.admin.answers import QUESTIONS
+from zonemta_py.queue import questions
+from zonemta_py.queue.admin.answers import OF_QUEUE
+from zonemta_py.queue.questions.question import AnsweredBy
 from zonemta_py.web.documents.cursors import Cursors
 from zonemta_py.web.keys import hashed
 
@@ -334,6 +336,6 @@ def test_the_queue_is_not_asked_why_the_mail_of_others_waits(
     async def explain(*_: Any, **__: Any) -> Any:
         asked.append(what)
 
-    monkeypatch.setitem(QUESTIONS, "explain", explain)
+    monkeypatch.setitem(OF_QUEUE, questions.explain, AnsweredBy(questions.explain, explain))
     assert site.clients["alpha"].get("/v1/explain", params={"what": what}).status_code == 404
     assert asked == []

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.output import moment, print_table
 from zonemta_py.pipeline.prepare.settings import BestHour
+from zonemta_py.queue import questions
 from zonemta_py.zones.calendar import campaign_hours, time_zones
 
 FIELD = "time_zone"
@@ -98,7 +99,7 @@ def asked(said: dict[str, str], column: str, names: list[str]) -> SendingTimes:
     return SendingTimes(said | ({"time_zone_column": FIELD} if column else {}), column)
 
 
-def show_hours(row: dict[str, Any]) -> None:
+def show_hours(row: questions.CampaignRow) -> None:
     """Who of a campaign waits for which hour, in each time zone."""
     scheduled = row.get("scheduled")
     if not scheduled or not scheduled["zones"]:

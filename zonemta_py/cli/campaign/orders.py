@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +17,8 @@ from zonemta_py.cli.terminal.in_force import in_force
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled
 from zonemta_py.cli.terminal.output import counted, moment, print_aside, print_json, print_table
 from zonemta_py.cli.terminal.question import ask
+from zonemta_py.queue import questions
+from zonemta_py.queue.questions.question import A, P, Question
 from zonemta_py.zones.calendar.campaign_hours import words
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the campaign.")]
@@ -110,12 +112,13 @@ def status(
     """Show a campaign's progress: counts, burn-down, rate, recipients waiting by hour, and estimated end."""
     asked = CampaignDoor(nodes, key_file, ca, config, folder)
     row = asked.status(name)
-    row |= {"scheduled": asked.hours(name)} if row.get("hours") else {}
-    row |= asked.report(name, row["created_ms"])
+    if row.get("hours"):
+        row["scheduled"] = {**asked.hours(name)}
+    report = asked.report(name, row["created_ms"])
     if json:
-        print_json(row)
+        print_json({**row, **report})
         return
-    print_table(f"campaign {name}", ["what", "value"], described(row))
+    print_table(f"campaign {name}", ["what", "value"], described(row, report.get("report")))
     show_hours(row)
     if len(row["history"]) > 1:
         waiting = [point[1] for point in row["history"]]
@@ -154,17 +157,16 @@ class CampaignDoor:
         self._config = None if nodes else in_force(config, folder)
         self._folder = self._config.folder if self._config is not None else None
 
-    def status(self, name: str) -> dict[str, Any]:
+    def status(self, name: str) -> questions.CampaignRow:
         """Raises CommandError."""
         if self._folder is not None:
-            row: dict[str, Any] = self._local("campaign", name=name)
-            return row
+            return self._local(questions.campaign, name=name)
         return self._remote(lambda nodes: nodes.status(name))  # type: ignore[no-any-return]
 
-    def hours(self, name: str) -> dict[str, Any]:
+    def hours(self, name: str) -> questions.WaitingHours:
         """Who waits for their hour. Raises CommandError."""
         if self._folder is not None:
-            return self._local("campaign-hours", name=name)  # type: ignore[no-any-return]
+            return self._local(questions.campaign_hours, name=name)
         return self._remote(lambda nodes: nodes.hours(name))  # type: ignore[no-any-return]
 
     def report(self, name: str, created_ms: int) -> dict[str, Any]:
@@ -178,37 +180,36 @@ class CampaignDoor:
         page = shelf.page(row)
         return {"report": {"file": str(page or ""), "made_ms": row.made_ms if page else 0, "trouble": row.trouble}}
 
-    def campaigns(self) -> list[dict[str, Any]]:
+    def campaigns(self) -> list[questions.CampaignRow]:
         """Raises CommandError."""
         if self._folder is not None:
-            rows: list[dict[str, Any]] = self._local("campaigns")
-            return rows
+            return self._local(questions.campaigns)
         return self._remote(lambda nodes: nodes.campaigns())  # type: ignore[no-any-return]
 
-    def order(self, name: str, verb: str, cause: str) -> dict[str, Any] | None:
+    def order(self, name: str, verb: str, cause: str) -> questions.CampaignRow | None:
         """The status afterwards, if it is returned. Raises CommandError."""
         if self._folder is not None:
-            return self._local(f"campaign-{verb}", name=name, cause=cause)  # type: ignore[no-any-return]
+            return self._local(questions.CAMPAIGN_ORDERS[verb], name=name, cause=cause)
         self._remote(lambda nodes: nodes.order(name, verb, cause))
         return None
 
     def schedule(self, name: str, hours: dict[str, str]) -> None:
         """Raises CommandError."""
         if self._folder is not None:
-            self._local("campaign-schedule", name=name, **hours)
+            self._local(questions.campaign_schedule, name=name, **hours)
         else:
             self._remote(lambda nodes: nodes.schedule(name, hours))
 
     def decide(self, name: str, winner: str, cause: str) -> None:
         """Raises CommandError."""
         if self._folder is not None:
-            self._local("campaign-decide", name=name, winner=winner, cause=cause)
+            self._local(questions.campaign_decide, name=name, winner=winner, cause=cause)
         else:
             self._remote(lambda nodes: nodes.decide(name, winner, cause))
 
-    def _local(self, question: str, **arguments: Any) -> Any:
+    def _local(self, question: Question[P, A], *_: P.args, **arguments: P.kwargs) -> A:
         assert self._folder is not None
-        return ask_queue(self._folder, question, **arguments)
+        return ask_queue(self._folder, question, *_, **arguments)
 
     def _remote(self, question: Callable[[Any], Any]) -> Any:
         from zonemta_py.pipeline.nodes.client import NodeGone, NodeRefused
@@ -232,7 +233,7 @@ def _order(asked: CampaignDoor, name: str, verb: str, cause: str, json: bool) ->
     return print(f"{name} is {said(row)}; {row['waiting']:,} recipients wait")
 
 
-def described(row: dict[str, Any]) -> list[tuple[str, object]]:
+def described(row: questions.CampaignRow, report: dict[str, Any] | None = None) -> list[tuple[str, object]]:
     """The fields of a status row to show, in order."""
     state = said(row)
     state = f"{state}: {row['cause']}" if row["cause"] else state
@@ -241,13 +242,14 @@ def described(row: dict[str, Any]) -> list[tuple[str, object]]:
     lines: list[tuple[str, object]] = [("state", state), ("accepted", handed_in)]
     if not row.get("registered", True):
         lines.insert(0, ("known", "only from its mail (X-Campaign)"))
-    lines += [(name, row[key]) for name, key in _COUNTS if key in row]
-    lines += [(name, row[key]) for name, key in _CAME_BACK if row.get(key)]
+    figures: Mapping[str, Any] = row
+    lines += [(name, figures[key]) for name, key in _COUNTS if key in figures]
+    lines += [(name, figures[key]) for name, key in _CAME_BACK if figures.get(key)]
     all_of_it = max(to_come, row["accepted"])
     done = (row["accepted"] - row["waiting"] - row.get("deleted", 0)) / all_of_it if all_of_it else 0.0
     lines += _variants(row.get("variants"))
     lines += [("goes", sentence)] if (sentence := words(row.get("hours"))) else []
-    if (report := row.get("report")) and (report["file"] or report["trouble"]):
+    if report and (report["file"] or report["trouble"]):
         lines.append(("report", report["file"] or f"not made yet: {report['trouble']}"))
     return [*lines, ("done", f"{done:.1%}"), ("rate", f"{row['rate_per_s']:,}/s"), ("estimated end", _end(row))]
 
@@ -276,17 +278,17 @@ _CAME_BACK = (
 )  # fmt: skip
 
 
-def said(row: dict[str, Any]) -> str:
+def said(row: questions.CampaignRow) -> str:
     """The state in words: all batches handed in does not mean all delivered."""
     if row["state"] == "complete":
         return "all submitted, some waiting"
     return "suspended" if row["state"] == "paused" else str(row["state"])
 
 
-def _end(row: dict[str, Any]) -> str:
+def _end(row: questions.CampaignRow) -> str:
     if row["state"] == "paused":
         return "not while it is suspended"
-    last_ms = row.get("scheduled", {}).get("last_ms", 0)
+    last_ms = (row.get("scheduled") or {"last_ms": 0})["last_ms"]
     if last_ms > (row["eta_ms"] or 0):
         return f"not before {moment(last_ms)}, when the last may go"
     if row["eta_ms"]:

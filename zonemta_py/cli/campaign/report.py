@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,7 @@ from zonemta_py.cli.lake.spark import Master
 from zonemta_py.cli.run.asking import NotRunning, ask_queue
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration
+from zonemta_py.queue import questions
 
 if TYPE_CHECKING:
     from zonemta_py.config import Config
@@ -80,7 +81,7 @@ def _of(name: str, how: pages.How) -> pages.Resolve:
 def _begun(settings: Config, name: str) -> int:
     """The number of the record from which on something of it can be found, 0: any."""
     try:
-        rows: list[dict[str, Any]] = ask_queue(settings.folder, "campaign-ends", name=name)
+        rows = ask_queue(settings.folder, questions.campaign_ends, name=name)
     except NotRunning:  # it does not run; that is said where the archive is brought up to date
         return 0
     return int(rows[0]["seq"]) if rows else 0

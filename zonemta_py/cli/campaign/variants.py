@@ -79,4 +79,4 @@ def winner(
     if json:
         print_json(row)
         return
-    print(f"{name}: {row['variants']['winner'] or variant} was chosen; the rest goes with its template")
+    print(f"{name}: {(row['variants'] or {}).get('winner') or variant} was chosen; the rest goes with its template")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal.errors import CommandError
 from zonemta_py.config import Config
+from zonemta_py.queue import questions
 
 
 def doubts(config: Config) -> Iterator[str]:
@@ -27,7 +28,7 @@ def doubts(config: Config) -> Iterator[str]:
 def turned(config: Config) -> Iterator[str]:
     """Warnings about what waits in the running queue of the configured folder. Raises ConfigError."""
     try:
-        rows = answer(config, "queues")
+        rows = answer(config, questions.queues)
     except CommandError as error:
         yield f"warning: mail waiting in {config.folder} was not checked: {error}"
         return

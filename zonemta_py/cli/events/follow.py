@@ -12,6 +12,7 @@ from pathlib import Path
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.disk.frame import Record
 from zonemta_py.journal.tail import JournalTail, last_seq
+from zonemta_py.queue import questions
 from zonemta_py.wire.asking import QueueGone, ask
 
 RECORDS_AT_ONCE = 1000
@@ -65,7 +66,7 @@ def stable(folder: Path, after: int, wait_s: float, **more: bool) -> int:
     """The last record that may be read. Without a queue nothing is written, and all that is there may be. more:
     written=True: all that has been written until now is among them."""
     try:
-        return int(ask(folder, "stable", after=after, wait_s=wait_s, **more))
+        return int(ask(folder, questions.stable, after=after, wait_s=wait_s, **more))
     except QueueGone:
         time.sleep(ALONE_S if wait_s else 0)
         return last_seq(folder)

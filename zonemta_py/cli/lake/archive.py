@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from zonemta_py.cli.terminal.errors import CommandError, Exit
+from zonemta_py.queue import questions
 
 Archive = Annotated[Path, typer.Option(metavar="DIR", help="The MTA's archive/ of closed journal segments.")]
 
@@ -23,7 +24,7 @@ def up_to_now(archive: Path) -> None:
     if not (folder / "socket").exists():
         return  # a copy
     try:
-        ask(folder, "rotate")
+        ask(folder, questions.rotate)
     except QueueGone:
         print(
             f"zonemta: {folder}: the MTA is not running, so what it wrote last is missing until it runs again",

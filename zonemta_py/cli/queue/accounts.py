@@ -6,12 +6,13 @@ from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal.in_force import in_force
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled
 from zonemta_py.cli.terminal.output import moment, print_json, print_table
+from zonemta_py.queue import questions
 
 
 @tabled
 def accounts(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """List the quotas of [[accounts]]: usage, and when each resets."""
-    rows = answer(in_force(config, folder), "accounts")
+    rows = answer(in_force(config, folder), questions.accounts)
     if json:
         print_json(rows)
         return

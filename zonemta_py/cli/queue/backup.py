@@ -22,6 +22,7 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit, from_os
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration
 from zonemta_py.cli.terminal.output import Telling
 from zonemta_py.metrics.units import size
+from zonemta_py.queue import questions
 
 _COPYING = ".making"
 
@@ -40,7 +41,7 @@ def backup(
     if directory.exists():
         raise CommandError(Exit.CANT_CREATE, f"{directory}: already exists; name a new folder")
     with _alone(chosen.folder):
-        made = Path(answer(chosen, "backup"))
+        made = Path(answer(chosen, questions.backup))
         try:
             _bring(made, directory)
         except OSError as error:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -28,6 +29,8 @@ from zonemta_py.cli.terminal.question import ask
 from zonemta_py.config import Config
 from zonemta_py.disk import identity
 from zonemta_py.metrics.quantities import STATES, label
+from zonemta_py.queue import questions
+from zonemta_py.queue.questions.question import A, P, Question
 from zonemta_py.zones.pull import settings_of
 
 app = typer.Typer(
@@ -40,9 +43,9 @@ _HEADS = tuple(f"{label(name)} " for name in STATES)
 ZoneName = Annotated[str | None, typer.Option("--zone", metavar="NAME", help="Only this zone.")]
 
 
-def answer(config: Config, question: str, **arguments: Any) -> Any:
+def answer(config: Config, question: Question[P, A], *_: P.args, **arguments: P.kwargs) -> A:
     """Asks the queue process. Raises CommandError if it cannot be asked, or with its refusal."""
-    return ask_queue(config.folder, question, **arguments)
+    return ask_queue(config.folder, question, *_, **arguments)
 
 
 def known_zone(config: Config, zone: str | None) -> str | None:
@@ -96,27 +99,27 @@ def size(
             raise CommandError(Exit.USAGE, "--after is for what the queue counts; a count of this has one page")
         return _sizes_by(_tallied(settings, by, limit, chosen | of), by, json)
     if by:
-        return _sizes_by(whole(settings, "sizes", by=by, limit=limit, after=after, **of), by, json)
+        return _sizes_by(whole(settings, questions.sizes, by=by, limit=limit, after=after, **of), by, json)
     if of:
-        counts = answer(settings, "size", **of)
+        counts = answer(settings, questions.size_of, **of)
         if json:
             return print_json(counts)
         return print_table("Recipients", [f"{name} " for name in counts], [tuple(counts.values())])
-    sizes, copied = (answer(settings, question) for question in ("size", "copied"))
-    page = answer(settings, "sizes", by="domain", limit=1_000 if json or as_records() else limit)
-    sizes["domains"] = {row.pop("name"): row for row in page["rows"]}
+    sizes, copied = answer(settings, questions.size), answer(settings, questions.copied)
+    page = answer(settings, questions.sizes, by="domain", limit=1_000 if json or as_records() else limit)
+    domains = {row["name"]: {state: n for state, n in row.items() if state != "name"} for row in page["rows"]}
     if json:
-        return print_json(sizes | {"domains_in_all": page["of"]})
+        return print_json({**sizes, "domains": domains, "domains_in_all": page["of"]})
     if copied:
         print(f"zonemta: {copied}", file=sys.stderr)
     if as_records():
-        return _size_csv(sizes)
+        return _size_csv({**sizes, "domains": domains})
     total = sizes["total"]
     zones = [(name, *_counts(row)) for name, row in (*sorted(sizes["zones"].items()), ("all", total))]
     footer = f"{counted(total['messages'], 'message')}, {total['bytes']:,} bytes"
     print_table("Recipients by zone", ["zone", *_HEADS], zones, footer)
-    if sizes["domains"]:
-        rows = [(name, *_counts(row)) for name, row in sizes["domains"].items()]
+    if domains:
+        rows = [(name, *_counts(row)) for name, row in domains.items()]
         more = f"{page['of']:,} domains; more: zonemta queue size --by domain" if page["next"] else ""
         print_table("Recipients by domain, the largest first", ["domain", *_HEADS], rows, more)
     return None
@@ -127,7 +130,7 @@ def _tallied(config: Config, by: str, limit: int, where: Where) -> dict[str, Any
     found, after, walked, begun = dict[str, dict[str, int]](), "", 0, time.monotonic()
     at_terminal = sys.stderr.isatty()
     while True:
-        page = answer(config, "tally", by=by, after=after, **where)
+        page = answer(config, questions.tally, by=by, after=after, **where)
         walked += page["walked"]
         for name, states in page["counts"].items():
             counts = found.setdefault(name, dict.fromkeys(STATES, 0))
@@ -144,18 +147,21 @@ def _tallied(config: Config, by: str, limit: int, where: Where) -> dict[str, Any
     return {"rows": rows, "next": None, "of": len(found), "complete": True}
 
 
-def whole(config: Config, question: str, **of: Any) -> dict[str, Any]:
+Page = TypeVar("Page", questions.SizesDocument, questions.AgesDocument)
+
+
+def whole(config: Config, question: Question[P, Page], *_: P.args, **of: P.kwargs) -> Page:
     """The first answers may be given before all recipients have been seen, or be those of an earlier count: the
     question is asked until they have, and that is new."""
     until = time.monotonic() + _WHOLE_S
     while True:
-        page = answer(config, question, **of)
+        page = answer(config, question, *_, **of)
         if (page["complete"] and not page.get("counting")) or time.monotonic() >= until:
-            return dict(page)
+            return page
         time.sleep(0.1)
 
 
-def _sizes_by(page: dict[str, Any], by: str, json: bool) -> None:
+def _sizes_by(page: Mapping[str, Any], by: str, json: bool) -> None:
     if json:
         return print_json(page)
     rows = [(row["name"] or _NAMELESS.get(by, ""), *_counts(row)) for row in page["rows"]]
@@ -177,7 +183,7 @@ def _size_csv(sizes: dict[str, Any]) -> None:
     print_table("", ["what", "name", *STATES], rows)
 
 
-def _counts(row: dict[str, int]) -> tuple[int, ...]:
+def _counts(row: Mapping[str, Any]) -> tuple[int, ...]:
     return tuple(row.get(name, 0) for name in STATES)
 
 
@@ -220,19 +226,19 @@ LOOKED_S = 1.0
 """After so long it says how far it has looked."""
 
 
-def pages(config: Config, limit: int, after: str | None = "", **where: Any) -> dict[str, Any]:
+def pages(config: Config, limit: int, after: str = "", **where: Any) -> dict[str, Any]:
     """A whole page, though the queue looks only for a moment each time."""
-    rows, walked, begun = list[dict[str, Any]](), 0, time.monotonic()
+    rows, walked, begun = list[questions.WaitingDocument](), 0, time.monotonic()
     while True:
-        page = answer(config, "list", limit=limit - len(rows), after=after, **where)
-        rows, walked, after = rows + page["rows"], walked + page["walked"], page["next"]
+        page = answer(config, questions.list_, limit=limit - len(rows), after=after, **where)
+        rows, walked, after = rows + page["rows"], walked + page["walked"], page["next"] or ""
         if not after or len(rows) >= limit:
             break
         if time.monotonic() > begun + LOOKED_S and sys.stderr.isatty():
             print(f"\rlooked at {walked:,} recipients, found {len(rows):,}", end="", file=sys.stderr, flush=True)
     if time.monotonic() > begun + LOOKED_S and sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-    return {"rows": rows, "next": after, "walked": walked}
+    return {"rows": rows, "next": after or None, "walked": walked}
 
 
 _COLUMNS = (
@@ -255,7 +261,7 @@ _COLUMNS = (
 _ORDER = ("id", "recipient", "state", "last reply", "due", "tried", "zone", "sender")
 
 
-def _row(row: dict[str, Any]) -> list[object]:
+def _row(row: questions.WaitingDocument) -> list[object]:
     return [
         row["id"], row["zone"], row["recipient"], row.get("sender") or "<>", row["state"], row.get("attempts", 0),
         moment(row.get("due_ms")), moment(row.get("received_ms")), row.get("size", ""), row.get("user", ""),
@@ -277,7 +283,7 @@ def show(
     """Show a message's envelope, recipients and header section, or its content."""
     if content:
         return _print_content(in_force(config, folder), id.rstrip("*!"))
-    message = answer(in_force(config, folder), "show", id=id.rstrip("*!"))
+    message = answer(in_force(config, folder), questions.show, id=id.rstrip("*!"))
     if json:
         return print_json(message)
     print_table(f"Message {message['id']}", ("envelope", "value"), _envelope(message["envelope"]))
@@ -300,7 +306,7 @@ def _print_content(config: Config, id: str) -> None:
     """A message that ends meanwhile ends the command: half of it must not look whole. Raises CommandError."""
     number, chunks = 1, 1
     while number <= chunks:
-        part = answer(config, "content", id=id, first=number)
+        part = answer(config, questions.content, id=id, first=number)
         sys.stdout.buffer.write(part["data"])
         number, chunks = number + part["count"], part["chunks"]
     sys.stdout.buffer.flush()
@@ -341,9 +347,9 @@ def adopt(
     """Allow a copy of a queue to send. The original must never run again; asks if it is still running."""
     chosen = in_force(config, folder)
     original = identity.original(chosen.folder)
-    if original is not None and not yes and answer(chosen, "copied") and runs(original):
+    if original is not None and not yes and answer(chosen, questions.copied) and runs(original):
         ask(f"the original in {original} still runs, and both would send the same mail: end that first", "Adopt it?")
-    adopted = answer(chosen, "adopt")
+    adopted = answer(chosen, questions.adopt)
     if json:
         return print_json(adopted)
     return print(f"queue {adopted['queue']} lives here now (incarnation {adopted['incarnation']}), and mail is sent")
@@ -365,9 +371,9 @@ def in_doubt(
     They stay listed until seven days after their message has left the queue, or until they are acknowledged.
     """
     chosen, now_ms = in_force(config, folder), int(time.time() * 1000)
-    rows = [row for row in all_in_doubt(chosen) if not id or row["id"] in id]
+    rows = [row for row in answer(chosen, questions.in_doubt) if not id or row["id"] in id]
     if acknowledge:
-        count = answer(chosen, "in-doubt-acknowledge", ids=id or None, until_ms=now_ms) if rows else 0
+        count = answer(chosen, questions.in_doubt_acknowledge, ids=id or None, until_ms=now_ms) if rows else 0
         if json:
             return print_json({"acknowledged": count})
         return print(f"{counted(count, 'recipient')} in doubt acknowledged; the journal still has them")
@@ -382,16 +388,6 @@ def in_doubt(
     )
 
 
-def all_in_doubt(config: Config) -> list[dict[str, Any]]:
-    """The oldest first, page by page."""
-    rows: list[dict[str, Any]] = answer(config, "in-doubt")
-    page = rows
-    while page:
-        page = answer(config, "in-doubt", after=f"{page[-1]['id']} {page[-1]['recipient']}")
-        rows = rows + page
-    return rows
-
-
-def _sender(row: dict[str, Any]) -> str:
+def _sender(row: questions.InDoubt) -> str:
     sender = row.get("sender")
     return "(message has ended)" if sender is None else sender or "<>"

@@ -11,6 +11,7 @@ from zonemta_py.cli.lake.archive import up_to_now
 from zonemta_py.cli.terminal import progress
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.output import Telling
+from zonemta_py.queue import questions
 
 Archive = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Also erase from these closed journal segments (the MTA's archive/).")
@@ -43,7 +44,7 @@ def ready(proof: Path, archive: Path | None, lake: Path | None) -> None:
 
 def in_files(
     address: str, proof: Path, archive: Path | None, lake: Path | None, node: Path, subaddresses: bool,
-    queue: dict[str, Any] | None, tell: Telling,
+    queue: questions.Forgotten | None, tell: Telling,
 ) -> None:  # fmt: skip
     """node: the MTA's folder. queue: what it said. Raises CommandError, also if something remains to be done."""
     ready(proof, archive, lake)
@@ -54,7 +55,9 @@ def in_files(
         up_to_now(archive)
     try:
         with progress.bar("files searched") as moved:
-            told = erasure_proof.forget(address, proof, archive, lake, node, subaddresses, queue, moved)
+            told = erasure_proof.forget(
+                address, proof, archive, lake, node, subaddresses, {**queue} if queue else None, moved
+            )
     except Busy as error:
         raise CommandError(Exit.TEMPORARY, str(error)) from None
     except ValueError as error:

@@ -13,6 +13,7 @@ from zonemta_py.cli.terminal.in_force import in_force
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled
 from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table, printable
 from zonemta_py.config.people.suppression import SuppressionSection
+from zonemta_py.queue import questions
 
 Address = Annotated[str, typer.Argument(metavar="ADDRESS", help="An address, in any spelling.")]
 Provider = Annotated[
@@ -23,7 +24,7 @@ Provider = Annotated[
 @tabled
 def explain(address: Address, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """Show why an address is or is not on the list: the evidence so far, and how much is needed."""
-    found = answer(in_force(config, folder), "evidence", address=address)
+    found = answer(in_force(config, folder), questions.evidence, address=address)
     if json:
         return print_json(found)
     for sentence in sentences(found):
@@ -34,7 +35,7 @@ def explain(address: Address, config: ConfigFile = None, folder: Folder = None, 
     return None
 
 
-def sentences(found: dict[str, Any]) -> list[str]:
+def sentences(found: questions.EvidenceOf) -> list[str]:
     """What the answer to "evidence" means."""
     who, said = found["address"], list[str]()
     for entry in found["entries"]:
@@ -53,7 +54,7 @@ def sentences(found: dict[str, Any]) -> list[str]:
     return said
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
+def _cells(row: questions.HeardItem) -> list[str]:
     counts = "held back" if row.get("held") else "agreed" if row.get("agreed") else "one of several"
     if row["group"] in ("complaint", "unsubscribe"):
         counts = "at once"
@@ -65,7 +66,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
 def guards(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """List active guards: providers that refused too many recipients at once as unknown to be believed."""
     chosen = in_force(config, folder)
-    rows = answer(chosen, "guards")
+    rows = answer(chosen, questions.guards)
     if json:
         return print_json(rows)
     cells = [[row["name"], f"{row['people']:,}", moment(row["since_ms"]), row["cause"]] for row in rows]
@@ -108,7 +109,7 @@ def drop(name: Provider, config: ConfigFile = None, folder: Folder = None, json:
 
 def _end(name: list[str], config: Any, folder: Any, json: bool, drop: bool) -> None:
     chosen, full = in_force(config, folder), " ".join(name)
-    count = answer(chosen, "guard-release", name=full, drop=drop)
+    count = answer(chosen, questions.guard_release, name=full, drop=drop)
     if not count:
         raise CommandError(Exit.DATA, f"nothing is held back at {full!a}; `zonemta suppression guards` shows where")
     done = "dropped" if drop else "released"

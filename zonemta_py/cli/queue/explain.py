@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -17,6 +17,7 @@ from zonemta_py.cli.terminal.in_force import in_force
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled
 from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table, printable, sentence
 from zonemta_py.config import Config
+from zonemta_py.queue import questions
 
 _WORDS = {
     "limit": "limit", "rate": "slowed down", "resting": "cannot be reached", "probing": "a trial delivery",
@@ -59,12 +60,12 @@ def explain(
 ) -> None:
     """Show why mail is waiting: the cause, since when, until when, and what is sent first."""
     found = _explained(in_force(config, folder), what)
-    found["last"] = _last(found["rows"])
+    last = _last(found["rows"])
     listed = found.get("suppressed", [])
     if not found["rows"] and not listed and found["kind"] in ("message", "recipient"):
         raise CommandError(Exit.DATA, printable(_absent(found["about"])))
     if json:
-        return print_json(found)
+        return print_json({**found, "last": last})
     _show_whole(found)
     for entry in listed:
         print_aside(_suppressed(entry))
@@ -78,20 +79,20 @@ def explain(
     if "recipient" in found["rows"][0]:
         _show_recipients(found, now_ms)
     else:
-        _show_lines(found, now_ms)
+        _show_lines(found, last, now_ms)
     if any(reason["kind"] == "suspended" for row in found["rows"] for reason in row["reasons"]):
         print_aside("What is suspended: `zonemta standing` shows by which command each is resumed")
     return None
 
 
-def _explained(config: Config, what: str) -> dict[str, Any]:
+def _explained(config: Config, what: str) -> questions.Explained:
     """The whole answer, though the queue looks only for a moment each time."""
-    found: dict[str, Any] = answer(config, "explain", what=what)
+    found = answer(config, questions.explain, what=what)
     page, begun, looked = found, time.monotonic(), found["looked"]
     while page["next"] and len(found["rows"]) < ROWS_MAX:
         if time.monotonic() > begun + LOOKED_S and sys.stderr.isatty():
             print(f"\r\x1b[Klooked at {looked:,} recipients", end="", file=sys.stderr, flush=True)
-        page = answer(config, "explain", what=what, after=page["next"])
+        page = answer(config, questions.explain, what=what, after=page["next"])
         found["rows"] += page["rows"]
         looked += page["looked"]
     if time.monotonic() > begun + LOOKED_S and sys.stderr.isatty():
@@ -99,7 +100,7 @@ def _explained(config: Config, what: str) -> dict[str, Any]:
     return found | {"next": page["next"], "looked": looked}
 
 
-def _show_whole(found: dict[str, Any]) -> None:
+def _show_whole(found: questions.Explained | questions.Lanes) -> None:
     """What keeps all mail from going, whatever else may be said."""
     for reason in found["whole"]:
         print_aside(f"Nothing is sent: {reason['cause']}")
@@ -111,7 +112,7 @@ def _absent(about: str) -> str:
     return f"{about} is not in the queue: it was delivered, returned or never accepted; {where}"
 
 
-def _suppressed(entry: dict[str, Any]) -> str:
+def _suppressed(entry: questions.SuppressionRow) -> str:
     """What the suppression list says of it."""
     scope = "" if entry["scope"] == "all" else f" of scope {entry['scope']}"
     return (
@@ -120,7 +121,7 @@ def _suppressed(entry: dict[str, Any]) -> str:
     )
 
 
-def _idle(found: dict[str, Any]) -> str:
+def _idle(found: questions.Explained) -> str:
     kind, about, counts = found["kind"], found["about"], found.get("counts") or {}
     later = [f"{counts[name]:,} {name}" for name in ("queued", "deferred", "held") if counts.get(name)]
     if later and found["whole"]:
@@ -133,7 +134,7 @@ def _idle(found: dict[str, Any]) -> str:
     return f"Nothing is waiting for {kind} {about}, and nothing holds it; `zonemta queue size` shows the rest"
 
 
-def _option(found: dict[str, Any]) -> str:
+def _option(found: questions.Explained) -> str:
     """By which `queue list` lists what it is about."""
     name = "zone" if found["kind"] == "zone" else "domain" if "counts" in found else "site"
     return f"--{name} {shlex.quote(found['about'])}"
@@ -142,7 +143,7 @@ def _option(found: dict[str, Any]) -> str:
 # -- recipients
 
 
-def _show_recipients(found: dict[str, Any], now_ms: int) -> None:
+def _show_recipients(found: questions.Explained, now_ms: int) -> None:
     columns = ("recipient", "message", "zone", "waits for", "why", "since", "until", "before it ")
     cells = [row for recipient in found["rows"] for row in _recipient_rows(recipient, now_ms)]
     print_table(f"Why {found['kind']} {found['about']} waits", columns, cells, _more(found), _ORDER, _KEYS)
@@ -180,7 +181,7 @@ def _taken(row: dict[str, Any], now_ms: int) -> tuple[str, str, str, str]:
     return "its acknowledgement", f"{who} has reserved it", _since(row, now_ms), until
 
 
-def _since(row: dict[str, Any], now_ms: int) -> str:
+def _since(row: Mapping[str, Any], now_ms: int) -> str:
     return when.since(row.get("since_ms", 0), now_ms)
 
 
@@ -206,7 +207,7 @@ def _life(life: dict[str, Any], now_ms: int) -> str:
 # -- lines of mail
 
 
-def _show_lines(found: dict[str, Any], now_ms: int) -> None:
+def _show_lines(found: questions.Explained, last: dict[str, Any] | None, now_ms: int) -> None:
     columns = ("zone", "to", "from", "flow", "waiting ", "waits for", "why", "since", "until")
     cells = [line for row in found["rows"] for line in _line_rows(row, now_ms)]
     counts = found.get("counts") or {}
@@ -214,7 +215,7 @@ def _show_lines(found: dict[str, Any], now_ms: int) -> None:
     footer = "; ".join(part for part in (_more(found), ", ".join(rest) + " in all" if rest else "") if part)
     print_table(f"Why {found['kind']} {found['about']} waits", columns, cells, footer, _ORDER_OF_LINES, _KEYS_OF_LINES)
     _show_learned(found)
-    if last := found["last"]:
+    if last:
         limit, goes = f"{last['name']} ({last['of']})", f"goes in {when.length(last['s'])} at the earliest"
         print_aside(f"By the limit {limit} the last of {last['waiting']:,} {goes}")
     if counts.get("deferred"):
@@ -237,7 +238,7 @@ def _last(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     return max((one for one in found if one["s"] > 1), key=lambda one: one["s"], default=None)
 
 
-def _show_learned(found: dict[str, Any]) -> None:
+def _show_learned(found: questions.Explained) -> None:
     for row in found.get("learned", ()):
         print_aside(f"Learned about {row['name']}: {_LEARNED[row['kind']].format(row['most'])} ({row['cause']})")
 
@@ -253,7 +254,7 @@ def _line_rows(row: dict[str, Any], now_ms: int) -> Iterator[Sequence[object]]:
         yield *about, "its turn" if row["waiting"] or row["parked"] else "", _NOTHING, "", ""
 
 
-def _reason(reason: dict[str, Any], now_ms: int) -> tuple[str, str, str, str]:
+def _reason(reason: questions.Reason, now_ms: int) -> tuple[str, str, str, str]:
     """waits for, why, since, until."""
     kind = reason["kind"]
     end = when.until(reason["until_ms"], now_ms, _ENDLESS.get(kind, "resumed"))
@@ -264,24 +265,24 @@ def _to(row: dict[str, Any]) -> str:
     return f"{_site(row)} ({row['provider']})" if row["provider"] else _site(row)
 
 
-def _site(row: dict[str, Any]) -> str:
+def _site(row: Mapping[str, Any]) -> str:
     """With what keeps its mail apart from other mail to that site."""
     apart = row.get("apart", "").removeprefix("@")
     return f"{row['site']}, only {apart}" if apart else str(row["site"])
 
 
-def _flow(row: dict[str, Any]) -> str:
+def _flow(row: Mapping[str, Any]) -> str:
     """Priority, tenant and campaign, as far as it has them, and the tables of settings that hold for it."""
     said = [f"priority {row['priority']}"] if row["priority"] else []
     said += [f"settings {', '.join(row['tables'])}"] if row.get("tables") else []
     return ", ".join([*said, *(f"{name} {row[name]}" for name in ("tenant", "campaign") if row[name])])
 
 
-def _waiting(row: dict[str, Any]) -> str:
+def _waiting(row: Mapping[str, Any]) -> str:
     return f"{row['waiting']:,}" if row["counted"] else f"{row['waiting']:,} or more"
 
 
-def _more(found: dict[str, Any]) -> str:
+def _more(found: questions.Explained) -> str:
     if found["more"]:
         return f"{found['more']:,} more are not shown"
     return "There may be more, which are not shown" if found.get("next") else ""
@@ -294,10 +295,10 @@ def _more(found: dict[str, Any]) -> str:
 def lanes(zone: ZoneName = None, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """List the scheduler's in-memory queues, longest first, and why each is not being sent."""
     chosen = in_force(config, folder)
-    page = answer(chosen, "lanes", zone=known_zone(chosen, zone))
+    page = answer(chosen, questions.lanes, zone=known_zone(chosen, zone))
     rows = page["rows"]
     while page["next"] and len(rows) < LANES:  # each comes as far as its time allows
-        page = answer(chosen, "lanes", zone=zone, limit=LANES - len(rows), after=page["next"])
+        page = answer(chosen, questions.lanes, zone=zone, limit=LANES - len(rows), after=page["next"])
         rows += page["rows"]
     rows.sort(key=lambda row: (-row["waiting"], not row["parked"], row["site"], row["source"]))
     if json:
@@ -313,7 +314,7 @@ def lanes(zone: ZoneName = None, config: ConfigFile = None, folder: Folder = Non
     return print_table(f"Lanes: {len(rows)}", columns, cells, footer, _ORDER_OF_LANES, _KEYS_OF_LANES)
 
 
-def _lane(row: dict[str, Any], now_ms: int) -> Sequence[object]:
+def _lane(row: questions.LaneDocument, now_ms: int) -> Sequence[object]:
     why, until = "", ""
     if row["reasons"]:
         word, cause, _, until = _reason(row["reasons"][0], now_ms)

@@ -15,6 +15,7 @@ from zonemta_py.cli.terminal.in_force import in_force
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled
 from zonemta_py.cli.terminal.output import as_records, moment, print_aside, print_json, print_table, printable
 from zonemta_py.journal.records.people import KINDS
+from zonemta_py.queue import questions
 
 app = typer.Typer(help="Show what came back: bounces, complaints, unsubscribes, replies.", no_args_is_help=True)
 COLUMNS = ("number", "at", "kind", "recipient", "campaign", "message", "genuine", "class", "said")
@@ -58,19 +59,21 @@ def list_(
     return print_table("Came back", COLUMNS, map(_cells, rows), more)
 
 
-def _rows(settings: Any, where: dict[str, Any], after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+def _rows(
+    settings: Any, where: dict[str, Any], after: int, limit: int
+) -> tuple[list[questions.FeedbackRow], int | None]:
     """Until there are as many, or no more: a page may have fewer."""
-    rows: list[dict[str, Any]] = []
+    rows: list[questions.FeedbackRow] = []
     while True:
         wanted = min(_AT_ONCE, limit - len(rows))
-        page = answer(settings, "feedback", **where, after=after, limit=wanted)
+        page = answer(settings, questions.feedback, **where, after=after, limit=wanted)
         rows += page["rows"]
         if page["next"] is None or len(rows) >= limit:
             return rows, page["next"]
         after = page["next"]
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
+def _cells(row: questions.FeedbackRow) -> list[str]:
     said = " ".join(str(part) for part in (row["code"] or "", row["enhanced"], row["text"]) if part)
     return [
         str(row["seq"]), moment(row["ms"]), row["kind"], row["recipient"], row["campaign"], row["message"],
@@ -82,14 +85,14 @@ def _cells(row: dict[str, Any]) -> list[str]:
 @tabled
 def show(number: Number, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """Show one entry in full; if it could not be classified, the original message."""
-    found = answer(in_force(config, folder), "feedback-one", seq=number)
+    found = answer(in_force(config, folder), questions.feedback_one, seq=number)
     if found is None:
         raise _not_there(number)
     if json:
         return print_json(found)
-    raw = found.pop("raw")
-    rows = {"number": found.pop("seq"), "at": moment(found.pop("ms"))} | found
-    shown = [[name, str(value)] for name, value in rows.items() if value not in ("", 0)]
+    raw, rows = found["raw"], {"number": found["seq"], "at": moment(found["ms"]), **found}
+    apart = ("seq", "ms", "raw")
+    shown = [[name, str(value)] for name, value in rows.items() if value not in ("", 0) and name not in apart]
     print_table("Came back", ("what", "value"), shown)
     if raw and as_records():
         print_aside("the message itself: without --csv and --plain, or with --json")
@@ -107,7 +110,7 @@ def leave(
     json: AsJson = False,
 ) -> None:
     """Accept possible unsubscribe requests: their authors are unsubscribed. Use `forget` for the others."""
-    count = answer(in_force(config, folder), "feedback-leave", numbers=numbers)
+    count = answer(in_force(config, folder), questions.feedback_leave, numbers=numbers)
     if not count:
         raise _not_there(numbers[0], "number {0} is no wish to leave that is kept", "--wishes")
     print_json({"unsubscribed": count}) if json else print(f"{count:,} unsubscribed")
@@ -124,7 +127,7 @@ def forget(
     """Delete unclassified messages after review. Their records remain."""
     if bool(numbers) == all:
         raise CommandError(Exit.USAGE, "say which: numbers of `zonemta feedback list --unread`, or --all")
-    count = answer(in_force(config, folder), "feedback-forget", numbers=numbers or [], all=all)
+    count = answer(in_force(config, folder), questions.feedback_forget, numbers=numbers or [], all=all)
     if not count and numbers:
         raise _not_there(numbers[0], "nothing is kept of number {0}: it was understood, or was never there", "--unread")
     print_json({"forgotten": count}) if json else print(f"{count:,} forgotten")

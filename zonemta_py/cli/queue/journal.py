@@ -25,6 +25,7 @@ from zonemta_py.journal.facts import RECORDS
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.mail import DeliveryRecord, InDoubtRecord
 from zonemta_py.journal.records.orders import TaskRecord
+from zonemta_py.queue import questions
 
 app = typer.Typer(help="Show the journal: every acceptance, attempt and result.", no_args_is_help=True)
 
@@ -111,7 +112,7 @@ def positions(config: ConfigFile = None, folder: Folder = None, json: AsJson = F
 @app.command()
 def rotate(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """Close the current segment, so that the archive is complete up to now."""
-    closed = answer(in_force(config, folder), "rotate")["closed"]
+    closed = answer(in_force(config, folder), questions.rotate)["closed"]
     if json:
         print_json({"closed": closed})
     else:

@@ -30,6 +30,7 @@ from zonemta_py.cli.terminal.progress import bar
 from zonemta_py.cli.terminal.rejects import Rejects, apart, beside
 from zonemta_py.config import Config
 from zonemta_py.mail.fields import utc
+from zonemta_py.queue import questions
 
 app = typer.Typer(help="Show and edit the suppression list.", no_args_is_help=True)
 for decided in (evidence.explain, evidence.guards, evidence.release, evidence.drop):
@@ -72,10 +73,10 @@ def add(
     """
     rows = [[address, kind, reason, proof, _me(), campaign, 0, scope] for address in addresses]
     with Telling(json) as tell:
-        _say(tell, answer(in_force(config, folder), "suppress", rows=rows))
+        _say(tell, answer(in_force(config, folder), questions.suppress, rows=rows))
 
 
-def _say(tell: Telling, counts: dict[str, int]) -> None:
+def _say(tell: Telling, counts: questions.Added) -> None:
     tell(f"{counts['added']:,} added to the suppression list, {counts['known']:,} already known", **counts)
 
 
@@ -84,7 +85,7 @@ def remove(
     addresses: Addresses, scope: Scope = None, config: ConfigFile = None, folder: Folder = None, json: AsJson = False
 ) -> None:
     """Remove addresses from the list, in all scopes or one; they receive mail again."""
-    count = answer(in_force(config, folder), "unsuppress", addresses=addresses, by=_me(), scope=scope)
+    count = answer(in_force(config, folder), questions.unsuppress, addresses=addresses, by=_me(), scope=scope)
     if not count:
         raise CommandError(
             Exit.DATA, "none of them is on the suppression list; `zonemta suppression list` shows who is"
@@ -96,7 +97,7 @@ def remove(
 @tabled
 def show(address: Address, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """Show whether an address is on the list, for which mail, and why."""
-    row = answer(in_force(config, folder), "suppression", address=address)
+    row = answer(in_force(config, folder), questions.suppression, address=address)
     if json:
         return print_json(row)
     if row is None:
@@ -118,20 +119,22 @@ def list_(
     json: AsJson = False,
 ) -> None:
     """List entries, in pages: first those that stop all mail, by address, then each other scope."""
-    page = answer(in_force(config, folder), "suppressions", after=after, limit=limit, kind=kind, scope=scope)
+    page = answer(in_force(config, folder), questions.suppressions, after=after, limit=limit, kind=kind, scope=scope)
     if json:
         return print_json(page)
     more = f"More: --after {shlex.quote(page['next'])}" if page["next"] else ""
     return print_table("Suppressed", COLUMNS, map(_cells, page["rows"]), printable(more))
 
 
-def _exported(row: dict[str, Any]) -> list[str]:
+def _exported(row: questions.SuppressionRow) -> list[str]:
     """For programs, so the time is UTC."""
-    return [utc(row["since_ms"]).replace("T", " ") if name == "since" else row[name] for name in COLUMNS]
+    cells: dict[str, Any] = {**row, "since": utc(row["since_ms"]).replace("T", " ")}
+    return [cells[name] for name in COLUMNS]
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
-    return [moment(row["since_ms"]) if name == "since" else row[name] for name in COLUMNS]
+def _cells(row: questions.SuppressionRow) -> list[str]:
+    cells: dict[str, Any] = {**row, "since": moment(row["since_ms"])}
+    return [cells[name] for name in COLUMNS]
 
 
 @app.command("import")
@@ -169,11 +172,11 @@ def import_(
         raise CommandError(Exit.DATA, bad.sentence(source.count))
 
 
-def _import(config: Config, rows: Iterator[list[Any]], moved: Callable[[], object]) -> dict[str, int]:
-    total = {"added": 0, "known": 0}
+def _import(config: Config, rows: Iterator[list[Any]], moved: Callable[[], object]) -> questions.Added:
+    total: questions.Added = {"added": 0, "known": 0}
     while portion := list(islice(rows, AT_ONCE)):
-        for name, count in answer(config, "suppress", rows=portion).items():
-            total[name] += count
+        added = answer(config, questions.suppress, rows=portion)
+        total = {"added": total["added"] + added["added"], "known": total["known"] + added["known"]}
         moved()
     return total
 
@@ -202,10 +205,10 @@ def export(
         print(f"{count:,} entries written to {file}")
 
 
-def _pages(config: Config, kind: str | None) -> Iterator[list[dict[str, Any]]]:
+def _pages(config: Config, kind: str | None) -> Iterator[list[questions.SuppressionRow]]:
     after: str | None = ""
     while after is not None:
-        page = answer(config, "suppressions", after=after, limit=AT_ONCE, kind=kind)
+        page = answer(config, questions.suppressions, after=after, limit=AT_ONCE, kind=kind)
         yield page["rows"]
         after = page["next"]
 
@@ -261,8 +264,8 @@ def _say_logs(chosen: Config, tell: Telling) -> None:
     )
 
 
-def _forget_in_queue(chosen: Config, address: str, keep: bool, tell: Telling) -> dict[str, Any]:
-    done: dict[str, Any] = answer(chosen, "forget", address=address, keep=keep, by=_me())
+def _forget_in_queue(chosen: Config, address: str, keep: bool, tell: Telling) -> questions.Forgotten:
+    done = answer(chosen, questions.forget, address=address, keep=keep, by=_me())
     tell(f"{done['removed']:,} recipients removed from the queue", **done)
     if done["listed"] and not keep:
         tell("its entry was removed from the suppression list: mail may be sent to it again (--keep prevents that)")

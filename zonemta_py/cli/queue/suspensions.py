@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, cast
 
 import typer
 
@@ -15,6 +15,7 @@ from zonemta_py.cli.terminal.in_force import in_force
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled
 from zonemta_py.cli.terminal.output import as_records, counted, print_json, print_table, printable, sentence
 from zonemta_py.config import Config
+from zonemta_py.queue import questions
 from zonemta_py.schedule.flow import split_key
 from zonemta_py.schedule.policy.standing import GROUPS
 
@@ -53,16 +54,19 @@ def suspend(
     """Suspend sending. Mail waits without using up attempts; the suspension survives restarts."""
     seconds = when.span(for_, "--for") if for_ is not None else None
     chosen, kind = in_force(config, folder), "destination" if kind == "provider" else kind
-    held = answer(chosen, "stop", kind=kind, name=name, seconds=seconds, cause=because)
+    held = answer(chosen, questions.stop, kind=kind, name=name, seconds=seconds, cause=because)
     now_ms = int(time.time() * 1000)
     if kind in ("destination", "domain"):
         name = name.lower().rstrip(".")
     name = split_key(name)[0] if kind == "destination" else name  # of what is apart there, all that goes there
     kinds = (kind, "domain") if kind == "destination" else (kind,)
-    rows = [row for row in all_standing(chosen) if row["kind"] in kinds and row["name"] == name]
-    row: dict[str, Any] = (rows or [{"kind": kind, "name": name, "until_ms": now_ms}])[0]  # one second may be over
+    rows = [row for row in answer(chosen, questions.standing) if row["kind"] in kinds and row["name"] == name]
+    over: questions.Standing = {
+        "kind": kind, "name": name, "cause": because, "since_ms": now_ms, "until_ms": now_ms, "group": "suspended",
+    }  # fmt: skip
+    row = rows[0] if rows else over  # one second may be over
     if json:
-        return print_json(row | {"held": held, "undo": _undo(row)})
+        return print_json({**row, "held": held, "undo": _undo(row)})
     end = when.until(row["until_ms"], now_ms, "it is resumed")
     waiting = _waiting(chosen, row["kind"], name, held)
     return print(printable(f"{row['kind']} {name} is suspended until {end} ({waiting}); undo: {_undo(row)}"))
@@ -72,8 +76,8 @@ def _waiting(chosen: Config, kind: str, name: str, held: int) -> str:
     """What it stops; where recipients are not counted by it, what of it the scheduler has in memory."""
     if kind not in _COUNTED:
         return f"flow queues it holds: {held}" if held else "nothing of it is in memory now"
-    counts = answer(chosen, "size", **{kind: name})
-    waiting = sum(count for state, count in counts.items() if state not in ("deleted", "bounced"))
+    counts = answer(chosen, questions.size_of, **{kind: name})
+    waiting = sum(cast(int, count) for state, count in counts.items() if state not in ("deleted", "bounced"))
     return f"{counted(waiting, 'recipient')} waiting" if waiting else "nothing is waiting now"
 
 
@@ -91,25 +95,15 @@ def resume(
     print_json({"kind": kind, "name": full}) if json else print(printable(f"{kind} {full} is resumed"))
 
 
-def all_standing(config: Config) -> list[dict[str, Any]]:
-    """Page by page."""
-    rows: list[dict[str, Any]] = answer(config, "standing")
-    page = rows
-    while page:
-        page = answer(config, "standing", after=len(rows))
-        rows = rows + page
-    return rows
-
-
 def _resumed(config: Config, kind: str, name: str) -> bool:
     """False: there was nothing to resume. The thresholds of a campaign count from here on, as by `campaign resume`."""
     if (
         kind == "campaign"
-        and any((row["kind"], row["name"]) == (kind, name) for row in all_standing(config))
-        and any(row["name"] == name for row in answer(config, "campaigns"))
+        and any((row["kind"], row["name"]) == (kind, name) for row in answer(config, questions.standing))
+        and any(row["name"] == name for row in answer(config, questions.campaigns))
     ):
-        return bool(answer(config, "campaign-resume", name=name))
-    return bool(answer(config, "lift", kind=kind, name=name))
+        return bool(answer(config, questions.campaign_resume, name=name))
+    return bool(answer(config, questions.lift, kind=kind, name=name))
 
 
 @tabled
@@ -117,7 +111,8 @@ def standing(config: ConfigFile = None, folder: Folder = None, json: AsJson = Fa
     """List suspensions, rests, learned values and possible losses: cause, start, end, and how to clear each.
 
     Operators' orders come first, then rests, then values learned about sites."""
-    rows = sorted(all_standing(in_force(config, folder)), key=lambda row: GROUPS.index(row["group"]))
+    rows = answer(in_force(config, folder), questions.standing)
+    rows.sort(key=lambda row: GROUPS.index(row["group"]))
     if json:
         return print_json([row | {"undo": _undo(row)} for row in rows])
     now_ms = int(time.time() * 1000)
@@ -137,7 +132,7 @@ def standing(config: ConfigFile = None, folder: Folder = None, json: AsJson = Fa
     return None
 
 
-def _now(row: dict[str, Any]) -> str:
+def _now(row: questions.Standing) -> str:
     if row["kind"] == "rate":
         rate = row["rate"]
         return f"{rate:.3g}/s" if rate >= 1 else f"{rate * 60:.3g}/min"
@@ -156,7 +151,7 @@ def _now(row: dict[str, Any]) -> str:
     return "nothing is sent" if row["kind"] != "resting" or row["until_ms"] else "one delivery tries"
 
 
-def _end(row: dict[str, Any]) -> str:
+def _end(row: questions.Standing) -> str:
     """When it ends, if not at a time."""
     if row["kind"] in ("rate", "concurrency"):
         return "deliveries go well"
@@ -165,7 +160,7 @@ def _end(row: dict[str, Any]) -> str:
     return "that one has an answer" if row["kind"] == "resting" else "resumed"
 
 
-def _undo(row: dict[str, Any]) -> str:
+def _undo(row: questions.Standing) -> str:
     if row["kind"] == "guard":
         return f"zonemta suppression release {shlex.quote(row['name'])}"
     return f"zonemta resume {row['kind']} {shlex.join(row['name'].split(' '))}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -13,6 +13,7 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.in_force import in_force
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled
 from zonemta_py.cli.terminal.output import as_records, print_json, print_table, printable
+from zonemta_py.queue import questions
 
 BAR_CELLS = 10
 app = typer.Typer()
@@ -31,7 +32,7 @@ def warmup(
     if context.invoked_subcommand is not None:
         context.obj = config, folder
         return None
-    rows = answer(in_force(config, folder), "warmup")
+    rows = answer(in_force(config, folder), questions.warmup)
     if json:
         return print_json(rows)
     columns = ("source", "provider", "schedule", "step", "sent today", "deferred ", "blocked ", "today", "next cap ")
@@ -64,26 +65,26 @@ def set_(
     before = context.obj or (None, None)
     chosen = in_force(config or before[0], folder or before[1])
     number = None if step == "warm" else int(step)
-    row = answer(chosen, "warm", source=source, provider=provider, step=number)
+    row = answer(chosen, questions.warm, source=source, provider=provider, step=number)
     print_json(row) if json else print(printable(f"{source} at {provider} is {_stands(row)} now"))
 
 
-def _stands(row: dict[str, Any]) -> str:
+def _stands(row: questions.WarmupRow) -> str:
     return "warm, without a limit," if row["warm"] else f"at step {_step(row)}, {row['cap']:,} recipients per day,"
 
 
-def _step(row: dict[str, Any]) -> str:
+def _step(row: questions.WarmupRow) -> str:
     return "warm" if row["warm"] else f"{row['step'] + 1} of {row['steps']}"
 
 
-def _row(row: dict[str, Any]) -> tuple[object, ...]:
+def _row(row: questions.WarmupRow) -> tuple[object, ...]:
     return (
         row["source"], row["provider"], row["schedule"], _step(row), _sent(row), *_shares(row), row["today"],
         _next(row),
     )  # fmt: skip
 
 
-def _sent(row: dict[str, Any]) -> str:
+def _sent(row: questions.WarmupRow) -> str:
     """ "██████     30 of 50": how much of the day's cap is used."""
     sent, cap = row["sent"], row["cap"]
     if cap is None:
@@ -93,13 +94,13 @@ def _sent(row: dict[str, Any]) -> str:
     return f"{full * cells:<{BAR_CELLS}} {sent:,} of {cap:,}"
 
 
-def _shares(row: dict[str, Any]) -> tuple[str, str]:
+def _shares(row: questions.WarmupRow) -> tuple[str, str]:
     if not row["attempts"]:
         return "", ""
     return f"{row['deferred']:.1%}", f"{row['blocked']:.1%}"
 
 
-def _next(row: dict[str, Any]) -> str:
+def _next(row: questions.WarmupRow) -> str:
     if row["warm"]:
         return ""
     return "no limit" if row["next"] is None else f"{row['next']:,}"

@@ -9,10 +9,12 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zonemta_py.cli.run import presence
 from zonemta_py.cli.terminal.errors import CommandError, Exit
+from zonemta_py.queue import questions
+from zonemta_py.queue.questions.question import A, P, Question
 
 if TYPE_CHECKING:
     from zonemta_py.wire.asking import QueueGone
@@ -26,16 +28,16 @@ class NotRunning(CommandError):
     """There is no MTA."""
 
 
-def ask_queue(folder: Path, question: str, **arguments: Any) -> Any:
+def ask_queue(folder: Path, question: Question[P, A], *_: P.args, **arguments: P.kwargs) -> A:
     """Its answer; all rows, where that has pages. Raises CommandError if no MTA runs there (69, NotRunning), if it is
-    another user's (77), or with its refusal (65)."""
-    from zonemta_py.wire.asking import QueueGone
-    from zonemta_py.wire.pages import ask_all
+    another user's (77), with its refusal (65), or if it failed to answer (1)."""
+    from zonemta_py.queue.api import QueueFault
+    from zonemta_py.wire.asking import QueueGone, ask_all
 
     begun, said = time.monotonic(), False
     while True:
         try:
-            return ask_all(folder, question, **arguments)
+            return ask_all(folder, question, *_, **arguments)
         except QueueGone as error:
             waited_s = time.monotonic() - begun
             if error.asked or waited_s >= START_S or not presence.there(folder):
@@ -47,6 +49,8 @@ def ask_queue(folder: Path, question: str, **arguments: Any) -> Any:
         except PermissionError:
             sentence = f"{folder}: permission denied; run this as {owner(folder)}, or as root"
             raise CommandError(Exit.PERMISSION, sentence) from None
+        except QueueFault as fault:
+            raise CommandError(Exit.PROBLEMS, fault.reply.text) from None
         except ValueError as error:
             raise CommandError(Exit.DATA, str(error)) from None
 
@@ -56,7 +60,7 @@ def runs(folder: Path) -> bool:
     from zonemta_py.wire.asking import QueueGone, ask
 
     try:
-        return presence.there(folder) or bool(ask(folder, "stable"))
+        return presence.there(folder) or bool(ask(folder, questions.stable))
     except QueueGone as error:
         return error.asked
     except (PermissionError, ValueError):  # somebody is there

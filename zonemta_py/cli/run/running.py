@@ -19,6 +19,8 @@ from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configur
 from zonemta_py.cli.terminal.output import Telling, print_aside, print_json, print_table, printable
 from zonemta_py.cli.terminal.progress import bar
 from zonemta_py.config import Config
+from zonemta_py.queue import questions
+from zonemta_py.queue.questions.question import A, P, Question
 from zonemta_py.queue.reload import last_end
 
 _LOOK_S = 0.1
@@ -43,7 +45,7 @@ def reload(
 
 def check_file(config: Config, given: Path | None) -> None:
     """Raises CommandError if the MTA would read another file than the one given."""
-    rows = _patiently(config, "configurations") if given else []
+    rows = _patiently(config, questions.configurations) if given else []
     runs_with = rows[0]["file"] if rows else ""
     if given is None or (runs_with and given.resolve() == Path(runs_with).resolve()):
         return
@@ -54,19 +56,18 @@ def check_file(config: Config, given: Path | None) -> None:
     raise CommandError(Exit.USAGE, sentence)
 
 
-def order(config: Config, check: bool = False) -> dict[str, Any]:
+def order(config: Config, check: bool = False) -> questions.Reloaded:
     """Has the running MTA read its configuration; its answer. Raises CommandError."""
-    found: dict[str, Any] = _patiently(config, "reload", check=check, by=me())
-    return found
+    return _patiently(config, questions.reload, check=check, by=me())
 
 
-def _patiently(config: Config, question: str, **arguments: Any) -> Any:
+def _patiently(config: Config, question: Question[P, A], *_: P.args, **arguments: P.kwargs) -> A:
     """The answer of the queue, whose process may die again and again of what the new configuration takes out: then it
     is asked again. Raises CommandError."""
     until = time.monotonic() + _ASKED_S
     while True:
         try:
-            return answer(config, question, **arguments)
+            return answer(config, question, *_, **arguments)
         except NotRunning:
             raise
         except CommandError as error:
@@ -75,7 +76,7 @@ def _patiently(config: Config, question: str, **arguments: Any) -> Any:
         time.sleep(_LOOK_S)
 
 
-def tell(found: dict[str, Any], check: bool, json: bool = False) -> None:
+def tell(found: questions.Reloaded, check: bool, json: bool = False) -> None:
     """Raises CommandError with why nothing has changed."""
     if json:
         print_json(found)
@@ -134,10 +135,10 @@ def drain(
     chosen, seconds = in_force(config, folder), when.span(for_, "--for")
     with Telling(json) as tell:
         if cancel:
-            answer(chosen, "drain", by=me(), cancel=True)
+            answer(chosen, questions.drain, by=me(), cancel=True)
             tell("the drain is canceled: mail is taken and sent again", canceled=True)
             return
-        pid = answer(chosen, "drain", for_s=seconds, by=me()).get("pid")
+        pid = (answer(chosen, questions.drain, for_s=seconds, by=me()) or {}).get("pid")
         if pid is None:
             sentence = (
                 f"the MTA ends within {for_}; it is of an earlier version, and only its log says what was cut off"
@@ -178,7 +179,7 @@ class Left(NamedTuple):
     deliveries: int
     connections: int
     ended: bool
-    waited_for: list[dict[str, Any]]
+    waited_for: list[questions.ProcessWork]
 
 
 def _watched(config: Config, pid: int, seconds: float) -> Left:
@@ -189,7 +190,7 @@ def _watched(config: Config, pid: int, seconds: float) -> Left:
     with bar("draining") as move:
         while time.monotonic() < end:
             try:
-                found = answer(config, "draining")
+                found = answer(config, questions.draining)
             except CommandError:
                 if last_end.read(config.folder, pid) is not None or not _runs(pid):
                     return Left(*left, True, waited_for or [])
@@ -208,7 +209,7 @@ def _watched(config: Config, pid: int, seconds: float) -> Left:
     raise CommandError(Exit.TEMPORARY, "the MTA has not ended; its log says why")
 
 
-def waits_for(found: dict[str, Any]) -> str:
+def waits_for(found: questions.DrainState) -> str:
     """What a drain waits for, in words."""
     parts = []
     for one in found["processes"]:

@@ -15,6 +15,7 @@ from zonemta_py.cli.terminal.in_force import in_force
 from zonemta_py.cli.terminal.options import ConfigFile, Folder
 from zonemta_py.cli.terminal.output import print_line, printable
 from zonemta_py.config import Config
+from zonemta_py.queue import questions
 
 _PAGE = 1_000
 _MARKS = {"leased": "*", "held": "!"}
@@ -41,17 +42,17 @@ def print_objects(config: Config) -> None:
         print_line(_object(id, rows))
 
 
-def _object(id: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _object(id: str, rows: list[questions.WaitingDocument]) -> dict[str, Any]:
     """A message: what all its recipients share beside what each has."""
     about = ("sender", "received_ms", "size", "subject", "user")
     own = ("recipient", "zone", "state", "attempts", "due_ms", "last", "cause")
-    recipients = [{name: row[name] for name in own if name in row} for row in rows]
-    return {"id": id} | {name: rows[0][name] for name in about if name in rows[0]} | {"recipients": recipients}
+    recipients = [{name: value for name, value in row.items() if name in own} for row in rows]
+    return {"id": id} | {name: value for name, value in rows[0].items() if name in about} | {"recipients": recipients}
 
 
 def print_queue(config: Config) -> None:
     """Raises CommandError."""
-    total = answer(config, "size")["total"]
+    total = answer(config, questions.size)["total"]
     if not total["messages"]:
         print("Mail queue is empty")
         return
@@ -69,21 +70,21 @@ def print_queue(config: Config) -> None:
     print(f"-- {-(-total['bytes'] // 1024)} Kbytes in {total['messages']} {noun}.")
 
 
-def _print_recipient(row: dict[str, Any]) -> None:
+def _print_recipient(row: questions.WaitingDocument) -> None:
     if row.get("last"):
         print(f"    ({printable(row['last'])})")
     print(f"{'':<47}{printable(row['recipient'])}")
 
 
-def _messages(config: Config) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+def _messages(config: Config) -> Iterator[tuple[str, list[questions.WaitingDocument]]]:
     for id, rows in groupby(_rows(config), key=lambda row: str(row["id"])):
         yield id, list(rows)
 
 
-def _rows(config: Config) -> Iterator[dict[str, Any]]:
+def _rows(config: Config) -> Iterator[questions.WaitingDocument]:
     after = ""
     while True:
-        page = answer(config, "list", limit=_PAGE, after=after)
+        page = answer(config, questions.list_, limit=_PAGE, after=after)
         yield from page["rows"]
         after = page.get("next") or ""
         if not after:

@@ -18,6 +18,7 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.filters import message_ids
 from zonemta_py.cli.terminal.queue_names import states_of
 from zonemta_py.config import Config
+from zonemta_py.queue import questions
 
 _VERBS = {"d": "delete", "h": "hold", "H": "release", "r": "requeue"}
 _NOTHING = "psS"
@@ -70,5 +71,5 @@ def postsuper(context: typer.Context) -> None:
 
 
 def _order(config: Config, verb: str, where: dict[str, Any]) -> None:
-    row = answer(config, "task", verb=verb, where=where, set={}, by=me(), cause="as for Postfix")
+    row = answer(config, questions.task, verb=verb, where=where, set={}, by=me(), cause="as for Postfix")
     follow.tell(follow.to_the_end(config, row), json=False)

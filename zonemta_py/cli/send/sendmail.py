@@ -24,6 +24,7 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit, guarded
 from zonemta_py.config import Config
 from zonemta_py.logs.causes import cause
 from zonemta_py.mail.headers import split
+from zonemta_py.queue import questions
 
 _FLAGS = "A:B:b:C:d:Ee:F:f:Gh:Iimn" + "N:O:o:p:q:R:r:sTtUV:vX:L:"
 _OPTIONAL = re.compile(r"-[qd]")
@@ -60,7 +61,7 @@ def run(arguments: list[str]) -> None:
     elif mode == "s":
         _speak(config)
     elif mode == "q":
-        answer(config, "task", verb="flush", where={"all": True}, by=me(), cause="sendmail -q")
+        answer(config, questions.task, verb="flush", where={"all": True}, by=me(), cause="sendmail -q")
     elif mode == "m":
         _send(config, flags, recipients)
     elif mode != "i":

@@ -14,6 +14,7 @@ from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.in_force import in_force
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled
 from zonemta_py.cli.terminal.output import moment, print_json, print_table, sentence
+from zonemta_py.queue import questions
 
 app = typer.Typer(
     help="Show, cancel and undo tasks: queue delete, hold, release, flush, move, set, requeue and purge.",
@@ -30,7 +31,7 @@ def list_(
     folder: Folder = None, json: AsJson = False,
 ) -> None:  # fmt: skip
     """List tasks, newest first; finished ones are listed for 30 days."""
-    rows = answer(in_force(config, folder), "tasks", limit=limit)
+    rows = answer(in_force(config, folder), questions.tasks, limit=limit)
     if json:
         return print_json(rows)
     cells = [
@@ -46,7 +47,7 @@ def list_(
 @tabled
 def show(id: Id, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """Show one task: the order, who gave it, progress, and examples of what it changed."""
-    row = answer(in_force(config, folder), "task-row", id=id)
+    row = answer(in_force(config, folder), questions.task_row, id=id)
     if json:
         return print_json(row)
     now_ms = int(time.time() * 1000)
@@ -67,18 +68,18 @@ def show(id: Id, config: ConfigFile = None, folder: Folder = None, json: AsJson 
 def cancel(id: Id, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """Stop a running task. Changes already made remain, and can be undone."""
     chosen = in_force(config, folder)
-    follow.tell(follow.to_the_end(chosen, answer(chosen, "task-cancel", id=id, by=me())), json)
+    follow.tell(follow.to_the_end(chosen, answer(chosen, questions.task_cancel, id=id, by=me())), json)
 
 
 @app.command()
 def undo(id: Id, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """Undo a task, except for recipients sent to since."""
     chosen = in_force(config, folder)
-    follow.tell(follow.to_the_end(chosen, answer(chosen, "task-undo", id=id, by=me())), json)
+    follow.tell(follow.to_the_end(chosen, answer(chosen, questions.task_undo, id=id, by=me())), json)
 
 
 @app.command("follow")
 def follow_(id: Id, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """Show a task's progress until it ends; Ctrl-C leaves it running."""
     chosen = in_force(config, folder)
-    follow.tell(follow.to_the_end(chosen, answer(chosen, "task-row", id=id)), json)
+    follow.tell(follow.to_the_end(chosen, answer(chosen, questions.task_row, id=id)), json)

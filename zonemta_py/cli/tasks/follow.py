@@ -8,15 +8,15 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
 
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.output import counted, print_aside, print_json
 from zonemta_py.cli.terminal.progress import bar
 from zonemta_py.config import Config
+from zonemta_py.queue import questions
 
-Row = dict[str, Any]
+Row = questions.TaskRow
 _LOOK_S = 0.05
 _LOOK_MAX_S = 0.5
 _DONE = {
@@ -33,7 +33,7 @@ def until(config: Config, row: Row, over: Callable[[Row], bool], label: str) -> 
             while not over(row):
                 time.sleep(pause)
                 pause = min(pause * 1.5, _LOOK_MAX_S)
-                row = answer(config, "task-row", id=row["id"])
+                row = answer(config, questions.task_row, id=row["id"])
                 move(row["done"], row["count"] or 0)
     except KeyboardInterrupt:
         if row["state"] == "running":

@@ -28,6 +28,7 @@ from zonemta_py.cli.terminal.output import as_records, counted, print_aside, pri
 from zonemta_py.cli.terminal.question import ask
 from zonemta_py.cli.terminal.signature import Option, extended
 from zonemta_py.config import Config
+from zonemta_py.queue import questions
 
 Change = dict[str, Any]
 
@@ -171,12 +172,12 @@ def _where(chosen: Where, ids: list[str] | None, all: bool) -> Where:
 
 
 def _order(config: Config, verb: str, where: Where, change: Change, how: How) -> None:
-    about = {"verb": verb, "where": where, "set": change, "by": me(), "cause": how.because}
-    undo = {"undo_s": when.span(how.undo_for, "--undo-for")} if how.undo_for else {}
+    about: dict[str, Any] = {"verb": verb, "where": where, "set": change, "by": me(), "cause": how.because}
+    undo: dict[str, Any] = {"undo_s": when.span(how.undo_for, "--undo-for")} if how.undo_for else {}
     if how.yes and not how.dry_run:
-        row = answer(config, "task", **about, **undo)
+        row = answer(config, questions.task, **about, **undo)
     else:
-        seen = answer(config, "task-preview", **about)
+        seen = answer(config, questions.task_preview, **about)
         seen = follow.until(config, seen, lambda row: row["state"] == "previewed", "counting")
         if how.dry_run:
             return _show(seen, how.json)
@@ -184,7 +185,7 @@ def _order(config: Config, verb: str, where: Where, change: Change, how: How) ->
             _nobody(where, seen)
         elif seen["count"] > FEW:
             _ask(seen)
-        row = answer(config, "task-start", id=seen["id"], **undo)
+        row = answer(config, questions.task_start, id=seen["id"], **undo)
     if not how.background:
         row = follow.to_the_end(config, row)
     return follow.tell(row, how.json)
@@ -198,7 +199,7 @@ def _nobody(where: Where, seen: follow.Row) -> None:
 
 def _ask(seen: follow.Row) -> None:
     """Raises CommandError if the answer is no, or if nobody is there to answer."""
-    sentence = f"{seen['words']}: {counted(seen['count'], 'recipient')}"
+    sentence = f"{seen['words']}: {counted(seen['count'] or 0, 'recipient')}"
     for remark in seen["remarks"]:
         print_aside(remark)
     ask(sentence, "Do it?", ", or --dry-run to see examples")
@@ -208,7 +209,7 @@ def _show(seen: follow.Row, json: bool) -> None:
     if json:
         return print_json(seen)
     rows = [(one["id"], one["recipient"], one["zone"]) for one in seen["examples"]]
-    count = seen["count"]
+    count = seen["count"] or 0
     if not (rows or as_records()):
         return print_aside(f"{seen['words']}: no recipients match; nothing was changed")
     title = f"{seen['words']}: {counted(count, 'recipient')}" + (

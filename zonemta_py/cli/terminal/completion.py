@@ -76,6 +76,7 @@ def _names(kind: str, context: Any, parameter: Any, begun: str) -> list[str]:
     from zonemta_py.cli.terminal.errors import CommandError
     from zonemta_py.cli.terminal.options import configuration
     from zonemta_py.config import ConfigError
+    from zonemta_py.queue import questions
 
     kind = context.params.get("kind", "") if kind == "kind" else kind
     try:
@@ -85,9 +86,9 @@ def _names(kind: str, context: Any, parameter: Any, begun: str) -> list[str]:
         elif kind == "source":
             found = sorted({source.address for zone in config.zones for source in config.sources(zone)})
         elif kind == "campaign":
-            found = [row["name"] for row in ask_queue(config.folder, "campaigns")]
+            found = [row["name"] for row in ask_queue(config.folder, questions.campaigns)]
         elif kind == "tenant":
-            found = [row["name"] for row in ask_queue(config.folder, "sizes", by="tenant", limit=_MOST)["rows"]]
+            found = [row["name"] for row in ask_queue(config.folder, questions.sizes, by="tenant", limit=_MOST)["rows"]]
         else:
             found = []
     except (CommandError, ConfigError, OSError):

@@ -14,6 +14,7 @@ from zonemta_py.cli.terminal.in_force import in_force
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled
 from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table
 from zonemta_py.cli.terminal.queue_names import states_of
+from zonemta_py.queue import questions
 
 _SUBDOMAINS = 5
 _AGES = 10
@@ -75,8 +76,10 @@ def qshape(
         raise CommandError(Exit.USAGE, f"-p is for domains, and a row is a {what} here; leave -p or --by {what}")
     chosen = in_force(config, folder)
     ends = [minutes * (number if linear else 1 << number - 1) for number in range(1, ages)]
-    of = {"states": states, "minutes": ends, "subdomains": subdomains if parents else 0}
-    found = whole(chosen, "qshape", by=what, zone=known_zone(chosen, zone), limit=limit, **of)
+    found = whole(
+        chosen, questions.qshape, by=what, zone=known_zone(chosen, zone), limit=limit, states=states, minutes=ends,
+        subdomains=subdomains if parents else 0,
+    )  # fmt: skip
     if json:
         return print_json(found)
     if width is not None:

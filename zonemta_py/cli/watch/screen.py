@@ -21,6 +21,7 @@ from textual.widgets import DataTable, Footer, Static
 from zonemta_py.cli.terminal.errors import CommandError
 from zonemta_py.cli.terminal.output import printable
 from zonemta_py.cli.terminal.when import since
+from zonemta_py.queue import questions
 from zonemta_py.schedule.policy.standing import GROUPS
 
 Ask = Callable[..., Any]
@@ -119,8 +120,8 @@ class Top(App[None]):
 
     def _found(self, showing: str) -> tuple[str, list[tuple[Any, ...]]]:
         """In a thread: the line above, and the rows. Raises CommandError."""
-        now = self._ask("now", destinations=BUSIEST if showing == "destinations" else 0)
-        standing, size = self._ask("standing"), self._ask("size")
+        now = self._ask(questions.now, destinations=BUSIEST if showing == "destinations" else 0)
+        standing, size = self._ask(questions.standing), self._ask(questions.size)
         total = size["total"]
         line = ", ".join(f"{now[name]:,.1f}/s {name}" for name in ("in", "out", "deferred", "bounced"))
         counts = ", ".join(f"{total[name]:,} {name}" for name in ("queued", "leased", "deferred", "held"))
@@ -135,7 +136,7 @@ class Top(App[None]):
                 for name, row in size["zones"].items()
             ]  # fmt: skip
         if showing == "destinations":
-            rows, rates = self._ask("sizes", by="domain", limit=DESTINATIONS)["rows"], now["destinations"]
+            rows, rates = self._ask(questions.sizes, by="domain", limit=DESTINATIONS)["rows"], now["destinations"]
             waiting = {row["name"]: tuple(row[state] for state in _STATES) for row in rows}
             return line, [
                 (name, *rates.get(name, _NO_RATES), *waiting.get(name, (0,) * len(_STATES)),
@@ -147,7 +148,7 @@ class Top(App[None]):
 
     def _speeds(self) -> dict[str, float]:
         """Deliveries a second of each zone since it was looked last."""
-        rows = self._ask("metrics")["counters"].get("zonemta_answers_total", [])
+        rows = self._ask(questions.metrics)["counters"].get("zonemta_answers_total", [])
         counts: dict[str, float] = {}
         for labels, count in rows:
             if labels[1] == "delivered":

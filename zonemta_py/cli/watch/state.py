@@ -14,20 +14,20 @@ from typing import Any
 from zonemta_py.cli.config.certificates import spans
 from zonemta_py.cli.events.sinks import state_of
 from zonemta_py.cli.queue.commands import answer
-from zonemta_py.cli.queue.suspensions import all_standing
 from zonemta_py.cli.run import presence
 from zonemta_py.config import Config, ConfigError
 from zonemta_py.processes.privileges import seen_by
+from zonemta_py.queue import questions
 
 RATES = ("in", "out", "deferred", "bounced")
 
 
 def state(config: Config) -> dict[str, Any]:
     """Cheap at any size of the queue."""
-    size, metrics = answer(config, "size"), answer(config, "metrics")
-    now, standing = answer(config, "now"), all_standing(config)
-    running = answer(config, "generation")
-    gauges, draining = metrics["gauges"], answer(config, "draining")
+    size, metrics = answer(config, questions.size), answer(config, questions.metrics)
+    now, standing = answer(config, questions.now), answer(config, questions.standing)
+    running = answer(config, questions.generation)
+    gauges, draining = metrics["gauges"], answer(config, questions.draining)
     free, reserve = _one(gauges, "zonemta_disk_free_bytes"), _one(gauges, "zonemta_disk_reserve_bytes")
     return {
         "folder": str(config.folder),
@@ -36,7 +36,7 @@ def state(config: Config) -> dict[str, Any]:
         "configuration": running["number"],
         "ending": draining["ending"],
         "draining": draining if draining["ending"] else None,
-        "copied": answer(config, "copied"),
+        "copied": answer(config, questions.copied),
         "rates": {name: round(now[name], 3) for name in RATES} | {"window_s": now["window_s"]},
         "zones": size["zones"],
         "total": size["total"],

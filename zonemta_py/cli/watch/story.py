@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -18,6 +18,7 @@ from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled
 from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table, printable
 from zonemta_py.cli.terminal.progress import bar
 from zonemta_py.config import Config
+from zonemta_py.queue import questions
 from zonemta_py.queue.admin.browse import reading
 from zonemta_py.schedule.flow import split_key
 
@@ -62,13 +63,13 @@ def trace(
     return None
 
 
-def _found(config: Config, what: str, all: bool) -> dict[str, Any]:
+def _found(config: Config, what: str, all: bool) -> questions.Story:
     """Without a queue, what its files say. Raises CommandError."""
     try:
-        found = _look(partial(answer, config, "trace", what=what), all)
+        found = _look(partial(answer, config, questions.trace, what=what), all)
         if not found["rows"]:  # what has just been accepted is in the journal's file a moment later
-            answer(config, "stable", after=answer(config, "stable"), wait_s=_JUST_NOW_S)
-            found = _look(partial(answer, config, "trace", what=what), all)
+            answer(config, questions.stable, after=answer(config, questions.stable), wait_s=_JUST_NOW_S)
+            found = _look(partial(answer, config, questions.trace, what=what), all)
         return found
     except NotRunning:
         if not (config.folder / "journal").is_dir():
@@ -80,25 +81,29 @@ def _found(config: Config, what: str, all: bool) -> dict[str, Any]:
         raise CommandError(Exit.DATA, str(error)) from None
 
 
-def _read(folder: Path, what: str, kind: str, before: str = "") -> dict[str, Any]:
+def _read(folder: Path, what: str, kind: str, before: str = "") -> questions.Story:
     """As the queue answers."""
-    return {"about": what, "kind": kind} | reading.look(str(folder), what, kind, before, _LOOK_S)
+    return cast(questions.Story, {"about": what, "kind": kind} | reading.look(str(folder), what, kind, before, _LOOK_S))
 
 
-def _look(ask: Callable[..., dict[str, Any]], all: bool) -> dict[str, Any]:
+def _look(ask: Callable[..., questions.Story], all: bool) -> questions.Story:
     """Until something is found, or to the end of it all."""
     with bar("looking") as move:
         found = ask()
         while found["next"] and (all or not found["rows"]):
             move(found["files"], 0)
             more = ask(before=found["next"])
-            sums = {"rows": more["rows"] + found["rows"], "files": more["files"] + found["files"]}
-            found = found | more | sums | {"ids": [*dict.fromkeys(more["ids"] + found["ids"])]}
-            found["back_to_ms"] = more["back_to_ms"] or found["back_to_ms"]
-    return dict(found)
+            found = {
+                **more,
+                "rows": more["rows"] + found["rows"],
+                "files": more["files"] + found["files"],
+                "ids": [*dict.fromkeys(more["ids"] + found["ids"])],
+                "back_to_ms": more["back_to_ms"] or found["back_to_ms"],
+            }
+    return found
 
 
-def _far(found: dict[str, Any]) -> str:
+def _far(found: questions.Story) -> str:
     more = "; --all looks further" if found["next"] else ""
     return f" back to {moment(found['back_to_ms'])}{more}" if found["back_to_ms"] else ""
 

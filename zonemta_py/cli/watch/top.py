@@ -12,6 +12,7 @@ from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.in_force import in_force
 from zonemta_py.cli.terminal.options import ConfigFile, Folder
+from zonemta_py.queue import questions
 
 
 def top(
@@ -34,5 +35,5 @@ def top(
         sentence = "zonemta top needs textual; `pip install 'zonemta-py[terminal]'` installs it"
         raise CommandError(Exit.UNAVAILABLE, sentence) from None
     chosen = in_force(config, folder)
-    answer(chosen, "now")  # what cannot be reached is said in one sentence, not on a screen
+    answer(chosen, questions.now)  # what cannot be reached is said in one sentence, not on a screen
     Top(partial(answer, chosen), every).run()

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from itertools import islice
 from typing import Any
 
 from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation, StoreError
+from zonemta_py.queue import questions
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.lifecycle.context import QueueContext
+from zonemta_py.queue.questions.question import AnswerTable
 from zonemta_py.schedule.time.pace import Pace
 
+ANSWERS = AnswerTable[QueueContext]()
 ROWS = 1_000
 """Of one answer."""
 IDS_MAX = 1_000
@@ -26,8 +29,8 @@ _PLACE = re.compile("[0-9a-f]{16} .+", re.DOTALL)
 _AT_ONCE = 500
 
 
+@ANSWERS.to(questions.in_doubt)
 async def listed(queue: QueueContext, limit: int = ROWS, after: str = "") -> list[dict[str, Any]]:
-    """The oldest first. after: id and recipient of the last one that an earlier answer had, with a space between."""
     if after and not _PLACE.fullmatch(after):
         raise ValueError(f"{after!r} is not a cursor; use the one that the previous page ended with, or omit it")
     rows, pace, limit = list[dict[str, Any]](), Pace(), max(1, min(limit, ROWS))
@@ -53,6 +56,7 @@ async def counted(core: Core) -> Counter[str]:
     return found
 
 
+@ANSWERS.to(questions.in_doubt_acknowledge)
 async def acknowledge(queue: QueueContext, ids: list[str] | None = None, until_ms: int | None = None) -> int:
     """Takes from the list those of these messages, or all of them; how many that were. until_ms: only who was being
     sent to before then, by the clock: others had not been seen. Raises ValueError."""
@@ -81,9 +85,3 @@ async def _portions(core: Core) -> AsyncIterator[list[tuple[bytes, bytes]]]:
         yield rows
         start = rows[-1][0] + b"\0"
         await pace.turn()
-
-
-QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
-    "in-doubt": listed,
-    "in-doubt-acknowledge": acknowledge,
-}

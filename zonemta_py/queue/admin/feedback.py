@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from zonemta_py.disk import keys
 from zonemta_py.journal.records.people import KINDS
 from zonemta_py.mail.addresses.person import person
 from zonemta_py.mail.feedback.report import WISH
+from zonemta_py.queue import questions
 from zonemta_py.queue.api import Feedback
 from zonemta_py.queue.feedback.register import ERASED, shown
 from zonemta_py.queue.lifecycle.context import QueueContext
+from zonemta_py.queue.questions.question import AnswerTable
 
+ANSWERS = AnswerTable[QueueContext]()
 Within = tuple[Collection[str], Collection[str]]
 ROWS_MAX = 1_000
 _ID = re.compile("[0-9a-f]{16}")
@@ -21,14 +24,12 @@ LOOK_MAX = 2_000
 """Rows that are looked at for one page: it may end before it is full."""
 
 
+@ANSWERS.to(questions.feedback)
 async def came_back(
     queue: QueueContext, kind: str = "", recipient: str = "", campaign: str = "", message: str = "",
     since_ms: int = 0, after: int = 0, limit: int = 100, unread: bool = False, wishes: bool = False,
     within: Within = ((), ()),
 ) -> dict[str, Any]:  # fmt: skip
-    """{rows, next}: after: the last page's `next`; None: it was the last one. unread: only what nobody understood, and
-    is kept. wishes: of that, what may be a wish to leave. within: names of tenants and of campaigns, none of a kind:
-    all."""
     if kind and kind not in KINDS:
         raise ValueError(f"there is no kind of feedback {kind!r}; there are {', '.join(KINDS)}")
     await queue.core.disk.settled()
@@ -87,9 +88,8 @@ def _page(
     return {"rows": rows, "next": int(stop.split()[1])}
 
 
+@ANSWERS.to(questions.feedback_ties)
 async def ties(queue: QueueContext, rows: list[list[Any]]) -> list[list[Any]]:
-    """What each is about, without recording it: (message, campaign, tenant, whether that message is known). rows: all
-    fields of `Feedback`."""
     await queue.core.disk.settled()
     found = list[list[Any]]()
     for row in rows:
@@ -102,8 +102,8 @@ async def ties(queue: QueueContext, rows: list[list[Any]]) -> list[list[Any]]:
     return found
 
 
+@ANSWERS.to(questions.feedback_one)
 async def one(queue: QueueContext, seq: int) -> dict[str, Any] | None:
-    """All of one; raw: of what nobody understood the message, as text."""
     await queue.core.disk.settled()
     value = queue.core.disk.store.get(keys.feedback(seq))
     if value is None or value == ERASED:
@@ -112,16 +112,16 @@ async def one(queue: QueueContext, seq: int) -> dict[str, Any] | None:
     return shown(seq, value) | {"raw": raw.decode("utf-8", "replace")}
 
 
+@ANSWERS.to(questions.feedback_forget)
 async def forget(queue: QueueContext, numbers: list[int], all: bool = False) -> int:
-    """Deletes the messages of those; returns how many there were."""
     if all:
         return queue.feedback_register.unread.drop_all()
     return queue.feedback_register.unread.drop(name for seq in numbers for name in queue.feedback_register.file(seq))
 
 
+@ANSWERS.to(questions.feedback_leave)
 async def leave(queue: QueueContext, numbers: list[int]) -> int:
-    """An operator says that these kept wishes are ones: who wrote them has unsubscribed; returns how many there were.
-    Once that is stable, their messages are deleted."""
+    """Once that is stable, their messages are deleted."""
     await queue.core.disk.settled()
     found = {seq: row for seq in numbers if (row := _wish(queue, seq)) is not None}
     await queue.feedback_register.take([*found.values()])
@@ -139,9 +139,3 @@ def _wish(queue: QueueContext, seq: int) -> Feedback | None:
         return None
     same = {name: row[name] for name in ("recipient", "message", "campaign", "tenant", "zone", "scope", "text")}
     return Feedback("unsubscribe", genuine="key", form=WISH, name=f"wish {seq}", **same)
-
-
-QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
-    "feedback": came_back, "feedback-ties": ties, "feedback-one": one, "feedback-forget": forget,
-    "feedback-leave": leave,
-}  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -17,6 +17,7 @@ from zonemta_py.disk.space import free_bytes
 from zonemta_py.metrics.processes import PROCESSES
 from zonemta_py.metrics.report import ALIVE_S
 from zonemta_py.metrics.table import METRICS
+from zonemta_py.queue import questions
 from zonemta_py.queue.admin import doubts
 from zonemta_py.queue.admin.browse import oldest
 from zonemta_py.queue.admin.browse.counts import leased
@@ -26,11 +27,13 @@ from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.tasks.table import STATES
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.observe import zone_label
+from zonemta_py.queue.questions.question import AnswerTable
 from zonemta_py.schedule import admin_orders
 from zonemta_py.schedule.policy.standing import LEARNED, NOTED, RESTING, SUSPENDED
 from zonemta_py.schedule.policy.state import GUARD, LOST
 from zonemta_py.schedule.time.pace import Pace
 
+ANSWERS = AnswerTable[QueueContext]()
 _OF_ZONES = [one.name for one in METRICS.values() if one.kind == "counter" and one.labels == ("zone",)]
 _OF_CAMPAIGNS = {
     "zonemta_campaign_recipients": (
@@ -153,14 +156,15 @@ def _recipients(queue: QueueContext) -> list[list[Any]]:
     return [[[zone, state], n] for zone, row in found.items() for state, n in zip(names, row, strict=True)]
 
 
+@ANSWERS.to(questions.now)
 async def now(queue: QueueContext, destinations: int = 0) -> dict[str, Any]:
-    """What happens a second, over the last minute (`metrics.rates`). destinations: so many domains, the busiest."""
     found = queue.core.counters.rates.rows()
     if destinations > 0:
         found["destinations"] = queue.core.counters.destinations.rows(min(destinations, DESTINATIONS_MAX))
     return found
 
 
+@ANSWERS.to(questions.report)
 async def report(queue: QueueContext, process: str, counts: list[list[Any]], gauges: list[list[Any]]) -> None:
     """From another process, once a second (`metrics.report`)."""
     queue.core.counters.meter.reported(process, counts, gauges, queue.core.clock.monotonic())
@@ -177,6 +181,3 @@ async def watch(queue: QueueContext) -> None:
         if looks % 10 == 0:
             queue.core.counters.rates.note(loop.time())
             queue.core.counters.destinations.note(loop.time())
-
-
-QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {"now": now, "report": report}

@@ -27,14 +27,14 @@ from zonemta_py.queue.lifecycle.context import QueueContext
 DROPPED = "dropped by an operator"
 
 
-async def release(queue: QueueContext, message_id: str) -> int:
+async def release(queue: QueueContext, id: str) -> int:
     """Sends the held recipients of a message after all; returns how many. Raises ValueError if there are none."""
-    return await _whatever_becomes_of_the_asker(queue, _release(queue, message_id))
+    return await _whatever_becomes_of_the_asker(queue, _release(queue, id))
 
 
-async def drop(queue: QueueContext, message_id: str) -> int:
+async def drop(queue: QueueContext, id: str) -> int:
     """Removes the held recipients of a message for good; returns how many. Raises ValueError if there are none."""
-    return await _whatever_becomes_of_the_asker(queue, _drop(queue, message_id))
+    return await _whatever_becomes_of_the_asker(queue, _drop(queue, id))
 
 
 async def _whatever_becomes_of_the_asker(queue: QueueContext, order: Coroutine[Any, Any, int]) -> int:

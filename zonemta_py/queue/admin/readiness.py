@@ -5,21 +5,23 @@ Failures: ValueError, one sentence.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 from zonemta_py.disk.bodies import restore
 from zonemta_py.disk.leveldb.store import StoreError
 from zonemta_py.mail.limits import CHUNK_BYTES
+from zonemta_py.queue import questions
 from zonemta_py.queue.core.bodies import DISK_SHORT
 from zonemta_py.queue.lifecycle.context import QueueContext
+from zonemta_py.queue.questions.question import AnswerTable
 
+ANSWERS = AnswerTable[QueueContext]()
 CHUNKS_AT_ONCE = 4
 
 
+@ANSWERS.to(questions.ready)
 async def ready(queue: QueueContext) -> list[str]:
-    """Why it should get no mail now, each in one sentence; empty: it should. Answered during recovery, too."""
     core, refusal = queue.core, queue.core.disk.refusal(queue.core.clock.monotonic())
     found = [] if core.ready else ["the queue is recovering: mail is accepted, and sent once that is done; wait for it"]
     if core.stopping:
@@ -33,9 +35,9 @@ async def ready(queue: QueueContext) -> list[str]:
     return found
 
 
+@ANSWERS.to(questions.content)
 async def content(queue: QueueContext, id: str, first: int = 1) -> dict[str, Any]:
-    """chunks: how many the message has; count, data: up to CHUNKS_AT_ONCE of them from `first` on. Nothing is pinned:
-    the message may end meanwhile."""
+    """Up to CHUNKS_AT_ONCE of them. Nothing is pinned: the message may end meanwhile."""
     messages, bodies = queue.core.messages, queue.core.disk.bodies
     try:
         message = messages.look(id)
@@ -53,6 +55,3 @@ async def content(queue: QueueContext, id: str, first: int = 1) -> dict[str, Any
         }
     except (StoreError, ValueError) as error:
         raise ValueError(f"the content of message {id} cannot be read, or it has just ended ({error})") from None
-
-
-QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {"ready": ready, "content": content}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
+from zonemta_py.queue import questions
 from zonemta_py.queue.admin import feedback
 from zonemta_py.queue.admin.erasure import forget
 from zonemta_py.queue.lifecycle.context import QueueContext
+from zonemta_py.queue.questions.question import AnswerTable
 from zonemta_py.queue.suppression.entry import (
     ERASED,
     KINDS,
@@ -24,6 +26,7 @@ from zonemta_py.queue.suppression.why import shown, standing
 from zonemta_py.schedule.policy.state import GUARD
 from zonemta_py.schedule.time.pace import Pace
 
+ANSWERS = AnswerTable[QueueContext](feedback.ANSWERS)
 LAKE = "zonemta lake"
 """Who adds what Spark has found (`pipeline.findings.apply_suppressions`)."""
 ROWS_MAX, LIST_MAX = 100_000, 10_000
@@ -31,6 +34,7 @@ _TURN = 250
 """People that are processed before the event loop runs."""
 
 
+@ANSWERS.to(questions.suppress)
 async def _suppress(queue: QueueContext, rows: list[list[Any]]) -> dict[str, int]:
     """Adds all rows, or none if one is invalid (ValueError). What the lake found, and a guard holds back here, counts
     as known."""
@@ -60,12 +64,13 @@ def _scoped(queue: QueueContext, entry: Suppressed) -> Suppressed:
     return entry._replace(scope=entry.scope or usual_scope(entry.kind, campaign.tenant if campaign else ""))
 
 
+@ANSWERS.to(questions.unsuppress)
 async def _unsuppress(queue: QueueContext, addresses: list[str], by: str = "", scope: str | None = None) -> int:
-    """scope: only that entry of each address; otherwise all."""
     people = [checked_person(address) async for address in _in_turns(addresses)]
     return await queue.suppression.remove(people, by, checked_scope(scope) if scope else None)
 
 
+@ANSWERS.to(questions.suppression)
 async def _suppression(
     queue: QueueContext, address: str, scopes: list[str] | None = None, tenant: str = ""
 ) -> dict[str, Any] | None:
@@ -78,6 +83,7 @@ async def _suppression(
     return {**found[0], "others": found[1:]} if found else None
 
 
+@ANSWERS.to(questions.suppressions)
 async def _suppressions(
     queue: QueueContext, after: str = "", limit: int = 1_000, kind: str | None = None, scope: str | None = None
 ) -> dict[str, Any]:
@@ -104,8 +110,8 @@ def _is_cursor(after: str) -> bool:
     return "@" in address and (" " not in address or address.startswith('"'))
 
 
+@ANSWERS.to(questions.forget)
 async def _forget(queue: QueueContext, address: str, keep: bool = False, by: str = "") -> dict[str, Any]:
-    """keep: the address stays on the list, only as erased; otherwise it leaves the list too."""
     who, suppression = checked_person(address), queue.suppression
     listed = await suppression.remove([who], by) > 0
     if keep:
@@ -113,8 +119,8 @@ async def _forget(queue: QueueContext, address: str, keep: bool = False, by: str
     return {**await forget(queue, who), "listed": listed, "kept": keep}
 
 
+@ANSWERS.to(questions.evidence)
 async def _evidence(queue: QueueContext, address: str) -> dict[str, Any]:
-    """What speaks against writing to a person, and what follows from it (`queue.suppression.told`)."""
     who, clock, terms = checked_person(address), queue.core.clock, queue.core.config.suppression
     await queue.core.disk.settled()
     found, policy = queue.policy.store.get(who), queue.core.schedule.policy
@@ -129,24 +135,11 @@ async def _evidence(queue: QueueContext, address: str) -> dict[str, Any]:
     }
 
 
+@ANSWERS.to(questions.guards)
 async def _guards(queue: QueueContext) -> list[dict[str, Any]]:
-    """Where refusals are held back: name, cause, since_ms, people."""
     return await queue.policy.guards()
 
 
+@ANSWERS.to(questions.guard_release)
 async def _release_guard(queue: QueueContext, name: str, drop: bool = False) -> int:
-    """How many people that is about."""
     return await queue.policy.release(name.strip(), drop)
-
-
-QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
-    "suppress": _suppress,
-    "unsuppress": _unsuppress,
-    "suppression": _suppression,
-    "suppressions": _suppressions,
-    "evidence": _evidence,
-    "guards": _guards,
-    "guard-release": _release_guard,
-    "forget": _forget,
-    **feedback.QUESTIONS,
-}

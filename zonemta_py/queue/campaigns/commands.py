@@ -16,7 +16,7 @@ from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.orders import StandingRecord
 from zonemta_py.mail.schedule_fields import InvalidValue
 from zonemta_py.mail.schedule_fields import name as checked_name
-from zonemta_py.queue.api import EVERYBODY, template_name
+from zonemta_py.queue.api import EVERYBODY, QueueRefusal, template_name
 from zonemta_py.queue.campaigns import choice as variants
 from zonemta_py.queue.campaigns import thresholds as bounds
 from zonemta_py.queue.campaigns import unregistered, waiting_hours
@@ -26,12 +26,16 @@ from zonemta_py.queue.core.campaigns import BEGIN, CANCEL, COMPLETE, IN_DOUBT, N
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.feedback.consequences import FIGURES
 from zonemta_py.schedule.policy.state import Suspension
+from zonemta_py.schedule.time.pace import Pace
 from zonemta_py.zones.calendar import campaign_hours
 from zonemta_py.zones.calendar.campaign_hours import LAST_ZONE, CampaignHours
 
 log = logging.getLogger(__name__)
 
 DAY_MS = 86_400_000
+OPERATOR = "by an operator"
+ROWS = 1_000
+"""Of one answer."""
 TEMPLATE_BYTES_MAX = 16 * 1024 * 1024
 
 
@@ -51,9 +55,10 @@ class CampaignCommands:
         alone: bool = False, hours: dict[str, Any] | None = None, in_doubt: str = "",
         choice: dict[str, Any] | None = None,
     ) -> dict[str, bool]:  # fmt: skip
-        """alone: as of `Campaign`; hours: the fields of `CampaignHours`; choice: as of `choice.checked`.
+        """A new one. alone: as of `Campaign`; hours: the fields of `CampaignHours`; choice: as of `choice.checked`.
 
         Raises ValueError for invalid values, or an existing campaign with other content; QueueRefusal."""
+        self._check_accepting()
         campaign = Campaign(
             _name(name), sender, _name(tenant) if tenant else "", zone, int(priority), int(planned), _bounds(bounds),
             float(life_h), self._core.clock.ms(), template_name(_template(template)), 0, len(template), notify,
@@ -85,13 +90,20 @@ class CampaignCommands:
             await self._core.disk.journal.stable()
         return {"created": created}
 
-    async def decide(self, name: str, winner: str, cause: str) -> dict[str, Any]:
+    def _check_accepting(self) -> None:
+        """Raises QueueRefusal."""
+        if (refusal := self._core.disk.refusal(self._core.clock.monotonic())) is not None:
+            raise QueueRefusal(refusal)
+
+    async def decide(self, name: str, winner: str = "", cause: str = "") -> dict[str, Any]:
         """A campaign whose template is to be chosen gets that of a variant; winner "": of the one that is best now."""
         core, campaign = self._core, self._core.campaigns.get(name)
         if not campaign.choice or campaign.canceled_ms:
             raise ValueError(f"campaign {name!r} has no variants to choose from, or was canceled")
         if not campaign.winner:
-            found = variants.best(campaign, variants.figures(core, campaign)) if not winner else (winner, cause)
+            found = (
+                variants.best(campaign, variants.figures(core, campaign)) if not winner else (winner, cause or OPERATOR)
+            )
             if found is None:
                 raise ValueError("nothing of the variants was delivered yet; name the one to choose")
             if found[0] not in campaign.choice["of"]:
@@ -102,9 +114,10 @@ class CampaignCommands:
             raise ValueError(f"{campaign.winner!r} was chosen already: {campaign.cause}")
         return await self._answer(name, campaign)
 
-    async def text(self, name: str, template: bytes, cause: str) -> dict[str, Any]:
+    async def text(self, name: str, template: bytes, cause: str = "") -> dict[str, Any]:
         """A suspended campaign gets another template, for all that waits of it and all that comes. Raises ValueError,
         QueueRefusal; nothing has changed then."""
+        self._check_accepting()
         core, campaign = self._core, self._core.campaigns.get(name)
         if campaign.named:
             raise ValueError(f"campaign {name!r} is only known from its mail, which has its text already")
@@ -117,10 +130,10 @@ class CampaignCommands:
             raise ValueError(f"{what}; `zonemta campaign suspend {name}` it before")
         if template_name(_template(template)) != campaign.template:
             await core.campaigns.retext(campaign, template, core.disk.lines)
-            log.info("campaign %s has another template, %s: %s", name, campaign.template, cause)
+            log.info("campaign %s has another template, %s: %s", name, campaign.template, cause or OPERATOR)
         return await self._answer(name, campaign)
 
-    def templates(self, name: str) -> list[list[str]]:
+    async def templates(self, name: str) -> list[list[str]]:
         """[campaign, its template's name] of the campaign, and of those that it will be chosen from."""
         known, campaign = self._core.campaigns, self._core.campaigns.get(name)
         of = [name, *(campaign.choice["of"] if variants.undecided(campaign) else ())]
@@ -146,13 +159,13 @@ class CampaignCommands:
             raise ValueError(f"mail is held for {most_ms / DAY_MS:g} days at most (limits.hold_days); send it later")
         return hours
 
-    async def pause(self, name: str, cause: str) -> dict[str, Any]:
+    async def pause(self, name: str, cause: str = "") -> dict[str, Any]:
         campaign = await self._going(name)
         tenants = campaign.tenants if campaign is not None else ()
-        self._core.schedule.policy.stop("campaign", name, math.inf, cause, chosen=True, tenants=tenants)
+        self._core.schedule.policy.stop("campaign", name, math.inf, cause or OPERATOR, chosen=True, tenants=tenants)
         return await self._answer(name, campaign)
 
-    async def resume(self, name: str, cause: str) -> dict[str, Any]:
+    async def resume(self, name: str, cause: str = "") -> dict[str, Any]:
         """Its thresholds count from here on."""
         campaign, schedule = await self._going(name), self._core.schedule
         if campaign is not None and variants.undecided(campaign):
@@ -162,21 +175,23 @@ class CampaignCommands:
         if campaign is not None:
             campaign.base = bounds.figures(self._core.campaigns.tally(name))
             await self._core.campaigns.save(campaign, self._core.disk.lines)
-        schedule.policy.lift("campaign", name, cause, campaign.tenants if campaign is not None else ())
+        schedule.policy.lift("campaign", name, cause or OPERATOR, campaign.tenants if campaign is not None else ())
         schedule.lift()
         return await self._answer(name, campaign)
 
-    async def schedule(self, name: str, given: dict[str, str]) -> dict[str, Any]:
-        """It goes at other hours from now on: `given` of at, window, until, time_zone; "": no longer. Raises
-        ValueError."""
+    async def schedule(
+        self, name: str, at: str | None = None, window: str | None = None, until: str | None = None,
+        time_zone: str | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
+        """It goes at other hours from now on; None: as it is; "": no longer. Raises ValueError."""
+        said = {"at": at, "window": window, "until": until, "time_zone": time_zone}
+        given = {key: value.strip() for key, value in said.items() if value is not None}
         campaign = await self._going(name)
         if campaign is None or campaign.named:
-            self._checked_hours({key: value.strip() for key, value in given.items() if value.strip()})
+            self._checked_hours({key: value for key, value in given.items() if value})
             raise ValueError(f"campaign {name!r} is only known from its mail, which says itself when it goes")
         before = campaign.times or CampaignHours()
-        if wrong := given.keys() - {"at", "window", "until", "time_zone"}:
-            raise ValueError(f"{min(wrong)} cannot be changed any more; leave it out")
-        wanted = before._asdict() | {key: value.strip() for key, value in given.items()}
+        wanted = before._asdict() | given
         if "at" in given:  # one time for all, instead of each recipient's own
             wanted["at_column"] = ""
         campaign.later = self._checked_hours(wanted) or CampaignHours()
@@ -186,14 +201,14 @@ class CampaignCommands:
         await self._core.campaigns.save(campaign, self._core.disk.lines)
         return await self._answer(name, campaign)
 
-    async def cancel(self, name: str, cause: str) -> dict[str, Any]:
+    async def cancel(self, name: str, cause: str = "") -> dict[str, Any]:
         campaign = self._core.campaigns.registered(name)
         if campaign is None:
-            return await self._cancel_named(name, cause or "by an operator")
+            return await self._cancel_named(name, cause or OPERATOR)
         if not campaign.canceled_ms:
             if self._core.campaigns.over(campaign):
                 raise ValueError(f"campaign {name!r} has ended; nothing of it is waiting")
-            order(self._core, campaign, CANCEL, cause or "by an operator")
+            order(self._core, campaign, CANCEL, cause or OPERATOR)
             self._monitor.sweep_soon()
         return await self._answer(name, campaign)
 
@@ -269,13 +284,18 @@ class CampaignCommands:
             "eta_ms": eta_ms,
         }
 
-    def put_ones(self, name: str = "") -> list[Campaign]:
-        """Those that somebody has put; name: only that one."""
+    async def ends(self, name: str = "") -> list[dict[str, Any]]:
+        """Of those that somebody has put; name: only of that one."""
         known = self._core.campaigns.by_name
-        chosen = known.values() if not name else [known[name]] if name in known else []
-        return [campaign for campaign in chosen if not campaign.named]
+        chosen = list(known.values()) if not name else [known[name]] if name in known else []
+        return [self._end(one) async for one in Pace().each(chosen) if not one.named]
 
-    def end(self, campaign: Campaign) -> dict[str, Any]:
+    async def tenant(self, name: str, registered: bool = False) -> str | None:
+        known = self._core.campaigns
+        campaign = known.registered(name) if registered else known.by_name.get(name)
+        return None if campaign is None else EVERYBODY if campaign.of_all else campaign.tenant
+
+    def _end(self, campaign: Campaign) -> dict[str, Any]:
         """When it ended (0: not yet), and what has come of it. seq: the number of the first record of its time;
         returned: what came back later, of whatever kind. tenant: as "campaign-tenant" says it."""
         tally = self._core.campaigns.tally(campaign.name)
@@ -321,13 +341,14 @@ class CampaignCommands:
         """Who waits for their hour: as `waiting_hours.waiting`. Raises ValueError, StoreError."""
         return await waiting_hours.waiting(self._core, self._core.campaigns.get(name))
 
-    def newest(self, most: int, after: str = "") -> list[Campaign]:
+    async def newest(self, limit: int = ROWS, after: str = "") -> list[dict[str, Any]]:
         """The newest first. after: the name of the last one that is not wanted any more."""
         known, last = self._core.campaigns.by_name, self._core.campaigns.by_name.get(after)
         if after and last is None:
             raise ValueError(f"there is no campaign {after!r} any more, after which to go on; begin again")
         older = known.values() if last is None else (one for one in known.values() if _age(one) > _age(last))
-        return heapq.nsmallest(most, older, key=_age)
+        chosen = heapq.nsmallest(max(1, min(limit, ROWS)), older, key=_age)
+        return [self.row(one) async for one in Pace().each(chosen)]
 
     def _state(self, campaign: Campaign, stop: Suspension | None) -> str:
         if campaign.canceled_ms:

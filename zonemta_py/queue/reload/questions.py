@@ -1,34 +1,29 @@
-"""Questions about the configuration, and orders to the supervisor:
-
-reload check by         another configuration, from where the first came: changes, refused, later, generation
-                        (`processes/generations.py`), number (of what holds now); check: only says what it would do
-generation              that of the configuration: 1 at a start, one more with each reload; number: its own in the
-                        history, 0: it has none yet
-rights                  what gives clients their rights in it (`config/senders.py`)
-drain for_s by cancel   takes nothing new, ends what is under way, and then itself; cancel: no longer
-draining                what the queue would wait for before it ends, and whether it is to end
-configurations          those it has had, newest first (`history.py`)
-"""
+"""Questions about the configuration, and orders to the supervisor (`queue/questions/`)."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from zonemta_py.config.senders import Rights, rights
 from zonemta_py.metrics.connections import CONNECTIONS
+from zonemta_py.queue import questions
 from zonemta_py.queue.api import Supervising
 from zonemta_py.queue.lifecycle.context import QueueContext
+from zonemta_py.queue.questions.question import AnswerTable
 from zonemta_py.queue.reload import history
 
+ANSWERS = AnswerTable[QueueContext]()
 
+
+@ANSWERS.to(questions.reload)
 async def _reload(queue: QueueContext, check: bool = False, by: str = "") -> dict[str, Any]:
     found: dict[str, Any] = await _supervisor(queue).ask("reload", check=bool(check), by=str(by))
     return found | {"number": queue.configuration}
 
 
+@ANSWERS.to(questions.drain)
 async def _drain(queue: QueueContext, for_s: float = 0.0, by: str = "", cancel: bool = False) -> dict[str, Any]:
     if not 0 <= float(for_s) < 1e6:
         raise ValueError(f"a drain cannot take {for_s} seconds; give it 0 to 1,000,000")
@@ -38,17 +33,18 @@ async def _drain(queue: QueueContext, for_s: float = 0.0, by: str = "", cancel: 
     return found
 
 
+@ANSWERS.to(questions.generation)
 async def _generation(queue: QueueContext) -> dict[str, Any]:
     return {"generation": queue.generation, "number": queue.configuration}
 
 
+@ANSWERS.to(questions.rights)
 async def _rights(queue: QueueContext) -> Rights:
     return rights(queue.core.config)
 
 
+@ANSWERS.to(questions.draining)
 async def _draining(queue: QueueContext) -> dict[str, Any]:
-    """processes: those with deliveries, or connections of clients, with those before them that have not ended yet.
-    left_s: until what has not ended is cut off."""
     out = [lease for lease in queue.leases.out.values() if not lease.until_s]  # a reservation outlives a restart
     deliveries = Counter(lease.worker.rpartition("-")[0] for lease in out)
     opened = Counter[str]()
@@ -68,6 +64,7 @@ async def _draining(queue: QueueContext) -> dict[str, Any]:
     }
 
 
+@ANSWERS.to(questions.configurations)
 async def _configurations(queue: QueueContext) -> list[dict[str, Any]]:
     return await asyncio.to_thread(history.rows, queue.core.config.folder)
 
@@ -76,13 +73,3 @@ def _supervisor(queue: QueueContext) -> Supervising:
     if queue.supervisor is None:
         raise ValueError("this queue was not started by `zonemta run`, which alone can do that")
     return queue.supervisor
-
-
-QUESTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
-    "reload": _reload,
-    "drain": _drain,
-    "generation": _generation,
-    "rights": _rights,
-    "draining": _draining,
-    "configurations": _configurations,
-}

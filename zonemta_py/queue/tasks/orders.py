@@ -1,16 +1,4 @@
-"""Orders about tasks, checked, and what is told of them: the questions of `queue.admin.answers`.
-
-    task-preview verb where set by                  counts what it would do; its row, "counting", then "previewed"
-    task verb where set by cause undo_s             ordered: its row, once that is on stable storage; request, digest:
-                                                    the same again is the same task
-    task-start id cause undo_s                      orders what was previewed
-    tasks, task-row id                              rows, the newest first; one of them
-    task-cancel id by, task-undo id by              stops it; puts back what it changed, as far as nothing was sent
-
-A row: id, verb, where, words (a sentence), set, by, cause, state (counting, previewed, running, undoable, done,
-canceled, undone), count (None: not known yet), done, undone, zones, examples, remarks (sentences), created_ms,
-ended_ms, undoable, undo_until_ms. Failures: ValueError, one sentence.
-"""
+"""Orders about tasks, checked, and what is told of them (`queue/questions/`). Failures: ValueError, one sentence."""
 
 from __future__ import annotations
 

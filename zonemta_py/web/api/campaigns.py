@@ -9,11 +9,13 @@ from fastapi.responses import HTMLResponse
 from pydantic import BaseModel
 from starlette.convertors import StringConvertor, register_url_convertor
 
+from zonemta_py.queue import questions
 from zonemta_py.reception.suppression_scopes import own_campaigns
 from zonemta_py.web.api.templates import merged
 from zonemta_py.web.api.uploads.attached import AttachmentGroup
 from zonemta_py.web.authentication import answer, described, needs, request_context, visit
 from zonemta_py.web.documents import campaigns, models, reading, templates
+from zonemta_py.web.documents.derived import document
 from zonemta_py.web.documents.problem import FieldError, RequestProblem, invalid
 from zonemta_py.web.keys import Holder
 from zonemta_py.web.request_context import RequestContext, Visit
@@ -41,10 +43,11 @@ _Action = Annotated[
 _Body = TypeVar("_Body", bound=BaseModel)
 
 
-def _order(summary: str, body: str, model: Any = campaigns.CampaignRow) -> dict[str, Any]:
+def _order(summary: str, body: str, model: Any = questions.CampaignRow) -> dict[str, Any]:
     """Arguments of a route that orders something about a campaign that is there. body: the name of its schema."""
     return {
-        "summary": summary, "response_model": model, "openapi_extra": reading.body_of(body) | needs("campaigns"),
+        "summary": summary, "response_model": document(model),
+        "openapi_extra": reading.body_of(body) | needs("campaigns"),
         "responses": described(400, 404, 409, 413, 415, 422),
     }  # fmt: skip
 
@@ -52,7 +55,7 @@ def _order(summary: str, body: str, model: Any = campaigns.CampaignRow) -> dict[
 @router.put(
     "/{name}",
     summary="Create a campaign",
-    response_model=campaigns.Created,
+    response_model=document(questions.Created, closed=True),
     openapi_extra=reading.body_of("Campaign") | needs("campaigns"),
     responses=described(400, 409, 413, 415, 422),
 )
@@ -85,7 +88,9 @@ async def put(request: Request, name: _Name) -> Response:
     settings = content.model_dump(exclude={"template", "bounds", *hours}) | {"tenant": tenant, "hours": hours}
     bounds = content.bounds.model_dump(exclude_none=True) if content.bounds else {}
     alone = bool(who.scope.tenants)
-    return answer(await here.ask("campaign-put", name=name, template=template, bounds=bounds, alone=alone, **settings))
+    return answer(
+        await here.ask(questions.campaign_put, name=name, template=template, bounds=bounds, alone=alone, **settings)
+    )
 
 
 async def _prepared(here: RequestContext, given: str | templates.TemplateDocument, who: Holder, tenant: str) -> bytes:
@@ -103,7 +108,7 @@ async def _prepared(here: RequestContext, given: str | templates.TemplateDocumen
 @router.get(
     "",
     summary="All campaigns",
-    response_model=list[campaigns.CampaignRow],
+    response_model=document(list[questions.CampaignRow]),
     openapi_extra=needs("campaigns", "read"),
     responses=described(422),
 )
@@ -120,7 +125,7 @@ async def every(
     here = request_context(request)
     if not who.scope.bound:
         try:
-            return answer(await here.queue.ask("campaigns", limit=limit, after=after or ""))
+            return answer(await here.queue.ask(questions.campaigns, limit=limit, after=after or ""))
         except ValueError as error:
             raise invalid([FieldError("query after", str(error))]) from None
     rows = await own_campaigns(here.queue, who.scope)
@@ -131,7 +136,7 @@ async def every(
 @router.get(
     "/{name}",
     summary="One campaign",
-    response_model=campaigns.CampaignRow,
+    response_model=document(questions.CampaignRow),
     openapi_extra=needs("campaigns", "read"),
     responses=described(404, 422),
 )
@@ -147,7 +152,8 @@ async def one(
     report = await report_page.known(here.config, name, who.scope)
     row["report_ms"] = report.made_ms if report is not None and report.created_ms == row["created_ms"] else 0
     if hours and row.get("hours"):
-        row["scheduled"] = await here.ask("campaign-hours", name=name)
+        scheduled = await here.ask(questions.campaign_hours, name=name)
+        row["scheduled"] = {**scheduled}
     return answer(row)
 
 
@@ -172,7 +178,7 @@ async def report(request: Request, name: _Name) -> Response:
 async def change(request: Request, name: _Name) -> Response:
     """What is named changes, for all that waits; the rest stays. It is in effect before the response is sent."""
     here, _, said, _ = await _ordered(request, name, campaigns.CampaignTimes)
-    return answer(await here.ask("campaign-schedule", name=name, **said.model_dump(exclude_none=True)))
+    return answer(await here.ask(questions.campaign_schedule, name=name, **said.model_dump(exclude_none=True)))
 
 
 @router.post("/{name}/decide", **_order("Choose a campaign's template between its variants", "Decision"))
@@ -180,7 +186,7 @@ async def decide(request: Request, name: _Name) -> Response:
     """What waits of it goes from now on, with that template. It cannot be undone."""
     here, who, said, _ = await _ordered(request, name, campaigns.Decision)
     cause = said.cause or f"by the key {who.key.name}"
-    return answer(await here.ask("campaign-decide", name=name, winner=said.winner, cause=cause))
+    return answer(await here.ask(questions.campaign_decide, name=name, winner=said.winner, cause=cause))
 
 
 @router.post("/{name}/text", **_order("Correct a suspended campaign's template", "NewText"))
@@ -190,7 +196,7 @@ async def text(request: Request, name: _Name) -> Response:
     template = await _prepared(here, said.template, who.key, row["tenant"])
     await here.templates.fits(name, template, who.key.name)
     cause = said.cause or f"by the key {who.key.name}"
-    return answer(await here.ask("campaign-text", name=name, template=template, cause=cause))
+    return answer(await here.ask(questions.campaign_text, name=name, template=template, cause=cause))
 
 
 @router.post("/{name}/test", **_order("Send a campaign's message to yourself", "Trial", templates.MergedReceipt))
@@ -205,14 +211,15 @@ async def test(request: Request, name: _Name) -> Response:
 async def order(request: Request, name: _Name, action: _Action) -> Response:
     """The order is in effect before the response is sent. Canceling takes effect at once and cannot be undone."""
     here, who, said, _ = await _ordered(request, name, campaigns.Order)
-    arguments = {} if action == "complete" else {"cause": said.cause or f"by the key {who.key.name}"}
-    verb = "pause" if action == "suspend" else action
-    return answer(await here.ask(f"campaign-{verb}", name=name, **arguments))
+    if action == "complete":
+        return answer(await here.ask(questions.campaign_complete, name=name))
+    ordered = questions.CAMPAIGN_ORDERS["pause" if action == "suspend" else action]
+    return answer(await here.ask(ordered, name=name, cause=said.cause or f"by the key {who.key.name}"))
 
 
 async def _ordered(
     request: Request, name: str, body: type[_Body]
-) -> tuple[RequestContext, Visit, _Body, dict[str, Any]]:
+) -> tuple[RequestContext, Visit, _Body, questions.CampaignRow]:
     """Whom to ask, who orders what, and the row of the campaign, which is theirs. Raises RequestProblem."""
     here, who = request_context(request), visit(request)
     who.key.check("campaigns")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from zonemta_py.monitoring.exposition import MEDIA_TYPE, exposition
+from zonemta_py.queue import questions
 from zonemta_py.web.authentication import request_context, visit
 
 router = APIRouter()
@@ -17,5 +18,5 @@ async def metrics(request: Request) -> Response:
     if holder is not None:
         holder.check("metrics", "read")
         holder.check_whole()
-    found = await here.queue.ask("metrics")
+    found = await here.queue.ask(questions.metrics)
     return Response(exposition(found), media_type=MEDIA_TYPE, headers={"cache-control": "no-store"})

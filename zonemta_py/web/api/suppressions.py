@@ -7,10 +7,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
+from zonemta_py.queue import questions
 from zonemta_py.reception.scope import OutOfScope
 from zonemta_py.reception.suppression_scopes import entries_of, is_own, own_scope, page_of, people_scopes
 from zonemta_py.web.authentication import answer, described, needs, request_context, visit
 from zonemta_py.web.documents import models, people, reading
+from zonemta_py.web.documents.derived import document
 from zonemta_py.web.documents.problem import FieldError, RequestProblem, invalid
 from zonemta_py.web.keys import Holder
 
@@ -22,7 +24,7 @@ _Address = Annotated[models.Address, Path(description="An email address.")]
 @router.post(
     "/suppressions",
     summary="Add addresses to the suppression list",
-    response_model=people.Added,
+    response_model=document(questions.Added, closed=True),
     openapi_extra=reading.body_of("Suppressions") | needs("suppressions"),
     responses=described(400, 413, 415, 422),
 )
@@ -43,13 +45,13 @@ async def add(request: Request) -> Response:
         rows += [[one.address, one.kind, one.reason, one.evidence, one.by or who.key.name, one.campaign, 0,
                   _scope(who.key, mine, one.scope, one.kind)] for one in part.rows]  # fmt: skip
         await asyncio.sleep(0)
-    return answer(await here.ask("suppress", rows=rows))
+    return answer(await here.ask(questions.suppress, rows=rows))
 
 
 @router.get(
     "/suppressions",
     summary="The suppression list",
-    response_model=people.SuppressionRows,
+    response_model=document(questions.SuppressionRows, closed=True),
     openapi_extra=needs("suppressions", "read"),
     responses=described(422),
 )
@@ -67,7 +69,7 @@ async def every(
     try:
         if mine is not None:
             return answer(await page_of(here.queue, mine, after, limit, kind, scope))
-        return answer(await here.queue.ask("suppressions", after=after, limit=limit, kind=kind, scope=scope))
+        return answer(await here.queue.ask(questions.suppressions, after=after, limit=limit, kind=kind, scope=scope))
     except ValueError as error:
         raise RequestProblem("invalid", str(error)) from None
 
@@ -75,14 +77,14 @@ async def every(
 @router.get(
     "/suppressions/{address}",
     summary="Whether an address is suppressed, and why",
-    response_model=people.SuppressionRowsOf,
+    response_model=document(questions.SuppressionRowsOf),
     openapi_extra=needs("suppressions", "read"),
     responses=described(404, 422),
 )
 async def one(request: Request, address: _Address) -> Response:
     here, who = request_context(request), visit(request).key
     who.check("suppressions", "read")
-    row = await here.ask("suppression", address=address)
+    row = await here.ask(questions.suppression, address=address)
     rows = entries_of(row, await people_scopes(here.queue, who.scope))
     if not rows:
         raise _not_there(address)
@@ -92,7 +94,7 @@ async def one(request: Request, address: _Address) -> Response:
 @router.get(
     "/suppressions/{address}/evidence",
     summary="Why an address is or is not suppressed",
-    response_model=people.EvidenceOf,
+    response_model=document(questions.EvidenceOf, closed=True),
     openapi_extra=needs("suppressions", "read"),
     responses=described(422),
 )
@@ -101,7 +103,7 @@ async def evidence(request: Request, address: _Address) -> Response:
     sees those of its own mail."""
     here, who = request_context(request), visit(request).key
     who.check("suppressions", "read")
-    found, scope = await here.ask("evidence", address=address), who.scope
+    found, scope = await here.ask(questions.evidence, address=address), who.scope
     if scope.bound:
         mine = await people_scopes(here.queue, scope) or []
         theirs = [one for one in found["heard"] if scope.covers(one.get("tenant"), one.get("campaign"))]
@@ -130,11 +132,11 @@ async def remove(
     mine = await people_scopes(here.queue, who.scope)
     scopes: list[str | None] = [scope]
     if mine is not None:
-        rows = entries_of(await here.ask("suppression", address=address), mine)
+        rows = entries_of(await here.ask(questions.suppression, address=address), mine)
         scopes = [row["scope"] for row in rows if scope in (None, row["scope"])]
     removed = 0
     for one in scopes:
-        removed += await here.ask("unsuppress", addresses=[address], by=who.name, scope=one)
+        removed += await here.ask(questions.unsuppress, addresses=[address], by=who.name, scope=one)
     if not removed:
         raise _not_there(address)
     return answer({"removed": removed})
@@ -143,7 +145,7 @@ async def remove(
 @router.post(
     "/forget",
     summary="Forget a person",
-    response_model=people.Forgotten,
+    response_model=document(questions.Forgotten),
     openapi_extra=reading.body_of("Forget") | needs("suppressions", whole=True),
     responses=described(400, 413, 415, 422),
 )
@@ -153,7 +155,7 @@ async def forget(request: Request) -> Response:
     who.key.check("suppressions")
     who.key.check_whole()
     content = reading.checked(people.Forget, await reading.json_object(request, here.config.http.body_bytes))
-    return answer(await here.ask("forget", address=content.address, keep=content.keep, by=who.key.name))
+    return answer(await here.ask(questions.forget, address=content.address, keep=content.keep, by=who.key.name))
 
 
 def _scope(who: Holder, mine: list[str] | None, wanted: str | None, kind: str) -> str | None:

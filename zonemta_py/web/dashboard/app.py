@@ -27,6 +27,7 @@ from zonemta_py.web.dashboard.desk import FORM_BYTES_MAX, HEADERS, HOME, Desk, N
 from zonemta_py.web.dashboard.live import Live
 from zonemta_py.web.dashboard.pages import PAGES, Handler
 from zonemta_py.web.dashboard.sessions import COOKIE, SESSION_S, LoginSession, Sessions
+from zonemta_py.web.dashboard.words import Wrong
 from zonemta_py.web.documents.problem import RequestProblem
 from zonemta_py.web.request_context import RequestContext
 from zonemta_py.web.shares import RequestShares
@@ -52,7 +53,7 @@ class Dashboard:
             Route(f"{HOME}/static/{{name}}", static.serve),
         ]
         told: dict[Any, Any] = {
-            NoPage: self._tell, QueueAway: self._tell, ValueError: self._tell, HTTPException: self._tell,
+            NoPage: self._tell, QueueAway: self._tell, Wrong: self._tell, HTTPException: self._tell,
             RequestProblem: self._tell, Exception: self._tell, ClientDisconnect: _gone,
         }  # fmt: skip
         self._app: ASGIApp = Starlette(routes=routes, exception_handlers=told)
@@ -155,7 +156,7 @@ class Dashboard:
         elif isinstance(error, NoPage | HTTPException | RequestProblem):
             status = getattr(error, "status", 0) or getattr(error, "status_code", 500)
             sentence = "there is no such page" if status == 404 and isinstance(error, HTTPException) else str(error)
-        elif isinstance(error, ValueError):
+        elif isinstance(error, Wrong):
             status, sentence = 422, str(error)
         return self._desk.page(request, "problem", status, status=status, sentence=sentence)
 

@@ -16,9 +16,11 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from zonemta_py.queue.api import QueueRefusal
+from zonemta_py.queue.api import QueueFault, QueueRefusal
+from zonemta_py.queue.questions.question import A, P, Question
 from zonemta_py.web.dashboard import words
 from zonemta_py.web.dashboard.sessions import LoginSession
+from zonemta_py.web.dashboard.words import Wrong
 from zonemta_py.web.request_context import RequestContext
 
 HOME = "/dashboard"
@@ -82,17 +84,21 @@ class Desk:
         """The paths of pages and the names of orders that there are."""
         self._done: OrderedDict[str, tuple[str, Done]] = OrderedDict()
 
-    async def ask(self, question: str, **arguments: Any) -> Any:
-        """Raises QueueAway; ValueError with what the queue says against the question."""
-        asked = asyncio.ensure_future(self.here.queue.ask(question, **arguments))
+    async def ask(self, question: Question[P, A], *_: P.args, **arguments: P.kwargs) -> A:
+        """Raises QueueAway; Wrong with what the queue says against the question."""
+        asked = asyncio.ensure_future(self.here.queue.ask(question, *_, **arguments))
         try:
             for patience_s in (ANSWER_S, LATE_S):
                 await asyncio.wait((asked,), timeout=patience_s)
             if not asked.done():
                 raise QueueAway(f"the queue's process has not answered for {ANSWER_S:.0f} seconds")
             return asked.result()
+        except QueueFault:
+            raise
         except QueueRefusal as refusal:
             raise QueueAway(f"the queue's process says: {refusal.reply.text}") from None
+        except ValueError as error:
+            raise Wrong(str(error)) from None
         finally:
             asked.cancel()
 

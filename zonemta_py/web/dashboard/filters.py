@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 from typing import Any
 
 from zonemta_py.metrics.quantities import WAITING
-from zonemta_py.web.dashboard.words import seconds
+from zonemta_py.web.dashboard.words import Wrong, seconds
 
 USUAL = (
     ("recipient", "To"), ("sender", "From"), ("domain", "Domain"), ("subject", "Subject has"),
@@ -26,7 +26,7 @@ def chosen(form: Mapping[str, str]) -> dict[str, str]:
 
 
 def where(filled: Mapping[str, str]) -> dict[str, Any]:
-    """Several values with commas mean any of them. Raises ValueError."""
+    """Several values with commas mean any of them. Raises Wrong."""
     found: dict[str, Any] = {}
     for name, text in filled.items():
         if name in ("older", "younger"):
@@ -35,7 +35,7 @@ def where(filled: Mapping[str, str]) -> dict[str, Any]:
             try:
                 found[name] = int(text)
             except ValueError:
-                raise ValueError(f"the priority is {text[:20]!r}; use -9 to 9") from None
+                raise Wrong(f"the priority is {text[:20]!r}; use -9 to 9") from None
         elif name == "subject":
             found[name] = text
         else:

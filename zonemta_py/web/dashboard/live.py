@@ -13,6 +13,7 @@ from typing import Any
 
 from fastapi.sse import format_sse_event
 
+from zonemta_py.queue import questions
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.web.request_context import QueueFace
 
@@ -73,8 +74,8 @@ class Live:
     async def _asked(self) -> str:
         try:
             async with asyncio.timeout(AWAY_S):
-                rates: dict[str, Any] = await self._queue.ask("now")
-                sizes = (await self._queue.ask("size"))["total"]
+                rates: dict[str, Any] = await self._queue.ask(questions.now)
+                sizes = (await self._queue.ask(questions.size))["total"]
         except (TimeoutError, QueueRefusal, ValueError):
             return "{}"
         names = ("in", "out", "deferred", "bounced")

@@ -21,6 +21,10 @@ LESSONS = {
 }  # fmt: skip
 
 
+class Wrong(ValueError):
+    """What somebody asked for or filled in, in one sentence; any other error is a fault of ours."""
+
+
 def count(number: float | None) -> str:
     """1 234 567, with thin spaces that do not break."""
     if number is None:
@@ -44,11 +48,11 @@ def span(seconds: float) -> str:
 
 
 def seconds(text: str) -> float | None:
-    """Of 2 h, 30 min, 1.5d; None: nothing was said. Raises ValueError."""
+    """Of 2 h, 30 min, 1.5d; None: nothing was said. Raises Wrong."""
     said = text.strip().lower()
     parts = list(_SPAN.finditer(said))
     if said and "".join(one[0] for one in parts).replace(" ", "") != said.replace(" ", ""):
-        raise ValueError(f"{text[:40]!r} is no length of time; write it as 90 s, 30 min, 2 h or 3 d")
+        raise Wrong(f"{text[:40]!r} is no length of time; write it as 90 s, 30 min, 2 h or 3 d")
     return sum(float(one[1]) * _UNIT_S[one[2]] for one in parts) if said else None
 
 

@@ -123,69 +123,6 @@ class CampaignDocument(Model):
     """The column of batches with each recipient's own time of day, HH:MM; empty values: `at`."""
 
 
-class Created(Model):
-    created: bool
-    """False: the campaign existed already, with the same content."""
-
-
-class CampaignRow(Model):
-    """The state of a campaign. Times are UNIX time in ms."""
-
-    model_config = ConfigDict(extra="allow")
-
-    name: str
-    state: Literal["running", "paused", "canceled", "complete", "ended", "idle"]
-    """idle: it is only known from its mail, of which nothing waits."""
-    cause: str
-    """The cause of the latest order."""
-    sender: str
-    tenant: str
-    zone: str
-    created_ms: int
-    of_all: bool = False
-    """It is an operator's, for mail of whatever tenant."""
-    hours: dict[str, str] | None = None
-    """When its mail may go: at, window, until, time_zone, time_zone_column, at_column; null: at any time."""
-    registered: bool = True
-    """False: nobody has created it; its mail has named it (X-Campaign), since created_ms."""
-    planned: int
-    accepted: int
-    delivered: int
-    deferred: int
-    """Deferred attempts."""
-    bounced: int
-    blocked: int
-    complaints: int
-    bounced_later: int = 0
-    """Delivered, and bounced afterwards, by a message of their server."""
-    unsubscribes: int = 0
-    auto_replies: int = 0
-    opens: int = 0
-    clicks: int = 0
-    removed: int
-    """Accepted, and left the queue without delivery or bounce: deleted, canceled, suppressed while they waited …"""
-    suppressed: int
-    """Left out at acceptance, because they are on the suppression list: not among the accepted ones."""
-    waiting: int
-    """Accepted and not ended, nor deleted."""
-    deleted: int = 0
-    """Deleted by a task that can still be undone."""
-    first_ms: int
-    last_ms: int
-    rate_per_s: float
-    eta_ms: int | None
-    variants: dict[str, Any] | None = None
-    """What the template is, or was, chosen from: metric, decide_ms, winner ("": not yet), and figures of each (hits of
-    `of`); only in the response for a single campaign."""
-    history: list[list[int]] = Field(default_factory=list)
-    """[ms, waiting, delivered] at up to 240 times; only in the response for a single campaign."""
-    report_ms: int = 0
-    """When its report was made (GET …/report); 0: there is none; only in the response for a single campaign."""
-    scheduled: dict[str, Any] | None = None
-    """zones: [{time_zone, waiting, next_ms}], of who was not tried yet, the next first; last_ms: when the last is due;
-    counted: false if there are more. Only where hours are asked for, and the campaign has some."""
-
-
 class CampaignTimes(Model):
     """As of a campaign; null: as it is; "": at any time."""
 

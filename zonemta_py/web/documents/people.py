@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, ConfigDict, FailFast, Field, WithJsonSchema
+from pydantic import AfterValidator, FailFast, Field, WithJsonSchema
 
 from zonemta_py.queue.suppression.entry import SCOPE_PATTERN, checked_scope
 from zonemta_py.web.documents.models import Address, By, Cause, FilledLine, Model, Name
@@ -36,93 +36,6 @@ class Suppressions(Model):
     rows: Annotated[list[Suppressed], FailFast()] = Field(min_length=1, max_length=SUPPRESSIONS_MAX)
 
 
-class Added(Model):
-    added: int
-    known: int
-    """Entries that existed already."""
-
-
-class SuppressionRow(Model):
-    model_config = ConfigDict(extra="allow")
-
-    address: str
-    kind: str
-    since_ms: int
-    reason: str
-    evidence: str
-    by: str
-    campaign: str = ""
-    scope: str = "all"
-    also: list[str] = Field([])
-    """Lower-ranking kinds recorded for the same address and scope."""
-
-
-class SuppressionRowsOf(SuppressionRow):
-    """An address's entry of scope all, or else its first one."""
-
-    others: list[SuppressionRow] = Field([])
-    """Its entries in other scopes."""
-
-
-class SuppressionRows(Model):
-    rows: list[SuppressionRow]
-    next: str | None
-    """Pass it as `after` to get the next page; null: this is the last one."""
-
-
-class HeardItem(Model):
-    """One refusal, complaint or unsubscribe. message: our id of the message, if known."""
-
-    model_config = ConfigDict(extra="allow")
-
-    at_ms: int
-    group: str
-    """unknown, inactive, full, domain, complaint or unsubscribe."""
-    message: str
-    said: str = ""
-    """The reply."""
-    agreed: bool = False
-    """Code, text and stage agree."""
-    held: bool = False
-    """A guard holds it back, or did: it is not enough alone."""
-    by: str = ""
-    """Which provider said it, to which source."""
-
-
-class StandingItem(Model):
-    """How far the refusals of one kind are enough, for the mail of one scope."""
-
-    model_config = ConfigDict(extra="allow")
-
-    group: str
-    scope: str
-    counted: int
-    enough: bool
-    said: str
-    """The same in words, with what would be enough."""
-
-
-class EvidenceOf(Model):
-    """Why a person is or is not on the suppression list."""
-
-    address: str
-    entries: list[SuppressionRow]
-    heard: list[HeardItem]
-    standing: list[StandingItem]
-    guards: list[str]
-    """Those that hold some of it back now."""
-
-
-class GuardRow(Model):
-    """Where refusals are held back, as very many people were said not to exist at once."""
-
-    name: str
-    """Provider or site, and our source address if there are several."""
-    cause: str
-    since_ms: int
-    people: int
-
-
 class GuardEnd(Model):
     name: FilledLine
     """As GET /v1/guards has it."""
@@ -146,11 +59,3 @@ class Forget(Model):
     keep: bool = False
     """Keep the address alone on the suppression list, as erased, so that it never gets mail again; otherwise it leaves
     the list too."""
-
-
-class Forgotten(Model):
-    """What was removed: recipients that waited in the queue, and Idempotency-Keys that are not in use."""
-
-    model_config = ConfigDict(extra="allow")
-
-    removed: int

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypedDict
 
-from pydantic import BeforeValidator, ConfigDict, FailFast, Field
+from pydantic import BeforeValidator, FailFast, Field
 
+from zonemta_py.queue import questions
 from zonemta_py.web.documents import values
 from zonemta_py.web.documents.models import Address, By, Cause, Count, Model, Name
 from zonemta_py.web.documents.people import Scope
@@ -89,41 +90,7 @@ class ReportRead(Model):
     rows: list[FoundRow]
 
 
-class FeedbackRow(Model):
-    """What came back."""
-
-    model_config = ConfigDict(extra="allow")
-
-    seq: int
-    """The number of its journal record."""
-    ms: int
-    kind: Kind
-    recipient: str
-    message: str
-    message_id: str
-    campaign: str
-    tenant: str
-    zone: str
-    code: int
-    enhanced: str
-    text: str
-    reporter: str
-    form: str
-    via: str
-    genuine: str
-    """What proves it: token, dkim, spf, key; empty: nothing, and nothing follows from it."""
-    scope: str
-    reply_class: str
-    rule: str
-    agreed: bool
-    tied: str
-    raw_bytes: int
-    again: bool
-    place: str
-    """Of a bounce: the provider that had taken the mail, or the site; empty: unknown."""
-
-
-class FeedbackPage(Model):
-    rows: list[FeedbackRow]
+class FeedbackPage(TypedDict):
+    rows: list[questions.FeedbackRow]
     next: Count | None
     """Pass it as `after` to get the next page; null: this is the last one."""

@@ -12,7 +12,9 @@ from typing import Any, Literal, Protocol
 
 from zonemta_py.mail.addresses.link import UNKNOWN, Link, Scope
 from zonemta_py.mail.list_id import campaign_scope, list_scope
+from zonemta_py.queue import questions
 from zonemta_py.queue.api import Admin, Feedback, Reception
+from zonemta_py.reception.suppression_scopes import entries_of
 
 UNSUBSCRIBE = "unsubscribe"
 FOLLOWS_S, FOLLOWS_LOOKS = 0.02, 50
@@ -39,7 +41,7 @@ async def leave(queue: LinksQueue, link: Link, scope: str) -> None:
     if not all(await queue.feedback([row])):
         evidence = f"message {message}" if message else ""
         entry = [link.recipient, UNSUBSCRIBE, "by a link", evidence, "link", link.campaign, 0, scope]
-        await queue.ask("suppress", rows=[entry])
+        await queue.ask(questions.suppress, rows=[entry])
 
 
 async def left(queue: LinksQueue, link: Link, scope: str) -> None:
@@ -56,7 +58,9 @@ async def rejoin(queue: LinksQueue, link: Link, scope: str) -> None:
     own = [entry for entry in await entries(queue, link) if entry["scope"] == scope]
     if own and all(map(_is_own, own)):
         for entry in own:
-            await queue.ask("unsuppress", addresses=[link.recipient], by="link", scope=entry.get("kept_as", scope))
+            await queue.ask(
+                questions.unsuppress, addresses=[link.recipient], by="link", scope=entry.get("kept_as", scope)
+            )
 
 
 async def entries(queue: LinksQueue, link: Link) -> list[dict[str, Any]]:
@@ -64,8 +68,8 @@ async def entries(queue: LinksQueue, link: Link) -> list[dict[str, Any]]:
     counts as its tenant's; kept_as: how it is written."""
     old, own = campaign_scope(link.campaign, ""), campaign_scope(link.campaign, link.tenant)
     scopes = [one for one in dict.fromkeys((*_every(link), old)) if one[-1] not in ":/"]
-    row = await queue.ask("suppression", address=link.recipient, scopes=scopes, tenant=link.tenant)
-    found = [] if row is None else [{name: row[name] for name in row if name != "others"}, *row["others"]]
+    row = await queue.ask(questions.suppression, address=link.recipient, scopes=scopes, tenant=link.tenant)
+    found: list[dict[str, Any]] = [{**one} for one in entries_of(row, None)]
     return [one | {"scope": own, "kept_as": old} if one["scope"] == old else one for one in found]
 
 

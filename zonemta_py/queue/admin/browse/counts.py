@@ -1,9 +1,5 @@
 """How much is queued: exact, and read from counters. By zone, domain, provider, campaign and tenant, and in all.
 
-    size                                              {zones: {name: counts}, total: counts, messages and bytes}
-    size zone | domain | zone domain | provider | campaign | tenant | campaign tenant         the counts of that
-    sizes by limit after zone               {rows: [{name, counts …}], next, of, complete}: pages, the largest first
-
 Counts are by state (`metrics/quantities.py`): what a sender has counts as leased only. A domain's provider is what DNS
 has said; domains of which that is not known yet are in no provider's sum.
 

@@ -39,7 +39,7 @@ _LEASED = (State.LEASED,)
 
 
 async def page(
-    queue: QueueContext, limit: int = 100, after: str = "", order: str = "", **given: Any
+    queue: QueueContext, /, limit: int = 100, after: str = "", order: str = "", **given: Any
 ) -> dict[str, Any]:  # fmt: skip
     """Rows of what the filter means (`tasks/where.py`), and `next`: the cursor of the next page, None at the end.
 

@@ -21,7 +21,7 @@ BY = {"user": "user", "sender": "sender", "source": "source", "subject": "subjec
 NAME_MAX = 200
 
 
-async def tally(queue: QueueContext, by: str, after: str = "", **given: Any) -> dict[str, Any]:
+async def tally(queue: QueueContext, /, by: str, after: str = "", **given: Any) -> dict[str, Any]:
     """counts: {name: {state: how many}}; walked: how many keys were read; next: the cursor, None at the end.
 
     Raises ValueError for a filter (`tasks/where.py`) or a name of what is counted that makes no sense.

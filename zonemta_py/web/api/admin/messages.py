@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import Field
 from starlette.responses import StreamingResponse
 
+from zonemta_py.queue import questions
 from zonemta_py.web.api.admin import rows
 from zonemta_py.web.api.admin.operation import ask, asked, operation
 from zonemta_py.web.authentication import answer
@@ -32,10 +33,10 @@ async def one(
     from acceptance to the last answer, also when it has ended."""
     here, who = asked(request)
     try:
-        message = await here.queue.ask("show", id=id)
+        message = await here.queue.ask(questions.show, id=id)
     except ValueError:
         message = None
-    story = await ask(here, "invalid", "trace", what=id, before=before)
+    story = await ask(here, "invalid", questions.trace, what=id, before=before)
     if who.scope.bound:
         story = await _whole(here, id, story)
     if not _own(who, message, story) or (message is None and not story["rows"] and story["next"] is None):
@@ -43,17 +44,17 @@ async def one(
     return answer({"id": id, "envelope": None, "recipients": [], "header": None} | (message or {}) | {"story": story})
 
 
-async def _whole(here: RequestContext, id: str, story: dict[str, Any]) -> dict[str, Any]:
+async def _whole(here: RequestContext, id: str, story: questions.Story) -> questions.Story:
     """Back to its acceptance, which says whose it is."""
     for _ in range(LOOKS_MAX):
         if story["next"] is None or any(row["what"] == "accepted" for row in story["rows"]):
             break
-        older = await ask(here, "invalid", "trace", what=id, before=story["next"])
+        older = await ask(here, "invalid", questions.trace, what=id, before=story["next"])
         story = older | {"rows": older["rows"] + story["rows"]}
     return story
 
 
-def _own(who: Holder, message: dict[str, Any] | None, story: dict[str, Any]) -> bool:
+def _own(who: Holder, message: questions.Shown | None, story: questions.Story) -> bool:
     if not who.scope.bound:
         return True
     if message is not None:
@@ -73,14 +74,14 @@ async def content(request: Request, id: _Id) -> Response:
     template makes of it, come when it is sent."""
     here, who = asked(request)
     await found(here, who, id)
-    first = await ask(here, "not-found", "content", id=id)
+    first = await ask(here, "not-found", questions.content, id=id)
     return StreamingResponse(
         _parts(here, id, first), media_type=reading.MAIL,
         headers={"cache-control": "no-store", "x-content-type-options": "nosniff"},
     )  # fmt: skip
 
 
-async def _parts(here: RequestContext, id: str, part: dict[str, Any]) -> AsyncIterator[bytes]:
+async def _parts(here: RequestContext, id: str, part: questions.MessageContent) -> AsyncIterator[bytes]:
     """A message that ends meanwhile breaks the connection: half of it must not look whole."""
     chunks, number = part["chunks"], 1
     while True:
@@ -88,20 +89,19 @@ async def _parts(here: RequestContext, id: str, part: dict[str, Any]) -> AsyncIt
         number += part["count"]
         if number > chunks:
             return
-        part = await here.queue.ask("content", id=id, first=number)
+        part = await here.queue.ask(questions.content, id=id, first=number)
 
 
-async def _shown(here: RequestContext, id: str) -> dict[str, Any]:
+async def _shown(here: RequestContext, id: str) -> questions.Shown:
     try:
-        message: dict[str, Any] = await here.queue.ask("show", id=id)
+        return await here.queue.ask(questions.show, id=id)
     except ValueError:
         raise _nothing(id) from None
-    return message
 
 
-async def found(here: RequestContext, who: Holder, id: str) -> dict[str, Any]:
+async def found(here: RequestContext, who: Holder, id: str) -> questions.Shown:
     """The message. Raises RequestProblem (404), also for one that is not in the key's scope."""
-    message: dict[str, Any] = await _shown(here, id)
+    message = await _shown(here, id)
     envelope = message["envelope"]
     if not who.scope.covers(envelope.get("tenant"), envelope.get("campaign")):
         raise _nothing(id)

@@ -12,6 +12,7 @@ from zonemta_py.config import Config, Zone
 from zonemta_py.config.secret import hidden
 from zonemta_py.config.values import domain_rule
 from zonemta_py.mail.addresses.domain import canonical
+from zonemta_py.queue import questions
 from zonemta_py.web.api.admin import bodies, rows
 from zonemta_py.web.api.admin.operation import ask, asked, every_standing, operation
 from zonemta_py.web.authentication import answer
@@ -30,7 +31,7 @@ _Zone = Annotated[models.By, Path(description="The zone's name.")]
 async def zones(request: Request) -> Response:
     """Those of the configuration, with how much waits in each."""
     here, _ = asked(request)
-    counts, stops = (await here.ask("size"))["zones"], _stops(await every_standing(here))
+    counts, stops = (await here.ask(questions.size))["zones"], _stops(await every_standing(here))
     return answer([_zone(here.config, zone, counts, stops) for zone in here.config.zones])
 
 
@@ -40,7 +41,7 @@ async def zone(request: Request, name: _Zone) -> Response:
     found = here.config.zone(name)
     if found is None:
         raise RequestProblem("not-found", f"there is no zone {name[:80]!r}; there are {_names(here.config)}")
-    counts, stops = (await here.ask("size"))["zones"], _stops(await every_standing(here))
+    counts, stops = (await here.ask(questions.size))["zones"], _stops(await every_standing(here))
     return answer(_zone(here.config, found, counts, stops) | {"settings": shown(found)})
 
 
@@ -55,7 +56,7 @@ async def sources(request: Request) -> Response:
         for source in config.sources(one):
             row = found.setdefault(source.address, {"address": source.address, "zones": [], "settings": shown(source)})
             row["zones"].append(one.name)
-    warming = await here.ask("warmup")
+    warming = await here.ask(questions.warmup)
     return answer([
         row | {
             "standing": [s for s in standing if s["kind"] in OF_SOURCES and s["name"].split(" ")[0] == row["address"]],
@@ -74,7 +75,7 @@ async def limits(request: Request) -> Response:
     return answer({"configured": [shown(one) for one in here.config.throttles], "learned": learned[: rows.MOST]})
 
 
-@router.get("/lanes", **operation("read", "Flow queues in memory", rows.Lanes))
+@router.get("/lanes", **operation("read", "Flow queues in memory", questions.Lanes))
 async def lanes(
     request: Request,
     zone: Annotated[models.By, Query(description="Only those of this zone.")] = "",
@@ -84,7 +85,7 @@ async def lanes(
     """What waits for the same destination from the same source, of one tenant and campaign: how much, and why not
     now."""
     here, _ = asked(request)
-    return answer(await ask(here, "not-found", "lanes", zone=zone or None, limit=limit, after=after))
+    return answer(await ask(here, "not-found", questions.lanes, zone=zone or None, limit=limit, after=after))
 
 
 @router.get("/tls", **operation("read", "Which TLS mail for a domain gets", rows.TlsDocument))
@@ -129,5 +130,5 @@ def _zone(config: Config, zone: Zone, counts: dict[str, Any], stops: dict[str, A
     }  # fmt: skip
 
 
-def _stops(standing: list[dict[str, Any]]) -> dict[str, Any]:
+def _stops(standing: list[questions.Standing]) -> dict[str, Any]:
     return {row["name"]: row for row in standing if row["kind"] == "zone"}

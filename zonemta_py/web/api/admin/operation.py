@@ -10,8 +10,11 @@ from typing import Any
 from fastapi import Depends, Request, Response
 
 from zonemta_py.config import Role
+from zonemta_py.queue import questions
+from zonemta_py.queue.questions.question import A, P, Question
 from zonemta_py.web.authentication import answer, described, needs, request_context, visit
 from zonemta_py.web.documents import reading
+from zonemta_py.web.documents.derived import document
 from zonemta_py.web.documents.problem import RequestProblem
 from zonemta_py.web.keys import Holder
 from zonemta_py.web.request_context import RequestContext
@@ -33,7 +36,7 @@ def operation(
     if tagged or "parameters" in more:
         extra["parameters"] = [*([_IF_NONE_MATCH] if tagged else []), *more.pop("parameters", [])]
     return {
-        "summary": summary, "response_model": model, "responses": responses, "openapi_extra": extra,
+        "summary": summary, "response_model": document(model), "responses": responses, "openapi_extra": extra,
         "dependencies": [Depends(_admitting(role, whole)), Depends(reading.known_query)], **more,
     }  # fmt: skip
 
@@ -68,19 +71,19 @@ def tagged(request: Request, content: Any) -> Response:
     return response
 
 
-async def ask(here: RequestContext, slug: str, question: str, **arguments: Any) -> Any:
+async def ask(here: RequestContext, slug: str, question: Question[P, A], *_: P.args, **arguments: P.kwargs) -> A:
     """Asks the queue; its refusal becomes a problem of that kind. Raises RequestProblem, QueueRefusal."""
     try:
-        return await here.queue.ask(question, **arguments)
+        return await here.queue.ask(question, *_, **arguments)
     except ValueError as error:
         raise RequestProblem(slug, str(error)) from None
 
 
-async def every_standing(here: RequestContext) -> list[dict[str, Any]]:
+async def every_standing(here: RequestContext) -> list[questions.Standing]:
     """All that holds mail, up to STANDING_MAX."""
-    found: list[dict[str, Any]] = []
+    found: list[questions.Standing] = []
     while len(found) < STANDING_MAX:
-        page = await here.ask("standing", limit=1000, after=len(found))
+        page = await here.ask(questions.standing, limit=1000, after=len(found))
         found += page
         if len(page) < 1000:
             break

@@ -9,10 +9,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
+from zonemta_py.queue import questions
 from zonemta_py.web.api.admin import bodies, rows
 from zonemta_py.web.api.admin.operation import ask, asked, every_standing, operation
 from zonemta_py.web.authentication import answer
 from zonemta_py.web.documents import models, reading
+from zonemta_py.web.documents.derived import document
 from zonemta_py.web.documents.problem import RequestProblem
 from zonemta_py.web.keys import Holder
 from zonemta_py.web.request_context import RequestContext
@@ -39,7 +41,7 @@ async def standing(
 
 @router.post(
     "/standing/lift",
-    **operation("operate", "Lift what holds mail", rows.Lifted, 404, body="Lift", whole=False),
+    **operation("operate", "Lift what holds mail", document(rows.Lifted, closed=True), 404, body="Lift", whole=False),
 )
 async def lift(request: Request) -> Response:
     """A suspension, a rest, or what was learned: mail continues at once."""
@@ -60,7 +62,9 @@ async def suspend(request: Request, kind: _Kind, name: _Name) -> Response:
     cause = said.cause or f"by the key {who.name}"
     try:
         own = {"tenants": sorted(who.scope.tenants)} if kind == "campaign" else {}
-        held = await ask(here, "conflict", "stop", kind=kind, name=name, seconds=said.seconds, cause=cause, **own)
+        held = await ask(
+            here, "conflict", questions.stop, kind=kind, name=name, seconds=said.seconds, cause=cause, **own
+        )
     except RequestProblem:
         if who.scope.bound:  # the queue's sentence names those that there are
             raise _nothing(kind, name) from None
@@ -72,7 +76,9 @@ async def suspend(request: Request, kind: _Kind, name: _Name) -> Response:
     return answer({"held": held, "standing": found})
 
 
-@router.delete("/suspensions/{kind}/{name}", **operation("operate", "Resume", rows.Lifted, 404, whole=False))
+@router.delete(
+    "/suspensions/{kind}/{name}", **operation("operate", "Resume", document(rows.Lifted, closed=True), 404, whole=False)
+)
 async def resume(request: Request, kind: _Kind, name: _Name) -> Response:
     """What is suspended continues at once."""
     here, who = asked(request)
@@ -81,7 +87,7 @@ async def resume(request: Request, kind: _Kind, name: _Name) -> Response:
 
 async def _lifted(here: RequestContext, who: Holder, kind: str, name: str) -> Response:
     await _check(here, who, kind, name)
-    if not await ask(here, "not-found", "lift", kind=kind, name=name):
+    if not await ask(here, "not-found", questions.lift, kind=kind, name=name):
         raise _nothing(kind, name)
     return answer({"lifted": True})
 
@@ -107,16 +113,16 @@ def _nothing(kind: str, name: str) -> RequestProblem:
 # -- warm-up
 
 
-@router.get("/warmups", **operation("read", "Warm-up of new sources", list[rows.WarmupRow]))
+@router.get("/warmups", **operation("read", "Warm-up of new sources", list[questions.WarmupRow]))
 async def warmups(request: Request) -> Response:
     """Where each new source stands at each provider, today's cap, and what it has sent of it."""
     here, _ = asked(request)
-    return answer(await here.ask("warmup"))
+    return answer(await here.ask(questions.warmup))
 
 
 @router.put(
     "/warmups/{source}/{provider}",
-    **operation("operate", "Set a source's warm-up step", rows.WarmupRow, 404, body="Step"),
+    **operation("operate", "Set a source's warm-up step", questions.WarmupRow, 404, body="Step"),
 )
 async def warm(
     request: Request,
@@ -127,4 +133,4 @@ async def warm(
     here, _ = asked(request)
     said = reading.checked(bodies.StepDocument, await reading.json_object(request, here.config.http.body_bytes))
     step = None if said.step == "warm" else said.step
-    return answer(await ask(here, "not-found", "warm", source=source, provider=provider, step=step))
+    return answer(await ask(here, "not-found", questions.warm, source=source, provider=provider, step=step))

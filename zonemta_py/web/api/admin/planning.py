@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from zonemta_py.config import Config
 from zonemta_py.config.section import shipped
+from zonemta_py.queue import questions
 from zonemta_py.web.api.admin import rows
 from zonemta_py.web.api.admin.operation import ask, asked, operation
 from zonemta_py.web.authentication import answer
@@ -32,12 +33,12 @@ async def planning(request: Request) -> Response:
         for zone in config.zones
         if zone.delivery != "pull"
     ]
-    warming = _warming(config, await ask(here, "not-found", "warmup"))
+    warming = _warming(config, await ask(here, "not-found", questions.warmup))
     providers = Providers.load(config.dns.providers or shipped("providers.toml")).domains
     return answer({"zones": zones, "warming": warming, "providers": providers})
 
 
-def _warming(config: Config, begun: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _warming(config: Config, begun: list[questions.WarmupRow]) -> list[dict[str, Any]]:
     """Rows of sources that are not warm: with each provider that they have sent to, and with ANY other."""
     schedules = {one.name: one for one in config.warmups}
     found = [

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections import Counter
+from typing import Annotated, Any, Literal, cast
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
+from zonemta_py.queue import questions
 from zonemta_py.reception.suppression_scopes import own_campaigns
 from zonemta_py.web.api.admin import rows, where
 from zonemta_py.web.api.admin.operation import ask, asked, operation
@@ -20,7 +22,7 @@ By = Literal["zone", "domain", "provider", "campaign", "tenant"]
 _After = Annotated[models.Line, Query(description="The last page's `next`; default: the first page.")]
 
 
-@router.get("/recipients", **operation("read", "Recipients in the queue", rows.Recipients, whole=False))
+@router.get("/recipients", **operation("read", "Recipients in the queue", questions.Recipients, whole=False))
 async def every(
     request: Request,
     filter: Annotated[dict[str, Any], Depends(where.of_query)],
@@ -35,7 +37,7 @@ async def every(
     here, who = asked(request)
     if who.scope.bound:
         filter, after = who.narrowed(filter), here.cursors.opened(who.name, after)
-    found = await ask(here, "invalid", "list", limit=limit, after=after, order=order, **filter)
+    found = await ask(here, "invalid", questions.list_, limit=limit, after=after, order=order, **filter)
     if who.scope.bound:
         found["walked"] = len(found["rows"])  # how many others there are on the way is not for this key
         if found["next"]:
@@ -43,7 +45,7 @@ async def every(
     return answer(found)
 
 
-@router.get("/sizes", **operation("read", "How much is queued, by what", rows.SizesDocument, whole=False))
+@router.get("/sizes", **operation("read", "How much is queued, by what", questions.SizesDocument, whole=False))
 async def sizes(
     request: Request,
     by: Annotated[By, Query(description="What is counted by; with a scope: tenant or campaign.")],
@@ -55,10 +57,10 @@ async def sizes(
     here, who = asked(request)
     if who.scope.bound:
         return answer(await _own_sizes(here, who, by))
-    return answer(await ask(here, "invalid", "sizes", by=by, limit=limit, after=after, zone=zone or None))
+    return answer(await ask(here, "invalid", questions.sizes, by=by, limit=limit, after=after, zone=zone or None))
 
 
-@router.get("/size", **operation("read", "How much is queued of something", rows.CountsDocument, whole=False))
+@router.get("/size", **operation("read", "How much is queued of something", questions.CountsDocument, whole=False))
 async def size(
     request: Request,
     zone: Annotated[where.Text, Query(description="Of this zone.")] = "",
@@ -75,11 +77,12 @@ async def size(
         if odd := given.keys() - {"campaign", "tenant"}:
             raise _not_counted(who, min(odd))
         return answer(await _own(here, who.narrowed(given)))
-    found = await ask(here, "invalid", "size", **given)
-    return answer(found if given else found["total"])
+    if given:
+        return answer(await ask(here, "invalid", questions.size_of, **given))
+    return answer((await ask(here, "invalid", questions.size))["total"])
 
 
-@router.get("/ages", **operation("read", "How old the mail is, by destination", rows.Ages))
+@router.get("/ages", **operation("read", "How old the mail is, by destination", questions.AgesDocument))
 async def ages(
     request: Request,
     by: Annotated[Literal["domain", "site", "provider"], Query(description="What is counted by.")] = "domain",
@@ -88,7 +91,7 @@ async def ages(
 ) -> Response:
     """Age and destination, as Postfix's qshape shows it, from a pass over all recipients."""
     here, _ = asked(request)
-    return answer(await ask(here, "not-found", "qshape", by=by, zone=zone or None, limit=limit))
+    return answer(await ask(here, "not-found", questions.qshape, by=by, zone=zone or None, limit=limit))
 
 
 async def _own(here: RequestContext, narrowed: dict[str, Any]) -> dict[str, int]:
@@ -99,10 +102,9 @@ async def _own(here: RequestContext, narrowed: dict[str, Any]) -> dict[str, int]
             value = narrowed[name]
             names = value if isinstance(value, list) else [value]
             pairs = [pair | {name: one} for pair in pairs for one in names]
-    total: dict[str, int] = {}
+    total = Counter[str]()
     for pair in pairs[: rows.PAIRS_MAX]:
-        for state, count in (await ask(here, "invalid", "size", **pair)).items():
-            total[state] = total.get(state, 0) + count
+        total.update(cast(dict[str, int], await ask(here, "invalid", questions.size_of, **pair)))
     return total
 
 

@@ -17,9 +17,9 @@ from zonemta_py.queue.lifecycle.classification import load
 from zonemta_py.queue.suppression.explain_reply import explained
 from zonemta_py.web.api.admin import bodies, where
 from zonemta_py.web.api.admin.operation import asked, operation, tagged
-from zonemta_py.web.api.admin.rows import OpenRow
 from zonemta_py.web.authentication import answer
 from zonemta_py.web.documents import models
+from zonemta_py.web.documents.derived import OpenRow
 from zonemta_py.web.documents.problem import FieldError, RequestProblem, invalid
 from zonemta_py.zones.site import Providers
 

@@ -6,6 +6,7 @@ import importlib.metadata
 
 from fastapi import APIRouter, Request, Response
 
+from zonemta_py.queue import questions
 from zonemta_py.web.api.admin import rows
 from zonemta_py.web.api.admin.operation import asked, operation
 from zonemta_py.web.authentication import answer, described, request_context
@@ -19,7 +20,7 @@ router = APIRouter(prefix="/v1")
 async def ready(request: Request) -> Response:
     """503 with the reason during recovery, during a drain, in a copy of a queue, and while no mail is accepted. Needs
     no key."""
-    why = await request_context(request).queue.ask("ready")
+    why = await request_context(request).queue.ask(questions.ready)
     if why:
         raise RequestProblem("unavailable", " ".join(why), retry_s=QUEUE_S)
     return answer({"status": "ok"})
@@ -31,15 +32,16 @@ async def status(request: Request) -> Response:
     here, _ = asked(request)
     return answer({
         "version": importlib.metadata.version("zonemta-py"), "hostname": here.config.server.name,
-        "problems": await here.ask("ready"), "total": (await here.ask("size"))["total"], "rates": await here.ask("now"),
+        "problems": await here.ask(questions.ready),
+        "total": (await here.ask(questions.size))["total"], "rates": await here.ask(questions.now),
     })  # fmt: skip
 
 
-@router.get("/accounts", **operation("read", "Quotas of accounts", list[rows.QuotaRow], whole=False))
+@router.get("/accounts", **operation("read", "Quotas of accounts", list[questions.QuotaRow], whole=False))
 async def accounts(request: Request) -> Response:
     """What each has used of its quotas, and when they begin anew. A key with a scope sees those of its own account."""
     here, who = asked(request)
-    found = await here.ask("accounts")
+    found = await here.ask(questions.accounts)
     account = here.site.accounts.key(who.name) if who.scope.bound else None
     own = account.name if account is not None else ""
     return answer([row for row in found if not who.scope.bound or row["account"] == own])

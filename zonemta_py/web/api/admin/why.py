@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
+from zonemta_py.queue import questions
 from zonemta_py.web.api.admin import bodies, messages, rows
 from zonemta_py.web.api.admin.operation import ask, asked, operation
 from zonemta_py.web.authentication import answer
@@ -23,7 +25,7 @@ _What = Annotated[
 ]
 
 
-@router.get("/explain", **operation("read", "Why something waits", rows.Explained, 404, whole=False))
+@router.get("/explain", **operation("read", "Why something waits", questions.Explained, 404, whole=False))
 async def explain(
     request: Request,
     what: _What,
@@ -43,13 +45,12 @@ async def explain(
     raise RequestProblem("not-found", sentence)  # the same for what is another's, and for what is not there
 
 
-async def _page(here: RequestContext, what: str, after: str) -> dict[str, Any]:
+async def _page(here: RequestContext, what: str, after: str) -> questions.Explained:
     """Raises RequestProblem."""
-    found: dict[str, Any] = await ask(here, "invalid" if after else "not-found", "explain", what=what, after=after)
-    return found
+    return await ask(here, "invalid" if after else "not-found", questions.explain, what=what, after=after)
 
 
-async def _in_scope(here: RequestContext, who: Holder, what: str, after: str) -> dict[str, Any]:
+async def _in_scope(here: RequestContext, who: Holder, what: str, after: str) -> questions.Explained:
     """Of what others have, nothing is said: neither who is next, nor how many were looked at. The queue is only asked
     for what is in the scope, so that an answer does not take longer where others have something. Raises
     RequestProblem."""
@@ -72,7 +73,7 @@ async def _own(here: RequestContext, who: Holder, name: str) -> bool:
     return name in who.scope.tenants or name in who.scope.campaigns or await here.owns(who.scope, name)
 
 
-def _covers(who: Holder, row: dict[str, Any]) -> bool:
+def _covers(who: Holder, row: Mapping[str, Any]) -> bool:
     return who.scope.covers(row.get("tenant"), row.get("campaign"))
 
 
@@ -84,7 +85,7 @@ async def in_doubt(
 ) -> Response:
     """Their final answers may have been on their way at a crash: they can get a message twice."""
     here, _ = asked(request)
-    found = await ask(here, "invalid", "in-doubt", limit=limit, after=after)
+    found = await ask(here, "invalid", questions.in_doubt, limit=limit, after=after)
     last = found[-1] if len(found) == limit else None
     return answer({"rows": found, "next": f"{last['id']} {last['recipient']}" if last else None})
 
@@ -97,11 +98,11 @@ async def acknowledge(request: Request) -> Response:
     """Takes them from the list, which ends the alert; the journal still has them. Their mail goes on as before."""
     here, _ = asked(request)
     said = reading.checked(bodies.KnownDoubts, await reading.json_object(request, here.config.http.body_bytes))
-    count = await ask(here, "invalid", "in-doubt-acknowledge", ids=said.ids, until_ms=said.until_ms)
+    count = await ask(here, "invalid", questions.in_doubt_acknowledge, ids=said.ids, until_ms=said.until_ms)
     return answer({"acknowledged": count})
 
 
-@router.get("/story", **operation("read", "The story of an address", rows.Story))
+@router.get("/story", **operation("read", "The story of an address", questions.Story))
 async def story(
     request: Request,
     what: Annotated[bodies.What, Query(description="An address, or a message's id.")],
@@ -109,4 +110,4 @@ async def story(
 ) -> Response:
     """Everything that happened to mail for it, from the journal and its archive."""
     here, _ = asked(request)
-    return answer(await ask(here, "invalid", "trace", what=what, before=before))
+    return answer(await ask(here, "invalid", questions.trace, what=what, before=before))

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from zonemta_py.mail.list_id import campaign_scope
+from zonemta_py.queue import questions
 from zonemta_py.queue.api import EVERYBODY, Feedback
 from zonemta_py.reception.scope import KeyScope, names
 from zonemta_py.reception.suppression_scopes import is_own, written
@@ -35,7 +36,7 @@ async def bind(here: RequestContext, scope: KeyScope, who: str, rows: list[Feedb
     """Makes each row one of the scope; why it cannot be one, "" if it is. who: the key or webhook. Raises
     QueueRefusal."""
     bare = [replace(row, campaign="", tenant="", zone="") for row in rows]
-    ties = await here.queue.ask("feedback-ties", rows=[feedback_row(row) for row in bare])
+    ties = await here.queue.ask(questions.feedback_ties, rows=[feedback_row(row) for row in bare])
     refused = list[str]()
     for row, (message, campaign, tenant, known) in zip(rows, ties, strict=True):
         try:
@@ -69,7 +70,7 @@ async def _claimed(here: RequestContext, scope: KeyScope, row: Feedback, campaig
     if campaign:
         if not await here.owns(scope, campaign):
             raise _Outside(f"the campaign {campaign[:80]!r} is not in this key's scope; leave it out")
-        of = await here.queue.ask("campaign-tenant", name=campaign)
+        of = await here.queue.ask(questions.campaign_tenant, name=campaign)
         if row.tenant and of not in (row.tenant, EVERYBODY):
             raise _Outside(f"the campaign {campaign[:80]!r} is not of the tenant {row.tenant[:80]!r}; leave that out")
         if of != EVERYBODY:

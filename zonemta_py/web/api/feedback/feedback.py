@@ -16,6 +16,7 @@ from zonemta_py.config import Right
 from zonemta_py.mail.addresses.ours import NotOurs, Ours
 from zonemta_py.mail.feedback.providers import webhooks
 from zonemta_py.mail.feedback.read import read
+from zonemta_py.queue import questions
 from zonemta_py.queue.api import Feedback
 from zonemta_py.reception.feedback.rows import Came, rows
 from zonemta_py.reception.scope import KeyScope
@@ -23,6 +24,7 @@ from zonemta_py.web.api.feedback import bounded
 from zonemta_py.web.api.feedback.webhooks import BODY_BYTES_MAX, Proven
 from zonemta_py.web.authentication import answer, described, needs, request_context, visit
 from zonemta_py.web.documents import models, reading, returned
+from zonemta_py.web.documents.derived import document
 from zonemta_py.web.documents.problem import FieldError, RequestProblem, invalid
 from zonemta_py.web.request_context import RequestContext
 
@@ -125,9 +127,9 @@ async def decide(request: Request) -> Response:
         raise RequestProblem("no-right", f"the key {who.name!r} has a scope; wishes are decided by one without")
     content = await reading.json_object(request, here.config.http.body_bytes, returned.ROWS_MAX * 16)
     document = reading.checked(returned.Wishes, content)
-    unsubscribed = await here.ask("feedback-leave", numbers=document.leave)
+    unsubscribed = await here.ask(questions.feedback_leave, numbers=document.leave)
     return answer({
-        "unsubscribed": unsubscribed, "forgotten": await here.ask("feedback-forget", numbers=document.forget)
+        "unsubscribed": unsubscribed, "forgotten": await here.ask(questions.feedback_forget, numbers=document.forget)
     })  # fmt: skip
 
 
@@ -163,7 +165,7 @@ async def take(
 @router.get(
     "/feedback",
     summary="What came back",
-    response_model=returned.FeedbackPage,
+    response_model=document(returned.FeedbackPage, closed=True),
     openapi_extra=needs(_RIGHT, "read"),
     responses=described(422),
 )
@@ -185,7 +187,9 @@ async def every(
     given: dict[str, Any] = {name: value for name, value in where.items() if value} | {"wishes": wishes}
     own = visit(request).key.scope
     within = sorted(own.tenants), sorted(own.campaigns)
-    return answer(await here.ask("feedback", **given, since_ms=since_ms, after=after, limit=limit, within=within))
+    return answer(
+        await here.ask(questions.feedback, **given, since_ms=since_ms, after=after, limit=limit, within=within)
+    )
 
 
 def _asked(request: Request, *others: Right) -> RequestContext:

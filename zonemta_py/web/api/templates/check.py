@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from difflib import get_close_matches
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from zonemta_py.mail.addresses.senders import Senders
 from zonemta_py.mail.envelope import Envelope
@@ -13,7 +13,9 @@ from zonemta_py.mail.list_id import FIELD
 from zonemta_py.mail.schedule_fields import InvalidValue, Terms, apply
 from zonemta_py.merge.source import LINKS
 from zonemta_py.merge.trial import TrialResult
+from zonemta_py.queue import questions
 from zonemta_py.queue.api import OTHER_TEMPLATE, QueueRefusal, template_name
+from zonemta_py.queue.questions.question import A, P, Question
 from zonemta_py.web.api.templates.workshop import TOO_MUCH, Workshop
 from zonemta_py.web.documents.problem import ERRORS_MAX, FieldError, invalid
 from zonemta_py.web.keys import NOT_AS, REMEDY, Holder
@@ -27,8 +29,9 @@ class TemplateStore(Protocol):
     async def template(self, campaign: str) -> bytes:
         """Raises QueueRefusal if there is none."""
 
-    async def ask(self, question: str, **arguments: Any) -> Any:
+    async def ask(self, question: Question[P, A], *args: P.args, **arguments: P.kwargs) -> A:
         """Raises ValueError, QueueRefusal."""
+        raise NotImplementedError
 
 
 class TemplateCheck:
@@ -98,7 +101,7 @@ class TemplateCheck:
 
     async def _found(self, campaign: str, holder: str) -> TrialResult:
         """What its template needs, or those it will be chosen from; of which list it is, unless they differ."""
-        own, *others = await self._templates.ask("campaign-templates", name=campaign)
+        own, *others = await self._templates.ask(questions.campaign_templates, name=campaign)
         found = await self._looked(own, holder)
         wanted, list_id, fixed = dict(found.wanted), found.list_id, found.fixed or {}
         for one in others:
@@ -108,7 +111,7 @@ class TemplateCheck:
             fixed = {name: value for name, value in fixed.items() if (other.fixed or {}).get(name) == value}
         return found._replace(wanted=wanted, list_id=list_id, fixed=fixed)
 
-    async def _looked(self, one: tuple[str, str], holder: str) -> TrialResult:
+    async def _looked(self, one: list[str], holder: str) -> TrialResult:
         """one: the campaign and the name of its template. Raises QueueRefusal, also for a campaign that has just got
         another template."""
         campaign, template = one

@@ -21,6 +21,7 @@ from zonemta_py.mail.list_id import list_name, list_title
 from zonemta_py.mail.schedule_fields import InvalidValue, apply
 from zonemta_py.merge.source import TemplateSource, Text
 from zonemta_py.merge.trial import Person, Rendered, RenderOrder, TrialResult
+from zonemta_py.queue import questions
 from zonemta_py.queue.api import Receipt
 from zonemta_py.web.api.templates.workshop import TOO_MUCH
 from zonemta_py.web.api.uploads.attached import AttachmentGroup
@@ -82,7 +83,7 @@ async def _send(
 
 
 async def test(
-    here: RequestContext, who: Visit, campaign: dict[str, Any], content: TrialDocument
+    here: RequestContext, who: Visit, campaign: questions.CampaignRow, content: TrialDocument
 ) -> list[dict[str, Any]]:
     """A campaign's message for these people, of no campaign, and at once. campaign: its row. Raises as `send`."""
     source = TemplateSource.unpack(await here.queue.template(campaign["name"]))

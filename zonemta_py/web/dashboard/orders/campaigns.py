@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from zonemta_py.queue import questions
 from zonemta_py.web.dashboard.desk import Desk, Done
 from zonemta_py.web.dashboard.orders.order import DeskOrder, FormField, Given, Words
 from zonemta_py.web.dashboard.words import count
@@ -20,7 +21,7 @@ _REVERSE = {"pause": "resume", "resume": "pause"}
 
 def _order(action: str) -> DeskOrder:
     async def words(desk: Desk, given: Given) -> Words:
-        row = await desk.ask("campaign", name=given.get("name", ""))
+        row = await desk.ask(questions.campaign, name=given.get("name", ""))
         said, undo, button = _SAYS[action]
         if action == "cancel" and not row["registered"]:
             said += " Mail of that name that comes later is sent."
@@ -29,8 +30,10 @@ def _order(action: str) -> DeskOrder:
 
     async def do(desk: Desk, form: Given, by: str) -> Done:
         name, cause = form.get("name", ""), form.get("cause", "").strip()[:300]
-        more = {} if action == "complete" else {"cause": cause or f"by {by}"}
-        row = await desk.ask(f"campaign-{action}", name=name, **more)
+        if action == "complete":
+            row = await desk.ask(questions.campaign_complete, name=name)
+        else:
+            row = await desk.ask(questions.CAMPAIGN_ORDERS[action], name=name, cause=cause or f"by {by}")
         said = f"Campaign {name} is {row['state']}; {count(row['waiting'])} recipients wait."
         if back := _REVERSE.get(action):
             return Done(said, "Undo takes that back.", f"campaign-{back}", {"name": name}, back.capitalize())

@@ -31,7 +31,7 @@ class Words(NamedTuple):
 
 
 class DeskOrder(NamedTuple):
-    """grave: cannot be taken back, so its button is red. do: with the form and the key's name. Raises ValueError,
+    """grave: cannot be taken back, so its button is red. do: with the form and the key's name. Raises Wrong,
     QueueAway."""
 
     name: str

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from zonemta_py.queue import questions
 from zonemta_py.queue.suppression.entry import ERASED, KINDS, SCOPES
 from zonemta_py.web.dashboard.desk import HOME, Desk, Done
 from zonemta_py.web.dashboard.orders.order import DeskOrder, FormField, Given, Words
+from zonemta_py.web.dashboard.words import Wrong
 
 _KINDS = ("manual", *(kind for kind in KINDS if kind not in ("manual", ERASED)))
 
@@ -21,7 +23,7 @@ async def _suppress_words(desk: Desk, given: Given) -> Words:
 async def _suppress(desk: Desk, form: Given, by: str) -> Done:
     address, scope, kind = form.get("address", "").strip(), form.get("scope", "").strip(), form.get("kind") or "manual"
     row = [address, kind, form.get("reason", "").strip(), "", by, "", 0, scope]
-    found = await desk.ask("suppress", rows=[row])
+    found = await desk.ask(questions.suppress, rows=[row])
     if not found.get("added"):
         return Done(f"{address} was already on the list.", "Nothing has been changed.", there=f"{HOME}/suppressions")
     said = f"{address} gets no more mail."
@@ -38,9 +40,9 @@ async def _unsuppress_words(desk: Desk, given: Given) -> Words:
 
 async def _unsuppress(desk: Desk, form: Given, by: str) -> Done:
     address, scope = form.get("address", ""), form.get("scope") or None
-    row = await desk.ask("suppression", address=address)
+    row = await desk.ask(questions.suppression, address=address)
     found = [one for one in ([row, *row["others"]] if row else []) if scope in (None, one["scope"])]
-    removed = await desk.ask("unsuppress", addresses=[address], by=by, scope=scope)
+    removed = await desk.ask(questions.unsuppress, addresses=[address], by=by, scope=scope)
     if not removed or not found:
         return Done(f"{address} was not on the list.", "")
     again = {"address": address, "kind": found[0]["kind"], "reason": found[0]["reason"], "scope": found[0]["scope"]}
@@ -60,13 +62,13 @@ async def _guard_drop_words(desk: Desk, given: Given) -> Words:
 
 
 async def _guard_release(desk: Desk, form: Given, by: str) -> Done:
-    people = await desk.ask("guard-release", name=form.get("name", ""))
+    people = await desk.ask(questions.guard_release, name=form.get("name", ""))
     return Done(f"Released, for {people:,} addresses.", "They will be on the list in a moment.",
                 there=f"{HOME}/suppressions")  # fmt: skip
 
 
 async def _guard_drop(desk: Desk, form: Given, by: str) -> Done:
-    people = await desk.ask("guard-release", name=form.get("name", ""), drop=True)
+    people = await desk.ask(questions.guard_release, name=form.get("name", ""), drop=True)
     return Done(f"Discarded, for {people:,} addresses.", "They get mail as before.", there=f"{HOME}/suppressions")
 
 
@@ -81,9 +83,9 @@ async def _release(desk: Desk, form: Given, by: str) -> Done:
     """A task, so that it is in the list of them, and can be undone."""
     ident = form.get("id", "")
     where = {"id": ident, "state": "held"}
-    if not (await desk.ask("list", limit=1, **where))["rows"]:
-        raise ValueError(f"message {ident!r} has no held recipient")
-    row = await desk.ask("task", verb="release", where=where, by=by)
+    if not (await desk.ask(questions.list_, limit=1, **where))["rows"]:
+        raise Wrong(f"message {ident!r} has no held recipient")
+    row = await desk.ask(questions.task, verb="release", where=where, by=by)
     how = "Undo holds those again that have not been tried since."
     return Done(f"The held recipients of {ident} are sent now.", how, "task-undo", {"id": row["id"]}, "Undo it")
 
@@ -97,7 +99,7 @@ async def _acknowledge_words(desk: Desk, given: Given) -> Words:
 
 
 async def _acknowledge(desk: Desk, form: Given, by: str) -> Done:
-    gone = await desk.ask("in-doubt-acknowledge")
+    gone = await desk.ask(questions.in_doubt_acknowledge)
     return Done(f"{gone:,} acknowledged.", "The journal still has them.", there=f"{HOME}/doubt")
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from zonemta_py.queue import questions
 from zonemta_py.schedule.admin_orders import STOPPED
 from zonemta_py.web.dashboard.desk import HOME, Desk, Done
 from zonemta_py.web.dashboard.orders.order import DeskOrder, FormField, Given, Words
-from zonemta_py.web.dashboard.words import count, lesson, seconds, span
+from zonemta_py.web.dashboard.words import Wrong, count, lesson, seconds, span
 
 _FOR = FormField("for", "For how long", "such as 30 min, 2 h, 1 d; empty: until it is resumed")
 _CAUSE = FormField("cause", "Why", "shown wherever this mail is explained")
@@ -34,7 +35,7 @@ async def _suspend_words(desk: Desk, given: Given) -> Words:
 async def _suspend(desk: Desk, form: Given, by: str) -> Done:
     kind, name, for_s = form.get("kind", ""), form.get("name", "").strip(), seconds(form.get("for", ""))
     cause = form.get("cause", "").strip() or f"by {by}"
-    held = await desk.ask("stop", kind=kind, name=name, seconds=for_s, cause=cause[:300])
+    held = await desk.ask(questions.stop, kind=kind, name=name, seconds=for_s, cause=cause[:300])
     until = f"for {span(for_s)}" if for_s else "until it is resumed"
     return Done(f"The {kind} {name} is suspended {until}: {count(held)} flow queues in memory wait.",
                 "Its mail is sent again as soon as it is resumed.", "resume", {"kind": kind, "name": name}, "Resume it",
@@ -65,7 +66,7 @@ async def _resume(desk: Desk, form: Given, by: str) -> Done:
     kind, name = form.get("kind", ""), form.get("name", "")
     kinds = (kind, "domain") if kind == "destination" else (kind,)  # of one that shares its site, only the domain is
     row = await _standing(desk, kinds, name)
-    if not await desk.ask("lift", kind=kind, name=name) or row is None:
+    if not await desk.ask(questions.lift, kind=kind, name=name) or row is None:
         return Done(f"There was nothing to do: {lesson(kind)} {name} is neither suspended nor resting.", "")
     if kind not in STOPPED:
         said = f"{name} is tried now." if kind in ("resting", "rest") else f"Discarded: {lesson(kind)} for {name}."
@@ -79,7 +80,7 @@ async def _resume(desk: Desk, form: Given, by: str) -> Done:
 async def _standing(desk: Desk, kinds: tuple[str, ...], name: str) -> dict[str, Any] | None:
     """Its row; the list comes in pages."""
     after = 0
-    while rows := await desk.ask("standing", after=after):
+    while rows := await desk.ask(questions.standing, after=after):
         found = next((row for row in rows if row["kind"] in kinds and row["name"] == name), None)
         if found is not None:
             return dict(found)
@@ -99,10 +100,10 @@ async def _warm_words(desk: Desk, given: Given) -> Words:
 async def _warm(desk: Desk, form: Given, by: str) -> Done:
     source, provider, step = form.get("source", ""), form.get("provider", ""), form.get("step", "").strip()
     if step and not step.isdecimal():
-        raise ValueError(f"{step[:20]!r} is no day; give its number, 1 is the first")
-    rows = await desk.ask("warmup")
+        raise Wrong(f"{step[:20]!r} is no day; give its number, 1 is the first")
+    rows = await desk.ask(questions.warmup)
     before = next((row for row in rows if (row["source"], row["provider"]) == (source, provider)), None)
-    row = await desk.ask("warm", source=source, provider=provider, step=int(step) if step else None)
+    row = await desk.ask(questions.warm, source=source, provider=provider, step=int(step) if step else None)
     said = "warm" if row["warm"] else f"on day {row['step'] + 1} of {row['steps']}"
     undo = "" if before is None or before["warm"] else str(before["step"] + 1)
     return Done(f"{source} at {provider} is {said}.", "Undo returns it to the previous day.", "warm",

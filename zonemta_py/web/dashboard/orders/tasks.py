@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from zonemta_py.queue import questions
 from zonemta_py.web.dashboard import filters
 from zonemta_py.web.dashboard.desk import HOME, Desk, Done
 from zonemta_py.web.dashboard.orders.order import DeskOrder, FormField, Given, Words
-from zonemta_py.web.dashboard.words import count, seconds
+from zonemta_py.web.dashboard.words import Wrong, count, seconds
 
 VERBS = ("hold", "release", "flush", "delete", "move", "set", "requeue")
 _HINT = "flush: try now; move and set need the fields below; delete can be undone for a while"
@@ -29,14 +30,14 @@ async def _preview_words(desk: Desk, given: Given) -> Words:
 
 
 def _change(form: Given) -> dict[str, Any] | None:
-    """Raises ValueError."""
+    """Raises Wrong."""
     if form.get("verb") == "move":
         return {"zone": form.get("to_zone", "").strip()}
     if form.get("verb") == "set":
         try:
             return {"priority": int(form.get("to_priority", ""))}
         except ValueError:
-            raise ValueError("set needs a priority, -9 to 9") from None
+            raise Wrong("set needs a priority, -9 to 9") from None
     return None
 
 
@@ -44,7 +45,7 @@ async def _preview(desk: Desk, form: Given, by: str) -> Done:
     where: dict[str, Any] = filters.where(filters.chosen(form))
     if form.get("everything"):
         where["all"] = True
-    row = await desk.ask("task-preview", verb=form.get("verb", ""), where=where, set=_change(form), by=by,
+    row = await desk.ask(questions.task_preview, verb=form.get("verb", ""), where=where, set=_change(form), by=by,
                          cause=form.get("cause", "").strip()[:300])  # fmt: skip
     return Done(
         "Nothing has been changed yet.", "It is being counted; start it below.", there=f"{HOME}/tasks/{row['id']}"
@@ -52,7 +53,7 @@ async def _preview(desk: Desk, form: Given, by: str) -> Done:
 
 
 async def _start_words(desk: Desk, given: Given) -> Words:
-    row = await desk.ask("task-row", id=given.get("id", ""))
+    row = await desk.ask(questions.task_row, id=given.get("id", ""))
     many = f"{count(row['count'])} recipients" if row["state"] == "previewed" else "still being counted"
     said = f"{row['words'].capitalize()} ({many}). At once, for mail in the queue now, never for later mail."
     undo = "Undo on its page reverts what was not sent in the meantime, until the time shown there."
@@ -61,42 +62,42 @@ async def _start_words(desk: Desk, given: Given) -> Words:
 
 
 async def _start(desk: Desk, form: Given, by: str) -> Done:
-    row = await desk.ask("task-start", id=form.get("id", ""), by=by, undo_s=seconds(form.get("undo", "")))
+    row = await desk.ask(questions.task_start, id=form.get("id", ""), by=by, undo_s=seconds(form.get("undo", "")))
     how = "It can be undone until mail is sent or permanently removed."
     return Done(f"Ordered: {row['words']}.", how, "task-undo", {"id": row["id"]}, "Undo it", _place(row))
 
 
 async def _cancel_words(desk: Desk, given: Given) -> Words:
-    row = await desk.ask("task-row", id=given.get("id", ""))
+    row = await desk.ask(questions.task_row, id=given.get("id", ""))
     said = f"It stops: {row['words']}. What it has done to {count(row['done'])} recipients remains."
     return Words(f"Cancel task {row['id']}", said, "What was done can be undone on its page.", "Cancel it")
 
 
 async def _cancel(desk: Desk, form: Given, by: str) -> Done:
-    row = await desk.ask("task-cancel", id=form.get("id", ""), by=by)
+    row = await desk.ask(questions.task_cancel, id=form.get("id", ""), by=by)
     said = f"Task {row['id']} stops; {count(row['done'])} recipients were changed."
     return Done(said, "Undo reverts those.", "task-undo", {"id": row["id"]}, "Undo what was done", _place(row))
 
 
 async def _undo_words(desk: Desk, given: Given) -> Words:
-    row = await desk.ask("task-row", id=given.get("id", ""))
+    row = await desk.ask(questions.task_row, id=given.get("id", ""))
     return Words(f"Undo task {row['id']}", f"It reverts what “{row['words']}” changed, except for mail sent"
                  " since.", "Order it again.", "Undo it")  # fmt: skip
 
 
 async def _undo(desk: Desk, form: Given, by: str) -> Done:
-    row = await desk.ask("task-undo", id=form.get("id", ""), by=by)
+    row = await desk.ask(questions.task_undo, id=form.get("id", ""), by=by)
     return Done(f"Task {row['id']} is being undone.", "Mail sent in the meantime stays sent.", there=_place(row))
 
 
-def _place(row: dict[str, Any]) -> str:
+def _place(row: questions.TaskRow) -> str:
     return f"{HOME}/tasks/{row['id']}"
 
 
 async def _reload_words(desk: Desk, given: Given) -> Words:
-    found = await desk.ask("reload", check=True)
+    found = await desk.ask(questions.reload, check=True)
     if found["refused"]:
-        raise ValueError(" ".join(found["refused"]))
+        raise Wrong(" ".join(found["refused"]))
     names = ", ".join(key for key, _, _ in found["changes"][:12]) or "nothing"
     said = f"It changes: {names}. No connection is dropped, and nothing is put in doubt."
     undo = "“zonemta config back” applies the previous one again."
@@ -104,9 +105,9 @@ async def _reload_words(desk: Desk, given: Given) -> Words:
 
 
 async def _reload(desk: Desk, form: Given, by: str) -> Done:
-    found = await desk.ask("reload", check=False, by=f"key {by}")
+    found = await desk.ask(questions.reload, check=False, by=f"key {by}")
     if found["refused"]:
-        raise ValueError(" ".join(found["refused"]))
+        raise Wrong(" ".join(found["refused"]))
     return Done(f"Configuration {found['number'] or ''} is in use.", "“zonemta config back” undoes it.",
                 there=f"{HOME}/configuration")  # fmt: skip
 

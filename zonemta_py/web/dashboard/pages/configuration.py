@@ -7,19 +7,20 @@ import asyncio
 from starlette.requests import Request
 from starlette.responses import Response
 
+from zonemta_py.queue import questions
 from zonemta_py.web.dashboard.desk import Desk
-from zonemta_py.web.dashboard.words import place, query
+from zonemta_py.web.dashboard.words import Wrong, place, query
 
 ROWS = 50
 
 
 async def configuration(desk: Desk, request: Request) -> Response:
     checked, wrong = None, ""
-    rows, generation = await asyncio.gather(desk.ask("configurations"), desk.ask("generation"))
+    rows, generation = await asyncio.gather(desk.ask(questions.configurations), desk.ask(questions.generation))
     if "check" in request.query_params:
         try:
-            checked = await desk.ask("reload", check=True)
-        except ValueError as error:
+            checked = await desk.ask(questions.reload, check=True)
+        except Wrong as error:
             wrong = str(error)
     after = place(request.query_params.get("after", ""))
     following = query(after=after + ROWS) if len(rows) > after + ROWS else ""

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from zonemta_py.metrics.quantities import waiting
 from zonemta_py.metrics.units import size
+from zonemta_py.queue import questions
 from zonemta_py.schedule.policy.standing import LEARNED, RESTING, SUSPENDED
 from zonemta_py.schedule.policy.state import GUARD
 from zonemta_py.web.dashboard.desk import HOME, Desk
@@ -31,8 +32,8 @@ class Trouble(NamedTuple):
 
 async def now(desk: Desk, request: Request) -> Response:
     rates, sizes, standing, copied, campaigns, numbers = await asyncio.gather(
-        desk.ask("now"), desk.ask("size"), desk.ask("standing"), desk.ask("copied"), desk.ask("campaigns"),
-        desk.ask("metrics"),
+        desk.ask(questions.now), desk.ask(questions.size), desk.ask(questions.standing), desk.ask(questions.copied),
+        desk.ask(questions.campaigns), desk.ask(questions.metrics),
     )  # fmt: skip
     total, doubt = sizes["total"], int(sum(n for _, n in numbers["gauges"]["zonemta_in_doubt"]))
     found = [*_of_machine(copied, numbers), *_of_mail(total, doubt), *_of_orders(standing, campaigns)]
@@ -43,12 +44,12 @@ async def now(desk: Desk, request: Request) -> Response:
                      disk=_one(numbers, "zonemta_disk_free_bytes"))  # fmt: skip
 
 
-def _one(numbers: dict[str, Any], name: str) -> float:
+def _one(numbers: questions.Metrics, name: str) -> float:
     rows = numbers["gauges"].get(name, [])
     return float(rows[0][1]) if rows else 0.0
 
 
-def _of_machine(copied: str, numbers: dict[str, Any]) -> Iterator[Trouble]:
+def _of_machine(copied: str, numbers: questions.Metrics) -> Iterator[Trouble]:
     if copied:
         yield Trouble(True, f"Nothing is sent: {copied}", "", "“zonemta queue adopt” makes this the one that sends.")
     free, reserve = _one(numbers, "zonemta_disk_free_bytes"), _one(numbers, "zonemta_disk_reserve_bytes")
@@ -63,7 +64,7 @@ def _of_machine(copied: str, numbers: dict[str, Any]) -> Iterator[Trouble]:
             yield Trouble(False, said, "", "The log says how it ended.")
 
 
-def _of_mail(total: dict[str, int], doubt: int) -> Iterator[Trouble]:
+def _of_mail(total: questions.Total, doubt: int) -> Iterator[Trouble]:
     if doubt:
         yield Trouble(False, f"{count(doubt)} in doubt: whether they were delivered is not known.",
                       f"{HOME}/doubt", "See who they are.")  # fmt: skip
@@ -72,7 +73,7 @@ def _of_mail(total: dict[str, int], doubt: int) -> Iterator[Trouble]:
                       "Look at them.")  # fmt: skip
 
 
-def _of_orders(standing: list[dict[str, Any]], campaigns: list[dict[str, Any]]) -> Iterator[Trouble]:
+def _of_orders(standing: list[questions.Standing], campaigns: list[questions.CampaignRow]) -> Iterator[Trouble]:
     stopped = [row for row in standing if row["group"] == SUSPENDED and row["kind"] != "campaign"]
     for row in stopped[:5]:
         yield Trouble(row["kind"] == "zone", f"{row['kind'].capitalize()} {row['name']} is suspended: {row['cause']}",
@@ -93,21 +94,21 @@ def _of_orders(standing: list[dict[str, Any]], campaigns: list[dict[str, Any]]) 
     ):
         if rows := [row for row in rows if row["kind"] != "resting"]:
             yield Trouble(False, f"{named}: {count(len(rows))}", f"{HOME}/suspensions", "See which, and why.")
-    for row in [row for row in campaigns if row["state"] == "paused"][:5]:
-        yield Trouble(False, f"Campaign {row['name']} is paused: {row['cause']}", f"{HOME}/campaigns/{row['name']}",
+    for one in [one for one in campaigns if one["state"] == "paused"][:5]:
+        yield Trouble(False, f"Campaign {one['name']} is paused: {one['cause']}", f"{HOME}/campaigns/{one['name']}",
                       "Look at it.")  # fmt: skip
 
 
-def _processes(numbers: dict[str, Any]) -> list[dict[str, Any]]:
+def _processes(numbers: questions.Metrics) -> list[dict[str, Any]]:
     """Name, starts, memory, since when, and when it last ended by itself (0: never)."""
 
-    def by_name(kind: str, metric: str) -> dict[str, float]:
-        return {row[0][0]: row[1] for row in numbers[kind].get(metric, [])}
+    def by_name(of: questions.Labelled, metric: str) -> dict[str, float]:
+        return {row[0][0]: row[1] for row in of.get(metric, [])}
 
-    failed = by_name("gauges", "zonemta_process_failure_time_seconds")
-    started = by_name("gauges", "zonemta_process_start_time_seconds")
-    starts = by_name("counters", "zonemta_process_starts_total")
-    memory = by_name("gauges", "zonemta_process_resident_memory_bytes")
+    failed = by_name(numbers["gauges"], "zonemta_process_failure_time_seconds")
+    started = by_name(numbers["gauges"], "zonemta_process_start_time_seconds")
+    starts = by_name(numbers["counters"], "zonemta_process_starts_total")
+    memory = by_name(numbers["gauges"], "zonemta_process_resident_memory_bytes")
     return [{"name": name, "started": at, "starts": int(starts.get(name, 1)), "failed": failed.get(name, 0.0),
              "bytes": memory.get(name, 0)}
             for name, at in sorted(started.items())]  # fmt: skip

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import suppress
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from zonemta_py.metrics.quantities import STATES
+from zonemta_py.queue import questions
 from zonemta_py.web.dashboard import filters
 from zonemta_py.web.dashboard.desk import HOME, Desk, NoPage
-from zonemta_py.web.dashboard.words import query
+from zonemta_py.web.dashboard.words import Wrong, query
 
 ROWS = 50
 SHOWN = 20
@@ -23,14 +23,16 @@ _ID = re.compile(r"[0-9a-f]{16}")
 
 async def browse(desk: Desk, request: Request) -> Response:
     asked = request.query_params
-    filled, sizes, wrong = filters.chosen(asked), await desk.ask("size"), ""
+    filled, sizes, wrong = filters.chosen(asked), await desk.ask(questions.size), ""
     counted = filters.counted(filled)
-    found: dict[str, Any] = {"rows": [], "next": None, "more": False, "walked": 0}
+    found: questions.Recipients = {"rows": [], "next": None, "more": False, "walked": 0}
     of: int | None = None
     try:
-        found = await desk.ask("list", limit=ROWS, after=asked.get("after", ""), **filters.where(filled))
-        of = None if counted is None else filters.matching(filled, await desk.ask("size", **counted))
-    except ValueError as error:
+        found = await desk.ask(questions.list_, limit=ROWS, after=asked.get("after", ""), **filters.where(filled))
+        if counted is not None:
+            counts = await desk.ask(questions.size_of, **counted)
+            of = filters.matching(filled, counts)
+    except Wrong as error:
         wrong = str(error)
     return desk.page(request, "queue", filled=filled, found=found, wrong=wrong, of=of, filters=filters, states=STATES,
                      zones=list(sizes["zones"]), first=query(**filled), paged=bool(asked.get("after")),
@@ -42,11 +44,11 @@ async def message(desk: Desk, request: Request) -> Response:
     if not _ID.fullmatch(id):
         raise NoPage(404, f"{id[:80]!r} is no message id; they have sixteen hexadecimal digits")
     try:
-        shown, why = await asyncio.gather(desk.ask("show", id=id), desk.ask("explain", what=id))
-    except ValueError:
-        shown, why = None, {"rows": []}
-    reasons = {(row.get("zone"), row.get("recipient")): row for row in why["rows"]}
-    told = await desk.ask("trace", what=id, before=request.query_params.get("before", ""))
+        shown, why = await asyncio.gather(desk.ask(questions.show, id=id), desk.ask(questions.explain, what=id))
+    except Wrong:
+        shown, why = None, None
+    reasons = {(row.get("zone"), row.get("recipient")): row for row in (why["rows"] if why else ())}
+    told = await desk.ask(questions.trace, what=id, before=request.query_params.get("before", ""))
     if shown is None:
         return desk.page(
             request, "message", 200 if told["rows"] else 404, id=id, shown=None, rows=[], more=0, told=told
@@ -61,10 +63,10 @@ async def why(desk: Desk, request: Request) -> Response:
     what, wrong, found, told = request.query_params.get("what", "").strip(), "", None, None
     if what:
         try:
-            found = await desk.ask("explain", what=what)
+            found = await desk.ask(questions.explain, what=what)
             if "@" in what:
-                told = await desk.ask("trace", what=what, before=request.query_params.get("before", ""))
-        except ValueError as error:
+                told = await desk.ask(questions.trace, what=what, before=request.query_params.get("before", ""))
+        except Wrong as error:
             wrong = str(error)
     return desk.page(request, "why", what=what, found=found, wrong=wrong, told=told)
 
@@ -78,9 +80,9 @@ async def find(desk: Desk, request: Request) -> Response:
 
 async def doubt(desk: Desk, request: Request) -> Response:
     """Who was being sent to when something crashed."""
-    after, rows = request.query_params.get("after", ""), list[dict[str, Any]]()
-    with suppress(ValueError):  # no cursor of ours
-        rows = await desk.ask("in-doubt", limit=ROWS + 1, after=after)
+    after, rows = request.query_params.get("after", ""), list[questions.InDoubt]()
+    with suppress(Wrong):  # no cursor of ours
+        rows = await desk.ask(questions.in_doubt, limit=ROWS + 1, after=after)
     last = rows[ROWS - 1] if len(rows) > ROWS else None
     following = query(after=f"{last['id']} {last['recipient']}") if last else ""
     return desk.page(request, "doubt", rows=rows[:ROWS], following=following, paged=bool(after))

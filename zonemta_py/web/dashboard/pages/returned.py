@@ -8,8 +8,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from zonemta_py.journal.records.people import KINDS
+from zonemta_py.queue import questions
 from zonemta_py.web.dashboard.desk import Desk, NoPage
-from zonemta_py.web.dashboard.words import query
+from zonemta_py.web.dashboard.words import Wrong, query
 
 ROWS = 50
 _FILTER = ("kind", "recipient", "campaign", "message")
@@ -18,11 +19,14 @@ _NUMBER_DIGITS_MAX = 18
 
 async def every(desk: Desk, request: Request) -> Response:
     asked, wrong = request.query_params, ""
-    where = {name: asked.get(name, "").strip() for name in _FILTER}
-    unread, found = asked.get("unread", "") == "1", dict[str, Any](rows=[], next=None)
+    where: dict[str, Any] = {name: asked.get(name, "").strip() for name in _FILTER}
+    unread = asked.get("unread", "") == "1"
+    found: questions.FeedbackFound = {"rows": [], "next": None}
     try:
-        found = await desk.ask("feedback", **where, unread=unread, after=_number(asked.get("after", "")), limit=ROWS)
-    except ValueError as error:
+        found = await desk.ask(
+            questions.feedback, **where, unread=unread, after=_number(asked.get("after", "")), limit=ROWS
+        )
+    except Wrong as error:
         wrong = str(error)
     kept: dict[str, Any] = {**where, "unread": "1" if unread else ""}
     following = query(**kept, after=found["next"]) if found["next"] else ""
@@ -31,7 +35,7 @@ async def every(desk: Desk, request: Request) -> Response:
 
 
 async def one(desk: Desk, request: Request) -> Response:
-    row = await desk.ask("feedback-one", seq=_number(request.path_params["number"]))
+    row = await desk.ask(questions.feedback_one, seq=_number(request.path_params["number"]))
     if row is None:
         raise NoPage(404, "nothing that came back has this number, or it has been forgotten")
     if request.state.session.holder.role != "admin":  # who sees no content of mail

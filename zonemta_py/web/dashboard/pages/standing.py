@@ -7,6 +7,7 @@ import asyncio
 from starlette.requests import Request
 from starlette.responses import Response
 
+from zonemta_py.queue import questions
 from zonemta_py.schedule.admin_orders import STOPPED
 from zonemta_py.schedule.policy.standing import LEARNED, NOTED, RESTING, SUSPENDED
 from zonemta_py.schedule.policy.state import GUARD
@@ -18,7 +19,7 @@ ROWS = 50
 
 async def suspensions(desk: Desk, request: Request) -> Response:
     after = place(request.query_params.get("after", ""))
-    rows = await desk.ask("standing", limit=ROWS + 1, after=after)
+    rows = await desk.ask(questions.standing, limit=ROWS + 1, after=after)
     following, rows = query(after=after + ROWS) if len(rows) > ROWS else "", rows[:ROWS]
     return desk.page(
         request, "suspensions", following=following, paged=bool(after), kinds=STOPPED,
@@ -30,7 +31,7 @@ async def suspensions(desk: Desk, request: Request) -> Response:
 
 
 async def sources(desk: Desk, request: Request) -> Response:
-    warm, rows = await asyncio.gather(desk.ask("warmup"), desk.ask("standing"))
+    warm, rows = await asyncio.gather(desk.ask(questions.warmup), desk.ask(questions.standing))
     pools = [(pool.name, [source.address for source in pool.sources]) for pool in desk.config.pools]
     of_sources = [row for row in rows if row["kind"] in ("source", "rest", "rate", "concurrency")]
     return desk.page(request, "sources", warm=warm, rows=of_sources, pools=pools,
