@@ -8,7 +8,8 @@ Promises: replies keep the order of the commands, and those to one packet go out
 cancelled because the client hung up. Bytes that came before a TLS handshake are discarded.
 
 Failures: a bug met in what is waited for is logged with its traceback and answered 451 4.3.0; one met elsewhere is
-logged by the loop and ends the connection. Either way the transaction is given up.
+logged by the loop and ends the connection. Either way the transaction is given up. A failed login is logged, counted,
+and answered later the more of them came from that client or for that user (`login`).
 """
 
 from __future__ import annotations
@@ -20,23 +21,25 @@ from collections.abc import Coroutine
 from typing import Any
 
 from zonemta_py.logs.causes import from_outside
+from zonemta_py.logs.persons import UserName
 from zonemta_py.mail.limits import COMMAND_BYTES_MAX
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.trace import Trace, protocol
 from zonemta_py.metrics.report import count
-from zonemta_py.plugin.arguments import Session
-from zonemta_py.queue.api import Unanswered
+from zonemta_py.plugin.arguments import Auth, Session
+from zonemta_py.plugin.verdicts import Verdict
+from zonemta_py.queue.api import QueueRefusal, Unanswered
 from zonemta_py.reception import tls
 from zonemta_py.reception.connection_limits import plain_ip
 from zonemta_py.reception.listener import ListenerSettings
+from zonemta_py.reception.login import TooBusy
 from zonemta_py.reception.smtp import replies
-from zonemta_py.reception.smtp.authentication import Authentication
+from zonemta_py.reception.smtp.authentication import Unusable, credentials
 from zonemta_py.reception.smtp.commands import COMMANDS
-from zonemta_py.reception.smtp.membership import Membership
 from zonemta_py.reception.smtp.pace import ClientPace
-from zonemta_py.reception.smtp.patience import Patience
 from zonemta_py.reception.smtp.proxy import Origin
 from zonemta_py.reception.smtp.replies import reply_bytes
+from zonemta_py.reception.smtp.revision import Revision
 from zonemta_py.reception.smtp.transaction import MailTransaction
 
 log = logging.getLogger(__name__)
@@ -50,14 +53,22 @@ _COMMANDS_FREE, _COMMANDS_MAX = 8, 64
 _UNREAD_BYTES_MAX = 65_536
 """Replies that the client has not read; beyond that we stop reading its commands."""
 _ENDLESS_BYTES_MAX = 65_536
-"""Of a command line that does not end."""
+"""Of a command line, or of one in a login, that does not end."""
+_LOGIN_BYTES_MAX = 12_288 + 1
+"""Of a line in a login: RFC 4954 4, and a CR."""
+_UNREAD_S_MAX = 60.0
+"""Time for a client to read the replies it has asked for."""
+_LEAVING_S_MAX = 10.0
+"""Time to send what is left after we have closed."""
 HANDSHAKE_S_MAX = 30.0
 
 
-class ServerSession(Patience, Membership, Authentication):
-    """origin: the real client, where a PROXY header named it."""
+class ServerSession(asyncio.Protocol):
+    """One connection. Its state says what the client has to do next; `connection_limits` calls `cut_off_if_late` every
+    few seconds."""
 
     def __init__(self, site: ListenerSettings, origin: Origin | None = None) -> None:
+        """origin: the real client, where a PROXY header named it."""
         self.site, self.loop, self._origin = site, site.loop, origin
         self.session = Session(id=site.next_id(), listener=site.listener.name)
         self.transport: Any = None
@@ -66,15 +77,15 @@ class ServerSession(Patience, Membership, Authentication):
         self.transaction: MailTransaction | None = None
         self.extended = self.may_relay = self._admitted = False
         self.revoked: Reply | None = None
-        self._password = ""
+        self._password = ""  # digest of the one it has logged in with, unless a plugin has let it in
         self._out: list[bytes] = []
         self._held = b""
         self._task: asyncio.Task[None] | None = None
         self._line: asyncio.Future[None] | None = None
         self._gone: asyncio.Future[None] | None = None
         self._overlong = 0  # bytes of a line that is too long and has not ended
-        self._paused = self._choked = self._resting = False
-        self._closing = self._lost = self._eof = False
+        self._paused = self._choked = self._resting = False  # choked: the client does not read its replies
+        self._closing = self._lost = self._eof = self._counted = False
         self._idle_commands = self._errors = self._transactions = 0
         self._opening = ""
 
@@ -263,6 +274,16 @@ class ServerSession(Patience, Membership, Authentication):
         await self._pause(seconds)
         return self.refuse(reply)
 
+    def hang_up(self, reply: Reply) -> None:
+        """Says why and closes, after what has been written is sent."""
+        if not reply.positive:
+            count("zonemta_smtp_refusals_total", (self.site.listener.name, str(reply.code)))
+        self._out.append(reply_bytes(reply))
+        self._flush()
+        self._closing = True
+        self._leave_by = self.loop.time() + _LEAVING_S_MAX
+        self.transport.close()
+
     def _flush(self) -> None:
         out = self._out
         if not out:
@@ -372,7 +393,60 @@ class ServerSession(Patience, Membership, Authentication):
         self._transactions += 1
         return f"{self.session.id}.{self._transactions:x}"
 
-    # --- STARTTLS and AUTH
+    # --- entering, and leaving, the account
+
+    async def welcome(self) -> bytes | None:
+        """The banner, where something has to be waited for."""
+        try:
+            if (refusal := await self.enter()) is not None:
+                self.hang_up(refusal)
+                return None
+            if self.site.host.listens("smtp_connect"):
+                await self.site.host.call("smtp_connect", session=self.session)
+        except Verdict as verdict:
+            self.hang_up(verdict.reply)
+            return None
+        return self.site.banner
+
+    @property
+    def counts(self) -> bool:
+        """Whether its account has a quota of sessions."""
+        account = self.session.account
+        return bool(account) and self.site.accounts.by_name[account].sessions > 0
+
+    async def enter(self) -> Reply | None:
+        """Counts it in, and out where it was before; why it must end."""
+        if not self.counts:
+            self.leave_account()
+            return None
+        self._counted = True
+        try:
+            await self.site.submission.enter(self.session.id, self.session.account)
+        except QueueRefusal as refused:
+            return Reply(421, refused.reply.enhanced, refused.reply.text)
+        finally:
+            if self._lost:  # while it waited
+                self._counted = True
+                self.leave_account()
+        return None
+
+    def revise(self, revision: Revision) -> None:
+        """It goes on only with what it is given there."""
+        session = self.session
+        if not self.may_relay or self.revoked is not None:
+            return
+        if session.user:
+            self.revoked = revision.user(session, self._password)
+        else:
+            self.revoked = revision.network(session.listener, session.client)
+
+    def leave_account(self) -> None:
+        """Counts it out; harmless twice."""
+        if self._counted:
+            self._counted = False
+            self.site.submission.leave(self.session.id)
+
+    # --- STARTTLS
 
     async def start_tls(self) -> None:
         self._out.append(b"220 2.0.0 Ready to start TLS\r\n")
@@ -398,3 +472,137 @@ class ServerSession(Patience, Membership, Authentication):
     def _under_tls(self, transport: Any) -> None:
         transport.set_write_buffer_limits(_UNREAD_BYTES_MAX)  # else half a megabyte
         self.session.tls = tls.described(transport.get_extra_info("ssl_object"))
+
+    # --- AUTH
+
+    async def authenticate(self, words: list[str]) -> bytes | None:
+        """words: ["PLAIN" or "LOGIN"], and maybe an initial response."""
+        login = ""
+        try:
+            login, password = (part.decode() for part in await credentials(self._answer, *words))
+            accepted = await self._accepts(login, password, words[0])
+        except Unusable as unusable:
+            return self.refuse(unusable.reply)
+        except UnicodeDecodeError:
+            accepted = False
+        except TooBusy:
+            self._note_login("login of %.80r refused: too many attempts", login)
+            return self.refuse(replies.LOGINS_BUSY)
+        except Verdict as verdict:
+            self.session.user = ""
+            return self.refuse(verdict.reply)
+        if not accepted:
+            self._note_login("login of %.80r refused: wrong name or password", login)
+            await self._pause(self.site.login.fail(self.session.client, login))
+            return self.refuse(replies.BAD_LOGIN)
+        self.may_relay = True
+        self.session.senders = self.site.permissions.user(self.session.user)
+        self.session.account = self.site.accounts.of(self.session.client, user=self.session.user)
+        if (refusal := await self.enter()) is not None:
+            self.hang_up(refusal)
+            return None
+        self.site.gate.know(self)
+        self.set_protocol(False)
+        return b"235 2.7.0 Authenticated\r\n"
+
+    async def _accepts(self, login: str, password: str, method: str) -> bool:
+        """Plugins first, then [users]. Raises Verdict, TooBusy."""
+        session = self.session
+        if self.site.host.listens("smtp_auth"):
+            await self.site.host.call("smtp_auth", auth=Auth(login, password, method), session=session)
+        if not session.user and await self.site.login.check(login, password, session.client):
+            session.user, self._password = login, self.site.login.digest_of(login)
+        return bool(session.user)
+
+    def _note_login(self, what: str, login: str) -> None:
+        count("zonemta_auth_failures_total", (self.site.listener.name,))
+        client = self.session.client
+        message = "listener %s, client %s: " + what
+        self.site.notes.warn("login", client, message, self.site.listener.name, client, UserName(login))
+
+    async def _answer(self, challenge: bytes) -> bytes:
+        self._out.append(b"334 " + challenge + b"\r\n")
+        self._flush()
+        return await self._next_line()
+
+    async def _next_line(self) -> bytes:
+        """The client's next line. Raises Unusable for one that is too long, ConnectionResetError."""
+        forgotten = 0
+        while b"\n" not in self._held:
+            if forgotten or len(self._held) > _LOGIN_BYTES_MAX:
+                forgotten += len(self._held)
+                self._held = b""
+            if self._lost or forgotten > _ENDLESS_BYTES_MAX:
+                raise ConnectionResetError("AUTH line without end, or client gone")
+            self._line = self.loop.create_future()
+            self._pace.ask(self.loop.time())
+            try:
+                await self._line
+            finally:
+                self._line = None
+        line, _, self._held = self._held.partition(b"\n")
+        if forgotten or len(line) > _LOGIN_BYTES_MAX:
+            raise Unusable(replies.LOGIN_TOO_LONG)
+        return line
+
+    def _wake_line(self) -> None:
+        if self._line is not None and not self._line.done():
+            self._line.set_result(None)
+
+    async def _pause(self, seconds: float) -> None:
+        """Waits, unless the client goes."""
+        if seconds <= 0 or self._lost:
+            return
+        self._gone = self.loop.create_future()
+        try:
+            await asyncio.wait((self._gone,), timeout=seconds)
+        finally:
+            self._gone = None
+
+    def _wake_gone(self) -> None:
+        if self._gone is not None and not self._gone.done():
+            self._gone.set_result(None)
+
+    # --- clients that are too slow
+
+    def pause_writing(self) -> None:
+        """The client does not read its replies: then we do not read its commands."""
+        self._choked = True
+        self._wait_if_full()
+        self._read_by = self.loop.time() + min(_UNREAD_S_MAX, self.site.limits.timeout_s)
+
+    def resume_writing(self) -> None:
+        self._choked = False
+        if self._task is None:
+            self._resume()
+
+    def cut_off_if_late(self, now: float) -> None:
+        if self.transport is None:  # a handshake has a limit of its own
+            return
+        if self._closing:
+            if now > self._leave_by:
+                self.transport.abort()
+        elif self._choked:
+            if now > self._read_by:
+                self._cut_off("does not read its replies")
+        elif self._task is not None and self._line is None:
+            return
+        elif now > self._pace.late_at:
+            self._too_slow()
+        elif not self.may_relay and now > self._login_by:
+            self._note("slow", "has not authenticated in time")
+            self.hang_up(replies.NO_LOGIN)
+
+    def _too_slow(self) -> None:
+        begun = self.transaction is not None and self.transaction.decoder is not None
+        if begun or self._held:
+            self._note("slow", "is too slow")
+        self.hang_up(replies.TOO_SLOW if begun else replies.SILENT)
+
+    def _cut_off(self, why: str) -> None:
+        self._note("slow", why)
+        self.transport.abort()
+
+    def _note(self, kind: str, what: str) -> None:
+        client = self.session.client
+        self.site.notes.warn(kind, client, "session %s, client %s: %s, cut off", self.session.id, client, what)
