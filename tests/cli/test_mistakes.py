@@ -85,7 +85,7 @@ MISTAKES = [
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, object]]:
     """What the commands above run into: broken files, a taken port, a locked store."""
-    monkeypatch.setattr("zonemta_py.cli.run.patience._PATIENCE_S", 0.05)
+    monkeypatch.setattr("zonemta_py.cli.run.folder._PATIENCE_S", 0.05)
     broken, certless, pluginless = (tmp_path / f"{name}.toml" for name in ("broken", "certless", "pluginless"))
     broken.write_text("[server")
     certless.write_text("[[listeners]]\ntls = 'starttls'\ncertificate = 'absent.pem'")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from zonemta_py.cli.run.commands import check_port, configured, opening
-from zonemta_py.cli.run.patience import until
+from zonemta_py.cli.run.folder import until
 from zonemta_py.cli.terminal.errors import CommandError
 from zonemta_py.cli.version import program
 from zonemta_py.config import Config, Listener

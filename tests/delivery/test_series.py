@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.delivery.picky import Dispatch, PickyServer, means_of, verdicts
-from zonemta_py.delivery import lease as leases
 from zonemta_py.delivery import pipelined
+from zonemta_py.delivery import worker as leases
 from zonemta_py.mail.envelope import Recipient
 from zonemta_py.queue.api import BOUNCED
 

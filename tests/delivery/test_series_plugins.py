@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.delivery.picky import verdicts
-from zonemta_py.delivery import lease as leases
 from zonemta_py.delivery import pipelined
+from zonemta_py.delivery import worker as leases
 
 LOOKS = "async def sender_fetch(delivery):\n    if delivery.values == [['wrong']]:\n        raise Reject(550, 'no')\n"
 """A plugin that is called for each message."""

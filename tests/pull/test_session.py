@@ -17,7 +17,7 @@ import pytest
 
 from tests.pull.conftest import Server
 from zonemta_py.mail.reply import Reply
-from zonemta_py.pull.session import refused
+from zonemta_py.pull.server import refused
 
 BINARY = bytes(range(256)) * 1_000 + b"\n.\r\n\0"
 """Several chunks, of all bytes there are."""

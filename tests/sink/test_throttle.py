@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zonemta_py.sink import Sink, SinkError, SinkOptions, depth
-from zonemta_py.sink.throttle import SinkThrottle
+from zonemta_py.sink.service import SinkThrottle
 
 SLOW = 0.001
 """Messages per second: no second one will be allowed as long as a test runs."""

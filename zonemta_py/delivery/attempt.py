@@ -23,10 +23,10 @@ from dataclasses import replace
 from typing import Any
 
 from zonemta_py.delivery.context import SenderContext
+from zonemta_py.delivery.dns.destination import DnsDestinationResolver
 from zonemta_py.delivery.dns.egress import Egress
 from zonemta_py.delivery.dns.routes import AddressTarget, Choice
 from zonemta_py.delivery.pipelined import PipelinedBatch
-from zonemta_py.delivery.place import NO_CONNECTION, asked, refused
 from zonemta_py.delivery.portions import Portion, Portions, split
 from zonemta_py.delivery.rendering import NotMade, for_server, letter, not_made
 from zonemta_py.delivery.smtp.connections import Key
@@ -39,10 +39,12 @@ from zonemta_py.delivery.verdicts import OUR_FAULT, decided, together
 from zonemta_py.delivery.ways import Way, secure
 from zonemta_py.logs.causes import from_outside
 from zonemta_py.mail.classify import CONNECTING, LOCAL, TLS_POLICY, DeliveryError, TlsFailed, judge
+from zonemta_py.mail.reply import Reply
 from zonemta_py.metrics.report import count
 from zonemta_py.plugin.arguments import ConnectOptions
 from zonemta_py.plugin.verdicts import Verdict
-from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, RELEASED, Delivery, Outcome, Result
+from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, POSTPONED, RELEASED, Delivery, Dispatch, Outcome, Result
+from zonemta_py.zones.admittance import Admittance
 
 log = logging.getLogger(__name__)
 
@@ -453,3 +455,29 @@ class Attempt:
 def _local(host: str) -> bool:
     """Whether it is the path of a unix socket; these have no port."""
     return host.startswith("/")
+
+
+NO_CONNECTION = Reply(451, "4.3.2", "no idle connection, and a new one is not allowed now")
+
+
+async def asked(delivery: Delivery, resolver: DnsDestinationResolver, dispatch: Dispatch) -> Admittance:
+    """The answer. If it is granted, the delivery is one to that site from now on. Raises QueueRefusal."""
+    try:
+        site = await resolver.site(delivery.destination, time.monotonic())
+    except DeliveryError:  # it comes again when the hosts are looked up
+        return Admittance(True)
+    place = await dispatch.place(delivery.lease, site.key, site.provider)
+    if place.granted:
+        delivery.site, delivery.provider = site.key, site.provider
+    if place.limited:
+        delivery.counted, delivery.connection = True, delivery.connection or 0
+    return place
+
+
+def refused(place: Admittance, delivery: Delivery, recipients: list[int]) -> Outcome:
+    """No attempt is counted."""
+    if not place.wait_s:
+        return Outcome(RELEASED, NO_CONNECTION, "limit", recipients)
+    text = f"no smart host takes it, and there is no place for it at the MX hosts of {delivery.destination}"
+    reply = Reply(450, "4.3.2", f"{text}: {place.cause}")
+    return Outcome(POSTPONED, reply, "limit", recipients, delay_s=place.wait_s)

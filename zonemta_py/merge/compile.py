@@ -14,9 +14,8 @@ from types import CodeType
 from jinja2 import TemplateSyntaxError, meta
 
 from zonemta_py.merge import header, review
-from zonemta_py.merge.html.markup import Protected, has_style, mjml_to_html, protect
+from zonemta_py.merge.html.markup import Protected, has_style, inline_css, mjml_to_html, protect
 from zonemta_py.merge.html.plain import plain_text
-from zonemta_py.merge.html.tools import inline_css
 from zonemta_py.merge.language import TOKENS_MAX, Language
 from zonemta_py.merge.limits import excess
 from zonemta_py.merge.problems import RenderRefused, TemplateProblem, TemplateRefused

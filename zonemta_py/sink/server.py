@@ -1,27 +1,77 @@
 """The sink itself: `Sink` inside a running event loop, `run_sink` as a process of its own.
 
-Failures: a port that is taken or an address this machine lacks is a SinkError of one sentence.
+Failures: a port that is taken or an address this machine lacks is a SinkError of one sentence. A control
+file (rates that change meanwhile) that cannot be read, or has invalid values, changes nothing and is logged.
 """
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import errno
+import json
+import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import uvloop
 
+from zonemta_py.logs.causes import cause
 from zonemta_py.sink.certificate import tls_context
-from zonemta_py.sink.control import Control, changed
 from zonemta_py.sink.options import SinkError, SinkOptions
 from zonemta_py.sink.record import Counters, ReceivedMessage, Recorder
 from zonemta_py.sink.service import Service
 from zonemta_py.sink.session import SinkSession
 from zonemta_py.sink.timeline import Timeline
+
+log = logging.getLogger(__name__)
+
+_KINDS: dict[str, tuple[type, ...]] = {"rate_limit": (int, float), "rate_burst": (int, float), "rate_code": (int,)}
+
+
+def changed(options: SinkOptions, rates: Mapping[str, object]) -> SinkOptions:
+    """With other rates. Raises SinkError."""
+    for name, value in rates.items():
+        if name not in _KINDS:
+            raise SinkError(f"{name!r} cannot be changed while the sink runs; only {', '.join(_KINDS)} can")
+        if type(value) not in _KINDS[name]:
+            raise SinkError(f"{name} is {value!r}, but must be a number")
+    coming = dataclasses.replace(options, **rates)  # type: ignore[arg-type]
+    coming.check()
+    return coming
+
+
+class Control:
+    """Watches the file, and calls `change` with its contents whenever they are new."""
+
+    def __init__(self, path: Path | None, change: Callable[..., None]) -> None:
+        self._path, self._change = path, change
+        self._text = ""
+
+    def look(self) -> None:
+        """A missing file changes nothing."""
+        try:
+            text = self._path.read_text() if self._path is not None else ""
+        except FileNotFoundError:
+            return
+        except (OSError, UnicodeDecodeError) as error:
+            text = ""
+            log.warning("%s cannot be read (%s)", self._path, cause(error))
+        if not text or text == self._text:
+            return
+        self._text = text
+        try:
+            rates = json.loads(text)
+            if not isinstance(rates, dict):
+                raise SinkError('write an object, such as {"rate_limit": 20}')
+            self._change(**rates)
+        except (ValueError, TypeError) as error:  # SinkError and JSONDecodeError are ValueErrors
+            log.warning("%s changes nothing: %s", self._path, error)
+
 
 _FLUSH_S = 0.1
 _BACKLOG = 4096

@@ -18,8 +18,7 @@ from zonemta_py.mail import limits
 from zonemta_py.sink.body import SinkBody
 from zonemta_py.sink.record import Capture, ReceivedMessage
 from zonemta_py.sink.rules import SinkRule
-from zonemta_py.sink.service import Service
-from zonemta_py.sink.throttle import SinkThrottle
+from zonemta_py.sink.service import Service, SinkThrottle
 
 _PATH = r':[ ]?<((?:"(?:\\.|[^"\\])*"|[^>"])*)>[ ]*(.*)'
 _MAIL = re.compile(r"MAIL FROM" + _PATH, re.IGNORECASE)

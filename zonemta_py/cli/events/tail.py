@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import textwrap
 import time
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from zonemta_py.cli.events.follow import RECORDS_AT_ONCE, checked, records, stable
-from zonemta_py.cli.events.line import line
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.in_force import in_force
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder
+from zonemta_py.cli.terminal.output import moment, printable
 from zonemta_py.disk import identity
 from zonemta_py.events.derive import events_of
-from zonemta_py.events.event import encoded
+from zonemta_py.events.event import Event, encoded
 from zonemta_py.events.filter import EventFilter
 from zonemta_py.journal.tail import JournalTail, seq_at
 
@@ -94,3 +98,56 @@ def _before(folder: Path, until: int, wanted: EventFilter, count: int) -> tuple[
             return rows[-count]
         end, step = begin - 1, 4 * step
     return rows[0] if rows else (until + 1, 0)
+
+
+_TYPE_WIDTH = 10
+_YEAR_9999_MS = 253_370_764_800_000
+_INDENT = " " * 9
+_SHOWN = frozenset(("message", "recipient", "domain", "code", "enhanced", "reply", "remote", "kind", "name", "cause"))
+_DETAILS = frozenset(("lease", "started_ms", "local", "tls", "stage", "rule", "zones", "priority", "hold_until_ms"))
+"""For programs: not in the text."""
+
+
+def line(event: Event) -> str:
+    at_terminal = sys.stdout.isatty()
+    data = event.data
+    when = _clock(event.ms) if at_terminal else moment(event.ms)
+    who = [str(data[name]) for name in ("message", "recipient") if data.get(name)] or [_what(data)]
+    text = printable(" ".join([when, event.type.ljust(_TYPE_WIDTH), *who, *_rest(data)])).replace("\n", " ").rstrip()
+    if not at_terminal:
+        return text
+    width = max(40, shutil.get_terminal_size().columns)
+    return "\n".join(
+        textwrap.wrap(text, width, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False)
+    )
+
+
+def _clock(ms: int) -> str:
+    """The time of day alone, of what happened today."""
+    then = datetime.fromtimestamp(ms / 1000)
+    return f"{then:%H:%M:%S}" if then.date() == datetime.now().date() else moment(ms)
+
+
+def _what(data: dict[str, Any]) -> str:
+    return " ".join(str(data[name]) for name in ("kind", "name") if data.get(name))
+
+
+def _rest(data: dict[str, Any]) -> list[str]:
+    """The answer, or the cause; then whatever else there is."""
+    said = " ".join(str(data[name]) for name in ("code", "enhanced", "reply", "cause") if data.get(name))
+    others = [
+        f"{name.removesuffix('_ms')}={_shown(name, value)}"
+        for name, value in data.items()
+        if name not in _SHOWN and name not in _DETAILS
+    ]
+    about = [_what(data)] if data.get("recipient") and data.get("kind") else []
+    return [*about, *([said] if said else []), *others, *([f"by {data['remote']}"] if data.get("remote") else [])]
+
+
+def _shown(name: str, value: Any) -> str:
+    if name.endswith("_ms") and name != "took_ms" and isinstance(value, int) and 0 < value < _YEAR_9999_MS:
+        return moment(value).replace(" ", "T")
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    text = str(value)
+    return repr(text) if " " in text else text

@@ -19,9 +19,8 @@ from zonemta_py.cli.lake.commands import Lake
 from zonemta_py.cli.lake.spark import Master, Memory, spark, told
 from zonemta_py.cli.terminal import progress
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.options import AsJson
+from zonemta_py.cli.terminal.options import AsJson, Option, extended
 from zonemta_py.cli.terminal.output import Telling, printable
-from zonemta_py.cli.terminal.signature import Option, extended
 from zonemta_py.config.section import shipped
 from zonemta_py.disk.files import replace_file
 from zonemta_py.zones.site import Providers

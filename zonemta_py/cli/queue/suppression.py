@@ -15,12 +15,23 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from zonemta_py.cli.campaign.erasure import in_reports
 from zonemta_py.cli.queue import evidence
 from zonemta_py.cli.queue.commands import answer
-from zonemta_py.cli.queue.erasure import Archive, FilesOnly, InLake, Proof, Subaddresses, in_files, ready
-from zonemta_py.cli.queue.erasure_plans import DeletePlans, Plans, in_plans, there
-from zonemta_py.cli.queue.erasure_sinks import in_sinks
+from zonemta_py.cli.queue.erasure import (
+    Archive,
+    DeletePlans,
+    FilesOnly,
+    InLake,
+    Plans,
+    Proof,
+    Subaddresses,
+    in_files,
+    in_plans,
+    in_reports,
+    in_sinks,
+    ready,
+    there,
+)
 from zonemta_py.cli.queue.suppression_file import COLUMNS, STDIN, opened
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.in_force import in_force

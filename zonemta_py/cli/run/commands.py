@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from zonemta_py.cli.run import presence
-from zonemta_py.cli.run.folder import ensure_writable, kept_to_oneself, wait_until_unlocked
-from zonemta_py.cli.run.patience import until
+from zonemta_py.cli.run.folder import ensure_writable, kept_to_oneself, until, wait_until_unlocked
 from zonemta_py.cli.terminal.errors import CommandError, Exit, guarded
 from zonemta_py.cli.version import program
 from zonemta_py.config import Config, ConfigError, Listener, secret, usual_file

@@ -5,12 +5,29 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from zonemta_py.cli.run.patience import until
 from zonemta_py.cli.terminal.errors import CommandError, Exit, from_os
 from zonemta_py.processes import privileges
+
+_PATIENCE_S = 2.0
+_PAUSE_S = 0.02
+
+
+def until(check: Callable[[], object]) -> None:
+    """Repeats `check` until it does not raise CommandError, for two seconds at most; then raises its last one."""
+    end = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            check()
+            return
+        except CommandError:
+            if time.monotonic() >= end:
+                raise
+        time.sleep(_PAUSE_S)
+
 
 _MAIL = ("store", "journal", "archive", "quarantine", "bodies", "receipts")
 """Where there is mail, or what became of it."""

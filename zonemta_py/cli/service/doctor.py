@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zonemta_py.cli.service import user
 from zonemta_py.cli.service.diagnosis import Diagnosis, Level, note, ok, problem, warning
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
@@ -59,8 +58,12 @@ def doctor(
 
     Exit status 1: a problem was found.
     """
+    from zonemta_py.cli.service import machine
+
     settings, address = configuration(config, folder), [_address(one) for one in address or ()]
-    findings = asyncio.run(_all(settings, [*user.findings(settings)], address, domain or [], probe, blocklist, dns))
+    findings = asyncio.run(
+        _all(settings, [*machine.user_findings(settings)], address, domain or [], probe, blocklist, dns)
+    )
     if json:
         print_json([finding._asdict() for finding in findings])
     else:

@@ -17,7 +17,7 @@ import typer
 
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit, from_os
-from zonemta_py.cli.terminal.signature import extended
+from zonemta_py.cli.terminal.options import extended
 
 Where = dict[str, Any]
 State = StrEnum("State", ["queued", "leased", "deferred", "held", "deleted", "bounced"])

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from zonemta_py.config import Config
 from zonemta_py.delivery.tls.mail import HandIn, send_day
-from zonemta_py.delivery.tls.names import Names
+from zonemta_py.delivery.tls.mta_sts import Names
 from zonemta_py.disk.files import replace_file
 from zonemta_py.mail.envelope import Envelope, Notify, Recipient
 from zonemta_py.queue.api import QueueRefusal, Submission

@@ -17,7 +17,7 @@ from zonemta_py.delivery.dns.reachability import refusal
 from zonemta_py.delivery.tls import https
 from zonemta_py.delivery.tls.contexts import TlsContexts
 from zonemta_py.delivery.tls.https import Barred, HttpsFailed
-from zonemta_py.delivery.tls.names import Names
+from zonemta_py.delivery.tls.mta_sts import Names
 from zonemta_py.delivery.tls.policy import reporter_address
 from zonemta_py.delivery.tls.reports import seen_on
 from zonemta_py.logs.causes import cause

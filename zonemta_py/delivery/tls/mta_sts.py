@@ -21,7 +21,7 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from zonemta_py.delivery.dns.reachability import refusal
 from zonemta_py.delivery.tls import https
@@ -33,8 +33,19 @@ from zonemta_py.mail.addresses.domain import canonical
 from zonemta_py.mail.classify import NoRoute, TlsFailed
 from zonemta_py.mail.tls.mta_sts import POLICY_BYTES_MAX, Sts, parse, record_id
 
-if TYPE_CHECKING:
-    from zonemta_py.delivery.tls.names import Names
+
+class Names(Protocol):
+    """DNS queries. Each raises NoRoute; `now` is monotonic seconds."""
+
+    async def txt(self, name: str, now: float) -> tuple[bool, list[str]]:
+        """Whether the answer is DNSSEC-validated, and the texts."""
+
+    async def tlsa(self, host: str, port: int, now: float) -> tuple[bool, list[tuple[int, int, int, bytes]]]:
+        """Whether the answer is DNSSEC-validated, and the records."""
+
+    async def addresses(self, host: str, now: float) -> tuple[str, ...]:
+        """IPv4 and IPv6."""
+
 
 log = logging.getLogger(__name__)
 

@@ -21,20 +21,20 @@ from zonemta_py.pipeline.prepare.assign import assign, within_caps
 from zonemta_py.pipeline.prepare.best_hour import with_best_hour
 from zonemta_py.pipeline.prepare.chunks import chunks
 from zonemta_py.pipeline.prepare.count import Counts, count, examples, proposals
-from zonemta_py.pipeline.prepare.duplicates import unique
 from zonemta_py.pipeline.prepare.normalise import normalise
 from zonemta_py.pipeline.prepare.segments import engaged, in_segment
 from zonemta_py.pipeline.prepare.settings import PlanRefused, Settings
 from zonemta_py.pipeline.prepare.source.dialect import files
-from zonemta_py.pipeline.prepare.source.lines import locate
+from zonemta_py.pipeline.prepare.source.lines import locate, write_rejects
 from zonemta_py.pipeline.prepare.source.read import fingerprint, read
-from zonemta_py.pipeline.prepare.source.refused import write_rejects
 from zonemta_py.pipeline.prepare.suppressed import without_suppressed
 from zonemta_py.pipeline.prepare.validate import REASONS, propose, validate
 from zonemta_py.pipeline.spark.temporary_settings import tuned
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 REPORT = "report.json"
 REJECTED = "rejects.csv"
@@ -223,3 +223,26 @@ def _report(
         "own_hours": counts.own if settings.best else None,
         "chunks": sum(group.chunks(settings) for group in counts.groups),
     }
+
+
+EXAMPLES = 20
+_KEPT = ("raw", "address", "row", "marks", "inside", "reason", "line")
+
+
+def unique(rows: DataFrame) -> DataFrame:
+    """Adds `n`: how many rows stand behind this one. Which row stays depends on its place in the list alone.
+
+    Rows go to their mailbox's partition first: the aggregation sorts, and before the shuffle it would do so in vain.
+    """
+    from pyspark.sql import functions as F
+
+    example = F.pmod(F.xxhash64(F.coalesce("raw", "broken")), F.lit(EXAMPLES)).cast("string")
+    refused = F.concat(F.lit("\0"), F.col("reason"), F.lit("\0"), F.coalesce(example, F.lit("")))
+    rows = rows.withColumn("key", F.when(F.col("reason").isNotNull(), refused).otherwise(F.col("key")))
+    rows = rows.withColumn("raw", F.when(F.col("reason").isNotNull(), F.coalesce("broken", "raw")))
+    rows = rows.withColumn("address", F.nullif("address", "key"))  # mostly the same, and all of this is shuffled
+    rows = rows.select("key", *_KEPT).repartition("key")
+    first = F.min_by(F.struct(*_KEPT), "line").alias("first")
+    found = rows.groupBy("key").agg(first, F.count("*").alias("n")).select("key", "n", "first.*")
+    whole = F.coalesce("address", F.when(F.col("reason").isNull(), F.col("key")))
+    return found.withColumn("address", whole).withColumn("domain", F.substring_index("address", "@", -1))

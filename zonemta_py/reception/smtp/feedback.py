@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from zonemta_py.mail.address import AddressRefused, parse_rcpt
 from zonemta_py.mail.addresses.ours import NotOurs, Ours
 from zonemta_py.mail.reply import Reply
-from zonemta_py.reception.feedback.came_back import CameBack
 from zonemta_py.reception.feedback.returns import TOO_MUCH, Returns
 from zonemta_py.reception.smtp import replies
+from zonemta_py.reception.smtp.transaction import CameBack
 
 if TYPE_CHECKING:
     from zonemta_py.reception.smtp.transaction import MailTransaction

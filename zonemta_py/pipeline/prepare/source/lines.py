@@ -1,11 +1,20 @@
-"""Where in the list a bad row stands: file and line, for files that have lines."""
+"""Where in the list a bad row stands: file and line, for files that have lines; and all bad
+rows in one CSV file."""
 
 from __future__ import annotations
 
+import csv
+import json
 import mmap
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from zonemta_py.pipeline.prepare.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _EDGES = b"\r\n,;\t| \"'"
 _WITH_LINES = (".csv", ".tsv", ".tab", ".txt", ".jsonl", ".ndjson", ".json")
@@ -86,3 +95,27 @@ def _find(content: mmap.mmap, text: bytes, start: int) -> int:
 def _newlines(content: mmap.mmap, start: int, end: int) -> int:
     step = 1 << 24
     return sum(content[at : min(at + step, end)].count(b"\n") for at in range(start, end, step))
+
+
+def write_rejects(
+    refused: DataFrame, target: Path, settings: Settings, files: Sequence[Path], name: Callable[[str], str]
+) -> None:
+    """refused: rows as `validate` leaves them. files: those of the list. name: a path as people know it.
+
+    Columns: file, line (nothing where it is not known), problem, those of the list that are used; of a row that is
+    none its text stands in the first of these. Rows come in the order of the list, a partition at a time.
+    """
+    from pyspark.sql import functions as F
+
+    text = F.coalesce("broken", "raw").alias("text")
+    rows = refused.orderBy("line").select("reason", text, F.col("broken").isNotNull().alias("none"), "row", "line")
+    with os.fdopen(
+        os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8", newline=""
+    ) as out:
+        writer, walk = csv.writer(out, lineterminator="\n"), Walk(files)
+        writer.writerow(["file", "line", "problem", settings.email, *settings.fields.values()])
+        for row in rows.toLocalIterator():
+            line = walk.line(row.line.file, row.line.block, row.text or "")
+            file = name(str(files[row.line.file])) if row.line.file < len(files) else ""
+            values = [] if row.none else json.loads(f"[{row.row}]")
+            writer.writerow([file, line or "", row.reason, row.text or "", *values])
