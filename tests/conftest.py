@@ -126,7 +126,8 @@ WITHOUT = (
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Spark writes and compiles Java for each plan, which for some hundred rows takes it longer than to do without."""
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
+SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
+sys.path[:0] = [str(SCRIPTS), str(SCRIPTS / "trials")]
 
 # Tests start hundreds of processes of the package, and none should have to compile it.
 sys.dont_write_bytecode = False

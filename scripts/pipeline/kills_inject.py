@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(TOP / "scripts"))
+sys.path[:0] = [str(TOP / "scripts"), str(TOP / "scripts" / "trials")]
 
 from ports import free_port  # noqa: E402
 

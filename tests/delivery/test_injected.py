@@ -141,7 +141,7 @@ QUICK = [
     ("plain", "bug"), ("large", "bug"), ("merged", "bug"), ("merged", "cut"), ("with plugins", "canceled"),
     ("over an idle connection", "canceled"), ("lmtp", "bug"),
 ]  # fmt: skip
-"""The others take `scripts/injected`."""
+"""The others take `scripts/trials/injected`."""
 
 
 @pytest.mark.parametrize(("case", "fault"), PAIRS if os.environ.get("ZONEMTA_ALL_FAULTS") else QUICK)

@@ -13,9 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
-
 from survival.client import Client
 from survival.disk_mounted import cannot_mount, mounted
 from survival.ledger import Ledger

@@ -8,9 +8,6 @@ from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
-
 from survival.client import Client
 from survival.clock import MachineClock
 from survival.ledger import Ledger

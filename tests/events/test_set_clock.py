@@ -1,13 +1,9 @@
 """The feed on a machine whose clock is set: what waits, and how long it has waited, is on steady time."""
 
 import random
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
-
 from survival.clock import MachineClock
 from survival.shim import missing
 

@@ -1,16 +1,12 @@
-"""The trials live in scripts/survival, where scripts/crash and scripts/faults run them at length; here, in short."""
+"""The trials live in scripts/trials/survival, and scripts/trials has them at length; here, in short."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from survival.rig import Mta
 
 from tests.reception.conftest import certificate, users  # noqa: F401 (fixtures)
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
-
-from survival.rig import Mta
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Clients that break off large bodies, for some seconds; scripts/faults does it for an hour."""
+"""Clients that break off large bodies, for some seconds; scripts/trials/faults does it for an hour."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""SIGKILL at random moments; scripts/crash strikes 200 times."""
+"""SIGKILL at random moments; scripts/trials/crash strikes 200 times."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ async def test_six_kills_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_the_script_gives_figures_as_json(tmp_path: Path) -> None:
-    """scripts/crash --json prints one JSON object on standard output, and its exit status says whether all is well."""
-    command = ["scripts/crash", "--letters", "60", "--kills", "2", "--seed", "1", "--folder", str(tmp_path), "--json"]
+    """With --json it prints one JSON object on standard output, and its exit status says whether all is well."""
+    short = ["--letters", "60", "--kills", "2", "--seed", "1"]
+    command = ["scripts/trials/crash", *short, "--folder", str(tmp_path), "--json"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)

@@ -1,4 +1,4 @@
-"""Damaged files; scripts/faults strikes 900 blows."""
+"""Damaged files; scripts/trials/faults strikes 900 blows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Full and failing disks beneath the running MTA; scripts/faults does more of the same."""
+"""Full and failing disks beneath the running MTA; scripts/trials/faults does more of the same."""
 
 from __future__ import annotations
 

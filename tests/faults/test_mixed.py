@@ -1,4 +1,4 @@
-"""Mail of every kind, orders and blows at once; scripts/mixed strikes 200 times."""
+"""Mail of every kind, orders and blows at once; scripts/trials/mixed strikes 200 times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Power cuts; scripts/faults makes 50."""
+"""Power cuts; scripts/trials/faults makes 50."""
 
 from __future__ import annotations
 

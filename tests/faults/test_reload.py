@@ -1,6 +1,6 @@
 """Another configuration without a restart, and an end that cuts nothing off: the real MTA, and the real commands.
 
-`scripts/reload` does at length what the first test does in short.
+`scripts/trials/reload` does at length what the first test does in short.
 """
 
 import asyncio

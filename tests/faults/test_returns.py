@@ -1,4 +1,4 @@
-"""The loop closed, with real processes; scripts/returns does the same at length."""
+"""The loop closed, with real processes; scripts/trials/returns does the same at length."""
 
 from __future__ import annotations
 

@@ -6,14 +6,12 @@ import asyncio
 import shutil
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 TOP = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(TOP / "scripts"))
 
 from ports import kept_port  # noqa: E402
 from survival.rig import Mta  # noqa: E402

@@ -1,4 +1,4 @@
-"""SIGKILL while clients push and pop; scripts/pull trial does it at length."""
+"""SIGKILL while clients push and pop; scripts/trials/pull trial does it at length."""
 
 from __future__ import annotations
 

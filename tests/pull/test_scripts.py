@@ -1,4 +1,4 @@
-"""scripts/pull: short runs; what is pasted from docs/QUEUES.md works."""
+"""scripts/trials/pull: short runs; what is pasted from docs/QUEUES.md works."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def test_the_benchmark_has_all_three_in_one_run() -> None:
     if not (shutil.which("ncat") and shutil.which("redis-server")):
         pytest.skip("ncat or redis-server is not installed (apt-get install ncat redis-server)")
     options = ["--rounds", "1", "--ncat", "1", "--messages", "20", "--clients", "2", "--json"]
-    done = subprocess.run(["scripts/pull", "benchmark", *options], cwd=TOP, capture_output=True, text=True, timeout=120)
+    command = ["scripts/trials/pull", "benchmark", *options]
+    done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)
     assert {name.rpartition(": ")[2] for name in figures} == {"zonemta-py", "shell (seed)", "Redis"}

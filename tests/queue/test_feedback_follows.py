@@ -119,7 +119,7 @@ async def test_a_bounce_that_is_agreed_suppresses_and_stops_what_waits(home: Any
 
 
 async def test_bounces_come_back_while_a_campaign_goes_out(home: Any) -> None:
-    """The short form of scripts/loop: between two leases some people bounce, and none of them is leased any more."""
+    """In short what scripts/trials/loop does: between two leases some people bounce, and none of them is leased."""
     people = [f"ann@p{number}.test" for number in range(120)]
     first = await sent(home, *people)
     for at in range(0, len(people), 20):

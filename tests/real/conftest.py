@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 from argon2 import PasswordHasher
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from dns_servers import DnsServers, missing

@@ -1,4 +1,4 @@
-"""Limits, fairness and learned rates of the whole MTA, killed in between, in short; scripts/limits does it at length.
+"""Limits, fairness and learned rates of the whole MTA, killed in between, in short; scripts/trials/limits has it long.
 
 The bounds on what is reached leave room for a machine that is busy; those on what must not be exceeded do not.
 """
@@ -52,8 +52,9 @@ async def test_a_rate_is_learned(tmp_path: Path) -> None:
 
 
 def test_the_script_gives_figures_as_json(tmp_path: Path) -> None:
-    """scripts/limits --json prints one JSON object, and a limit that was not reached is said by the exit status."""
-    command = ["scripts/limits", "zone", "--kinds", "messages", "--seconds", "4", "--folder", str(tmp_path), "--json"]
+    """With --json it prints one JSON object, and a limit that was not reached is said by the exit status."""
+    short = ["zone", "--kinds", "messages", "--seconds", "4"]
+    command = ["scripts/trials/limits", *short, "--folder", str(tmp_path), "--json"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     figures = json.loads(done.stdout)["zone"]
     assert figures["limits"][0]["granted"] <= 5.1, done.stderr

@@ -11,7 +11,6 @@ import smtplib
 import socket
 import ssl
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,7 +25,6 @@ from zonemta_py.metrics.table import METRICS
 from zonemta_py.sink.certificate import self_made
 
 TOP = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(TOP / "scripts"))
 
 from ports import free_port, kept_port  # noqa: E402
 from survival.rig import Mta  # noqa: E402

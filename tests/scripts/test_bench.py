@@ -18,7 +18,6 @@ import pytest
 from rich.console import Console
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "scripts"))
 
 from benchmark import bodies, processes, report, scenarios  # noqa: E402
 from benchmark.contenders import BenchError, Postfix, Zonemta, to_toml  # noqa: E402

@@ -1,4 +1,4 @@
-"""scripts/events: its judgement, and a short run with one receiver."""
+"""scripts/trials/events: its judgement, and a short run with one receiver."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "scripts"))
 
 from brokers.outage import out_of_order  # noqa: E402
 from brokers.receivers import Came  # noqa: E402
@@ -41,7 +40,7 @@ def test_redis_dies_under_load_and_every_event_is_there_after_all(tmp_path: Path
     if RedisServer.missing():
         pytest.skip(RedisServer.missing())
     command = [sys.executable, "-m", "brokers.outage", "--json", "--only", "redis", "--down", "3", "--rate", "250"]
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "scripts")}
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}/scripts:{ROOT}/scripts/trials"}
     ran = subprocess.run(
         [*command, "--folder", str(tmp_path)], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=400
     )

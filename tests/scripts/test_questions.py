@@ -1,9 +1,9 @@
-"""The short form of scripts/questions: everything is asked of 40,000 recipients while mail is sent."""
+"""The short form of scripts/trials/questions: everything is asked of 40,000 recipients while mail is sent."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
+import asking
 import pytest
 
 TOP = Path(__file__).parents[2]
@@ -12,17 +12,13 @@ RECIPIENTS = 40_000
 
 @pytest.fixture
 def found(memory: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    monkeypatch.syspath_prepend(str(TOP / "scripts"))
-    monkeypatch.setenv("PYTHONPATH", f"{TOP}:{TOP / 'scripts'}")
-    sys.modules.pop("asking", None)
-    import asking
-
+    monkeypatch.setenv("PYTHONPATH", f"{TOP}:{TOP / 'scripts'}:{TOP / 'scripts' / 'trials'}")
     return dict(asking.trial(memory / "mta", RECIPIENTS, 0.5, lambda text: None, stretches=2))
 
 
 def test_every_question_is_answered_and_mail_goes_on(found: dict[str, Any]) -> None:
-    """How long answers take, and what mail loses by them, is measured by scripts/questions alone; that questions rest
-    is tried in tests/queue/test_browse.py."""
+    """How long answers take, and what mail loses by them, is measured by scripts/trials/questions alone; that questions
+    rest is tried in tests/queue/test_browse.py."""
     assert found["size"]["queued"] + found["size"]["deferred"] > 0.9 * RECIPIENTS
     for when in ("idle", "work", "busy"):
         assert found[when].keys() >= {"size", "list", "list nobody", "sizes domain", "show", "lanes", "trace"}

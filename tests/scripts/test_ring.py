@@ -1,4 +1,4 @@
-"""scripts/ring in short: every contender gives back what it took, and the ring writes each byte about once."""
+"""scripts/trials/ring in short: every contender gives back what it took, and the ring writes each byte about once."""
 
 import json
 import os
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.disk
 def test_figures(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ringwrites", "--records", "300", "--json", "--folder", str(tmp_path)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "scripts")}
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "scripts" / "trials")}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     ring, *others = json.loads(done.stdout)

@@ -1,13 +1,11 @@
 """What earlier versions left when they were killed (`scripts/upgrade/fixture.py` packs it), one file a version."""
 
-import sys
 import tarfile
 from pathlib import Path
 
 import pytest
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parents[1] / "scripts"))
 
 VERSIONS = sorted(path.name.removesuffix(".tar.xz") for path in HERE.glob("*.tar.xz"))
 

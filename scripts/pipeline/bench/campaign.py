@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[3]
-sys.path[:0] = [str(TOP / "scripts"), str(TOP / "scripts" / "pipeline")]
+sys.path[:0] = [str(TOP / "scripts"), str(TOP / "scripts" / "trials"), str(TOP / "scripts" / "pipeline")]
 
 from kills_inject import ZONEMTA, Node  # noqa: E402
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,9 +11,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import pytest
 import trustme
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "scripts"))
-
 from brokers.servers import PASSWORD, USER, WEAK_USER, Server
 from ports import free_port
 

@@ -1,15 +1,10 @@
 """A real MTA with mail of all kinds, and a real browser that may reach nothing else."""
 
 import shutil
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "scripts"))
-
 from dashboard.scene import Scene
 
 if TYPE_CHECKING:

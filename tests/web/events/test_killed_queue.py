@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from tests.web.events.follower import PATIENCE_S, Follower
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "scripts"))
 
 
 def test_the_queue_is_killed_and_the_stream_goes_on(tmp_path: Path) -> None:

@@ -21,13 +21,11 @@ import httpx
 import pytest
 import trustme
 from aiosmtpd.controller import Controller
+from ports import free_port
+from survival.rig import Mta
 
 from tests.web.links.conftest import ONE_CLICK, SECRET, path
 from zonemta_py.mail.addresses import link, verp
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "scripts"))
-from ports import free_port
-from survival.rig import Mta
 
 PATIENCE_S = 60
 

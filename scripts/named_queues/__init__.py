@@ -1,1 +1,0 @@
-"""Named queues under fire, and beside others: `scripts/pull trial`, `scripts/pull benchmark`."""

@@ -1,5 +1,0 @@
-"""What the machine must survive, as trials that scripts/crash and scripts/faults run at length and the tests in short.
-
-`letters` makes mail that can be recognised again, `ledger` keeps what was acknowledged and judges what came, `client`
-hands it in, `rig` runs the real MTA and the real sink; the rest are the trials.
-"""
