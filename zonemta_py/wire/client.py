@@ -13,6 +13,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from functools import partial
+from itertools import count
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -26,6 +28,7 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import (
     RELEASED,
     Delivery,
+    Feedback,
     OpenConnection,
     Outcome,
     QueueRefusal,
@@ -38,10 +41,8 @@ from zonemta_py.queue.api import (
 from zonemta_py.queue.questions.question import A, P, Question
 from zonemta_py.wire import SOCKET
 from zonemta_py.wire.channel import GONE, Channel, Lost, ignore
-from zonemta_py.wire.frames import CHUNKS_AT_ONCE, Operation, result_row
+from zonemta_py.wire.frames import CHUNKS_AT_ONCE, Operation, delivery_of, feedback_row, result_row
 from zonemta_py.wire.pulse import Pulse
-from zonemta_py.wire.remote_pulls import RemotePulls, whole
-from zonemta_py.wire.remote_sessions import RemoteSessions
 from zonemta_py.zones.admittance import Admittance
 
 log = logging.getLogger(__name__)
@@ -60,6 +61,7 @@ FRAMES_AHEAD_MAX = 16
 """Frames of chunks that the queue has not answered yet, of all messages on their way in together."""
 MESSAGES_AHEAD_MAX = 32
 """Messages of which chunks are kept that came along with the one asked for."""
+_tokens = count(1)
 
 
 class _Ahead:
@@ -72,7 +74,7 @@ class _Ahead:
         self.following: asyncio.Future[list[bytes]] | None = None
 
 
-class RemoteQueue(RemotePulls, RemoteSessions):
+class RemoteQueue:
     """The queue behind the socket."""
 
     def __init__(self, folder: Path, name: str, reconnect: bool, generation: int = 0) -> None:
@@ -84,6 +86,7 @@ class RemoteQueue(RemotePulls, RemoteSessions):
         self.room = asyncio.Semaphore(FRAMES_AHEAD_MAX)
         """For frames of chunks."""
         self._sessions: dict[str, str] = {}
+        """Accounts of those that were let in, by the session's id."""
         self._files: dict[str, int] = {}
         """Chunks of messages whose bodies have files, by id."""
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -136,6 +139,11 @@ class RemoteQueue(RemotePulls, RemoteSessions):
             self._back.set_result(None)
             self._back = None
         return True
+
+    def _say_again(self, protocol: Channel) -> None:
+        """To a queue that knows nothing of this process's sessions."""
+        for session, account in self._sessions.items():
+            protocol.request(Operation.ENTER, (session, account, True)).add_done_callback(ignore)
 
     def _lost(self) -> None:
         self._protocol = None
@@ -222,6 +230,34 @@ class RemoteQueue(RemotePulls, RemoteSessions):
         self._token += 1
         return RemoteIncoming(self, self._token, client)
 
+    # -- Reception: sessions of accounts, and what came back
+
+    async def enter(self, session: str, account: str) -> None:
+        """As of `Reception`."""
+        while True:
+            try:
+                await self._asked(Operation.ENTER, session, account)
+            except Lost:  # the next process of the queue is asked, or says after a while that there is none
+                continue
+            self._sessions[session] = account
+            return
+
+    async def feedback(self, rows: list[Feedback]) -> list[bool]:
+        """As of `Reception`."""
+        packed = list(map(feedback_row, rows))
+        while True:
+            try:
+                found = await self._asked(Operation.FEEDBACK, packed)
+            except Lost:  # asking twice is harmless: what was recorded is known
+                continue
+            return list(found)
+
+    def leave(self, session: str) -> None:
+        """As of `Reception`."""
+        self._sessions.pop(session, None)
+        if self._protocol is not None:
+            self._protocol.send((Operation.LEFT, 0, session))
+
     # -- Dispatch
 
     async def lease(self, most: int) -> list[Delivery]:
@@ -296,6 +332,38 @@ class RemoteQueue(RemotePulls, RemoteSessions):
             if len(more) < CHUNKS_AT_ONCE:
                 return b"".join(map(_restored, chunks))
 
+    # -- Pull
+
+    async def pull(
+        self, queue: str, most: int = 1, reserve_s: float = 0, wait_s: float = 0, remote: str = ""
+    ) -> list[Delivery]:
+        channel, token = await self._there(), next(_tokens)
+        answer = channel.request(Operation.PULL, (token, queue, most, reserve_s, wait_s, remote))
+        try:
+            return list(map(whole, await asyncio.shield(answer)))
+        except asyncio.CancelledError:
+            channel.send((Operation.LEAVE, 0, token))
+            answer.add_done_callback(partial(_give_back, channel))
+            raise
+
+    async def extend(self, lease: int, message_id: str, reserve_s: float) -> bool:
+        return await self._told("extend", lease, message_id, reserve_s)
+
+    async def ack(self, lease: int, message_id: str, remote: str = "") -> bool:
+        return await self._told("ack", lease, message_id, 0, remote)
+
+    async def nack(self, lease: int, message_id: str, delay_s: float = 0, remote: str = "") -> bool:
+        return await self._told("nack", lease, message_id, delay_s, remote)
+
+    async def abandon(self, lease: int, message_id: str) -> bool:
+        return await self._told("abandon", lease, message_id, 0)
+
+    async def _told(self, what: str, lease: int, message_id: str, seconds: float, remote: str = "") -> bool:
+        return bool(await self._asked(Operation.PULLED, what, lease, message_id, seconds, remote))
+
+    async def peek(self, queue: str, most: int = 1) -> list[Delivery]:
+        return list(map(whole, await self._asked(Operation.PEEK, queue, most)))
+
     # -- Admin
 
     async def ask(self, question: Question[P, A], *_: P.args, **arguments: P.kwargs) -> A:
@@ -365,6 +433,25 @@ class RemoteIncoming:
             self._protocol = self._queue._protocol or await self._queue._there()
         if self._given_up or self._queue._protocol is not self._protocol:
             raise QueueRefusal(GONE)
+
+
+def whole(row: list[Any]) -> Delivery:
+    """A delivery whose body is as it came. That it cannot be restored is said when its chunk is asked for."""
+    delivery = delivery_of(row)
+    if delivery.body is not None:
+        try:
+            delivery.body = restore(delivery.body, CHUNK_BYTES)
+        except ValueError:
+            delivery.body = None
+    return delivery
+
+
+def _give_back(channel: Channel, answer: asyncio.Future[Any]) -> None:
+    """What came although nobody waited for it any more."""
+    if answer.cancelled() or answer.exception() is not None:
+        return
+    for delivery in map(delivery_of, answer.result()):
+        channel.request(Operation.PULLED, ("nack", delivery.lease, delivery.id, 0, "")).add_done_callback(ignore)
 
 
 def _restored(kept: bytes) -> bytes:

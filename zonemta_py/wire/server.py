@@ -26,7 +26,6 @@ from zonemta_py.queue.lifecycle.incoming import LocalIncoming
 from zonemta_py.queue.lifecycle.lease import Taker
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.wire import SOCKET
-from zonemta_py.wire.connection_requests import ConnectionRequests
 from zonemta_py.wire.frames import (
     FAULT,
     OK,
@@ -40,10 +39,17 @@ from zonemta_py.wire.frames import (
     unpacker,
 )
 from zonemta_py.wire.peer_process import PeerProcess
-from zonemta_py.wire.pull_requests import PullRequests
 from zonemta_py.wire.pulse import sibling
-from zonemta_py.wire.questions import answered, outlived, owed, packed
-from zonemta_py.wire.session_requests import SETTLE_S, SessionRequests
+from zonemta_py.wire.requests import (
+    SETTLE_S,
+    ConnectionRequests,
+    PullRequests,
+    SessionRequests,
+    answered,
+    outlived,
+    owed,
+    packed,
+)
 
 log = logging.getLogger(__name__)
 
