@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zonemta_py.queue import questions
 from zonemta_py.web.dashboard.desk import Desk, Done
-from zonemta_py.web.dashboard.orders.order import DeskOrder, FormField, Given, Words
+from zonemta_py.web.dashboard.orders.order import DeskOrder, FormField, Given, OrderWords
 from zonemta_py.web.dashboard.words import count
 
 _CAUSE = FormField("cause", "Why", "shown with the campaign")
@@ -20,13 +20,13 @@ _REVERSE = {"pause": "resume", "resume": "pause"}
 
 
 def _order(action: str) -> DeskOrder:
-    async def words(desk: Desk, given: Given) -> Words:
+    async def words(desk: Desk, given: Given) -> OrderWords:
         row = await desk.ask(questions.campaign, name=given.get("name", ""))
         said, undo, button = _SAYS[action]
         if action == "cancel" and not row["registered"]:
             said += " Mail of that name that comes later is sent."
         waits = f"{count(row['waiting'])} of {count(row['accepted'])} recipients wait."
-        return Words(f"{action.capitalize()} campaign {row['name']}", f"{waits} {said}", undo, button, (_CAUSE,))
+        return OrderWords(f"{action.capitalize()} campaign {row['name']}", f"{waits} {said}", undo, button, (_CAUSE,))
 
     async def do(desk: Desk, form: Given, by: str) -> Done:
         name, cause = form.get("name", ""), form.get("cause", "").strip()[:300]

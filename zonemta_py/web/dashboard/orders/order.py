@@ -20,7 +20,7 @@ class FormField(NamedTuple):
     needed: bool = False
 
 
-class Words(NamedTuple):
+class OrderWords(NamedTuple):
     """said: what it will do. undo: how that is taken back. fields: what can be said with it."""
 
     title: str
@@ -35,6 +35,6 @@ class DeskOrder(NamedTuple):
     QueueAway."""
 
     name: str
-    words: Callable[[Desk, Given], Awaitable[Words]]
+    words: Callable[[Desk, Given], Awaitable[OrderWords]]
     do: Callable[[Desk, Given, str], Awaitable[Done]]
     grave: bool = False

@@ -5,14 +5,14 @@ from __future__ import annotations
 from zonemta_py.queue import questions
 from zonemta_py.queue.suppression.entry import ERASED, KINDS, SCOPES
 from zonemta_py.web.dashboard.desk import HOME, Desk, Done
-from zonemta_py.web.dashboard.orders.order import DeskOrder, FormField, Given, Words
+from zonemta_py.web.dashboard.orders.order import DeskOrder, FormField, Given, OrderWords
 from zonemta_py.web.dashboard.words import Wrong
 
 _KINDS = ("manual", *(kind for kind in KINDS if kind not in ("manual", ERASED)))
 
 
-async def _suppress_words(desk: Desk, given: Given) -> Words:
-    return Words(
+async def _suppress_words(desk: Desk, given: Given) -> OrderWords:
+    return OrderWords(
         "Suppress an address", "It gets no more mail of that scope; mail waiting for it is removed.",
         "Remove the entry again: later mail is sent. What was removed from the queue does not come back.", "Suppress",
         (FormField("address", "Address", needed=True), FormField("kind", "Kind", options=_KINDS),
@@ -32,9 +32,9 @@ async def _suppress(desk: Desk, form: Given, by: str) -> Done:
                 undo, there=f"{HOME}/suppressions")  # fmt: skip
 
 
-async def _unsuppress_words(desk: Desk, given: Given) -> Words:
+async def _unsuppress_words(desk: Desk, given: Given) -> OrderWords:
     scope = f" of the scope {given['scope']}" if given.get("scope") else ""
-    return Words(f"Remove {given.get('address', '')} from the list", f"Its entry{scope} is removed, and it gets mail"
+    return OrderWords(f"Remove {given.get('address', '')} from the list", f"Its entry{scope} is removed, and it gets mail"
                  " again: only with that person's consent.", "Suppress it again.", "Remove from the list")  # fmt: skip
 
 
@@ -49,14 +49,14 @@ async def _unsuppress(desk: Desk, form: Given, by: str) -> Done:
     return Done(f"{address} gets mail again.", "Undo puts the entry back.", "suppress", again)
 
 
-async def _guard_release_words(desk: Desk, given: Given) -> Words:
-    return Words(f"Count the refusals by {given.get('name', '')}", "The addresses do not exist: the refusals count"
+async def _guard_release_words(desk: Desk, given: Given) -> OrderWords:
+    return OrderWords(f"Count the refusals by {given.get('name', '')}", "The addresses do not exist: the refusals count"
                  " from now on, and they get no more mail.", "Remove addresses from the list again, one by one.",
                  "Count them")  # fmt: skip
 
 
-async def _guard_drop_words(desk: Desk, given: Given) -> Words:
-    return Words(f"Discard the refusals by {given.get('name', '')}", "The addresses exist, the provider was faulty: the"
+async def _guard_drop_words(desk: Desk, given: Given) -> OrderWords:
+    return OrderWords(f"Discard the refusals by {given.get('name', '')}", "The addresses exist, the provider was faulty: the"
                  " refusals held back are discarded.", "It cannot be undone; later refusals count.",
                  "Discard them")  # fmt: skip
 
@@ -72,8 +72,8 @@ async def _guard_drop(desk: Desk, form: Given, by: str) -> Done:
     return Done(f"Discarded, for {people:,} addresses.", "They get mail as before.", there=f"{HOME}/suppressions")
 
 
-async def _release_words(desk: Desk, given: Given) -> Words:
-    return Words(
+async def _release_words(desk: Desk, given: Given) -> OrderWords:
+    return OrderWords(
         f"Release message {given.get('id', '')}", "Its held recipients are released for delivery.",
         "Undo holds those again that have not been tried since.", "Release",
     )  # fmt: skip
@@ -90,8 +90,8 @@ async def _release(desk: Desk, form: Given, by: str) -> Done:
     return Done(f"The held recipients of {ident} are sent now.", how, "task-undo", {"id": row["id"]}, "Undo it")
 
 
-async def _acknowledge_words(desk: Desk, given: Given) -> Words:
-    return Words(
+async def _acknowledge_words(desk: Desk, given: Given) -> OrderWords:
+    return OrderWords(
         "Acknowledge recipients in doubt", "All recipients are removed from the list: you know that they may get their "
         "message twice. Their mail is not affected.", "It cannot be undone; the journal still has them.",
         "Acknowledge",

@@ -8,14 +8,14 @@ from typing import Any
 from zonemta_py.queue import questions
 from zonemta_py.schedule.admin_orders import STOPPED
 from zonemta_py.web.dashboard.desk import HOME, Desk, Done
-from zonemta_py.web.dashboard.orders.order import DeskOrder, FormField, Given, Words
+from zonemta_py.web.dashboard.orders.order import DeskOrder, FormField, Given, OrderWords
 from zonemta_py.web.dashboard.words import Wrong, count, lesson, seconds, span
 
 _FOR = FormField("for", "For how long", "such as 30 min, 2 h, 1 d; empty: until it is resumed")
 _CAUSE = FormField("cause", "Why", "shown wherever this mail is explained")
 
 
-async def _suspend_words(desk: Desk, given: Given) -> Words:
+async def _suspend_words(desk: Desk, given: Given) -> OrderWords:
     kind, name = given.get("kind", ""), given.get("name", "")
     fields: tuple[FormField, ...] = (_FOR, _CAUSE)
     if not kind or not name:
@@ -26,7 +26,7 @@ async def _suspend_words(desk: Desk, given: Given) -> Words:
         )
     what = f"the {kind} {name}" if name else "the one named here"
     said = f"Nothing of {what} is sent for now; its mail waits in the queue. Deliveries in progress finish."
-    return Words(
+    return OrderWords(
         f"Suspend {what if name else 'something'}", said,
         "Resume it, here or on the page Suspensions: its mail is sent again at once.", "Suspend", fields,
     )  # fmt: skip
@@ -42,19 +42,19 @@ async def _suspend(desk: Desk, form: Given, by: str) -> Done:
                 f"{HOME}/suspensions")  # fmt: skip
 
 
-async def _resume_words(desk: Desk, given: Given) -> Words:
+async def _resume_words(desk: Desk, given: Given) -> OrderWords:
     kind, name = given.get("kind", ""), given.get("name", "")
     if kind in STOPPED:
-        return Words(f"Resume the {kind} {name}", "Its mail is sent again from now on, within its limits.",
+        return OrderWords(f"Resume the {kind} {name}", "Its mail is sent again from now on, within its limits.",
                      "Suspend it again.", "Resume")  # fmt: skip
     if kind in ("resting", "rest"):
-        return Words(
+        return OrderWords(
             f"Try {name} now",
             "The rest ends: the next delivery is a trial.",
             "It cannot be undone; if that delivery fails too, the rest starts again automatically.",
             "Try now",
         )
-    return Words(
+    return OrderWords(
         f"Discard what was learned: {lesson(kind)} for {name}",
         "Deliveries go by the configuration again.",
         "It cannot be undone; if servers reply as before, it is learned again automatically.",
@@ -88,9 +88,9 @@ async def _standing(desk: Desk, kinds: tuple[str, ...], name: str) -> dict[str, 
     return None
 
 
-async def _warm_words(desk: Desk, given: Given) -> Words:
+async def _warm_words(desk: Desk, given: Given) -> OrderWords:
     source, provider = given.get("source", ""), given.get("provider", "")
-    return Words(
+    return OrderWords(
         f"Warm-up of {source} at {provider}",
         "It moves to that day of its schedule, with that day's limit.",
         "Set the day that it is on now.", "Set", (FormField("step", "Day", "1 is the first; empty: it is warm"),),

@@ -7,14 +7,14 @@ from typing import Any
 from zonemta_py.queue import questions
 from zonemta_py.web.dashboard import filters
 from zonemta_py.web.dashboard.desk import HOME, Desk, Done
-from zonemta_py.web.dashboard.orders.order import DeskOrder, FormField, Given, Words
+from zonemta_py.web.dashboard.orders.order import DeskOrder, FormField, Given, OrderWords
 from zonemta_py.web.dashboard.words import Wrong, count, seconds
 
 VERBS = ("hold", "release", "flush", "delete", "move", "set", "requeue")
 _HINT = "flush: try now; move and set need the fields below; delete can be undone for a while"
 
 
-async def _preview_words(desk: Desk, given: Given) -> Words:
+async def _preview_words(desk: Desk, given: Given) -> OrderWords:
     filled = filters.chosen(given)
     filters.where(filled)
     said = ", ".join(f"{name} {text}" for name, text in filled.items())
@@ -23,7 +23,7 @@ async def _preview_words(desk: Desk, given: Given) -> Words:
         FormField("to_priority", "set: priority", "-9 to 9"), FormField("cause", "Why", "kept with the task"),
         *(() if said else (FormField("everything", "Which", options=("", "everything in the queue"), needed=True),)),
     )  # fmt: skip
-    return Words(
+    return OrderWords(
         "Change many recipients", f"Selected: {said or 'everything in the queue'}. They are counted first, and examples"
         " are shown; nothing is changed.", "There is nothing to undo yet.", "Count them first", fields,
     )  # fmt: skip
@@ -52,13 +52,13 @@ async def _preview(desk: Desk, form: Given, by: str) -> Done:
     )
 
 
-async def _start_words(desk: Desk, given: Given) -> Words:
+async def _start_words(desk: Desk, given: Given) -> OrderWords:
     row = await desk.ask(questions.task_row, id=given.get("id", ""))
     many = f"{count(row['count'])} recipients" if row["state"] == "previewed" else "still being counted"
     said = f"{row['words'].capitalize()} ({many}). At once, for mail in the queue now, never for later mail."
     undo = "Undo on its page reverts what was not sent in the meantime, until the time shown there."
     how_long = FormField("undo", "Can be undone for", "such as 10 min, 2 h; empty: as the configuration says")
-    return Words("Start the task", said, undo, "Start it", (how_long,))
+    return OrderWords("Start the task", said, undo, "Start it", (how_long,))
 
 
 async def _start(desk: Desk, form: Given, by: str) -> Done:
@@ -67,10 +67,10 @@ async def _start(desk: Desk, form: Given, by: str) -> Done:
     return Done(f"Ordered: {row['words']}.", how, "task-undo", {"id": row["id"]}, "Undo it", _place(row))
 
 
-async def _cancel_words(desk: Desk, given: Given) -> Words:
+async def _cancel_words(desk: Desk, given: Given) -> OrderWords:
     row = await desk.ask(questions.task_row, id=given.get("id", ""))
     said = f"It stops: {row['words']}. What it has done to {count(row['done'])} recipients remains."
-    return Words(f"Cancel task {row['id']}", said, "What was done can be undone on its page.", "Cancel it")
+    return OrderWords(f"Cancel task {row['id']}", said, "What was done can be undone on its page.", "Cancel it")
 
 
 async def _cancel(desk: Desk, form: Given, by: str) -> Done:
@@ -79,9 +79,9 @@ async def _cancel(desk: Desk, form: Given, by: str) -> Done:
     return Done(said, "Undo reverts those.", "task-undo", {"id": row["id"]}, "Undo what was done", _place(row))
 
 
-async def _undo_words(desk: Desk, given: Given) -> Words:
+async def _undo_words(desk: Desk, given: Given) -> OrderWords:
     row = await desk.ask(questions.task_row, id=given.get("id", ""))
-    return Words(f"Undo task {row['id']}", f"It reverts what “{row['words']}” changed, except for mail sent"
+    return OrderWords(f"Undo task {row['id']}", f"It reverts what “{row['words']}” changed, except for mail sent"
                  " since.", "Order it again.", "Undo it")  # fmt: skip
 
 
@@ -94,14 +94,14 @@ def _place(row: questions.TaskRow) -> str:
     return f"{HOME}/tasks/{row['id']}"
 
 
-async def _reload_words(desk: Desk, given: Given) -> Words:
+async def _reload_words(desk: Desk, given: Given) -> OrderWords:
     found = await desk.ask(questions.reload, check=True)
     if found["refused"]:
         raise Wrong(" ".join(found["refused"]))
     names = ", ".join(key for key, _, _ in found["changes"][:12]) or "nothing"
     said = f"It changes: {names}. No connection is dropped, and nothing is put in doubt."
     undo = "“zonemta config back” applies the previous one again."
-    return Words("Reload the configuration", said, undo, "Reload")
+    return OrderWords("Reload the configuration", said, undo, "Reload")
 
 
 async def _reload(desk: Desk, form: Given, by: str) -> Done:
