@@ -35,7 +35,8 @@ async def _suppress(desk: Desk, form: Given, by: str) -> Done:
 async def _unsuppress_words(desk: Desk, given: Given) -> OrderWords:
     scope = f" of the scope {given['scope']}" if given.get("scope") else ""
     return OrderWords(f"Remove {given.get('address', '')} from the list",
-                 f"Its entry{scope} is removed, and it gets mail again: only with that person's consent.", "Suppress it again.", "Remove from the list")  # fmt: skip
+                 f"Its entry{scope} is removed, and it gets mail again: only with that person's consent.",
+                 "Suppress it again.", "Remove from the list")  # fmt: skip
 
 
 async def _unsuppress(desk: Desk, form: Given, by: str) -> Done:
@@ -57,7 +58,8 @@ async def _guard_release_words(desk: Desk, given: Given) -> OrderWords:
 
 async def _guard_drop_words(desk: Desk, given: Given) -> OrderWords:
     return OrderWords(f"Discard the refusals by {given.get('name', '')}",
-                 "The addresses exist, the provider was faulty: the refusals held back are discarded.", "It cannot be undone; later refusals count.",
+                 "The addresses exist, the provider was faulty: the refusals held back are discarded.",
+                 "It cannot be undone; later refusals count.",
                  "Discard them")  # fmt: skip
 
 
