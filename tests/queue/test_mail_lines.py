@@ -44,8 +44,9 @@ def documented() -> set[str]:
     return {name.strip(" `") for row in rows for name in row.split(",")}
 
 
-async def test_who_waits_by_our_own_choice_is_told_of_together(house: Any) -> None:
+async def test_who_waits_by_our_own_choice_is_told_of_together(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line however many leases it were: how many, the first of them, and what they have in common."""
+    monkeypatch.setattr("zonemta_py.logs.mail.FLUSH_S", 60.0)  # lines are written when the test asks for them
     home, lines = await house(), Lines()
     home.queue.core.mail_log = lines.log
     for message in range(2):
