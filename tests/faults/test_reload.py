@@ -99,7 +99,7 @@ def test_what_a_reload_says_and_the_way_back(mta: Mta, tmp_path: Path) -> None:
     assert "no-such-plugin" in said
     status, said = zonemta(mta, "config", "back", "1")
     assert status == 65
-    assert "never in force" in said
+    assert "never applied" in said
     status, said = zonemta(mta, "config", "back", "1", "--force")
     assert status == 0
     assert mta.config_file.read_text() == text

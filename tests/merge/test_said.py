@@ -70,7 +70,8 @@ def test_an_image_that_only_the_writer_has_is_named(
 
 
 @pytest.mark.parametrize(
-    "src", ["https://x.example/a.png", "//x.example/a", "data:image/png;base64,AA", "{{ x }}/a.png", "http://x/y"]
+    "src",
+    ["https://x.example/a.png", "//x.example/a", "data:image/png;base64,AA", "{{ x }}/a.png", "http://x.example/y"],
 )
 def test_images_that_readers_can_have_are_good(source: Callable[..., TemplateSource], src: str) -> None:
     """By address, in the message, or made of fields."""

@@ -275,7 +275,7 @@ def test_the_order_of_domains_is_that_of_their_sizes(spread: int) -> None:
 @pytest.mark.parametrize(
     ("question", "arguments", "said"),
     [
-        ("size", {"colour": "red"}, "nothing is counted by 'colour'"),
+        ("size", {"colour": "red"}, "takes no 'colour'; it takes zone"),
         ("size", {"domain": "a.test", "tenant": "acme"}, "nothing is counted by domain and tenant together"),
         ("sizes", {"by": "sender"}, "nothing is counted by 'sender'; use zone"),
         ("sizes", {"by": "tenant", "zone": "default"}, "counted by domain, not by tenant"),

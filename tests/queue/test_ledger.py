@@ -14,7 +14,7 @@ import pytest
 from zonemta_py.disk import packing
 from zonemta_py.journal.records import Type
 from zonemta_py.queue.admin import orders
-from zonemta_py.queue.api import HELD
+from zonemta_py.queue.api import HELD, QueueFault
 from zonemta_py.queue.lifecycle import in_doubt
 from zonemta_py.queue.lifecycle.settle import Settling
 from zonemta_py.queue.recovery.open_store import REPAIR_MARK
@@ -57,7 +57,7 @@ async def test_an_order_that_was_recorded_is_carried_out_after_a_crash(
     await home.rest()
     with monkeypatch.context() as patch:
         patch.setattr(orders, f"apply_{what}", stumble)
-        with pytest.raises(ZeroDivisionError):
+        with pytest.raises(QueueFault, match="a fault of its own"):
             await home.queue.ask(what, id=message_id)
     assert [type(error) for error in home.damages] == [ZeroDivisionError], "the process would have ended"
     home.damages.clear()

@@ -400,7 +400,7 @@ async def test_a_pause_is_about_its_own_tenants_mail(house: Make) -> None:
     assert (await home.queue.ask("standing"))[0].get("tenants") is None
     await home.move(3600)
     assert await home.idle()
-    with pytest.raises(ValueError, match="suspended for everybody"):
+    with pytest.raises(ValueError, match="suspended for all tenants"):
         await home.queue.ask("stop", kind="zone", name="default", tenants=["one"])
 
 
