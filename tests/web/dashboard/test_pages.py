@@ -182,7 +182,7 @@ def test_what_has_bounced_is_queued_again(page: "Page", seen: Seen) -> None:
     page.select_option("#f-verb", "requeue")
     page.click("form.stack .row button")
     page.wait_for_selector("strong:text-is('2 recipients')", timeout=PATIENCE_MS)
-    assert "the sender may already have a bounce" in page.inner_text("#fresh")
+    assert "The sender may already have a bounce" in page.inner_text("#fresh")
     order(page, "a:text-is('Start it …')")
     page.wait_for_selector("h1 .state.undoable", timeout=PATIENCE_MS)
     assert "2 of 2 recipients done" in page.inner_text(".lead")
