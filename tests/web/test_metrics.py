@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 import trustme
@@ -45,7 +46,7 @@ def test_every_metric_is_there_in_the_format_that_prometheus_reads(open_http: An
     door = door_with(open_http, certificate=str(pem))
     letter = {"from": "a@b.test", "to": ["c@d.test", "e@d.test"], "subject": "x", "text": "y"}
     assert door.client.post("/v1/inject", json=letter).status_code == 200
-    door.do(lambda queue: report._Teller("http", queue.ask, QueueRefusal).tell())
+    door.do(lambda queue: report._Teller("http", partial(queue.ask, "report"), QueueRefusal).tell())
     answer = door.client.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=")
     families = {family.name: family for family in text_string_to_metric_families(answer.text)}
