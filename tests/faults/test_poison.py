@@ -112,7 +112,10 @@ async def test_who_ends_a_process_twice_stands_aside(tmp_path: Path) -> None:
         for number in range(5):
             assert (await run(given, f"before{number}@x.test"))[0] == 250
         assert (await run(given, "ended@x.test", "release@x.test"))[0] == 250
-        assert (await run(given, "told@x.test"))[0] == 250
+        while (await run(given, "told@x.test"))[0] != 250:  # noqa: ASYNC110 - the queue is restarting
+            await asyncio.sleep(0.1)
+        while "hook sender_delivered about message" not in mta.log.read_text():  # noqa: ASYNC110 - or a sender dies first
+            await asyncio.sleep(0.1)
         for to in ("headers@x.test", *(f"after{number}@x.test" for number in range(5))):
             while (await run(given, to))[0] != 250:  # noqa: ASYNC110 - as a client does
                 await asyncio.sleep(0.1)

@@ -64,7 +64,11 @@ class Question(str, Generic[P, A]):
                 raise ValueError(
                     f"the question {str(self)!r}: {name!r} is {_words(type(value))}; give {_words(*wanted)}"
                 )
-            if each and isinstance(value, (list, tuple)) and not all(isinstance(one, each) for one in value):
+            if (
+                each
+                and isinstance(value, (list, tuple))
+                and not all(issubclass(kind, each) for kind in set(map(type, value)))
+            ):
                 raise ValueError(f"the question {str(self)!r}: {name!r} has something else than {_words(*each)} in it")
             if fault := _fault(value):
                 raise ValueError(f"the question {str(self)!r}: {str(name)[:80]!a} {fault}")
@@ -72,7 +76,10 @@ class Question(str, Generic[P, A]):
 
 def _fault(value: Any) -> str:
     """Why nothing can be done with a value, or with one in a list."""
-    for one in value if isinstance(value, (list, tuple)) else (value,):
+    several = value if isinstance(value, (list, tuple)) else (value,)
+    if set(map(type, several)) == {str}:  # an address list of many thousand: all at once, or nobody's mail moves
+        several = ("".join(several),)
+    for one in several:
         if isinstance(one, str) and not one.isascii() and one.encode("utf-8", "replace").decode() != one:
             return "is no text in Unicode; give one"
         if isinstance(one, int) and not -(1 << 63) <= one < 1 << 63:
