@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from zonemta_py.wire.asking import QueueGone, ask
+from zonemta_py.wire.blocking_client import QueueGone, ask
 
 DOMAINS = ("example.com", "example.net", "example.org")
 SHY = r"rcpt:/@example\.org$/ 450 4.2.1 mailbox busy, 5%"

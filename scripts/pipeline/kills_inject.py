@@ -32,7 +32,7 @@ from ports import free_port  # noqa: E402
 from zonemta_py.disk.packing import unpack  # noqa: E402
 from zonemta_py.journal import segments  # noqa: E402
 from zonemta_py.journal.records import Type  # noqa: E402
-from zonemta_py.wire.asking import (  # noqa: E402
+from zonemta_py.wire.blocking_client import (  # noqa: E402
     QueueGone,
     ask,
     ask_all,

@@ -33,7 +33,7 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import DELIVERED, HELD, Outcome, Result
 from zonemta_py.queue.maintenance.garbage import Garbage
 from zonemta_py.queue.recovery.start import open_queue
-from zonemta_py.wire.asking import ask
+from zonemta_py.wire.blocking_client import ask
 from zonemta_py.wire.client import RemoteQueue
 from zonemta_py.wire.server import serve
 

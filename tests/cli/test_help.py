@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from zonemta_py.cli.app import HIDDEN, NAMES, every, tree
+from zonemta_py.cli.terminal.equivalents import HABITS
 from zonemta_py.cli.terminal.errors import Exit
 from zonemta_py.cli.terminal.examples import EXAMPLES
-from zonemta_py.cli.terminal.habits import HABITS
 
 COMMANDS = dict(every(tree()))
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from zonemta_py.config import Config
-from zonemta_py.delivery.tls import days as tls_days
-from zonemta_py.delivery.tls.days import SPREAD_S, Ledger, missing, run, through, wait_s
+from zonemta_py.delivery.tls import daily_reports
+from zonemta_py.delivery.tls.daily_reports import SPREAD_S, Ledger, missing, run, through, wait_s
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.packing import pack
 from zonemta_py.journal.records import Type
@@ -165,5 +165,5 @@ def test_the_file_that_begins_a_day_cannot_be_written(config: Config, tmp_path: 
     """An error for whoever called, not a day that is lost."""
     (tmp_path / "tls").write_text("a file where the folder is to be")
     with pytest.raises(OSError, match="tls"):
-        tls_days.Ledger(tmp_path).begin(YESTERDAY)
+        daily_reports.Ledger(tmp_path).begin(YESTERDAY)
     assert wait_s(config, NOON) == 0

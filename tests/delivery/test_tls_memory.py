@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zonemta_py.delivery.tls import memory as tls_memory
+from zonemta_py.delivery.tls import ladder as tls_memory
 from zonemta_py.delivery.tls.failures import CERTIFICATE, HANDSHAKE, POLICY, STARTTLS, TlsTrouble
-from zonemta_py.delivery.tls.memory import PLAIN, Ladder, Step, TlsMemory
+from zonemta_py.delivery.tls.ladder import PLAIN, Ladder, Step, TlsMemory
 from zonemta_py.delivery.tls.plan import TlsPlan
 
 PLACE = ("mx.test", 25)

@@ -17,7 +17,7 @@ from zonemta_py.delivery.tls import dane
 from zonemta_py.delivery.tls.contexts import TlsContexts
 from zonemta_py.delivery.tls.dane import Tlsa
 from zonemta_py.delivery.tls.failures import CERTIFICATE, HANDSHAKE, STARTTLS, TlsTrouble
-from zonemta_py.delivery.tls.memory import TlsMemory
+from zonemta_py.delivery.tls.ladder import TlsMemory
 from zonemta_py.delivery.tls.plan import TlsPlan, Trial
 from zonemta_py.mail.classify import TlsFailed
 from zonemta_py.sink import Sink, SinkOptions

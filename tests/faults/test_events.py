@@ -17,7 +17,7 @@ from zonemta_py.journal import segments
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.tail import JournalTail
 from zonemta_py.sink import Sink, SinkOptions
-from zonemta_py.wire.asking import QueueGone, ask
+from zonemta_py.wire.blocking_client import QueueGone, ask
 
 LETTERS = 250
 SEGMENT_BYTES = 65_536

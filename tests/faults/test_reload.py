@@ -24,7 +24,7 @@ from survival.ledger import Ledger
 from survival.letters import Letter
 from survival.rig import TOP, Mta, sink
 
-from zonemta_py.wire.asking import QueueGone, ask
+from zonemta_py.wire.blocking_client import QueueGone, ask
 
 
 async def test_reloads_under_load_break_nothing(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from zonemta_py.config import Config
-from zonemta_py.logs import persons, setup
-from zonemta_py.logs.persons import Persons, UserName
+from zonemta_py.logs import privacy, setup
+from zonemta_py.logs.privacy import Persons, UserName
 from zonemta_py.logs.shape import as_json, as_text, moment
 from zonemta_py.logs.stream import LogStream
 from zonemta_py.reception.log_throttle import LogThrottle
@@ -51,7 +51,7 @@ def test_times_are_utc_to_the_millisecond() -> None:
 
 def test_a_hash_is_the_same_for_one_person_and_needs_the_key(tmp_path: Path) -> None:
     """In any case of letters; another key, another hash; the key is kept, and nobody else's to read."""
-    one, again = (persons.of("hashed", tmp_path) for _ in range(2))
+    one, again = (privacy.of("hashed", tmp_path) for _ in range(2))
     other = Persons.hashed(b"other")
     assert one is not None
     assert again is not None

@@ -6,7 +6,7 @@ import pytest
 
 from zonemta_py.merge.compile import compile, prepare
 from zonemta_py.merge.problems import TemplateRefused
-from zonemta_py.merge.said import fixed, list_id, said
+from zonemta_py.merge.schedule_fields import fixed, list_id, said
 from zonemta_py.merge.source import TemplateSource, Text
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from zonemta_py.logs import mail
 from zonemta_py.logs.mail import MailLog
-from zonemta_py.logs.persons import Persons
+from zonemta_py.logs.privacy import Persons
 from zonemta_py.logs.shape import SHAPES
 from zonemta_py.queue.api import DEFERRED, DELIVERED, POSTPONED, RELEASED
 

@@ -28,7 +28,7 @@ from survival.rig import Mta
 from zonemta_py.delivery.smtp.session import Route, open_session
 from zonemta_py.delivery.tls import dane
 from zonemta_py.delivery.tls.contexts import TlsContexts
-from zonemta_py.delivery.tls.memory import TlsMemory
+from zonemta_py.delivery.tls.ladder import TlsMemory
 from zonemta_py.delivery.tls.plan import TlsPlan
 from zonemta_py.mail.classify import DeliveryError
 from zonemta_py.sink import Sink

@@ -15,8 +15,8 @@ import pytest
 from zonemta_py.config import Config
 from zonemta_py.pipeline.erasure.person import DataSubject
 from zonemta_py.queue.api import Admin
+from zonemta_py.reports.folder import CampaignReport, ReportShelf, in_pages
 from zonemta_py.reports.maker import ReportMaker
-from zonemta_py.reports.shelf import CampaignReport, ReportShelf, in_pages
 
 HOUR = 3_600_000
 END = 500_000 * HOUR

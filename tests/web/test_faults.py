@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tests.web.conftest import HttpDoor
-from zonemta_py.cli.run.asking import ask_queue
+from zonemta_py.cli.run.ask_queue import ask_queue
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue import questions

@@ -15,7 +15,7 @@ from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD, Outcome, QueueRefusal, Result
 from zonemta_py.wire import channel, client
-from zonemta_py.wire.asking import ask
+from zonemta_py.wire.blocking_client import ask
 from zonemta_py.wire.client import RemoteQueue
 
 BODY = b"Subject: x\r\n\r\nHi\r\n"

@@ -19,8 +19,8 @@ from zonemta_py.queue.admin import answers
 from zonemta_py.queue.api import DELIVERED, Delivery, Outcome, QueueFault, QueueRefusal, Result
 from zonemta_py.queue.questions.question import AnsweredBy
 from zonemta_py.schedule.time import pace
-from zonemta_py.wire import asking
-from zonemta_py.wire.asking import ask
+from zonemta_py.wire import blocking_client
+from zonemta_py.wire.blocking_client import ask
 from zonemta_py.wire.client import RemoteQueue
 from zonemta_py.wire.frames import (
     CHUNKS_AT_ONCE,
@@ -59,7 +59,7 @@ def done(delivery: Delivery) -> Result:
 )  # fmt: skip
 def test_a_delivery_travels_whole(delivery: Delivery) -> None:
     """Every field, through msgpack and back."""
-    assert delivery_of(asking.msgpack.unpackb(pack(delivery_row(delivery)))) == delivery
+    assert delivery_of(blocking_client.msgpack.unpackb(pack(delivery_row(delivery)))) == delivery
 
 
 @given(
@@ -77,7 +77,7 @@ def test_a_delivery_travels_whole(delivery: Delivery) -> None:
 )  # fmt: skip
 def test_a_result_travels_whole(result: Result) -> None:
     """Every field, through msgpack and back."""
-    assert result_of(asking.msgpack.unpackb(pack(result_row(result)))) == result
+    assert result_of(blocking_client.msgpack.unpackb(pack(result_row(result)))) == result
 
 
 async def test_only_this_user_may_connect(service: Any) -> None:
@@ -146,11 +146,11 @@ async def test_a_malformed_question_gets_an_answer(service: Any, said: tuple[Any
     """Whoever asks must not wait for ever; neither does he take the queue with him."""
     reader, writer = await asyncio.open_unix_connection(str(service.folder / "socket"))
     writer.write(pack([int(Operation.ASK), 1, *said]))
-    number, status, sentence = asking.msgpack.unpackb(await asyncio.wait_for(reader.read(65_536), 60))
+    number, status, sentence = blocking_client.msgpack.unpackb(await asyncio.wait_for(reader.read(65_536), 60))
     assert (number, status) == (1, WRONG) or said[0] in ("list", "show")
     assert sentence or status == OK
     writer.write(pack([int(Operation.ASK), 2, "size", {}]))
-    assert asking.msgpack.unpackb(await asyncio.wait_for(reader.read(65_536), 60))[:2] == [2, OK]
+    assert blocking_client.msgpack.unpackb(await asyncio.wait_for(reader.read(65_536), 60))[:2] == [2, OK]
     writer.close()
 
 
@@ -308,12 +308,12 @@ async def test_large_bodies_side_by_side(service: Any) -> None:
 async def test_ask_without_a_loop(service: Any) -> None:
     """The command line's client: an answer, a ValueError, or QueueGone with the remedy."""
     loop = asyncio.get_running_loop()
-    answer = await loop.run_in_executor(None, lambda: asking.ask(service.folder, "size"))
+    answer = await loop.run_in_executor(None, lambda: blocking_client.ask(service.folder, "size"))
     assert answer["total"]["messages"] == 0
     with pytest.raises(ValueError, match="it knows"):
-        await loop.run_in_executor(None, lambda: asking.ask(service.folder, "nonsense"))
-    with pytest.raises(asking.QueueGone, match="start it with `zonemta run`"):
-        asking.ask(service.folder / "elsewhere", "size")
+        await loop.run_in_executor(None, lambda: blocking_client.ask(service.folder, "nonsense"))
+    with pytest.raises(blocking_client.QueueGone, match="start it with `zonemta run`"):
+        blocking_client.ask(service.folder / "elsewhere", "size")
 
 
 async def test_a_long_answer(service: Any) -> None:
@@ -324,7 +324,7 @@ async def test_a_long_answer(service: Any) -> None:
     loop = asyncio.get_running_loop()
     rows, after = [], ""
     while after is not None:  # a page has as much as can be found in a moment
-        ask = partial(asking.ask, service.folder, "list", limit=5000, after=after)
+        ask = partial(blocking_client.ask, service.folder, "list", limit=5000, after=after)
         answer = await loop.run_in_executor(None, ask)
         rows, after = rows + answer["rows"], answer["next"]
     assert len(rows) == 3000
@@ -377,7 +377,7 @@ async def test_a_fault_of_the_queue_is_told_as_one(service: Any, monkeypatch: py
         await asyncio.to_thread(ask, service.folder, questions.accounts)
     reader, writer = await asyncio.open_unix_connection(service.folder / "socket")
     writer.write(pack((Operation.ASK, 1, "accounts", {})))
-    number, status, sentence = asking.msgpack.unpackb(await reader.read(1000))
+    number, status, sentence = blocking_client.msgpack.unpackb(await reader.read(1000))
     assert (number, status not in (OK, REFUSED), isinstance(sentence, str)) == (1, True, True)
     writer.close()
     assert (await remote.ask(questions.size))["total"]["messages"] == 0

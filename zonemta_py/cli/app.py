@@ -14,9 +14,9 @@ from typing import Annotated, Any
 import typer
 
 from zonemta_py.cli.terminal import completion
+from zonemta_py.cli.terminal.equivalents import meant
 from zonemta_py.cli.terminal.errors import CommandError, Exit, guarded
 from zonemta_py.cli.terminal.examples import epilog
-from zonemta_py.cli.terminal.habits import meant
 
 Commands = dict[str, Any]
 """A function is a command, a Typer a group of them."""
@@ -102,9 +102,9 @@ def _send() -> Commands:
 
 
 def _watch() -> Commands:
-    from zonemta_py.cli.watch import qshape, status, story, top
+    from zonemta_py.cli.watch import qshape, status, top, trace
 
-    return {"status": status.status, "top": top.top, "trace": story.trace, "qshape": qshape.qshape}
+    return {"status": status.status, "top": top.top, "trace": trace.trace, "qshape": qshape.qshape}
 
 
 def _shell() -> Commands:

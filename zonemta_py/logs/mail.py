@@ -13,7 +13,7 @@ from typing import Any
 
 from zonemta_py.config import Config
 from zonemta_py.journal.records.people import FeedbackRecord
-from zonemta_py.logs.persons import Persons
+from zonemta_py.logs.privacy import Persons
 from zonemta_py.logs.setup import Filter, people, stream
 from zonemta_py.logs.shape import SHAPES, Shape
 

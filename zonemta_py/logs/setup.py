@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from zonemta_py.config import Config, ConfigError
-from zonemta_py.logs import persons
-from zonemta_py.logs.persons import Persons
+from zonemta_py.logs import privacy
+from zonemta_py.logs.privacy import Persons
 from zonemta_py.logs.shape import SHAPES, Shape
 from zonemta_py.logs.stream import LogStream
 
@@ -58,10 +58,10 @@ def totals(process: str) -> list[tuple[str, tuple[str, ...], float]]:
 
 def people(config: Config) -> Persons | None:
     try:
-        return persons.of(config.log.personal, config.folder)
+        return privacy.of(config.log.personal, config.folder)
     except OSError as error:
         raise ConfigError(
-            f"log.personal: the key {config.folder / persons.KEY_FILE} cannot be made or read ({error.strerror}); let"
+            f"log.personal: the key {config.folder / privacy.KEY_FILE} cannot be made or read ({error.strerror}); let"
             " the server's user own server.folder"
         ) from None
 

@@ -20,7 +20,7 @@ from zonemta_py.merge.language import TOKENS_MAX, Language
 from zonemta_py.merge.limits import excess
 from zonemta_py.merge.problems import RenderRefused, TemplateProblem, TemplateRefused
 from zonemta_py.merge.render import Compiled, Field, Part
-from zonemta_py.merge.said import TO_US, unclear
+from zonemta_py.merge.schedule_fields import TO_US, unclear
 from zonemta_py.merge.source import LINKS, TemplateSource, Text
 from zonemta_py.merge.suspects import suspects
 

@@ -125,7 +125,7 @@ def look(packed: bytes) -> TrialResult:
     """The problems a sender would meet, and what the batches must supply."""
     from zonemta_py.merge.compile import compile, wanted
     from zonemta_py.merge.problems import TemplateRefused
-    from zonemta_py.merge.said import fixed, list_id, said, unclear
+    from zonemta_py.merge.schedule_fields import fixed, list_id, said, unclear
     from zonemta_py.merge.source import TemplateSource
 
     try:

@@ -377,7 +377,7 @@ async def _make_reports(config: Config) -> None:
 
 def _begin_reports(config: Config, now_ms: int) -> None:
     """Campaigns that end from now on get a report."""
-    from zonemta_py.reports.shelf import ReportShelf
+    from zonemta_py.reports.folder import ReportShelf
 
     with contextlib.suppress(OSError):
         ReportShelf(config).begin(now_ms)
@@ -391,22 +391,22 @@ def _reporter(child: Child) -> None:
 
 async def _report_tls(config: Config, now: float) -> None:
     from zonemta_py.delivery.dns.destination import DnsDestinationResolver
-    from zonemta_py.delivery.tls import days as tls_days
+    from zonemta_py.delivery.tls import daily_reports
     from zonemta_py.queue.api import QueueRefusal
     from zonemta_py.wire.client import RemoteQueue
 
     try:
         submission = await RemoteQueue.connect(config.folder, "reporter")
-        await tls_days.run(config, DnsDestinationResolver(config), submission, now)
+        await daily_reports.run(config, DnsDestinationResolver(config), submission, now)
     except (QueueRefusal, OSError) as error:
         print(f"zonemta: TLS reports cannot be sent now: {cause(error)}", file=sys.stderr, flush=True)
         os._exit(os.EX_TEMPFAIL)
 
 
 def _report_wait_s(config: Config, now: float) -> float:
-    from zonemta_py.delivery.tls import days as tls_days
+    from zonemta_py.delivery.tls import daily_reports
 
-    return tls_days.wait_s(config, now)
+    return daily_reports.wait_s(config, now)
 
 
 EVENTS = Role(

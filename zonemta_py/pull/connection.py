@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from zonemta_py.pull.tls import TlsLayer, TlsLayerFailed
 from zonemta_py.reception.connection_limits import ConnectionLimits, plain_ip
-from zonemta_py.reception.peer import is_closed, unacknowledged, was_reset
+from zonemta_py.reception.tcp import is_closed, unacknowledged, was_reset
 
 IN_BYTES_MAX = 256 * 1024
 """Bytes of a client that wait here; then it is not read from."""

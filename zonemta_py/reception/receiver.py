@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from zonemta_py.logs.persons import UserName
+from zonemta_py.logs.privacy import UserName
 from zonemta_py.mail.addresses.senders import ANYBODY
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.reply import Reply

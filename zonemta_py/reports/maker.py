@@ -27,8 +27,8 @@ from zonemta_py.config import Config
 from zonemta_py.logs.causes import cause
 from zonemta_py.queue import questions
 from zonemta_py.queue.api import Admin, QueueRefusal
-from zonemta_py.reports import due
-from zonemta_py.reports.shelf import CampaignReport, ReportShelf
+from zonemta_py.reports import decisions
+from zonemta_py.reports.folder import CampaignReport, ReportShelf
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class ReportMaker:
             if path.name not in wanted:
                 path.unlink()
         for row in [*self._rows.values()]:
-            if not self._take(row) and (other := due.interrupted(row)) is not None:
+            if not self._take(row) and (other := decisions.interrupted(row)) is not None:
                 self._note(other)
 
     async def look(self) -> bool:
@@ -99,10 +99,10 @@ class ReportMaker:
         self._notice(said, now_ms)
         for row in sorted(self._rows.values(), key=lambda row: row.ended_ms):
             returned = _returned(row, said)
-            if due.due(row, returned, now_ms, again_ms):
-                await self._try(due.trying(row, returned, now_ms))
+            if decisions.due(row, returned, now_ms, again_ms):
+                await self._try(decisions.trying(row, returned, now_ms))
                 return True
-            if (other := due.settled(row, returned, now_ms, again_ms)) is not None:
+            if (other := decisions.settled(row, returned, now_ms, again_ms)) is not None:
                 self._note(other)
         self._sweep(said, now_ms)
         return False
@@ -110,10 +110,10 @@ class ReportMaker:
     def _notice(self, said: dict[str, questions.CampaignEnd], now_ms: int) -> None:
         for one in said.values():
             key = CampaignReport(one["name"], one["created_ms"]).key
-            if (row := due.noticed(self._rows.get(key), one, self._since_ms)) is not None:
+            if (row := decisions.noticed(self._rows.get(key), one, self._since_ms)) is not None:
                 self._note(row)
         for known in [row for row in self._rows.values() if not _is_of(row, said)]:
-            if (row := due.gone(known, now_ms)) is not None:
+            if (row := decisions.gone(known, now_ms)) is not None:
                 self._note(row)
 
     def _note(self, row: CampaignReport) -> None:
@@ -131,11 +131,11 @@ class ReportMaker:
                 return
         except OSError as error:
             said = f"{error.filename or self._config.reports_folder}: {cause(error)}"
-        row = due.failed(row, said or f"exit status {status}", status == os.EX_UNAVAILABLE)
+        row = decisions.failed(row, said or f"exit status {status}", status == os.EX_UNAVAILABLE)
         self._note(row)
         wait_min = max(1, round((row.next_ms - self._now_ms()) / 60_000))
         then = f"the next try is in {wait_min} minutes"
-        if row.tries >= due.TRIES_MAX:
+        if row.tries >= decisions.TRIES_MAX:
             then = f"no further try; `zonemta campaign report {row.name}` makes it"
         log.warning("campaign %s: its report cannot be made: %s; %s", row.name, row.trouble, then)
 
@@ -147,7 +147,7 @@ class ReportMaker:
         except FileNotFoundError:
             return False
         path = self._shelf.put(row, content)
-        self._note(due.made(row, self._now_ms(), str(path.parent)))
+        self._note(decisions.made(row, self._now_ms(), str(path.parent)))
         waiting.unlink()
         log.info("campaign %s: its report is %s", row.name, path)
         return True
@@ -182,7 +182,7 @@ class ReportMaker:
         if now_ms - self._swept_ms < _HOUR_MS:
             return
         self._swept_ms, keep_ms = now_ms, int(self._config.reports.keep_days * 24 * _HOUR_MS)
-        for row in [row for row in self._rows.values() if due.outdated(row, now_ms, keep_ms)]:
+        for row in [row for row in self._rows.values() if decisions.outdated(row, now_ms, keep_ms)]:
             self._shelf.remove(row)
             if not _is_of(row, said):
                 self._shelf.drop(row)

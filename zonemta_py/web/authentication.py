@@ -11,7 +11,7 @@ from typing import Any
 from fastapi import Request, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from zonemta_py.logs.persons import UserName
+from zonemta_py.logs.privacy import UserName
 from zonemta_py.metrics.report import count
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import QueueFault, QueueRefusal

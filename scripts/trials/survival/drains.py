@@ -18,7 +18,7 @@ from typing import Any
 from survival.client import Client, Connection
 from survival.ledger import Ledger
 from survival.rig import PATIENCE_S, Mta, sink
-from zonemta_py.wire.asking import QueueGone, ask
+from zonemta_py.wire.blocking_client import QueueGone, ask
 
 FOR_S = 60.0
 

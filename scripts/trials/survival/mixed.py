@@ -38,7 +38,7 @@ from survival.rig import PATIENCE_S, Mta, enter, sink
 from survival.waits import Waits
 from zonemta_py.merge.compile import prepare
 from zonemta_py.merge.source import TemplateSource, Text
-from zonemta_py.wire.asking import QueueGone
+from zonemta_py.wire.blocking_client import QueueGone
 
 CAMPAIGN, BATCH = "spring", 50
 TEMPLATE = prepare(

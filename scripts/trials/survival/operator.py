@@ -10,7 +10,7 @@ from typing import Any
 from survival.clock import MachineClock
 from survival.rig import Mta
 from survival.waits import LATE_S, SLACK_S
-from zonemta_py.wire.asking import QueueGone
+from zonemta_py.wire.blocking_client import QueueGone
 
 ZONE = "stopped"
 STOP_S = 4.0

@@ -19,7 +19,7 @@ from survival.client import Connection, Refused
 from survival.ledger import Ledger
 from survival.recover import problems
 from zonemta_py.sink import Sink, SinkOptions
-from zonemta_py.wire.asking import QueueGone, ask, ask_all
+from zonemta_py.wire.blocking_client import QueueGone, ask, ask_all
 
 TOP = Path(__file__).resolve().parents[3]
 PATIENCE_S = 60.0

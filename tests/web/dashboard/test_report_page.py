@@ -8,7 +8,7 @@ import pytest
 from tests.web.conftest import HttpDoor
 from tests.web.dashboard.test_access import READER, login
 from zonemta_py.plugin.host import Host
-from zonemta_py.reports.shelf import CampaignReport, ReportShelf
+from zonemta_py.reports.folder import CampaignReport, ReportShelf
 from zonemta_py.web.keys import hashed
 
 HASHES = f"'sha256-{'a' * 43}=' 'sha256-{'b+/' * 14}c='"

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.web.admin.requests import DOCUMENT
 from zonemta_py.web.dashboard import desk
-from zonemta_py.web.dashboard.pages.now import _of_machine
+from zonemta_py.web.dashboard.pages.overview import _of_machine
 from zonemta_py.web.dashboard.words import percent
 
 _REQUEST = re.compile(r"\b(GET|POST|PUT|DELETE) (/v1/[\w/{}-]+)")

@@ -204,7 +204,7 @@ def to_oneself(
 def _links(settings: Config, source: TemplateSource, row: Row, address: str) -> dict[str, str]:
     """What the template prints for somebody, beside the row's fields, as it is sent. Raises CommandError."""
     from zonemta_py.merge.compile import wanted
-    from zonemta_py.merge.said import list_id, said
+    from zonemta_py.merge.schedule_fields import list_id, said
 
     links, day = settings.links, int(time.time()) // 86_400
     if not links.enabled:

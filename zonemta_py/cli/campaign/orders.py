@@ -11,12 +11,12 @@ import typer
 from zonemta_py.cli.campaign import options as option
 from zonemta_py.cli.campaign.hours import show_hours
 from zonemta_py.cli.campaign.nodes import Ca, KeyFile, Nodes, target
-from zonemta_py.cli.run.asking import ask_queue
+from zonemta_py.cli.run.ask_queue import ask_queue
+from zonemta_py.cli.terminal.confirm import ask
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.in_force import in_force
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled
 from zonemta_py.cli.terminal.output import counted, moment, print_aside, print_json, print_table
-from zonemta_py.cli.terminal.question import ask
 from zonemta_py.queue import questions
 from zonemta_py.queue.questions.question import A, P, Question
 from zonemta_py.zones.calendar.campaign_hours import words
@@ -171,7 +171,7 @@ class CampaignDoor:
 
     def report(self, name: str, created_ms: int) -> dict[str, Any]:
         """Where this machine's report on it is, or why there is none; empty: none is due, or it was asked of nodes."""
-        from zonemta_py.reports.shelf import ReportShelf
+        from zonemta_py.reports.folder import ReportShelf
 
         shelf = ReportShelf(self._config) if self._config is not None else None
         row = shelf.newest(name) if shelf is not None else None

@@ -14,7 +14,7 @@ import typer
 from zonemta_py.cli.campaign.orders import Name
 from zonemta_py.cli.lake import report as pages
 from zonemta_py.cli.lake.spark import Master
-from zonemta_py.cli.run.asking import NotRunning, ask_queue
+from zonemta_py.cli.run.ask_queue import NotRunning, ask_queue
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration
 from zonemta_py.queue import questions

@@ -242,7 +242,7 @@ def sound(template: Path, fields: dict[str, str] | None) -> tuple[bytes, set[str
     from zonemta_py.merge.compile import fields as names_of
     from zonemta_py.merge.load import load
     from zonemta_py.merge.problems import TemplateRefused, ToolMissing
-    from zonemta_py.merge.said import list_id
+    from zonemta_py.merge.schedule_fields import list_id
 
     try:
         source = prepare(load(template), None if fields is None else list(fields))

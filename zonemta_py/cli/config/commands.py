@@ -20,11 +20,11 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration
 from zonemta_py.cli.terminal.output import Telling, print_json
 from zonemta_py.config import Config, ConfigError, senders
-from zonemta_py.config.doubts import doubts
 from zonemta_py.config.secret import warning as exposed
 from zonemta_py.config.section import every
 from zonemta_py.config.services.events import SECRET_PREFIX
 from zonemta_py.config.values import Local, marked, written
+from zonemta_py.config.warnings import doubts
 from zonemta_py.plugin.host import Host
 from zonemta_py.processes import privileges
 
@@ -48,7 +48,7 @@ def check(
 
     With --folder, also checks what it would mean for mail waiting in that queue, if the MTA is running.
     """
-    from zonemta_py.cli.service import return_path, spark
+    from zonemta_py.cli.service import campaign_reports, return_path
     from zonemta_py.processes import checks, queue_process
 
     _check_readable(file)
@@ -63,7 +63,7 @@ def check(
             lambda: warnings.extend(doubts(config)),
             lambda: warnings.extend([*_doubts(config), *pull_zones.doubts(config)]),
             lambda: warnings.extend(certificates.doubts(config, datetime.now(UTC), unusable=False)),
-            lambda: warnings.extend([*return_path.sentences(config), *spark.sentences(config)]),
+            lambda: warnings.extend([*return_path.sentences(config), *campaign_reports.sentences(config)]),
             lambda: warnings.extend(pull_zones.turned(config) if folder else []),
         )
     except ConfigError as error:

@@ -13,7 +13,7 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.disk.frame import Record
 from zonemta_py.journal.tail import JournalTail, last_seq
 from zonemta_py.queue import questions
-from zonemta_py.wire.asking import QueueGone, ask
+from zonemta_py.wire.blocking_client import QueueGone, ask
 
 RECORDS_AT_ONCE = 1000
 WAIT_S = 3.0

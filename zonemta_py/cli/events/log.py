@@ -17,7 +17,7 @@ from zonemta_py.cli.terminal.output import as_records, moment, print_json, print
 from zonemta_py.journal.tail import seq_at
 from zonemta_py.logs import setup
 from zonemta_py.logs.mail import LOGGER
-from zonemta_py.logs.persons import Persons
+from zonemta_py.logs.privacy import Persons
 from zonemta_py.logs.recorded import KEPT_MAX as KEPT_LINES
 from zonemta_py.logs.recorded import RecordedLines
 from zonemta_py.logs.shape import SHAPES

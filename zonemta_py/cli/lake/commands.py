@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from zonemta_py.cli.lake import proposals, tables
-from zonemta_py.cli.lake.archive import Archive, up_to_now
+from zonemta_py.cli.lake.close_segment import Archive, up_to_now
 from zonemta_py.cli.lake.spark import Master, Memory, spark, told
 from zonemta_py.cli.terminal import progress
 from zonemta_py.cli.terminal.errors import CommandError, Exit

@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 
-from zonemta_py.cli.run.asking import ask_queue, runs
+from zonemta_py.cli.run.ask_queue import ask_queue, runs
+from zonemta_py.cli.terminal.confirm import ask
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.filters import Where, filtered
 from zonemta_py.cli.terminal.in_force import in_force
@@ -25,7 +26,6 @@ from zonemta_py.cli.terminal.output import (
     printable,
     sentence,
 )  # fmt: skip
-from zonemta_py.cli.terminal.question import ask
 from zonemta_py.config import Config
 from zonemta_py.disk import identity
 from zonemta_py.metrics.quantities import STATES, label

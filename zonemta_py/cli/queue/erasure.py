@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
-from zonemta_py.cli.lake.archive import up_to_now
+from zonemta_py.cli.lake.close_segment import up_to_now
 from zonemta_py.cli.terminal import progress
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.output import Telling
@@ -28,7 +28,7 @@ from zonemta_py.events.cursor import FOLDER
 from zonemta_py.mail.addresses.person import person
 from zonemta_py.pipeline.erasure.person import DataSubject, pseudonym
 from zonemta_py.queue import questions
-from zonemta_py.reports.shelf import ReportShelf, in_pages
+from zonemta_py.reports.folder import ReportShelf, in_pages
 
 Archive = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Also erase from these closed journal segments (the MTA's archive/).")

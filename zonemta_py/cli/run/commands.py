@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from zonemta_py.cli.run import presence
+from zonemta_py.cli.run import folder_lock
 from zonemta_py.cli.run.folder import ensure_writable, kept_to_oneself, until, wait_until_unlocked
 from zonemta_py.cli.terminal.errors import CommandError, Exit, guarded
 from zonemta_py.cli.version import program
@@ -47,7 +47,7 @@ def run(arguments: list[str]) -> None:
     setup.stream(config)
     who = privileges.identity(config)
     ensure_writable(config.folder, who)
-    presence.announce(config.folder, who)
+    folder_lock.announce(config.folder, who)
     exposed = secret.warning(path, config.model_dump()) if path else ""
     for sentence in [exposed, *kept_to_oneself(config.folder), *_lacking(config)]:
         if sentence:
@@ -71,9 +71,9 @@ def run(arguments: list[str]) -> None:
 def _lacking(config: Config) -> Iterator[str]:
     """What is needed, if not now."""
     if config.reports.folder is not None:
-        from zonemta_py.cli.service import spark
+        from zonemta_py.cli.service import campaign_reports
 
-        yield from spark.sentences(config)
+        yield from campaign_reports.sentences(config)
 
 
 def opening(config: Config, path: Path | None) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from zonemta_py.cli.queue.commands import answer
-from zonemta_py.cli.send.called import configuration_of
+from zonemta_py.cli.send.compatibility import configuration_of
 from zonemta_py.cli.terminal.in_force import in_force
 from zonemta_py.cli.terminal.options import ConfigFile, Folder
 from zonemta_py.cli.terminal.output import print_line, printable

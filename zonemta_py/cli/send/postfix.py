@@ -11,7 +11,7 @@ import typer
 
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.run.running import me
-from zonemta_py.cli.send.called import configuration_of, parsed
+from zonemta_py.cli.send.compatibility import configuration_of, parsed
 from zonemta_py.cli.send.mailq import print_objects, print_queue
 from zonemta_py.cli.tasks import follow
 from zonemta_py.cli.terminal.errors import CommandError, Exit

@@ -17,8 +17,8 @@ import typer
 
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.run.running import me
-from zonemta_py.cli.send.called import configuration_of, parsed
 from zonemta_py.cli.send.commands import OutgoingMail, compose, door, hand_in
+from zonemta_py.cli.send.compatibility import configuration_of, parsed
 from zonemta_py.cli.send.mailq import print_queue
 from zonemta_py.cli.terminal.errors import CommandError, Exit, guarded
 from zonemta_py.config import Config

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from zonemta_py.cli.run.asking import owner
+from zonemta_py.cli.run.ask_queue import owner
 from zonemta_py.cli.service.diagnosis import Diagnosis, note, ok, problem, warning
 from zonemta_py.config import Config, ConfigError, Listener, processes
 from zonemta_py.disk.space import LEAST_BYTES, free_bytes

@@ -72,7 +72,7 @@ def _kind(path: str, parameter: Any) -> str:
 
 def _names(kind: str, context: Any, parameter: Any, begun: str) -> list[str]:
     """Those that begin so; none if nobody can say which there are."""
-    from zonemta_py.cli.run.asking import ask_queue
+    from zonemta_py.cli.run.ask_queue import ask_queue
     from zonemta_py.cli.terminal.errors import CommandError
     from zonemta_py.cli.terminal.options import configuration
     from zonemta_py.config import ConfigError

@@ -14,7 +14,7 @@ from typing import Any
 from zonemta_py.cli.config.certificates import spans
 from zonemta_py.cli.events.sinks import state_of
 from zonemta_py.cli.queue.commands import answer
-from zonemta_py.cli.run import presence
+from zonemta_py.cli.run import folder_lock
 from zonemta_py.config import Config, ConfigError
 from zonemta_py.processes.privileges import seen_by
 from zonemta_py.queue import questions
@@ -63,8 +63,8 @@ def _by_label(rows: dict[str, Any], name: str) -> dict[str, int]:
 
 def _since_ms(config: Config, gauges: dict[str, Any]) -> int:
     """Since when its supervisor runs, or else the oldest of its processes; of a queue alone, since it listens."""
-    if presence.there(config.folder):
-        return round(1000 * presence.since_s(config.folder))
+    if folder_lock.there(config.folder):
+        return round(1000 * folder_lock.since_s(config.folder))
     starts = [start for _, start in gauges["zonemta_process_start_time_seconds"]]
     return round(1000 * (min(starts) if starts else (config.folder / "socket").stat().st_mtime))
 

@@ -29,7 +29,7 @@ from zonemta_py.delivery.smtp.dialogue import Dialogue, shut
 from zonemta_py.delivery.tls import dane
 from zonemta_py.delivery.tls.contexts import TlsContexts
 from zonemta_py.delivery.tls.failures import CERTIFICATE, HANDSHAKE, NOT_OFFERED, STARTTLS, TlsTrouble, of_handshake
-from zonemta_py.delivery.tls.memory import PLAIN, Ladder, Step, TlsMemory
+from zonemta_py.delivery.tls.ladder import PLAIN, Ladder, Step, TlsMemory
 from zonemta_py.delivery.tls.plan import TlsPlan, Trial
 from zonemta_py.logs.causes import cause
 from zonemta_py.mail.classify import (

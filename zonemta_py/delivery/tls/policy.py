@@ -24,7 +24,7 @@ from zonemta_py.delivery.tls import https
 from zonemta_py.delivery.tls import plan as tls_plan
 from zonemta_py.delivery.tls.contexts import TlsContexts
 from zonemta_py.delivery.tls.failures import POLICY, UNDECIDED, TlsTrouble
-from zonemta_py.delivery.tls.memory import TlsMemory
+from zonemta_py.delivery.tls.ladder import TlsMemory
 from zonemta_py.delivery.tls.mta_sts import Names, PolicyFound, StsPolicies
 from zonemta_py.delivery.tls.plan import Demands, TlsPlan
 from zonemta_py.mail.addresses.domain import canonical

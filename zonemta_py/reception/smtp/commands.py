@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeAlias
 
-from zonemta_py.logs.persons import UserName
+from zonemta_py.logs.privacy import UserName
 from zonemta_py.mail.address import AddressRefused, MailCommand, parse_mail, parse_rcpt
 from zonemta_py.mail.addresses.ours import Ours
 from zonemta_py.mail.envelope import Recipient

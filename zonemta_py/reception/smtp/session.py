@@ -21,7 +21,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from zonemta_py.logs.causes import from_outside
-from zonemta_py.logs.persons import UserName
+from zonemta_py.logs.privacy import UserName
 from zonemta_py.mail.limits import COMMAND_BYTES_MAX
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.trace import Trace, protocol

@@ -11,7 +11,7 @@ from zonemta_py.queue import questions
 from zonemta_py.reception.scope import OutOfScope
 from zonemta_py.reception.suppression_scopes import entries_of, is_own, own_scope, page_of, people_scopes
 from zonemta_py.web.authentication import answer, described, needs, request_context, visit
-from zonemta_py.web.documents import models, people, reading
+from zonemta_py.web.documents import models, reading, suppression_rows
 from zonemta_py.web.documents.derived import document
 from zonemta_py.web.documents.problem import FieldError, RequestProblem, invalid
 from zonemta_py.web.keys import Holder
@@ -35,13 +35,17 @@ async def add(request: Request) -> Response:
     here, who = request_context(request), visit(request)
     who.key.check("suppressions")
     mine = await people_scopes(here.queue, who.key.scope)
-    content = await reading.json_object(request, here.config.http.body_bytes, people.SUPPRESSIONS_MAX * 10)
+    content = await reading.json_object(request, here.config.http.body_bytes, suppression_rows.SUPPRESSIONS_MAX * 10)
     given, rows = content.get("rows"), list[list[Any]]()
-    if not isinstance(given, list) or not 1 <= len(given) <= people.SUPPRESSIONS_MAX or len(content) > 1:
-        reading.checked(people.Suppressions, content | {"rows": given[:1] if isinstance(given, list) else given})
-        raise invalid([FieldError("rows", f"is not 1 to {people.SUPPRESSIONS_MAX:,} rows; send fewer at once")])
+    if not isinstance(given, list) or not 1 <= len(given) <= suppression_rows.SUPPRESSIONS_MAX or len(content) > 1:
+        reading.checked(
+            suppression_rows.Suppressions, content | {"rows": given[:1] if isinstance(given, list) else given}
+        )
+        raise invalid(
+            [FieldError("rows", f"is not 1 to {suppression_rows.SUPPRESSIONS_MAX:,} rows; send fewer at once")]
+        )
     for at in range(0, len(given), _AT_ONCE):
-        part = reading.checked(people.Suppressions, {"rows": given[at : at + _AT_ONCE]}, within=("rows", at))
+        part = reading.checked(suppression_rows.Suppressions, {"rows": given[at : at + _AT_ONCE]}, within=("rows", at))
         rows += [[one.address, one.kind, one.reason, one.evidence, one.by or who.key.name, one.campaign, 0,
                   _scope(who.key, mine, one.scope, one.kind)] for one in part.rows]  # fmt: skip
         await asyncio.sleep(0)
@@ -59,8 +63,8 @@ async def every(
     request: Request,
     after: Annotated[models.Line, Query(description="The last page's `next`; default: the first page.")] = "",
     limit: Annotated[int, Query(ge=1, le=10_000, description="Maximum number of rows.")] = 1000,
-    kind: Annotated[people.Kind | None, Query(description="Only entries of this kind.")] = None,
-    scope: Annotated[people.Scope | None, Query(description="Only entries of this scope.")] = None,
+    kind: Annotated[suppression_rows.Kind | None, Query(description="Only entries of this kind.")] = None,
+    scope: Annotated[suppression_rows.Scope | None, Query(description="Only entries of this scope.")] = None,
 ) -> Response:
     """Entries for all mail by address, then those of each other scope, a page at a time."""
     here, who = request_context(request), visit(request).key
@@ -115,7 +119,7 @@ async def evidence(request: Request, address: _Address) -> Response:
 @router.delete(
     "/suppressions/{address}",
     summary="Remove an address from the suppression list",
-    response_model=people.Removed,
+    response_model=suppression_rows.Removed,
     openapi_extra=needs("suppressions"),
     responses=described(404, 422),
 )
@@ -123,7 +127,7 @@ async def remove(
     request: Request,
     address: _Address,
     scope: Annotated[
-        people.Scope | None, Query(description="Only its entry of this scope; default: all of them.")
+        suppression_rows.Scope | None, Query(description="Only its entry of this scope; default: all of them.")
     ] = None,
 ) -> Response:
     """The address gets mail again: only with that person's consent."""
@@ -154,7 +158,7 @@ async def forget(request: Request) -> Response:
     here, who = request_context(request), visit(request)
     who.key.check("suppressions")
     who.key.check_whole()
-    content = reading.checked(people.Forget, await reading.json_object(request, here.config.http.body_bytes))
+    content = reading.checked(suppression_rows.Forget, await reading.json_object(request, here.config.http.body_bytes))
     return answer(await here.ask(questions.forget, address=content.address, keep=content.keep, by=who.key.name))
 
 

@@ -20,7 +20,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from zonemta_py.logs.persons import UserName
+from zonemta_py.logs.privacy import UserName
 from zonemta_py.web.api.events import EventStream
 from zonemta_py.web.dashboard import orders, static
 from zonemta_py.web.dashboard.desk import FORM_BYTES_MAX, HEADERS, HOME, Desk, NoPage, QueueAway

@@ -31,11 +31,11 @@ from zonemta_py.mail.addresses.link import Link, LinkRefused
 from zonemta_py.metrics.report import count
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.reception.log_throttle import LogThrottle
-from zonemta_py.web.links import forms, leaving, words
+from zonemta_py.web.links import forms, unsubscribe, words
 from zonemta_py.web.links.clients import Clients
-from zonemta_py.web.links.leaving import LinksQueue
 from zonemta_py.web.links.pages import LinkPage, PageChoice, Pages, shown
 from zonemta_py.web.links.tracking import GIF, Interest
+from zonemta_py.web.links.unsubscribe import LinksQueue
 from zonemta_py.web.links.words import PageTexts
 from zonemta_py.wire.channel import Lost
 
@@ -189,7 +189,7 @@ class LinksApp:
             return self._page(request, page._replace(name="nothing"), 400)
         known = self._knows(link.recipient, token)
         if not known:
-            await self._in_time(request, partial(leaving.left, self._queue, link, link.entry_scope))
+            await self._in_time(request, partial(unsubscribe.left, self._queue, link, link.entry_scope))
             self._know(link.recipient, token)
         count("zonemta_links_requests_total", ("repeated" if known else "unsubscribed",))
         if "page" in said:
@@ -211,9 +211,9 @@ class LinksApp:
         page, done = self._about(request, "settings", link), False
         if request.method == "POST":
             done = await self._change(request, link, await self._said(request))
-        found = await self._in_time(request, partial(leaving.entries, self._queue, link))
+        found = await self._in_time(request, partial(unsubscribe.entries, self._queue, link))
         choices = tuple(
-            PageChoice(one, _label(page, one, link), leaving.state(found, one, link)) for one in self._offered(link)
+            PageChoice(one, _label(page, one, link), unsubscribe.state(found, one, link)) for one in self._offered(link)
         )  # fmt: skip
         status = 400 if request.method == "POST" and not done else 200
         return self._page(request, page._replace(choices=choices, saved=done), status)
@@ -226,7 +226,7 @@ class LinksApp:
         return [one for one in there if one in wanted]
 
     async def _change(self, request: Request, link: Link, said: dict[str, str]) -> bool:
-        for verb, act in (("leave", leaving.left), ("rejoin", leaving.rejoin)):
+        for verb, act in (("leave", unsubscribe.left), ("rejoin", unsubscribe.rejoin)):
             if (choice := said.get(verb, "")) in self._offered(link):
                 await self._in_time(request, partial(act, self._queue, link, link.entry_for(choice)))
                 self._known.pop(link.recipient.lower(), None)

@@ -14,7 +14,7 @@ from zonemta_py.reception import tls
 from zonemta_py.reception.connection_limits import ConnectionLimits
 from zonemta_py.reception.retirement import Retirement
 from zonemta_py.web.links.app import LinksApp
-from zonemta_py.web.links.leaving import LinksQueue
+from zonemta_py.web.links.unsubscribe import LinksQueue
 from zonemta_py.web.serving.connection import HttpServer, behind, settings
 
 

@@ -19,8 +19,8 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from zonemta_py.reception.connection_limits import ConnectionLimits, plain_ip
-from zonemta_py.reception.peer import has_now
 from zonemta_py.reception.retirement import Retirement
+from zonemta_py.reception.tcp import has_now
 from zonemta_py.web.documents.problem import BUSY_S, MEDIA_TYPE, RequestProblem
 from zonemta_py.web.serving.pace import HEAD_S, LEAST_BYTES_S, WINDOW_S, RequestPace
 from zonemta_py.web.serving.sharing import Parser, TurnTaking

@@ -13,8 +13,8 @@ from typing import Any
 from fastapi import Response
 from starlette.types import Receive, Scope, Send
 
-from zonemta_py.reception.peer import has_all
 from zonemta_py.reception.pull import Taken
+from zonemta_py.reception.tcp import has_all
 
 MEDIA_TYPE = "application/octet-stream"
 

@@ -17,7 +17,7 @@ from starlette.responses import FileResponse
 
 from zonemta_py.config import Config
 from zonemta_py.reception.scope import KeyScope
-from zonemta_py.reports.shelf import CampaignReport, ReportShelf
+from zonemta_py.reports.folder import CampaignReport, ReportShelf
 
 _HASH = re.compile(rb"'sha256-[A-Za-z0-9+/]{43}='")
 _HEAD_BYTES = 1024

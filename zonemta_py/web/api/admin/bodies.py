@@ -11,8 +11,8 @@ from zonemta_py.mail.fields import CONTROLS
 from zonemta_py.web.api.admin import rows, where
 from zonemta_py.web.api.admin.where import Filter
 from zonemta_py.web.documents import values
+from zonemta_py.web.documents.feedback_rows import MessageId
 from zonemta_py.web.documents.models import Cause, Model
-from zonemta_py.web.documents.returned import MessageId
 
 IDS_MAX = 900
 """Messages of one request."""

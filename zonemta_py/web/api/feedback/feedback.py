@@ -23,7 +23,7 @@ from zonemta_py.reception.scope import KeyScope
 from zonemta_py.web.api.feedback import bounded
 from zonemta_py.web.api.feedback.webhooks import BODY_BYTES_MAX, Proven
 from zonemta_py.web.authentication import answer, described, needs, request_context, visit
-from zonemta_py.web.documents import models, reading, returned
+from zonemta_py.web.documents import feedback_rows, models, reading
 from zonemta_py.web.documents.derived import document
 from zonemta_py.web.documents.problem import FieldError, RequestProblem, invalid
 from zonemta_py.web.request_context import RequestContext
@@ -50,7 +50,7 @@ _RIGHT: Right = "feedback"
 @router.post(
     "/feedback",
     summary="Tell what became of messages",
-    response_model=returned.Recorded,
+    response_model=feedback_rows.Recorded,
     openapi_extra=reading.body_of("FeedbackRows") | needs(_RIGHT),
     responses=described(400, 413, 415, 422),
 )
@@ -60,8 +60,8 @@ async def add(request: Request) -> Response:
     came: nothing is counted twice. A key with a scope tells of its own mail, and what follows is for its own lists; if
     any row is not in the scope, none is recorded."""
     here = _asked(request)
-    content = await reading.json_object(request, here.config.http.body_bytes, returned.ROWS_MAX * 16)
-    document = reading.checked(returned.FeedbackRows, content)
+    content = await reading.json_object(request, here.config.http.body_bytes, feedback_rows.ROWS_MAX * 16)
+    document = reading.checked(feedback_rows.FeedbackRows, content)
     fields = [one.model_dump() | {"scope": one.scope or "", "via": "http", "form": "json", "genuine": "key"}
               for one in document.rows]  # fmt: skip
     told_rows, who = [Feedback(**one) for one in fields], visit(request).key
@@ -76,7 +76,7 @@ async def add(request: Request) -> Response:
 @router.post(
     "/feedback/report",
     summary="Pass on a report that came by mail",
-    response_model=returned.ReportRead,
+    response_model=feedback_rows.ReportRead,
     openapi_extra=_MAIL | needs(_RIGHT),
     responses=described(400, 413, 415, 422),
 )
@@ -115,7 +115,7 @@ async def report(
 @router.post(
     "/feedback/wishes",
     summary="Decide about wishes to leave",
-    response_model=returned.WishesDecided,
+    response_model=feedback_rows.WishesDecided,
     openapi_extra=reading.body_of("Wishes") | needs(_RIGHT),
     responses=described(400, 413, 415, 422),
 )
@@ -125,8 +125,8 @@ async def decide(request: Request) -> Response:
     here, who = _asked(request), visit(request).key
     if who.scope.bound:
         raise RequestProblem("no-right", f"the key {who.name!r} has a scope; wishes are decided by one without")
-    content = await reading.json_object(request, here.config.http.body_bytes, returned.ROWS_MAX * 16)
-    document = reading.checked(returned.Wishes, content)
+    content = await reading.json_object(request, here.config.http.body_bytes, feedback_rows.ROWS_MAX * 16)
+    document = reading.checked(feedback_rows.Wishes, content)
     unsubscribed = await here.ask(questions.feedback_leave, numbers=document.leave)
     return answer({
         "unsubscribed": unsubscribed, "forgotten": await here.ask(questions.feedback_forget, numbers=document.forget)
@@ -136,13 +136,13 @@ async def decide(request: Request) -> Response:
 @router.post(
     "/feedback/{form}",
     summary="Take a provider's webhook",
-    response_model=returned.WebhookTaken,
+    response_model=feedback_rows.WebhookTaken,
     openapi_extra=_POSTED | needs(_RIGHT),
     responses=described(400, 408, 413, 415, 422),
 )
 async def take(
     request: Request,
-    form: Annotated[returned.Provider, Path(description="Whose form it is.")],
+    form: Annotated[feedback_rows.Provider, Path(description="Whose form it is.")],
 ) -> Response:
     """What Amazon SES (through SNS), SendGrid, Mailgun and Postmark post. The first three may sign it: where
     [[http.webhooks]] has what proves that, the signature is needed and no key. Else put the key into the URL as a
@@ -165,16 +165,16 @@ async def take(
 @router.get(
     "/feedback",
     summary="What came back",
-    response_model=document(returned.FeedbackPage, closed=True),
+    response_model=document(feedback_rows.FeedbackPage, closed=True),
     openapi_extra=needs(_RIGHT, "read"),
     responses=described(422),
 )
 async def every(
     request: Request,
-    kind: Annotated[returned.Kind | None, Query(description="Only of this kind.")] = None,
+    kind: Annotated[feedback_rows.Kind | None, Query(description="Only of this kind.")] = None,
     recipient: Annotated[models.Address | None, Query(description="Only about this recipient.")] = None,
     campaign: Annotated[models.Name | None, Query(description="Only of this campaign.")] = None,
-    message: Annotated[returned.MessageId | None, Query(description="Only about this message.")] = None,
+    message: Annotated[feedback_rows.MessageId | None, Query(description="Only about this message.")] = None,
     wishes: Annotated[bool, Query(description="Only what may be a wish to leave, for somebody to decide.")] = False,
     since_ms: Annotated[models.Count, Query(description="Only since then, UNIX time in ms.")] = 0,
     after: Annotated[models.Count, Query(description="The last page's `next`; default: the first page.")] = 0,
@@ -234,7 +234,7 @@ async def _keyed(request: Request, here: RequestContext) -> tuple[Any, None]:
     return _parsed(await _body(request, here.config.http.body_bytes)), None
 
 
-async def _signed(request: Request, here: RequestContext, form: returned.Provider) -> tuple[Any, Proven]:
+async def _signed(request: Request, here: RequestContext, form: feedback_rows.Provider) -> tuple[Any, Proven]:
     """What is posted with a signature, which is right. Raises RequestProblem."""
     try:
         async with asyncio.timeout(SIGNED_BODY_S):

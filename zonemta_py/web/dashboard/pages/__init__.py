@@ -11,7 +11,7 @@ from zonemta_py.web.dashboard.desk import Desk
 from zonemta_py.web.dashboard.pages import (
     campaigns,
     configuration,
-    now,
+    overview,
     people,
     queue,
     returned,
@@ -23,7 +23,7 @@ from zonemta_py.web.dashboard.pages import (
 Handler = Callable[[Desk, Request], Awaitable[Response]]
 
 PAGES: dict[str, Handler] = {
-    "": now.now,
+    "": overview.now,
     "/queue": queue.browse,
     "/message/{id}": queue.message,
     "/why": queue.why,

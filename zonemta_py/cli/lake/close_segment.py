@@ -16,7 +16,7 @@ Archive = Annotated[Path, typer.Option(metavar="DIR", help="The MTA's archive/ o
 
 def up_to_now(archive: Path) -> None:
     """Asks the MTA whose archive it is, if it runs. Raises CommandError where there is no such folder."""
-    from zonemta_py.wire.asking import QueueGone, ask
+    from zonemta_py.wire.blocking_client import QueueGone, ask
 
     folder = archive.resolve().parent
     if not archive.is_dir() and not (folder / "socket").exists():  # a new MTA makes it with the first segment it closes

@@ -11,7 +11,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from zonemta_py.cli.queue.commands import answer
-from zonemta_py.cli.run.asking import NotRunning
+from zonemta_py.cli.run.ask_queue import NotRunning
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.in_force import in_force
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled

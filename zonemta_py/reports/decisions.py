@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from zonemta_py.reports.shelf import CampaignReport
+from zonemta_py.reports.folder import CampaignReport
 
 TRIES_MAX = 12
 """After so many, a person has to look; the last ones are 6 hours apart."""

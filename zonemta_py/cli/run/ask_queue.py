@@ -11,13 +11,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zonemta_py.cli.run import presence
+from zonemta_py.cli.run import folder_lock
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.queue import questions
 from zonemta_py.queue.questions.question import A, P, Question
 
 if TYPE_CHECKING:
-    from zonemta_py.wire.asking import QueueGone
+    from zonemta_py.wire.blocking_client import QueueGone
 
 START_S = 10.0
 _SAID_S, _LOOK_S = 0.5, 0.05
@@ -32,7 +32,7 @@ def ask_queue(folder: Path, question: Question[P, A], *_: P.args, **arguments: P
     """Its answer; all rows, where that has pages. Raises CommandError if no MTA runs there (69, NotRunning), if it is
     another user's (77), with its refusal (65), or if it failed to answer (1)."""
     from zonemta_py.queue.api import QueueFault
-    from zonemta_py.wire.asking import QueueGone, ask_all
+    from zonemta_py.wire.blocking_client import QueueGone, ask_all
 
     begun, said = time.monotonic(), False
     while True:
@@ -40,7 +40,7 @@ def ask_queue(folder: Path, question: Question[P, A], *_: P.args, **arguments: P
             return ask_all(folder, question, *_, **arguments)
         except QueueGone as error:
             waited_s = time.monotonic() - begun
-            if error.asked or waited_s >= START_S or not presence.there(folder):
+            if error.asked or waited_s >= START_S or not folder_lock.there(folder):
                 raise _gone(error, folder) from None
             if waited_s >= _SAID_S and not said and sys.stderr.isatty():
                 print(f"zonemta: {_WAITS}", file=sys.stderr, flush=True)
@@ -57,10 +57,10 @@ def ask_queue(folder: Path, question: Question[P, A], *_: P.args, **arguments: P
 
 def runs(folder: Path) -> bool:
     """Whether an MTA has that folder, or a queue answers there."""
-    from zonemta_py.wire.asking import QueueGone, ask
+    from zonemta_py.wire.blocking_client import QueueGone, ask
 
     try:
-        return presence.there(folder) or bool(ask(folder, questions.stable))
+        return folder_lock.there(folder) or bool(ask(folder, questions.stable))
     except QueueGone as error:
         return error.asked
     except (PermissionError, ValueError):  # somebody is there
@@ -70,7 +70,7 @@ def runs(folder: Path) -> bool:
 def _gone(error: QueueGone, folder: Path) -> CommandError:
     if error.asked:
         return CommandError(Exit.UNAVAILABLE, str(error))
-    if presence.there(folder):
+    if folder_lock.there(folder):
         sentence = f"the MTA in {folder} runs, but its queue does not answer yet; its log may say why"
         return CommandError(Exit.UNAVAILABLE, sentence)
     return NotRunning(Exit.UNAVAILABLE, f"{error}, or name the MTA's folder with --folder")

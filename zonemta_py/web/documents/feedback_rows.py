@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, FailFast, Field
 from zonemta_py.queue import questions
 from zonemta_py.web.documents import values
 from zonemta_py.web.documents.models import Address, By, Cause, Count, Model, Name
-from zonemta_py.web.documents.people import Scope
+from zonemta_py.web.documents.suppression_rows import Scope
 
 ROWS_MAX = 1_000
 Kind = Literal[
