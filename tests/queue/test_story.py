@@ -4,13 +4,14 @@ import asyncio
 import os
 import random
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.queue.flow import drain
-from zonemta_py.disk.frame import Record, frame
+from zonemta_py.disk.frame import BLOCK_BYTES, Damage, Record, frame
 from zonemta_py.disk.packing import pack
 from zonemta_py.journal import search, segments
 from zonemta_py.journal.records import Type
@@ -150,6 +151,21 @@ def test_a_text_is_found_wherever_it_lies(tmp_path: Path) -> None:
     first = search.first_of(path)
     assert first is not None
     assert first.seq == 1
+
+
+def test_a_text_that_every_record_has_costs_one_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message to many recipients, each of whom was tried often: each block is taken apart twice at most."""
+    path, blocks = tmp_path / "0000000000000001.journal", list[int]()
+    path.write_bytes(frame([Record(seq, seq, int(Type.FINISH), b"of one message") for seq in range(20_000)], 0))
+    take_apart = search.placed
+
+    def counted(data: bytes, damages: list[Damage]) -> Iterator[tuple[int, Record]]:
+        blocks.append(len(data) // BLOCK_BYTES)
+        return take_apart(data, damages)
+
+    monkeypatch.setattr(search, "placed", counted)
+    assert len(search.records_with(path, b"one message")) == 20_000
+    assert len(blocks) <= 2 * (path.stat().st_size // BLOCK_BYTES + 1)
 
 
 def test_an_empty_file_has_nothing(tmp_path: Path) -> None:

@@ -32,9 +32,8 @@ def records_with(path: Path, text: bytes) -> list[Record]:
                 if hit is None:
                     at = stop
                     continue
-                record, following = _around(data, hit, text)
-                if record is not None:
-                    found[record.seq] = record
+                records, following = _around(data, hit, text)
+                found.update((record.seq, record) for record in records)
                 at = max(following, hit + 1)
     return [found[seq] for seq in sorted(found)]
 
@@ -59,22 +58,27 @@ def _first(data: mmap.mmap, text: bytes, at: int, stop: int) -> int | None:
     return whole if whole >= 0 else None
 
 
-def _around(data: mmap.mmap, hit: int, text: bytes) -> tuple[Record | None, int]:
-    """The record that has it, and where the next begins, or at least where it can be."""
+def _around(data: mmap.mmap, hit: int, text: bytes) -> tuple[list[Record], int]:
+    """The record that has it, with all of the same blocks that have the text, too: each block is taken apart once, also
+    where every record has it. And from where on it is to be looked for again."""
     block, blocks, size = hit - hit % BLOCK_BYTES, 1, len(data)
     while True:
         start, end = max(0, block - (blocks - 1) * BLOCK_BYTES), min(size, block + 2 * blocks * BLOCK_BYTES)
-        before: Record | None = None
+        mine: tuple[int, Record] | None = None
+        found, looked = list[Record](), hit
         for begin, record in _placed(data, start, end):
-            if begin > hit:
-                if before is not None and text in before.body:
-                    return before, begin
+            if begin <= hit:
+                mine = begin, record
+                continue
+            if begin >= block + BLOCK_BYTES or (not found and (mine is None or text not in mine[1].body)):
                 break
-            before = record
-        if before is not None and text in before.body:
-            return before, hit + len(text)
+            if text in record.body:
+                found.append(record)
+            looked = begin + len(record.body)
+        if mine is not None and text in mine[1].body:
+            return [mine[1], *found], max(looked, hit + len(text))
         if start == 0 and end == size:
-            return None, hit + len(text)
+            return [], hit + len(text)
         blocks *= 4
 
 
