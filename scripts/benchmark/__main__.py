@@ -21,9 +21,9 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from benchmark.contenders import BenchError, Contender, Postfix, Zonemta
 from benchmark.load import smtp_source
-from benchmark.report import OURS, PEER, TITLES, judge, medians, number, show, show_variants
+from benchmark.report import OURS, PEER, TITLES, judge, medians, number, show, show_ratios, show_variants
 from benchmark.scenarios import RELAY, Bench, Figures, ceiling, dead, relay, restart, syncs, unmeasurable_syncs
-from benchmark.variants import PREFIX, SECTIONS, Checkout, Variant
+from benchmark.variants import PREFIX, SECTIONS, Checkout, Variant, checked_out
 from zonemta_py.cli.service.machine import interpreter
 
 console = Console(highlight=False)
@@ -41,6 +41,10 @@ def main(
             " zonemta-logged-json, zonemta@DIR (another checkout)."
         ),
     ] = "zonemta,postfix",
+    against: Annotated[
+        str,
+        typer.Option(metavar="REV", help="Also this revision of the MTA, in turns, and the ratio of CPU by process."),
+    ] = "",
     only_ceiling: Annotated[bool, typer.Option("--ceiling", help="The load generator straight at the sink.")] = False,
     generator: Annotated[str, typer.Option(help="smtp-source or own; empty: smtp-source if installed.")] = "",
     share: Annotated[float, typer.Option(min=0.001, help="Share of the usual messages, for a quick look.")] = 1.0,
@@ -70,6 +74,9 @@ def main(
             if only_ceiling:
                 session.measure_ceiling([name for name in names if name in RELAY])
             else:
+                if against:
+                    root = checked_out(against, work / "revisions")
+                    contenders = f"{contenders},{PREFIX}{root}"
                 session.measure(names, _contenders(contenders, work, progress.console), count_syncs)
     except BenchError as error:
         raise SystemExit(str(error)) from None
@@ -77,6 +84,8 @@ def main(
         shutil.rmtree(work, ignore_errors=True)
     show(console, session.medians())
     show_variants(console, session.medians())
+    if against:
+        show_ratios(console, session.runs)
     if json_file is not None:
         json_file.write_text(json.dumps(session.document(), indent=1) + "\n")
     raise typer.Exit(1 if session.errors else 0)
@@ -144,8 +153,8 @@ class Session:
     def measure(self, names: list[str], contenders: list[Contender], count: bool) -> None:
         self.versions = {contender.name: contender.version() for contender in contenders}
         for name in [name for name in names if name in RELAY]:
-            for _ in range(self._times):
-                for contender in contenders:
+            for turn in range(self._times):
+                for contender in contenders if turn % 2 == 0 else contenders[::-1]:
                     self._note(name, contender.name, partial(relay, self.bench, name, contender))
         if count:
             self._count_syncs([name for name in names if name in RELAY], contenders)

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+ROLES = ("supervisor", "queue", "receiver", "sender")
 SYNC_CALLS = ("fsync", "fdatasync", "sync_file_range", "syncfs", "msync")
 
 
@@ -89,6 +90,25 @@ class Group:
             except OSError:  # ended meanwhile
                 continue
         return None
+
+    def roles(self, port: int) -> dict[int, str]:
+        """What each process is: its name, where that says one. Versions before 0.2 have none: there the first process
+        is the supervisor, the queue has the store open, and a receiver has connections to `port` just now."""
+        queue, taken, found = self.holder_of("LOCK"), _inodes_of(port), dict[int, str]()
+        for pid in self.pids():
+            name = _name(pid)
+            if self._root is not None and pid == self._root.pid:
+                found[pid] = "supervisor"
+            elif name.startswith(_NAMED):
+                cut = name.removeprefix(_NAMED).rstrip("-0123456789")  # of fifteen characters
+                found[pid] = next((role for role in ROLES if role.startswith(cut)), cut)
+            else:
+                found[pid] = "queue" if pid == queue else "receiver" if taken & _sockets(pid) else "sender"
+        return found
+
+    def on_cpu_s(self) -> dict[int, float]:
+        """Seconds of CPU of each process so far, with all its living threads, to the nanosecond."""
+        return {pid: _on_cpu_s(pid) for pid in self.pids()}
 
     def kill(self) -> None:
         """SIGKILL to all of it, at once."""
@@ -175,6 +195,43 @@ def busy_s() -> float:
 def own_s() -> float:
     """Seconds of CPU of this process and the children it waited for."""
     return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+
+
+_NAMED = "zonemta "
+_ESTABLISHED = "01"
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:  # ended meanwhile
+        return ""
+
+
+def _on_cpu_s(pid: int) -> float:
+    total = 0
+    for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        try:
+            total += int(task.read_text().split()[0])
+        except OSError:  # the thread has just ended
+            continue
+    return total / 1e9
+
+
+def _inodes_of(port: int) -> set[str]:
+    """Of the sockets that are connections to a port of this machine, at its end."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return {row[9] for row in rows if row[3] == _ESTABLISHED and row[1].endswith(f":{port:04X}")}
+
+
+def _sockets(pid: int) -> set[str]:
+    found = set()
+    try:
+        for entry in Path(f"/proc/{pid}/fd").iterdir():
+            found.add(os.readlink(entry).removeprefix("socket:[").removesuffix("]"))
+    except OSError:  # ended meanwhile
+        pass
+    return found
 
 
 def _field(pid: int, file: str, name: str) -> str:

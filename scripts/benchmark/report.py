@@ -9,7 +9,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmark.processes import ROLES
 from benchmark.scenarios import MEANING
+from benchmark.variants import PREFIX
 
 Figures = dict[str, Any]
 OURS, PEER = "zonemta-py", "Postfix"
@@ -22,6 +24,13 @@ RELAYED = {
     "growth_mb": "growth MB, largest process",
     "kb_written_per_message": "KB written a message",
     "syncs_per_message": "sync calls a message",
+}
+RATIOS = {
+    "cpu_ms_per_message": "CPU ms a message",
+    **{f"cpu_ms_{role}": f"  {role}" for role in ROLES},
+    "messages_per_s": "messages/s",
+    "peak_pss_mb": "peak PSS MB",
+    "kb_written_per_message": "KB written a message",
 }
 TITLES = {
     "A": RELAYED,
@@ -152,6 +161,33 @@ def show_variants(console: Console, results: dict[str, dict[str, Figures]]) -> N
             speed, cpu = figures["messages_per_s"], figures["cpu_ms_per_message"]
             part, more = speed / plain["messages_per_s"], cpu - plain["cpu_ms_per_message"]
             table.add_row(scenario, name, number(speed), f"{part:.0%}", number(cpu), number(more))
+    if table.row_count:
+        console.print(table)
+
+
+def show_ratios(console: Console, runs: dict[str, dict[str, list[Figures]]]) -> None:
+    """This MTA beside its other revision: the median of each figure, and of the ratios of runs that followed another;
+    below 1 is less. CPU is of each process."""
+    table = Table(title="Beside the other revision", title_justify="left")
+    for title in ("", "", "this", "that", "ratio", "of single runs"):
+        table.add_column(title, justify="left" if title == "" else "right")
+    for scenario, by in runs.items():
+        that = next((name for name in by if name.startswith(PREFIX)), None)
+        if that is None or OURS not in by:
+            continue
+        for figure, title in RATIOS.items():
+            pairs = [
+                (a[figure], b[figure])
+                for a, b in zip(by[OURS], by[that], strict=False)
+                if a.get(figure) and b.get(figure)
+            ]
+            if not pairs:
+                continue
+            single = sorted(a / b for a, b in pairs)
+            ours, theirs = (statistics.median(side) for side in zip(*pairs, strict=True))
+            span = f"{single[0]:.3f} to {single[-1]:.3f}"
+            table.add_row(scenario, title, number(ours), number(theirs), f"{statistics.median(single):.3f}", span)
+        table.add_section()
     if table.row_count:
         console.print(table)
 

@@ -21,7 +21,7 @@ from ports import free_port
 from benchmark.contenders import BenchError, Contender, Zonemta
 from benchmark.destination import Destination
 from benchmark.load import Load
-from benchmark.processes import SYNC_CALLS, Group, busy_s, count_syncs, own_s
+from benchmark.processes import ROLES, SYNC_CALLS, Group, busy_s, count_syncs, own_s
 
 Figures = dict[str, Any]
 Watch = Callable[[str, int, int], None]
@@ -71,20 +71,33 @@ class Bench:
 class Meter:
     """What a group used between two moments."""
 
-    def __init__(self, group: Group, sink: Destination) -> None:
-        self._group, self._sink = group, sink
+    def __init__(self, group: Group, sink: Destination, port: int) -> None:
+        self._group, self._sink, self._port = group, sink, port
+        self._roles = dict[int, str]()
         os.sync()
         self._began, self._busy = time.monotonic(), busy_s()
         self._own, self._sink_cpu = own_s(), sink.cpu_s()
         self._resident = group.forget_peaks()
         self._cpu, self._written = group.cpu_s(), group.written_bytes()
+        self._on_cpu = group.on_cpu_s()
         self.pss = group.pss_bytes()
         self._next = 0.0
 
     def sample(self) -> None:
         if time.monotonic() >= self._next:
             self.pss = max(self.pss, self._group.pss_bytes())
+            self._roles |= {
+                pid: role for pid, role in self._group.roles(self._port).items() if self._roles.get(pid) != "receiver"
+            }
             self._next = time.monotonic() + 0.5
+
+    def by_role(self, messages: int) -> dict[str, float]:
+        """CPU ms a message of each role's processes."""
+        found = dict[str, float]()
+        for pid, used_s in self._group.on_cpu_s().items():
+            role = self._roles.get(pid, "")
+            found[role] = found.get(role, 0.0) + (used_s - self._on_cpu.get(pid, 0.0)) * 1e3 / messages
+        return found
 
     def figures(self, messages: int) -> Figures:
         peaks = self._group.peaks()
@@ -93,6 +106,7 @@ class Meter:
         foreign = busy_s() - self._busy - cpu - sink_cpu - (own_s() - self._own)
         return {
             "cpu_ms_per_message": cpu * 1e3 / messages,
+            **{f"cpu_ms_{role}": used for role, used in self.by_role(messages).items() if role in ROLES},
             "sink_cpu_ms_per_message": sink_cpu * 1e3 / messages,
             "foreign_share": max(0.0, foreign) / (time.monotonic() - self._began) / (os.cpu_count() or 1),
             "peak_pss_mb": self.pss / MB,
@@ -111,7 +125,7 @@ def relay(bench: Bench, name: str, contender: Contender) -> Figures:
         with Destination(bench.folder, contender.sink_port, starttls=contender.starttls) as sink:
             contender.start(group)
             time.sleep(SETTLE_S)
-            meter = Meter(group, sink)
+            meter = Meter(group, sink, contender.port)
             begun = time.monotonic()
             source = subprocess.Popen(load.command(bench.generator), stdout=subprocess.DEVNULL)
             accepted: list[float] = []

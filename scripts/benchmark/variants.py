@@ -7,6 +7,7 @@ in every variant, for they have no switch.
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from benchmark.contenders import Zonemta
+from benchmark.contenders import ROOT, BenchError, Zonemta
 
 SIGNED_DOMAIN = "src.test"
 _WIDE = 10**12
@@ -94,6 +95,23 @@ class Variant(Zonemta):
         self.starttls = name == "starttls"
         zone = {"tls": "opportunistic"} if self.starttls else {}
         super().__init__(folder, sink_port, zone, SECTIONS[name](folder))
+
+
+def checked_out(revision: str, folder: Path) -> Path:
+    """The files of a revision, in a folder of that name below `folder`. Raises BenchError if there is none."""
+    short = _git("rev-parse", "--short", "--verify", "--end-of-options", f"{revision}^{{commit}}")
+    if short.returncode:
+        raise BenchError(f"there is no revision {revision!r} in this repository; give one that git log shows")
+    made = folder / short.stdout.strip()
+    made.mkdir(parents=True)
+    packed = subprocess.Popen(["git", "-C", str(ROOT), "archive", made.name], stdout=subprocess.PIPE)
+    subprocess.run(["tar", "-x", "-C", str(made)], stdin=packed.stdout, check=True)
+    packed.wait()
+    return made
+
+
+def _git(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True)
 
 
 class Checkout(Zonemta):

@@ -249,6 +249,25 @@ def test_this_mta_is_measured(tmp_path: Path) -> None:
     assert medians["restart"]["missing"] == 0
 
 
+def test_a_revision_is_measured_beside_this_one(tmp_path: Path) -> None:
+    """In turns, with the ratio of the CPU of each process."""
+    out = tmp_path / "out.json"
+    which = ("--scenarios", "A", "--contenders", "zonemta", "--against", "HEAD", "--share", "0.02", "--no-syncs")
+    done = bench_script(*which, "--json", str(out))
+    assert done.returncode == 0, done.stdout + done.stderr
+    ours, theirs = json.loads(out.read_text())["medians"]["A"].values()
+    for role in ("queue", "receiver", "sender"):
+        assert 0 < ours[f"cpu_ms_{role}"] < ours["cpu_ms_per_message"]
+        assert 0 < theirs[f"cpu_ms_{role}"] < theirs["cpu_ms_per_message"]
+    assert "Beside the other revision" in done.stdout
+
+
+def test_a_revision_that_does_not_exist_is_one_sentence() -> None:
+    done = bench_script("--scenarios", "A", "--contenders", "zonemta", "--against", "no-such-revision")
+    assert done.returncode == 1
+    assert "there is no revision 'no-such-revision' in this repository" in done.stderr
+
+
 @pytest.mark.parametrize("words", [("--scenarios", "X"), ("--contenders", "exim"), ("--generator", "swaks")])
 def test_unknown_names_are_refused(words: tuple[str, str]) -> None:
     """A name that does not exist is refused with those that do, without a traceback."""
