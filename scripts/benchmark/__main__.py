@@ -20,8 +20,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from benchmark.contenders import BenchError, Contender, Postfix, Zonemta
+from benchmark.counted import SHAPES, count
 from benchmark.load import smtp_source
-from benchmark.report import OURS, PEER, TITLES, judge, medians, number, show, show_ratios, show_variants
+from benchmark.report import OURS, PEER, TITLES, judge, medians, number, show, show_counts, show_ratios, show_variants
 from benchmark.scenarios import RELAY, Bench, Figures, ceiling, dead, relay, restart, syncs, unmeasurable_syncs
 from benchmark.variants import PREFIX, SECTIONS, Checkout, Variant, checked_out
 from zonemta_py.cli.service.machine import interpreter
@@ -45,6 +46,9 @@ def main(
         str,
         typer.Option(metavar="REV", help="Also this revision of the MTA, in turns, and the ratio of CPU by process."),
     ] = "",
+    counting: Annotated[
+        bool, typer.Option("--count", help="Count calls, allocations, bytes and syncs a message, in place of time.")
+    ] = False,
     only_ceiling: Annotated[bool, typer.Option("--ceiling", help="The load generator straight at the sink.")] = False,
     generator: Annotated[str, typer.Option(help="smtp-source or own; empty: smtp-source if installed.")] = "",
     share: Annotated[float, typer.Option(min=0.001, help="Share of the usual messages, for a quick look.")] = 1.0,
@@ -62,6 +66,9 @@ def main(
     work = Path(tempfile.mkdtemp(prefix="zonemta-bench-", dir=folder))
     work.chmod(0o755)  # Postfix's own user must get through
     try:
+        if counting:
+            _count(names, work, against, json_file)
+            raise typer.Exit(0)
         with _progress() as progress:
             task = progress.add_task("starting", total=None)
 
@@ -89,6 +96,17 @@ def main(
     if json_file is not None:
         json_file.write_text(json.dumps(session.document(), indent=1) + "\n")
     raise typer.Exit(1 if session.errors else 0)
+
+
+def _count(names: list[str], work: Path, against: str, json_file: Path | None) -> None:
+    shapes = [name for name in names if name in SHAPES]
+    with console.status("counting, one message at a time"):
+        found = {"this": count(work / "counted", shapes)}
+        if against:
+            found[against] = count(work / "counted-other", shapes, checked_out(against, work / "revisions"))
+    show_counts(console, found["this"], found.get(against))
+    if json_file is not None:
+        json_file.write_text(json.dumps(found, indent=1) + "\n")
 
 
 def _scenarios(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The sink as a process of its own, seen through the record it writes ten times a second."""
+"""The sink as a process of its own, seen through the record it writes ten times a second, or as often as asked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pathlib import Path
 from zonemta_py.sink import SinkOptions, run_sink
 given = json.loads(sys.argv[1])
 options = SinkOptions(listen=(given["listen"],), rules=tuple(given["rules"]), record=Path(given["record"]),
-                      record_every_s=0.1)
+                      record_every_s=given["every_s"])
 if given["starttls"]:
     options = replace(options, capabilities=(*options.capabilities, "STARTTLS"))
 run_sink(options, lambda sink: print("ready", flush=True))
@@ -31,11 +31,14 @@ class Destination:
     """`with Destination(folder, port) as sink:`; times are those of time.monotonic()."""
 
     def __init__(
-        self, folder: Path, port: int, host: str = "127.0.0.1", rules: tuple[str, ...] = (), starttls: bool = False
-    ) -> None:
+        self, folder: Path, port: int, host: str = "127.0.0.1", rules: tuple[str, ...] = (), starttls: bool = False,
+        every_s: float = 0.1,
+    ) -> None:  # fmt: skip
+        self._look_s = every_s / 2
         self._record = folder / "sink.json"
         self._record.unlink(missing_ok=True)
-        given = {"listen": f"{host}:{port}", "rules": rules, "record": str(self._record), "starttls": starttls}
+        given = {"listen": f"{host}:{port}", "rules": rules, "record": str(self._record), "starttls": starttls,
+                 "every_s": every_s}  # fmt: skip
         self._command = [sys.executable, "-c", RUN, json.dumps(given)]
         self._process: subprocess.Popen[str] | None = None
 
@@ -70,4 +73,4 @@ class Destination:
                 last, changed = counters["recipients"], time.monotonic()
             if last >= recipients or time.monotonic() - changed > idle_s:
                 return counters
-            time.sleep(0.05)
+            time.sleep(self._look_s)

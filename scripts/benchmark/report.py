@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from benchmark.counted import FIGURES, Counts
 from benchmark.processes import ROLES
 from benchmark.scenarios import MEANING
 from benchmark.variants import PREFIX
@@ -192,6 +194,22 @@ def show_ratios(console: Console, runs: dict[str, dict[str, list[Figures]]]) -> 
         console.print(table)
 
 
+def show_counts(console: Console, counts: dict[str, Counts], others: dict[str, Counts] | None) -> None:
+    """What a message costs in each process; others: in another revision, and the ratio, below 1 is less."""
+    table = Table(title="Counted a message", title_justify="left", caption=_caption(counts), caption_justify="left")
+    for title in ("", "process", "", *FIGURES):
+        table.add_column(title.replace("_", " "), justify="right" if title in FIGURES else "left")
+    for scenario, by in counts.items():
+        for role, figures in by.items():
+            table.add_row(scenario, role, "this", *(f"{figures[name]:,}" for name in FIGURES))
+            if that := (others or {}).get(scenario, {}).get(role):
+                table.add_row("", "", "that", *(f"{that[name]:,}" for name in FIGURES))
+                ratios = (f"{figures[name] / that[name]:.2f}" if that[name] else "" for name in FIGURES)
+                table.add_row("", "", "ratio", *ratios)
+        table.add_section()
+    console.print(table)
+
+
 def _judged(by: dict[str, Figures], figure: str, verdict: Figures | None) -> tuple[str, str, str]:
     ours, peer = (by.get(name, {}).get(figure) for name in (OURS, PEER))
     ratio = number(ours / peer) if ours is not None and peer else ""
@@ -200,7 +218,7 @@ def _judged(by: dict[str, Figures], figure: str, verdict: Figures | None) -> tup
     return ratio, verdict["target"], {True: "[green]✓[/]", False: "[red]✗[/]", None: "n/a"}[verdict["met"]]
 
 
-def _caption(results: dict[str, dict[str, Figures]]) -> str:
+def _caption(results: Iterable[str]) -> str:
     return "\n".join(f"{scenario}: {MEANING[scenario]}" for scenario in results)
 
 

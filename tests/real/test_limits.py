@@ -13,7 +13,7 @@ import pytest
 from restraint import fairness, limits, provider, rates
 
 ROOT = Path(__file__).resolve().parents[2]
-LEAST = 0.3
+LEAST = 0.2
 
 
 @pytest.mark.parametrize(

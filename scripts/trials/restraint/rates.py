@@ -20,7 +20,7 @@ from restraint.traffic import Feeder, by_turns
 
 DOT_LATENCY_S = 0.1
 PATIENCE_S = 60.0
-EXPLAINED_S = 10.0
+EXPLAINED_S = 60.0
 AT_REST_S = 1.0
 KILLS = ("queue", "all")
 Progress = Callable[[int, str], None]
