@@ -25,7 +25,7 @@ from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.recovery.start import open_queue
-from zonemta_py.queue.reload.apply import take
+from zonemta_py.queue.reload.apply import prepare, take
 from zonemta_py.wire.client import RemoteQueue
 from zonemta_py.wire.server import retire, serve
 from zonemta_py.zones.site import Site
@@ -136,7 +136,7 @@ async def test_limits_hold_all_the_time(
         for generation in range(1, CONFIGURATIONS + 1):
             config = configured(tmp_path, ports, generation - 1)
             retire(queue, generation)
-            take(queue, config, queue.core.hooks, None)
+            take(queue, prepare(config, queue.core.hooks, None))
             if generation == 2:
                 watch.begin()
             fresh = [Sender(config, tmp_path, generation, dice.randrange(1 << 30)) for _ in range(SENDERS)]

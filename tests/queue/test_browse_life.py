@@ -87,7 +87,7 @@ class Browsed:
     async def reload(self) -> None:
         window = self.die.choice((100, 101, 1000))
         self.home.options["queue"] = self.home.options.get("queue", {}) | {"window": window}
-        apply.take(self.home.queue, self.home.config, NoHooks(), None)
+        apply.take(self.home.queue, apply.prepare(self.home.config, NoHooks(), None))
 
     async def later(self) -> None:
         await self.home.move(self.die.choice((1, 60, 3600)))

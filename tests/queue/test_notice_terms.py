@@ -13,7 +13,9 @@ from zonemta_py.config import Config, ConfigError
 from zonemta_py.mail.envelope import Notify
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, DEFERRED
+from zonemta_py.queue.hooks import NoHooks
 from zonemta_py.queue.lifecycle import notices
+from zonemta_py.queue.reload import apply
 
 Make = Callable[..., Any]
 LATE = {"delay_notice_h": 1, "schedule_min": [61], "jitter": 0}
@@ -94,8 +96,9 @@ async def test_another_configuration_writes_them_anew(house: Make, tmp_path: Pat
         ((_, notice),) = await told(home)
         assert ("Ask Ann" in notice.get_body().get_content()) == signed
         if signed:
+            prepared = apply.prepare(home.config, NoHooks(), home.resolver)
             file.write_text("signature = 3")
-            reload(home)
+            apply.take(home.queue, prepared)
     with pytest.raises(ConfigError, match="signature must be a text"):
         notices.load(home.config)
 

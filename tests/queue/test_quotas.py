@@ -155,7 +155,7 @@ async def test_the_clock_begins_no_window(house: Make) -> None:
 
 def configure(home: Any, *accounts: dict[str, Any]) -> None:
     row = home.config.model_dump() | {"accounts": list(accounts)}
-    apply.take(home.queue, Config.model_validate(row), home.queue.core.hooks, None)
+    apply.take(home.queue, apply.prepare(Config.model_validate(row), home.queue.core.hooks, None))
 
 
 async def stored(home: Any) -> list[bytes]:

@@ -11,13 +11,14 @@ import pytest
 
 from tests.queue.flow import drain, put_all
 from tests.queue.test_sites import Directory, site
-from zonemta_py.config import Config
+from zonemta_py.config import Config, ConfigError
 from zonemta_py.config.file import SourceFile
 from zonemta_py.config.section import Section
 from zonemta_py.mail.reply import Reply
+from zonemta_py.plugin.host import Host
+from zonemta_py.processes.queue_process import Given, Plugged, _taken
 from zonemta_py.queue.api import BOUNCED, RELEASED
 from zonemta_py.queue.hooks import NoHooks
-from zonemta_py.queue.lifecycle import classification
 from zonemta_py.queue.reload import apply, history
 
 MX = {"name": "default", "default": True}
@@ -33,7 +34,7 @@ def other(home: Any, **changes: Any) -> Config:
 def reload(home: Any, **changes: Any) -> None:
     config = other(home, **changes)
     assert apply.faults(home.queue, config) == []
-    apply.take(home.queue, config, NoHooks(), home.resolver)
+    apply.take(home.queue, apply.prepare(config, NoHooks(), home.resolver))
 
 
 def reachable(top: Any, parents: dict[int, Any] | None = None) -> list[Any]:
@@ -223,11 +224,20 @@ async def test_rules_that_have_changed_in_their_file(house: Any, tmp_path: Path)
     first, second = await home.lease(2)
     await home.settle(first, BOUNCED, reply=said)
     file.write_text(rule.format("retry"))
-    classification.load(home.config)
     reload(home)
     await home.settle(second, BOUNCED, reply=said)
     await home.rest()
     assert (await home.sizes())["deferred"] == 1
+
+
+async def test_a_log_that_cannot_be_written_leaves_all_as_it_is(house: Any) -> None:
+    """Found before anything is taken: the supervisor says then that nothing has changed."""
+    home = await house()
+    before, given = home.queue.core.config, other(home, log={"mail": False, "personal": "hashed"})
+    (home.folder / "log.key").mkdir()
+    with pytest.raises(ConfigError, match=r"log\.key"):
+        await _taken(home.queue, Plugged(Host.empty()), Given(given, SourceFile(), "me", 2))
+    assert (home.queue.core.config, home.queue.generation) == (before, 0)
 
 
 async def test_shares_hold_for_flows_that_are_there(house: Any) -> None:

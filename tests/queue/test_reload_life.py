@@ -61,7 +61,7 @@ class Reloaded(Life):
             queue.leases.retire(f"{worker}-{self.generation}")
             self.silent.append(f"{worker}-{self.generation}")
         self.generation += 1
-        apply.take(queue, house.config, NoHooks(), house.resolver)
+        apply.take(queue, apply.prepare(house.config, NoHooks(), house.resolver))
         if house.config.throttles != limits:
             self.referee.verdict()
             self._count_out()

@@ -9,6 +9,7 @@ import pytest
 
 from zonemta_py.config import Config
 from zonemta_py.queue.api import QueueRefusal
+from zonemta_py.queue.reload import apply
 from zonemta_py.wire.client import RemoteQueue
 
 
@@ -17,7 +18,7 @@ async def two(service: Any) -> tuple[Any, RemoteQueue, RemoteQueue]:
     """Two receivers, and an account that may have three sessions."""
     accounts = [{"name": "shop", "sessions": 3}, {"name": "press", "sessions": 1}]
     service.config = Config.model_validate(service.config.model_dump() | {"accounts": accounts})
-    service.queue.core.configure(service.config, service.queue.core.hooks, None, [])
+    apply.take(service.queue, apply.prepare(service.config, service.queue.core.hooks, None))
     return service, await service.connect(), await service.connect()
 
 

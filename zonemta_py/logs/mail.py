@@ -98,7 +98,7 @@ def of(config: Config, entries: Filter | None) -> MailLog | None:
     """For the queue's process; None: no such lines are wanted. Raises ConfigError."""
     if not config.log.mail:
         return None
-    return MailLog(SHAPES[config.log.format], stream(config).put, people(config), entries)
+    return MailLog(SHAPES[config.log.format], stream().put, people(config), entries)
 
 
 def accepted(

@@ -25,25 +25,38 @@ _WITH_CLIENTS = ("zonemta_py.reception", "zonemta_py.pull")
 
 
 def begin(config: Config, entries: Filter | None) -> None:
-    """For this process, instead of what was before. entries: None where no plugin listens."""
+    """For this process, instead of what was before. entries: None where no plugin listens. Raises ConfigError."""
+    use(config, handler_of(config, entries))
+
+
+def handler_of(config: Config, entries: Filter | None) -> logging.Handler:
+    """What `use` needs, and all of it that may fail; nothing is changed yet. Raises ConfigError."""
     hidden = people(config)
-    handler = _Handler(stream(config), SHAPES[config.log.format], hidden)
+    handler = _Handler(stream(), SHAPES[config.log.format], hidden)
     if hidden is not None:  # before plugins have it, as lines about mail
         handler.addFilter(lambda record: _hide(hidden, record))
     if entries is not None:
         handler.addFilter(lambda record: _kept(entries, record))
+    return handler
+
+
+def use(config: Config, handler: logging.Handler) -> None:
+    """From now on lines go there."""
+    shape(config)
     logging.basicConfig(level=config.server.log_level.upper(), handlers=[handler], force=True)
 
 
-def stream(config: Config) -> LogStream:
-    """Standard error; from now on also what is printed there has the shape of log lines, if that is JSON."""
+def stream() -> LogStream:
+    """Standard error."""
     if not isinstance(sys.stderr, LogStream):
         sys.stderr = LogStream(sys.stderr)
-    sys.stderr.shape = None
-    if config.log.format == "json":
-        shape = SHAPES["json"]
-        sys.stderr.shape = lambda line: shape(_now_ms(), "info", "zonemta", line.removeprefix("zonemta: "), {})
     return sys.stderr
+
+
+def shape(config: Config) -> None:
+    """From now on also what is printed to standard error has the shape of log lines, if that is JSON."""
+    json = SHAPES["json"] if config.log.format == "json" else None
+    stream().shape = json and (lambda line: json(_now_ms(), "info", "zonemta", line.removeprefix("zonemta: "), {}))
 
 
 def totals(process: str) -> list[tuple[str, tuple[str, ...], float]]:

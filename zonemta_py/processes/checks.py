@@ -17,9 +17,9 @@ from zonemta_py.wire import PATH_BYTES_MAX, SOCKET
 
 def load_rules(config: Config) -> None:
     """Reads rules for replies and texts of notices, so that all processes share them. Raises ConfigError."""
-    from zonemta_py.queue.lifecycle import files
+    from zonemta_py.queue.lifecycle import settle
 
-    files.load(config)
+    settle.load(config)
 
 
 def check(config: Config, host: Host) -> None:

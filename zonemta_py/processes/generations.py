@@ -255,29 +255,32 @@ class Generations:
         added = self._ports.bind(given.config)
         self._processes.remember(*self._ports.all)  # a process that is started again meanwhile must not keep them
         try:
-            host = self._host if check else _plugins(given.config)
-            for role in ROLES if not check else ():  # so that those that follow are there at once
-                role.load(given.config)
-            self._ports.listen([] if check else added)
-            if refused := self._offer(given, check):
-                raise Refused(refused)
+            self._offer(given, check=True)  # before anything is loaded for it
+            if not check:
+                host = _plugins(given.config)
+                for role in ROLES:  # so that those that follow are there at once
+                    role.load(given.config)
+                self._ports.listen(added)
+                self._offer(given, check=False)
+                return host
         except BaseException:
             self._processes.forget(*self._ports.drop(added))
             raise
-        if check:
-            self._processes.forget(*self._ports.drop(added))
-        return host
+        self._processes.forget(*self._ports.drop(added))
+        return self._host
 
-    def _offer(self, given: Given, check: bool) -> list[str]:
-        """Why the queue does not take it. One whose process ends meanwhile is offered it again: it may end because of
-        what this one takes out."""
+    def _offer(self, given: Given, check: bool) -> None:
+        """Raises Refused with why the queue does not take it. One whose process ends meanwhile is offered it again: it
+        may end because of what this one takes out."""
         until = time.monotonic() + TAKE_S
         while True:
             refused = self._offered(given, check, until)
+            if refused is None and time.monotonic() >= until:
+                refused = ["the queue's process ends again and again; the log says why"]
+            if refused:
+                raise Refused(refused)
             if refused is not None:
-                return refused
-            if time.monotonic() >= until:
-                return ["the queue's process ends again and again; the log says why"]
+                return
             self._keep_up()
             time.sleep(LOOK_S)
 

@@ -111,8 +111,12 @@ class Supervision:
 
     async def _take(self, given: Given, check: bool) -> None:
         """Tells the supervisor why not; an empty list: it is taken, or (check) would be."""
+        from zonemta_py.queue.reload import apply
+
+        queue = self._queue
         try:
-            refused = await _taken(self._queue, self._plugged, given, check)
+            await asyncio.wait_for(queue.core.when_ready.wait(), READY_S)
+            refused = apply.faults(queue, given.config) if check else await _taken(queue, self._plugged, given)
         except (ConfigError, TimeoutError) as error:
             refused = str(error).splitlines() or ["the queue is still being recovered; try again when it is ready"]
         except Exception as error:
@@ -121,25 +125,22 @@ class Supervision:
         self._pipe.send(("taken", 0, refused))
 
 
-async def _taken(queue: LocalQueue, plugged: Plugged, given: Given, check: bool) -> list[str]:
-    """Raises ConfigError, TimeoutError."""
-    from zonemta_py.queue.lifecycle import files
+async def _taken(queue: LocalQueue, plugged: Plugged, given: Given) -> list[str]:
+    """Why it is not taken; an empty list: it is. Whatever may fail comes first. Raises ConfigError."""
+    from zonemta_py.plugin.queue_hooks import PluginHooks
     from zonemta_py.queue.reload import apply
+    from zonemta_py.wire import server
 
-    await asyncio.wait_for(queue.core.when_ready.wait(), READY_S)
-    if (refused := apply.faults(queue, given.config)) or check:
-        return refused
     config = given.config
-    host = await _loaded(config)
-    await asyncio.to_thread(files.load, config)
-    mail_log = mail.of(config, host.entries)
-    if refused := apply.faults(queue, config):  # mail may have come meanwhile
+    host, resolver = await _loaded(config), resolver_of(config)
+    hooks = PluginHooks(host, {zone.name for zone in config.zones})
+    mail_log, handler = mail.of(config, host.entries), setup.handler_of(config, host.entries)
+    prepared = await asyncio.to_thread(apply.prepare, config, hooks, resolver, mail_log)
+    if refused := apply.faults(queue, config):  # after the last wait: mail may have come meanwhile
         return refused
-    _take_now(queue, config, host, given.generation)
-    if queue.core.mail_log is not None:
-        queue.core.mail_log.flush()
-    queue.core.mail_log = mail_log
-    setup.begin(config, host.entries)
+    server.retire(queue, given.generation)
+    apply.take(queue, prepared)
+    setup.use(config, handler)
     plugged.instead(host)
     await note(queue, given, f"reloaded by {given.by}")
     return []
@@ -154,15 +155,6 @@ async def _loaded(config: Config) -> Host:
         raise ConfigError(
             f"loading its plugins in the queue's process took more than {LOAD_S:g} s; {LOADS_TWICE}"
         ) from None
-
-
-def _take_now(queue: LocalQueue, config: Config, host: Host, generation: int) -> None:
-    from zonemta_py.plugin.queue_hooks import PluginHooks
-    from zonemta_py.queue.reload import apply
-    from zonemta_py.wire import server
-
-    server.retire(queue, generation)
-    apply.take(queue, config, PluginHooks(host, {zone.name for zone in config.zones}), resolver_of(config))
 
 
 def plugins(config: Config) -> Host:
@@ -243,10 +235,10 @@ async def run(given: Given, host: Host, pipe: Pipe, senders: Collection[int]) ->
 
 async def _rules_soon(config: Config) -> None:
     """Loads the rules once mail is being accepted; a reply that comes earlier loads them at once."""
-    from zonemta_py.queue.lifecycle import files
+    from zonemta_py.queue.lifecycle import settle
 
     await asyncio.sleep(RULES_AFTER_S)
-    await asyncio.to_thread(files.load, config)
+    await asyncio.to_thread(settle.load, config)
 
 
 async def note(queue: LocalQueue, given: Given, why: str) -> None:

@@ -44,7 +44,7 @@ def run(arguments: list[str]) -> None:
         sys.stderr = LogStream(sys.stderr)
     os.umask(0o077)  # mail is private, whatever file it is in
     config, path, origin = configured(arguments)
-    setup.stream(config)
+    setup.shape(config)
     who = privileges.identity(config)
     ensure_writable(config.folder, who)
     folder_lock.announce(config.folder, who)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zonemta_py.config import Config
 from zonemta_py.disk import keys, packing
@@ -39,6 +39,20 @@ from zonemta_py.schedule.sites import DestinationResolver
 from zonemta_py.schedule.time.steady import Steady
 from zonemta_py.zones import pull
 from zonemta_py.zones.router import Router
+
+if TYPE_CHECKING:
+    from zonemta_py.mail.rules.rules import Rules
+
+
+class Prepared(NamedTuple):
+    """Another configuration with all that it brings along. What may fail has been done when there is one."""
+
+    config: Config
+    router: Router
+    rules: Rules
+    hooks: Hooks
+    resolver: DestinationResolver | None
+    mail_log: MailLog | None
 
 
 class Core:
@@ -95,15 +109,18 @@ class Core:
                 schedule.make(name, marks.get(name))
         return schedule
 
-    def configure(self, config: Config, hooks: Hooks, resolver: DestinationResolver | None, out: list[Batch]) -> None:
+    def configure(self, prepared: Prepared, out: list[Batch]) -> None:
         """Another configuration from now on, all at once. out: the leases that are out."""
-        self.config, self.hooks = config, hooks
-        self.router = Router(config.zones)
+        config = prepared.config
+        self.config, self.router, self.hooks = config, prepared.router, prepared.hooks
+        if self.mail_log is not None:
+            self.mail_log.flush()
+        self.mail_log = prepared.mail_log
         self.disk.configure(config)
         self.lifetime.configure(config)
         self.counters.configure(config)
         self.pull_doubts.configure(config)
-        self.schedule.configure(config, resolver, out)
+        self.schedule.configure(config, prepared.resolver, out)
         zones = self.counters.sizes.zones
         for name in [name for name, counts in zones.items() if not any(counts)]:
             if name not in self.schedule.zones:

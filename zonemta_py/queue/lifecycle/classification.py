@@ -87,9 +87,9 @@ class Classification:
     def _rules(self) -> Rules:
         return load(self._core.config)
 
-    def configure(self) -> None:
-        """The rules of the configuration of now, which were loaded before, hold from now on."""
-        self.__dict__.pop("_rules", None)
+    def configure(self, rules: Rules) -> None:
+        """These hold from now on."""
+        self._rules = rules
 
     def judge(self, lease: Lease, result: Result) -> list[Classified | None]:
         """Returns the rule that matched each outcome, and changes the outcomes accordingly."""

@@ -11,7 +11,9 @@ import dataclasses
 import logging
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
+from zonemta_py.config import Config
 from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.mail import DeliveryRecord
@@ -22,7 +24,7 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, DOUBTFUL, RELEASED, Outcome, Result
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.messages import Message
-from zonemta_py.queue.lifecycle import in_doubt, observe_answers
+from zonemta_py.queue.lifecycle import classification, in_doubt, notices, observe_answers
 from zonemta_py.queue.lifecycle.accept import Acceptance
 from zonemta_py.queue.lifecycle.apply import SettlementWriter
 from zonemta_py.queue.lifecycle.classification import Classification
@@ -33,7 +35,18 @@ from zonemta_py.queue.lifecycle.settlement import Row, Settlement, check, due, l
 from zonemta_py.queue.suppression.policy import SuppressionPolicy
 from zonemta_py.schedule.batch import Batch, Entry
 
+if TYPE_CHECKING:
+    from zonemta_py.mail.rules.rules import Rules
+
 log = logging.getLogger(__name__)
+
+
+def load(config: Config) -> Rules:
+    """Reads and checks the files that a configuration names besides itself: rules for replies, texts of notices. Read
+    once; child processes inherit them by fork. Raises ConfigError."""
+    rules = classification.load(config)
+    notices.load(config)
+    return rules
 
 
 class Settling:
@@ -45,10 +58,10 @@ class Settling:
         self._writer = SettlementWriter(core, acceptance, policy, self._notices)
         self.classification = Classification(core)  # reads its rules when they are first needed
 
-    def configure(self) -> None:
-        """The configuration is another one."""
+    def configure(self, rules: Rules) -> None:
+        """The configuration is another one, with these rules."""
         self._notices.configure()
-        self.classification.configure()
+        self.classification.configure(rules)
 
     def settle(self, result: Result, done: Callable[[], None]) -> None:
         """Calls `done` once the result is on stable storage; a lease that is no longer out is ignored."""

@@ -40,7 +40,7 @@ from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.fsck import compare, stray_bodies
 from zonemta_py.queue.fsck.repair import repair
 from zonemta_py.queue.hooks import Hooks, NoHooks
-from zonemta_py.queue.lifecycle import files, in_doubt
+from zonemta_py.queue.lifecycle import in_doubt, settle
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.recovery import doubts, journal_tail, restore, unrecorded
 from zonemta_py.queue.recovery.inline import Inline
@@ -124,7 +124,7 @@ async def open_queue(
 
     Raises ConfigError (rules that cannot be read), StoreError, OSError.
     """
-    files.load(config)
+    settle.load(config)
     opening = await begin(config, hooks, clock, damaged, resolver, hire)
     await opening.finish()
     return opening.queue

@@ -4,7 +4,8 @@ Nothing is rebuilt: recipients in memory, leases that are out and batches on the
 queue and egress path they have; these take the new settings, and what waits moves to where it belongs by them. What is
 used of a limit stays used, as after a restart; leases and open connections count at the new limits at once.
 
-Promise: `faults` says everything that would lose or strand mail; if it says nothing, `take` succeeds. tests/queue walk
+`prepare` does all that may fail, and changes nothing. Promise: `faults` says everything that would lose or strand mail;
+if it says nothing, `take` succeeds. tests/queue walk
 over all objects of a queue after a reload: none may know the old configuration any more.
 """
 
@@ -12,23 +13,21 @@ from __future__ import annotations
 
 from zonemta_py.config import Config
 from zonemta_py.config.difference import FIXED, leaves
+from zonemta_py.logs.mail import MailLog
 from zonemta_py.queue.core import sizes
-from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.core.core import Core, Prepared
 from zonemta_py.queue.hooks import Hooks
+from zonemta_py.queue.lifecycle import settle
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.schedule.sites import DestinationResolver
 from zonemta_py.zones import pull
+from zonemta_py.zones.router import Router
 
 
 def faults(queue: QueueContext, config: Config) -> list[str]:
     """Why it cannot be taken, each in one sentence with its remedy."""
     core = queue.core
-    before, after = leaves(core.config), leaves(config)
-    found = [
-        f"{key} cannot be changed while the MTA runs: put it back, or stop the MTA, change it and start again"
-        for key in FIXED
-        if before.get(key) != after.get(key)
-    ]
+    found = list[str]()
     for name, place in core.schedule.zones.items():
         zone = pull.settings_of(config, name)
         if zone is not None and zone.pulled == place.zone.pulled:
@@ -38,7 +37,9 @@ def faults(queue: QueueContext, config: Config) -> list[str]:
             if pull.is_made(name):
                 what = "is to be the zone of that name in the configuration"
             found.append(f"zone {name!r} {what}, but {sentence}")
-    return found
+    before, after = leaves(core.config), leaves(config)
+    fixed = "{} cannot be changed while the MTA runs: put it back, or stop the MTA, change it and start again"
+    return [fixed.format(key) for key in FIXED if before.get(key) != after.get(key)] + found
 
 
 def _not_empty(core: Core, name: str) -> str:
@@ -60,8 +61,15 @@ def _not_empty(core: Core, name: str) -> str:
     return ""
 
 
-def take(queue: QueueContext, config: Config, hooks: Hooks, resolver: DestinationResolver | None) -> None:
+def prepare(
+    config: Config, hooks: Hooks, resolver: DestinationResolver | None, mail_log: MailLog | None = None
+) -> Prepared:  # fmt: skip
+    """Needs no queue, so a thread can do it. Raises ConfigError."""
+    return Prepared(config, Router(config.zones), settle.load(config), hooks, resolver, mail_log)
+
+
+def take(queue: QueueContext, prepared: Prepared) -> None:
     """The configuration is this one from now on. Not for one with `faults`."""
     out = [lease.batch for lease in queue.leases.out.values()]
-    queue.core.configure(config, hooks, resolver, out)
-    queue.settling.configure()
+    queue.core.configure(prepared, out)
+    queue.settling.configure(prepared.rules)
