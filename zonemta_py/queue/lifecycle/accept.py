@@ -31,7 +31,7 @@ from zonemta_py.queue.core.messages import Message, whose
 from zonemta_py.queue.hooks import Routed
 from zonemta_py.queue.lifecycle import checks, observe, placement
 from zonemta_py.queue.lifecycle.placement import Placed
-from zonemta_py.queue.lifecycle.requests import Requests, recorded
+from zonemta_py.queue.lifecycle.requests import Request, Requests, recorded
 from zonemta_py.queue.suppression.register import SuppressionList, because
 from zonemta_py.schedule.batch import Entry
 from zonemta_py.zones.pull import PUSHED
@@ -62,21 +62,23 @@ class Acceptance:
         reply = self._core.disk.refusal(self._core.clock.monotonic())
         if reply is not None:
             raise QueueRefusal(reply)
-        if not envelope.request:
+        request = Request.of(envelope)
+        if request is None:
             return await self._accept(envelope, chunks, arriving)
-        receipt = await self.requests.once(envelope, partial(self._accept, envelope, chunks, arriving))
+        receipt = await self.requests.once(request, partial(self._accept, envelope, chunks, arriving, request))
         if receipt.repeated and arriving:
             arriving.abort()
         return receipt
 
-    async def _accept(self, envelope: Envelope, chunks: list[bytes], arriving: Arriving | None) -> Receipt:
-        checks.before_routing(self._core, envelope)
+    async def _accept(
+        self, envelope: Envelope, chunks: list[bytes], arriving: Arriving | None, request: Request | None = None
+    ) -> Receipt:  # fmt: skip
         routed = checks.routes(self._core, envelope)
         if self._core.hooks.routes and envelope.protocol != PUSHED:
             routed = await self._asked(envelope, routed)
         suppressed = checks.after_routing(self._core, self._suppression, envelope, routed)
         future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-        self._store(envelope, routed, suppressed, chunks, arriving, partial(_answer, future))
+        self._store(envelope, routed, suppressed, chunks, partial(_answer, future), arriving, request)
         return await future
 
     async def _asked(self, envelope: Envelope, routed: list[Routed]) -> list[Routed]:
@@ -104,33 +106,32 @@ class Acceptance:
             done(reply)
             return
         try:
-            checks.before_routing(core, envelope)
             routed = checks.routes(core, envelope)
             suppressed = checks.after_routing(core, self._suppression, envelope, routed)
         except QueueRefusal as refused:
             done(refused.reply)
             return
-        self._store(envelope, routed, suppressed, chunks, None, done)
+        self._store(envelope, routed, suppressed, chunks, done)
 
     def _store(
-        self, envelope: Envelope, routed: list[Routed], suppressed: dict[str, str], chunks: list[bytes],
-        arriving: Arriving | None, done: Done,
+        self, envelope: Envelope, routed: list[Routed], suppressed: dict[str, str], chunks: list[bytes], done: Done,
+        arriving: Arriving | None = None, request: Request | None = None,
     ) -> None:  # fmt: skip
         """Raises QueueRefusal: `arriving` was aborted meanwhile."""
         if len(routed) > len(suppressed):
             stored = arriving.hand_over() if arriving else None
-            self.commit(envelope, routed, chunks, done, stored=stored, suppressed_by=suppressed)
+            self.commit(envelope, routed, chunks, done, stored=stored, suppressed_by=suppressed, request=request)
             return
         if arriving:
             arriving.abort()
-        self._drop(envelope, routed, suppressed, done)
+        self._drop(envelope, routed, suppressed, request, done)
 
     # -- the batch
 
     def commit(
         self, envelope: Envelope, routed: list[Routed], chunks: list[bytes], done: Done, *,
         stored: Stored | None = None, along: list[Operation] | None = None,
-        suppressed_by: dict[str, str] | None = None,
+        suppressed_by: dict[str, str] | None = None, request: Request | None = None,
     ) -> None:  # fmt: skip
         """Stores a message; calls `done` once it is stable. stored: its body, if that is a file.
 
@@ -153,8 +154,8 @@ class Acceptance:
         operations = (along or []) + _operations(message, chunks, packed, placed)
         count = len(suppressed_by) if suppressed_by else 0
         receipt, asked = Receipt(message_id, len(placed), count), b""
-        if envelope.request:
-            made = self.requests.operations(envelope, receipt)
+        if request is not None:
+            made = self.requests.operations(request, receipt)
             operations += made
             asked = packing.pack(recorded(made))
         operations += core.counters.sent.note(message_id, envelope, placed[0].zone.zone.name)
@@ -173,7 +174,7 @@ class Acceptance:
                 own = campaign if core.campaigns.owns(campaign, message_id) else ""
                 self._count(placed, envelope.size, -1, own, count)
                 core.counters.quotas.take_back(charges)
-                self._undo(operations, placed, envelope, stored)
+                self._undo(operations, placed, request, stored)
                 done(reply)
                 return
             self._accepted(message, record, placed, chunks[0] if len(chunks) == 1 else None)
@@ -185,21 +186,24 @@ class Acceptance:
 
         core.disk.lines.submit(operations, finish, sync=True, keep=along is not None, envelope=record)
 
-    def _drop(self, envelope: Envelope, routed: list[Routed], suppressed_by: dict[str, str], done: Done) -> None:
+    def _drop(
+        self, envelope: Envelope, routed: list[Routed], suppressed_by: dict[str, str], request: Request | None,
+        done: Done,
+    ) -> None:  # fmt: skip
         """Accepts a message of which no recipient is left, and drops it: its client did nothing wrong. The record then
         holds the envelope too, as no other record does; the journal has it before `done` is called."""
         core = self._core
         message_id = core.disk.ids.next(core.clock.ms())
         metadata = placement.envelope_fields(envelope)
         receipt = Receipt(message_id, 0, len(suppressed_by))
-        operations = self.requests.operations(envelope, receipt) if envelope.request else []
+        operations = [] if request is None else self.requests.operations(request, receipt)
         campaign = campaign_of(metadata)
         core.campaigns.counters.add(campaign, SUPPRESSED, len(suppressed_by))
 
         def finish(reply: Reply | None) -> None:
             if reply is not None:
                 core.campaigns.counters.add(campaign, SUPPRESSED, -len(suppressed_by))
-                self._undo(operations, [], envelope, None)
+                self._undo(operations, [], request, None)
                 done(reply)
                 return
             asked = {"request": recorded(operations)} if operations else {}
@@ -224,11 +228,11 @@ class Acceptance:
             self._core.disk.ledger.append(Type.REMOVED, record.pack())
 
     def _undo(
-        self, operations: list[Operation], placed: list[Placed], envelope: Envelope, stored: Stored | None
+        self, operations: list[Operation], placed: list[Placed], request: Request | None, stored: Stored | None
     ) -> None:
         """A failed batch may still be found in LevelDB's log; its keys must not be read until they are deleted."""
         core = self._core
-        forgotten = self.requests.undo(envelope) if envelope.request else immediately
+        forgotten = immediately if request is None else self.requests.undo(request)
 
         def gone(_: Reply | None) -> None:
             core.schedule.busy.difference_update([row.key for row in placed])

@@ -19,21 +19,18 @@ from zonemta_py.zones import pull
 NO_RECIPIENTS = Reply(554, "5.5.1", "no valid recipients")
 
 
-def before_routing(core: Core, envelope: Envelope) -> None:
-    """Recipients and campaign."""
+def routes(core: Core, envelope: Envelope) -> list[Routed]:
+    """Each recipient's zone, by the rules of the configuration; of what is pushed, the queue. Before that, whether its
+    campaign takes it."""
     if not envelope.recipients:
         raise QueueRefusal(NO_RECIPIENTS)
+    name = envelope.campaign
     if envelope.merged:
         _complete(core.campaigns, envelope)
-        return
-    name = envelope.campaign
-    canceled = core.campaigns.by_name.get(name) if name and name in core.campaigns.canceled else None
-    if canceled is not None and envelope.protocol != "LOCAL" and canceled.is_of(envelope.tenant or ""):
-        raise _refused(f"campaign {name!r} was canceled")  # not that of another tenant, who uses the same name
-
-
-def routes(core: Core, envelope: Envelope) -> list[Routed]:
-    """Each recipient's zone, by the rules of the configuration; of what is pushed, the queue."""
+    elif name and name in core.campaigns.canceled and envelope.protocol != "LOCAL":
+        canceled = core.campaigns.by_name.get(name)
+        if canceled is not None and canceled.is_of(envelope.tenant or ""):  # another tenant may use the same name
+            raise _refused(f"campaign {name!r} was canceled")
     route, sender, origin, wish = core.router.route, envelope.sender, envelope.origin, envelope.sending_zone
     if envelope.protocol == pull.PUSHED:
         return [Routed(recipient, _queue_of(core, wish or "")) for recipient in envelope.recipients]

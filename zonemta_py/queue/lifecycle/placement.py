@@ -50,7 +50,13 @@ def place(core: Core, message_id: str, routed: Routed, envelope: Envelope, now_m
     wait_s = routed.delay_s
     timed = recipient.values is not None and envelope.campaign in core.campaigns.timed
     if timed or envelope.hold_until_ms or envelope.window or zone.zone.window:
-        wait_s = max(wait_s, _opens_in_s(core, zone, envelope, recipient.values if timed else None, now_ms))
+        terms: dict[str, Any] = {"window": envelope.window, "hold_until_ms": envelope.hold_until_ms}
+        if timed:
+            terms |= {"campaign": envelope.campaign, "columns": envelope.columns}
+            terms = core.campaigns.terms(terms, recipient.values)
+        else:
+            terms["time_zone"] = envelope.time_zone
+        wait_s = max(wait_s, (hours.first_ms(core.config, zone.zone, terms, now_ms, 0) - now_ms) / 1000)
     if wait_s > 0 and envelope.deadline_mode == "R":
         wait_s = min(wait_s, (envelope.deadline_ms - now_ms) / 1000)
     if wait_s > 0:
@@ -63,17 +69,6 @@ def place(core: Core, message_id: str, routed: Routed, envelope: Envelope, now_m
     else:
         key = keys.parked(routed.zone, flow_queue.key, message_id, recipient.address)
     return Placed(zone, flow_queue, key, recipient, note, sizes.QUEUED)
-
-
-def _opens_in_s(core: Core, zone: ZoneSchedule, envelope: Envelope, values: list[str] | None, now_ms: int) -> float:
-    """Seconds until its hold is over and its hours are open. values: if its campaign has hours of each recipient."""
-    terms: dict[str, Any] = {"window": envelope.window, "hold_until_ms": envelope.hold_until_ms}
-    if values is None:
-        terms["time_zone"] = envelope.time_zone
-    else:
-        said = terms | {"campaign": envelope.campaign, "columns": envelope.columns}
-        terms = core.campaigns.terms(said, values)
-    return (hours.first_ms(core.config, zone.zone, terms, now_ms, 0) - now_ms) / 1000
 
 
 def metadata_of(
@@ -98,8 +93,7 @@ def envelope_fields(envelope: Envelope, apart_ms: int = 0) -> dict[str, Any]:
     """
     metadata = envelope.metadata()
     if envelope.request:
-        del metadata["request"]
-        metadata.pop("digest", None)
+        metadata = {name: value for name, value in metadata.items() if name not in ("request", "digest")}
     if apart_ms and (envelope.deadline_ms or envelope.hold_for):
         metadata["apart_ms"] = apart_ms
     return metadata

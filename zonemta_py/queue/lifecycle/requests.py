@@ -55,6 +55,20 @@ def key_of(request: str) -> bytes:
     return keys.request(f"{CAMPAIGN}{words[1]}" if _is_campaigns(request) else "-", name)
 
 
+class Request(NamedTuple):
+    """A client's request. key: in the store; digest: of what it asked for; campaigns: it is kept as long as those."""
+
+    key: bytes
+    digest: bytes
+    campaigns: bool
+
+    @classmethod
+    def of(cls, envelope: Envelope) -> Request | None:
+        """The one that an envelope is of."""
+        asked = envelope.request
+        return cls(key_of(asked), envelope.digest, _is_campaigns(asked)) if asked else None
+
+
 def recorded(operations: list[Operation]) -> list[Any]:
     """What a record of the journal says of a request, for which these are the operations: from that its key can be made
     again. The number of recipients is the record's own."""
@@ -76,17 +90,17 @@ class Requests:
         self._refused: set[bytes] = set()
         """Keys of failed batches: they may still be found in the store until they are deleted."""
 
-    async def once(self, envelope: Envelope, take: Callable[[], Coroutine[Any, Any, Receipt]]) -> Receipt:
+    async def once(self, request: Request, take: Callable[[], Coroutine[Any, Any, Receipt]]) -> Receipt:
         """Returns the result of `take`, or of an earlier call for the same request. Raises QueueRefusal.
 
         `take` runs to its end even if its caller is gone: its batch may be on the way to the disk.
         """
-        key = key_of(envelope.request)
+        key = request.key
         while (first := self._under_way.get(key)) is not None:
             await asyncio.wait([first])
         if key in self._refused:
             raise QueueRefusal(self._core.disk.lines.trouble or DISK_ERROR)
-        known = self._known(key, envelope.digest)
+        known = self._known(request)
         if known is not None:
             return known
         task = self._under_way[key] = asyncio.ensure_future(take())
@@ -98,10 +112,10 @@ class Requests:
         if not task.cancelled():
             task.exception()  # the client may be gone
 
-    def _known(self, key: bytes, digest: bytes) -> Receipt | None:
+    def _known(self, request: Request) -> Receipt | None:
         core = self._core
         try:
-            value = core.disk.store.get(key)
+            value = core.disk.store.get(request.key)
         except StoreError as error:
             raise QueueRefusal(core.disk.unreadable(error)) from None
         if value is None:
@@ -109,25 +123,23 @@ class Requests:
         record = RequestRecord.of(value)
         if record.until_ms and record.until_ms <= core.clock.steady_ms():
             return None
-        if record.digest != digest:
+        if record.digest != request.digest:
             raise QueueRefusal(OTHER_CONTENT)
         return Receipt(record.id, record.accepted, record.suppressed, repeated=True)
 
-    def operations(self, envelope: Envelope, receipt: Receipt) -> list[Operation]:
+    def operations(self, request: Request, receipt: Receipt) -> list[Operation]:
         """What goes into the batch with its mail."""
-        key, now_ms, until_ms = key_of(envelope.request), self._core.clock.steady_ms(), 0
-        operations: list[Operation] = []
-        if not _is_campaigns(envelope.request):
+        now_ms, until_ms, operations = self._core.clock.steady_ms(), 0, list[Operation]()
+        if not request.campaigns:
             until_ms = now_ms + int(self._core.config.queue.request_h * _HOUR_MS)
-            operations.append((keys.request_end(until_ms, key), b""))
-        record = RequestRecord(now_ms, receipt.id, receipt.accepted, receipt.suppressed, envelope.digest, until_ms)
-        return [*operations, (key, packing.pack(record))]
+            operations.append((keys.request_end(until_ms, request.key), b""))
+        record = RequestRecord(now_ms, receipt.id, receipt.accepted, receipt.suppressed, request.digest, until_ms)
+        return [*operations, (request.key, packing.pack(record))]
 
-    def undo(self, envelope: Envelope) -> Callable[[], None]:
+    def undo(self, request: Request) -> Callable[[], None]:
         """After its batch failed: the key is ignored until it is deleted, when the returned function is called."""
-        key = key_of(envelope.request)
-        self._refused.add(key)
-        return lambda: self._refused.discard(key)
+        self._refused.add(request.key)
+        return lambda: self._refused.discard(request.key)
 
     # -- expired keys
 
