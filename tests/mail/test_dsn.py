@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zonemta_py.config.section import shipped
-from zonemta_py.mail.dsn import Kind, build, enclose, wanted
+from zonemta_py.mail.dsn import Kind, build, enclose
 from zonemta_py.mail.envelope import Envelope, Notify, Recipient
 from zonemta_py.mail.notices.phrases import load
 from zonemta_py.mail.notices.wording import Failed, Wording
@@ -49,30 +49,6 @@ def parsed(kind: Kind, failures: list[Failed], env: Envelope | None = None, **mo
 def parts(message: EmailMessage) -> tuple[EmailMessage, list[EmailMessage], EmailMessage]:
     text, status, original = message.iter_parts()
     return text, status.get_payload(), original  # type: ignore[return-value]
-
-
-@pytest.mark.parametrize(
-    ("kind", "notify", "answer"),
-    [
-        ("failed", Notify.UNSET, True),
-        ("delayed", Notify.UNSET, False),
-        ("relayed", Notify.UNSET, False),
-        ("failed", Notify.FAILURE, True),
-        ("delayed", Notify.FAILURE, False),
-        ("failed", Notify.DELAY, False),
-        ("delayed", Notify.DELAY, True),
-        ("failed", Notify.SUCCESS, False),
-        ("relayed", Notify.SUCCESS | Notify.FAILURE, True),
-        ("failed", Notify.NEVER, False),
-        ("delayed", Notify.NEVER, False),
-        ("relayed", Notify.NEVER, False),
-        ("delivered", Notify.SUCCESS, True),
-        ("delivered", Notify.FAILURE, False),
-    ],
-)
-def test_who_is_told(kind: Kind, notify: Notify, answer: bool) -> None:
-    """A sender is told what it asked for, and without asking of failures only."""
-    assert wanted(kind, int(notify)) is answer
 
 
 def test_the_message_is_a_report_from_the_postmaster_that_nobody_answers() -> None:

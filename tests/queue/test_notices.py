@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from zonemta_py.mail.dsn import Kind
 from zonemta_py.mail.envelope import Notify
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED
+from zonemta_py.queue.lifecycle.notices import Notices
 
 Make = Callable[..., Any]
 LONG = b"Subject: hello\r\nMessage-ID: <1@src.test>\r\n\r\n" + b"the body\r\n" * 20
@@ -28,6 +30,19 @@ async def fails(home: Any, verdict: int = BOUNCED, *addresses: str, **more: Any)
     (delivery,) = await home.lease()
     await home.settle(delivery, verdict)
     return delivery
+
+
+async def test_a_sender_is_told_what_it_asked_for_and_without_asking_of_failures_only(house: Make) -> None:
+    wanted = Notices((await house()).queue.core).wanted
+    asked: dict[Kind, tuple[Notify, ...]] = {
+        "failed": (Notify.UNSET, Notify.FAILURE, Notify.FAILURE | Notify.DELAY, Notify.SUCCESS | Notify.FAILURE),
+        "delayed": (Notify.DELAY, Notify.FAILURE | Notify.DELAY),
+        "relayed": (Notify.SUCCESS, Notify.SUCCESS | Notify.FAILURE),
+        "delivered": (Notify.SUCCESS, Notify.SUCCESS | Notify.FAILURE),
+    }
+    every = {one for row in asked.values() for one in row} | {Notify.NEVER}
+    for kind, row in asked.items():
+        assert {one for one in every if wanted(kind, int(one), {}, 0)} == set(row), kind
 
 
 async def test_a_bounce_tells_the_sender(house: Make) -> None:

@@ -28,17 +28,6 @@ _ORCPT = re.compile(r"[A-Za-z0-9-]{1,40};\s*\S.*")
 _FOLD_CHARACTERS = 76
 
 
-def wanted(kind: Kind, notify: int) -> bool:
-    """Whether a recipient with these NOTIFY flags causes a notification (RFC 3461 4.1); unset: FAILURE only."""
-    if notify & Notify.NEVER:
-        return False
-    if kind in ("relayed", "delivered"):
-        return bool(notify & Notify.SUCCESS)
-    if kind == "delayed":  # unasked, a list's owner would get one for every slow subscriber
-        return bool(notify & Notify.DELAY)
-    return not notify or bool(notify & Notify.FAILURE)
-
-
 def enclose(envelope: Envelope, notification: bytes, now_ms: int) -> Envelope:
     """The envelope for a notification about `envelope`: from nobody, to its sender, never answered (RFC 3461 6.2)."""
     return Envelope(

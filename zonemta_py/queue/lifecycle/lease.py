@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from zonemta_py.config import Zone
@@ -12,7 +12,7 @@ from zonemta_py.disk import keys
 from zonemta_py.mail.envelope import Notify, Recipient
 from zonemta_py.mail.list_id import list_of, title_of
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue.api import Delivery
+from zonemta_py.queue.api import Delivery, Result
 from zonemta_py.queue.core.campaigns import REMOTE
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.messages import Message
@@ -60,8 +60,20 @@ class Lease:
         """Recipients whose result is not in the journal yet."""
         return _but(self.batch.entries, self.recorded)
 
-    def answer(self, indices: Iterable[int]) -> None:
-        self.answered = self.answered.union(indices)
+    def check(self, result: Result) -> None:
+        """Drops outcomes of recipients that were answered before: an answer stays, even if the sender fails afterwards.
+        Every other recipient must have one outcome; one without would wait for ever. Raises ValueError."""
+        whole = list(range(len(self.batch.entries)))
+        if len(result.outcomes) == 1 and result.outcomes[0].recipients == whole and not self.answered:
+            return
+        if self.answered:
+            for outcome in result.outcomes:
+                outcome.recipients = [index for index in outcome.recipients if index not in self.answered]
+            result.outcomes = [outcome for outcome in result.outcomes if outcome.recipients]
+        indices = sorted([*self.answered, *[index for outcome in result.outcomes for index in outcome.recipients]])
+        part = result.more and len(set(indices)) == len(indices) and set(indices) <= set(whole)
+        if not part and indices != whole:
+            raise ValueError(f"lease {self.number}: {len(whole)} recipients, but outcomes for {indices}")
 
     def row(self) -> list[Any]:
         """The fields of its `StartRecord`, for the journal and for position records. By hand: made once per lease."""

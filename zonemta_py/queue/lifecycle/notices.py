@@ -19,7 +19,7 @@ from zonemta_py.config.services.notices import NoticeTerms
 from zonemta_py.disk.files import changed
 from zonemta_py.disk.leveldb.store import StoreError
 from zonemta_py.mail import dsn
-from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.mail.envelope import Envelope, Notify, Recipient
 from zonemta_py.mail.notices.wording import Failed, Wording
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.messages import Message
@@ -28,6 +28,11 @@ from zonemta_py.schedule.time import hours
 if TYPE_CHECKING:
     from zonemta_py.disk.notes import Note
     from zonemta_py.mail.notices.phrases import Phrases
+
+_ASKED: dict[dsn.Kind, Notify] = {
+    "failed": Notify.FAILURE, "delayed": Notify.DELAY, "relayed": Notify.SUCCESS, "delivered": Notify.SUCCESS,
+}  # fmt: skip
+"""Which notifications a value of NOTIFY asks for."""
 
 
 def load(config: Config) -> None:
@@ -107,8 +112,8 @@ class Notices:
         return late and not note.noticed and self.wanted("delayed", note.notify, message.metadata, now_ms)
 
     def wanted(self, kind: dsn.Kind, notify: int, metadata: dict[str, Any], now_ms: int) -> bool:
-        """As `dsn.wanted`; if NOTIFY is unset, BY=…;N also asks for a notification after its deadline (RFC 2852), and
-        the configuration may: `NoticesSection.delays`. metadata: the message's."""
+        """Whether NOTIFY asks for it (RFC 3461 4.1); unset: of failures only, but then BY=…;N asks for a notification
+        after its deadline too (RFC 2852), and `NoticesSection.delays` may. metadata: the message's."""
         if kind == "delayed":
             if not notify and hours.to_be_told(metadata, now_ms):
                 return True
@@ -117,7 +122,7 @@ class Notices:
                 return False
             if delays == "always" and not notify:  # a campaign's sender would get one for every slow subscriber
                 return not metadata.get("campaign")
-        return dsn.wanted(kind, notify)
+        return not notify & Notify.NEVER and bool((notify or Notify.FAILURE) & _ASKED[kind])
 
     def _terms(self, metadata: dict[str, Any]) -> NoticeTerms:
         return self._core.config.notices.terms(str(metadata.get("tenant") or ""))

@@ -31,7 +31,7 @@ from zonemta_py.queue.lifecycle.classification import Classification
 from zonemta_py.queue.lifecycle.lease import Lease
 from zonemta_py.queue.lifecycle.leasing import Leases
 from zonemta_py.queue.lifecycle.notices import Notices
-from zonemta_py.queue.lifecycle.settlement import Row, Settlement, check, due, leave_out, record_of, settlement_of
+from zonemta_py.queue.lifecycle.settlement import Row, Settlement, due, record_of, settlement_of
 from zonemta_py.queue.suppression.policy import SuppressionPolicy
 from zonemta_py.schedule.batch import Batch, Entry
 
@@ -66,10 +66,13 @@ class Settling:
     def settle(self, result: Result, done: Callable[[], None]) -> None:
         """Calls `done` once the result is on stable storage; a lease that is no longer out is ignored."""
         lease = self._leases.out.get(result.lease)
-        if lease is None or lease.settling:
+        if lease is not None and not lease.settling:
+            self._answered(lease, result, done)
+        else:
             self._late(result, done)
-            return
-        check(lease, result)
+
+    def _answered(self, lease: Lease, result: Result, done: Callable[[], None]) -> None:
+        lease.check(result)
         doubtful = [outcome for outcome in result.outcomes if outcome.verdict == DOUBTFUL]
         if doubtful:
             self._doubt(lease, result, doubtful, done)
@@ -77,12 +80,11 @@ class Settling:
         hooks = self._core.hooks
         asks = hooks.bounces or hooks.delays
         if asks and (sure := self._sure(lease, result)):
-            self.settle(sure, _nothing)
-            leave_out(lease, result)
+            self._answered(lease, sure, _nothing)
         classifieds = self.classification.judge(lease, result)
         settlement = settlement_of(self._core, self._notices, lease, result, classifieds)
         if result.more:
-            lease.answer(index for outcome in result.outcomes for index in outcome.recipients)
+            lease.answered = lease.answered.union(index for o in result.outcomes for index in o.recipients)
         else:
             lease.settling = True
             self._core.schedule.admission.idle.report(lease.batch, result.connection, result.kept)
@@ -127,19 +129,21 @@ class Settling:
     # -- other ways in
 
     def _sure(self, lease: Lease, result: Result) -> Result | None:
-        """Who has the message, where plugins may be asked about others: on record before that, so that an end of this
-        process meanwhile leaves them in no doubt."""
+        """Takes out of a result who has the message, where plugins may be asked about others: on record before that, so
+        that an end of this process meanwhile leaves them in no doubt."""
         sure = [outcome for outcome in result.outcomes if outcome.verdict == DELIVERED and not outcome.relayed]
         others = any(outcome.verdict in (BOUNCED, DEFERRED) or outcome.relayed for outcome in result.outcomes)
         if not sure or not (others or (lease.asking is not None and not result.more)):
             return None
-        return dataclasses.replace(result, outcomes=sure, more=True)
+        part = dataclasses.replace(result, outcomes=sure, more=True)
+        result.outcomes = [outcome for outcome in result.outcomes if outcome not in sure]
+        return part
 
     def _doubt(self, lease: Lease, result: Result, doubtful: list[Outcome], done: Callable[[], None]) -> None:
         """These have no answer, and may have the message. What others were answered comes first."""
         known = [outcome for outcome in result.outcomes if outcome.verdict != DOUBTFUL]
         if known:
-            self.settle(dataclasses.replace(result, outcomes=known, more=True), _nothing)
+            self._answered(lease, dataclasses.replace(result, outcomes=known, more=True), _nothing)
         lease.settling = True
         self._core.schedule.admission.idle.report(lease.batch, result.connection, result.kept)
         indices = [index for outcome in doubtful for index in outcome.recipients]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from zonemta_py.config import Config
+from zonemta_py.config import Config, Retry
 from zonemta_py.disk import keys, packing
 from zonemta_py.disk.notes import Note
 from zonemta_py.journal.records.mail import BOUNCED, DEFERRED, DELIVERED, POSTPONED, RELEASED
@@ -29,7 +29,6 @@ from zonemta_py.queue.lifecycle.lease import DAMAGED, Lease
 from zonemta_py.queue.lifecycle.notices import Notices
 from zonemta_py.schedule.batch import Entry
 from zonemta_py.schedule.time import hours
-from zonemta_py.zones.retry import delay_s
 
 if TYPE_CHECKING:
     from zonemta_py.mail.rules.rules import Classified
@@ -76,25 +75,6 @@ class Settlement:
     notices: list[tuple[Kind, list[Failed]]] = field(default_factory=list)
     classifieds: list[Classified | None] = field(default_factory=list)
     pair: tuple[str, str] = ("", "")
-
-
-def check(lease: Lease, result: Result) -> None:
-    """Drops outcomes of recipients that were answered before: an answer stays, even if the sender fails afterwards.
-    Every other recipient must have one outcome; one without would wait for ever. Raises ValueError."""
-    if lease.answered:
-        leave_out(lease, result)
-    indices = sorted([*lease.answered, *[index for outcome in result.outcomes for index in outcome.recipients]])
-    count = len(lease.batch.entries)
-    part = result.more and len(set(indices)) == len(indices) and set(indices) <= set(range(count))
-    if not part and indices != list(range(count)):
-        raise ValueError(f"lease {lease.number}: {count} recipients, but outcomes for {indices}")
-
-
-def leave_out(lease: Lease, result: Result) -> None:
-    """Drops what was answered before."""
-    for outcome in result.outcomes:
-        outcome.recipients = [index for index in outcome.recipients if index not in lease.answered]
-    result.outcomes = [outcome for outcome in result.outcomes if outcome.recipients]
 
 
 def settlement_of(
@@ -151,6 +131,16 @@ def _row(
     if delayed:
         row.life_h = core.lifetime.life_h(flow_queue, message, entry.address, note)
     return row
+
+
+def delay_s(attempts: int, retry: Retry, random: float) -> float:
+    """Seconds until the next try after `attempts` (≥ 1) failed ones (RFC 5321 4.5.4.1); the schedule's last entry
+    repeats.
+
+    random: in [0, 1); 0.5 means no jitter. Jitter keeps mail that failed together from coming back together.
+    """
+    minutes = retry.schedule_min[min(max(attempts, 1), len(retry.schedule_min)) - 1]
+    return minutes * 60 * (1 + retry.jitter * (2 * random - 1))
 
 
 def kept_until(config: Config, outcome: Outcome, now_ms: int) -> int:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zonemta_py.config import Retry
-from zonemta_py.zones.retry import delay_s
+from zonemta_py.queue.lifecycle.settlement import delay_s
 
 SCHEDULE = Retry()
 
