@@ -32,7 +32,7 @@ _SIZES, _TELL = "queue/core/sizes.py", "queue/lifecycle/observe.py"
 _ROWS = (
     # what becomes of recipients, since a beginning: a campaign's, a day's, the start of the queue's process
     Quantity("accepted", "recipients", "Recipients of stored messages, without those left out because they are on the "
-             "suppression list; notices of ours are messages, too.", _TELL, "zonemta_recipients_accepted_total"),
+             "suppression list; the MTA's own notices are messages, too.", _TELL, "zonemta_recipients_accepted_total"),
     Quantity("suppressed", "recipients", "Recipients left out at acceptance because they are on the suppression list; "
              "they are not among the accepted ones.", _TELL, "zonemta_recipients_suppressed_total"),
     Quantity("delivered", "recipients", "Accepted recipients whose server has taken the message, or which were taken "
@@ -45,13 +45,13 @@ _ROWS = (
     # what is in the queue now
     Quantity("waiting", "recipients", "Recipients that are still to be sent: queued, leased, deferred or held.",
              _SIZES),
-    Quantity("queued", "recipients", "Recipients that go as soon as it is their turn, and that no sender has.", _SIZES,
-             _STATE % "queued"),
-    Quantity("leased", "recipients", "Recipients that a sender, or whoever pulls, has now; they count as leased only.",
-             "queue/lifecycle/leasing.py", _STATE % "leased"),
+    Quantity("queued", "recipients", "Recipients that are sent as soon as it is their turn, and that no sender has.",
+             _SIZES, _STATE % "queued"),
+    Quantity("leased", "recipients", "Recipients that a sender or a client of a named queue has now; they count as "
+             "leased only.", "queue/lifecycle/leasing.py", _STATE % "leased"),
     Quantity("deferred", "recipients", "Recipients that wait for the time of their next attempt, or of the first one.",
              _SIZES, _STATE % "deferred"),
-    Quantity("held", "recipients", "Recipients that wait for an operator, who releases or drops them.", _SIZES,
+    Quantity("held", "recipients", "Recipients that wait for an operator to release or drop them.", _SIZES,
              _STATE % "held"),
     Quantity("deleted", "recipients", "Recipients that a task has deleted and an undo can put back; after that they "
              "are removed.", _SIZES, _STATE % "deleted"),
@@ -66,15 +66,15 @@ _ROWS = (
              "tried three times is three.", _TELL, "zonemta_answers_total"),
     Quantity("attempts deferred", "attempts", "Attempts that ended with a temporary failure.", _TELL,
              'zonemta_answers_total{verdict="deferred"}'),
-    Quantity("attempts blocked", "attempts", "Attempts, deferred or bounced, that were refused because of who "
-             "we are or what we send.", "mail/rules/classes.py"),
+    Quantity("attempts blocked", "attempts", "Attempts, deferred or bounced, that were refused because of the "
+             "sender's reputation or the content.", "mail/rules/classes.py"),
     Quantity("sent today", "recipients", "Recipients that a source was allowed to send to a provider since its day of "
-             "warm-up began, and whose server was reached.", "zones/warmup.py"),
+             "warm-up began, if their server was reached.", "zones/warmup.py"),
     # what keeps mail from going
     Quantity("suspended", "orders", "Zones, destinations, domains, tenants, campaigns and sources that an operator, or "
              "a campaign's threshold, has suspended.", "schedule/policy/state.py", "zonemta_suspended"),
-    Quantity("resting", "destinations, sources", "What is left alone for a time by itself: a destination that cannot "
-             "be reached (resting), a source that is refused there (rest), or what a rule for replies has stopped.",
+    Quantity("resting", "destinations, sources", "Automatic pauses: of a destination that cannot be reached "
+             "(resting), of a source that is refused there (rest), or by a rule for replies.",
              "schedule/admin_orders.py", "zonemta_resting"),
     Quantity("learned", "limits", "Limits that were learned from replies and are in force: rates, connections, "
              "recipients a message, no pipelining, no TLS.", "schedule/policy/state.py", "zonemta_learned"),

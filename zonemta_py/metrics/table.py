@@ -51,7 +51,7 @@ def _histogram(name: str, help: str, buckets: tuple[float, ...], *labels: str) -
 
 _ROWS = (
     # what comes in
-    _counter("messages_accepted", "Messages that are stored, by how they came: SMTP, HTTP, pushed, own notices.", "by"),
+    _counter("messages_accepted", "Messages that were stored, by origin: SMTP, HTTP, pushed, own notices.", "by"),
     _counter("message_bytes_accepted", "Bytes of these messages."),
     _counter("recipients_accepted", means("accepted"), "zone"),
     _counter("recipients_suppressed", means("suppressed"), "zone"),
@@ -60,8 +60,8 @@ _ROWS = (
     _gauge("account_sessions_open", "Sessions that are open now: SMTP connections, HTTP requests in progress.",
            "account"),
     _counter("smtp_refusals", "Refusals of the SMTP listeners, by the code of the reply.", "listener", "code"),
-    _counter("returns", "What came back by SMTP, by its kind (bounce, complaint …) and what proves it: token, dkim, "
-             "spf, unproven; or repeated, if it was known.", "kind", "proof"),
+    _counter("returns", "Reports received by SMTP, by kind (bounce, complaint …) and proof: token, dkim, spf, "
+             "unproven; or repeated, if it was known.", "kind", "proof"),
     _counter("auth_failures", "Logins that failed: wrong name or password, or too many tries.", "listener"),
     _counter("http_requests", "Requests over HTTP, by the status of the answer.", "status"),
     _counter("pull_sessions", "Connections that clients have made to the listener for named queues."),
@@ -72,10 +72,10 @@ _ROWS = (
     _gauge("pull_reservations", "Messages that are taken and reserved until they are acknowledged."),
     # what goes out
     _counter("leases", "Deliveries given to senders.", "zone"),
-    _counter("answers", "What became of recipients that were tried, or whose turn came.", "zone", "verdict", "class",
-             "stage"),
+    _counter("answers", "Results of recipients whose turn came, with or without an attempt.", "zone", "verdict",
+             "class", "stage"),
     _counter("provider_answers", "The same by provider of the destination.", "provider", "verdict"),
-    _counter("feedback", "What came back about mail that was sent, by what proves that it is genuine: token, dkim, "
+    _counter("feedback", "Feedback about mail that was sent, by kind and by proof that it is genuine: token, dkim, "
              "spf, key, none.", "kind", "genuine"),
     _counter("recipients_removed", means("removed"), "zone", "reason"),
     _counter("in_doubt_recipients", "Recipients that have come onto the list of those in doubt (zonemta_in_doubt) "
@@ -90,8 +90,8 @@ _ROWS = (
                "zone"),
     _counter("people_suppressed", "People put on the suppression list because of replies, bounces and complaints.",
              "kind"),
-    _counter("suppression_guards", "How often very many people were said not to exist at once, and nobody was "
-             "suppressed for that."),
+    _counter("suppression_guards", "How often a provider reported very many recipients as unknown at once, so that "
+             "none was suppressed for it."),
     # what waits
     _gauge("queue_recipients", "Recipients in the queue, each in one state: queued, leased, deferred, held, deleted, "
            "bounced (and kept).", "zone", "state"),
@@ -100,23 +100,23 @@ _ROWS = (
     _gauge("queue_bytes", "Bytes of these messages."),
     _gauge("oldest_recipient_age_seconds", "How long ago the oldest mail was accepted that waits and is not held; 0: "
            "none waits.", "zone"),
-    _gauge("campaign_recipients", "Recipients of the campaigns of which most wait, and of those tried last, by what "
-           "became of them: accepted, waiting, delivered, bounced, deleted, removed, suppressed, complaints, "
+    _gauge("campaign_recipients", "Recipients of the campaigns with most waiting mail, and of those tried last, by "
+           "state: accepted, waiting, delivered, bounced, deleted, removed, suppressed, complaints, "
            "bounced_later, unsubscribes, auto_replies, opens, clicks.",
            "campaign", "what"),
     _gauge("campaign_attempts", "Attempts for these campaigns: delivered, deferred, bounced; and blocked, those that "
-           "were refused because of us.", "campaign", "what"),
+           "were refused because of reputation or content.", "campaign", "what"),
     _gauge("leases_out", "Deliveries that senders have now; each may hold a connection.", "zone"),
     _gauge("suspended", means("suspended"), "kind"),
     _gauge("resting", means("resting"), "kind"),
     _gauge("learned", means("learned"), "kind"),
     _gauge("damage", "Cases of damage that no operator has acknowledged yet (zonemta standing, kind lost)."),
-    _gauge("suppression_guards_up", "Providers whose refusals suppress nobody now, as there are very many at once."),
+    _gauge("suppression_guards_up", "Providers whose refusals do not suppress now, since there were very many."),
     _gauge("tasks", "Tasks of operators that are kept, by state: running, undoable, done, canceled, undoing, undone, "
            "ending.", "state"),
     _gauge("accepting", "1 while mail is accepted; 0: the disk is full or has errors."),
     # the queue's process and its disk
-    _histogram("loop_delay", "How late the queue's process came to what was due, measured ten times a second.",
+    _histogram("loop_delay", "Delay of the event loop of the queue's process, measured ten times a second.",
                _LOOP_S),
     _gauge("disk_free_bytes", means("free")),
     _gauge("disk_reserve_bytes", means("reserve")),
@@ -127,18 +127,18 @@ _ROWS = (
     _counter("clock_steps", "Times that the machine's clock was set by more than two seconds."),
     # processes
     _counter("process_starts", "Starts of each process since `zonemta run`; a reload starts it again.", "process"),
-    _counter("process_failures", "Ends of processes that nobody had asked for; a reload is none.", "process"),
-    _gauge("process_failure_time_seconds", "When that last happened, as UNIX time; nothing if it never did.",
+    _counter("process_failures", "Unexpected ends of processes; those of a reload are not counted.", "process"),
+    _gauge("process_failure_time_seconds", "When that last happened, as UNIX time; absent if it never did.",
            "process"),
     _counter("process_cpu_seconds", "Time on a processor of the process that runs now.", "process"),
     _gauge("process_resident_memory_bytes", "Memory of the process that runs now.", "process"),
     _gauge("process_start_time_seconds", "When it was started, as UNIX time.", "process"),
     _counter("log_lines_dropped", "Log lines lost because standard error was not read.", "process"),
-    _counter("links_requests", "Requests by links in mail, by what came of them: unsubscribed, repeated, rejoined, "
+    _counter("links_requests", "Requests by links in mail, by result: unsubscribed, repeated, rejoined, "
              "page, nothing (a POST that is no click), wrong, old, limited, unavailable; open, click, untold (either).",
              "result"),
     # around it
-    _counter("event_sink_events", "Events of each sink, by what became of them: sent, dropped, missed, dead.", "sink",
+    _counter("event_sink_events", "Events of each sink, by result: sent, dropped, missed, dead.", "sink",
              "what"),
     _gauge("event_sink_lag_records", "Journal records whose events the sink is not done with.", "sink"),
     _gauge("event_sink_lag_seconds", "Age of the oldest event that waits for the sink.", "sink"),
@@ -146,9 +146,9 @@ _ROWS = (
     _counter("plugin_calls", "Calls of plugins.", "plugin", "hook"),
     _counter("plugin_seconds", "Time spent in plugins.", "plugin", "hook"),
     _counter("plugin_failures", "Calls that failed or took too long.", "plugin", "hook"),
-    _counter("plugin_count", "What plugins count by `api.count(counter, n, label)`.", "plugin", "counter", "label"),
-    _gauge("certificate_expiry_timestamp_seconds", "When the certificate that a listener shows ends, as UNIX time; of "
-           "several processes the first end.", "listener", least=True),
+    _counter("plugin_count", "Counters of plugins: `api.count(counter, n, label)`.", "plugin", "counter", "label"),
+    _gauge("certificate_expiry_timestamp_seconds", "When the certificate of a listener expires, as UNIX time; of "
+           "several processes the earliest.", "listener", least=True),
     _gauge("build_info", "Always 1; its label is the version.", "version"),
 )  # fmt: skip
 
