@@ -55,7 +55,17 @@ def test_an_example_is_a_command(zonemta: Callable[..., Any], command: str, line
     assert (program, words[: len(command.split())]) == ("zonemta", command.split())
     COMMANDS[command].make_context(command, words[len(command.split()) :])
     help_ = zonemta(*command.split(), "--help").out
-    assert f"  {line}\n" in help_
+    assert f"  {line}\n" in re.sub(r" \\\n +", " ", help_), "in one line, or folded as a shell takes it"
+    assert max(map(len, help_.partition("Example")[2].splitlines())) <= 80
+
+
+def test_long_choices_are_in_the_text(zonemta: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """No line is wider than a terminal of 80 columns."""
+    monkeypatch.setenv("COLUMNS", "80")
+    for command in ("log", "queue size", "campaign send", "suppression add"):
+        help_ = zonemta(*command.split(), "--help").out
+        assert "One of: " in " ".join(help_.split())
+        assert max(map(len, help_.splitlines())) <= 80
 
 
 def test_every_command_has_examples() -> None:

@@ -135,6 +135,8 @@ permission, 78 configuration; 130 Ctrl-C. With --json an error is one JSON objec
 status}."""
 _WORDS = {"int": "N", "float": "N", "path": "PATH", "datetime": "WHEN", "%Y-%m-%d": "YYYY-MM-DD"}
 """What help calls the values of an option, by their type; others are called as the option is."""
+_OPTION_CHARACTERS = 32
+"""An option with longer names and choices has these in its text instead: they would leave little room for it."""
 HIDDEN = frozenset(("stop", "lift"))
 """Former names, which still work."""
 OWN_ARGUMENTS = frozenset(("sendmail", "postqueue", "postsuper"))
@@ -209,18 +211,20 @@ def _said_plainly(parameter: Any) -> None:
 
 
 def _with_word(option: Any, record: tuple[str, str] | None) -> tuple[str, str] | None:
-    """An option's line of help; "<a|b>" says what there is to choose, and stays as "a|b"."""
+    """An option's line of help; "<a|b>" says what there is to choose, and stays as "a|b" unless that is long."""
     if record is None:
         return None
     names, type_, _ = record[0].partition(" <")
     word = record[0].removeprefix(names + type_).removesuffix(">")
     if not type_:
         return record
+    own = max(option.opts, key=len).lstrip("-").replace("-", "_").upper()
     if "|" not in word:
-        word = (
-            _WORDS.get(word.removesuffix(" range")) or max(option.opts, key=len).lstrip("-").replace("-", "_").upper()
-        )
-    return f"{names} {word}", record[1]
+        return f"{names} {_WORDS.get(word.removesuffix(' range')) or own}", record[1]
+    if len(f"{names} {word}") <= _OPTION_CHARACTERS:
+        return f"{names} {word}", record[1]
+    said, gap, default = record[1].partition("  [")
+    return f"{names} {own}", f"{said} One of: {word.replace('|', ', ')}.{gap}{default}"
 
 
 def every(command: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -139,8 +139,8 @@ def preview(
     ] = False,
     output: Annotated[Path | None, typer.Option(metavar="FILE", help="Output file; default: stdout.")] = None,
 ) -> None:
-    """Print one recipient's message as it would be sent, except for its date, and for what the MTA adds: the links of
-    [links] and List-Unsubscribe, signatures and return paths. `campaign test` has these too.
+    """Print one recipient's message as it would be sent, except for its date and for additions of the MTA: links of
+    [links] and unsubscribe fields, signatures, return paths. `campaign test` includes these.
     """
     compiled, row, address, _ = _one(template, list_, map_, recipient, field, encoding)
     row = compiled.complete(row)

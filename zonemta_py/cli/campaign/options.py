@@ -27,9 +27,7 @@ Encoding = Annotated[
 Zone = Annotated[Many, typer.Option(metavar="ZONE[=WEIGHT]", help="Sending zone; repeatable.")]
 Source = Annotated[Many, typer.Option(metavar="[ZONE/]IP[=WEIGHT]", help="Local address; repeatable.")]
 Cap = Annotated[Many, typer.Option(metavar="IP/PROVIDER=N,N…", help="Warm-up: recipients per day.")]
-Days = Annotated[
-    int, typer.Option(min=1, max=60, help="Spread what exceeds the caps over this many days; 1: leave it out.")
-]
+Days = Annotated[int, typer.Option(min=1, max=60, help="Spread what exceeds the caps over this many days; 1: omit it.")]
 
 # -- who is left out, and who is first
 
@@ -41,7 +39,7 @@ Suppressions = Annotated[
 ]
 Except = Annotated[
     Many,
-    typer.Option(metavar="NAME", help="Leave out recipients reached by this campaign of this machine; repeatable."),
+    typer.Option(metavar="NAME", help="Exclude recipients reached by this campaign of this machine; repeatable."),
 ]
 Engagement = Annotated[str, typer.Option(metavar="FILE", help="Opens and clicks: address, kind, at.")]
 Recent = Annotated[int, typer.Option(metavar="DAYS", min=0, help="Send first to those who opened in the last DAYS.")]
@@ -65,7 +63,7 @@ At = Annotated[
 Window = Annotated[
     str,
     typer.Option(
-        metavar="HOURS", help="Only during these hours: 09:00-17:00, 'mon-fri 09:00-17:00', or a [[windows]] name."
+        metavar="HOURS", help="Only during these hours: 'mon-fri 09:00-17:00', 09:00-17:00, or a [[windows]] name."
     ),
 ]
 Until = Annotated[str, typer.Option(metavar="DATE", help="Remove what has not been sent by then, without notices.")]
@@ -90,9 +88,9 @@ InDoubt = Annotated[
 ]
 Notify = Annotated[
     Literal["remote", "never", "failure"],
-    typer.Option(help="Who sends bounces: only servers that report later, none, or this one as well."),
+    typer.Option(help="Which bounces are sent: only those of servers that report later, none, or also this MTA's."),
 ]
-Variant = Annotated[Many, typer.Option(metavar="NAME=TEMPLATE", help="Also try this template; repeatable.")]
+Variant = Annotated[Many, typer.Option(metavar="NAME=TEMPLATE", help="Also test this template; repeatable.")]
 Share = Annotated[
     str, typer.Option(metavar="SHARE", help="Share of the list that gets the variants, all together; the rest waits.")
 ]
@@ -104,7 +102,7 @@ DecideAfter = Annotated[
     str, typer.Option(metavar="TIME", help="Decide after 4h, 90m, 2d; never: decide with `zonemta campaign winner`.")
 ]
 Seeds = Annotated[
-    str, typer.Option(metavar="ADDRESSES", help="Your own addresses that get it first, comma-separated, or a file.")
+    str, typer.Option(metavar="ADDRESSES", help="Your own addresses that get it first: ADDRESS,… or a file.")
 ]
 Chunk = Annotated[int, typer.Option(min=1, max=500, help="Recipients per request.")]
 

@@ -28,7 +28,7 @@ Output = Annotated[
     Path | None,
     typer.Option(
         "--output", "--out", metavar="FILE",
-        help="Output file or folder; default: report-campaign-NAME.html here.",
+        help="Output; default: report-campaign-NAME.html here.",
     ),
 ]  # fmt: skip
 InLake = Annotated[

@@ -79,7 +79,7 @@ def _right(text: str) -> Right:
 
 @app.command("list")
 def list_(config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Show names, roles, rights and scopes of the configured keys. The keys themselves are stored nowhere."""
+    """Show names, roles, rights and scopes of the configured keys. The keys themselves are not stored."""
     settings = configuration(config)
     permissions = Permissions(settings, settings.http.listener)
     rows: list[dict[str, Any]] = [

@@ -46,7 +46,7 @@ def check(
 ) -> None:
     """Check a configuration: keys, values, certificates, password hashes, plugins.
 
-    With --folder, also checks what it would mean for mail waiting in that queue, if the MTA is running.
+    With --folder, also checks the effect on mail waiting in that queue, if the MTA is running.
     """
     from zonemta_py.cli.service import campaign_reports, return_path
     from zonemta_py.processes import checks, queue_process
@@ -177,7 +177,7 @@ def _addresses(config: Config) -> Iterator[str]:
 @app.command()
 def show(
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="Configuration file; default: built-in defaults.")
+        Path | None, typer.Argument(metavar="FILE", help="Configuration file; default: that of --config.")
     ] = None,
     config: ConfigFile = None,
     json: AsJson = False,

@@ -179,7 +179,7 @@ def write(path: Path, pem: bytes) -> None:
 
 @app.command()
 def rotate(domain: Domain, config: ConfigFile = None, json: AsJson = False) -> None:
-    """Show the state of a key rotation, and the next step: publish, dual-sign, switch, retire."""
+    """Show a key rotation's state, and the next step: publish, dual-sign, switch, retire."""
     if config is None:
         raise CommandError(Exit.USAGE, "rotate needs the configuration's file; give it with --config")
     settings = configuration(config)

@@ -23,8 +23,8 @@ from zonemta_py.zones.site import Providers
 
 app = typer.Typer(
     help="Check, explain and list the rules that classify replies.\n\nYour own rules go in a file of [[rules]] tables "
-    "(name, class, pattern, examples) that [rules] extra names. `zonemta log --class undefined` shows replies that no "
-    "rule knew.",
+    "(name, class, pattern, examples), which is set in [rules] extra. `zonemta log --class undefined` shows replies "
+    "that matched no rule.",
     no_args_is_help=True,
 )
 

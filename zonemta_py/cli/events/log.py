@@ -50,7 +50,7 @@ def log(
     zone: Annotated[str | None, typer.Option(metavar="NAME", help="Only this zone.")] = None,
     verdict: Annotated[
         Verdict | None,
-        typer.Option(help="Only results with this verdict: delivered, deferred, bounced, held, postponed."),
+        typer.Option(help="Only results with this verdict."),
     ] = None,
     kind: Annotated[
         str | None,
@@ -78,9 +78,9 @@ def log(
 ) -> None:
     """Show the mail log: one line per accepted message and per delivery result, as in the server's log.
 
-    Reads the journal and the archive; the MTA need not be running. `zonemta log --since 1d --count-by user` shows in
-    seconds who sent how much. User, tenant and campaign of a result are known if its message was accepted within the
-    given time.
+    Reads the journal and the archive; the MTA need not be running. `zonemta log --since 1d --count-by user` shows
+    within seconds how much each user sent. User, tenant and campaign of a result are known if its message was accepted
+    within the given time.
     """
     if count_by and follow:
         raise CommandError(Exit.USAGE, "--count-by counts existing records, and --follow never ends; leave one")

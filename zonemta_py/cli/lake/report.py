@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from zonemta_py.pipeline.report.scope import Kind, ReportScope
     from zonemta_py.pipeline.spark.session import SparkSession
 
-app = typer.Typer(
-    help="Write HTML reports with plots of what was delivered, what was not, and why.", no_args_is_help=True
-)
+app = typer.Typer(help="Write HTML reports with plots: deliveries, failures and their causes.", no_args_is_help=True)
 
 DAYS = 7
 """Period of a page where none is given: so many of the lake's last days."""

@@ -34,7 +34,7 @@ from zonemta_py.queue.questions.question import A, P, Question
 from zonemta_py.zones.pull import settings_of
 
 app = typer.Typer(
-    help="Show and change what is in the queue. Named queues are pushed to and popped from with ncat or HTTP:"
+    help="Show and change the queue. Named queues are used with ncat or HTTP:"
     " `printf 'help\\n' | ncat localhost 1234` lists the commands (docs/QUEUES.md).",
     no_args_is_help=True,
 )

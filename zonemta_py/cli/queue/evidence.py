@@ -64,7 +64,7 @@ def _cells(row: questions.HeardItem) -> list[str]:
 
 @tabled
 def guards(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """List active guards: providers that refused too many recipients at once as unknown to be believed."""
+    """List active guards: providers that refused so many recipients at once that their refusals are held back."""
     chosen = in_force(config, folder)
     rows = answer(chosen, questions.guards)
     if json:

@@ -17,7 +17,7 @@ from zonemta_py.cli.terminal.output import as_records, moment, print_aside, prin
 from zonemta_py.journal.records.people import KINDS
 from zonemta_py.queue import questions
 
-app = typer.Typer(help="Show what came back: bounces, complaints, unsubscribes, replies.", no_args_is_help=True)
+app = typer.Typer(help="Show and manage feedback: bounces, complaints, unsubscribes, replies.", no_args_is_help=True)
 COLUMNS = ("number", "at", "kind", "recipient", "campaign", "message", "genuine", "class", "said")
 _AT_ONCE = 1_000
 Number = Annotated[

@@ -135,7 +135,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="FILE",
         default=os.environ.get("ZONEMTA_CONFIG"),
         help="configuration file (TOML); default: $ZONEMTA_CONFIG, else /etc/zonemta/zonemta.toml if it exists and no"
-        " --folder is given, else built-in defaults",
+        " --folder is given, else the defaults",
     )
     options.add_argument("--folder", metavar="DIR", help="queue folder; overrides server.folder")
     options.add_argument("--listen", metavar="ADDRESS:PORT", help="address and port of the first listener")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+_COLUMNS = 78
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "send": (
         "zonemta send -t --file letter.eml",
@@ -234,8 +237,15 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 def epilog(command: str) -> str | None:
     """What is shown below the help of `zonemta command`: lines that are not to be run together."""
     lines = EXAMPLES.get(command)
-    return (
-        "\n".join(("\b", "Examples:" if len(lines) > 1 else "Example:", *(f"  {one}" for one in lines)))
-        if lines
-        else None
-    )
+    return "\n".join(("\b", "Examples:" if len(lines) > 1 else "Example:", *map(_folded, lines))) if lines else None
+
+
+def _folded(line: str) -> str:
+    """As a terminal of 80 columns shows it: a longer command goes on in the next line, behind a backslash."""
+    rows = [" "]
+    for part in re.split(r" (?=--?[a-zA-Z])", line):
+        if rows[-1].strip() and len(rows[-1]) + len(part) + 3 > _COLUMNS:
+            rows[-1] += " \\"
+            rows.append("     ")
+        rows[-1] += f" {part}"
+    return "\n".join(rows)

@@ -51,7 +51,7 @@ ConfigFile = Annotated[
         "-c",
         metavar="FILE",
         envvar="ZONEMTA_CONFIG",
-        help="Configuration file; default: /etc/zonemta/zonemta.toml if it exists, else built-in defaults.",
+        help="Configuration file; default: /etc/zonemta/zonemta.toml if it exists, else the defaults.",
     ),
 ]
 Folder = Annotated[Path | None, typer.Option("--folder", metavar="DIR", help="Queue folder; overrides server.folder.")]
