@@ -2,10 +2,16 @@
 shared."""
 
 import asyncio
-from typing import Any
+from typing import Any, get_args
 
 from tests.queue.test_reload import reload
-from zonemta_py.queue.api import RELEASED
+from zonemta_py.queue.api import RELEASED, OpenConnection
+from zonemta_py.zones.throttle import Scope
+
+
+def test_a_sender_reports_every_dimension_of_limits() -> None:
+    """What its open connections were used for is a whole scope: without one, a reload would count them wrong."""
+    assert get_args(OpenConnection) == (int, int, *[str] * len(Scope._fields))
 
 
 async def test_a_shared_limit_leaves_connections_open(house: Any) -> None:

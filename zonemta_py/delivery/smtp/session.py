@@ -68,7 +68,7 @@ class Route:
     lmtp: bool = False
 
 
-_NOTHING = ("",) * 6
+_NOTHING = ("", "", "", "", "", "")
 LOGIN_QUESTIONS_MAX = 4
 
 
@@ -97,7 +97,7 @@ class SmtpSession:
         self.sent = self.name = 0
         self.unfinished = False
         self.forgotten: frozenset[str] = frozenset()
-        self.used_for = _NOTHING
+        self.used_for: tuple[str, str, str, str, str, str] = _NOTHING
 
     @property
     def usable(self) -> bool:
