@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from zonemta_py.config import Config
+from zonemta_py.disk.leveldb.store import StoreFailed
 from zonemta_py.queue import questions
 from zonemta_py.queue.admin import answers
 from zonemta_py.queue.api import QueueFault, QueueRefusal
@@ -25,6 +26,9 @@ LAST = ("rotate", "backup", "reload", "drain", "adopt", "stable")
 JUNK: tuple[Any, ...] = (
     None, True, 0, -1, 2**70, 1.5, float("nan"), "", "x", "\0", "\ud800", "a@b.test", "0" * 16, b"\xff", [], ["x"],
     [[]], [None], [{}], {}, {"x": 1}, {"id": []}, [{"address": 1}], {"state": "x"},
+)  # fmt: skip
+ERRORS = (
+    TypeError("x"), KeyError("x"), OSError(5, "x"), ValueError("x"), "\ud800".encode, partial(int, "x"),
 )  # fmt: skip
 
 
@@ -78,7 +82,7 @@ def test_no_wording_of_a_question_is_a_fault(
     loop.run_until_complete(all_of_them())
 
 
-@pytest.mark.parametrize("error", [TypeError("x"), KeyError("x"), OSError(5, "x"), "\ud800".encode, partial(int, "x")])
+@pytest.mark.parametrize("error", ERRORS)
 def test_a_fault_of_ours_is_logged_and_is_none_of_whom_asks(
     loop: asyncio.AbstractEventLoop, queue: LocalQueue, error: Any, monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -93,3 +97,15 @@ def test_a_fault_of_ours_is_logged_and_is_none_of_whom_asks(
         loop.run_until_complete(queue.ask(questions.accounts))
     assert "Traceback" in caplog.text
     assert "accounts" in caplog.text
+
+
+def test_a_disk_that_does_not_give_it_is_no_mistake_of_whom_asks(
+    loop: asyncio.AbstractEventLoop, queue: LocalQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(_: object) -> Any:
+        raise StoreFailed("No space left on device: free some")
+
+    monkeypatch.setitem(answers.OF_QUEUE, "accounts", AnsweredBy(questions.accounts, fails))
+    with pytest.raises(QueueRefusal, match=r"^452 4\.3\.1 No space left on device: free some$") as refused:
+        loop.run_until_complete(queue.ask(questions.accounts))
+    assert not isinstance(refused.value, QueueFault)

@@ -27,6 +27,7 @@ from zonemta_py.metrics.meter import Labels
 from zonemta_py.plugin.host import Host
 from zonemta_py.processes.pipe import ASKED, Pipe
 from zonemta_py.queue import questions
+from zonemta_py.queue.questions.question import Refused
 
 if TYPE_CHECKING:
     from zonemta_py.delivery.dns.destination import DnsDestinationResolver
@@ -90,10 +91,10 @@ class Supervision:
             self._pipe.send(("ask", number, question, arguments))
             os.kill(os.getppid(), ASKED)
         except OSError:
-            raise ValueError("the supervisor has ended; start the MTA again") from None
+            raise Refused("the supervisor has ended; start the MTA again") from None
         kind, payload = await answer
         if kind == "wrong":
-            raise ValueError(payload)
+            raise Refused(payload)
         return payload
 
     def _heard(self) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from zonemta_py.config import ConfigError
 from zonemta_py.config.section import shipped
 from zonemta_py.mail.classify import NoRoute
+from zonemta_py.mail.schedule_fields import InvalidValue
 from zonemta_py.schedule.batch import EgressPath
 from zonemta_py.schedule.flow import STOPPED as APART
 from zonemta_py.schedule.flow import apart_of, split_key
@@ -37,17 +38,17 @@ def stop(
     name that cannot be stopped.
     """
     if kind not in STOPPED:
-        raise ValueError(f"there is no {kind!r} to suspend; use {', '.join(STOPPED[:-1])} or {STOPPED[-1]}")
+        raise InvalidValue(f"there is no {kind!r} to suspend; use {', '.join(STOPPED[:-1])} or {STOPPED[-1]}")
     if not name:
-        raise ValueError(f"which {kind}? give its name")
+        raise InvalidValue(f"which {kind}? give its name")
     if kind == "zone" and name not in schedule.zones:
-        raise ValueError(f"there is no zone {name!r}; there are {', '.join(schedule.zones)}")
+        raise InvalidValue(f"there is no zone {name!r}; there are {', '.join(schedule.zones)}")
     if kind in ("destination", "domain"):
         name = name.lower().rstrip(".")
     if seconds is not None and not seconds > 0:
-        raise ValueError(f"a suspension of {seconds:g} seconds has no effect; give more than 0, or leave it out")
+        raise InvalidValue(f"a suspension of {seconds:g} seconds has no effect; give more than 0, or leave it out")
     if tenants and kind != "campaign":
-        raise ValueError(f"a {kind} is suspended for all tenants; leave out tenants")
+        raise InvalidValue(f"a {kind} is suspended for all tenants; leave out tenants")
     schedule.policy.stop(kind, name, math.inf if seconds is None else seconds, cause, chosen=True, tenants=tenants)
 
 
@@ -71,7 +72,7 @@ def lift(schedule: Schedule, kind: str, name: str, cause: str) -> bool:
     stopped as a domain; of what rests or was learned, one word of its name. Raises ValueError for an unknown kind.
     """
     if kind not in LIFTED:
-        raise ValueError(f"there is no {kind!r} to resume; use {', '.join(LIFTED[:-1])} or {LIFTED[-1]}")
+        raise InvalidValue(f"there is no {kind!r} to resume; use {', '.join(LIFTED[:-1])} or {LIFTED[-1]}")
     if kind == "resting":
         lifted = _end_rest(schedule, name, cause)
     else:
@@ -118,7 +119,7 @@ async def warm(schedule: Schedule, source: str, provider: str, step: int | None,
     plan = warmups.schedule_of(source)
     steps = len(plan.caps)
     if step is not None and not 1 <= step <= steps:
-        raise ValueError(f"the warm-up {plan.name!r} of {source} has no step {step}; use 1 to {steps}, or warm")
+        raise InvalidValue(f"the warm-up {plan.name!r} of {source} has no step {step}; use 1 to {steps}, or warm")
     if not warmups.knows(source, provider):
         await _check_provider(schedule, provider)
     schedule.policy.set_warmup(source, provider, steps if step is None else step - 1, cause)
@@ -131,16 +132,16 @@ async def _check_provider(schedule: Schedule, name: str) -> None:
     try:
         names = Providers.load(file).names
     except ConfigError as error:
-        raise ValueError(str(error)) from None
+        raise InvalidValue(str(error)) from None
     if name in names or any(name == (s.path.provider or s.path.site) for s in schedule.flow_queues()):
         return
     site = await look(schedule, name) if schedule.sites.asks and "." in name else None
     if not isinstance(site, Site):
-        raise ValueError(
+        raise InvalidValue(
             f"there is no provider or site {name!r}; use one that `zonemta warmup` shows, or a name in {file}"
         )
     if (site.provider or site.key) != name:
-        raise ValueError(f"what goes to {name} counts for {site.provider or site.key}: set the step there")
+        raise InvalidValue(f"what goes to {name} counts for {site.provider or site.key}: set the step there")
 
 
 def rows(schedule: Schedule) -> Portions:

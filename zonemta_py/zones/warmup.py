@@ -22,6 +22,7 @@ from typing import Any
 
 from zonemta_py.config import ConfigError
 from zonemta_py.config.sources import Source, Warmup
+from zonemta_py.mail.schedule_fields import InvalidValue
 
 UNLIMITED = 1 << 62
 """Room of an address that is warm."""
@@ -210,7 +211,7 @@ class Warmups:
         """Raises ValueError with one sentence for an address that is not being warmed up."""
         if source not in self._cold:
             known = f"use {' or '.join(sorted(self._cold))}" if self._cold else "give it a `warmup` in its pool"
-            raise ValueError(f"no source {source!r} is warming up; {known}")
+            raise InvalidValue(f"no source {source!r} is warming up; {known}")
         return self._cold[source][0]
 
     def knows(self, source: str, provider: str) -> bool:

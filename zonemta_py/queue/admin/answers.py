@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import linecache
 import logging
-import sys
-import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from zonemta_py.disk import identity
-from zonemta_py.disk.leveldb.store import StoreDamaged, StoreError
+from zonemta_py.disk.leveldb.store import StoreError
 from zonemta_py.logs.causes import cause
+from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.schedule_fields import InvalidValue
 from zonemta_py.queue import questions
 from zonemta_py.queue.admin import backup, doubts, metrics, orders, readiness, suppressions, suspensions
 from zonemta_py.queue.admin.browse import ages, counts, lanes, listing, story, tally
@@ -24,7 +23,7 @@ from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.maintenance import archive
 from zonemta_py.queue.pull.pulls import Pulls
-from zonemta_py.queue.questions.question import AnswerTable
+from zonemta_py.queue.questions.question import AnswerTable, Refused
 from zonemta_py.queue.reload import questions as configurations
 from zonemta_py.queue.tasks.orders import TaskOrders
 from zonemta_py.schedule import admin_orders
@@ -52,34 +51,26 @@ async def answer(
     queue: QueueContext, campaigns: CampaignCommands, pulls: Pulls, tasks: TaskOrders, question: str,
     arguments: dict[str, Any],
 ) -> Any:  # fmt: skip
-    """Raises ValueError with one sentence for what is wrong with the question, QueueRefusal; QueueFault for everything
-    else."""
+    """Raises InvalidValue (most often `Refused`) for what is wrong with the question; QueueRefusal; QueueFault for
+    everything else."""
     of_pulls = PullZones(pulls, queue)
     tables = (OF_QUEUE, queue), (OF_CAMPAIGNS, campaigns), (OF_PULLS, of_pulls), (OF_TASKS, tasks)
     found = next(((table[question], of) for table, of in tables if question in table), None)
     if found is None:
         known = ", ".join(sorted(name for table, _ in tables for name in table))
-        raise ValueError(f"the queue does not know the question {str(question)!r}; it knows {known}")
+        raise Refused(f"the queue does not know the question {str(question)!r}; it knows {known}")
     (asked, function), of = found
     asked.check(arguments)
     try:
         work = function(of, **arguments)
         return await (work if question in questions.UNMEASURED else measured(work))
-    except StoreError as error:
-        if isinstance(error, StoreDamaged):
-            queue.core.disk.read_failed(error)
-        raise ValueError(str(error)) from None
+    except (InvalidValue, QueueRefusal):
+        raise
+    except StoreError as error:  # whoever asks has done nothing wrong, and can ask again once the disk is repaired
+        reply = queue.core.disk.unreadable(error)
+        raise QueueRefusal(Reply(reply.code, reply.enhanced, str(error))) from None
     except Exception as error:
-        if isinstance(error, QueueRefusal) or (isinstance(error, ValueError) and _is_sentence(error)):
-            raise
         raise _fault(asked, error) from error
-
-
-def _is_sentence(error: ValueError) -> bool:
-    """Whether it was raised for whoever asked. What Python raises by itself, as for int(""), is a fault of ours."""
-    *_, (frame, number) = traceback.walk_tb(error.__traceback__)
-    line = linecache.getline(frame.f_code.co_filename, number).strip()
-    return line.startswith("raise ") and frame.f_globals["__name__"].partition(".")[0] not in sys.stdlib_module_names
 
 
 def _fault(asked: str, error: Exception) -> QueueFault:
@@ -229,7 +220,7 @@ async def _copied(queue: QueueContext) -> str:
 async def _adopt(queue: QueueContext) -> dict[str, Any]:
     core = queue.core
     if not core.copied:
-        raise ValueError(f"{core.config.folder}: this is not a copy of a queue, so there is nothing to adopt")
+        raise Refused(f"{core.config.folder}: this is not a copy of a queue, so there is nothing to adopt")
     adopted = identity.adopt(core.config.folder, identity.this_machine())
     core.copied = ""
     core.changed()
@@ -241,7 +232,7 @@ async def _backup(queue: QueueContext) -> str:
     try:
         return str(await backup.make(queue.core))
     except OSError as error:
-        raise ValueError(f"no backup could be made: {cause(error)}; free space, or repair the disk") from None
+        raise Refused(f"no backup could be made: {cause(error)}; free space, or repair the disk") from None
 
 
 OF_QUEUE.to(questions.size_of)(counts.size)

@@ -18,7 +18,7 @@ from zonemta_py.queue import questions
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.lifecycle.context import QueueContext
-from zonemta_py.queue.questions.question import AnswerTable
+from zonemta_py.queue.questions.question import AnswerTable, Refused
 from zonemta_py.schedule.time.pace import Pace
 
 ANSWERS = AnswerTable[QueueContext]()
@@ -32,7 +32,7 @@ _AT_ONCE = 500
 @ANSWERS.to(questions.in_doubt)
 async def listed(queue: QueueContext, limit: int = ROWS, after: str = "") -> list[dict[str, Any]]:
     if after and not _PLACE.fullmatch(after):
-        raise ValueError(f"{after!r} is not a cursor; use the one that the previous page ended with, or omit it")
+        raise Refused(f"{after!r} is not a cursor; use the one that the previous page ended with, or omit it")
     rows, pace, limit = list[dict[str, Any]](), Pace(), max(1, min(limit, ROWS))
     start = keys.IN_DOUBTS + after.encode() + b"\0" if after else keys.IN_DOUBTS
     for key, value in list(islice(queue.core.disk.store.scan(start, keys.end(keys.IN_DOUBTS)), limit)):
@@ -62,7 +62,7 @@ async def acknowledge(queue: QueueContext, ids: list[str] | None = None, until_m
     sent to before then, by the clock: others had not been seen. Raises ValueError."""
     wanted = None if ids is None else set(ids)
     if wanted is not None and (not wanted or len(wanted) > IDS_MAX):
-        raise ValueError(f"name 1 to {IDS_MAX:,} messages, or none at all to acknowledge all")
+        raise Refused(f"name 1 to {IDS_MAX:,} messages, or none at all to acknowledge all")
     core, count = queue.core, 0
     async for rows in _portions(core):
         gone: list[Operation] = [

@@ -28,6 +28,7 @@ from zonemta_py.queue.admin.browse import lanes
 from zonemta_py.queue.admin.browse.waiting import WaitingRows
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.lifecycle.context import QueueContext
+from zonemta_py.queue.questions.question import Refused
 from zonemta_py.queue.tasks.where import STATES, Where
 from zonemta_py.schedule.flow import FlowId
 from zonemta_py.schedule.policy.manners import KINDS as MANNERS
@@ -57,7 +58,7 @@ async def _explain(queue: QueueContext, what: str, after: str) -> dict[str, Any]
     """
     what = what.strip()
     if not what:
-        raise ValueError(
+        raise Refused(
             "there is no name to explain; give a message id, recipient, domain, campaign, tenant, IP address or zone"
         )
     await queue.core.disk.settled()
@@ -73,7 +74,7 @@ async def _explain(queue: QueueContext, what: str, after: str) -> dict[str, Any]
     else:
         answer = await _named(queue, what, pace)
     if answer is None:
-        raise ValueError(
+        raise Refused(
             f"nothing called {what!r} is waiting or suspended; give a message id, recipient, domain, campaign, tenant, "
             "IP address or zone, or see what was delivered with `zonemta journal dump`"
         )

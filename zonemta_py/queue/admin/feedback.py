@@ -14,7 +14,7 @@ from zonemta_py.queue import questions
 from zonemta_py.queue.api import Feedback
 from zonemta_py.queue.feedback.register import ERASED, shown
 from zonemta_py.queue.lifecycle.context import QueueContext
-from zonemta_py.queue.questions.question import AnswerTable
+from zonemta_py.queue.questions.question import AnswerTable, Refused
 
 ANSWERS = AnswerTable[QueueContext]()
 Within = tuple[Collection[str], Collection[str]]
@@ -31,13 +31,13 @@ async def came_back(
     within: Within = ((), ()),
 ) -> dict[str, Any]:  # fmt: skip
     if kind and kind not in KINDS:
-        raise ValueError(f"there is no kind of feedback {kind!r}; there are {', '.join(KINDS)}")
+        raise Refused(f"there is no kind of feedback {kind!r}; there are {', '.join(KINDS)}")
     await queue.core.disk.settled()
     if not 1 <= limit <= ROWS_MAX:
-        raise ValueError(f"limit is {limit}; give 1 to {ROWS_MAX:,}")
+        raise Refused(f"limit is {limit}; give 1 to {ROWS_MAX:,}")
     who = _whom(recipient) if recipient else ""
     if message and not _ID.fullmatch(message):
-        raise ValueError(f"{message[:80]!a} is not a message's id: 16 hexadecimal digits")
+        raise Refused(f"{message[:80]!a} is not a message's id: 16 hexadecimal digits")
     wanted = {name: value for name, value in (("kind", kind), ("campaign", campaign), ("message", message)) if value}
 
     def fits(row: dict[str, Any]) -> bool:
@@ -62,7 +62,7 @@ def _whom(recipient: str) -> str:
     try:
         return person(parse_mailbox(recipient))
     except AddressRefused:
-        raise ValueError(f"{recipient[:80]!a} is not an address; write it like ann@example.com") from None
+        raise Refused(f"{recipient[:80]!a} is not an address; write it like ann@example.com") from None
 
 
 def _page(
@@ -96,7 +96,7 @@ async def ties(queue: QueueContext, rows: list[list[Any]]) -> list[list[Any]]:
         try:
             told = Feedback(*row)
         except TypeError:
-            raise ValueError(f"a row has {len(row)} values; give those of `queue.api.Feedback`") from None
+            raise Refused(f"a row has {len(row)} values; give those of `queue.api.Feedback`") from None
         _, known = queue.feedback_register.tie(told)
         found.append([told.message, told.campaign, told.tenant, known])
     return found

@@ -23,6 +23,7 @@ from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.locator import Located, find_any
 from zonemta_py.queue.lifecycle import observe
 from zonemta_py.queue.lifecycle.context import QueueContext
+from zonemta_py.queue.questions.question import Refused
 
 DROPPED = "dropped by an operator"
 
@@ -82,9 +83,9 @@ def _held(queue: QueueContext, message_id: str) -> dict[str, list[str]]:
         if addresses:
             found[zone] = addresses
     if not found:
-        raise ValueError(f"message {message_id!r} has no held recipient; `zonemta queue list --state held` shows them")
+        raise Refused(f"message {message_id!r} has no held recipient; `zonemta queue list --state held` shows them")
     if not busy.isdisjoint(theirs := _keys(message_id, found)):
-        raise ValueError(f"message {message_id!r} is already being released or deleted; try again in a moment")
+        raise Refused(f"message {message_id!r} is already being released or deleted; try again in a moment")
     busy.update(theirs)
     return found
 

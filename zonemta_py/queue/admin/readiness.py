@@ -14,7 +14,7 @@ from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.queue import questions
 from zonemta_py.queue.core.bodies import DISK_SHORT
 from zonemta_py.queue.lifecycle.context import QueueContext
-from zonemta_py.queue.questions.question import AnswerTable
+from zonemta_py.queue.questions.question import AnswerTable, Refused
 
 ANSWERS = AnswerTable[QueueContext]()
 CHUNKS_AT_ONCE = 4
@@ -42,9 +42,9 @@ async def content(queue: QueueContext, id: str, first: int = 1) -> dict[str, Any
     try:
         message = messages.look(id)
     except (StoreError, UnicodeError):
-        raise ValueError(f"there is no message {id!r} in the queue; its content is gone with its last answer") from None
+        raise Refused(f"there is no message {id!r} in the queue; its content is gone with its last answer") from None
     if not message.chunks:
-        raise ValueError("every recipient's message is its own, made from the campaign's template when it is sent")
+        raise Refused("every recipient's message is its own, made from the campaign's template when it is sent")
     read = partial(messages.chunks, message, first, CHUNKS_AT_ONCE)
     try:
         found = await bodies.run(read) if message.filed else read()
@@ -54,4 +54,4 @@ async def content(queue: QueueContext, id: str, first: int = 1) -> dict[str, Any
             "data": b"".join(restore(one, CHUNK_BYTES) for one in found),
         }
     except (StoreError, ValueError) as error:
-        raise ValueError(f"the content of message {id} cannot be read, or it has just ended ({error})") from None
+        raise Refused(f"the content of message {id} cannot be read, or it has just ended ({error})") from None

@@ -10,7 +10,7 @@ from zonemta_py.queue import questions
 from zonemta_py.queue.admin import feedback
 from zonemta_py.queue.admin.erasure import forget
 from zonemta_py.queue.lifecycle.context import QueueContext
-from zonemta_py.queue.questions.question import AnswerTable
+from zonemta_py.queue.questions.question import AnswerTable, Refused
 from zonemta_py.queue.suppression.entry import (
     ERASED,
     KINDS,
@@ -39,7 +39,7 @@ async def _suppress(queue: QueueContext, rows: list[list[Any]]) -> dict[str, int
     """Adds all rows, or none if one is invalid (ValueError). What the lake found, and a guard holds back here, counts
     as known."""
     if len(rows) > ROWS_MAX:
-        raise ValueError(f"{len(rows):,} rows at once are too many; give {ROWS_MAX:,} at most")
+        raise Refused(f"{len(rows):,} rows at once are too many; give {ROWS_MAX:,} at most")
     now_ms = queue.core.clock.ms()
     entries = [_scoped(queue, checked(row, now_ms)) async for row in _in_turns(rows)]
     found = [entry for entry in entries if not (entry.by == LAKE and entry.kind == HARD_BOUNCE and _held(queue, entry))]
@@ -88,9 +88,9 @@ async def _suppressions(
     queue: QueueContext, after: str = "", limit: int = 1_000, kind: str | None = None, scope: str | None = None
 ) -> dict[str, Any]:
     if kind is not None and kind not in KINDS:
-        raise ValueError(f"there is no kind {kind!r}; use {', '.join(KINDS)}")
+        raise Refused(f"there is no kind {kind!r}; use {', '.join(KINDS)}")
     if after and not _is_cursor(after):
-        raise ValueError(f"{after!r} is not a cursor; use the one that the previous page ended with, or omit it")
+        raise Refused(f"{after!r} is not a cursor; use the one that the previous page ended with, or omit it")
     scope = checked_range(scope) if scope else None
     following: str | None = after
     rows, limit, pace = list[dict[str, Any]](), max(1, min(limit, LIST_MAX)), Pace()

@@ -20,6 +20,7 @@ from zonemta_py.config.section import shipped
 from zonemta_py.config.values import domain_rule
 from zonemta_py.queue.admin.browse import lanes
 from zonemta_py.queue.lifecycle.context import QueueContext
+from zonemta_py.queue.questions.question import Refused
 from zonemta_py.schedule import admin_orders
 from zonemta_py.schedule.flow import split_key
 from zonemta_py.schedule.flow_queues import NO_SOURCE
@@ -88,7 +89,7 @@ async def _check_source(queue: QueueContext, name: str) -> None:
     known |= {path.source async for path in Pace().each(paths)} - {"", NO_SOURCE}
     if name not in known:
         there = f"there are {', '.join(sorted(known))}" if known else "none is configured; the system chooses one"
-        raise ValueError(f"there is no source {name!r}; {there}")
+        raise Refused(f"there is no source {name!r}; {there}")
 
 
 # -- destinations
@@ -112,10 +113,10 @@ async def _kind(queue: QueueContext, name: str) -> str:
     known = named | waited_for
     port = min((key for key in known if key.rpartition(":")[0] == name), default="")
     if port:
-        raise ValueError(f"there is no destination {name!r}; its name is {port!r}")
+        raise Refused(f"there is no destination {name!r}; its name is {port!r}")
     if all(zone.flow_queues.own is not None for zone in schedule.zones.values()) and name not in known:
         if "." not in name or _port(name):
-            raise ValueError(f"there is no destination {name!r}; there are {_and(own)}, or give a recipient domain")
+            raise Refused(f"there is no destination {name!r}; there are {_and(own)}, or give a recipient domain")
         _check_domain(name)
         return "domain"
     if not schedule.sites.asks or name in (providers := set(_providers(queue))):
@@ -142,7 +143,7 @@ async def _by_dns(queue: QueueContext, name: str, known: set[str]) -> str:
         return "domain"  # wherever its mail will go
     if name in known:
         return "destination"
-    raise ValueError(f"there is no destination {name!r}{_meant(name, known)}: {site.reply.text}")
+    raise Refused(f"there is no destination {name!r}{_meant(name, known)}: {site.reply.text}")
 
 
 def _check_domain(name: str) -> None:
@@ -151,7 +152,7 @@ def _check_domain(name: str) -> None:
     except ValueError:
         name += "*"
     if "*" in name or _port(name):
-        raise ValueError(f"{name.rstrip('*')!r} is not a recipient domain such as example.com")
+        raise Refused(f"{name.rstrip('*')!r} is not a recipient domain such as example.com")
 
 
 def _port(name: str) -> bool:
@@ -184,7 +185,7 @@ async def _check_flow(queue: QueueContext, kind: str, name: str) -> None:
     known.discard("")
     if name not in known:
         shown = f"; there are {_and(heapq.nsmallest(_SHOWN_MAX, known))}" if known else ""
-        raise ValueError(f"no mail of a {kind} {name!r} has come in{_meant(name, known) or shown}")
+        raise Refused(f"no mail of a {kind} {name!r} has come in{_meant(name, known) or shown}")
 
 
 def _meant(name: str, known: Iterable[str]) -> str:

@@ -19,6 +19,7 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.campaigns.stops import stop_of
 from zonemta_py.queue.core.campaigns import WINNER, Campaign
 from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.questions.question import Refused
 
 MORE_IS_BETTER = {"clicks": True, "opens": True, "unsubscribes": False, "complaints": False, "bounced": False}
 """Metric → whether the variant with the larger share wins. Of the delivered ones; bounced: of attempts."""
@@ -45,14 +46,14 @@ def checked(core: Core, name: str, given: dict[str, Any], now_ms: int) -> dict[s
     """The choice as it is stored: {"of", "metric", "decide_ms", "after_h"}. Raises ValueError."""
     of, metric, after_h = list(given.get("of", ())), given.get("metric", METRICS[0]), given.get("after_h", 4)
     if metric not in METRICS:
-        raise ValueError(f"there is no metric {metric!r}; use {', '.join(METRICS)}")
+        raise Refused(f"there is no metric {metric!r}; use {', '.join(METRICS)}")
     if not 2 <= len(set(of)) == len(of) <= VARIANTS_MAX:
-        raise ValueError(f"variants are 2 to {VARIANTS_MAX} campaigns, each once; name them")
+        raise Refused(f"variants are 2 to {VARIANTS_MAX} campaigns, each once; name them")
     for variant in of:
         if core.campaigns.registered(variant) is None or variant == name:
-            raise ValueError(f"there is no campaign {variant!r}, to be a variant; create it before")
+            raise Refused(f"there is no campaign {variant!r}, to be a variant; create it before")
     if isinstance(after_h, bool) or not isinstance(after_h, int | float) or not 0 <= after_h <= 24 * 30:
-        raise ValueError(f"after_h is {after_h!r}; give hours, 720 at most (0: a person chooses)")
+        raise Refused(f"after_h is {after_h!r}; give hours, 720 at most (0: a person chooses)")
     decide_ms = now_ms + int(after_h * _HOUR_MS) if after_h else 0
     return {"of": of, "metric": metric, "decide_ms": decide_ms, "after_h": after_h}
 

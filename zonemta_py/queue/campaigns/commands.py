@@ -25,6 +25,7 @@ from zonemta_py.queue.campaigns.stops import stop_of
 from zonemta_py.queue.core.campaigns import BEGIN, CANCEL, COMPLETE, IN_DOUBT, NOTIFY, REMOTE, Campaign
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.feedback.consequences import FIGURES
+from zonemta_py.queue.questions.question import Refused
 from zonemta_py.schedule.policy.state import Suspension
 from zonemta_py.schedule.time.pace import Pace
 from zonemta_py.zones.calendar import campaign_hours
@@ -65,17 +66,17 @@ class CampaignCommands:
             alone=bool(alone), hours=self._hours(name, hours or {}), in_doubt=in_doubt,
         )  # fmt: skip
         if not -9 <= campaign.priority <= 9:
-            raise ValueError(f"the priority is {priority}; use -9 to 9")
+            raise Refused(f"the priority is {priority}; use -9 to 9")
         if self._core.schedule.pull_zone(zone):
-            raise ValueError(f"zone {zone!r} is a pull zone, whose mail is taken as it is; use one that sends")
+            raise Refused(f"zone {zone!r} is a pull zone, whose mail is taken as it is; use one that sends")
         if zone and zone not in self._core.schedule.zones:
-            raise ValueError(f"there is no zone {zone!r}; there are {', '.join(self._core.schedule.zones)}")
+            raise Refused(f"there is no zone {zone!r}; there are {', '.join(self._core.schedule.zones)}")
         if not 0 < campaign.life_h < math.inf:
-            raise ValueError(f"life_h is {life_h}; give hours, more than 0")
+            raise Refused(f"life_h is {life_h}; give hours, more than 0")
         if notify not in NOTIFY:
-            raise ValueError(f"there is no notify {notify!r}; use {', '.join(NOTIFY)}")
+            raise Refused(f"there is no notify {notify!r}; use {', '.join(NOTIFY)}")
         if in_doubt and in_doubt not in IN_DOUBT:
-            raise ValueError(f"there is no in_doubt {in_doubt!r}; use {', '.join(IN_DOUBT)}, or leave it to the zone")
+            raise Refused(f"there is no in_doubt {in_doubt!r}; use {', '.join(IN_DOUBT)}, or leave it to the zone")
         if choice:
             campaign.choice = variants.checked(self._core, name, choice, campaign.created_ms)
         campaign.seq = self._core.disk.journal.next_seq
@@ -99,19 +100,19 @@ class CampaignCommands:
         """A campaign whose template is to be chosen gets that of a variant; winner "": of the one that is best now."""
         core, campaign = self._core, self._core.campaigns.get(name)
         if not campaign.choice or campaign.canceled_ms:
-            raise ValueError(f"campaign {name!r} has no variants to choose from, or was canceled")
+            raise Refused(f"campaign {name!r} has no variants to choose from, or was canceled")
         if not campaign.winner:
             found = (
                 variants.best(campaign, variants.figures(core, campaign)) if not winner else (winner, cause or OPERATOR)
             )
             if found is None:
-                raise ValueError("nothing of the variants was delivered yet; name the one to choose")
+                raise Refused("nothing of the variants was delivered yet; name the one to choose")
             if found[0] not in campaign.choice["of"]:
-                raise ValueError(f"{winner!r} is no variant of {name!r}; use {', '.join(campaign.choice['of'])}")
+                raise Refused(f"{winner!r} is no variant of {name!r}; use {', '.join(campaign.choice['of'])}")
             core.campaigns.get(found[0])
             variants.choose(core, campaign, *found)
         elif winner and winner != campaign.winner:
-            raise ValueError(f"{campaign.winner!r} was chosen already: {campaign.cause}")
+            raise Refused(f"{campaign.winner!r} was chosen already: {campaign.cause}")
         return await self._answer(name, campaign)
 
     async def text(self, name: str, template: bytes, cause: str = "") -> dict[str, Any]:
@@ -120,14 +121,14 @@ class CampaignCommands:
         self._check_accepting()
         core, campaign = self._core, self._core.campaigns.get(name)
         if campaign.named:
-            raise ValueError(f"campaign {name!r} is only known from its mail, which has its text already")
+            raise Refused(f"campaign {name!r} is only known from its mail, which has its text already")
         await self._going(name)
         if variants.undecided(campaign):
             of = ", ".join(campaign.choice["of"])
-            raise ValueError(f"campaign {name!r} gets the template of one of {of}; correct those, or choose one before")
+            raise Refused(f"campaign {name!r} gets the template of one of {of}; correct those, or choose one before")
         if stop_of(core, campaign) is None:
             what = f"campaign {name!r} is not suspended, so some would get the old text and some the new"
-            raise ValueError(f"{what}; `zonemta campaign suspend {name}` it before")
+            raise Refused(f"{what}; `zonemta campaign suspend {name}` it before")
         if template_name(_template(template)) != campaign.template:
             await core.campaigns.retext(campaign, template, core.disk.lines)
             log.info("campaign %s has another template, %s: %s", name, campaign.template, cause or OPERATOR)
@@ -156,7 +157,7 @@ class CampaignCommands:
             and campaign_hours.moment_ms(hours.at, LAST_ZONE, now_ms)
             > now_ms + (most_ms := int(config.limits.hold_days * DAY_MS))
         ):
-            raise ValueError(f"mail is held for {most_ms / DAY_MS:g} days at most (limits.hold_days); send it later")
+            raise Refused(f"mail is held for {most_ms / DAY_MS:g} days at most (limits.hold_days); send it later")
         return hours
 
     async def pause(self, name: str, cause: str = "") -> dict[str, Any]:
@@ -169,9 +170,7 @@ class CampaignCommands:
         """Its thresholds count from here on."""
         campaign, schedule = await self._going(name), self._core.schedule
         if campaign is not None and variants.undecided(campaign):
-            raise ValueError(
-                f"{name!r} waits for the best of its variants; choose one (`zonemta campaign winner {name}`)"
-            )
+            raise Refused(f"{name!r} waits for the best of its variants; choose one (`zonemta campaign winner {name}`)")
         if campaign is not None:
             campaign.base = bounds.figures(self._core.campaigns.tally(name))
             await self._core.campaigns.save(campaign, self._core.disk.lines)
@@ -189,7 +188,7 @@ class CampaignCommands:
         campaign = await self._going(name)
         if campaign is None or campaign.named:
             self._checked_hours({key: value for key, value in given.items() if value})
-            raise ValueError(f"campaign {name!r} is only known from its mail, which says itself when it goes")
+            raise Refused(f"campaign {name!r} is only known from its mail, which says itself when it goes")
         before = campaign.times or CampaignHours()
         wanted = before._asdict() | given
         if "at" in given:  # one time for all, instead of each recipient's own
@@ -207,7 +206,7 @@ class CampaignCommands:
             return await self._cancel_named(name, cause or OPERATOR)
         if not campaign.canceled_ms:
             if self._core.campaigns.over(campaign):
-                raise ValueError(f"campaign {name!r} has ended; nothing of it is waiting")
+                raise Refused(f"campaign {name!r} has ended; nothing of it is waiting")
             order(self._core, campaign, CANCEL, cause or OPERATOR)
             self._monitor.sweep_soon()
         return await self._answer(name, campaign)
@@ -221,7 +220,7 @@ class CampaignCommands:
         campaign = core.campaigns.named.get(name)
         if not unregistered.waiting(core, name, campaign):
             core.campaigns.get(name)
-            raise ValueError(f"nothing of campaign {name!r} is waiting")
+            raise Refused(f"nothing of campaign {name!r} is waiting")
         removed = await self._delete(name, campaign.tenant if campaign else None, cause)
         row = await unregistered.row(core, name, removed) if campaign is None else self.row(campaign)
         return row | {"state": "canceled"}
@@ -229,9 +228,9 @@ class CampaignCommands:
     async def complete(self, name: str) -> dict[str, Any]:
         campaign = self._core.campaigns.get(name)
         if campaign.named:
-            raise ValueError(f"campaign {name!r} is only known from its mail, and more of it can always come")
+            raise Refused(f"campaign {name!r} is only known from its mail, and more of it can always come")
         if campaign.canceled_ms:
-            raise ValueError(f"campaign {name!r} was canceled")
+            raise Refused(f"campaign {name!r} was canceled")
         if not campaign.complete_ms:
             order(self._core, campaign, COMPLETE, "all batches are in")
         return await self._answer(name, campaign)
@@ -242,9 +241,9 @@ class CampaignCommands:
             return None
         campaign = self._core.campaigns.get(name)
         if campaign.canceled_ms:
-            raise ValueError(f"campaign {name!r} was canceled")
+            raise Refused(f"campaign {name!r} was canceled")
         if self._core.campaigns.over(campaign):
-            raise ValueError(f"campaign {name!r} has ended")
+            raise Refused(f"campaign {name!r} has ended")
         return campaign
 
     async def _answer(self, name: str, campaign: Campaign | None) -> dict[str, Any]:
@@ -345,7 +344,7 @@ class CampaignCommands:
         """The newest first. after: the name of the last one that is not wanted any more."""
         known, last = self._core.campaigns.by_name, self._core.campaigns.by_name.get(after)
         if after and last is None:
-            raise ValueError(f"there is no campaign {after!r} any more, after which to go on; begin again")
+            raise Refused(f"there is no campaign {after!r} any more, after which to go on; begin again")
         older = known.values() if last is None else (one for one in known.values() if _age(one) > _age(last))
         chosen = heapq.nsmallest(max(1, min(limit, ROWS)), older, key=_age)
         return [self.row(one) async for one in Pace().each(chosen)]
@@ -378,7 +377,7 @@ def _name(text: str) -> str:
     try:
         return checked_name(text)
     except InvalidValue as error:
-        raise ValueError(str(error)) from None
+        raise Refused(str(error)) from None
 
 
 def _bounds(given: dict[str, Any] | None) -> dict[str, float]:
@@ -387,16 +386,16 @@ def _bounds(given: dict[str, Any] | None) -> dict[str, float]:
 
 def _template(template: bytes) -> bytes:
     if not isinstance(template, bytes):
-        raise ValueError("a template is bytes; pack a prepared one")
+        raise Refused("a template is bytes; pack a prepared one")
     if len(template) > TEMPLATE_BYTES_MAX:
         what = f"the template has {len(template):,} bytes with its attachments; {TEMPLATE_BYTES_MAX:,} at most"
-        raise ValueError(f"{what}: use smaller files, or link to them")
+        raise Refused(f"{what}: use smaller files, or link to them")
     from zonemta_py.merge.source import TemplateSource  # here, because a start accepts mail before it needs templates
 
     try:
         source = TemplateSource.unpack(template)
     except (ValueError, TypeError) as error:
-        raise ValueError(f"this is not a template ({error}); pack a prepared one") from None
+        raise Refused(f"this is not a template ({error}); pack a prepared one") from None
     if not source.prepared:
-        raise ValueError("the template is not prepared; prepare it first (`zonemta campaign check` does)")
+        raise Refused("the template is not prepared; prepare it first (`zonemta campaign check` does)")
     return template

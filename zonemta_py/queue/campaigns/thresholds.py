@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from zonemta_py.queue.core.campaign_counters import CampaignCounts
+from zonemta_py.queue.questions.question import Refused
 
 LEAST = 100
 SHARES = ("deferred", "bounced", "blocked", "complaints")
@@ -24,11 +25,11 @@ def checked(bounds: dict[str, Any]) -> dict[str, float]:
     """Raises ValueError with one sentence for invalid thresholds."""
     for name, value in bounds.items():
         if name not in ("least", *SHARES):
-            raise ValueError(f"there is no bound {name!r}; use least, {', '.join(SHARES)}")
+            raise Refused(f"there is no bound {name!r}; use least, {', '.join(SHARES)}")
         if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
-            raise ValueError(f"the bound {name} is {value!r}; write a number")
+            raise Refused(f"the bound {name} is {value!r}; write a number")
         if name != "least" and value > 1:
-            raise ValueError(f"the bound {name} is {value!r}; write a share from 0 to 1, such as 0.05 for 5%")
+            raise Refused(f"the bound {name} is {value!r}; write a share from 0 to 1, such as 0.05 for 5%")
     return dict(bounds)
 
 

@@ -30,6 +30,7 @@ from zonemta_py.mail.schedule_fields import name as checked_name
 from zonemta_py.queue.api import QueueRefusal, template_name
 from zonemta_py.queue.core.campaign_counters import CampaignCounters, CampaignCounts, campaign_of
 from zonemta_py.queue.core.commit import StoreLine
+from zonemta_py.queue.questions.question import Refused
 from zonemta_py.zones.calendar import campaign_hours
 from zonemta_py.zones.calendar.campaign_hours import CampaignHours
 
@@ -216,7 +217,7 @@ class Campaigns:
         """Raises ValueError."""
         campaign = self.by_name.get(name)
         if campaign is None:
-            raise ValueError(f"there is no campaign {name!r}; `zonemta campaign list` shows all campaigns")
+            raise Refused(f"there is no campaign {name!r}; `zonemta campaign list` shows all campaigns")
         return campaign
 
     def tally(self, name: str) -> CampaignCounts:
@@ -320,7 +321,7 @@ class Campaigns:
         known = self.registered(campaign.name)
         if known is not None:
             if known.settings() != campaign.settings() or not known.has_had(campaign.template):
-                raise ValueError(_exists(known, campaign))
+                raise Refused(_exists(known, campaign))
             return False
         named, before = self.named.get(campaign.name), ""
         goes_on = named is not None and (not named.tenant or campaign.is_of(named.tenant))

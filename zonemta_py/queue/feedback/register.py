@@ -35,6 +35,7 @@ from zonemta_py.queue.feedback.consequences import figure, statement
 from zonemta_py.queue.feedback.names import names
 from zonemta_py.queue.feedback.ties import Ties
 from zonemta_py.queue.feedback.unread import RAW_BYTES_MAX, UnreadFiles
+from zonemta_py.queue.questions.question import Refused
 from zonemta_py.queue.suppression.entry import UNSUBSCRIBE
 from zonemta_py.queue.suppression.policy import SuppressionPolicy
 
@@ -278,17 +279,17 @@ def _cut(text: str, most: int) -> str:
 def _check(row: Feedback) -> None:
     """Cuts what is too long. Raises ValueError."""
     if row.kind not in KINDS:
-        raise ValueError(f"there is no kind of feedback {row.kind!r}; use {', '.join(KINDS)}")
+        raise Refused(f"there is no kind of feedback {row.kind!r}; use {', '.join(KINDS)}")
     if row.genuine not in GENUINE or row.via not in VIAS:
-        raise ValueError(f"feedback cannot be genuine by {row.genuine!r}, or come via {row.via!r}")
+        raise Refused(f"feedback cannot be genuine by {row.genuine!r}, or come via {row.via!r}")
     if row.message:
         row.message = row.message.lower()
         if len(row.message) != 16 or not set(row.message) <= set("0123456789abcdef"):
-            raise ValueError(f"{row.message!r} is not a message's id: 16 hexadecimal digits")
+            raise Refused(f"{row.message!r} is not a message's id: 16 hexadecimal digits")
     for name in ("recipient", "message_id", "campaign", "tenant", "zone", "enhanced", "reporter", "form", "scope"):
         value = getattr(row, name)
         if not isinstance(value, str):
-            raise ValueError(f"{name} of feedback is {value!r}; give a text")
+            raise Refused(f"{name} of feedback is {value!r}; give a text")
         if not value.isascii() or len(value) > FIELD_CHARACTERS_MAX:
             setattr(row, name, _cut(value.encode("utf-8", "replace").decode(), FIELD_CHARACTERS_MAX))
 

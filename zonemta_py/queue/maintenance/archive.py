@@ -13,6 +13,7 @@ from zonemta_py.journal.repair import repair_segments
 from zonemta_py.journal.segments import every_file, files, first_seq
 from zonemta_py.queue.core import segments
 from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.questions.question import Refused
 from zonemta_py.queue.suppression.register import SuppressionList
 
 log = logging.getLogger(__name__)
@@ -31,7 +32,7 @@ async def rotate(core: Core) -> str:
     try:
         await publish(core)
     except OSError as error:
-        raise ValueError(f"{error.filename}: {error.strerror}; free space or repair the disk, then ask again") from None
+        raise Refused(f"{error.filename}: {error.strerror}; free space or repair the disk, then ask again") from None
     newest = files(core.config.folder / "archive")[-1:]
     return newest[0].name if closed and newest else ""
 

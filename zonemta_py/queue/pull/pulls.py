@@ -21,6 +21,7 @@ from zonemta_py.queue.core import sizes
 from zonemta_py.queue.lifecycle import in_doubt
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.lease import Lease, Taker, delivery_of
+from zonemta_py.queue.questions.question import Refused
 from zonemta_py.schedule.batch import Batch
 from zonemta_py.schedule.pull_zone import PullZone
 from zonemta_py.zones import pull
@@ -48,7 +49,7 @@ def check_seconds(*values: float) -> None:
     """Raises ValueError for what is no time to wait."""
     for value in values:
         if not 0 <= value <= SECONDS_MOST:
-            raise ValueError(f"{value} is no number of seconds from 0 to {SECONDS_MOST}")
+            raise Refused(f"{value} is no number of seconds from 0 to {SECONDS_MOST}")
 
 
 class Puller:

@@ -1,7 +1,7 @@
 """What a question to the queue is, and how what it is asked with is compared with what it takes, before it is answered.
 
-So a question that somebody has worded wrongly is refused with a sentence, and an exception while it is answered is a
-fault of ours, which is logged with its traceback.
+So a question that somebody has worded wrongly is refused with a sentence (`Refused`), and any other exception while it
+is answered is a fault of ours, which is logged with its traceback.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property
 from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Protocol, TypeVar
 
+from zonemta_py.mail.schedule_fields import InvalidValue
+
 P = ParamSpec("P")
 A = TypeVar("A")
 C = TypeVar("C")
@@ -23,6 +25,10 @@ _PLAIN = {str: "a text", int: "a whole number", float: "a number", bool: "true o
           list: "a list", bytes: "bytes", tuple: "a list", type(None): "nothing"}  # fmt: skip
 _Kinds = tuple[tuple[type, ...], tuple[type, ...]]
 """The classes that a value may have, and those of what is in a list; none if that cannot be said."""
+
+
+class Refused(InvalidValue):
+    """One sentence for whoever asks: what is wrong with the question, or why it cannot be done, and what can be."""
 
 
 class Question(str, Generic[P, A]):
@@ -49,29 +55,27 @@ class Question(str, Generic[P, A]):
         return {name: _kinds(annotations[name]) for name in named}
 
     def check(self, arguments: dict[str, Any]) -> None:
-        """Raises ValueError with one sentence."""
+        """Raises Refused."""
         parameters, kinds = self.takes.parameters, self._kinds
         for name in arguments:
             if name not in kinds and len(kinds) == len(parameters):
                 known = f"it takes {', '.join(kinds)}" if kinds else "it takes nothing"
-                raise ValueError(f"the question {str(self)!r} takes no {str(name)[:80]!a}; {known}")
+                raise Refused(f"the question {str(self)!r} takes no {str(name)[:80]!a}; {known}")
         for name in kinds:
             if name not in arguments and parameters[name].default is inspect.Parameter.empty:
-                raise ValueError(f"the question {str(self)!r} needs {name!r}; give it")
+                raise Refused(f"the question {str(self)!r} needs {name!r}; give it")
         for name, value in arguments.items():
             wanted, each = kinds.get(name, ((), ()))
             if wanted and not isinstance(value, wanted):
-                raise ValueError(
-                    f"the question {str(self)!r}: {name!r} is {_words(type(value))}; give {_words(*wanted)}"
-                )
+                raise Refused(f"the question {str(self)!r}: {name!r} is {_words(type(value))}; give {_words(*wanted)}")
             if (
                 each
                 and isinstance(value, (list, tuple))
                 and not all(issubclass(kind, each) for kind in set(map(type, value)))
             ):
-                raise ValueError(f"the question {str(self)!r}: {name!r} has something else than {_words(*each)} in it")
+                raise Refused(f"the question {str(self)!r}: {name!r} has something else than {_words(*each)} in it")
             if fault := _fault(value):
-                raise ValueError(f"the question {str(self)!r}: {str(name)[:80]!a} {fault}")
+                raise Refused(f"the question {str(self)!r}: {str(name)[:80]!a} {fault}")
 
 
 def _fault(value: Any) -> str:

@@ -11,7 +11,7 @@ from zonemta_py.metrics.connections import CONNECTIONS
 from zonemta_py.queue import questions
 from zonemta_py.queue.api import Supervising
 from zonemta_py.queue.lifecycle.context import QueueContext
-from zonemta_py.queue.questions.question import AnswerTable
+from zonemta_py.queue.questions.question import AnswerTable, Refused
 from zonemta_py.queue.reload import history
 
 ANSWERS = AnswerTable[QueueContext]()
@@ -26,7 +26,7 @@ async def _reload(queue: QueueContext, check: bool = False, by: str = "") -> dic
 @ANSWERS.to(questions.drain)
 async def _drain(queue: QueueContext, for_s: float = 0.0, by: str = "", cancel: bool = False) -> dict[str, Any]:
     if not 0 <= float(for_s) < 1e6:
-        raise ValueError(f"a drain cannot take {for_s} seconds; give it 0 to 1,000,000")
+        raise Refused(f"a drain cannot take {for_s} seconds; give it 0 to 1,000,000")
     said = {"for_s": float(for_s), "by": str(by), "cancel": bool(cancel)}
     found: dict[str, Any] = await _supervisor(queue).ask("drain", **said)
     queue.ends_at = None if cancel else asyncio.get_running_loop().time() + float(for_s)
@@ -71,5 +71,5 @@ async def _configurations(queue: QueueContext) -> list[dict[str, Any]]:
 
 def _supervisor(queue: QueueContext) -> Supervising:
     if queue.supervisor is None:
-        raise ValueError("this queue was not started by `zonemta run`, which alone can do that")
+        raise Refused("this queue was not started by `zonemta run`, which alone can do that")
     return queue.supervisor

@@ -36,6 +36,7 @@ from zonemta_py.mail.addresses.person import person
 from zonemta_py.mail.addresses.written import bare
 from zonemta_py.mail.limits import ADDRESS_BYTES_MAX
 from zonemta_py.mail.list_id import campaign_scope, list_scope
+from zonemta_py.queue.questions.question import Refused
 
 KINDS: tuple[str, ...] = get_args(Kind)
 """By rank, lowest first: what a person has said ranks above what a machine found."""
@@ -158,11 +159,11 @@ def checked(row: list[Any], now_ms: int) -> Suppressed:
     Raises ValueError.
     """
     if not isinstance(row, list | tuple) or len(row) < 2 or not all(isinstance(text, str) for text in row[:6]):
-        raise ValueError(f"{row!r} is not an entry; give address, kind, reason, evidence, by, campaign")
+        raise Refused(f"{row!r} is not an entry; give address, kind, reason, evidence, by, campaign")
     given: list[Any] = [*row, *["", "", "", "", now_ms, ""][len(row) - 2 :]]
     address, kind, reason, evidence, by, campaign, since_ms, scope = given[:8]
     if kind not in KINDS:
-        raise ValueError(f"{address}: there is no kind {kind!r}; use {', '.join(KINDS)}")
+        raise Refused(f"{address}: there is no kind {kind!r}; use {', '.join(KINDS)}")
     texts = (text[:TEXT_CHARACTERS_MAX] for text in (reason, evidence, by, campaign))
     entry = Suppressed(checked_person(address), kind, int(since_ms or now_ms), *texts)
     return entry._replace(scope=checked_scope(scope) if scope else "")
@@ -171,7 +172,7 @@ def checked(row: list[Any], now_ms: int) -> Suppressed:
 def checked_scope(scope: Any) -> str:
     """Raises ValueError."""
     if not isinstance(scope, str) or not _SCOPE.fullmatch(scope):
-        raise ValueError(f"{scope!r} is not a scope; use {SCOPES}")
+        raise Refused(f"{scope!r} is not a scope; use {SCOPES}")
     if not scope.startswith("list:"):
         return scope
     whose, slash, name = scope.rpartition("/")
@@ -186,10 +187,10 @@ def checked_range(scope: Any) -> str:
 def checked_person(address: Any) -> str:
     """The canonical form of an address, which may come with a display name. Raises ValueError if it is invalid."""
     if not isinstance(address, str) or not address.isprintable():
-        raise ValueError(f"{address!r} is not an address; give one such as ann@example.com")
+        raise Refused(f"{address!r} is not an address; give one such as ann@example.com")
     if address.strip().startswith("*@"):
         remedy = f"`zonemta suspend domain {address.strip()[2:]}` stops a whole domain"
-        raise ValueError(f"{address!r} is a pattern, and the list has addresses only; {remedy}")
+        raise Refused(f"{address!r} is a pattern, and the list has addresses only; {remedy}")
     from zonemta_py.mail.address import AddressRefused, parse_mailbox  # a start accepts mail before it needs a parser
 
     try:
@@ -197,5 +198,5 @@ def checked_person(address: Any) -> str:
     except AddressRefused:
         spelling = ""
     if not spelling or len(spelling.encode()) > ADDRESS_BYTES_MAX:
-        raise ValueError(f"{address!r} is not an address; give one such as ann@example.com")
+        raise Refused(f"{address!r} is not an address; give one such as ann@example.com")
     return spelling

@@ -25,6 +25,7 @@ from zonemta_py.mail.addresses.person import person
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.questions.question import Refused
 from zonemta_py.queue.suppression import evidence as proof
 from zonemta_py.queue.suppression.entry import ALL, Suppressed
 from zonemta_py.queue.suppression.evidence import Evidence, Item
@@ -366,7 +367,7 @@ class SuppressionPolicy:
         back, but what they held back may still be released."""
         found = [one for one in self.guard.names() if name == one or name in one.split()]
         if not found and not name:
-            raise ValueError("which provider? `zonemta suppression guards` shows them")
+            raise Refused("which provider? `zonemta suppression guards` shows them")
         return found or [name]
 
 

@@ -11,6 +11,7 @@ from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.tasks import table
 from zonemta_py.queue.core.tasks.table import CANCELED, RUNNING, UNDOABLE, Task
 from zonemta_py.queue.lifecycle.context import QueueContext
+from zonemta_py.queue.questions.question import Refused
 from zonemta_py.queue.tasks.change import REACH
 from zonemta_py.queue.tasks.engine import CAMPAIGN, Engine
 from zonemta_py.queue.tasks.preview import Previews
@@ -64,7 +65,7 @@ class TaskOrders:
             if task.request == request:
                 return task
             if task.request.partition(" ")[2] == key:
-                raise ValueError(f"task {task.number} was ordered with this key, and is another one; use a new key")
+                raise Refused(f"task {task.number} was ordered with this key, and is another one; use a new key")
         return None
 
     async def cancel_campaign(self, name: str, tenant: str | None, cause: str) -> int:
@@ -94,7 +95,7 @@ class TaskOrders:
 
     def _check_room(self) -> None:
         if sum(one.state == RUNNING for one in self._core.tasks.by_number.values()) >= WAITING_MOST:
-            raise ValueError(f"{WAITING_MOST} tasks are waiting to be done; wait for them, or cancel some")
+            raise Refused(f"{WAITING_MOST} tasks are waiting to be done; wait for them, or cancel some")
 
     async def _ordered(self, task: Task) -> Row:
         core = self._core
@@ -113,7 +114,7 @@ class TaskOrders:
     async def cancel(self, id: str, by: str = "") -> Row:
         task = self._task(id)
         if task.state != RUNNING:
-            raise ValueError(f"task {id} is {self._row(task)['state']}: there is nothing left of it to cancel")
+            raise Refused(f"task {id} is {self._row(task)['state']}: there is nothing left of it to cancel")
         self.engine.turn(task, table.CANCEL, {"by": _text("by", by) or OPERATOR})
         await self._core.disk.journal.stable()
         return self._row(task)
@@ -121,9 +122,9 @@ class TaskOrders:
     async def undo(self, id: str, by: str = "") -> Row:
         task = self._task(id)
         if not self._undoable(task):
-            raise ValueError(f"task {id} cannot be undone: {_why_not(task)}")
+            raise Refused(f"task {id} cannot be undone: {_why_not(task)}")
         if task.verb == "move" and (zone := self._gone(task)):
-            raise ValueError(f"task {id} cannot be undone while the configuration has no zone {zone!r}; give it back")
+            raise Refused(f"task {id} cannot be undone while the configuration has no zone {zone!r}; give it back")
         self.engine.turn(task, table.UNDO, {"by": _text("by", by) or OPERATOR})
         await self._core.disk.journal.stable()
         return self._row(task)
@@ -162,9 +163,9 @@ class TaskOrders:
         text = str(ident)
         task = self._core.tasks.by_number.get(int(text)) if text.isascii() and text.isdigit() else None
         if text in self._previews.kept:
-            raise ValueError(f"{text} is a preview, which has changed nothing; `zonemta task list` shows all tasks")
+            raise Refused(f"{text} is a preview, which has changed nothing; `zonemta task list` shows all tasks")
         if task is None:
-            raise ValueError(f"there is no task {ident!r}; `zonemta task list` shows all of the last 30 days")
+            raise Refused(f"there is no task {ident!r}; `zonemta task list` shows all of the last 30 days")
         return task
 
     def _row(self, task: Task) -> Row:
@@ -180,17 +181,17 @@ class TaskOrders:
         undo_s: float | None,
     ) -> Task:  # fmt: skip
         if verb not in REACH:
-            raise ValueError(f"there is no verb {verb!r}; use {', '.join(REACH)}")
+            raise Refused(f"there is no verb {verb!r}; use {', '.join(REACH)}")
         chosen = Where.of(where)
         if len(packing.pack(chosen.given)) > _WHERE_MAX:
-            raise ValueError(f"the filter is longer than {_WHERE_MAX:,} bytes; order it in several tasks")
+            raise Refused(f"the filter is longer than {_WHERE_MAX:,} bytes; order it in several tasks")
         self._check_zones(chosen)
         self._check_states(chosen, verb)
         core = self._core
         if undo_s is None:
             undo_s = core.config.queue.undo_s
         if isinstance(undo_s, bool) or not isinstance(undo_s, (int, float)) or not 0 <= undo_s <= _UNDO_S_MAX:
-            raise ValueError(f"undo_s is {undo_s!r}; write seconds, from 0 to {_UNDO_S_MAX:,}")
+            raise Refused(f"undo_s is {undo_s!r}; write seconds, from 0 to {_UNDO_S_MAX:,}")
         return Task(
             0, verb, chosen.given, self._change(verb, change or {}), _text("by", by) or OPERATOR, _text("cause", cause),
             core.disk.ids.last, [], core.clock.steady_ms(), core.clock.ms(), undo_s,
@@ -199,35 +200,35 @@ class TaskOrders:
     def _check_states(self, where: Where, verb: str) -> None:
         states = where.values("state") or ()
         if "deleted" in states:
-            raise ValueError("what is deleted comes back when its task is undone: `zonemta task undo ID`")
+            raise Refused("what is deleted comes back when its task is undone: `zonemta task undo ID`")
         if "bounced" not in states:
             return
         if verb != "requeue":
-            raise ValueError("what has bounced can only be queued again: `zonemta queue requeue --state bounced`")
+            raise Refused("what has bounced can only be queued again: `zonemta queue requeue --state bounced`")
         if not self._core.config.queue.keep_bounced_s and not self._core.counters.sizes.total[sizes.BOUNCED]:
-            raise ValueError("what has bounced is not kept; set queue.keep_bounced_s, for what bounces from then on")
+            raise Refused("what has bounced is not kept; set queue.keep_bounced_s, for what bounces from then on")
 
     def _check_zones(self, where: Where) -> None:
         for name in where.values("zone") or ():
             if name not in self._core.schedule.zones:
-                raise ValueError(f"there is no zone {name!r}; there are {', '.join(self._core.schedule.zones)}")
+                raise Refused(f"there is no zone {name!r}; there are {', '.join(self._core.schedule.zones)}")
 
     def _change(self, verb: str, given: dict[str, Any]) -> dict[str, Any]:
         given = {name: value for name, value in given.items() if value is not None}
         known = {"move": ("zone",), "set": ("priority", "at_ms", "life_h")}.get(verb, ())
         if odd := [name for name in given if name not in known]:
-            raise ValueError(f"{verb} sets no {odd[0]!r}" + (f"; it sets {', '.join(known)}" if known else ""))
+            raise Refused(f"{verb} sets no {odd[0]!r}" + (f"; it sets {', '.join(known)}" if known else ""))
         if known and not given:
-            raise ValueError(f"{verb} needs what is to be set: {', '.join(known)}")
+            raise Refused(f"{verb} needs what is to be set: {', '.join(known)}")
         if verb == "move" and given["zone"] not in self._core.schedule.zones:
-            raise ValueError(f"there is no zone {given['zone']!r}; there are {', '.join(self._core.schedule.zones)}")
+            raise Refused(f"there is no zone {given['zone']!r}; there are {', '.join(self._core.schedule.zones)}")
         if "priority" in given and (not _whole(given["priority"]) or not -9 <= given["priority"] <= 9):
-            raise ValueError(f"the priority is {given['priority']!r}; use -9 to 9")
+            raise Refused(f"the priority is {given['priority']!r}; use -9 to 9")
         if "life_h" in given and (not _number(given["life_h"]) or not 0 < given["life_h"] < math.inf):
-            raise ValueError(f"life_h is {given['life_h']!r}; give hours, more than 0")
+            raise Refused(f"life_h is {given['life_h']!r}; give hours, more than 0")
         if "at_ms" in given:
             if not _whole(given["at_ms"]) or not 0 <= given["at_ms"] < 1 << 48:
-                raise ValueError(f"at_ms is {given['at_ms']!r}; give UNIX milliseconds")
+                raise Refused(f"at_ms is {given['at_ms']!r}; give UNIX milliseconds")
             return given | {"at_ms": min(given["at_ms"] + self._core.clock.apart_ms(), (1 << 48) - 1)}
         return given
 
@@ -248,5 +249,5 @@ def _number(value: Any) -> bool:
 
 def _text(name: str, value: str) -> str:
     if not isinstance(value, str) or len(value) > _TEXT_MAX or any(ord(one) < 32 for one in value):
-        raise ValueError(f"{name} is no short text without control characters")
+        raise Refused(f"{name} is no short text without control characters")
     return value

@@ -15,6 +15,7 @@ from zonemta_py.disk.leveldb.store import StoreDamaged, StoreFenced
 from zonemta_py.queue.core.state import State
 from zonemta_py.queue.core.tasks.table import Task
 from zonemta_py.queue.lifecycle.context import QueueContext
+from zonemta_py.queue.questions.question import Refused
 from zonemta_py.queue.tasks.aim import Aim
 from zonemta_py.queue.tasks.apply import EXAMPLES_MAX
 from zonemta_py.queue.tasks.engine import AT_ONCE_S, SHARE
@@ -48,9 +49,9 @@ class Previews:
         """One that may be ordered. Raises ValueError."""
         task = self.kept.get(ident)
         if task is None:
-            raise ValueError(f"there is no preview {ident!r}; it is kept for an hour, make another one")
+            raise Refused(f"there is no preview {ident!r}; it is kept for an hour, make another one")
         if task.state != PREVIEWED:
-            raise ValueError(f"preview {ident} is still being counted; wait for it")
+            raise Refused(f"preview {ident} is still being counted; wait for it")
         return task
 
     def _tidy(self) -> None:

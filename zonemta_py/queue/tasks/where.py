@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Protocol
 
 from zonemta_py.mail.glob import expression
 from zonemta_py.mail.rules.classes import CLASSES
+from zonemta_py.queue.questions.question import Refused
 
 STATES = ("queued", "deferred", "leased", "held", "deleted", "bounced")
 _EXACT = frozenset(("id", "zone", "campaign", "tenant", "user", "source"))
@@ -112,14 +113,14 @@ class Where:
     def of(cls, given: dict[str, Any], needed: bool = True) -> Where:
         """needed: without any key, `all` has to be there: nobody means everything by accident. Raises ValueError."""
         if not isinstance(given, dict):
-            raise ValueError(f"a filter is an object of names and values, not {given!r}")
+            raise Refused(f"a filter is an object of names and values, not {given!r}")
         kept = {name: value for name, value in given.items() if value is not None}
         everything = kept.pop("all", False)
         if everything not in (True, False):
-            raise ValueError(f"all is {everything!r}; write true, or leave it out")
+            raise Refused(f"all is {everything!r}; write true, or leave it out")
         conditions = [_condition(name, value) for name, value in kept.items()]
         if needed and not conditions and not everything:
-            raise ValueError("the filter is empty; name what is meant, or say all: true")
+            raise Refused("the filter is empty; name what is meant, or say all: true")
         return cls(kept | ({"all": True} if everything else {}), conditions)
 
     def matches(self, facts: Facts) -> bool:
@@ -150,10 +151,10 @@ class Where:
 
 def _condition(name: str, value: Any) -> Condition:
     if name not in _COST:
-        raise ValueError(f"there is no filter {name!r}; use {', '.join(_COST)}")
+        raise Refused(f"there is no filter {name!r}; use {', '.join(_COST)}")
     values = tuple(value) if isinstance(value, (list, tuple)) else (value,)
     if not values:
-        raise ValueError(f"the filter {name} has no value; give one, or leave it out")
+        raise Refused(f"the filter {name} has no value; give one, or leave it out")
     made = _MADE.get(name)
     test = made(name, values) if made else _texts(name, values)
     return Condition(name, values, _COST[name], test)
@@ -165,7 +166,7 @@ def _texts(name: str, values: tuple[Any, ...]) -> Test:
     fold = name not in _EXACT
     for value in values:
         if not isinstance(value, str) or (not value and name not in _MAY_BE_EMPTY):
-            raise ValueError(f"the filter {name} is {value!r}; write a text")
+            raise Refused(f"the filter {name} is {value!r}; write a text")
         text = value.lower() if fold else value
         if "*" in text:
             patterns.append(expression(text))
@@ -193,14 +194,14 @@ def _parts(name: str, values: tuple[Any, ...]) -> Test:
 
 def _part(name: str, value: Any) -> str:
     if not isinstance(value, str) or not value:
-        raise ValueError(f"the filter {name} is {value!r}; write a part of the text")
+        raise Refused(f"the filter {name} is {value!r}; write a part of the text")
     return value.casefold()
 
 
 def _state(name: str, values: tuple[Any, ...]) -> Test:
     for value in values:
         if value not in STATES:
-            raise ValueError(f"there is no state {value!r}; use {', '.join(STATES)}")
+            raise Refused(f"there is no state {value!r}; use {', '.join(STATES)}")
     chosen = frozenset(values)
     return lambda facts: facts.state in chosen
 
@@ -208,14 +209,14 @@ def _state(name: str, values: tuple[Any, ...]) -> Test:
 def _class(name: str, values: tuple[Any, ...]) -> Test:
     for value in values:
         if value not in CLASSES:
-            raise ValueError(f"there is no class {value!r}; use {', '.join(CLASSES)}")
+            raise Refused(f"there is no class {value!r}; use {', '.join(CLASSES)}")
     chosen = frozenset(values)
     return lambda facts: facts.kind in chosen
 
 
 def _age(name: str, values: tuple[Any, ...]) -> Test:
     if len(values) != 1 or not _is_number(values[0]) or not 0 <= values[0] < math.inf:
-        raise ValueError(f"the filter {name} is {values[0]!r}; write a number of seconds")
+        raise Refused(f"the filter {name} is {values[0]!r}; write a number of seconds")
     seconds: float = values[0]
     if name == "older_s":
         return lambda facts: facts.age_s > seconds
@@ -229,7 +230,7 @@ def _is_number(value: Any) -> bool:
 def _priority(name: str, values: tuple[Any, ...]) -> Test:
     for value in values:
         if not isinstance(value, int) or isinstance(value, bool) or not -9 <= value <= 9:
-            raise ValueError(f"the filter priority is {value!r}; use -9 to 9")
+            raise Refused(f"the filter priority is {value!r}; use -9 to 9")
     chosen = frozenset(values)
     return lambda facts: facts.priority in chosen
 
@@ -238,7 +239,7 @@ def _header(name: str, values: tuple[Any, ...]) -> Test:
     asked: list[list[tuple[str, str]]] = []
     for value in values:
         if not isinstance(value, dict) or not value or not all(isinstance(field, str) and field for field in value):
-            raise ValueError('the filter header is {"name of a field": "part of its value"}')
+            raise Refused('the filter header is {"name of a field": "part of its value"}')
         asked.append([(field.lower(), _part(f"header {field}", part)) for field, part in value.items()])
 
     def matches(facts: Facts) -> bool:

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from zonemta_py.config.limits import DAYS, Day, Window
+from zonemta_py.mail.schedule_fields import InvalidValue
 from zonemta_py.zones.calendar import time_zones
 from zonemta_py.zones.window import local, local_ms
 
@@ -69,15 +70,17 @@ def checked(given: dict[str, Any], window_names: frozenset[str], now_ms: int) ->
         return None
     _check_at(hours.at)
     if hours.at_column and not _TIME.fullmatch(hours.at):
-        raise ValueError("times of a column need one for those who have none; give at as a time of day such as 09:00")
+        raise InvalidValue("times of a column need one for those who have none; give at as a time of day such as 09:00")
     if hours.window and ":" in hours.window:
         window(hours.window)
     elif hours.window and hours.window not in window_names:
         there = f"; there are {', '.join(sorted(window_names))}" if window_names else ""
-        raise ValueError(f"there is no window {hours.window[:80]!r}{there}; write hours such as 09:00-17:00, or add it")
+        raise InvalidValue(
+            f"there is no window {hours.window[:80]!r}{there}; write hours such as 09:00-17:00, or add it"
+        )
     if hours.time_zone and not time_zones.named(hours.time_zone):
         what = f"{hours.time_zone[:80]!r} is not a time zone"
-        raise ValueError(f"{what}; give an IANA name such as Europe/Berlin, or a country such as DE")
+        raise InvalidValue(f"{what}; give an IANA name such as Europe/Berlin, or a country such as DE")
     _check_until(hours, now_ms)
     return hours
 
@@ -97,12 +100,12 @@ def _check_until(hours: CampaignHours, now_ms: int) -> None:
     if not hours.until:
         return
     if _TIME.fullmatch(hours.until):
-        raise ValueError(f"until {hours.until!r} names no day; write 2026-11-24, or '2026-11-24 18:00'")
+        raise InvalidValue(f"until {hours.until!r} names no day; write 2026-11-24, or '2026-11-24 18:00'")
     _parsed(hours.until, "until")
     if (ends := ends_ms(hours)) <= now_ms:
-        raise ValueError(f"until {hours.until!r} is in the past; give a later time")
+        raise InvalidValue(f"until {hours.until!r} is in the past; give a later time")
     if hours.at and moment_ms(hours.at, LAST_ZONE, now_ms) >= ends:
-        raise ValueError(f"it may go from {hours.at!r} on, and only until {hours.until!r}; give a later end")
+        raise InvalidValue(f"it may go from {hours.at!r} on, and only until {hours.until!r}; give a later end")
 
 
 def of(hours: CampaignHours, since_ms: int, columns: list[str], values: list[str]) -> Times:
@@ -166,7 +169,7 @@ def _parsed(text: str, name: str) -> tuple[datetime.datetime, bool]:
         zone = (found[3] or "").replace("Z", "+00:00")
         return datetime.datetime.fromisoformat(f"{found[1]}T{found[2] or '00:00'}{zone}"), not found[2]
     except ValueError:
-        raise ValueError(f"{name} {text[:80]!r} is not a time; {_WRITE}") from None
+        raise InvalidValue(f"{name} {text[:80]!r} is not a time; {_WRITE}") from None
 
 
 @lru_cache(256)
@@ -179,7 +182,7 @@ def window(text: str) -> Window:
         return Window(name="hours", days=_days(found[1] or ""), hours=found[2])
     except (ValidationError, ValueError):
         sentence = "write 09:00-17:00 or 'mon-fri 09:00-17:00', or the name of one of [[windows]]"
-        raise ValueError(f"the window {text[:80]!r} are no hours; {sentence}") from None
+        raise InvalidValue(f"the window {text[:80]!r} are no hours; {sentence}") from None
 
 
 def _days(text: str) -> list[Day]:

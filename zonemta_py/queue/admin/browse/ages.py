@@ -26,6 +26,7 @@ from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.state import FAMILY, State
 from zonemta_py.queue.lifecycle.context import QueueContext
+from zonemta_py.queue.questions.question import Refused
 from zonemta_py.schedule.time.pace import PAGE_S, Pace, behind
 from zonemta_py.zones.site import Site
 
@@ -223,9 +224,9 @@ async def qshape(
     Raises ValueError.
     """
     if by not in BY:
-        raise ValueError(f"ages are counted by {', '.join(BY)}, not by {by!r}")
+        raise Refused(f"ages are counted by {', '.join(BY)}, not by {by!r}")
     if unknown := set(states or ()).difference(STATES):
-        raise ValueError(f"what waits is {', '.join(STATES)}, not {min(unknown)!r}")
+        raise Refused(f"what waits is {', '.join(STATES)}, not {min(unknown)!r}")
     kind = Kind(_checked(minutes) if minutes else MINUTES, by == "sender")
     pace = Pace()
     shape = await _shape(queue, kind)
@@ -242,7 +243,7 @@ async def qshape(
 def _checked(minutes: list[int]) -> tuple[int, ...]:
     """Raises ValueError."""
     if len(minutes) >= AGES_MAX or minutes[0] < 1 or any(one >= next_ for one, next_ in pairwise(minutes)):
-        raise ValueError(f"ages are fewer than {AGES_MAX} numbers of minutes, each more than the one before")
+        raise Refused(f"ages are fewer than {AGES_MAX} numbers of minutes, each more than the one before")
     return tuple(minutes)
 
 

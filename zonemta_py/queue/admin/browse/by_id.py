@@ -25,6 +25,7 @@ from zonemta_py.queue.admin.browse.of_index import AT_ONCE, IndexRows, InOrder
 from zonemta_py.queue.admin.browse.ranges import RangeWalk
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.state import FAMILY, State
+from zonemta_py.queue.questions.question import Refused
 from zonemta_py.queue.tasks.where import Where
 from zonemta_py.schedule.time.pace import TURN_S, Pace
 from zonemta_py.zones import pull
@@ -73,7 +74,7 @@ def checked(after: str, order: str = "") -> Passed | None:
     with suppress(ValueError):
         return Passed.of(after)
     if order or not _is_key(after):
-        raise ValueError(f"{after!r} is not a cursor; use the one that the previous page ended with, or omit it")
+        raise Refused(f"{after!r} is not a cursor; use the one that the previous page ended with, or omit it")
     return None
 
 
@@ -92,7 +93,7 @@ class IdWalk:
     def __init__(self, core: Core, where: Where, after: str, pace: Pace) -> None:
         """Raises ValueError while the index is being made, since an earlier version wrote to the queue."""
         if not core.disk.places.complete:
-            raise ValueError(
+            raise Refused(
                 "recipients are not in the order of their age yet, since an older version has used the queue; try again"
                 " in a minute"
             )

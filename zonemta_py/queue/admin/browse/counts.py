@@ -22,6 +22,7 @@ from zonemta_py.queue.core.sizes import Sizes
 from zonemta_py.queue.core.sums.sums import STATES, Sums
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.lease import Lease
+from zonemta_py.queue.questions.question import Refused
 from zonemta_py.schedule.time.pace import Pace
 
 BY = ("zone", "domain", "provider", "campaign", "tenant")
@@ -38,7 +39,7 @@ async def size(queue: QueueContext, **of: str | None) -> dict[str, Any]:
     """Raises ValueError for what is not counted."""
     core, chosen = queue.core, {name: value for name, value in of.items() if value is not None}
     if unknown := chosen.keys() - set(BY):
-        raise ValueError(f"nothing is counted by {min(unknown)!r}; use {', '.join(BY)}")
+        raise Refused(f"nothing is counted by {min(unknown)!r}; use {', '.join(BY)}")
     found, names = core.counters.sizes, set(chosen)
     if not chosen:
         return _all(queue)
@@ -59,7 +60,7 @@ async def size(queue: QueueContext, **of: str | None) -> dict[str, Any]:
     elif names == {"tenant", "campaign"}:
         counts = found.flows.pairs.of(f"{chosen['tenant']}~{chosen['campaign']}")
     else:
-        raise ValueError(f"nothing is counted by {' and '.join(sorted(names))} together; `zonemta queue list` finds it")
+        raise Refused(f"nothing is counted by {' and '.join(sorted(names))} together; `zonemta queue list` finds it")
     mine = (one.state for one in leased(queue) if all(one.of(queue, name) == value for name, value in chosen.items()))
     return _named(counts, Counter(mine))
 
@@ -135,9 +136,9 @@ async def page(
     """Raises ValueError."""
     found, pace = queue.core.counters.sizes, Pace()
     if by not in BY:
-        raise ValueError(f"nothing is counted by {by!r}; use {', '.join(BY)}")
+        raise Refused(f"nothing is counted by {by!r}; use {', '.join(BY)}")
     if zone is not None and by != "domain":
-        raise ValueError(f"of one zone, sizes are counted by domain, not by {by}")
+        raise Refused(f"of one zone, sizes are counted by domain, not by {by}")
     cursor, limit = _cursor(after) if after else None, max(1, min(limit, PAGE_MAX))
     complete = True
     if by == "domain":
@@ -157,7 +158,7 @@ async def page(
 def _cursor(after: str) -> _Ranked:
     count, _, name = after.partition(" ")
     if not count.isdecimal() or not name:
-        raise ValueError(f"{after!r} is not a cursor; use the one that the previous page ended with, or omit it")
+        raise Refused(f"{after!r} is not a cursor; use the one that the previous page ended with, or omit it")
     return int(count), name
 
 

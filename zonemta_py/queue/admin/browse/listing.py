@@ -26,6 +26,7 @@ from zonemta_py.queue.core.campaign_counters import campaign_of
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.state import State
 from zonemta_py.queue.lifecycle.context import QueueContext
+from zonemta_py.queue.questions.question import Refused
 from zonemta_py.queue.tasks.where import STATES, Where
 from zonemta_py.schedule.time.pace import Pace
 
@@ -115,10 +116,10 @@ def _places(found: Iterable[bytes]) -> Iterator[tuple[bytes, keys.Place]]:
 def _checked(core: Core, where: Where, after: str, order: str) -> Passed | None:
     """As `by_id.checked`."""
     if order not in ("", AGE):
-        raise ValueError(f"there is no order {order!r}; use {AGE!r}, or leave it out")
+        raise Refused(f"there is no order {order!r}; use {AGE!r}, or leave it out")
     for zone in where.values("zone") or ():
         if zone not in core.schedule.zones and zone not in core.counters.sizes.zones:
-            raise ValueError(f"there is no zone {zone!r}; there are {', '.join(core.schedule.zones)}")
+            raise Refused(f"there is no zone {zone!r}; there are {', '.join(core.schedule.zones)}")
     return by_id.checked(after, order)
 
 
@@ -128,7 +129,7 @@ async def show(queue: QueueContext, id: str) -> dict[str, Any]:
     try:
         message = core.messages.look(id)
     except (StoreError, UnicodeError):
-        raise ValueError(f"there is no message {id!r} in the queue; `zonemta queue list` shows all messages") from None
+        raise Refused(f"there is no message {id!r} in the queue; `zonemta queue list` shows all messages") from None
     envelope, left, rows = message.metadata, message.left, await _recipients(queue, id, message.total)
     answer = {"id": id, "envelope": envelope, "recipients": rows, "left": left}
     if "columns" in envelope:

@@ -38,6 +38,7 @@ from zonemta_py.journal.facts import (
 )
 from zonemta_py.journal.records.mail import BOUNCED
 from zonemta_py.mail.addresses.person import person
+from zonemta_py.queue.questions.question import Refused
 
 ROWS_MAX, RECIPIENTS_MAX = 1_000, 100
 MARGIN_MS = 3_600_000
@@ -83,7 +84,7 @@ def subject(what: str) -> tuple[str, str]:
         return what, "message"
     local, at, domain = what.rpartition("@")
     if not (at and local and domain):
-        raise ValueError(f"{what!r} is neither a message's id nor an address")
+        raise Refused(f"{what!r} is neither a message's id nor an address")
     return f"{local}@{domain.lower()}", "recipient"
 
 

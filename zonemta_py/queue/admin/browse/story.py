@@ -23,6 +23,7 @@ from typing import Any
 
 from zonemta_py.queue.admin.browse import reading
 from zonemta_py.queue.lifecycle.context import QueueContext
+from zonemta_py.queue.questions.question import Refused
 
 LOOK_S = 1.0
 ANSWER_S = 30.0
@@ -53,7 +54,7 @@ class Reader:
         answer = self._answer(question)
         if answer is None:
             self.end()
-            raise ValueError("the journal's files could not be searched; see the log, and ask again")
+            raise Refused("the journal's files could not be searched; see the log, and ask again")
         self._unused = Timer(KEPT_S, self.thread.submit, (self.end,))
         self._unused.daemon = True
         self._unused.start()

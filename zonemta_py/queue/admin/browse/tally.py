@@ -11,6 +11,7 @@ from typing import Any
 from zonemta_py.queue.admin.browse import by_id
 from zonemta_py.queue.admin.browse.rows import Rows
 from zonemta_py.queue.lifecycle.context import QueueContext
+from zonemta_py.queue.questions.question import Refused
 from zonemta_py.queue.tasks.where import STATES, Where
 from zonemta_py.schedule.time.pace import Pace
 
@@ -27,7 +28,7 @@ async def tally(queue: QueueContext, /, by: str, after: str = "", **given: Any) 
     Raises ValueError for a filter (`tasks/where.py`) or a name of what is counted that makes no sense.
     """
     if by not in BY:
-        raise ValueError(f"nothing is counted by {by!r}; use {', '.join(BY)}")
+        raise Refused(f"nothing is counted by {by!r}; use {', '.join(BY)}")
     where, pace, field = Where.of({"state": list(STATES)} | given), Pace(), BY[by]
     if not after:
         await queue.core.disk.settled()
