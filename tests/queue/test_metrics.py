@@ -15,7 +15,7 @@ from zonemta_py.metrics.table import METRICS, PROVIDERS_MAX, QUEUES
 from zonemta_py.metrics.units import size
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD
 from zonemta_py.queue.core import sizes
-from zonemta_py.queue.core.tasks.table import STATES
+from zonemta_py.queue.core.tasks import STATES
 from zonemta_py.queue.lifecycle.observe import zone_label
 from zonemta_py.reference import metrics as table
 from zonemta_py.reference import quantities

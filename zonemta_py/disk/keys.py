@@ -192,7 +192,7 @@ def sent(message_id: str) -> bytes:
 
 
 def sent_as(name: bytes) -> bytes:
-    """name: of a Message-ID (`queue.core.ended.sent`)."""
+    """name: of a Message-ID (`queue.core.sent`)."""
     return b"sent-as " + name.hex().encode()
 
 

@@ -24,7 +24,7 @@ from zonemta_py.queue.admin.browse.counts import leased
 from zonemta_py.queue.campaigns import unregistered
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.core import Core
-from zonemta_py.queue.core.tasks.table import STATES
+from zonemta_py.queue.core.tasks import STATES
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.observe import zone_label
 from zonemta_py.queue.questions.question import AnswerTable

@@ -30,7 +30,7 @@ from zonemta_py.queue.core.messages import Message, Messages
 from zonemta_py.queue.core.pull_doubts import PullDoubts
 from zonemta_py.queue.core.segments import Segments
 from zonemta_py.queue.core.sizes import DEFERRED, QUEUED
-from zonemta_py.queue.core.tasks.table import Tasks
+from zonemta_py.queue.core.tasks import Tasks
 from zonemta_py.queue.hooks import Hooks
 from zonemta_py.schedule.batch import Batch
 from zonemta_py.schedule.schedule import Schedule

@@ -9,7 +9,7 @@ from zonemta_py.config import Config
 from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.metrics.meter import Meter
 from zonemta_py.metrics.rates import DestinationRates, Rates
-from zonemta_py.queue.core.ended.sent import Sent
+from zonemta_py.queue.core.sent import Sent
 from zonemta_py.queue.core.sizes import Sizes
 from zonemta_py.queue.core.sums.quotas import Quotas
 from zonemta_py.queue.core.sums.sessions import SessionQuotas

@@ -23,7 +23,7 @@ from zonemta_py.disk.notes import Note
 from zonemta_py.journal.records.mail import DeliveryRecord
 from zonemta_py.queue.core.campaigns import Campaigns
 from zonemta_py.queue.core.messages import Message
-from zonemta_py.queue.core.tasks.table import Tasks
+from zonemta_py.queue.core.tasks import Tasks
 from zonemta_py.schedule.batch import FlowQueue
 from zonemta_py.schedule.flow import apart_of, split_key
 from zonemta_py.schedule.flow_queues import domain_of

@@ -30,7 +30,7 @@ from zonemta_py.journal.records.people import FeedbackRecord
 from zonemta_py.mail.rules.classes import BLOCKED_CLASSES
 from zonemta_py.queue.core.campaign_counters import SUPPRESSED, CampaignCounts, campaign_of
 from zonemta_py.queue.core.campaigns import BEGIN, COMPLETE, Campaign, campaign_from
-from zonemta_py.queue.core.tasks.table import DID, UNDID, WORK, Task, Tasks
+from zonemta_py.queue.core.tasks import DID, UNDID, WORK, Task, Tasks
 from zonemta_py.queue.feedback.consequences import figure
 from zonemta_py.queue.fsck.campaigns import Finding, Restored
 from zonemta_py.queue.lifecycle.requests import RequestRecord

@@ -31,7 +31,7 @@ from zonemta_py.queue.api import DEFERRED, POSTPONED, RELEASED
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.locator import find, places_of
 from zonemta_py.queue.core.state import counted_as
-from zonemta_py.queue.core.tasks.table import CREATED, DID, UNDID
+from zonemta_py.queue.core.tasks import CREATED, DID, UNDID
 from zonemta_py.queue.fsck.compare import state_of
 from zonemta_py.queue.lifecycle import in_doubt, lost
 from zonemta_py.queue.lifecycle.context import QueueContext

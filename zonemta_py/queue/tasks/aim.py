@@ -9,7 +9,7 @@ from zonemta_py.disk import keys
 from zonemta_py.disk.notes import Note
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.state import FAMILY
-from zonemta_py.queue.core.tasks.table import Task
+from zonemta_py.queue.core.tasks import Task
 from zonemta_py.queue.tasks import change
 from zonemta_py.queue.tasks.change import DELETING, REACH
 from zonemta_py.queue.tasks.facts import Candidate, Sight

@@ -18,7 +18,7 @@ from zonemta_py.journal.records.orders import TaskRecord
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.state import counted_as
-from zonemta_py.queue.core.tasks.table import DID, UNDID, Task
+from zonemta_py.queue.core.tasks import DID, UNDID, Task
 from zonemta_py.queue.tasks import change
 from zonemta_py.queue.tasks.change import FAMILIES, Changed
 from zonemta_py.schedule.batch import NEVER_MS, Entry

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.notes import Note
-from zonemta_py.queue.core.tasks.table import Task
+from zonemta_py.queue.core.tasks import Task
 from zonemta_py.schedule.flow import FlowId
 
 FAMILIES = ("delivery-zone", "deferred", "held", "deleted", "parked", "bounced")

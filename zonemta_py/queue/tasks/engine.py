@@ -21,10 +21,10 @@ from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.orders import TaskRecord
+from zonemta_py.queue.core import tasks as table
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.state import State
-from zonemta_py.queue.core.tasks import table
-from zonemta_py.queue.core.tasks.table import (
+from zonemta_py.queue.core.tasks import (
     CANCELED,
     DONE,
     ENDING,

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from zonemta_py.mail.addresses.person import person
-from zonemta_py.queue.core.tasks.table import Tasks
+from zonemta_py.queue.core.tasks import Tasks
 
 ERASED = "(erased)"
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from zonemta_py.disk import packing
 from zonemta_py.queue.core import sizes
-from zonemta_py.queue.core.tasks import table
-from zonemta_py.queue.core.tasks.table import CANCELED, RUNNING, UNDOABLE, Task
+from zonemta_py.queue.core import tasks as table
+from zonemta_py.queue.core.tasks import CANCELED, RUNNING, UNDOABLE, Task
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.questions.question import Refused
 from zonemta_py.queue.tasks.change import REACH

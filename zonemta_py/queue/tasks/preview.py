@@ -13,7 +13,7 @@ from time import perf_counter
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import StoreDamaged, StoreFenced
 from zonemta_py.queue.core.state import State
-from zonemta_py.queue.core.tasks.table import Task
+from zonemta_py.queue.core.tasks import Task
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.questions.question import Refused
 from zonemta_py.queue.tasks.aim import Aim

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from zonemta_py.queue.core.tasks import table
-from zonemta_py.queue.core.tasks.table import Task
+from zonemta_py.queue.core import tasks as table
+from zonemta_py.queue.core.tasks import Task
 from zonemta_py.queue.tasks.where import Where, duration
 
 Row = dict[str, Any]

@@ -7,7 +7,7 @@ from typing import Any
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import StoreError
 from zonemta_py.queue.core.state import State
-from zonemta_py.queue.core.tasks.table import Ordered
+from zonemta_py.queue.core.tasks import Ordered
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.lease import Lease
 from zonemta_py.queue.tasks.facts import Candidate, Sight

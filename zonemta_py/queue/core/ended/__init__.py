@@ -1,1 +1,0 @@
-"""What is remembered of messages that have ended."""
