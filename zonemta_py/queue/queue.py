@@ -28,9 +28,8 @@ from zonemta_py.queue.api import (
     accept_whole,
 )
 from zonemta_py.queue.campaigns.commands import CampaignCommands
-from zonemta_py.queue.core.callbacks import Callbacks
 from zonemta_py.queue.core.campaigns import NO_TEMPLATE, whole
-from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.core.core import Callbacks, Core
 from zonemta_py.queue.lifecycle import in_doubt
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.incoming import LocalIncoming

@@ -12,7 +12,7 @@ from zonemta_py.disk import keys
 from zonemta_py.events.derive import events_of
 from zonemta_py.journal import segments
 from zonemta_py.journal.records import Type
-from zonemta_py.queue.tasks import erasing
+from zonemta_py.queue.core.tasks import ERASED
 
 Make = Callable[..., Any]
 KINDS = (Type.TASK, Type.REMOVED)
@@ -60,9 +60,9 @@ async def test_a_person_is_erased_from_tasks_and_from_what_is_deleted(house: Mak
     row = await done(home, "delete", where={"recipient": ["ann@one.test", "bob@one.test"]}, cause="Ann@one.test asked")
     await home.queue.ask("forget", address="ann@one.test")
     row = await home.queue.ask("task-row", id=row["id"])
-    assert row["where"] == {"recipient": [erasing.ERASED, "bob@one.test"]}
+    assert row["where"] == {"recipient": [ERASED, "bob@one.test"]}
     assert [one["recipient"] for one in row["examples"]] == ["bob@one.test"]
-    assert row["cause"] == f"{erasing.ERASED} asked"
+    assert row["cause"] == f"{ERASED} asked"
     assert await counts(home) == {"deleted": 1}
     await home.rest()
     await home.sound()

@@ -15,7 +15,7 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.schedule_fields import InvalidValue
 from zonemta_py.queue import questions
 from zonemta_py.queue.admin import backup, doubts, metrics, orders, readiness, suppressions, suspensions
-from zonemta_py.queue.admin.browse import ages, counts, lanes, listing, story, tally
+from zonemta_py.queue.admin.browse import ages, counts, lanes, listing, story
 from zonemta_py.queue.admin.explain import explain
 from zonemta_py.queue.api import QueueFault, QueueRefusal
 from zonemta_py.queue.campaigns.commands import CampaignCommands
@@ -237,7 +237,7 @@ async def _backup(queue: QueueContext) -> str:
 
 OF_QUEUE.to(questions.size_of)(counts.size)
 OF_QUEUE.to(questions.sizes)(counts.page)
-OF_QUEUE.to(questions.tally)(tally.tally)
+OF_QUEUE.to(questions.tally)(listing.tally)
 OF_QUEUE.to(questions.list_)(listing.page)
 OF_QUEUE.to(questions.show)(listing.show)
 OF_QUEUE.to(questions.explain)(explain)

@@ -26,7 +26,6 @@ from zonemta_py.queue.lifecycle.removal import remove_in_memory, remove_walked
 from zonemta_py.queue.maintenance.deadlines import flow_queues_in_turn
 from zonemta_py.queue.suppression.entry import ERASED
 from zonemta_py.queue.suppression.register import because
-from zonemta_py.queue.tasks import erasing
 from zonemta_py.schedule.batch import Entry
 from zonemta_py.schedule.zone import ZoneSchedule
 
@@ -59,7 +58,7 @@ async def forget(queue: QueueContext, who: str) -> dict[str, int]:
         await asyncio.to_thread(queue.feedback_register.unread.drop_naming, who)
         async for rows in _portions(core, keys.FEEDBACK):
             core.disk.lines.submit(queue.feedback_register.erased(rows, who), immediately, sync=False, keep=True)
-        erasing.forget(core.tasks, who)
+        core.tasks.erase(who)
         core.disk.lines.submit(queue.suppression.evidence.cleared([who]), immediately, sync=False, keep=True)
     finally:
         queue.suppression.leaving.discard(who)

@@ -19,8 +19,8 @@ from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.orders import StandingRecord
 from zonemta_py.logs.mail import MailLog
 from zonemta_py.mail.envelope import Envelope
+from zonemta_py.queue.api import Result
 from zonemta_py.queue.core.bodies import Bodies
-from zonemta_py.queue.core.callbacks import Callbacks
 from zonemta_py.queue.core.campaigns import Campaigns
 from zonemta_py.queue.core.commit import Hire, JournalLine, Thread
 from zonemta_py.queue.core.counters import QueueCounters
@@ -42,6 +42,20 @@ from zonemta_py.zones.router import Router
 
 if TYPE_CHECKING:
     from zonemta_py.mail.rules.rules import Rules
+
+
+class Callbacks(NamedTuple):
+    """What parts of the queue call that are made after them; given when the queue is made, and never changed.
+
+    pump(): lets the schedule read on, and serves who waits. before_batch(): submits what had to wait until the store
+    could be read. settle(result, done): ends a lease that no sender has had. serve_pullers(now_ms): as
+    `Leases._serve`, for those who take from pull zones.
+    """
+
+    pump: Callable[[], None]
+    before_batch: Callable[[], None]
+    settle: Callable[[Result, Callable[[], None]], None]
+    serve_pullers: Callable[[int], tuple[list[Any], bool]]
 
 
 class Prepared(NamedTuple):

@@ -8,6 +8,7 @@ it has: replay applies later ones only. What is done for a task, and when: `queu
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
@@ -16,10 +17,12 @@ from zonemta_py.config import Zone
 from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.journal.records.orders import TaskRecord
+from zonemta_py.mail.addresses.person import person
 from zonemta_py.queue.core.state import State
 from zonemta_py.schedule.batch import Entry, ZoneFace
 from zonemta_py.schedule.flow import FlowId
 
+ERASED = "(erased)"
 RUNNING, UNDOABLE, DONE = "running", "undoable", "done"
 CANCELED, UNDOING, UNDONE, ENDING = "canceled", "undoing", "undone", "ending"
 WORK = (RUNNING, UNDOING, ENDING)
@@ -110,6 +113,17 @@ class Tasks:
             task = Task.of(packing.unpack(value))
             self._take(task)
 
+    def erase(self, who: str) -> None:
+        """A person is taken out: as an example, in a filter, in a cause. who: the canonical address. A filter that
+        names nobody else finds nothing any more, as there is nothing left."""
+        for task in self.by_number.values():
+            examples = [row for row in task.examples if person(row["recipient"]) != who]
+            where = {name: _without(value, who) for name, value in task.where.items()}
+            cause = re.sub(re.escape(who), ERASED, task.cause, flags=re.IGNORECASE)
+            if (examples, where, cause) != (task.examples, task.where, task.cause):
+                task.examples, task.where, task.cause = examples, where, cause
+                self.changed(task)
+
     def add(self, task: Task) -> None:
         """It was ordered, and that is stable."""
         self._take(task)
@@ -174,3 +188,13 @@ class Tasks:
         elif record.what == ENDED:
             task.state, task.ended_ms, task.until_ms = value["state"], task.ended_ms or ms, value["until_ms"]
             task.suppressed = value.get("suppressed", task.suppressed)
+
+
+def _without(value: Any, who: str) -> Any:
+    if isinstance(value, str):
+        return ERASED if "@" in value and person(value) == who else value
+    if isinstance(value, list):
+        return [_without(one, who) for one in value]
+    if isinstance(value, dict):
+        return {name: _without(one, who) for name, one in value.items()}
+    return value

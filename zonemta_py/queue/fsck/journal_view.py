@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.frame import Record
+from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.journal.alive import TYPES, Alive
 from zonemta_py.journal.facts import Accepted, Attempted, Ended, Lost, facts_of
 from zonemta_py.journal.records import Type
-from zonemta_py.queue.fsck import feedback, suppressions
+from zonemta_py.journal.records.people import FeedbackRecord
+from zonemta_py.queue.feedback.register import ERASED, operations
+from zonemta_py.queue.fsck import suppressions
+from zonemta_py.queue.fsck.campaigns import Finding
+
+_DAY_MS = 86_400_000
 
 
 class Truth(Alive):
@@ -18,7 +26,7 @@ class Truth(Alive):
         """own_from: records from this number on were written by the recovery that is under way, from the store."""
         super().__init__()
         self.records = 0
-        self.listed, self.heard = suppressions.Listed(), feedback.Heard()
+        self.listed, self.heard = suppressions.Listed(), Heard()
         self.now_ms = 0
         """Of the last record."""
         self.gaps = False
@@ -67,3 +75,28 @@ class Truth(Alive):
                     self.lost_ranges.append((fact.first, fact.last))
                 elif isinstance(fact, Attempted) and fact.id in self._unsure:
                     self._proved |= {(fact.id, address) for address in fact.people}
+
+
+class Heard:
+    """What the remaining journal says came back; what is missing of it from the store would be counted twice."""
+
+    def __init__(self) -> None:
+        self._records: list[Record] = []
+        self._now_ms = 0
+
+    def take(self, record: Record) -> None:
+        self._now_ms = max(self._now_ms, record.ms)
+        if record.type == Type.FEEDBACK:
+            self._records.append(record)
+
+    def findings(self, store: Store, days: int) -> Iterator[Finding]:
+        """days: how long it is known. The last of them is left out: what is missing may have been forgotten."""
+        oldest_ms = self._now_ms - (days - 1) * _DAY_MS
+        missing = list[Operation]()
+        for record in self._records:
+            if record.ms > oldest_ms and store.get(keys.feedback(record.seq)) != ERASED:
+                rows = operations(record.seq, record.ms, FeedbackRecord.of(packing.unpack(record.body)))
+                missing += [(key, value) for key, value in rows if store.get(key) is None]
+        if missing:
+            what = f"{len(missing)} keys of feedback are missing that the journal has"
+            yield Finding("repairable", what, "feedback", "they are made again", missing)

@@ -134,7 +134,7 @@ def _size_of(
 # By zone, domain, provider, campaign or tenant, the largest first.
 @question
 def sizes(*, by: str, limit: int = 100, after: str = "", zone: str | None = None) -> SizesDocument: ...
-# Counts by user, sender, source, subject, class … of what a filter means (`admin/browse/tally.py`).
+# Counts by user, sender, source, subject, class … of what a filter means (`admin/browse/listing.py`).
 @question
 def tally(*, by: str, after: str = "", **where: Any) -> Tally: ...
 # By age and destination (`admin/browse/ages.py`).

@@ -34,10 +34,10 @@ from zonemta_py.journal.segments import Writer
 from zonemta_py.queue.campaigns.commands import begun
 from zonemta_py.queue.core import policy_copy
 from zonemta_py.queue.core.bodies import Bodies
-from zonemta_py.queue.core.callbacks import Callbacks
 from zonemta_py.queue.core.commit import Hire, JournalLine, Thread
-from zonemta_py.queue.core.core import Core
-from zonemta_py.queue.fsck import compare, stray_bodies
+from zonemta_py.queue.core.core import Callbacks, Core
+from zonemta_py.queue.fsck import bodies as check_bodies
+from zonemta_py.queue.fsck import compare
 from zonemta_py.queue.fsck.repair import repair
 from zonemta_py.queue.hooks import Hooks, NoHooks
 from zonemta_py.queue.lifecycle import in_doubt, settle
@@ -418,7 +418,7 @@ async def _leftovers(queue: LocalQueue, suffix: Suffix, last_id: str, clear: boo
             core.disk.lines.submit(list(operations), lambda _: None, sync=False, keep=True)
     if clear:
         known = suffix.opened | suffix.finished | suffix.tried | core.disk.bodies.ending
-        stray_bodies.clear(core, suffix.floor, known)
+        check_bodies.clear_strays(core, suffix.floor, known)
     for message_id, metadata, rows in await unrecorded.without_envelope(core.disk.store, suffix.enveloped, *among):
         # An `EnvelopeRecord` whose metadata are packed already.
         core.disk.ledger.append(Type.ENVELOPE, b"\x93" + packing.pack(message_id) + metadata + packing.pack(rows))
