@@ -303,7 +303,7 @@ async def test_hours_that_make_no_sense_are_refused(house: Make, hours: dict[str
 async def test_other_hours_for_who_waits(house: Make, monkeypatch: pytest.MonkeyPatch, crash: str) -> None:
     """Sooner as well as later, in effect before it is answered, also if it is killed then; put again as it was made, it
     is the same campaign; a column cannot be changed."""
-    monkeypatch.setattr("zonemta_py.queue.campaigns.rescheduled.READ_AT_ONCE", 7)
+    monkeypatch.setattr("zonemta_py.queue.campaigns.monitor.READ_AT_ONCE", 7)
     home = await timed(house, at="2024-04-20", **BY_COLUMN)
     people = {f"r{number}": ZONES[number % 4] for number in range(40)}
     await home.queue.accept(batch(**people), b"")

@@ -9,7 +9,7 @@ from zonemta_py.config import Config
 from zonemta_py.disk.leveldb.store import StoreDamaged
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
-from zonemta_py.queue.recovery.inline import Inline
+from zonemta_py.queue.core.commit import Inline
 from zonemta_py.queue.recovery.start import open_queue
 
 

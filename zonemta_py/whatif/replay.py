@@ -21,8 +21,8 @@ from zonemta_py.mail.classify import own_class
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import RELEASED, Delivery, Outcome, Receipt, Result
+from zonemta_py.queue.core.commit import Inline
 from zonemta_py.queue.queue import LocalQueue
-from zonemta_py.queue.recovery.inline import Inline
 from zonemta_py.queue.recovery.start import open_queue
 from zonemta_py.whatif.history import History, read
 from zonemta_py.whatif.loop import Loop, SimulatedClock

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.orders import StandingRecord
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue.campaigns.stops import stop_of
+from zonemta_py.queue.campaigns.thresholds import stop_of
 from zonemta_py.queue.core.campaigns import WINNER, Campaign
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.questions.question import Refused

@@ -14,14 +14,13 @@ from typing import Any
 
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.orders import StandingRecord
-from zonemta_py.mail.schedule_fields import InvalidValue
 from zonemta_py.mail.schedule_fields import name as checked_name
 from zonemta_py.queue.api import EVERYBODY, QueueRefusal, template_name
 from zonemta_py.queue.campaigns import choice as variants
 from zonemta_py.queue.campaigns import thresholds as bounds
 from zonemta_py.queue.campaigns import unregistered, waiting_hours
 from zonemta_py.queue.campaigns.monitor import CampaignMonitor, order
-from zonemta_py.queue.campaigns.stops import stop_of
+from zonemta_py.queue.campaigns.thresholds import stop_of
 from zonemta_py.queue.core.campaigns import BEGIN, CANCEL, COMPLETE, IN_DOUBT, NOTIFY, REMOTE, Campaign
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.feedback.consequences import FIGURES
@@ -61,9 +60,9 @@ class CampaignCommands:
         Raises ValueError for invalid values, or an existing campaign with other content; QueueRefusal."""
         self._check_accepting()
         campaign = Campaign(
-            _name(name), sender, _name(tenant) if tenant else "", zone, int(priority), int(planned), _bounds(bounds),
-            float(life_h), self._core.clock.ms(), template_name(_template(template)), 0, len(template), notify,
-            alone=bool(alone), hours=self._hours(name, hours or {}), in_doubt=in_doubt,
+            checked_name(name), sender, checked_name(tenant) if tenant else "", zone, int(priority), int(planned),
+            _bounds(bounds), float(life_h), self._core.clock.ms(), template_name(_template(template)), 0,
+            len(template), notify, alone=bool(alone), hours=self._hours(name, hours or {}), in_doubt=in_doubt,
         )  # fmt: skip
         if not -9 <= campaign.priority <= 9:
             raise Refused(f"the priority is {priority}; use -9 to 9")
@@ -371,13 +370,6 @@ def begun(core: Core, campaign: Campaign) -> None:
     names = "created_ms", "sender", "tenant", "zone", "planned", "template"
     value = {name: getattr(campaign, name) for name in names} | {"record": campaign.stored()}
     core.disk.ledger.append(Type.STANDING, StandingRecord(BEGIN, ["campaign", campaign.name], value, "").pack())
-
-
-def _name(text: str) -> str:
-    try:
-        return checked_name(text)
-    except InvalidValue as error:
-        raise Refused(str(error)) from None
 
 
 def _bounds(given: dict[str, Any] | None) -> dict[str, float]:

@@ -7,10 +7,15 @@ Who bounced later, by a message of their server, has bounced.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zonemta_py.queue.core.campaign_counters import CampaignCounts
 from zonemta_py.queue.questions.question import Refused
+
+if TYPE_CHECKING:
+    from zonemta_py.queue.core.campaigns import Campaign
+    from zonemta_py.queue.core.core import Core
+    from zonemta_py.schedule.policy.state import Suspension
 
 LEAST = 100
 SHARES = ("deferred", "bounced", "blocked", "complaints")
@@ -55,3 +60,12 @@ def passed(bounds: dict[str, float], tally: CampaignCounts, base: list[int]) -> 
         if of >= max(1, bounds.get("least", LEAST)) and share > bounds[name]:
             return f"{counts[name]:,} of {of:,} {_SAID[name]} ({share:.1%}), the bound is {bounds[name]:.1%}"
     return ""
+
+
+def stop_of(core: Core, campaign: Campaign) -> Suspension | None:
+    """What has paused it: an order, a threshold, a rule; None, too, if only other tenants' mail is stopped."""
+    policy = core.schedule.policy
+    stop = policy.stops.get(("campaign", campaign.name)) if policy.stopped("campaign", campaign.name) else None
+    if stop is None or not campaign.tenants or any(map(stop.is_about, campaign.tenants)):
+        return stop
+    return None

@@ -77,6 +77,27 @@ class Thread:
                 return
 
 
+class Inline:
+    """The worker of a queue that nobody waits for (an offline command's, a replay's): it does the job at once, and
+    `then` is called in the loop's next iteration."""
+
+    def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop, self._ended = loop, False
+
+    def end(self) -> None:
+        self._ended = True
+
+    def run(self, job: Callable[[], None], then: Callable[[Exception | None], None]) -> None:
+        if self._ended:
+            return
+        error: Exception | None = None
+        try:
+            job()
+        except Exception as caught:  # passed on, as from a thread
+            error = caught
+        self._loop.call_soon(then, error)
+
+
 Hire = Callable[[str, asyncio.AbstractEventLoop], Worker]
 """(name, loop) → a worker for one line."""
 

@@ -19,10 +19,10 @@ from zonemta_py.disk.leveldb.store import Store, StoreDamaged, is_empty
 from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.journal import receipts, segments, version
 from zonemta_py.journal import repair as journal_repair
+from zonemta_py.queue.core.commit import Inline
 from zonemta_py.queue.fsck.compare import FsckReport, compare, state_of
 from zonemta_py.queue.hooks import NoHooks
 from zonemta_py.queue.recovery import restore, start
-from zonemta_py.queue.recovery.inline import Inline
 from zonemta_py.queue.recovery.once import Once
 from zonemta_py.queue.recovery.open_store import REPAIR_MARK, keep, open_store
 from zonemta_py.queue.recovery.suffix import read_suffix

@@ -34,7 +34,7 @@ from zonemta_py.journal.segments import Writer
 from zonemta_py.queue.campaigns.commands import begun
 from zonemta_py.queue.core import policy_copy
 from zonemta_py.queue.core.bodies import Bodies
-from zonemta_py.queue.core.commit import Hire, JournalLine, Thread
+from zonemta_py.queue.core.commit import Hire, Inline, JournalLine, Thread
 from zonemta_py.queue.core.core import Callbacks, Core
 from zonemta_py.queue.fsck import bodies as check_bodies
 from zonemta_py.queue.fsck import compare
@@ -43,7 +43,6 @@ from zonemta_py.queue.hooks import Hooks, NoHooks
 from zonemta_py.queue.lifecycle import in_doubt, settle
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.recovery import doubts, journal_tail, restore, unrecorded
-from zonemta_py.queue.recovery.inline import Inline
 from zonemta_py.queue.recovery.once import Once
 from zonemta_py.queue.recovery.open_store import open_store, say, stop_to_recover
 from zonemta_py.queue.recovery.replay import Replay
