@@ -1,4 +1,4 @@
-"""AnswerTable to operators' questions (`queue/questions/`): who answers which, and what is none of a subject's own."""
+"""Answers to operators' questions (`queue/questions/`): who answers which, and what is none of a subject's own."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ on the command line) and whoever answers (`queue/admin/`). The HTTP interface de
 O(1); lists walk key ranges in portions: `next` is the cursor of the next one, None: it was the last. Times are UNIX
 time in ms.
 
-AnswerTable fail with ValueError, one sentence, for what is wrong with the question; QueueRefusal; or QueueFault.
+They fail with `Refused`, one sentence for what is wrong with the question; QueueRefusal; or QueueFault.
 """
 
 from __future__ import annotations
