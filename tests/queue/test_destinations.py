@@ -12,7 +12,7 @@ from zonemta_py.mail.classify import NoRoute
 from zonemta_py.mail.envelope import Notify
 from zonemta_py.processes import checks
 from zonemta_py.queue.api import DEFERRED, Delivery
-from zonemta_py.queue.reload.apply import take
+from zonemta_py.queue.reload.apply import prepare, take
 from zonemta_py.zones.destinations import Destinations
 
 
@@ -315,7 +315,7 @@ async def test_a_reload_takes_other_tables(house: Any) -> None:
         ([], ("", [], 5)),
     ):
         home.options["destinations"] = tables
-        take(home.queue, home.config, home.queue.core.hooks, home.resolver)
+        take(home.queue, prepare(home.config, home.queue.core.hooks, home.resolver))
         [delivery] = await home.lease()
         assert (delivery.host, delivery.tables, delivery.idle_s) == seen
         await home.settle(delivery)
