@@ -23,9 +23,9 @@ import pytest
 import trustme
 from ports import free_port
 
-from zonemta_py.cli.service import links, machine
+from zonemta_py.cli.service import machine
 from zonemta_py.cli.service.diagnosis import Level, note, ok, warning
-from zonemta_py.cli.service.doctor import unanswered
+from zonemta_py.cli.service.doctor import HELLO, reached, unanswered
 from zonemta_py.cli.terminal.errors import Exit
 from zonemta_py.config import Config
 
@@ -294,14 +294,14 @@ async def test_links_are_reached_as_providers_reach_them(tmp_path: Path) -> None
     section = {"enabled": True, "url": f"https://localhost:{port}/mail", "secrets": ["0123456789abcdef"]}
     trusting = Config.model_validate({"links": section, "tls": {"ca_file": tmp_path / "ca"}})
     for config, said, level, words in (  # noqa: B007
-        (trusting, links.HELLO, Level.OK, "is answered by this program"),
+        (trusting, HELLO, Level.OK, "is answered by this program"),
         (trusting, b"hello", Level.PROBLEM, "another program answers there"),
         (Config.model_validate({"links": section}), b"", Level.PROBLEM, "certificate of localhost is not valid"),
     ):  # fmt: skip
-        found = await links.reached(config)
+        found = await reached(config)
         assert (found.level, words in found.words) == (level, True), found
     server.close()
-    found = await links.reached(trusting)
+    found = await reached(trusting)
     assert (found.level, "cannot be reached" in found.words) == (Level.PROBLEM, True)
 
 

@@ -57,7 +57,6 @@ def _lake() -> Commands:
 
 def _queue() -> Commands:
     from zonemta_py.cli.queue import (
-        accounts,
         backup,
         commands,
         explain,
@@ -74,7 +73,7 @@ def _queue() -> Commands:
     return {
         "queue": commands.app, "suspend": suspensions.suspend, "resume": suspensions.resume,
         "standing": suspensions.standing, "explain": explain.explain, "lanes": explain.lanes,
-        "accounts": accounts.accounts, "warmup": warmup.app, "suppression": suppression.app,
+        "accounts": commands.accounts, "warmup": warmup.app, "suppression": suppression.app,
         "forget": suppression.forget, "journal": journal.app, "backup": backup.backup, "fsck": fsck.fsck,
         "feedback": feedback.app, "stop": suspensions.suspend, "lift": suspensions.resume, "task": tasks.app,
     }  # fmt: skip

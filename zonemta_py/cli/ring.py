@@ -12,8 +12,7 @@ import typer
 
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, readable
-from zonemta_py.cli.terminal.output import print_json, print_table
-from zonemta_py.cli.terminal.progress import bar
+from zonemta_py.cli.terminal.output import bar, print_json, print_table
 from zonemta_py.disk.ring.ring import Ring, RingError
 
 app = typer.Typer(help="Inspect ring files, which hold records that overflow from memory.")

@@ -12,11 +12,9 @@ from zonemta_py.cli.campaign import options as option
 from zonemta_py.cli.campaign.hours import show_hours
 from zonemta_py.cli.campaign.nodes import Ca, KeyFile, Nodes, target
 from zonemta_py.cli.run.ask_queue import ask_queue
-from zonemta_py.cli.terminal.confirm import ask
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.in_force import in_force
-from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled
-from zonemta_py.cli.terminal.output import counted, moment, print_aside, print_json, print_table
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, in_force, tabled
+from zonemta_py.cli.terminal.output import confirm, counted, moment, print_aside, print_json, print_table
 from zonemta_py.queue import questions
 from zonemta_py.queue.questions.question import A, P, Question
 from zonemta_py.zones.calendar.campaign_hours import words
@@ -100,7 +98,7 @@ def cancel(
     asked = CampaignDoor(nodes, key_file, ca, config, folder)
     if not yes:
         waiting = asked.status(name)["waiting"]
-        ask(f"{counted(waiting, 'recipient')} of {name} will not get it", "Cancel it?")
+        confirm(f"{counted(waiting, 'recipient')} of {name} will not get it", "Cancel it?")
     _order(asked, name, "cancel", because, json)
 
 

@@ -18,10 +18,9 @@ from zonemta_py.cli.campaign import options as option
 from zonemta_py.cli.campaign import settings as campaign_settings
 from zonemta_py.cli.campaign.nodes import Ca, KeyFile, Nodes, Patience, target
 from zonemta_py.cli.campaign.work import Work, describe, look, read_columns, readable, rendered, sentences, show, sound
-from zonemta_py.cli.terminal.confirm import ask
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration
-from zonemta_py.cli.terminal.output import Telling, counted
+from zonemta_py.cli.terminal.output import Telling, confirm, counted
 from zonemta_py.pipeline.prepare.source.dialect import ADDRESS_COLUMNS
 
 if TYPE_CHECKING:
@@ -143,7 +142,7 @@ def send(
         return
     if not yes:
         people = counted(plan.report["kept"], "recipient")
-        ask(f"{name} goes to {people}", "Send it?", f", or later `zonemta campaign send --resume --name {name}`")
+        confirm(f"{name} goes to {people}", "Send it?", f", or later `zonemta campaign send --resume --name {name}`")
     _send(work, plan, announcement, canary_patience, json)
 
 

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import configuration
-from zonemta_py.cli.terminal.output import print_table
-from zonemta_py.cli.terminal.progress import bar
+from zonemta_py.cli.terminal.output import bar, print_table
 
 if TYPE_CHECKING:
     from zonemta_py.cli.campaign.planning import NodeTerms

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from zonemta_py.cli.config import link
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration
 from zonemta_py.cli.terminal.output import print_json
@@ -20,6 +19,7 @@ from zonemta_py.journal.records.mail import EnvelopeRecord
 from zonemta_py.mail.addresses import srs as srs_paths
 from zonemta_py.mail.addresses import verp as verp_paths
 from zonemta_py.mail.addresses.domain import canonical
+from zonemta_py.mail.addresses.link import UNKNOWN, Link, LinkRefused, age, decode
 from zonemta_py.mail.addresses.ours import NotOurs, Ours
 
 verp = typer.Typer(help="Decode VERP return paths, which carry message and recipient.", no_args_is_help=True)
@@ -85,8 +85,8 @@ def address_(address: Address, config: ConfigFile = None, folder: Folder = None,
     Decodes VERP, SRS and unsubscribe addresses, and links made by [links]. Exit status 65: it is refused.
     """
     settings = configuration(config, folder)
-    if link.is_link(address):
-        found_row = link.row(address, settings, _today())
+    if is_link(address):
+        found_row = link_row(address, settings, _today())
         print_json(found_row) if json else print(found_row["what"])
         return
     taking = [one.name for one in settings.listeners if one.feedback]
@@ -146,3 +146,41 @@ def _bare(address: str) -> str:
 
 def _today() -> int:
     return int(time.time()) // _DAY_S
+
+
+_PURPOSES = {
+    "unsubscribe": "a click on its button, or the POST of a mail program, unsubscribes",
+    "preferences": "the preferences page",
+    "open": "a tracking image; loading it counts as an open",
+    "click": "a redirect that counts as a click",
+}
+
+
+def is_link(text: str) -> bool:
+    """Rather than an address."""
+    return text.lower().startswith(("https://", "http://"))
+
+
+def link_row(url: str, settings: Config, today: int) -> dict[str, object]:
+    """What it is for; "what" in words. Raises CommandError for one that would be refused."""
+    links = settings.links
+    if not links.secrets:
+        raise CommandError(Exit.CONFIG, "links.secrets is empty; name the MTA's configuration with --config")
+    try:
+        link = decode(url.partition("?")[0].rstrip("/").rpartition("/")[2], links.secrets)
+    except LinkRefused as refused:
+        raise CommandError(Exit.DATA, f"{url}: refused with 403: {refused}") from None
+    days = age(link, today)
+    if days > links.days and link.purpose in ("unsubscribe", "preferences"):
+        raise CommandError(Exit.DATA, f"{url}: refused with 410: it is {days} days old, links.days is {links.days}")
+    return {
+        "purpose": link.purpose, "id": "" if link.id == UNKNOWN else link.id, "recipient": link.recipient,
+        "campaign": link.campaign, "tenant": link.tenant, "scope": link.entry_scope, "days": days,
+        "target": link.target, "what": _link_words(link, days),
+    }  # fmt: skip
+
+
+def _link_words(link: Link, days: int) -> str:
+    where = f" ({link.entry_scope})" if link.purpose == "unsubscribe" else f" to {link.target}" * bool(link.target)
+    message = "a message" if link.id == UNKNOWN else f"message {link.id}"
+    return f"{_PURPOSES[link.purpose]}{where}: {message} to {link.recipient}, made {days} days ago"

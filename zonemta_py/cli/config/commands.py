@@ -15,7 +15,8 @@ from typing import Annotated
 
 import typer
 
-from zonemta_py.cli.config import certificates, history, notice, pull_zones
+from zonemta_py.cli.config import certificates, history, notice
+from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration
 from zonemta_py.cli.terminal.output import Telling, print_json
@@ -27,6 +28,7 @@ from zonemta_py.config.values import Local, marked, written
 from zonemta_py.config.warnings import doubts
 from zonemta_py.plugin.host import Host
 from zonemta_py.processes import privileges
+from zonemta_py.queue import questions
 
 app = typer.Typer(help="Check and show the configuration and earlier ones.", no_args_is_help=True)
 app.command()(history.history)
@@ -61,10 +63,10 @@ def check(
             lambda: plugged.append(queue_process.plugins(config)),
             lambda: checks.check(config, *(plugged or [Host.empty()])),
             lambda: warnings.extend(doubts(config)),
-            lambda: warnings.extend([*_doubts(config), *pull_zones.doubts(config)]),
+            lambda: warnings.extend([*_doubts(config), *pull_zone_doubts(config)]),
             lambda: warnings.extend(certificates.doubts(config, datetime.now(UTC), unusable=False)),
             lambda: warnings.extend([*return_path.sentences(config), *campaign_reports.sentences(config)]),
-            lambda: warnings.extend(pull_zones.turned(config) if folder else []),
+            lambda: warnings.extend(turned_to_smtp(config) if folder else []),
         )
     except ConfigError as error:
         raise ConfigError(*(f"{file}: {sentence}" for sentence in error.sentences)) from None
@@ -229,3 +231,45 @@ def secret(
         print(SECRET_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode())
     else:
         print(secrets.token_urlsafe(32))
+
+
+def pull_zone_doubts(config: Config) -> Iterator[str]:
+    """Warnings that the file alone gives reason for."""
+    zone = config.default_zone
+    if zone.pulled:
+        yield (
+            f"warning: zone {zone.name!r} is the default and a pull zone: all mail that no rule claims, and"
+            " notifications to senders too, wait there and are not sent; set default = true in an SMTP zone"
+            " unless that is meant"
+        )
+    pulled = [zone.name for zone in config.zones if zone.pulled]
+    if pulled and not config.services:
+        yield (f"warning: no client can fetch the mail in {_named(pulled)}: set enabled = true in [pull], or in [http]")
+
+
+def turned_to_smtp(config: Config) -> Iterator[str]:
+    """Warnings about what waits in the running queue of the configured folder. Raises ConfigError."""
+    try:
+        rows = answer(config, questions.queues)
+    except CommandError as error:
+        yield f"warning: mail waiting in {config.folder} was not checked: {error}"
+        return
+    for row in rows:
+        name, count = row["zone"], sum(row[state] for state in ("ready", "leased", "delayed", "held"))
+        zone = config.zone(name)
+        if zone is None or zone.pulled or not count:
+            continue
+        if row["pushed"]:
+            yield (
+                f"warning: zone {name!r} is a pull zone no longer: {row['pushed']:,} pushed messages will be in the"
+                f" queue queue/{name}, where `pop {name}` takes them; they are not sent"
+            )
+        if count > row["pushed"]:
+            yield (
+                f"warning: zone {name!r} is a pull zone no longer: {count - row['pushed']:,} recipients of mail that"
+                " wait there to be fetched will be sent to by SMTP"
+            )
+
+
+def _named(names: list[str]) -> str:
+    return f"zone {names[0]!r}" if len(names) == 1 else f"the zones {', '.join(map(repr, names))}"

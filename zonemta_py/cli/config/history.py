@@ -15,8 +15,7 @@ import typer
 from zonemta_py.cli.run.folder import check_unlocked
 from zonemta_py.cli.run.running import check_file, order, tell, written
 from zonemta_py.cli.terminal.errors import CommandError, Exit, from_os
-from zonemta_py.cli.terminal.in_force import in_force
-from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, in_force, tabled
 from zonemta_py.cli.terminal.output import Telling, moment, print_json, print_table, printable
 from zonemta_py.config import Config
 from zonemta_py.config.file import of_text

@@ -26,10 +26,8 @@ from zonemta_py.cli.events.tail import (
 )
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.in_force import in_force
-from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled
-from zonemta_py.cli.terminal.output import Telling, moment, print_json, print_table, sentence
-from zonemta_py.cli.terminal.progress import Move, bar
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, in_force, tabled
+from zonemta_py.cli.terminal.output import Move, Telling, bar, moment, print_json, print_table, sentence
 from zonemta_py.config import Config, EventSink
 from zonemta_py.disk import identity
 from zonemta_py.disk.frame import Record

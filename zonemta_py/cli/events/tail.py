@@ -15,8 +15,7 @@ import typer
 from zonemta_py.cli.events.follow import RECORDS_AT_ONCE, checked, records, stable
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.in_force import in_force
-from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, in_force
 from zonemta_py.cli.terminal.output import moment, printable
 from zonemta_py.disk import identity
 from zonemta_py.events.derive import events_of

@@ -12,10 +12,9 @@ import typer
 from zonemta_py.cli.lake import proposals, tables
 from zonemta_py.cli.lake.close_segment import Archive, up_to_now
 from zonemta_py.cli.lake.spark import Master, Memory, spark, told
-from zonemta_py.cli.terminal import progress
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson
-from zonemta_py.cli.terminal.output import Telling
+from zonemta_py.cli.terminal.output import Telling, bar
 
 if TYPE_CHECKING:
     from zonemta_py.pipeline.lake.ingested import Ingested
@@ -57,7 +56,7 @@ def ingest(
         if follow:
             bronze.follow(session, archive, lake, damage, every, partial(_report, as_json=as_json))
             return
-        with progress.bar("segments") as moved:
+        with bar("segments") as moved:
             entries = bronze.ingest(session, archive, lake, damage, moved)
     _report(entries, as_json)
     if any(entry.damages for entry in entries):

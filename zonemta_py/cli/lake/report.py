@@ -17,10 +17,9 @@ import typer
 from zonemta_py.cli.lake.close_segment import up_to_now
 from zonemta_py.cli.lake.commands import Lake
 from zonemta_py.cli.lake.spark import Master, Memory, spark, told
-from zonemta_py.cli.terminal import progress
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, Option, extended
-from zonemta_py.cli.terminal.output import Telling, printable
+from zonemta_py.cli.terminal.output import Telling, bar, printable
 from zonemta_py.config.section import shipped
 from zonemta_py.disk.files import replace_file
 from zonemta_py.zones.site import Providers
@@ -164,7 +163,7 @@ def report(resolve: Resolve, how: How) -> None:
         if how.archive is not None:
             _bring_up_to_date(session, how.archive, how)
             _check(how.lake)
-        with progress.bar("page"):
+        with bar("page"):
             scope = resolve(session)
             found = facts.gather(session, how.lake, scope, Providers.load(shipped("providers.toml")).domains)
         if found.empty:
@@ -197,10 +196,10 @@ def _bring_up_to_date(session: SparkSession, archive: Path, how: How) -> None:
     from zonemta_py.pipeline.lake import bronze, update
 
     lake, names = how.lake, [job.name for job in update.JOBS] if how.lent else []
-    with progress.bar("segments") as moved:
+    with bar("segments") as moved:
         bronze.ingest(session, archive, lake, moved=moved, since=how.since)
     begun: list[str] = []
-    with progress.bar("tables") as moved:
+    with bar("tables") as moved:
 
         def began(name: str) -> None:
             moved(len(begun), len(names or EVERY))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zonemta_py.cli.terminal import progress
 from zonemta_py.cli.terminal.errors import CommandError, Exit, from_os
+from zonemta_py.cli.terminal.output import bar
 
 if TYPE_CHECKING:
     from zonemta_py.pipeline.spark.session import SparkSession
@@ -34,7 +34,7 @@ def spark(master: str | None = None, memory_gb: float = 2, long: bool = False) -
         sentence = f"{error.name}: not installed; `pip install 'zonemta-py[pipeline]'` installs it"
         raise CommandError(Exit.UNAVAILABLE, sentence) from None
     try:
-        with progress.bar("starting Spark"):
+        with bar("starting Spark"):
             one = session(master, memory_gb, long=long)
     except Unavailable as error:
         raise CommandError(Exit.UNAVAILABLE, str(error)) from None

@@ -13,10 +13,9 @@ from typing import Annotated, Any
 import typer
 
 from zonemta_py.cli.lake.spark import Master, Memory, spark, told
-from zonemta_py.cli.terminal import progress
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, readable, tabled
-from zonemta_py.cli.terminal.output import inert, print_json, print_table
+from zonemta_py.cli.terminal.output import bar, inert, print_json, print_table
 
 Lake = Annotated[Path, typer.Option(metavar="DIR", help="The lake: a folder for its tables.")]
 
@@ -49,7 +48,7 @@ def update(
     from zonemta_py.pipeline.lake.table import unread
 
     long = unread(lake, None if full else "deliveries") > _LONG_BYTES
-    with spark(master, memory, long) as session, told(), progress.bar("tables") as moved:
+    with spark(master, memory, long) as session, told(), bar("tables") as moved:
         from zonemta_py.pipeline.findings.tables import EVERY
         from zonemta_py.pipeline.lake import update as updating
 

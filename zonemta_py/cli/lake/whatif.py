@@ -104,7 +104,7 @@ def _config(path: Path) -> Config:
 
 
 def _read(folders: list[Path]) -> History:
-    from zonemta_py.cli.terminal.progress import bar
+    from zonemta_py.cli.terminal.output import bar
     from zonemta_py.whatif.history import read as read_history
 
     for folder in folders:
@@ -142,7 +142,7 @@ def _has(history: History) -> str:
 
 
 def _replayed(config: Config, history: History, span: Span, seed: int, name: str) -> Replayed:
-    from zonemta_py.cli.terminal.progress import bar
+    from zonemta_py.cli.terminal.output import bar
     from zonemta_py.disk.leveldb.store import StoreError
     from zonemta_py.whatif.replay import replay
 

@@ -11,13 +11,12 @@ from typing import Annotated, Any, Literal, TypeVar
 import typer
 
 from zonemta_py.cli.run.ask_queue import ask_queue, runs
-from zonemta_py.cli.terminal.confirm import ask
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.filters import Where, filtered
-from zonemta_py.cli.terminal.in_force import in_force
-from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, readable, tabled
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, in_force, readable, tabled
 from zonemta_py.cli.terminal.output import (
     as_records,
+    confirm,
     counted,
     moment,
     print_aside,
@@ -348,7 +347,9 @@ def adopt(
     chosen = in_force(config, folder)
     original = identity.original(chosen.folder)
     if original is not None and not yes and answer(chosen, questions.copied) and runs(original):
-        ask(f"the original in {original} still runs, and both would send the same mail: end that first", "Adopt it?")
+        confirm(
+            f"the original in {original} still runs, and both would send the same mail: end that first", "Adopt it?"
+        )
     adopted = answer(chosen, questions.adopt)
     if json:
         return print_json(adopted)
@@ -391,3 +392,17 @@ def in_doubt(
 def _sender(row: questions.InDoubt) -> str:
     sender = row.get("sender")
     return "(message has ended)" if sender is None else sender or "<>"
+
+
+@tabled
+def accounts(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
+    """List the quotas of [[accounts]]: usage, and when each resets."""
+    rows = answer(in_force(config, folder), questions.accounts)
+    if json:
+        print_json(rows)
+        return
+    cells = [
+        (row["account"], row["what"], row["quota"], row["used"], row["left"], moment(row["anew_ms"])) for row in rows
+    ]
+    footer = "" if rows else "No account has a quota; [[accounts]] in the configuration gives one"
+    print_table(f"Quotas: {len(rows)}", ("account", "of", "quota", "used ", "left ", "begins anew"), cells, footer)

@@ -18,9 +18,8 @@ from typing import Annotated, Any
 import typer
 
 from zonemta_py.cli.lake.close_segment import up_to_now
-from zonemta_py.cli.terminal import progress
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.output import Telling
+from zonemta_py.cli.terminal.output import Telling, bar
 from zonemta_py.cli.terminal.rejects import SUFFIX
 from zonemta_py.config import Config
 from zonemta_py.events import erasure
@@ -71,7 +70,7 @@ def in_files(
     if archive is not None and queue is not None:
         up_to_now(archive)
     try:
-        with progress.bar("files searched") as moved:
+        with bar("files searched") as moved:
             told = erasure_proof.forget(
                 address, proof, archive, lake, node, subaddresses, {**queue} if queue else None, moved
             )

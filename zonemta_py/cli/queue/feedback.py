@@ -11,8 +11,7 @@ import typer
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.in_force import in_force
-from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, in_force, tabled
 from zonemta_py.cli.terminal.output import as_records, moment, print_aside, print_json, print_table, printable
 from zonemta_py.journal.records.people import KINDS
 from zonemta_py.queue import questions

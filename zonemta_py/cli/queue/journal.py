@@ -15,8 +15,7 @@ from zonemta_py.cli.events.follow import checked, records, stable
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.in_force import in_force
-from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, in_force
 from zonemta_py.cli.terminal.output import moment, print_json, printable
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.packing import unpack

@@ -34,10 +34,8 @@ from zonemta_py.cli.queue.erasure import (
 )
 from zonemta_py.cli.queue.suppression_file import COLUMNS, STDIN, opened
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.in_force import in_force
-from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled
-from zonemta_py.cli.terminal.output import Telling, moment, print_json, print_table, printable
-from zonemta_py.cli.terminal.progress import bar
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, in_force, tabled
+from zonemta_py.cli.terminal.output import Telling, bar, moment, print_json, print_table, printable
 from zonemta_py.cli.terminal.rejects import Rejects, apart, beside
 from zonemta_py.config import Config
 from zonemta_py.mail.fields import utc

@@ -14,10 +14,8 @@ from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.run.ask_queue import NotRunning
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.in_force import in_force
-from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, tabled
-from zonemta_py.cli.terminal.output import Telling, print_aside, print_json, print_table, printable
-from zonemta_py.cli.terminal.progress import bar
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, in_force, tabled
+from zonemta_py.cli.terminal.output import Telling, bar, print_aside, print_json, print_table, printable
 from zonemta_py.config import Config
 from zonemta_py.queue import questions
 from zonemta_py.queue.questions.question import A, P, Question

@@ -11,8 +11,7 @@ import typer
 
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.send.compatibility import configuration_of
-from zonemta_py.cli.terminal.in_force import in_force
-from zonemta_py.cli.terminal.options import ConfigFile, Folder
+from zonemta_py.cli.terminal.options import ConfigFile, Folder, in_force
 from zonemta_py.cli.terminal.output import print_line, printable
 from zonemta_py.config import Config
 from zonemta_py.queue import questions

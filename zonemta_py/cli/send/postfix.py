@@ -11,12 +11,11 @@ import typer
 
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.run.running import me
-from zonemta_py.cli.send.compatibility import configuration_of, parsed
+from zonemta_py.cli.send.compatibility import configuration_of, parsed, states_of
 from zonemta_py.cli.send.mailq import print_objects, print_queue
 from zonemta_py.cli.tasks import follow
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.filters import message_ids
-from zonemta_py.cli.terminal.queue_names import states_of
 from zonemta_py.config import Config
 from zonemta_py.queue import questions
 

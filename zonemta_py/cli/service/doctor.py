@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
+import ssl
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
@@ -14,6 +16,7 @@ from datetime import UTC, datetime
 from ipaddress import ip_address
 from textwrap import fill
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -101,7 +104,7 @@ async def _all(
     config: Config, before: Sequence[Diagnosis], given: Sequence[str], domains: Sequence[str], probe: str | None,
     lists: Sequence[str] | None, ask_dns: bool,
 ) -> list[Diagnosis]:  # fmt: skip
-    from zonemta_py.cli.service import links, machine, return_path
+    from zonemta_py.cli.service import machine, return_path
 
     with seen_by(config):
         findings = [*before, *_certificates(config)]
@@ -121,7 +124,7 @@ async def _all(
         findings.append(note("DNS", "all mail goes to smart hosts, whose addresses others see: see to theirs"))
     names = sorted({*domains, *_domains(config)})
     by_dns = [one async for one in _by_dns(config, addresses, names, probe, lists)]
-    linked = [await links.reached(config)] if config.links.enabled else []
+    linked = [await reached(config)] if config.links.enabled else []
     return [*findings, *unanswered(by_dns), *by_dns, *linked]
 
 
@@ -232,3 +235,32 @@ def _runs(config: Config) -> bool | None:
         except OSError:
             return False
     return True
+
+
+HELLO = b"zonemta links\n"
+
+
+async def reached(config: Config) -> Diagnosis:
+    """Of a configuration that has links."""
+    from zonemta_py.delivery.tls.https import HttpsFailed, get
+
+    about, url = f"links {config.links.url}", urlsplit(config.links.url)
+    host, port = url.hostname or "", url.port or 443
+    try:
+        loop = asyncio.get_running_loop()
+        rows = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        return problem(about, f"{host} cannot be looked up ({error.strerror})", "publish its address in DNS")
+    context = ssl.create_default_context(cafile=str(config.tls.ca_file) if config.tls.ca_file else None)
+    addresses = list(dict.fromkeys(str(row[4][0]) for row in rows))
+    try:
+        said = await get(
+            host, port, f"{url.path}/health", addresses, context, kind="text/plain", bytes_max=1_000,
+            barred=lambda _: "",
+        )  # fmt: skip
+    except HttpsFailed as failed:
+        remedy = "start the MTA, let the proxy pass it on, or renew the certificate; providers give up on what fails"
+        return problem(about, str(failed), remedy)
+    if said != HELLO:
+        return problem(about, "another program answers there", f"pass {url.path}/ on to links.address and links.port")
+    return ok(about, "is answered by this program")

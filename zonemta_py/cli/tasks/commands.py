@@ -11,8 +11,7 @@ from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.run.running import me
 from zonemta_py.cli.tasks import follow
 from zonemta_py.cli.terminal import when
-from zonemta_py.cli.terminal.in_force import in_force
-from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, in_force, tabled
 from zonemta_py.cli.terminal.output import moment, print_json, print_table, sentence
 from zonemta_py.queue import questions
 

@@ -11,8 +11,7 @@ from collections.abc import Callable
 
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal import when
-from zonemta_py.cli.terminal.output import counted, print_aside, print_json
-from zonemta_py.cli.terminal.progress import bar
+from zonemta_py.cli.terminal.output import bar, counted, print_aside, print_json
 from zonemta_py.config import Config
 from zonemta_py.queue import questions
 

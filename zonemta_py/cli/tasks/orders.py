@@ -20,12 +20,10 @@ from zonemta_py.cli.queue.commands import answer, app
 from zonemta_py.cli.run.running import me
 from zonemta_py.cli.tasks import follow
 from zonemta_py.cli.terminal import when
-from zonemta_py.cli.terminal.confirm import ask
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.filters import Where, filtered, message_ids
-from zonemta_py.cli.terminal.in_force import in_force
-from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, Option, extended, tabled
-from zonemta_py.cli.terminal.output import as_records, counted, print_aside, print_json, print_table
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, Option, extended, in_force, tabled
+from zonemta_py.cli.terminal.output import as_records, confirm, counted, print_aside, print_json, print_table
 from zonemta_py.config import Config
 from zonemta_py.queue import questions
 
@@ -201,7 +199,7 @@ def _ask(seen: follow.Row) -> None:
     sentence = f"{seen['words']}: {counted(seen['count'] or 0, 'recipient')}"
     for remark in seen["remarks"]:
         print_aside(remark)
-    ask(sentence, "Do it?", ", or --dry-run to see examples")
+    confirm(sentence, "Do it?", ", or --dry-run to see examples")
 
 
 def _show(seen: follow.Row, json: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,8 +12,9 @@ from typing import Annotated, Any
 import typer
 
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.output import Form, printed_as
-from zonemta_py.config import Config, load, usual_file
+from zonemta_py.cli.terminal.output import Form, printable, printed_as
+from zonemta_py.config import Config, ConfigError, load, usual_file
+from zonemta_py.config.file import folder_of, of_text
 
 Option = tuple[Any, Any]
 """(annotation, default)."""
@@ -103,3 +105,30 @@ def _with(more: dict[str, Any], command: Callable[..., Any]) -> Callable[..., An
 
 
 _NOTHING: dict[str, Any] = {"columns": None}
+
+
+def in_force(file: Path | None, folder: Path | None = None) -> Config:
+    """As `configuration`; of a file with mistakes that which the MTA in its folder was last given, and stderr says so:
+    what runs is looked at, ordered and left all the same. Commands that try, check or show the file itself do not use
+    this. Raises ConfigError if there is none."""
+    try:
+        return configuration(file, folder)
+    except ConfigError:
+        chosen = file or usual_file()
+        there = folder or (folder_of(chosen) if chosen else None)
+        config = _last_given(there) if there else None
+        if config is None or there is None:
+            raise
+    sentence = f"{chosen}: has errors, which `zonemta config check` lists; this uses the running configuration"
+    print(f"zonemta: {printable(sentence)}", file=sys.stderr)
+    return config.model_copy(update={"server": config.server.model_copy(update={"folder": there})})
+
+
+def _last_given(folder: Path) -> Config | None:
+    from zonemta_py.queue.reload import history
+
+    try:
+        source = history.newest(folder)
+        return of_text(Path(source.path), source.text) if source.path else None
+    except (ConfigError, OSError):
+        return None

@@ -20,7 +20,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol
+
+import typer
 
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 
@@ -263,3 +265,39 @@ def _encodable(wanted: str, else_: str) -> str:
 
 def _plain(value: object) -> str:
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+
+
+class Move(Protocol):
+    def __call__(self, done: int, total: int, label: str = "", /) -> None:
+        """label: another one from now on."""
+
+
+@contextmanager
+def bar(label: str) -> Iterator[Move]:
+    """Shows `label` and a bar that the given function moves: only on a terminal, on stderr."""
+    if not sys.stderr.isatty():
+        yield lambda done, total, label="": None
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import Progress, TimeElapsedColumn
+
+    columns = (*Progress.get_default_columns(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(label, total=None)
+
+        def move(done: int, total: int, said: str = "", /) -> None:
+            shown.update(task, completed=done, total=total, description=escape(said or label))
+
+        yield move
+
+
+def confirm(sentence: str, question: str, instead: str = "") -> None:
+    """Asks before what cannot be undone, or is much. Raises CommandError if the answer is no, or if nobody is there.
+
+    sentence: what will be. instead: what else one may do where nobody can answer.
+    """
+    if not sys.stdin.isatty():
+        raise CommandError(Exit.USAGE, f"{sentence}; add --yes to do it without a question{instead}")
+    if not typer.confirm(f"{sentence}. {question}", err=True):
+        raise CommandError(Exit.OK, "nothing was changed")

@@ -9,11 +9,10 @@ from typing import Annotated, Literal
 import typer
 
 from zonemta_py.cli.queue.commands import ZoneName, known_zone, whole
+from zonemta_py.cli.send.compatibility import states_of
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.in_force import in_force
-from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, in_force, tabled
 from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table
-from zonemta_py.cli.terminal.queue_names import states_of
 from zonemta_py.queue import questions
 
 _SUBDOMAINS = 5

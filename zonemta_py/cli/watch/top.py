@@ -10,8 +10,7 @@ import typer
 
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.in_force import in_force
-from zonemta_py.cli.terminal.options import ConfigFile, Folder
+from zonemta_py.cli.terminal.options import ConfigFile, Folder, in_force
 from zonemta_py.queue import questions
 
 

@@ -13,10 +13,8 @@ import typer
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.run.ask_queue import NotRunning
 from zonemta_py.cli.terminal.errors import CommandError, Exit
-from zonemta_py.cli.terminal.in_force import in_force
-from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, tabled
-from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table, printable
-from zonemta_py.cli.terminal.progress import bar
+from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, in_force, tabled
+from zonemta_py.cli.terminal.output import bar, moment, print_aside, print_json, print_table, printable
 from zonemta_py.config import Config
 from zonemta_py.queue import questions
 from zonemta_py.queue.admin.browse import reading
