@@ -19,8 +19,7 @@ from zonemta_py.reception.turns import Turns
 from zonemta_py.web.documents.problem import RequestProblem
 from zonemta_py.web.keys import hashed
 from zonemta_py.web.serving import connection
-from zonemta_py.web.serving.pace import RequestPace
-from zonemta_py.web.serving.sharing import Parser
+from zonemta_py.web.serving.connection import Parser, RequestPace
 from zonemta_py.web.shares import RequestShares
 
 JSON = {"content-type": "application/json"}

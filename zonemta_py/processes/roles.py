@@ -306,9 +306,9 @@ def _links(child: Child) -> None:
     config = child.config
 
     async def serve(queue: RemoteQueue) -> None:
-        from zonemta_py.web.links import server
+        from zonemta_py.web.links.app import serve as serve_links
 
-        await server.serve(config, _bound(child), queue, child.host, CONNECTIONS.mine())
+        await serve_links(config, _bound(child), queue, child.host, CONNECTIONS.mine())
 
     _serve(child, "links", serve, config.limits.connections + FILES_BESIDES_LEASES)
 
@@ -319,7 +319,7 @@ def _bound(child: Child) -> socket.socket:
 
 HTTP = Role("http", _http, ("web.app", "web.server"), count=_enabled("http"), warm=_warm_http, heeds_sigterm=True)
 PULL = Role("pull", _pull, ("pull.server",), count=_enabled("pull"), heeds_sigterm=True)
-LINKS = Role("links", _links, ("web.links.server",), count=_enabled("links"), heeds_sigterm=True)
+LINKS = Role("links", _links, ("web.links.app",), count=_enabled("links"), heeds_sigterm=True)
 
 
 # -- in the background

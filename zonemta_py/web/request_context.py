@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import hmac
 import ipaddress
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from zonemta_py.config import Config, Zone
 from zonemta_py.config.senders import Rights, rights
@@ -32,10 +34,12 @@ from zonemta_py.reception.scope import EVERYTHING, KeyScope
 from zonemta_py.web.api.feedback.webhooks import Fetch, SignedWebhooks
 from zonemta_py.web.api.templates.check import TemplateCheck, TemplateStore
 from zonemta_py.web.api.uploads.attached import AttachmentDesk
-from zonemta_py.web.documents.cursors import Cursors
 from zonemta_py.web.documents.problem import FieldError, RequestProblem, invalid
 from zonemta_py.web.keys import ApiKeys, Holder, token
 from zonemta_py.web.shares import AccountSessions, HttpCounts, RequestShares, StreamShares
+
+if TYPE_CHECKING:
+    from cryptography.fernet import Fernet
 
 DROPPED = Receipt("", 0, 0, False)
 TlsTerms = Callable[[Zone, str], Awaitable[dict[str, Any]]]
@@ -276,3 +280,42 @@ class Digest:
 def _raise_refusal(decoder: Undotted) -> None:
     if decoder.refusal is not None:
         raise MessageRefused(decoder.refusal)
+
+
+_PURPOSE = b"zonemta-py: cursors of pages"
+
+
+class Cursors:
+    """Cursors of pages that name what a client must not see, sealed with a key made from that of the token file: they
+    outlive reloads and restarts, and no longer that file.
+
+    local: the key of the token file. The secret is made when it is first needed."""
+
+    def __init__(self, local: str) -> None:
+        self._local = local
+        self._made: Fernet | None = None
+
+    def sealed(self, who: str, cursor: str) -> str:
+        """Text that only `opened` can read, for the same client."""
+        return self._secret().encrypt(f"{who}\n{cursor}".encode()).decode()
+
+    def opened(self, who: str, text: str) -> str:
+        """Raises RequestProblem."""
+        if not text:
+            return ""
+        from cryptography.fernet import InvalidToken
+
+        try:
+            owner, _, cursor = self._secret().decrypt(text.encode()).decode().partition("\n")
+        except (InvalidToken, ValueError):
+            owner, cursor = "", ""
+        if owner != who:
+            raise invalid([FieldError("query after", "is no cursor of a page; begin again without it")])
+        return cursor
+
+    def _secret(self) -> Fernet:
+        if self._made is None:
+            from cryptography.fernet import Fernet
+
+            self._made = Fernet(base64.urlsafe_b64encode(hmac.digest(self._local.encode(), _PURPOSE, "sha256")))
+        return self._made

@@ -17,8 +17,8 @@ from zonemta_py.plugin.host import Host
 from zonemta_py.queue import questions
 from zonemta_py.queue.admin.answers import OF_QUEUE
 from zonemta_py.queue.questions.question import AnsweredBy
-from zonemta_py.web.documents.cursors import Cursors
 from zonemta_py.web.keys import hashed
+from zonemta_py.web.request_context import Cursors
 
 SECRET = "zweig"
 """Part of everything that is the other's and that no request names."""

@@ -243,7 +243,7 @@ def test_what_is_vendored_is_what_its_list_says() -> None:
     """Names and SHA-256 of static/vendor/VENDORED.md, of all files there."""
     import hashlib
 
-    from zonemta_py.web.dashboard.static import FOLDER
+    from zonemta_py.web.dashboard.app import FOLDER
 
     listed = {
         row.split("|")[1].strip(" `"): row.split("|")[4].strip(" `")

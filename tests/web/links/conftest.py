@@ -19,7 +19,7 @@ from zonemta_py.mail.addresses.link import Link, encode
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.recovery.start import open_queue
-from zonemta_py.web.links.server import serve as serve_links
+from zonemta_py.web.links.app import serve as serve_links
 from zonemta_py.wire.client import RemoteQueue
 from zonemta_py.wire.server import serve as serve_queue
 

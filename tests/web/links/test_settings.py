@@ -12,7 +12,7 @@ from zonemta_py.config import Config, ConfigError
 from zonemta_py.journal.records import Type
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.suppression.entry import Suppressed
-from zonemta_py.web.links import pages, words
+from zonemta_py.web.links import pages
 
 EVERY = ["campaign", "list", "campaigns", "all"]
 SETTINGS = path(purpose="preferences")
@@ -111,7 +111,7 @@ def test_a_campaigns_entry_of_an_earlier_version_can_be_taken_back(open_links: A
 
 def test_languages(open_links: Any) -> None:
     """Each has all texts, with the same values in them; the page says which it is."""
-    every = words.every()
+    every = pages.languages()
     assert len(every) >= 6
     texts = {language: one._texts for language, one in every.items()}
     for language, found in texts.items():

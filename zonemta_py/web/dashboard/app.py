@@ -7,8 +7,11 @@ from a page of this server; every answer carries the policy that lets a browser 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import time
+from functools import cache
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
@@ -22,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from zonemta_py.logs.privacy import UserName
 from zonemta_py.web.api.events import EventStream
-from zonemta_py.web.dashboard import orders, static
+from zonemta_py.web.dashboard import orders
 from zonemta_py.web.dashboard.desk import FORM_BYTES_MAX, HEADERS, HOME, Desk, NoPage, QueueAway
 from zonemta_py.web.dashboard.live import Live
 from zonemta_py.web.dashboard.pages import PAGES, Handler
@@ -50,7 +53,7 @@ class Dashboard:
             Route(f"{HOME}/logout", self._logout, methods=["POST"]),
             Route(f"{HOME}/live", self._stream),
             Route(f"{HOME}/order/{{name}}", self._order, methods=["GET", "POST"]),
-            Route(f"{HOME}/static/{{name}}", static.serve),
+            Route(f"{HOME}/static/{{name}}", serve),
         ]
         told: dict[Any, Any] = {
             NoPage: self._tell, QueueAway: self._tell, Wrong: self._tell, HTTPException: self._tell,
@@ -242,3 +245,32 @@ async def _trusted(request: Request, form: dict[str, str]) -> LoginSession:
 
 async def _gone(request: Request, error: Exception) -> Response:
     return Response(status_code=400)
+
+
+FOLDER = Path(__file__).parent / "static"
+KINDS = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
+
+
+@cache
+def _files() -> dict[str, tuple[str, Path]]:
+    """Kind and file by name, of those that are served."""
+    files = [path for path in FOLDER.rglob("*") if path.suffix in KINDS]
+    return {path.name: (KINDS[path.suffix], path) for path in files}
+
+
+@cache
+def _content(path: Path) -> tuple[str, bytes]:
+    content = path.read_bytes()
+    return f'"{hashlib.sha256(content).hexdigest()[:20]}"', content
+
+
+async def serve(request: Request) -> Response:
+    """A browser that has it is told to use that."""
+    kind, path = _files().get(request.path_params["name"], ("", FOLDER))
+    if not kind:
+        return Response(status_code=404)
+    tag, content = _content(path)
+    headers = {"etag": tag, "cache-control": "no-cache"}
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
+    return Response(content, media_type=kind, headers=headers)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import socket
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -28,15 +29,19 @@ from zonemta_py.config import Config
 from zonemta_py.logs.causes import cause
 from zonemta_py.mail.addresses import link as links
 from zonemta_py.mail.addresses.link import Link, LinkRefused
+from zonemta_py.metrics.connections import OpenConnections
 from zonemta_py.metrics.report import count
+from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import QueueRefusal
+from zonemta_py.reception import tls
+from zonemta_py.reception.connection_limits import ConnectionLimits, Networks, network_of, plain_ip
 from zonemta_py.reception.log_throttle import LogThrottle
-from zonemta_py.web.links import forms, unsubscribe, words
-from zonemta_py.web.links.clients import Clients
-from zonemta_py.web.links.pages import LinkPage, PageChoice, Pages, shown
+from zonemta_py.reception.retirement import Retirement
+from zonemta_py.web.links import forms, pages, unsubscribe
+from zonemta_py.web.links.pages import LinkPage, PageChoice, Pages, PageTexts, shown
 from zonemta_py.web.links.tracking import GIF, Interest
 from zonemta_py.web.links.unsubscribe import LinksQueue
-from zonemta_py.web.links.words import PageTexts
+from zonemta_py.web.serving.connection import HttpServer, behind, settings
 from zonemta_py.wire.channel import Lost
 
 T = TypeVar("T")
@@ -277,7 +282,7 @@ class LinksApp:
     # -- how it looks
 
     def _words(self, request: Request) -> PageTexts:
-        return words.wanted(request.headers.get("accept-language", ""))
+        return pages.wanted(request.headers.get("accept-language", ""))
 
     def _about(self, request: Request, name: str, link: Link) -> LinkPage:
         token = links.encode(link._replace(purpose="preferences", target=""), self._links.secrets)
@@ -297,3 +302,65 @@ def _label(page: LinkPage, choice: links.Scope, link: Link) -> str:
     if choice == "list":
         return page.words("list", list=link.list_title or link.list_name)
     return page.words(f"{choice}_of", tenant=page.tenant) if page.tenant else page.words(choice)
+
+
+CLIENTS_MAX = 20_000
+_MINUTE_S = 60.0
+
+
+class Clients:
+    """Who asks, and how often: addresses behind proxies that are trusted, and limits per minute for each. Of too many
+    at once the one that came first is forgotten. An IPv6 client is its /64.
+
+    trusted: networks of proxies. clock: seconds of a steady clock.
+    """
+
+    def __init__(self, trusted: list[str], clock: Callable[[], float] = time.monotonic) -> None:
+        self.trusted, self._clock = Networks(trusted).contain, clock
+        self._counts: OrderedDict[tuple[str, str], tuple[float, int]] = OrderedDict()
+
+    def address(self, peer: str, forwarded: list[str]) -> str:
+        """peer: the connection's. forwarded: the X-Forwarded-For fields; each proxy adds whom it has talked to."""
+        named = [plain_ip(_bare(one.strip())) for field in forwarded for one in field.split(",")]
+        address = plain_ip(peer)
+        while self.trusted(address) and named:
+            address = named.pop()
+        return address
+
+    def excess(self, what: str, client: str, most: int) -> bool:
+        """Counts it; whether there were more than so many in this minute."""
+        now, key = self._clock(), (what, network_of(client))
+        began, count = self._counts.get(key, (now, 0))
+        if now - began >= _MINUTE_S:
+            began, count = now, 0
+        self._counts[key] = began, count + 1
+        if len(self._counts) > CLIENTS_MAX:
+            self._counts.popitem(last=False)
+        return count >= most
+
+
+def _bare(address: str) -> str:
+    """Without a port: "192.0.2.1:4711", "[2001:db8::1]:4711"."""
+    if address.startswith("["):
+        return address[1:].partition("]")[0]
+    return address.partition(":")[0] if address.count(":") == 1 else address
+
+
+async def serve(
+    config: Config, bound: socket.socket, queue: LinksQueue, host: Host, opened: OpenConnections | None = None
+) -> None:
+    """Serves in a process of its own until SIGTERM or SIGUSR1 (`reception.retirement`): a flood of requests here is
+    nobody else's, and nothing of the other HTTP listener is here. bound: listening. opened: connections that this
+    process counts; alone if not said. Raises ConfigError."""
+    listener, loop = config.links.listener, asyncio.get_running_loop()
+    gate = ConnectionLimits(config.limits, opened)
+    gate.watch(loop)
+    context = tls.context(listener, host)
+    if context is not None:
+        tls.Renewal(listener, context).watch(loop)
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    connections = behind(gate)
+    app = LinksApp(config, queue)
+    server = HttpServer(settings(app, connections, context))
+    await server.until_end(bound, connections, Retirement())
+    await app.interest.end()

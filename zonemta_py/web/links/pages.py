@@ -2,13 +2,16 @@
 
 A tenant's template is Jinja2 as templates of campaigns may use it (`merge.language`): sandboxed, with a budget of work.
 It must print {{ content }}: heading, text and buttons, which work without a script. Where it cannot be used, the page
-is ours, and the log says why. Failures: `check` raises ConfigError with one sentence.
+is ours, and the log says why. Words are those of the language somebody reads (RFC 9110 12.5.4). Failures: `check`
+raises ConfigError with one sentence.
 """
 
 from __future__ import annotations
 
 import logging
+import tomllib
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,8 +25,43 @@ from zonemta_py.merge.problems import RenderRefused
 from zonemta_py.merge.render import Part
 from zonemta_py.merge.review import review
 from zonemta_py.merge.source import Text
-from zonemta_py.web.links import words
-from zonemta_py.web.links.words import PageTexts
+
+USUAL = "en"
+_ACCEPT_MAX = 500
+
+
+class PageTexts:
+    """The texts of pages in one language. language: its tag."""
+
+    def __init__(self, language: str, texts: dict[str, str]) -> None:
+        self.language, self._texts = language, texts
+
+    def __call__(self, name: str, **values: str) -> str:
+        """That text with values in it. Raises KeyError."""
+        return self._texts[name].format(**values)
+
+
+@cache
+def languages() -> dict[str, PageTexts]:
+    """By language."""
+    tables = tomllib.loads(Path(__file__).with_name("words.toml").read_text("utf-8"))
+    return {language: PageTexts(language, texts) for language, texts in tables.items()}
+
+
+def wanted(accepted: str) -> PageTexts:
+    """accepted: an Accept-Language field. Of languages with the same weight the first; English if there is none."""
+    rows: list[tuple[float, int, str]] = []
+    for number, one in enumerate(accepted[:_ACCEPT_MAX].split(",")):
+        tag, _, weight = one.strip().lower().partition(";q=")
+        try:
+            rows.append((-float(weight or 1), number, tag.partition("-")[0]))
+        except ValueError:
+            continue
+    for negative, _, language in sorted(rows):
+        if negative < 0 and language in languages():
+            return languages()[language]
+    return languages()[USUAL]
+
 
 log = logging.getLogger(__name__)
 ENDING = ".html.j2"
@@ -131,7 +169,7 @@ def _template(file: Path) -> Part:
 
 
 def _trials() -> list[LinkPage]:
-    usual = words.wanted("")
+    usual = wanted("")
     choices = (PageChoice("campaigns", "x", "in"), PageChoice("all", "x", "out"))
     names = ("ask", "nothing", "done", "settings", "wrong", "old", "busy", "none")
     return [LinkPage(name, usual, "a…@b.example", "tenant", "campaign", "../p/x", choices) for name in names]

@@ -1,8 +1,8 @@
 """uvicorn's server and its h11 protocol as every HTTP listener here has them.
 
 That protocol bounds header sections and chunks; added are: connections are counted, and closed when they are silent or
-too slow (`connection_limits`, `pace`); expensive work takes turns (`sharing`); input that is not HTTP at all gets a
-problem document too. uvicorn's signal handling is not used.
+too slow (`connection_limits`, `RequestPace`); expensive work takes turns (`Parser`); input that is not HTTP at all gets
+a problem document too. uvicorn's signal handling is not used.
 """
 
 from __future__ import annotations
@@ -14,16 +14,79 @@ from collections.abc import Callable, Iterator
 from ssl import SSLContext
 from typing import Any
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from zonemta_py.reception.connection_limits import ConnectionLimits, plain_ip
 from zonemta_py.reception.retirement import Retirement
 from zonemta_py.reception.tcp import has_now
+from zonemta_py.reception.turns import Turns
 from zonemta_py.web.documents.problem import BUSY_S, MEDIA_TYPE, RequestProblem
-from zonemta_py.web.serving.pace import HEAD_S, LEAST_BYTES_S, WINDOW_S, RequestPace
-from zonemta_py.web.serving.sharing import Parser, TurnTaking
+
+LITTLE_BYTES = 2 * 1024
+_LITTLE_EVENTS = 8
+"""Events of an ordinary request, which need no turn."""
+_EVENTS_MAX = 64
+"""Events per turn, so that the next connection's turn comes soon."""
+
+
+class Parser(h11.Connection):
+    """Stops when the time that all connections share is used up, where h11 goes from event to event as long as it has
+    bytes: many small chunks, or a long header section, cost as much as large mail. The client is then not read from
+    until its turn comes, so that buffered data are bounded.
+
+    more: it stopped although there may be more events.
+    """
+
+    def __init__(self, turns: Turns, head_bytes_max: int) -> None:
+        super().__init__(h11.SERVER, head_bytes_max)
+        self._turns, self._free, self._left, self.more = turns, 0, 0, False
+
+    def begin(self, at_least: int) -> None:
+        """At least that many events are returned, and more if few bytes wait."""
+        self._free, self._left, self.more = at_least, _EVENTS_MAX, False
+        if len(self.trailing_data[0]) <= LITTLE_BYTES:
+            self._free = _LITTLE_EVENTS
+
+    def next_event(self) -> Any:
+        self._left -= 1
+        if self._free > 0:
+            self._free -= 1
+        elif self._left < 0 or self._turns.spent():
+            self.more = True
+            return h11.NEED_DATA
+        return super().next_event()
+
+
+class TurnTaking(FlowControl):
+    """held: paused by us, whatever the request wants."""
+
+    held = False
+
+    def pause_reading(self) -> None:
+        if self.held:
+            self.read_paused = True
+        else:
+            super().pause_reading()
+
+    def resume_reading(self) -> None:
+        if self.held:
+            self.read_paused = False
+        else:
+            super().resume_reading()
+
+    def hold(self) -> None:
+        self.held = True
+        self._transport.pause_reading()
+
+    def release(self) -> None:
+        self.held = False
+        if not self.read_paused:
+            self._transport.resume_reading()
+
 
 KEEP_ALIVE_S = 75
 HEAD_BYTES_MAX = 64 * 1024
@@ -188,3 +251,49 @@ def write(transport: Any, problem: RequestProblem) -> None:
     lines = [f"HTTP/1.1 {problem.status} {problem.slug}", *(f"{name}: {value}" for name, value in fields.items())]
     transport.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
     transport.close()
+
+
+HEAD_S = 20.0
+"""From a request's first byte to the end of its header section."""
+WINDOW_S = 20.0
+LEAST_BYTES_S = 500
+"""Minimum rate of a body, over each WINDOW_S in which the server was ready to read."""
+
+
+class RequestPace:
+    """How slow a client may be: a time limit for the head of a request, a minimum rate for its body. Times are the
+    loop's.
+
+    least_bytes_s, head_s, window_s: shorter in tests."""
+
+    __slots__ = ("_bytes", "_head_s", "_least", "_since", "_window_s", "_within")
+
+    def __init__(self, now: float, head_s: float, window_s: float, least_bytes_s: float) -> None:
+        self._head_s, self._window_s, self._least = head_s, window_s, least_bytes_s
+        self._since: float | None = now
+        self._bytes = 0
+        self._within: object = None
+
+    def heard(self, size: int, now: float) -> None:
+        self._bytes += size
+        if self._since is None:
+            self._since = now
+
+    def idle(self) -> None:
+        """Between requests, and while a response is being made: no time limit applies."""
+        self._since, self._within, self._bytes = None, None, 0
+
+    def late_with_head(self, now: float) -> bool:
+        return self._since is not None and now - self._since > self._head_s
+
+    def late_with_body(self, body: object, ready: bool, now: float) -> bool:
+        """body: identifies the current body. ready: the server is reading; otherwise it is the slow one."""
+        if body is not self._within or self._since is None or not ready:
+            self._within, self._since, self._bytes = body, now, 0
+            return False
+        took_s = now - self._since
+        if took_s < self._window_s:
+            return False
+        late = self._bytes < self._least * took_s
+        self._since, self._bytes = now, 0
+        return late

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from zonemta_py.web.dashboard.desk import NoPage, may_operate
-from zonemta_py.web.dashboard.orders import campaigns, people, suspensions, tasks
+from zonemta_py.web.dashboard.orders import campaigns, suspensions, tasks
 from zonemta_py.web.dashboard.orders.order import DeskOrder
 from zonemta_py.web.dashboard.sessions import LoginSession
 
-ORDERS = {order.name: order for order in (*suspensions.ORDERS, *campaigns.ORDERS, *people.ORDERS, *tasks.ORDERS)}
+ORDERS = {order.name: order for order in (*suspensions.ORDERS, *campaigns.ORDERS, *tasks.ORDERS)}
 
 
 def find(name: str, session: LoginSession) -> DeskOrder:

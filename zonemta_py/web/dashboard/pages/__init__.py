@@ -8,17 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from zonemta_py.web.dashboard.desk import Desk
-from zonemta_py.web.dashboard.pages import (
-    campaigns,
-    configuration,
-    overview,
-    people,
-    queue,
-    returned,
-    standing,
-    tasks,
-    zones,
-)
+from zonemta_py.web.dashboard.pages import campaigns, overview, queue, zones
 
 Handler = Callable[[Desk, Request], Awaitable[Response]]
 
@@ -30,16 +20,16 @@ PAGES: dict[str, Handler] = {
     "/find": queue.find,
     "/destinations": zones.destinations,
     "/zones": zones.zones,
-    "/sources": standing.sources,
-    "/campaigns": campaigns.every,
-    "/campaigns/{name}": campaigns.one,
+    "/sources": zones.sources,
+    "/campaigns": campaigns.campaigns,
+    "/campaigns/{name}": campaigns.campaign,
     "/campaigns/{name}/report": campaigns.report,
-    "/suspensions": standing.suspensions,
+    "/suspensions": zones.suspensions,
     "/doubt": queue.doubt,
-    "/suppressions": people.suppressions,
-    "/feedback": returned.every,
-    "/feedback/{number}": returned.one,
-    "/tasks": tasks.every,
-    "/tasks/{id}": tasks.one,
-    "/configuration": configuration.configuration,
+    "/suppressions": campaigns.suppressions,
+    "/feedback": campaigns.feedback,
+    "/feedback/{number}": campaigns.feedback_one,
+    "/tasks": queue.tasks,
+    "/tasks/{id}": queue.task,
+    "/configuration": zones.configuration,
 }

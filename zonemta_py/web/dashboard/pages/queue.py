@@ -1,4 +1,4 @@
-"""What waits: browsed with a filter, one message with its story, and why something waits."""
+"""What waits: browsed with a filter, one message with its story, why something waits; tasks for many recipients."""
 
 from __future__ import annotations
 
@@ -86,3 +86,22 @@ async def doubt(desk: Desk, request: Request) -> Response:
     last = rows[ROWS - 1] if len(rows) > ROWS else None
     following = query(after=f"{last['id']} {last['recipient']}") if last else ""
     return desk.page(request, "doubt", rows=rows[:ROWS], following=following, paged=bool(after))
+
+
+MOVING = ("counting", "running")
+
+
+async def tasks(desk: Desk, request: Request) -> Response:
+    after = request.query_params.get("after", "")
+    rows = await desk.ask(questions.tasks, limit=ROWS + 1, after=after)
+    following = query(after=rows[ROWS - 1]["id"]) if len(rows) > ROWS else ""
+    return desk.page(request, "tasks", rows=rows[:ROWS], following=following, paged=bool(after),
+                     moving=any(row["state"] in MOVING for row in rows))  # fmt: skip
+
+
+async def task(desk: Desk, request: Request) -> Response:
+    try:
+        row = await desk.ask(questions.task_row, id=request.path_params["id"])
+    except Wrong as error:
+        raise NoPage(404, str(error)) from None
+    return desk.page(request, "task", row=row, moving=row["state"] in MOVING)
