@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zonemta_py.config.people.suppression import GROUPS
+from zonemta_py.config.suppression import GROUPS
 from zonemta_py.mail.notices.phrases import ADVICE
 from zonemta_py.mail.rules.classes import ABOUT_US, CLASSES, SUBJECTS, ReplyClass
 from zonemta_py.queue.suppression.evidence import GUARDED

@@ -8,9 +8,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from zonemta_py.config.limits import Window
-from zonemta_py.zones import window
-from zonemta_py.zones.calendar import campaign_hours, time_zones
-from zonemta_py.zones.calendar.campaign_hours import CampaignHours
+from zonemta_py.zones import campaign_hours, time_zones, window
+from zonemta_py.zones.campaign_hours import CampaignHours
 
 HOUR_MS = 3_600_000
 

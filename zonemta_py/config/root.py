@@ -12,7 +12,6 @@ from pydantic import ValidationInfo, model_validator
 
 from zonemta_py.config.accounts import Account
 from zonemta_py.config.limits import Learning, SharesSection, Throttle, Window
-from zonemta_py.config.people.suppression import SuppressionSection
 from zonemta_py.config.reception import Limits, Listener
 from zonemta_py.config.section import ConfigError, Faults, FileContext, Place, Section
 from zonemta_py.config.security import DkimKey, Signing, Tls
@@ -25,6 +24,7 @@ from zonemta_py.config.services.pull import PullSection
 from zonemta_py.config.services.reports import ReportsSection
 from zonemta_py.config.services.return_path import ReturnPath
 from zonemta_py.config.sources import Pool, Source, Warmup
+from zonemta_py.config.suppression import SuppressionSection
 from zonemta_py.config.values import Refers, SenderRule, marked
 from zonemta_py.config.zone import DestinationTable, Retry, Zone
 from zonemta_py.mail.addresses.domain import canonical

@@ -13,9 +13,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from zonemta_py.config.limits import Throttle, rate
-from zonemta_py.config.people.suppression import GROUPS
 from zonemta_py.config.root import Config
 from zonemta_py.config.services.pull import names_queue
+from zonemta_py.config.suppression import GROUPS
 from zonemta_py.config.values import is_ip
 from zonemta_py.config.without_effect import idle, is_set
 from zonemta_py.config.zone import Retry, SmartHost, Zone

@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
 
-from zonemta_py.config.people.suppression import SuppressionSection
 from zonemta_py.config.reception import Limits, Listener
 from zonemta_py.config.root import Config
 from zonemta_py.config.section import Place, Section
@@ -23,6 +22,7 @@ from zonemta_py.config.services.pull import PullSection
 from zonemta_py.config.services.reports import ReportsSection
 from zonemta_py.config.services.return_path import ReturnPath
 from zonemta_py.config.sources import Source
+from zonemta_py.config.suppression import SuppressionSection
 from zonemta_py.config.values import written
 from zonemta_py.config.zone import SmartHost, Zone
 

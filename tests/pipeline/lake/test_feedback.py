@@ -8,9 +8,8 @@ import pytest
 from tests.pipeline.lake.test_update import place
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.people import FeedbackRecord
-from zonemta_py.pipeline.feedback import feedback
 from zonemta_py.pipeline.journal import rows as journal_rows
-from zonemta_py.pipeline.lake import table, update
+from zonemta_py.pipeline.lake import feedback, table, update
 
 ONE, TWO = "00000000000000a1", "00000000000000b2"
 

@@ -10,7 +10,7 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.output import moment, print_table
 from zonemta_py.pipeline.prepare.settings import BestHour
 from zonemta_py.queue import questions
-from zonemta_py.zones.calendar import campaign_hours, time_zones
+from zonemta_py.zones import campaign_hours, time_zones
 
 FIELD = "time_zone"
 """The column of batches with each recipient's time zone."""

@@ -17,7 +17,7 @@ from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, in_force
 from zonemta_py.cli.terminal.output import confirm, counted, moment, print_aside, print_json, print_table
 from zonemta_py.queue import questions
 from zonemta_py.queue.questions.question import A, P, Question
-from zonemta_py.zones.calendar.campaign_hours import words
+from zonemta_py.zones.campaign_hours import words
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the campaign.")]
 Cause = Annotated[str, typer.Option(metavar="TEXT", help="Reason, shown with the state.")]

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from zonemta_py.pipeline.feedback import feedback
 from zonemta_py.pipeline.journal import schema
-from zonemta_py.pipeline.lake import dayfiles, deliverability, deliveries, history, outcomes, table
+from zonemta_py.pipeline.lake import dayfiles, deliverability, deliveries, feedback, history, outcomes, table
 from zonemta_py.pipeline.lake.history import Wanted
 from zonemta_py.pipeline.lake.partitions import Share, shares
 from zonemta_py.pipeline.spark.temporary_settings import tuned

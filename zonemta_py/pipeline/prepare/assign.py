@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from zonemta_py.pipeline.prepare.settings import Lane, Settings
-from zonemta_py.pipeline.spark.tiny_tables import small
+from zonemta_py.pipeline.spark.little_data import small
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zonemta_py.pipeline.prepare.settings import BestHour, Settings
-from zonemta_py.pipeline.spark.tiny_tables import small
+from zonemta_py.pipeline.spark.little_data import small
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -14,7 +14,7 @@ from zonemta_py.pipeline.prepare.assign import HASH_BITS
 from zonemta_py.pipeline.prepare.best_hour import FIELD
 from zonemta_py.pipeline.prepare.order import ChunkPosition, Group, bases, places
 from zonemta_py.pipeline.prepare.settings import Settings
-from zonemta_py.pipeline.spark.tiny_tables import small
+from zonemta_py.pipeline.spark.little_data import small
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

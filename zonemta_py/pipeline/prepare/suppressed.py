@@ -12,7 +12,7 @@ from zonemta_py.pipeline.nodes.client import NodeAccess, NodeClient
 from zonemta_py.pipeline.prepare.normalise import NEEDLESS_QUOTES, normalise
 from zonemta_py.pipeline.prepare.settings import PlanRefused
 from zonemta_py.pipeline.prepare.source.dialect import dialect_of, opened, recipient_column
-from zonemta_py.pipeline.spark.tiny_tables import small
+from zonemta_py.pipeline.spark.little_data import small
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from zonemta_py.pipeline.prepare.settings import Settings
-from zonemta_py.pipeline.spark.tiny_tables import small
+from zonemta_py.pipeline.spark.little_data import small
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
-from zonemta_py.config.people.suppression import GROUPS, SuppressionSection, Tolerance
+from zonemta_py.config.suppression import GROUPS, SuppressionSection, Tolerance
 from zonemta_py.queue import questions
 from zonemta_py.queue.admin import feedback
 from zonemta_py.queue.admin.erasure import forget

@@ -27,8 +27,8 @@ from zonemta_py.queue.feedback.consequences import FIGURES
 from zonemta_py.queue.questions.question import Refused
 from zonemta_py.schedule.policy.state import Suspension
 from zonemta_py.schedule.time.pace import Pace
-from zonemta_py.zones.calendar import campaign_hours
-from zonemta_py.zones.calendar.campaign_hours import LAST_ZONE, CampaignHours
+from zonemta_py.zones import campaign_hours
+from zonemta_py.zones.campaign_hours import LAST_ZONE, CampaignHours
 
 log = logging.getLogger(__name__)
 

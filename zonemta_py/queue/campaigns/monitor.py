@@ -27,7 +27,7 @@ from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.lifecycle import campaign_names
 from zonemta_py.schedule.flow import FlowId
 from zonemta_py.schedule.zone import ZoneSchedule
-from zonemta_py.zones.calendar import campaign_hours
+from zonemta_py.zones import campaign_hours
 
 SAVE_MS = 30_000
 """How often a history is saved, at most."""

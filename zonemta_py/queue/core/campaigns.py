@@ -31,8 +31,8 @@ from zonemta_py.queue.api import QueueRefusal, template_name
 from zonemta_py.queue.core.campaign_counters import CampaignCounters, CampaignCounts, campaign_of
 from zonemta_py.queue.core.commit import StoreLine
 from zonemta_py.queue.questions.question import Refused
-from zonemta_py.zones.calendar import campaign_hours
-from zonemta_py.zones.calendar.campaign_hours import CampaignHours
+from zonemta_py.zones import campaign_hours
+from zonemta_py.zones.campaign_hours import CampaignHours
 
 REMOTE, NEVER, FAILURE = "remote", "never", "failure"
 NOTIFY = (REMOTE, NEVER, FAILURE)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from zonemta_py.config.people.suppression import GROUPS, Tolerance, Tolerances
+from zonemta_py.config.suppression import GROUPS, Tolerance, Tolerances
 from zonemta_py.disk import packing
 from zonemta_py.journal.records.mail import BOUNCED, DEFERRED
 from zonemta_py.mail.rules.classes import CLASSES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from zonemta_py.config.people.suppression import Tolerance, Tolerances
+from zonemta_py.config.suppression import Tolerance, Tolerances
 from zonemta_py.journal.records.mail import BOUNCED, DEFERRED
 from zonemta_py.mail import classify
 from zonemta_py.mail.reply import Reply

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 
-from zonemta_py.config.people.suppression import SuppressionSection
+from zonemta_py.config.suppression import SuppressionSection
 from zonemta_py.queue.suppression.entry import ALL, TEXT_CHARACTERS_MAX, Suppressed, usual_scope
 from zonemta_py.queue.suppression.evidence import COMPLAINT, UNSUBSCRIBE, WHY, Enough, Evidence, Item, enough
 

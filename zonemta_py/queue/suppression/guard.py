@@ -20,7 +20,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from zonemta_py.config.people.suppression import SuppressionSection
+from zonemta_py.config.suppression import SuppressionSection
 from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.queue.core.core import Core

@@ -18,7 +18,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
-from zonemta_py.config.people.suppression import GROUPS
+from zonemta_py.config.suppression import GROUPS
 from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError, StoreFenced
 from zonemta_py.logs.causes import cause
 from zonemta_py.mail.addresses.person import person

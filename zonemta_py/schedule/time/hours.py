@@ -11,8 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from zonemta_py.config import Config, Window, Zone
-from zonemta_py.zones import window
-from zonemta_py.zones.calendar import campaign_hours
+from zonemta_py.zones import campaign_hours, window
 
 WEEKS_MAX = 520
 """How far `later_ms` looks."""

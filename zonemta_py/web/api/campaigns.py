@@ -20,8 +20,8 @@ from zonemta_py.web.documents.problem import FieldError, RequestProblem, invalid
 from zonemta_py.web.keys import Holder
 from zonemta_py.web.request_context import RequestContext, Visit
 from zonemta_py.web.serving import report_page
-from zonemta_py.zones.calendar import campaign_hours
-from zonemta_py.zones.calendar.campaign_hours import CampaignHours
+from zonemta_py.zones import campaign_hours
+from zonemta_py.zones.campaign_hours import CampaignHours
 
 
 class _OrderName(StringConvertor):

@@ -17,7 +17,7 @@ from zonemta_py.reception.scope import EVERYTHING
 from zonemta_py.web.dashboard.desk import Desk, NoPage
 from zonemta_py.web.dashboard.words import Wrong, query
 from zonemta_py.web.serving import report_page
-from zonemta_py.zones.calendar.campaign_hours import words
+from zonemta_py.zones.campaign_hours import words
 
 ROWS = 50
 FIGURES = (

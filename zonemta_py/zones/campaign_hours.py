@@ -23,7 +23,7 @@ from pydantic import ValidationError
 
 from zonemta_py.config.limits import DAYS, Day, Window
 from zonemta_py.mail.schedule_fields import InvalidValue
-from zonemta_py.zones.calendar import time_zones
+from zonemta_py.zones import time_zones
 from zonemta_py.zones.window import local, local_ms
 
 LAST_ZONE = "Etc/GMT+12"

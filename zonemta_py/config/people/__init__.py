@@ -1,1 +1,0 @@
-"""What concerns the people who get mail."""

@@ -1,1 +1,0 @@
-"""What came back, in the lake."""

@@ -1,1 +1,0 @@
-"""Times in time zones: which one a text names, and when a campaign's mail may go in it."""
