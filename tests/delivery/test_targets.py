@@ -11,8 +11,7 @@ from zonemta_py.config import Config
 from zonemta_py.config.sources import Source
 from zonemta_py.delivery.dns.egress import Egress
 from zonemta_py.delivery.dns.reachability import LocalIdentity
-from zonemta_py.delivery.dns.routes import AddressTarget, Choice, Routes
-from zonemta_py.delivery.dns.unreachable import DEAD_S, REMEMBERED_MAX, SILENT_S, DeadHosts
+from zonemta_py.delivery.dns.routes import DEAD_S, REMEMBERED_MAX, SILENT_S, AddressTarget, Choice, DeadHosts, Routes
 from zonemta_py.mail.classify import ConnectionLost, NoRoute, ReplyRefused, ReplyTimeout, Unreachable
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from zonemta_py.disk.space import free_bytes
-from zonemta_py.metrics.units import size
+from zonemta_py.metrics.quantities import size
 from zonemta_py.queue.core import compaction
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a file system")

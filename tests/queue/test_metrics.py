@@ -8,11 +8,10 @@ import pytest
 from zonemta_py.journal.records.mail import VERDICTS
 from zonemta_py.metrics import meter as meters
 from zonemta_py.metrics.meter import CountTable, Histogram, Meter
-from zonemta_py.metrics.quantities import QUANTITIES, WAITING, waiting
+from zonemta_py.metrics.quantities import QUANTITIES, WAITING, size, waiting
 from zonemta_py.metrics.quantities import STATES as COUNTED_STATES
 from zonemta_py.metrics.rates import DestinationRates, Rates
 from zonemta_py.metrics.table import METRICS, PROVIDERS_MAX, QUEUES
-from zonemta_py.metrics.units import size
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.tasks import STATES

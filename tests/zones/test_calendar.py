@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from zonemta_py.config.limits import Window
-from zonemta_py.zones import campaign_hours, time_zones, window
+from zonemta_py.zones import campaign_hours, window
 from zonemta_py.zones.campaign_hours import CampaignHours
 
 HOUR_MS = 3_600_000
@@ -27,12 +27,12 @@ HOUR_MS = 3_600_000
 )  # fmt: skip
 def test_what_a_text_names(text: str, zone: str) -> None:
     """An IANA name, a country, a locale with one; of a country with several zones the one with the most people."""
-    assert time_zones.named(text) == zone
+    assert campaign_hours.named(text) == zone
 
 
 def test_every_country_has_a_time_zone_that_exists() -> None:
     """Also those of our own table."""
-    countries = time_zones._countries()
+    countries = campaign_hours._countries()
     assert len(countries) > 240
     assert set(countries.values()) <= zoneinfo.available_timezones()
 

@@ -9,8 +9,7 @@ from zonemta_py.config import Config, Zone
 from zonemta_py.delivery.dns.destination import DnsDestinationResolver
 from zonemta_py.delivery.dns.egress import Sources
 from zonemta_py.delivery.dns.reachability import LocalIdentity
-from zonemta_py.delivery.dns.routes import Routes
-from zonemta_py.delivery.dns.unreachable import DeadHosts
+from zonemta_py.delivery.dns.routes import DeadHosts, Routes
 from zonemta_py.delivery.message.gate import Gate
 from zonemta_py.delivery.message.links import LinkMaker
 from zonemta_py.delivery.message.merged import Templates

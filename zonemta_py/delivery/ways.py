@@ -16,7 +16,7 @@ from itertools import groupby
 
 from zonemta_py.config import SmartHost, Zone
 from zonemta_py.delivery.dns.destination import DnsDestinationResolver
-from zonemta_py.delivery.dns.unreachable import DeadHosts
+from zonemta_py.delivery.dns.routes import DeadHosts
 from zonemta_py.mail.classify import DeliveryError
 from zonemta_py.plugin.arguments import ConnectOptions
 from zonemta_py.queue.api import Delivery

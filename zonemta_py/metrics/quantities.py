@@ -106,3 +106,16 @@ def label(state: str) -> str:
 def waiting(counts: Mapping[str, Any]) -> int:
     """Of counts by state. Raises KeyError if one is missing."""
     return sum(counts[name] for name in WAITING)
+
+
+_UNITS = ("bytes", "kB", "MB", "GB", "TB")
+
+
+def size(count: float) -> str:
+    """In powers of a thousand, as disks and networks are measured: "512 bytes", "67.1 MB", "80 GB", with at most three
+    digits that matter."""
+    for unit in _UNITS:
+        if count < 1000 or unit == _UNITS[-1]:
+            break
+        count /= 1000
+    return f"{count:,.0f} {unit}" if unit == "bytes" or count >= 100 else f"{count:.3g} {unit}"

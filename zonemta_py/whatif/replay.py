@@ -3,12 +3,17 @@
 What differs from a day's work: time is simulated, the disk is waited for in the loop, one sender has all the places
 there are, bodies are one byte (sizes are as they were), and plugins are not asked. What became of it is read from the
 replay's own journal.
+
+The event loop's clock jumps to the next thing to happen, and the queue's clock follows it: a day costs as long as its
+events take to work out. The same input makes the same steps in the same order.
 """
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
+import random
+import selectors
 from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
@@ -24,10 +29,50 @@ from zonemta_py.queue.api import RELEASED, Delivery, Outcome, Receipt, Result
 from zonemta_py.queue.core.commit import Inline
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.recovery.start import open_queue
+from zonemta_py.schedule.time.clock import Clock
 from zonemta_py.whatif.history import History, read
-from zonemta_py.whatif.loop import Loop, SimulatedClock
 from zonemta_py.whatif.world import ModelAnswer, ProviderModel
 from zonemta_py.zones.pull import PUSHED
+
+
+class _Selector(selectors.DefaultSelector):
+    """Where a loop would sleep, its time goes on."""
+
+    now_s = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is not None and timeout > 0:
+            self.now_s += timeout
+            timeout = 0
+        return super().select(timeout)
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """time: seconds since the simulation began."""
+
+    def __init__(self) -> None:
+        self._simulated = _Selector()
+        super().__init__(self._simulated)
+
+    def time(self) -> float:
+        return self._simulated.now_s
+
+
+class SimulatedClock(Clock):
+    """The queue's clock: begins at `start_ms` (UNIX) and follows the loop; its chance is drawn from `seed`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, start_ms: int, seed: int) -> None:
+        self._loop, self._start_ms, self._chance = loop, start_ms, random.Random(seed)
+
+    def ms(self) -> int:
+        return self._start_ms + round(self._loop.time() * 1000)
+
+    def monotonic(self) -> float:
+        return self._loop.time()
+
+    def random(self) -> float:
+        return self._chance.random()
+
 
 PLACES = 4_000
 """Deliveries at once: more than any zone has connections."""

@@ -9,6 +9,10 @@ Where clocks go forward past such a time, it is when they do so; where they go b
     window      "09:00-17:00", "mon-fri 09:00-17:00", or the name of one of [[windows]]
 
 Pure. Moments are UNIX ms.
+
+A time zone is named by IANA's name, a country (ISO 3166-1, two letters) or a locale with one (de_AT). Of a country with
+several it is the one in which most of its people live. Countries and their zones are those of zone.tab (package
+tzdata), which lists the most populous zone first only where that agrees with geography; `MOST` has the others.
 """
 
 from __future__ import annotations
@@ -16,15 +20,49 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib import resources
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 from pydantic import ValidationError
 
 from zonemta_py.config.limits import DAYS, Day, Window
 from zonemta_py.mail.schedule_fields import InvalidValue
-from zonemta_py.zones import time_zones
 from zonemta_py.zones.window import local, local_ms
+
+MOST = {
+    "AU": "Australia/Sydney", "BR": "America/Sao_Paulo", "CA": "America/Toronto", "FM": "Pacific/Pohnpei",
+    "RU": "Europe/Moscow", "UA": "Europe/Kyiv", "UK": "Europe/London", "UZ": "Asia/Tashkent",
+}  # fmt: skip
+"""Country → time zone, where the first of zone.tab is another; and what is no code, but written as one."""
+_LOCALE = re.compile(r"[A-Za-z]{2,3}[-_](?:[A-Za-z]{4}[-_])?([A-Za-z]{2})(?:[.@].*)?")
+_COUNTRY = re.compile(r"[A-Za-z]{2}")
+
+
+@lru_cache(4096)
+def named(text: str) -> str:
+    """Its IANA name; "" if it names none."""
+    text = text.strip()
+    if _COUNTRY.fullmatch(text):
+        return _countries().get(text.upper(), "")
+    if found := _LOCALE.fullmatch(text):
+        return _countries().get(found[1].upper(), "")
+    try:
+        return ZoneInfo(text).key if text else ""
+    except (KeyError, ValueError, OSError):  # unknown, a path out of the database, a folder of it
+        return ""
+
+
+@cache
+def _countries() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for line in resources.files("tzdata").joinpath("zoneinfo", "zone.tab").read_text("utf-8").splitlines():
+        if line and not line.startswith("#"):
+            country, _, zone, *_ = line.split("\t")
+            found.setdefault(country, zone)
+    return found | MOST
+
 
 LAST_ZONE = "Etc/GMT+12"
 """Where every day ends last."""
@@ -40,7 +78,7 @@ _WRITE = (
 
 class CampaignHours(NamedTuple):
     """As above; "" where nothing is said. time_zone: of recipients whose own is not known. time_zone_column, at_column:
-    names of the columns that have each recipient's own time zone (as `time_zones.named` takes it), and "HH:MM"."""
+    names of the columns that have each recipient's own time zone (as `named` takes it), and "HH:MM"."""
 
     at: str = ""
     window: str = ""
@@ -78,7 +116,7 @@ def checked(given: dict[str, Any], window_names: frozenset[str], now_ms: int) ->
         raise InvalidValue(
             f"there is no window {hours.window[:80]!r}{there}; write hours such as 09:00-17:00, or add it"
         )
-    if hours.time_zone and not time_zones.named(hours.time_zone):
+    if hours.time_zone and not named(hours.time_zone):
         what = f"{hours.time_zone[:80]!r} is not a time zone"
         raise InvalidValue(f"{what}; give an IANA name such as Europe/Berlin, or a country such as DE")
     _check_until(hours, now_ms)
@@ -121,7 +159,7 @@ def _value(name: str, columns: list[str], values: list[str]) -> str:
 
 @lru_cache(8192)
 def _times(hours: CampaignHours, since_ms: int, own: str, at: str) -> Times:
-    zone = time_zones.named(own) or time_zones.named(hours.time_zone) or "UTC"
+    zone = named(own) or named(hours.time_zone) or "UTC"
     from_ms = moment_ms(at, zone, since_ms) if at else 0
     return Times(zone, from_ms, moment_ms(hours.until, zone, since_ms, end=True) if hours.until else 0)
 

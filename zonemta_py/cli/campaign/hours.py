@@ -10,7 +10,7 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.output import moment, print_table
 from zonemta_py.pipeline.prepare.settings import BestHour
 from zonemta_py.queue import questions
-from zonemta_py.zones import campaign_hours, time_zones
+from zonemta_py.zones import campaign_hours
 
 FIELD = "time_zone"
 """The column of batches with each recipient's time zone."""
@@ -37,8 +37,8 @@ class SendingTimes(NamedTuple):
         """As settings of a plan. counts: values of the column of time zones."""
         if not self.best:
             return None
-        zones = {value: zone for value in counts if (zone := time_zones.named(value))}
-        otherwise = time_zones.named(self.hours.get("time_zone", "")) or "UTC"
+        zones = {value: zone for value in counts if (zone := campaign_hours.named(value))}
+        otherwise = campaign_hours.named(self.hours.get("time_zone", "")) or "UTC"
         return BestHour(FIELD if self.column else "", zones, otherwise)
 
     def fields(self, fields: dict[str, str]) -> dict[str, str]:
@@ -128,7 +128,7 @@ def told(counts: Mapping[str, int], column: str, otherwise: str) -> list[str]:
     """Sentences about a list's time zones. counts: value of the column → rows."""
     places, unknown = dict[str, int](), dict[str, int]()
     for value, n in counts.items():
-        if zone := time_zones.named(value):
+        if zone := campaign_hours.named(value):
             places[zone] = places.get(zone, 0) + n
         else:
             unknown[value] = unknown.get(value, 0) + n

@@ -227,7 +227,7 @@ def describe(list_: str, names: list[str], email: str, encoding: str = "") -> st
 def read_columns(work: Work, list_: str, multiline: bool) -> list[str]:
     """The list's columns, whatever kind it is. Raises CommandError."""
     from zonemta_py.pipeline.prepare.source.read import columns
-    from zonemta_py.pipeline.send.prewarm import warm
+    from zonemta_py.pipeline.send.campaign import warm
 
     warm(work.spark)
     with sentences():

@@ -21,7 +21,7 @@ from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal.errors import CommandError, Exit, from_os
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration
 from zonemta_py.cli.terminal.output import Telling
-from zonemta_py.metrics.units import size
+from zonemta_py.metrics.quantities import size
 from zonemta_py.queue import questions
 
 _COPYING = ".making"

@@ -22,7 +22,7 @@ from zonemta_py.cli.service.diagnosis import Diagnosis, note, ok, problem, warni
 from zonemta_py.config import Config, ConfigError, Listener, processes
 from zonemta_py.disk.space import LEAST_BYTES, free_bytes
 from zonemta_py.logs.causes import cause
-from zonemta_py.metrics.units import size
+from zonemta_py.metrics.quantities import size
 from zonemta_py.processes import privileges
 from zonemta_py.processes.roles import FILES_BESIDES_LEASES
 

@@ -21,9 +21,8 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, in_force, tabled
 from zonemta_py.cli.terminal.output import counted, print_json, print_table, printable
 from zonemta_py.config import Config, ConfigError
-from zonemta_py.metrics.quantities import STATES, label
+from zonemta_py.metrics.quantities import STATES, label, size
 from zonemta_py.metrics.quantities import waiting as waiting_in
-from zonemta_py.metrics.units import size
 from zonemta_py.processes.privileges import seen_by
 from zonemta_py.queue import questions
 from zonemta_py.schedule.policy.standing import LEARNED, RESTING, SUSPENDED

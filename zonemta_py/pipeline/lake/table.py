@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zonemta_py.disk.files import replace_file, sync_tree
-from zonemta_py.pipeline.spark.temporary_settings import tuned
+from zonemta_py.pipeline.spark.little_data import tuned
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -24,7 +24,7 @@ from zonemta_py.pipeline.journal import schema
 from zonemta_py.pipeline.lake import dayfiles, deliverability, deliveries, feedback, history, outcomes, table
 from zonemta_py.pipeline.lake.history import Wanted
 from zonemta_py.pipeline.lake.partitions import Share, shares
-from zonemta_py.pipeline.spark.temporary_settings import tuned
+from zonemta_py.pipeline.spark.little_data import tuned
 
 if TYPE_CHECKING:
     import pyarrow as pa

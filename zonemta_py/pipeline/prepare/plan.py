@@ -20,16 +20,15 @@ from zonemta_py.disk.files import sync, sync_tree, write_file
 from zonemta_py.pipeline.prepare.assign import assign, within_caps
 from zonemta_py.pipeline.prepare.best_hour import with_best_hour
 from zonemta_py.pipeline.prepare.chunks import chunks
-from zonemta_py.pipeline.prepare.count import Counts, count, examples, proposals
+from zonemta_py.pipeline.prepare.count import Counts, count, engaged, examples, in_segment, proposals
 from zonemta_py.pipeline.prepare.normalise import normalise
-from zonemta_py.pipeline.prepare.segments import engaged, in_segment
 from zonemta_py.pipeline.prepare.settings import PlanRefused, Settings
 from zonemta_py.pipeline.prepare.source.dialect import files
 from zonemta_py.pipeline.prepare.source.lines import locate, write_rejects
 from zonemta_py.pipeline.prepare.source.read import fingerprint, read
 from zonemta_py.pipeline.prepare.suppressed import without_suppressed
 from zonemta_py.pipeline.prepare.validate import REASONS, propose, validate
-from zonemta_py.pipeline.spark.temporary_settings import tuned
+from zonemta_py.pipeline.spark.little_data import tuned
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

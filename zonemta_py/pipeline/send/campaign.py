@@ -7,7 +7,9 @@ Failures: `CampaignStopped` when the campaign was paused or canceled, or the can
 
 from __future__ import annotations
 
+import contextlib
 import json
+import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -18,7 +20,7 @@ from zonemta_py.pipeline.send.errors import InjectionStopped
 from zonemta_py.pipeline.send.inject import inject
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from zonemta_py.pipeline.send.writer import Injected
 
@@ -128,3 +130,26 @@ def _wait(nodes: Nodes, campaign: Announcement, canary: Injected, patience_s: fl
             f"the canary: only {share:.0%} of its {canary.accepted:,} recipients have a result after "
             f"{patience_s:.0f} s; see `zonemta campaign status {campaign.name}`, then continue with --resume"
         )
+
+
+def warm(spark: SparkSession) -> None:
+    """Starts in the background, since it takes seconds and a core is idle meanwhile: the Python workers that
+    `normalise` needs, and what Spark wants to know before it takes a data source."""
+    threading.Thread(target=_warm, args=(spark,), daemon=True).start()
+
+
+def _warm(spark: SparkSession) -> None:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as F
+    from pyspark.sql.pandas.functions import arrow_udf
+
+    from zonemta_py.pipeline.prepare.spelling import judged
+    from zonemta_py.pipeline.send.writer import ZonemtaDataSource
+
+    tasks = spark.sparkContext.defaultParallelism
+    unusual = F.concat(F.lit("\u00e4@\u00f6.test"), F.col("id"))
+    with contextlib.suppress(Py4JError, PySparkException, OSError):  # the program has ended meanwhile
+        rows = spark.range(0, tasks, 1, tasks)
+        rows.select(arrow_udf(judged, "string")(unusual)).collect()  # type: ignore[call-overload]
+        spark.dataSource.register(ZonemtaDataSource)

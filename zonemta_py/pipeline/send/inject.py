@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from zonemta_py.pipeline.nodes.client import NodeAccess
 from zonemta_py.pipeline.send.errors import InjectionFailed, InjectionStopped
-from zonemta_py.pipeline.spark.temporary_settings import tuned
+from zonemta_py.pipeline.spark.little_data import tuned
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

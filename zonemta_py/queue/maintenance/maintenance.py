@@ -18,7 +18,7 @@ from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.files import PositionRecord
 from zonemta_py.logs.causes import cause
-from zonemta_py.metrics.units import size
+from zonemta_py.metrics.quantities import size
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.maintenance import archive

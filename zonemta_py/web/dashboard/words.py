@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from zonemta_py.metrics.units import size
+from zonemta_py.metrics.quantities import size
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d)?")

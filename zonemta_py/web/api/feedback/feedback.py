@@ -2,13 +2,19 @@
 
 A key with the right `feedback` is believed ("key"), since an operator has given it; but not for a report that it passes
 on, unless it says that it has proven who wrote it, or the report came to an address that a token of ours signs.
+
+Of a key or a webhook with a scope it is only about its own mail, and only for its own lists. A row that names a message
+is about that message's tenant and campaign, whatever else it says; one whose message nobody knows is what the key says
+of its own. What follows from a bounce, a complaint or an unsubscribe is kept to a scope of the suppression list that is
+the key's: a customer who invents bounces harms nobody else.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Annotated, Any
+from dataclasses import replace
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
@@ -16,17 +22,19 @@ from zonemta_py.config import Right
 from zonemta_py.mail.addresses.ours import NotOurs, Ours
 from zonemta_py.mail.feedback.providers import webhooks
 from zonemta_py.mail.feedback.read import read
+from zonemta_py.mail.list_id import campaign_scope
 from zonemta_py.queue import questions
-from zonemta_py.queue.api import Feedback
+from zonemta_py.queue.api import EVERYBODY, Feedback
 from zonemta_py.reception.feedback.rows import Came, rows
-from zonemta_py.reception.scope import KeyScope
-from zonemta_py.web.api.feedback import bounded
+from zonemta_py.reception.scope import KeyScope, names
+from zonemta_py.reception.suppression_scopes import is_own, written
 from zonemta_py.web.api.feedback.webhooks import BODY_BYTES_MAX, Proven
 from zonemta_py.web.authentication import answer, described, needs, request_context, visit
 from zonemta_py.web.documents import feedback_rows, models, reading
 from zonemta_py.web.documents.derived import document
 from zonemta_py.web.documents.problem import FieldError, RequestProblem, invalid
 from zonemta_py.web.request_context import RequestContext
+from zonemta_py.wire.frames import feedback_row
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +74,7 @@ async def add(request: Request) -> Response:
               for one in document.rows]  # fmt: skip
     told_rows, who = [Feedback(**one) for one in fields], visit(request).key
     if who.scope.bound:
-        refused = await bounded.bind(here, who.scope, who.name, told_rows)
+        refused = await bind(here, who.scope, who.name, told_rows)
         for at, why in enumerate(refused):
             if why:
                 raise RequestProblem("no-right", f"the key {who.name!r}: rows[{at}]: {why}")
@@ -205,7 +213,7 @@ async def _within(
     """What is in the scope; why the others are not."""
     if not scope.bound:
         return told_rows, []
-    refused = await bounded.bind(here, scope, who, told_rows)
+    refused = await bind(here, scope, who, told_rows)
     if left_out := [why for why in refused if why]:
         log.info("%s: %d of %d rows of feedback are left out: %s", who, len(left_out), len(told_rows), left_out[0])
     return [row for row, why in zip(told_rows, refused, strict=True) if not why], left_out
@@ -276,3 +284,89 @@ def _parsed(body: bytes) -> Any:
     listed = body.lstrip()[:1] == b"["
     content = reading.parsed(b'{"rows":' + body + b"}" if listed else body, webhooks.EVENTS_MAX * 40)
     return content["rows"] if listed else content
+
+
+_SUPPRESSES = ("bounce", "complaint", "unsubscribe")
+
+
+class _Outside(Exception):
+    """Why it is not in the scope; a part of a sentence."""
+
+
+class _About(NamedTuple):
+    """Whose a row is."""
+
+    campaign: str
+    tenant: str
+
+
+async def bind(here: RequestContext, scope: KeyScope, who: str, rows: list[Feedback]) -> list[str]:
+    """Makes each row one of the scope; why it cannot be one, "" if it is. who: the key or webhook. Raises
+    QueueRefusal."""
+    bare = [replace(row, campaign="", tenant="", zone="") for row in rows]
+    ties = await here.queue.ask(questions.feedback_ties, rows=[feedback_row(row) for row in bare])
+    refused = list[str]()
+    for row, (message, campaign, tenant, known) in zip(rows, ties, strict=True):
+        try:
+            if message and known:
+                about = _of_message(scope, campaign, tenant)
+            else:
+                about = await _claimed(here, scope, row, campaign)
+            row.scope = _effect(scope, row, about)
+        except _Outside as outside:
+            refused.append(str(outside))
+            continue
+        row.campaign, row.tenant, row.zone = about.campaign, about.tenant, ""
+        row.name = f"{who} {row.name}" if row.name else ""
+        refused.append("")
+    return refused
+
+
+def _of_message(scope: KeyScope, campaign: str, tenant: str) -> _About:
+    if not scope.covers(tenant, campaign):
+        raise _Outside("its message is not in this key's scope; leave it out")
+    return _About(campaign, tenant)
+
+
+async def _claimed(here: RequestContext, scope: KeyScope, row: Feedback, campaign: str) -> _About:
+    """Of no message that is known. campaign: that the report itself speaks of."""
+    if row.message:
+        raise _Outside("its message is not in this key's scope; leave it out")
+    campaign = campaign or row.campaign
+    if not campaign and scope.campaigns:
+        campaign = _only("campaign", scope.campaigns)
+    if campaign:
+        if not await here.owns(scope, campaign):
+            raise _Outside(f"the campaign {campaign[:80]!r} is not in this key's scope; leave it out")
+        of = await here.queue.ask(questions.campaign_tenant, name=campaign)
+        if row.tenant and of not in (row.tenant, EVERYBODY):
+            raise _Outside(f"the campaign {campaign[:80]!r} is not of the tenant {row.tenant[:80]!r}; leave that out")
+        if of != EVERYBODY:
+            return _About(campaign, of or "")
+    tenant = row.tenant or (_only("tenant", scope.tenants) if scope.tenants else "")
+    if scope.tenants and tenant not in scope.tenants:
+        raise _Outside(f"the tenant {tenant[:80]!r} is not in this key's scope; name one of {names(scope.tenants)}")
+    return _About(campaign, tenant)
+
+
+def _only(what: str, own: frozenset[str]) -> str:
+    if len(own) == 1:
+        return next(iter(own))
+    raise _Outside(f"it names neither a message that is known nor a {what}; name one of {names(own)}"[:300])
+
+
+def _effect(scope: KeyScope, row: Feedback, about: _About) -> str:
+    """The scope of what follows from it."""
+    if row.kind not in _SUPPRESSES:
+        return row.scope
+    whole = f"tenant:{about.tenant}", f"campaigns:{about.tenant}", f"list:{about.tenant}/"
+    own = [*whole] if about.tenant and not scope.campaigns else []
+    own += [campaign_scope(about.campaign, about.tenant)] if about.campaign else []
+    if row.scope and not is_own(own, row.scope):
+        known = ", ".join(map(written, own))
+        raise _Outside(f"the scope {row.scope[:80]!r} is not its own; use one of {known}, or none")
+    if not own:
+        raise _Outside("it is of neither a tenant nor a campaign, so nobody's list has room for it; leave it out")
+    if row.kind == "unsubscribe" and not row.scope and len(own) > 1:
+        return own[1]
+    return row.scope or own[0]

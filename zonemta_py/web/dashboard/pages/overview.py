@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from zonemta_py.metrics.quantities import waiting
-from zonemta_py.metrics.units import size
+from zonemta_py.metrics.quantities import size, waiting
 from zonemta_py.queue import questions
 from zonemta_py.schedule.policy.standing import LEARNED, RESTING, SUSPENDED
 from zonemta_py.schedule.policy.state import GUARD
