@@ -24,7 +24,7 @@ from zonemta_py.delivery.dns.routes import AddressTarget
 from zonemta_py.delivery.tls.contexts import TlsContexts
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import DEFERRED, DELIVERED, RELEASED
-from zonemta_py.sink.certificate import self_made
+from zonemta_py.sink.server import self_made
 
 FAMILIES = ("any", "ipv4", "ipv6", "prefer-ipv4", "prefer-ipv6")
 ADDRESSES = st.lists(st.ip_addresses().map(str), max_size=8)

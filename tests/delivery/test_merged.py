@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from zonemta_py.config import Config, Plugins
 from zonemta_py.delivery.message import merged
-from zonemta_py.delivery.message.links import LinkMaker
 from zonemta_py.delivery.message.merged import Templates
+from zonemta_py.delivery.message.outgoing import LinkMaker
 from zonemta_py.mail.addresses import verp
 from zonemta_py.mail.addresses.link import decode
 from zonemta_py.mail.envelope import Recipient

@@ -22,7 +22,7 @@ from ports import free_port
 from survival.rig import Mta
 
 from zonemta_py.sink import ReceivedMessage, Sink, SinkOptions
-from zonemta_py.sink.certificate import self_made
+from zonemta_py.sink.server import self_made
 
 USER, PASSWORD = "newsletter", "correct horse"
 PATIENCE_S = 60

@@ -24,7 +24,7 @@ from benchmark.contenders import Postfix as Bench
 from benchmark.contenders import banner
 from ports import free_port
 
-from zonemta_py.sink.certificate import self_made
+from zonemta_py.sink.server import self_made
 
 UNPACKED = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "zonemta-tests" / "receivers"
 USERS = {"Debian-exim": 60_001, "opensmtpd": 60_002, "opensmtpq": 60_003, "smmsp": 60_004}

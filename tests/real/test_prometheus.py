@@ -22,7 +22,7 @@ from argon2 import PasswordHasher
 
 from tests.real.conftest import sink_in_a_thread
 from zonemta_py.metrics.table import METRICS
-from zonemta_py.sink.certificate import self_made
+from zonemta_py.sink.server import self_made
 
 TOP = Path(__file__).resolve().parents[2]
 

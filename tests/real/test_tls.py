@@ -27,7 +27,7 @@ from survival.rig import Mta
 
 from zonemta_py.delivery.tls import dane
 from zonemta_py.sink import Sink, SinkOptions
-from zonemta_py.sink.certificate import self_made
+from zonemta_py.sink.server import self_made
 
 PATIENCE_S = 60
 MX_ADDRESS, POLICY_ADDRESS = "127.0.0.5", "127.0.0.6"

@@ -16,9 +16,9 @@ import pytest
 
 from tests.reception.conftest import PASSWORD, OpenDoor, Wire
 from tests.reception.test_session import plain, secured, trusting
+from zonemta_py.reception.connection_limits import Turns
 from zonemta_py.reception.login import Login
 from zonemta_py.reception.smtp.session import ServerSession
-from zonemta_py.reception.turns import Turns
 
 MESSAGE = b"Subject: hi\r\n\r\nhi\r\n"
 

@@ -6,10 +6,10 @@ import asyncio
 import logging
 from typing import Any
 
+from zonemta_py.reception.connection_limits import Turns
 from zonemta_py.reception.log_throttle import CLIENT_LINES, KIND_LINES, LogThrottle
 from zonemta_py.reception.login import FREE_TRIES, delay_s
 from zonemta_py.reception.smtp.pace import ClientPace
-from zonemta_py.reception.turns import Turns
 
 
 def test_bytes_of_a_message_buy_time_but_never_more_than_the_limit() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import h11
 import pytest
 
-from zonemta_py.reception.turns import Turns
+from zonemta_py.reception.connection_limits import Turns
 from zonemta_py.web.documents.problem import RequestProblem
 from zonemta_py.web.keys import hashed
 from zonemta_py.web.serving import connection

@@ -11,9 +11,8 @@ from zonemta_py.delivery.dns.egress import Sources
 from zonemta_py.delivery.dns.reachability import LocalIdentity
 from zonemta_py.delivery.dns.routes import DeadHosts, Routes
 from zonemta_py.delivery.message.gate import Gate
-from zonemta_py.delivery.message.links import LinkMaker
 from zonemta_py.delivery.message.merged import Templates
-from zonemta_py.delivery.message.outgoing import Outgoing
+from zonemta_py.delivery.message.outgoing import LinkMaker, Outgoing
 from zonemta_py.delivery.smtp.connections import Connections
 from zonemta_py.delivery.smtp.session import SmtpSession
 from zonemta_py.delivery.tls.policy import TlsPolicies

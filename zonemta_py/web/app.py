@@ -26,7 +26,7 @@ from zonemta_py.web.api.feedback import feedback
 from zonemta_py.web.api.uploads import attachments
 from zonemta_py.web.authentication import OPEN, answer, described, request_context, told
 from zonemta_py.web.documents import campaigns as campaign_bodies
-from zonemta_py.web.documents import feedback_rows, models, queue_rows, suppression_rows, templates
+from zonemta_py.web.documents import feedback_rows, models, suppression_rows, templates
 from zonemta_py.web.documents.problem import MEDIA_TYPE, RequestProblem, of_status
 from zonemta_py.web.documents.reading import of_validation
 from zonemta_py.web.request_context import Visit
@@ -42,9 +42,9 @@ _BODIES = (
     campaign_bodies.CampaignTimes, campaign_bodies.Decision, campaign_bodies.NewText,
     campaign_bodies.Order, campaign_bodies.TrialDocument,
     suppression_rows.Suppressions, suppression_rows.Forget, suppression_rows.GuardEnd,
-    feedback_rows.FeedbackRows, feedback_rows.Wishes, models.PersonDocument, queue_rows.Acknowledgement,
-    queue_rows.NegativeAcknowledgement,
-    queue_rows.Extension, bodies.Lift, bodies.KnownDoubts, bodies.SuspensionDocument, bodies.StepDocument,
+    feedback_rows.FeedbackRows, feedback_rows.Wishes, models.PersonDocument, queues.Acknowledgement,
+    queues.NegativeAcknowledgement, queues.Extension,
+    bodies.Lift, bodies.KnownDoubts, bodies.SuspensionDocument, bodies.StepDocument,
     bodies.TaskDocument, bodies.Start, bodies.Reload, bodies.Drain,
 )  # fmt: skip
 _MODULES = (inject, attachments, campaigns, suppressions, feedback, events, queues, metrics, *ALL)

@@ -16,8 +16,7 @@ from zonemta_py.config.section import shipped
 from zonemta_py.mail.rules.check import contradictions, overridden, problems
 from zonemta_py.mail.rules.classes import CLASSES
 from zonemta_py.mail.rules.rule import OTHER_NAMES, STAGES, reply_of
-from zonemta_py.mail.rules.rules import Rules, RulesError
-from zonemta_py.mail.rules.shown import conditions, effects, row
+from zonemta_py.mail.rules.rules import Rules, RulesError, conditions, effects, rule_row
 from zonemta_py.queue.suppression.explain_reply import ExplainedReply, explained
 from zonemta_py.zones.site import Providers
 
@@ -107,7 +106,7 @@ def list_(kind: Class = "", config: ConfigFile = None, as_json: AsJson = False) 
         raise CommandError(Exit.USAGE, f"there is no class {kind!r}; use one of {', '.join(CLASSES)}")
     rules = [rule for rule in _load(in_force(configuration(config))).rules if kind in ("", rule.kind)]
     if as_json:
-        print_json([row(rule) for rule in rules])
+        print_json([rule_row(rule) for rule in rules])
         return
     rows = ((rule.name, rule.kind, conditions(rule), effects(rule.action), Path(rule.file).name) for rule in rules)
     print_table(

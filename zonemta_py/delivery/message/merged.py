@@ -20,7 +20,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from zonemta_py.delivery.message.body import WHOLE_BYTES_MAX
-from zonemta_py.delivery.message.links import LinkMaker
+from zonemta_py.delivery.message.outgoing import LinkMaker
 from zonemta_py.mail.fields import date
 from zonemta_py.merge.source import TemplateSource
 from zonemta_py.queue.api import OTHER_TEMPLATE, Delivery, Dispatch, QueueRefusal, template_name

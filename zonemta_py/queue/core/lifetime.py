@@ -6,7 +6,7 @@ A recipient lives `life_h` hours: the campaign's if it is merged, those of [pull
 its hold is over (X-Deliver-After, a campaign's `at`), its sending hours are open. Not counted is waiting by choice:
 while its zone, destination, domain, tenant, campaign or source is stopped by an order or a campaign's threshold, while
 it is held, and while its sending hours are closed. All of it is derived from what was stopped since when
-(`schedule/policy/pauses.py`) and from the hours: nothing is written for a recipient. All other waiting counts,
+(`schedule/policy/state.py:Pauses`) and from the hours: nothing is written for a recipient. All other waiting counts,
 including limits, a rule's rest, an unreachable destination, and time when the machine was off; but after more than an
 hour of that, nothing expires before it could be tried for an hour.
 

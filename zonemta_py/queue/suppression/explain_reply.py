@@ -11,8 +11,7 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules.check import disagreeing
 from zonemta_py.mail.rules.classes import SUBJECTS
 from zonemta_py.mail.rules.rule import OPINION, Classified, Rule
-from zonemta_py.mail.rules.rules import Rules
-from zonemta_py.mail.rules.shown import row
+from zonemta_py.mail.rules.rules import Rules, rule_row
 from zonemta_py.queue.suppression.evidence import COUNTED, OF_CLASS
 
 
@@ -30,12 +29,12 @@ class ExplainedReply(NamedTuple):
 
     def rows(self) -> list[dict[str, object]]:
         """Those that match, then those that have no say; the first has what comes of it all."""
-        every = [row(rule) for rule in self.matching]
+        every = [rule_row(rule) for rule in self.matching]
         if every:
             every[0] |= {"judged": self.judged.kind, "about": self.about, "suppresses": self.suppresses}
             every[0]["opinion"] = self.opinion
             every[0]["disagree"] = [rule.name for rule in self.disagree]
-        return every + [row(rule) | {"barred": why} for rule, why in self.barred]
+        return every + [rule_row(rule) | {"barred": why} for rule, why in self.barred]
 
     @property
     def disagree(self) -> list[Rule]:

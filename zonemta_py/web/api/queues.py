@@ -7,16 +7,69 @@ import json
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 from starlette.types import Receive, Scope, Send
 
 from zonemta_py.config.services.pull import names_queue
 from zonemta_py.reception.pull import Push, Taken
 from zonemta_py.reception.tcp import has_all
 from zonemta_py.web.authentication import answer, described, needs, request_context, visit
-from zonemta_py.web.documents import queue_rows, reading
+from zonemta_py.web.documents import reading, values
+from zonemta_py.web.documents.models import Count, Model
 from zonemta_py.web.documents.problem import RequestProblem
 from zonemta_py.web.request_context import Digest
+
+SECONDS_MAX = 31_536_000
+Queue = Annotated[str, Field(pattern=values.NAME_PATTERN)]
+ReceiptText = Annotated[str, Field(pattern=r"^[0-9A-Za-z-]{1,64}\.[0-9]{1,18}$")]
+Seconds = Annotated[float, Field(ge=0, le=SECONDS_MAX)]
+
+
+class QueueRow(Model):
+    """A queue, and how many messages it has."""
+
+    queue: Queue
+    ready: Count
+    """That can be taken now."""
+    leased: Count
+    """That are reserved, or being taken."""
+    delayed: Count
+    """Whose time has not come."""
+    held: Count
+    """That an operator has to release or drop."""
+
+
+class Pushed(Model):
+    id: str
+    """The message's id."""
+    repeated: bool
+    """An earlier request with the same Idempotency-Key stored it; nothing was stored now."""
+
+
+class Acknowledgement(Model):
+    """The message is done."""
+
+    receipt: ReceiptText
+    """The header Zonemta-Receipt of the response to reserve."""
+
+
+class NegativeAcknowledgement(Acknowledgement):
+    """The message is to be taken again."""
+
+    delay_s: Seconds = 0.0
+    """After so many seconds; 0: at once, in its old place."""
+
+
+class Extension(Acknowledgement):
+    """The message stays reserved."""
+
+    seconds: Seconds
+    """For so many seconds from now."""
+
+
+class Settled(Model):
+    receipt: ReceiptText
+
 
 MEDIA_TYPE = "application/octet-stream"
 
@@ -89,7 +142,7 @@ def nothing() -> Response:
 router = APIRouter(prefix="/v1/queues", dependencies=[Depends(reading.known_query)])
 WAIT_S_MAX = 300
 _Queue = Annotated[
-    queue_rows.Queue, Path(description="The queue's name; capitals count as small letters."), AfterValidator(str.lower)
+    Queue, Path(description="The queue's name; capitals count as small letters."), AfterValidator(str.lower)
 ]
 _Wait = Annotated[
     float, Query(ge=0, le=WAIT_S_MAX, description="Seconds to wait for a message if there is none; the request counts.")
@@ -98,13 +151,13 @@ _BYTES = {
     "required": False,
     "content": {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}},
 }
-_A = TypeVar("_A", bound=queue_rows.Acknowledgement)
+_A = TypeVar("_A", bound=Acknowledgement)
 
 
 @router.get(
     "",
     summary="All named queues",
-    response_model=list[queue_rows.QueueRow],
+    response_model=list[QueueRow],
     openapi_extra=needs("pop", "push", "read", whole=True),
     responses=described(422),
 )
@@ -120,7 +173,7 @@ async def every(request: Request) -> Response:
 @router.get(
     "/{queue}",
     summary="One queue's size",
-    response_model=queue_rows.QueueRow,
+    response_model=QueueRow,
     openapi_extra=needs("pop", "push", "read", whole=True),
     responses=described(422),
 )
@@ -136,7 +189,7 @@ async def one(request: Request, queue: _Queue) -> Response:
 @router.post(
     "/{queue}/push",
     summary="Push a message",
-    response_model=queue_rows.Pushed,
+    response_model=Pushed,
     openapi_extra={"requestBody": _BYTES, "parameters": [reading.KEY]} | needs("push", whole=True),
     responses=described(400, 409, 413, 415, 422),
 )
@@ -144,9 +197,7 @@ async def push(
     request: Request,
     queue: _Queue,
     priority: Annotated[int | None, Query(ge=-9, le=9, description="9 is taken first; default: 0.")] = None,
-    delay: Annotated[
-        float, Query(ge=0, le=queue_rows.SECONDS_MAX, description="Seconds before which nobody gets it.")
-    ] = 0,
+    delay: Annotated[float, Query(ge=0, le=SECONDS_MAX, description="Seconds before which nobody gets it.")] = 0,
 ) -> Response:
     """The body is the message, byte for byte, whatever its Content-Type; the response is sent once it is on stable
     storage. After a 503, a 429 or no response at all, repeat the request with the same Idempotency-Key."""
@@ -185,7 +236,7 @@ async def reserve(
     request: Request,
     queue: _Queue,
     seconds: Annotated[
-        float | None, Query(gt=0, le=queue_rows.SECONDS_MAX, description="For so long; default: pull.reserve_s.")
+        float | None, Query(gt=0, le=SECONDS_MAX, description="For so long; default: pull.reserve_s.")
     ] = None,
     wait: _Wait = 0,
 ) -> Response:
@@ -210,14 +261,14 @@ async def peek(request: Request, queue: _Queue) -> Response:
 @router.post(
     "/{queue}/ack",
     summary="Acknowledge a reserved message",
-    response_model=queue_rows.Settled,
+    response_model=Settled,
     openapi_extra=reading.body_of("Acknowledgement") | needs("pop", whole=True),
     responses=described(400, 409, 413, 415, 422),
 )
 async def ack(request: Request, queue: _Queue) -> Response:
     """It is done; the response is sent once that is on stable storage. 409: it is not reserved any more, and somebody
     else may have it."""
-    said = await _order(request, queue, queue_rows.Acknowledgement)
+    said = await _order(request, queue, Acknowledgement)
     await request_context(request).queues.ack(said.receipt, queue.__eq__)
     return answer({"receipt": said.receipt})
 
@@ -225,13 +276,13 @@ async def ack(request: Request, queue: _Queue) -> Response:
 @router.post(
     "/{queue}/nack",
     summary="Give a reserved message back",
-    response_model=queue_rows.Settled,
+    response_model=Settled,
     openapi_extra=reading.body_of("NegativeAcknowledgement") | needs("pop", whole=True),
     responses=described(400, 409, 413, 415, 422),
 )
 async def nack(request: Request, queue: _Queue) -> Response:
     """At once, in its old place; or after a delay."""
-    said = await _order(request, queue, queue_rows.NegativeAcknowledgement)
+    said = await _order(request, queue, NegativeAcknowledgement)
     await request_context(request).queues.nack(said.receipt, said.delay_s, queue.__eq__)
     return answer({"receipt": said.receipt})
 
@@ -239,13 +290,13 @@ async def nack(request: Request, queue: _Queue) -> Response:
 @router.post(
     "/{queue}/extend",
     summary="Extend a reservation",
-    response_model=queue_rows.Settled,
+    response_model=Settled,
     openapi_extra=reading.body_of("Extension") | needs("pop", whole=True),
     responses=described(400, 409, 413, 415, 422),
 )
 async def extend(request: Request, queue: _Queue) -> Response:
     """From now on, whatever was left."""
-    said = await _order(request, queue, queue_rows.Extension)
+    said = await _order(request, queue, Extension)
     await request_context(request).queues.extend(said.receipt, said.seconds, queue.__eq__)
     return answer({"receipt": said.receipt})
 

@@ -20,10 +20,9 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from zonemta_py.reception.connection_limits import ConnectionLimits, plain_ip
+from zonemta_py.reception.connection_limits import ConnectionLimits, Turns, plain_ip
 from zonemta_py.reception.retirement import Retirement
 from zonemta_py.reception.tcp import has_now
-from zonemta_py.reception.turns import Turns
 from zonemta_py.web.documents.problem import BUSY_S, MEDIA_TYPE, RequestProblem
 
 LITTLE_BYTES = 2 * 1024

@@ -11,8 +11,7 @@ from pydantic import Field
 from zonemta_py.config import Config, ConfigError
 from zonemta_py.config.section import shipped
 from zonemta_py.mail.rules.rule import reply_of
-from zonemta_py.mail.rules.rules import Rules
-from zonemta_py.mail.rules.shown import row
+from zonemta_py.mail.rules.rules import Rules, rule_row
 from zonemta_py.queue.lifecycle.classification import load
 from zonemta_py.queue.suppression.explain_reply import explained
 from zonemta_py.web.api.admin import bodies, where
@@ -63,7 +62,7 @@ async def every(
 ) -> Response:
     """In the order in which they are asked."""
     rules = await asyncio.to_thread(_load, asked(request)[0].config)
-    return tagged(request, [row(rule) for rule in rules.rules if kind in (None, rule.kind)])
+    return tagged(request, [rule_row(rule) for rule in rules.rules if kind in (None, rule.kind)])
 
 
 @router.get("/explain", **operation("read", "Which rules match a reply", list[ExplainedRow]))
