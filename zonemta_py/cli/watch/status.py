@@ -12,7 +12,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from zonemta_py.cli.config.certificates import spans
-from zonemta_py.cli.events.sinks import state_of
+from zonemta_py.cli.events.commands import state_of
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.run import folder_lock
 from zonemta_py.cli.run.running import waits_for

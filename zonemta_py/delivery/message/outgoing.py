@@ -132,7 +132,7 @@ class Outgoing:
 
 
 class LinkMaker:
-    """For one process."""
+    """Links to our own listener ([links]), made for one recipient of one message: it needs no table of who got what."""
 
     def __init__(self, config: Config) -> None:
         self._links = config.links

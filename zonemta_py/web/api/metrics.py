@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from zonemta_py.monitoring.exposition import MEDIA_TYPE, exposition
+from zonemta_py.monitoring import MEDIA_TYPE, exposition
 from zonemta_py.queue import questions
 from zonemta_py.web.authentication import request_context, visit
 

@@ -1,4 +1,4 @@
-"""The numbers of the queue in the format that Prometheus reads; prometheus-client writes it."""
+"""Metrics for Prometheus: the numbers of the queue in the format that it reads; prometheus-client writes it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,0 @@
-"""Metrics in the formats that monitoring systems read."""
