@@ -69,7 +69,6 @@ LAST_ZONE = "Etc/GMT+12"
 _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)", re.ASCII)
 _DATE = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?))?(Z|[+-]\d\d:\d\d)?", re.ASCII)
 _WINDOW = re.compile(r"(?:([a-z]{3}(?:[-,][a-z]{3})*) +)?(\d\d:\d\d-\d\d:\d\d)", re.ASCII)
-_NAME_MAX = 63
 _DAY = datetime.timedelta(days=1)
 _WRITE = (
     "write 09:00, 2026-11-24, '2026-11-24 09:00' (both as the recipient's clocks show it) or 2026-11-24T09:00+01:00"

@@ -29,7 +29,7 @@ from zonemta_py.mail.addresses.written import bare
 from zonemta_py.mail.fields import date
 from zonemta_py.mail.headers import split
 from zonemta_py.mail.list_id import list_name, list_title
-from zonemta_py.pipeline.prepare.source.dialect import ADDRESS_COLUMNS
+from zonemta_py.pipeline.prepare.source.dialect import ADDRESS_COLUMNS, is_nested
 
 if TYPE_CHECKING:
     from zonemta_py.config import Config
@@ -246,7 +246,6 @@ def _compiled(template: Path, list_: CampaignList | None) -> tuple[Compiled, Tem
     from zonemta_py.merge.compile import fields as fields_of
     from zonemta_py.merge.load import load
     from zonemta_py.merge.problems import TemplateRefused, ToolMissing
-    from zonemta_py.pipeline.prepare.source.dialect import is_nested
 
     names = list(list_.fields) if list_ else None
     try:

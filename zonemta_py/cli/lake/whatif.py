@@ -14,7 +14,7 @@ import typer
 
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson
-from zonemta_py.cli.terminal.output import print_table, printable
+from zonemta_py.cli.terminal.output import bar, print_table, printable
 from zonemta_py.config import Config, ConfigError, load
 from zonemta_py.logs.causes import cause
 
@@ -104,7 +104,6 @@ def _config(path: Path) -> Config:
 
 
 def _read(folders: list[Path]) -> History:
-    from zonemta_py.cli.terminal.output import bar
     from zonemta_py.whatif.history import read as read_history
 
     for folder in folders:
@@ -142,7 +141,6 @@ def _has(history: History) -> str:
 
 
 def _replayed(config: Config, history: History, span: Span, seed: int, name: str) -> Replayed:
-    from zonemta_py.cli.terminal.output import bar
     from zonemta_py.disk.leveldb.store import StoreError
     from zonemta_py.whatif.replay import replay
 

@@ -225,8 +225,6 @@ def _domains(config: Config) -> set[str]:
 
 def _runs(config: Config) -> bool | None:
     """None: that cannot be seen by who asks."""
-    import socket
-
     with socket.socket(socket.AF_UNIX) as sock:
         try:
             sock.connect(str(config.folder / "socket"))

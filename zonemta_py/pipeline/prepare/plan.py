@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from zonemta_py.disk.files import sync, sync_tree, write_file
 from zonemta_py.pipeline.prepare.assign import assign, within_caps
 from zonemta_py.pipeline.prepare.best_hour import with_best_hour
-from zonemta_py.pipeline.prepare.chunks import chunks
+from zonemta_py.pipeline.prepare.chunks import PLAN, chunks
 from zonemta_py.pipeline.prepare.count import Counts, count, engaged, examples, in_segment, proposals
 from zonemta_py.pipeline.prepare.normalise import normalise
 from zonemta_py.pipeline.prepare.settings import PlanRefused, Settings
@@ -121,8 +121,6 @@ def existing(folder: Path) -> dict[str, Any] | None:
 
 def rows(spark: SparkSession, folder: Path) -> DataFrame:
     """The plan's rows (chunks.PLAN)."""
-    from zonemta_py.pipeline.prepare.chunks import PLAN
-
     return spark.read.schema(PLAN).parquet(str(folder / "chunks"))
 
 

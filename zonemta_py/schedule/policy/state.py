@@ -54,7 +54,6 @@ LOST = "lost"
 CONNECT = "connect"
 """The stage at which no server was reached."""
 SEEN_MAX = 10_000
-KINDS = ("destination", "domain", "tenant", "campaign", "zone", "source", "rest")
 
 
 class Suspension(NamedTuple):
