@@ -96,6 +96,10 @@ def metadata(message_id: str) -> bytes:
     return b"message %s *" % message_id.encode()
 
 
+FRESH = b"delivery-zone "
+"""What keys of recipients begin with that may go at once."""
+
+
 def fresh(zone: str, message_id: str, recipient: str) -> bytes:
     return f"delivery-zone {zone} {message_id} {recipient}".encode()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from collections.abc import Iterable
 from itertools import pairwise
 
 from zonemta_py.metrics.meter import Meter
@@ -61,14 +62,18 @@ class DestinationRates:
         self._began_s = self._noted_s = 0.0
         self._before_s = 0.0
 
-    def add(self, address: str, verdict: str) -> None:
-        """Once for each answer about a recipient."""
-        try:
-            self._counts[verdict][address[address.rfind("@") + 1 :]] += 1
-        except KeyError:  # the first one, or a verdict that is not counted
-            counts = self._counts.get(verdict)
-            if counts is not None and len(counts) < NAMES_MAX:
-                counts[address[address.rfind("@") + 1 :]] = 1
+    def add(self, addresses: Iterable[str], verdict: str) -> None:
+        """Answers about so many recipients."""
+        counts = self._counts.get(verdict)
+        if counts is None:  # it is not counted
+            return
+        for address in addresses:
+            domain = address[address.rfind("@") + 1 :]
+            try:
+                counts[domain] += 1
+            except KeyError:
+                if len(counts) < NAMES_MAX:
+                    counts[domain] = 1
 
     def note(self, now: float) -> None:
         """Once a second. now: monotonic seconds."""

@@ -75,19 +75,28 @@ class ZoneWindow:
             most = max(most, usual if self.loaded < 2 * window else max(1, usual // 10))
         return max(0, most - len(flow_queue.entries))
 
-    def ready_for_new(self, flow_queue: FlowQueue) -> bool:
-        """Whether mail just accepted may go into the window without being read from the store."""
-        if not flow_queue.entries and self.loaded < 2 * self._shared.window:
-            return True  # it has nothing to do, whatever others wait for
-        return self.fresh.exhausted and self.loaded < self._shared.window
+    def room_for_new(self, flow_queue: FlowQueue, count: int) -> int:
+        """How many of so many recipients just accepted may go into the window without being read from the store."""
+        room = self._shared.window - self.loaded if self.fresh.exhausted else 0
+        if room < 1 and not flow_queue.entries and self.loaded < 2 * self._shared.window:
+            room = 1  # it has nothing to do, whatever others wait for
+        return max(0, min(count, room))
 
-    def put_new(self, flow_queue: FlowQueue, entry: Entry) -> None:
-        """Mail just accepted, straight into the window."""
-        if self.fresh.exhausted:
-            self.fresh.pass_by(entry.key)
-        else:
-            self.fresh.promise(entry.key)
-        self.put(flow_queue, entry)
+    def put_new(self, flow_queue: FlowQueue, entries: list[Entry]) -> None:
+        """Recipients just accepted, straight into the window; several have one note, without a priority of a plugin."""
+        fresh = self.fresh
+        for entry in entries:
+            if fresh.exhausted:
+                fresh.pass_by(entry.key)
+            else:
+                fresh.promise(entry.key)
+        if len(entries) == 1:
+            self.put(flow_queue, entries[0])
+            return
+        flow_queue = self.flow_queues.known(flow_queue)
+        flow_queue.entries += entries
+        self._count(flow_queue, len(entries))
+        flow_queue.enlist()
 
     def left_unread(self, key: bytes, deadline_ms: int) -> None:
         """A fresh key is in the store now, to be read in its turn. deadline_ms: of its recipient; 0: none."""

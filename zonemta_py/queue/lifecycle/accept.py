@@ -149,7 +149,7 @@ class Acceptance:
         metadata = placement.metadata_of(core, message_id, envelope, len(chunks), stored, now_ms, apart_ms)
         packed = packing.pack(metadata)
         kept = [row for row in routed if row.recipient.address not in suppressed_by] if suppressed_by else routed
-        placed = [placement.place(core, message_id, row, envelope, now_ms, "counted" in metadata) for row in kept]
+        placed = placement.place(core, message_id, kept, envelope, now_ms, "counted" in metadata)
         message = Message(message_id, metadata, now_ms, len(placed), len(placed))
         operations = (along or []) + _operations(message, chunks, packed, placed)
         count = len(suppressed_by) if suppressed_by else 0
@@ -250,21 +250,51 @@ class Acceptance:
                 core.campaigns.counters.add(campaign, SUPPRESSED, sign * suppressed_by)
         core.counters.message_count += sign
         core.counters.message_bytes += sign * size
+        moved: dict[tuple[str, str, int, str], int] = {}
         for row in placed:
-            core.counters.sizes.move(row.zone.zone.name, row.recipient.domain, None, row.state, sign, row.note.flow)
+            address = row.recipient.address
+            move = row.zone.zone.name, address[address.rfind("@") + 1 :], row.state, row.note.flow
+            try:
+                moved[move] += sign
+            except KeyError:
+                moved[move] = sign
+        for (zone, domain, state, flow), count in moved.items():
+            core.counters.sizes.move(zone, domain, None, state, count, flow)
 
     def _accepted(self, message: Message, record: bytes, placed: list[Placed], body: bytes | None) -> None:
         core = self._core
         core.disk.ledger.append(Type.ENVELOPE, record)
         core.disk.segments.born(message.id)
-        pins = 0
-        for row in placed:
-            pins += self._hand_over(message, row)
+        pins = at = 0
+        while at < len(placed):
+            row, first = placed[at], at
+            at += 1
+            if row.flow_queue is None or not row.key.startswith(keys.FRESH) or row.note.routing:
+                pins += self._hand_over(message, row)
+                continue
+            while at < len(placed) and placed[at].flow_queue is row.flow_queue and placed[at].note is row.note:
+                at += 1
+            pins += self._hand_over_alike(message, placed[first:at])
         if pins:
             core.messages.add(message, body)
             core.messages.pin(message, pins)
         observe.accepted(core, message, [row.zone.zone.name for row in placed], [row.recipient for row in placed])
         core.changed()
+
+    def _hand_over_alike(self, message: Message, rows: list[Placed]) -> int:
+        """The same for recipients of one flow queue with one note, who may go at once."""
+        zone, flow_queue, note = rows[0].zone, rows[0].flow_queue, rows[0].note
+        assert flow_queue is not None
+        if note.deadline_ms:
+            zone.deadline_ms = min(zone.deadline_ms, note.deadline_ms)
+        room = zone.room_for_new(flow_queue, len(rows))
+        if room:
+            entries = [Entry(row.key, message.id, row.recipient.address, note, pinned=True) for row in rows[:room]]
+            zone.put_new(flow_queue, entries)
+        for row in rows[room:]:
+            self._core.schedule.busy.discard(row.key)
+            zone.left_unread(row.key, note.deadline_ms)
+        return room
 
     def _hand_over(self, message: Message, row: Placed) -> int:
         """Puts it into the window if there is room and nothing older waits in the store; otherwise a cursor will find
@@ -281,8 +311,8 @@ class Acceptance:
                 return 1
             core.schedule.busy.discard(row.key)
             zone.parked_key(flow_queue, row.key, row.note.deadline_ms)
-        elif zone.ready_for_new(flow_queue):
-            zone.put_new(flow_queue, Entry(row.key, message.id, row.recipient.address, row.note, pinned=True))
+        elif zone.room_for_new(flow_queue, 1):
+            zone.put_new(flow_queue, [Entry(row.key, message.id, row.recipient.address, row.note, pinned=True)])
             return 1
         else:
             core.schedule.busy.discard(row.key)
@@ -295,7 +325,11 @@ def _operations(message: Message, chunks: list[bytes], packed: bytes, placed: li
     operations: list[Operation] = [(keys.chunk(message.id, number), chunk) for number, chunk in enumerate(chunks, 1)]
     existence = Existence(message.created_ms, len(placed), len(placed)).value()
     operations += [(keys.existence(message.id), existence), (keys.metadata(message.id), packed)]
-    operations += [(row.key, row.note.value()) for row in placed]
+    note, value = None, b""
+    for row in placed:
+        if row.note is not note:  # those of one way share theirs
+            note, value = row.note, row.note.value()
+        operations.append((row.key, value))
     return operations
 
 

@@ -7,6 +7,7 @@ recipient: never twice, and never not at all.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from zonemta_py.disk import keys
@@ -44,11 +45,25 @@ class SettlementWriter:
         operations: list[Operation] = []
         ended = 0
         campaign = core.campaigns.counted_by(message.id, message.metadata)
+        moved: dict[tuple[str, int, int | None, str], int] = {}
         for row in settlement.rows:
             if row.verdict != RELEASED:
-                ended += self._row(settlement, row, operations)
+                after = None
+                operations.append((row.key, None))
+                if row.verdict != DELIVERED and (goes_on := _after(settlement, row, core.clock)) is not None:
+                    key, note = goes_on
+                    operations.append((key, note.value()))
+                    after = counted_as(key)
+                ended += after is None
+                move = row.address[row.address.rfind("@") + 1 :], row.state, after, row.note.flow
+                try:
+                    moved[move] += 1
+                except KeyError:
+                    moved[move] = 1
             if campaign:
                 core.campaigns.counters.result(campaign, row.verdict, settlement.ms, row.blocked)
+        for (domain, before, after, flow), count in moved.items():
+            core.counters.sizes.move(settlement.zone, domain, before, after, count, flow)
         operations += _evidence(self._policy, settlement, core.clock.apart_ms())
         due = [_deferred_key(settlement, row) for row in settlement.rows if row.verdict in WAITING]
         place = core.schedule.zones.get(settlement.zone) if due else None
@@ -84,20 +99,6 @@ class SettlementWriter:
                 (lambda taken: written(taken if isinstance(taken, Reply) else None)) if last else (lambda _: None),
                 along=operations if index == 0 else [],
             )
-
-    def _row(self, settlement: Settlement, row: Row, operations: list[Operation]) -> int:
-        """Adds what it takes to `operations`; returns 1 if the recipient has ended."""
-        core, zone = self._core, settlement.zone
-        domain = row.address.rpartition("@")[2]
-        operations.append((row.key, None))
-        goes_on = _after(settlement, row, core.clock) if row.verdict != DELIVERED else None
-        if goes_on is None:
-            core.counters.sizes.move(zone, domain, row.state, None, flow=row.note.flow)
-            return 1
-        key, note = goes_on
-        operations.append((key, note.value()))
-        core.counters.sizes.move(zone, domain, row.state, counted_as(key), flow=row.note.flow)
-        return 0
 
     def _notifications(self, settlement: Settlement) -> list[tuple[Envelope, bytes]]:
         make, message = self._notices.make, settlement.message
@@ -174,9 +175,9 @@ def _count(policy: SuppressionPolicy, settlement: Settlement, taken: int) -> Non
     if not policy.relays(settlement.zone):
         policy.guard.took(_pair(settlement, ""), taken)
         return
-    for row in settlement.rows:
-        if row.verdict == DELIVERED:
-            policy.guard.took(_pair(settlement, row.address), 1)
+    domains = [row.address[row.address.rfind("@") + 1 :] for row in settlement.rows if row.verdict == DELIVERED]
+    for domain, count in Counter(domains).items():
+        policy.guard.took(_pair(settlement, domain), count)
 
 
 def _pair(settlement: Settlement, address: str) -> Pair:

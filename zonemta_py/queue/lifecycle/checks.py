@@ -39,7 +39,16 @@ def routes(core: Core, envelope: Envelope) -> list[Routed]:
         recipients = list({recipient.address: recipient for recipient in recipients}.values())
     fields = envelope.headers
     routing = {"source": envelope.source} if envelope.source else None
-    return [Routed(r, route(sender, r.address, origin, wish, fields).zone, routing) for r in recipients]
+    zones: dict[str, str] = {}  # by domain, which is all of a recipient that decides
+    routed = list[Routed]()
+    for recipient in recipients:
+        domain = recipient.address[recipient.address.rfind("@") + 1 :]
+        try:
+            zone = zones[domain]
+        except KeyError:
+            zone = zones[domain] = route(sender, recipient.address, origin, wish, fields).zone
+        routed.append(Routed(recipient, zone, routing))
+    return routed
 
 
 def after_routing(

@@ -41,8 +41,8 @@ def accepted(core: Core, message: Message, zones: list[str], recipients: list[Re
     meter, metadata = core.counters.meter, message.metadata
     meter.add("zonemta_messages_accepted_total", (BY.get(metadata.get("protocol", "ESMTP"), "smtp"),))
     meter.add("zonemta_message_bytes_accepted_total", (), metadata["size"])
-    for zone in zones:
-        meter.add("zonemta_recipients_accepted_total", (zone_label(zone),))
+    for zone in dict.fromkeys(zones):
+        meter.add("zonemta_recipients_accepted_total", (zone_label(zone),), zones.count(zone))
     if core.mail_log is not None:
         addresses = [recipient.address for recipient in recipients]
         core.mail_log.line(message.created_ms, "accepted", mail.accepted(message.id, zones, addresses, metadata))

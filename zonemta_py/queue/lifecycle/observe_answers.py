@@ -25,21 +25,26 @@ def answered(core: Core, settlement: Settlement, result: Result) -> None:
     rows = iter(settlement.rows)
     for outcome, classified in zip(result.outcomes, settlement.classifieds, strict=True):
         kind = classified.kind if classified is not None else ""
+        alike: dict[int, list[str]] = {}
         for row in islice(rows, len(outcome.recipients)):
-            verdict = VERDICTS[row.verdict]
-            meter.add("zonemta_answers_total", (zone, verdict, kind, outcome.stage))
-            meter.add("zonemta_provider_answers_total", (provider, verdict))
-            core.counters.destinations.add(row.address, verdict)
-            if row.verdict == DELIVERED:
-                meter.observe("zonemta_delivery_delay_seconds", (zone,), delay_s)
-            if log is not None and row.verdict == POSTPONED and not result.remote:
+            try:
+                alike[row.verdict].append(row.address)
+            except KeyError:
+                alike[row.verdict] = [row.address]
+            if log is None:
+                continue
+            if row.verdict == POSTPONED and not result.remote:
                 _postponed(core, log, settlement, row)
-            elif log is not None and row.verdict != RELEASED:
-                log.line(
-                    settlement.ms,
-                    "answered",
-                    _fields(core, settlement, result, row, verdict, kind, outcome.stage, delay_s),
-                )
+            elif row.verdict != RELEASED:
+                fields = _fields(core, settlement, result, row, VERDICTS[row.verdict], kind, outcome.stage, delay_s)
+                log.line(settlement.ms, "answered", fields)
+        for number, addresses in alike.items():
+            verdict, count = VERDICTS[number], len(addresses)
+            meter.add("zonemta_answers_total", (zone, verdict, kind, outcome.stage), count)
+            meter.add("zonemta_provider_answers_total", (provider, verdict), count)
+            core.counters.destinations.add(addresses, verdict)
+            if number == DELIVERED:
+                meter.observe("zonemta_delivery_delay_seconds", (zone,), delay_s, count)
     if result.took_ms and not result.more:
         meter.observe("zonemta_attempt_duration_seconds", (zone,), result.took_ms / 1000)
 

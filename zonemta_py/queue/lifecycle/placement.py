@@ -33,8 +33,35 @@ class Placed(NamedTuple):
     state: int
 
 
-def place(core: Core, message_id: str, routed: Routed, envelope: Envelope, now_ms: int, counted: bool) -> Placed:
-    """Where a recipient begins. counted: for a campaign. now_ms: by the clock."""
+def place(
+    core: Core, message_id: str, routed: list[Routed], envelope: Envelope, now_ms: int, counted: bool
+) -> list[Placed]:  # fmt: skip
+    """Where each recipient begins. counted: for a campaign. now_ms: by the clock.
+
+    What decides the way of one decides that of all others of its domain, where neither plugins nor columns make them
+    different: they share a flow queue and a note.
+    """
+    found, ways = list[Placed](), dict[tuple[str, str], Placed]()
+    timed = envelope.campaign in core.campaigns.timed
+    for one in routed:
+        recipient = one.recipient
+        address = recipient.address
+        way = one.zone, address[address.rfind("@") + 1 :]
+        alike = not (timed or one.routing or one.delay_s or recipient.notify or recipient.orcpt or recipient.values)
+        like = ways.get(way) if alike else None
+        if like is None:
+            row = _place(core, message_id, one, envelope, now_ms, counted)
+            if alike and row.key.startswith(keys.FRESH):
+                ways[way] = row
+        else:
+            key = keys.fresh(one.zone, message_id, address)
+            row = Placed(like.zone, like.flow_queue, key, recipient, like.note, like.state)
+        found.append(row)
+    return found
+
+
+def _place(core: Core, message_id: str, routed: Routed, envelope: Envelope, now_ms: int, counted: bool) -> Placed:
+    """As `place`, for one."""
     recipient, zone = routed.recipient, core.schedule.zones[routed.zone]
     priority = zone.zone.priority if envelope.priority is None else envelope.priority
     priority = (routed.routing or {}).get("priority", priority)  # set by a plugin
