@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from zonemta_py.metrics import report
 from zonemta_py.metrics.meter import CountTable
 from zonemta_py.plugin.api import LABELS_MAX, PluginApi
 from zonemta_py.plugin.host import Host
+from zonemta_py.queue import questions
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.wire import reporting
 from zonemta_py.wire.channel import GONE
@@ -67,12 +69,12 @@ async def test_what_the_queue_did_not_hear_is_told_again(house: Any, local: Coun
     """Refused reports lose nothing, and count nothing twice."""
     home, away = await house(), True
 
-    async def ask(question: str, **arguments: Any) -> Any:
+    async def tell(**counted: Any) -> None:
         if away:
             raise QueueRefusal(GONE)
-        return await home.queue.ask(question, **arguments)
+        await home.queue.ask(questions.report, **counted)
 
-    report.start("sender", ask, QueueRefusal)
+    report.start("sender", tell, QueueRefusal)
     local.add("zonemta_connections_opened_total", ("default",), 4)
     await asyncio.sleep(0.1)
     local.add("zonemta_connections_opened_total", ("default",), 1)
@@ -88,7 +90,7 @@ async def test_what_a_plugin_counts_is_there(house: Any, local: CountTable, tmp_
     path.write_text(PLUGIN)
     host = Host.load(Plugins(enabled=[str(path)]))
     report.total(host.totals)
-    report.start("receiver", home.queue.ask, QueueRefusal)
+    report.start("receiver", partial(home.queue.ask, questions.report), QueueRefusal)
     for sender in ("a", "a", "b"):
         (call,) = host.calls("message_queue")
         await call.run({"envelope": type("E", (), {"sender": sender}), "info": None})

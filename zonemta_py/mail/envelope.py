@@ -145,7 +145,11 @@ class Envelope:
         return cls(recipients=recipients, **known)
 
     def to_wire(self) -> list[Any]:
-        return [self.metadata(), [r.to_wire() for r in self.recipients]]
+        rows = [
+            [r.address, r.notify, r.orcpt] if r.values is None else [r.address, r.notify, r.orcpt, r.values]
+            for r in self.recipients
+        ]
+        return [self.metadata(), rows]
 
     @classmethod
     def from_wire(cls, row: list[Any]) -> Envelope:

@@ -60,8 +60,8 @@ class EgressPath:
     """One source towards one site.
 
     apart: what keeps its mail apart from other mail to that site, "" if nothing does: STOPPED and a domain that is
-    stopped, or the names of [[destinations]] tables. place: its name among those of the same source. terms: the
-    settings that hold there.
+    stopped, or the names of [[destinations]] tables. site: its target's name, which stays. place: its name among those
+    of the same source. terms: the settings that hold there.
     """
 
     __slots__ = (
@@ -80,6 +80,7 @@ class EgressPath:
         "place",
         "provider",
         "reason",
+        "site",
         "source",
         "target",
         "terms",
@@ -89,6 +90,7 @@ class EgressPath:
         self, target: Target, source: str, concurrency: Concurrency, provider: str, apart: str, terms: SendingTerms
     ) -> None:  # fmt: skip
         self.target, self.source, self.concurrency, self.provider = target, source, concurrency, provider
+        self.site = target.key
         self.apart, self.place, self.terms = apart, place_of(target.key, apart), terms
         self.flow_queues: dict[str, FlowQueue] = {}
         self.active = 0
@@ -105,10 +107,6 @@ class EgressPath:
         """It was there before what decides about ways was changed: what comes back to it may belong elsewhere."""
         self.owner = ""
         """The sender that has its connections, where they are limited."""
-
-    @property
-    def site(self) -> str:
-        return self.target.key
 
     @property
     def stopped(self) -> str:
@@ -253,12 +251,14 @@ class Batch:
         "taken",
         "told",
         "worker",
+        "zone",
     )  # fmt: skip
 
     def __init__(
         self, flow_queue: FlowQueue, entries: list[Entry], connect: bool = True, refusal: Reply | None = None
     ) -> None:
         self.flow_queue, self.entries, self.connect, self.refusal = flow_queue, entries, connect, refusal
+        self.zone = flow_queue.zone
         self.site: Site | None = None
         self.taken = self.since = self.idle_s = 0.0
         self.keep = self.told = False
@@ -269,10 +269,6 @@ class Batch:
         self.limits: tuple[Limit, ...] = ()
         self.day = 0
         self.learned: Learned | None = None
-
-    @property
-    def zone(self) -> ZoneFace:
-        return self.flow_queue.zone
 
     @property
     def path(self) -> EgressPath:

@@ -247,7 +247,7 @@ class StoreLine:
                 then()
         else:
             self._unsynced.append(operations)
-            self._unsynced_bytes += sum(len(key) + len(value or b"") for key, value in operations)
+            self._unsynced_bytes += sum([len(key) + len(value or b"") for key, value in operations])
 
     def _fail(self, units: list[Unit], error: Exception) -> None:
         if isinstance(error, StoreDamaged) or not isinstance(error, StoreError):

@@ -110,15 +110,12 @@ COUNTED = {State.QUEUED: 0, State.DEFERRED: 1, State.HELD: 2, State.DELETED: 3, 
 """The states that have a key, and each one's place in the value of `size` keys."""
 
 
+_BY_START = {b"defe": 1, b"held": 2, b"dele": 3, b"boun": 4}
+
+
 def counted_as(key: bytes) -> int:
     """How the recipient of that key is counted."""
-    if key.startswith(b"deferred "):
-        return 1
-    if key.startswith(b"held "):
-        return 2
-    if key.startswith(b"deleted "):
-        return 3
-    return 4 if key.startswith(b"bounced ") else 0
+    return _BY_START.get(key[:4], 0)
 
 
 def _places(state: State) -> tuple[int | None, ...]:

@@ -77,7 +77,7 @@ class Lease:
 
     def row(self) -> list[Any]:
         """The fields of its `StartRecord`, for the journal and for position records. By hand: made once per lease."""
-        recipients = [_who(entry) for entry in self.open]
+        recipients = [entry.address if entry.key[:4] != b"defe" else _deferred(entry) for entry in self.open]
         zone, place = self.batch.zone.zone.name, self.batch.flow_queue.key
         provider, size = self.batch.path.provider, self.message.metadata["size"]
         return [self.number, self.message.id, zone, place, recipients, self.since_ms, provider, size]
@@ -118,10 +118,8 @@ def _but(entries: list[Entry], indices: set[int]) -> list[Entry]:
     return [entry for index, entry in enumerate(entries) if index not in indices] if indices else entries
 
 
-def _who(entry: Entry) -> str | list[Any]:
-    if entry.key.startswith(b"deferred "):
-        return [entry.address, keys.place(entry.key).due_ms]
-    return entry.address
+def _deferred(entry: Entry) -> list[Any]:
+    return [entry.address, keys.place(entry.key).due_ms]
 
 
 def delivery_of(core: Core, lease: Lease, body: bytes | None) -> Delivery:
@@ -138,7 +136,9 @@ def delivery_of(core: Core, lease: Lease, body: bytes | None) -> Delivery:
         zone=batch.zone.zone.name,
         destination=_domain(batch) if site or path.terms.zone.last_mx else path.target.key,
         sender=metadata["sender"],
-        recipients=[_merged(core, batch, entry) if merged else _recipient(entry) for entry in batch.entries],
+        recipients=[_merged(core, batch, entry) for entry in batch.entries]
+        if merged
+        else [Recipient(entry.address, entry.note.notify, entry.note.orcpt) for entry in batch.entries],
         size=metadata["size"],
         chunks=metadata["chunks"],
         body=body,
@@ -195,10 +195,6 @@ def _merged(core: Core, batch: Batch, entry: Entry) -> Recipient:
     note = entry.note
     quiet = note.notify == Notify.NEVER and campaign is not None and campaign.notify == REMOTE
     return Recipient(entry.address, 0 if quiet else note.notify, note.orcpt)
-
-
-def _recipient(entry: Entry) -> Recipient:
-    return Recipient(entry.address, entry.note.notify, entry.note.orcpt)
 
 
 def _domain(batch: Batch) -> str:

@@ -82,9 +82,17 @@ def settlement_of(
 ) -> Settlement:  # fmt: skip
     """classifieds: of each outcome."""
     now_ms, down, rows = core.clock.ms(), result.down_s is not None, list[Row]()
+    entries = lease.batch.entries
     for outcome, classified in zip(result.outcomes, classifieds, strict=True):
+        verdict, reply = outcome.verdict, outcome.reply
+        ends = verdict == RELEASED or (verdict == DELIVERED and not outcome.relayed)
         for index in outcome.recipients:
-            row = _row(core, notices, lease, lease.batch.entries[index], outcome, now_ms, down)
+            entry = entries[index]
+            row = Row(
+                entry.key, entry.address, entry.note, verdict, reply, 0, False, False, entry, counted_as(entry.key)
+            )
+            if not ends:  # else its note ends with its key, or stays
+                _judge(core, notices, lease, row, outcome, now_ms, down)
             if classified is not None:
                 row.kind, row.agreed, row.stage = classified.kind, classified.agreed, outcome.stage
                 row.blocked = row.kind in BLOCKED_CLASSES
@@ -95,26 +103,24 @@ def settlement_of(
     return settlement
 
 
-def _row(
-    core: Core, notices: Notices, lease: Lease, entry: Entry, outcome: Outcome, now_ms: int, down: bool
-) -> Row:  # fmt: skip
-    """down: the destination as a whole could not be reached."""
-    note, reply, verdict, due_ms, delayed = entry.note, outcome.reply, outcome.verdict, 0, False
-    row = Row(entry.key, entry.address, note, verdict, reply, entry=entry, state=counted_as(entry.key))
-    if verdict == RELEASED or (verdict == DELIVERED and not outcome.relayed):  # its note ends with its key, or stays
-        return row
+def _judge(
+    core: Core, notices: Notices, lease: Lease, row: Row, outcome: Outcome, now_ms: int, down: bool
+) -> None:  # fmt: skip
+    """Completes the row of a recipient that is not simply delivered. down: the destination as a whole could not be
+    reached."""
+    note, reply, verdict, due_ms, delayed = row.note, outcome.reply, outcome.verdict, 0, False
     message, flow_queue, clock = lease.message, lease.batch.flow_queue, core.clock
     terms, steady_ms, apart_ms = core.terms(message, note), clock.steady_ms(), clock.apart_ms()
     wait_s, latest_ms = outcome.delay_s or 0.0, 0
     note = note._replace(put_off_ms=now_ms) if verdict == POSTPONED else note.tried(now_ms, str(reply))
     if verdict == DEFERRED:
-        ends_ms = core.lifetime.ends_ms(flow_queue, message, entry.address, note, steady_ms)
+        ends_ms = core.lifetime.ends_ms(flow_queue, message, row.address, note, steady_ms)
         if steady_ms >= ends_ms:
             verdict = BOUNCED
         elif hours.too_late(terms, steady_ms):
             verdict, row.reply = BOUNCED, Reply(554, "5.4.7", f"its delivery deadline has passed ({reply})")
         else:
-            retry = flow_queue.zone.flow_queues.terms_of(flow_queue.path, entry.address).retry
+            retry = flow_queue.zone.flow_queues.terms_of(flow_queue.path, row.address).retry
             if outcome.delay_s is None:
                 wait_s = delay_s(note.attempts, retry, clock.random())
             latest_ms = max(ends_ms, steady_ms + 1000)
@@ -129,8 +135,7 @@ def _row(
         due_ms = min(due_ms, latest_ms) if latest_ms else due_ms
     row.note, row.verdict, row.due_ms, row.relayed, row.delayed = note, verdict, due_ms, outcome.relayed, delayed
     if delayed:
-        row.life_h = core.lifetime.life_h(flow_queue, message, entry.address, note)
-    return row
+        row.life_h = core.lifetime.life_h(flow_queue, message, row.address, note)
 
 
 def delay_s(attempts: int, retry: Retry, random: float) -> float:
