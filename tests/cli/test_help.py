@@ -15,55 +15,72 @@ from zonemta_py.cli.terminal.examples import EXAMPLES
 COMMANDS = dict(every(tree()))
 
 
+@pytest.fixture(scope="module")
+def shown() -> dict[tuple[str, str], str]:
+    """What has been printed already, by command and width."""
+    return {}
+
+
+@pytest.fixture
+def help_of(
+    zonemta: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, shown: dict[tuple[str, str], str]
+) -> Callable[..., str]:
+    """help_of("queue list", columns="200"): what `zonemta queue list --help` prints; each is printed once."""
+
+    def printed(command: str, columns: str = "200") -> str:
+        key = command, columns
+        if key not in shown:
+            monkeypatch.setenv("COLUMNS", columns)
+            shown[key] = zonemta(*command.split(), "--help").out
+        return shown[key]
+
+    return printed
+
+
 @pytest.mark.parametrize("columns", ["80", "200"])
-def test_help_is_shown_as_it_is_written(
-    zonemta: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, columns: str
-) -> None:
+def test_help_is_shown_as_it_is_written(help_of: Callable[..., str], columns: str) -> None:
     """Every word of every command, what stands in square brackets too."""
-    monkeypatch.setenv("COLUMNS", columns)
     for name, command in COMMANDS.items():
         if name == "run":
             continue
-        shown = "".join(zonemta(*name.split(), "--help").out.split())
+        shown = "".join(help_of(name, columns).split())
         texts = [command.help or "", *(getattr(one, "help", None) or "" for one in command.params)]
         for text in texts:
             assert "".join(text.split()) in shown, f"{name}: {text}"
-    assert "[[windows]]" in zonemta("send", "--help").out
+    assert "[[windows]]" in help_of("send", columns)
 
 
-def test_help_says_what_a_value_is(zonemta: Callable[..., Any]) -> None:
+def test_help_says_what_a_value_is(help_of: Callable[..., str]) -> None:
     """No option is explained by the name of one of Python's types."""
     for name in COMMANDS:
         if name != "run":
-            odd = re.findall(r"^  (?:-\w, )?--[\w-]+ <\S+", zonemta(*name.split(), "--help").out, re.MULTILINE)
+            odd = re.findall(r"^  (?:-\w, )?--[\w-]+ <\S+", help_of(name), re.MULTILINE)
             assert not odd, f"{name}: {odd}"
-    assert re.search("--priority N .*--at WHEN", zonemta("send", "--help").out, re.DOTALL)
-    assert "--by domain|site|provider" in zonemta("qshape", "--help").out
+    assert re.search("--priority N .*--at WHEN", help_of("send"), re.DOTALL)
+    assert "--by domain|site|provider" in help_of("qshape")
 
 
-def test_the_summary_of_a_command_is_whole(zonemta: Callable[..., Any]) -> None:
+def test_the_summary_of_a_command_is_whole(help_of: Callable[..., str]) -> None:
     """Not cut off in the list of its group."""
     for group in ("", *(name for name, command in COMMANDS.items() if hasattr(command, "commands"))):
-        ran = zonemta(*group.split(), "--help")
-        assert "..." not in ran.out.replace("]...", "").replace("ARGS]...", "")
+        assert "..." not in help_of(group).replace("]...", "").replace("ARGS]...", "")
 
 
 @pytest.mark.parametrize(("command", "line"), [(name, line) for name, lines in EXAMPLES.items() for line in lines])
-def test_an_example_is_a_command(zonemta: Callable[..., Any], command: str, line: str) -> None:
+def test_an_example_is_a_command(help_of: Callable[..., str], command: str, line: str) -> None:
     """It is taken apart without a complaint, and stands below the help of the command that it is about."""
     program, *words = shlex.split(line.partition(" > ")[0].partition(" | ")[0])
     assert (program, words[: len(command.split())]) == ("zonemta", command.split())
     COMMANDS[command].make_context(command, words[len(command.split()) :])
-    help_ = zonemta(*command.split(), "--help").out
+    help_ = help_of(command)
     assert f"  {line}\n" in re.sub(r" \\\n +", " ", help_), "in one line, or folded as a shell takes it"
     assert max(map(len, help_.partition("Example")[2].splitlines())) <= 80
 
 
-def test_long_choices_are_in_the_text(zonemta: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_choices_are_in_the_text(help_of: Callable[..., str]) -> None:
     """No line is wider than a terminal of 80 columns."""
-    monkeypatch.setenv("COLUMNS", "80")
     for command in ("log", "queue size", "campaign send", "suppression add"):
-        help_ = zonemta(*command.split(), "--help").out
+        help_ = help_of(command, "80")
         assert "One of: " in " ".join(help_.split())
         assert max(map(len, help_.splitlines())) <= 80
 
