@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -86,7 +87,8 @@ def site(tmp_path_factory: pytest.TempPathFactory, template: bytes) -> Iterator[
 
 
 def asked(one: Operation, ids: dict[str, str], task: str) -> Iterator[tuple[dict[str, str], dict[str, Any], Any]]:
-    """Places in the path, query and body of requests that mean the other's things, or name nothing at all."""
+    """Places in the path, query and body of requests that mean the other's things, or name nothing at all. Each query
+    is asked with one of the bodies, the next one of them each time; with ZONEMTA_ALL_PAIRS=1 with all of them."""
     places = {"id": ids["beta"], "name": "autumn", "kind": "campaign", "address": f"bob@{SECRET}.test"}
     where = {"tenant": "beta", "id": ids["beta"], "campaign": "autumn", "all": True}
     bodies: list[Any] = [{}, {"kind": "tenant", "name": "beta"}, {"kind": "campaign", "name": "autumn"}]
@@ -98,8 +100,11 @@ def asked(one: Operation, ids: dict[str, str], task: str) -> Iterator[tuple[dict
     for row in one.row.get("parameters", []):
         if row["in"] == "query":
             queries += [needed(one) | {row["name"]: value} for value in ("beta", "autumn", "*", ids["beta"], "default")]
-    for body in bodies if "requestBody" in one.row else [None]:
-        for query in queries:
+    if "requestBody" not in one.row:
+        bodies = [None]
+    for number, query in enumerate(queries):
+        every = number == 0 or "ZONEMTA_ALL_PAIRS" in os.environ
+        for body in bodies if every else [bodies[number % len(bodies)]]:
             yield places, query, body
     yield places | {"kind": "tenant", "name": "beta", "id": task}, needed(one), {}
     yield places | {"kind": "zone", "name": "default"}, needed(one), {}
