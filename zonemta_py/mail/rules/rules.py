@@ -129,11 +129,12 @@ class Rules:
     def candidates(self, reply: Reply, stage: str, provider: str) -> list[tuple[Rule, str]]:
         """All rules whose conditions hold, in order, and why they have no say all the same ("" if they have)."""
         said = as_said(reply)
-        reading = reading_of(said, stage)
+        reading, lowered = reading_of(said, stage), said.text.lower()
         return [
             (rule, bar(rule.kind, rule.about, said, stage, reading))
-            for rule, (_, _, search, _) in self._tests
-            if rule.admits(said.code, said.enhanced, stage, provider)
+            for rule, (first, others, search, _) in self._tests
+            if (first in lowered or any(other in lowered for other in others))
+            and rule.admits(said.code, said.enhanced, stage, provider)
             and search(said.text)
             and (not rule.words or reading.kind == rule.kind)
         ]
