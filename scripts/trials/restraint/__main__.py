@@ -16,7 +16,7 @@ from rich.table import Table
 from survival.report import bar, table
 
 from restraint import fairness, provider, rates
-from restraint.limits import DIMENSIONS, KINDS, Limit, chosen
+from restraint.limits import DIMENSIONS, KINDS, Limit, chosen, parse
 
 Progress = Callable[[int, str], None]
 
@@ -24,9 +24,14 @@ Progress = Callable[[int, str], None]
 def _rates(dimension: str) -> Callable[[Path, argparse.Namespace, Progress], dict[str, Any]]:
     def run(folder: Path, options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
         limits: list[Limit] = chosen([dimension], options.kinds)
-        return asyncio.run(rates.trial(folder, limits, seconds=options.seconds, progress=progress))
+        return asyncio.run(rates.trial(folder, limits, seconds=options.seconds, least=options.least, progress=progress))
 
     return run
+
+
+def _together(folder: Path, options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
+    limits = list(parse(options.limits))
+    return asyncio.run(rates.trial(folder, limits, seconds=options.seconds, least=options.least, progress=progress))
 
 
 def _priority(folder: Path, options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
@@ -44,33 +49,39 @@ def _provider(folder: Path, options: argparse.Namespace, progress: Progress) -> 
     return asyncio.run(provider.trial(folder, progress=progress))
 
 
+TOGETHER = "limits"
 SHARES_S = 30
 SHARES_RATE = 350
 PROVIDER_S = 483
 TRIALS: dict[str, tuple[str, int, Callable[[Path, argparse.Namespace, Progress], dict[str, Any]]]] = {
     **{name: (f"Limits on {name}", 60, _rates(name)) for name in DIMENSIONS},
+    TOGETHER: ("Limits at the same time", 60, _together),
     "priority": ("100 urgent messages behind a newsletter of 100,000", 100, _priority),
     "shares": ("Campaigns of weight 1, 2 and 4 share connections", SHARES_S, _shares(0)),
     "shares-of-rate": ("Campaigns of weight 1, 2 and 4 share a rate", SHARES_S, _shares(SHARES_RATE)),
     "slow-provider": ("A provider that takes 50 a second, then more", PROVIDER_S, _provider),
 }
+CHOICES = [name for name in TRIALS if name != TOGETHER]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/trials/limits", description=__doc__)
-    parser.add_argument("trials", nargs="*", metavar="TRIAL", help=f"which of {', '.join(TRIALS)}; default: all")
+    parser.add_argument("trials", nargs="*", metavar="TRIAL", help=f"which of {', '.join(CHOICES)}; default: all")
     parser.add_argument("--seconds", type=float, default=60, help="how long each limit is tried (default 60)")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="which limits; default: all")
+    parser.add_argument("--limits", nargs="+", metavar="DIMENSION/KIND", help="these limits alone, at the same time")
+    parser.add_argument("--least", type=float, default=0.97, help="share of a limit to be reached (default 0.97)")
     parser.add_argument("--folder", type=Path, help="where queues and logs lie; default: a new one under /tmp, kept")
     parser.add_argument("--json", action="store_true", help="figures as JSON on standard output")
     options = parser.parse_args()
-    unknown = [name for name in options.trials if name not in TRIALS]
+    unknown = [name for name in options.trials if name not in CHOICES]
     if unknown:
-        parser.error(f"there is no trial {unknown[0]!r}; there are {', '.join(TRIALS)}")
+        parser.error(f"there is no trial {unknown[0]!r}; there are {', '.join(CHOICES)}")
     folder = options.folder or Path(tempfile.mkdtemp(prefix="zonemta-limits-"))
     console = Console(stderr=options.json)
     console.print(f"queues and logs in {folder}")
-    figures = {name: _run(console, name, folder / name, options) for name in options.trials or TRIALS}
+    trials = [TOGETHER] if options.limits else options.trials or CHOICES
+    figures = {name: _run(console, name, folder / name, options) for name in trials}
     if options.json:
         print(json.dumps(figures, indent=1))
     return 1 if any(row["broken"] for row in figures.values()) else 0
@@ -79,7 +90,7 @@ def main() -> int:
 def _run(console: Console, name: str, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     title, total, trial = TRIALS[name]
     folder.mkdir(parents=True, exist_ok=True)
-    with bar(console, title, int(options.seconds) if name in DIMENSIONS else total) as progress:
+    with bar(console, title, int(options.seconds) if name in (*DIMENSIONS, TOGETHER) else total) as progress:
         figures = trial(folder, options, progress)
     if "limits" in figures:
         _limits(console, title, figures)
