@@ -141,7 +141,7 @@ OPTIONS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("large", [0, 1])
-@pytest.mark.parametrize("seed", seeds(4))
+@pytest.mark.parametrize("seed", seeds(2))
 async def test_who_stays_is_listed_once(
     house: Any, front: Any, seed: int, large: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,7 +182,7 @@ class Killed(Browsed):
         await self.home.rest()
 
 
-@pytest.mark.parametrize("seed", seeds(4))
+@pytest.mark.parametrize("seed", seeds(2))
 async def test_a_cursor_outlives_kills_and_lists_are_as_long_as_sizes_say(house: Any, seed: int) -> None:
     """Of each state, zone and domain, after a random life; what was accepted and who stays is still there."""
     home = await house(**OPTIONS)

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from tests.queue.lives import seeds
 from tests.queue.test_campaigns import opened, row, template, tick
 from tests.queue.test_clock import HOUR, lived, swept
 from zonemta_py.disk import keys
@@ -57,7 +58,7 @@ async def until(home: Any, text: str) -> None:
 # -- the promise
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(1))
 async def test_four_time_zones_and_a_pause_of_three_days(house: Make, seed: int) -> None:
     """Each between nine and five of their own clocks, also where these go forward meanwhile; nobody expires, although
     they live for 12 hours of being allowed to go; nobody gets it twice; a kill or power cut every few hours."""
