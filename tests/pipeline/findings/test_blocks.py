@@ -127,7 +127,7 @@ def simulated(seed: int = 4) -> list[dict[str, Any]]:
         for source in ("192.0.2.1", "192.0.2.2"):
             for provider in ("google", "yahoo"):
                 blocked = (source, provider) == ("192.0.2.1", "yahoo") and minute >= 24 * 60 + 210
-                rows += [attempt(chance, source, provider, minute, blocked) for _ in range(4)]
+                rows += [attempt(chance, source, provider, minute, blocked) for _ in range(2)]
     return rows
 
 
