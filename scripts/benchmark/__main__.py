@@ -106,7 +106,8 @@ def _count(names: list[str], work: Path, against: str, json_file: Path | None) -
             found[against] = count(work / "counted-other", shapes, checked_out(against, work / "revisions"))
     show_counts(console, found["this"], found.get(against))
     if json_file is not None:
-        json_file.write_text(json.dumps(found, indent=1) + "\n")
+        document = {"python": platform.python_version()} | found
+        json_file.write_text(json.dumps(document, indent=1) + "\n")
 
 
 def _scenarios(text: str) -> list[str]:

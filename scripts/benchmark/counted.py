@@ -138,7 +138,7 @@ def _least(rows: list[tuple[int, ...]]) -> dict[str, int]:
 
 
 def _at_rest(counters: Counters) -> dict[int, tuple[int, ...]]:
-    """Once nothing has been counted for RESTS × REST_S: on a busy machine a process may only be waiting for its turn."""
+    """Once nothing has been counted for RESTS × REST_S: on a busy machine a process may just wait for its turn."""
     last, rests, end = counters.read(), 0, time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
         time.sleep(REST_S)

@@ -9,36 +9,65 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from benchmark.counted import FIGURES, SHAPES, Counters, Counts, built, count
 
-WRITTEN: dict[str, Counts] = json.loads(Path(__file__).with_name("counts.json").read_text())["this"]
-LEEWAY = {"queue": 0.015}
-"""Where threads decide what goes together."""
-FALLEN = 0.9
+DOCUMENT = json.loads(Path(__file__).with_name("counts.json").read_text())
+WRITTEN: dict[str, Counts] = DOCUMENT["this"]
+LEEWAY = {"queue": 0.03, "receiver": 0.002, "sender": 0.002}
+"""Of the queue threads decide what goes together."""
+OTHER_PYTHON = 0.05
+"""More where they were counted with another Python, whose library calls other functions."""
+TRANSFERS, ROUND = 0.3, 100
+"""How many system calls move the same bytes is for the machine to say; where figures are large one more is none."""
+FALLEN = 0.85
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="NOT TESTED: there is no C compiler to count with")
 def test_a_message_costs_no_more(tmp_path: Path) -> None:
     """Calls, allocations, bytes, transfers, syncs: of text over one connection and over many, to 50, and of 100 KB."""
-    found, more, less = count(tmp_path), list[str](), list[str]()
+    found = count(tmp_path / "0")
+    for again in ("1", "2", "3"):  # on a busy machine the least takes longer to come
+        if not _more(found):
+            break
+        found = _least(found, count(tmp_path / again))
     assert {name: set(by) for name, by in found.items()} == {name: set(by) for name, by in WRITTEN.items()}
+    assert _more(found) == [], "a message costs more than before"
+    less = [line for now, most, line in _lines(found) if now < most * FALLEN - 2]
+    assert less == [], "a message costs less than before: scripts/bench --count --json tests/cost/counts.json"
+
+
+def _lines(found: dict[str, Counts]) -> Iterator[tuple[float, float, str]]:
+    """Of each figure: what it is, the most that it may be, and both in words."""
+    other = OTHER_PYTHON * (platform.python_version() != DOCUMENT["python"])
     for name in SHAPES:
         for role, figures in found[name].items():
             for figure in FIGURES:
                 now, written = figures[figure], WRITTEN[name][role][figure]
-                line = f"{name} {role}: {now:,} {figure.replace('_', ' ')} a message, {written:,} are written down"
-                if now > written * (1 + LEEWAY.get(role, 0.002)) + 1:
-                    more.append(line)
-                if now < written * FALLEN - 2:
-                    less.append(line)
-    assert more == [], "a message costs more than before"
-    assert less == [], "a message costs less than before: scripts/bench --count --json tests/cost/counts.json"
+                words = f"{name} {role}: {now:,} {figure.replace('_', ' ')} a message, {written:,} are written down"
+                leeway = (TRANSFERS if figure == "transfers" else LEEWAY[role]) + other
+                yield now, written * (1 + leeway) + (1 if written > ROUND else 0), words
+
+
+def _more(found: dict[str, Counts]) -> list[str]:
+    return [line for now, most, line in _lines(found) if now > most]
+
+
+def _least(one: dict[str, Counts], other: dict[str, Counts]) -> dict[str, Counts]:
+    return {
+        name: {
+            role: {figure: min(n, other[name][role][figure]) for figure, n in figures.items()}
+            for role, figures in by.items()
+        }
+        for name, by in one.items()
+    }
 
 
 KNOWN = """
