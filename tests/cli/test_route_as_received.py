@@ -95,7 +95,8 @@ async def received(config: Config, host: Host, name: str, envelope: Envelope, fi
 def decisions(config: Config, host: Host, envelope: Envelope) -> Any:
     """What the queue's own code makes of it."""
     hooks = PluginHooks(host, {zone.name for zone in config.zones})
-    core: Any = SimpleNamespace(router=Router(config.zones), hooks=hooks)
+    campaigns = SimpleNamespace(canceled=set(), by_name={})
+    core: Any = SimpleNamespace(router=Router(config.zones), hooks=hooks, campaigns=campaigns)
     return asyncio.run(_asked(core, envelope))
 
 

@@ -61,8 +61,8 @@ def test_one_that_does_not_come_is_said(monkeypatch: pytest.MonkeyPatch, told: T
     """After a while, with what to look at."""
     monkeypatch.setattr("zonemta_py.cli.run.ask_queue.START_S", 0.2)
     program = (
-        "import sys, pathlib; from zonemta_py.cli.run import presence;"
-        "presence.announce(pathlib.Path(sys.argv[1]), None); print(flush=True); sys.stdin.read()"
+        "import sys, pathlib; from zonemta_py.cli.run import folder_lock;"
+        "folder_lock.announce(pathlib.Path(sys.argv[1]), None); print(flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", program, str(tmp_path)]
     (tmp_path / folder_lock.NAME).touch()

@@ -103,7 +103,7 @@ async def test_how_much_goes_where(served: Callable[..., Any], tmp_path: Path) -
     async def deliver(local: LocalQueue) -> None:
         for number in range(2000):
             local.core.counters.destinations.add(
-                f"u{number}@busy-mail.example", "bounced" if number < 500 else "delivered"
+                [f"u{number}@busy-mail.example"], "bounced" if number < 500 else "delivered"
             )
 
     await asyncio.to_thread(queue.do, put)

@@ -29,7 +29,7 @@ from zonemta_py.plugin.host import Host
 from zonemta_py.processes import checks, probe, queue_process, roles
 from zonemta_py.processes.pipe import Pipe, pair
 from zonemta_py.processes.ports import Ports, StartError
-from zonemta_py.processes.probe import Again, Refused
+from zonemta_py.processes.probe import Again, ConfigurationRefused
 from zonemta_py.processes.queue_process import LOAD_S, LOADS_TWICE, Given
 from zonemta_py.processes.roles import QUEUE, ROLES, SENDER, Child, Role
 from zonemta_py.processes.running import Processes
@@ -202,12 +202,12 @@ class Generations:
             found = probe.load(self._again, self._processes, self._patiently)
             changes = [list(change) for change in difference(leaves(self.config), leaves(found.config))]
             if found.fault:
-                raise Refused(found.fault.splitlines())
+                raise ConfigurationRefused(found.fault.splitlines())
             given = Given(found.config, found.origin, by, self._given.generation + 1)
             host = self._change(given, check)
         except (ConfigError, StartError) as error:
             return self._told(changes, str(error).splitlines(), by)
-        except Refused as error:
+        except ConfigurationRefused as error:
             return self._told(changes, error.sentences, by)
         except Exception as error:  # such as no more open files: what runs goes on
             traceback.print_exc()
@@ -232,7 +232,7 @@ class Generations:
     def _patiently(self, pipe: Pipe, seconds: float) -> bool:
         """Whether there is a message, or the end, within that time; processes are kept up meanwhile.
 
-        Raises Refused if there is to be an end of all.
+        Raises ConfigurationRefused if there is to be an end of all.
         """
         until = time.monotonic() + seconds
         while (left_s := until - time.monotonic()) > 0:
@@ -244,14 +244,14 @@ class Generations:
         return False
 
     def _keep_up(self) -> None:
-        """What has ended is started again. Raises Refused if there is to be an end of all."""
+        """What has ended is started again. Raises ConfigurationRefused if there is to be an end of all."""
         if signal.SIGTERM in signal.sigpending():
-            raise Refused(["the MTA is to end"])
+            raise ConfigurationRefused(["the MTA is to end"])
         self._processes.reap()
         self._processes.start_due()
 
     def _change(self, given: Given, check: bool) -> Host:
-        """Its plugins. Raises Refused, ConfigError, StartError: nothing has changed."""
+        """Its plugins. Raises ConfigurationRefused, ConfigError, StartError: nothing has changed."""
         added = self._ports.bind(given.config)
         self._processes.remember(*self._ports.all)  # a process that is started again meanwhile must not keep them
         try:
@@ -270,15 +270,15 @@ class Generations:
         return self._host
 
     def _offer(self, given: Given, check: bool) -> None:
-        """Raises Refused with why the queue does not take it. One whose process ends meanwhile is offered it again: it
-        may end because of what this one takes out."""
+        """Raises ConfigurationRefused with why the queue does not take it. One whose process ends meanwhile is offered
+        it again: it may end because of what this one takes out."""
         until = time.monotonic() + TAKE_S
         while True:
             refused = self._offered(given, check, until)
             if refused is None and time.monotonic() >= until:
                 refused = ["the queue's process ends again and again; the log says why"]
             if refused:
-                raise Refused(refused)
+                raise ConfigurationRefused(refused)
             if refused is not None:
                 return
             self._keep_up()
@@ -329,10 +329,10 @@ def _drains(number: int, for_s: float) -> tuple[str, int, Any]:
 
 
 def _plugins(config: Config) -> Host:
-    """In the supervisor, whose other work waits meanwhile: not for long. Raises ConfigError, Refused."""
+    """In the supervisor, whose other work waits meanwhile: not for long. Raises ConfigError, ConfigurationRefused."""
 
     def late(*_: object) -> None:
-        raise Refused([f"loading its plugins a second time took more than {LOAD_S:g} s; {LOADS_TWICE}"])
+        raise ConfigurationRefused([f"loading its plugins a second time took more than {LOAD_S:g} s; {LOADS_TWICE}"])
 
     signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, LOAD_S)

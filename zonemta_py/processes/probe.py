@@ -1,7 +1,7 @@
 """Another configuration is read, loaded and checked in a process of its own, before anything else is done with it.
 
 A plugin that hangs or dies there harms nobody, nor does a file that cannot be read to its end. Whoever waits for the
-process goes on with what else there is to do (`patiently`). Failures: `Refused`, with a sentence; OSError if no process
+process goes on with what else there is to do (`patiently`). Failures: `ConfigurationRefused`, with a sentence; OSError if no process
 can be started.
 """
 
@@ -21,7 +21,7 @@ PROBE_S = 60.0
 Again = Callable[[], tuple[Config, SourceFile]]
 
 
-class Refused(Exception):
+class ConfigurationRefused(Exception):
     """Why a configuration cannot be taken: sentences."""
 
     def __init__(self, sentences: list[str]) -> None:
@@ -40,7 +40,7 @@ class Found(NamedTuple):
 def load(again: Again, processes: Processes, patiently: Callable[[Pipe, float], bool]) -> Found:
     """again: reads the configuration. patiently: waits so long at most for a message, and says whether one came.
 
-    Raises Refused, if there is none, and OSError.
+    Raises ConfigurationRefused, if there is none, and OSError.
     """
     ours, theirs = pair()
     processes.remember(ours)
@@ -51,15 +51,17 @@ def load(again: Again, processes: Processes, patiently: Callable[[Pipe, float], 
         finally:
             theirs.close()
         if not patiently(ours, PROBE_S):
-            raise Refused([f"loading it took more than {PROBE_S:g} s; check its file and its plugins"])
+            raise ConfigurationRefused([f"loading it took more than {PROBE_S:g} s; check its file and its plugins"])
         found: Found | str = ours.recv()
     except EOFError:
-        raise Refused(["a process that loaded it died; check its plugins with `zonemta config check`"]) from None
+        raise ConfigurationRefused(
+            ["a process that loaded it died; check its plugins with `zonemta config check`"]
+        ) from None
     finally:
         processes.forget(ours)
         processes.put_down(pid)
     if isinstance(found, str):
-        raise Refused(found.splitlines())
+        raise ConfigurationRefused(found.splitlines())
     return found
 
 

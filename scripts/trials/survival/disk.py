@@ -21,7 +21,7 @@ from survival.rig import PATIENCE_S, RULES, Mta, enter, sink
 from survival.shim import compiled
 from zonemta_py.sink import Sink
 
-AGAIN_S = 5.0
+AGAIN_S = 15.0
 BUSY = ("mail 451 4.3.0 not at the moment, 40%", RULES[1])
 Progress = Callable[[int, str], None]
 
