@@ -1,8 +1,8 @@
 """Another configuration is read, loaded and checked in a process of its own, before anything else is done with it.
 
 A plugin that hangs or dies there harms nobody, nor does a file that cannot be read to its end. Whoever waits for the
-process goes on with what else there is to do (`patiently`). Failures: `ConfigurationRefused`, with a sentence; OSError if no process
-can be started.
+process goes on with what else there is to do (`patiently`). Failures: `ConfigurationRefused`, with a sentence; OSError
+if no process can be started.
 """
 
 from __future__ import annotations
