@@ -91,6 +91,8 @@ def options(die: random.Random) -> dict[str, Any]:
     if die.random() < 0.3:
         found["windows"] = [{"name": "day", "hours": "09:00-18:00", "time_zone": "recipient"}]
     found["throttles"] = [throttle(die, f"t{number}") for number in range(die.choice((0, 1, 2, 4)))]
+    if len(found["zones"]) == 1:  # a limit of a zone that is not there is a mistake
+        found["throttles"] = [one for one in found["throttles"] if one.get("only") != {"zone": "bulk"}]
     found["shares"] = {"tenants": {"one": 3}, "campaigns": {"n*": 0.5, "shop": 2}}
     found["learning"] = {"initial": die.choice((1, 5, 20)), "dead_after": die.choice((1, 3))}
     found["retry"] = {"schedule_min": [0.2, 1, 3], "life_h": 10_000, "down_s": die.choice((5, 30))}
