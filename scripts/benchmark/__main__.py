@@ -100,10 +100,13 @@ def main(
 
 def _count(names: list[str], work: Path, against: str, json_file: Path | None) -> None:
     shapes = [name for name in names if name in SHAPES]
+    if not shapes:
+        raise BenchError(f"nothing of {','.join(names)} is counted; take some of {','.join(SHAPES)}")
+    root = checked_out(against, work / "revisions") if against else None
     with console.status("counting, one message at a time"):
         found = {"this": count(work / "counted", shapes)}
-        if against:
-            found[against] = count(work / "counted-other", shapes, checked_out(against, work / "revisions"))
+        if root is not None:
+            found[against] = count(work / "counted-other", shapes, root)
     show_counts(console, found["this"], found.get(against))
     if json_file is not None:
         document = {"python": platform.python_version()} | found

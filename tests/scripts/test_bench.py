@@ -268,6 +268,17 @@ def test_a_revision_that_does_not_exist_is_one_sentence() -> None:
     assert "there is no revision 'no-such-revision' in this repository" in done.stderr
 
 
+def test_what_cannot_be_counted_is_one_sentence() -> None:
+    """Before anything is counted."""
+    for words, sentence in (
+        (("--scenarios", "D"), "nothing of D is counted; take some of A,B,C,H"),
+        (("--scenarios", "A", "--against", "no-such-revision"), "there is no revision 'no-such-revision'"),
+    ):
+        done = bench_script("--count", *words)
+        assert done.returncode == 1
+        assert sentence in done.stderr
+
+
 @pytest.mark.parametrize("words", [("--scenarios", "X"), ("--contenders", "exim"), ("--generator", "swaks")])
 def test_unknown_names_are_refused(words: tuple[str, str]) -> None:
     """A name that does not exist is refused with those that do, without a traceback."""
