@@ -1,0 +1,72 @@
+"""Which of several queues on one machine takes a message.
+
+What is pushed to a named queue goes to one queue by that name, and what has an idempotency key to one by the key: to no
+other, or nobody would find it, or the same could be taken twice. All else goes by its first recipient's domain, however
+that is written, so that one destination's connections, learned rates and limits stay together; where its queue takes
+nothing now, the next one does.
+
+Each name has one of SLOTS places, and each place its own order of the queues (rendezvous hashing): of N queues each is
+first for about an Nth, and when one comes or goes only what it takes, or had, moves. The order depends on nothing else:
+every process, and every start, finds the same.
+
+Pure. Failures: none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+
+from zonemta_py.mail.addresses.domain import canonical
+from zonemta_py.mail.envelope import Envelope
+from zonemta_py.zones.pull import PUSHED
+
+SLOTS = 4096
+DOMAINS_MAX = 20_000
+"""Domains whose order is remembered."""
+
+
+class Placement:
+    """Of the queues with these numbers."""
+
+    def __init__(self, numbers: Iterable[int]) -> None:
+        self.numbers = tuple(sorted(set(numbers)))
+        self._slots: list[tuple[int, ...] | None] = [None] * SLOTS
+        self._domains: dict[str, tuple[int, ...]] = {}
+
+    def order(self, envelope: Envelope) -> Sequence[int]:
+        """The queue that takes it, and behind it those that do if it does not; only one: it is that one's alone."""
+        if envelope.protocol == PUSHED:
+            return (self.of_queue(envelope.recipients[0].address.rpartition("@")[0]),)
+        if envelope.request:
+            return (self.of_key(envelope.request),)
+        return self.of_domain(envelope.recipients[0].domain if envelope.recipients else "")
+
+    def of_domain(self, domain: str) -> tuple[int, ...]:
+        """All of them, the nearest first. domain: also an address literal, or "", which are names like others."""
+        found = self._domains.get(domain)
+        if found is None:
+            if len(self._domains) >= DOMAINS_MAX:
+                self._domains.clear()
+            found = self._domains[domain] = self._order("domain", canonical(domain))
+        return found
+
+    def of_queue(self, name: str) -> int:
+        """The one that has what is pushed to a named queue."""
+        return self._order("queue", name.lower())[0]
+
+    def of_key(self, request: str) -> int:
+        """The one that knows an idempotency key."""
+        return self._order("key", request)[0]
+
+    def _order(self, kind: str, name: str) -> tuple[int, ...]:
+        said = f"{kind} {name}".encode("utf-8", "surrogatepass")
+        slot = int.from_bytes(blake2b(said, digest_size=2).digest()) % SLOTS
+        found = self._slots[slot]
+        if found is None:
+            found = self._slots[slot] = tuple(sorted(self.numbers, key=lambda number: _weight(slot, number)))
+        return found
+
+
+def _weight(slot: int, number: int) -> bytes:
+    return blake2b(b"%d %d" % (slot, number), digest_size=16).digest()
