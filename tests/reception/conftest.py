@@ -72,7 +72,7 @@ class MemoryIntake:
             raise self.refusal
         return await self.settle(envelope, body)
 
-    def begin(self, client: str = "") -> MemoryIncoming:
+    def begin(self, client: str = "", envelope: Envelope | None = None) -> MemoryIncoming:
         self.begun += 1
         return MemoryIncoming(self)
 

@@ -65,7 +65,9 @@ __all__ = [
     "Zone",
     "load",
     "processes",
+    "queue_count",
     "rate",
+    "sender_count",
     "usual_file",
 ]  # fmt: skip
 
@@ -85,3 +87,14 @@ def usual_file() -> Path | None:
 def processes(wanted: int) -> int:
     """The number of receivers or senders that `wanted` means (0: half the processors, at least one)."""
     return wanted or max(1, (os.cpu_count() or 2) // 2)
+
+
+def queue_count(config: Config) -> int:
+    """How many queues there are to be."""
+    wanted = config.server.queues
+    return processes(0) if wanted == "auto" else wanted
+
+
+def sender_count(config: Config) -> int:
+    """How many sender processes there are to be: each belongs to one queue, and each queue has one."""
+    return max(processes(config.server.senders), queue_count(config))

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationInfo, model_validator
+from pydantic import PrivateAttr, ValidationInfo, model_validator
 
 from zonemta_py.config.accounts import Account
 from zonemta_py.config.limits import Learning, SharesSection, Throttle, Window
@@ -69,6 +69,7 @@ class Config(Section):
     event_sinks: list[EventSink] = []
     reports: ReportsSection = ReportsSection.model_construct()
     plugins: Plugins = Plugins.model_construct()
+    _queue: int = PrivateAttr(0)
 
     @model_validator(mode="after")
     def _check(self, info: ValidationInfo) -> Config:
@@ -246,6 +247,17 @@ class Config(Section):
                 f"server.folder: {self.server.folder} cannot be found because this user has no home folder;"
                 " name one that begins with /, or give --folder"
             ) from None
+
+    def for_queue(self, number: int, folder: Path) -> Config:
+        """The same, for one of several queues (`queues.layout`). folder: that queue's."""
+        found = self.model_copy(update={"server": self.server.model_copy(update={"folder": folder})})
+        found._queue = number
+        return found
+
+    @property
+    def queue_number(self) -> int:
+        """Of the queue that it is for; 0: the first, or the only one."""
+        return self._queue
 
     @property
     def reports_folder(self) -> Path | None:

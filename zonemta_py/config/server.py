@@ -31,6 +31,10 @@ class ServerSection(Section):
     """Receiver processes; 0: half of the processors, at least 1."""
     senders: int = Field(0, ge=0, le=64)
     """Sender processes; 0: half of the processors, at least 1."""
+    queues: Annotated[int, Field(ge=1, le=64)] | Literal["auto"] = 1
+    """Queue processes that share what comes in, every limit and every order; auto: half of the processors, at least 1.
+    Each has a disk and a folder of its own, the first this one, the others queues/1, queues/2 … in it, and at least one
+    sender process."""
     stop_s: float = Field(5, ge=0)
     """Seconds that SIGTERM leaves for deliveries and messages in progress; 0: none. Then all processes are killed."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"

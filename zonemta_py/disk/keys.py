@@ -34,9 +34,9 @@
     guard-day <provider>                             about how many it has answered within a day
     state                                            how far the journal has been applied
 
-Ids are 16 hexadecimal digits that grow with time (44 bits of milliseconds, 20 of sequence), so a slice of time is a
-range of keys. `due` and `until` are milliseconds since 1970 in 12 hexadecimal digits; a task's number has 16 decimal
-digits.
+Ids are 16 hexadecimal digits that grow with time (44 bits of milliseconds, 10 of sequence, 10 of the number of the
+queue that has given it out), so a slice of time is a range of keys. `due` and `until` are milliseconds since 1970 in 12
+hexadecimal digits; a task's number has 16 decimal digits.
 """
 
 from __future__ import annotations
@@ -303,14 +303,28 @@ def indexed(index: bytes) -> bytes:
     return b" ".join((family, zone, middle, message_id, recipient))
 
 
+_QUEUES = 1 << 10
+
+
+def queue_of(message_id: str) -> int:
+    """The number of the queue that has given it out, where it may not be any more. 0 if it is no id."""
+    try:
+        return int(message_id, 16) % _QUEUES
+    except ValueError:
+        return 0
+
+
 class Ids:
     """Gives out ids that never repeat and always grow, even when the clock is set back."""
 
-    def __init__(self, floor: str = "0" * 16) -> None:
-        self._last = int(floor, 16)
+    def __init__(self, floor: str = "0" * 16, queue: int = 0) -> None:
+        self._queue = queue
+        self._last = (int(floor, 16) & -_QUEUES) + queue
+        if int(floor, 16) > self._last:
+            self._last += _QUEUES
 
     def next(self, now_ms: int) -> str:
-        self._last = max(self._last + 1, now_ms << 20)
+        self._last = max(self._last + _QUEUES, (now_ms << 20) + self._queue)
         return f"{self._last:016x}"
 
     @property

@@ -22,7 +22,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from zonemta_py.config import Config, ConfigError
+from zonemta_py.config import Config, ConfigError, queue_count
 from zonemta_py.config.difference import LATER, difference, leaves
 from zonemta_py.config.file import SourceFile
 from zonemta_py.plugin.host import Host
@@ -34,10 +34,57 @@ from zonemta_py.processes.queue_process import LOAD_S, LOADS_TWICE, Given
 from zonemta_py.processes.roles import QUEUE, ROLES, SENDER, Child, Role
 from zonemta_py.processes.running import Processes
 from zonemta_py.queue.poison import Deaths
+from zonemta_py.queues import layout
 
 LOOK_S = 0.05
 TAKE_S = 120.0
 """How long the queue may take over a configuration; recovery may have to end first."""
+
+
+class QueuePipe:
+    """The supervisor's end of the pipe to one queue's process, and the other one's while that is being started."""
+
+    def __init__(self, name: str, processes: Processes) -> None:
+        self.name, self._processes = name, processes
+        self.mine: Pipe | None = None
+        self.theirs: Pipe | None = None
+        self.asked: list[tuple[int, str, dict[str, Any]]] = []
+        """Questions of the process that runs."""
+
+    def connect(self) -> list[Pipe]:
+        """A pipe for its next process; what that must keep open."""
+        if self.mine is not None:
+            self._processes.forget(self.mine)
+        self.asked.clear()  # nobody waits for answers any more
+        self.mine, self.theirs = pair()
+        self._processes.remember(self.mine, self.theirs)
+        return [self.theirs]
+
+    def connected(self) -> None:
+        """The process has its end now: when it ends, so does the pipe."""
+        assert self.theirs is not None
+        self._processes.forget(self.theirs)
+
+    def end(self) -> None:
+        """There is to be no such queue any more."""
+        if self.mine is not None:
+            self._processes.forget(self.mine)
+            self.mine = None
+        self.asked.clear()
+
+    def read(self) -> None:
+        """Takes in questions."""
+        with suppress(EOFError, OSError):
+            while self.mine is not None and self.mine.poll(0):
+                self.sort(self.mine.recv())
+
+    def sort(self, message: tuple[Any, ...]) -> list[str] | None:
+        """A question waits for its turn; what became of a configuration is returned."""
+        if message[0] == "ask":
+            self.asked.append(message[1:])
+            return None
+        refused: list[str] = message[2]
+        return refused
 
 
 class Generations:
@@ -50,10 +97,10 @@ class Generations:
         self._given = Given(config, origin, f"user {_name(os.getuid())}, at the start", 1)
         self._host = Host.empty()
         self._again, self._ports, self._processes, self._clock = again, ports, table, clock
-        self._pipe: Pipe | None = None
-        self._theirs: Pipe | None = None
-        self._asked: list[tuple[int, str, dict[str, Any]]] = []
-        """Questions of the queue's process that runs."""
+        self._pipes: dict[str, QueuePipe] = {}
+        """By the name of the queue's process."""
+        self._behind: list[str] = []
+        """Queues that have not taken a configuration which others have."""
         self.drain: Callable[[float, str], None]
         """Ends all, in so many seconds at the latest, unless that is canceled; set by the supervisor."""
 
@@ -67,35 +114,39 @@ class Generations:
         """All processes of the first configuration."""
         self._host, config = host, self.config
         Deaths(config.folder).forget()
-        self._start_queue()  # loads itself, while the receivers are loaded here
+        if queue_count(config) > 1 or (config.folder / layout.FOLDER).exists():
+            layout.write(config.folder, range(queue_count(config)))
+        self._start_queues()  # they load themselves, while the receivers are loaded here
         for role in ROLES[1:]:
             role.load(config)
             self._start(role)
         QUEUE.load(config)  # the queue that is started has its own; the next one finds it here
         checks.load_rules(config)
 
-    def _start_queue(self) -> None:
-        child = Child(QUEUE.name, self._given, self._host, [], self._clock)
+    def _start_queues(self) -> None:
+        for name in QUEUE.names(self.config):
+            self._start_queue(name)
+
+    def _start_queue(self, name: str) -> None:
+        pipe = self._pipes.setdefault(name, QueuePipe(name, self._processes))
+        child = Child(name, self._for_queue(self._given, name), self._host, [], self._clock)
 
         def work() -> None:
-            assert self._theirs is not None
-            roles.queue(child, self._theirs, self._processes.pids(SENDER.has))
+            assert pipe.theirs is not None
+            roles.queue(child, pipe.theirs, self._processes.pids(partial(self._sends_for, name)))
 
-        self._processes.start(QUEUE.name, work, before=self._connect, after=self._connected)
+        self._processes.start(name, work, before=pipe.connect, after=pipe.connected)
 
-    def _connect(self) -> list[Pipe]:
-        """A pipe for the queue's next process; what it must keep open."""
-        if self._pipe is not None:
-            self._processes.forget(self._pipe)
-        self._asked.clear()  # nobody waits for answers any more
-        self._pipe, self._theirs = pair()
-        self._processes.remember(self._pipe, self._theirs)
-        return [self._theirs]
+    @staticmethod
+    def _for_queue(given: Given, name: str) -> Given:
+        number = roles.queue_number(name)
+        return given._replace(config=layout.config_of(given.config, number)) if number else given
 
-    def _connected(self) -> None:
-        """The process has its end now: when it ends, so does the pipe."""
-        assert self._theirs is not None
-        self._processes.forget(self._theirs)
+    def _sends_for(self, queue: str, name: str) -> bool:
+        """Whether that process is a sender, also one that is retired, which may have been that queue's."""
+        if queue_count(self.config) == 1 or not SENDER.has(name):
+            return SENDER.has(name)
+        return roles.queue_of(name, self.config) == roles.queue_number(queue)
 
     def _start(self, role: Role, resumed: bool = False) -> None:
         """All of a role. resumed: those that are kept over a drain, and are there, go on."""
@@ -115,10 +166,11 @@ class Generations:
     def resume(self) -> None:
         """A drain was canceled: what has ended, or is to end, is followed by another one; the queue and senders go on,
         if they are there."""
-        if self._pipe is not None:
+        for pipe in self._pipes.values():
             with suppress(OSError):
-                self._pipe.send(("stay", 0, None))
-        self._start_queue()
+                if pipe.mine is not None:
+                    pipe.mine.send(("stay", 0, None))
+        self._start_queues()
         for role in ROLES[1:]:
             self._start(role, resumed=True)
         _log("the drain was canceled")
@@ -135,47 +187,41 @@ class Generations:
         self.asked()
 
     def asked(self) -> None:
-        """The queue's process has questions."""
-        self._read()
-        while self._asked:
-            pipe, (number, question, arguments) = self._pipe, self._asked.pop(0)
-            self._say(pipe, number, question, arguments)
-            self._read()
+        """A queue's process has questions."""
+        for pipe in list(self._pipes.values()):
+            pipe.read()
+            while pipe.asked:
+                mine, (number, question, arguments) = pipe.mine, pipe.asked.pop(0)
+                self._say(pipe, mine, number, question, arguments)
+                pipe.read()
 
     def ending(self, canceled: bool) -> float | None:
         """Questions of the queue's process while all is to end: only a drain is heard, which says how many seconds are
         left from now on; below 0: that it is canceled; None: there was none. canceled: whether it may be."""
-        self._read()
         left_s = None
-        for number, question, arguments in self._asked:
-            answer: tuple[str, int, Any] = ("wrong", number, "the MTA is to end; give this order after its next start")
-            if question == "drain" and not arguments["cancel"]:
-                left_s = arguments["for_s"]
-                answer = _drains(number, left_s)
-            elif question == "drain" and canceled:
-                left_s = -1.0
-                answer = ("answer", number, {"canceled": True})
-            with suppress(OSError):
-                assert self._pipe is not None
-                self._pipe.send(answer)
-        self._asked.clear()
+        for pipe in self._pipes.values():
+            pipe.read()
+            for number, question, arguments in pipe.asked:
+                answer: tuple[str, int, Any] = (
+                    "wrong",
+                    number,
+                    "the MTA is to end; give this order after its next start",
+                )
+                if question == "drain" and not arguments["cancel"]:
+                    left_s = arguments["for_s"]
+                    answer = _drains(number, left_s)
+                elif question == "drain" and canceled:
+                    left_s = -1.0
+                    answer = ("answer", number, {"canceled": True})
+                with suppress(OSError):
+                    assert pipe.mine is not None
+                    pipe.mine.send(answer)
+            pipe.asked.clear()
         return left_s
 
-    def _read(self) -> None:
-        """Takes in questions."""
-        with suppress(EOFError, OSError):
-            while self._pipe is not None and self._pipe.poll(0):
-                self._sort(self._pipe.recv())
-
-    def _sort(self, message: tuple[Any, ...]) -> list[str] | None:
-        """A question waits for its turn; what became of a configuration is returned."""
-        if message[0] == "ask":
-            self._asked.append(message[1:])
-            return None
-        refused: list[str] = message[2]
-        return refused
-
-    def _say(self, pipe: Pipe | None, number: int, question: str, arguments: dict[str, Any]) -> None:
+    def _say(
+        self, pipe: QueuePipe, mine: Pipe | None, number: int, question: str, arguments: dict[str, Any]
+    ) -> None:  # fmt: skip
         drains = question == "drain" and not arguments["cancel"]
         if question == "reload":
             answer: tuple[str, int, Any] = ("answer", number, self.reload(**arguments))
@@ -185,9 +231,9 @@ class Generations:
             answer = ("wrong", number, "no drain is under way; `zonemta drain` begins one")
         else:
             answer = ("wrong", number, f"the supervisor does not know {question!r}")
-        if pipe is not None and pipe is self._pipe:  # else another process is there, which has not asked
+        if mine is not None and mine is pipe.mine:  # else another process is there, which has not asked
             with suppress(OSError):
-                pipe.send(answer)
+                mine.send(answer)
         if drains:
             self.drain(arguments["for_s"], arguments["by"])
 
@@ -270,11 +316,26 @@ class Generations:
         return self._host
 
     def _offer(self, given: Given, check: bool) -> None:
-        """Raises ConfigurationRefused with why the queue does not take it. One whose process ends meanwhile is offered
-        it again: it may end because of what this one takes out."""
+        """To all queues, one after another. Raises ConfigurationRefused with why one does not take it: where another
+        has taken it, this one takes it at its next start, which is now.
+
+        One whose process ends meanwhile is offered it again: it may end because of what this one takes out.
+        """
+        taken = False
+        for pipe in [self._pipes[name] for name in QUEUE.names(self.config)]:
+            try:
+                self._offer_one(pipe, self._for_queue(given, pipe.name), check)
+            except ConfigurationRefused as refused:
+                if not taken:
+                    raise
+                self._behind.append(pipe.name)
+                _log(f"{pipe.name} is restarted with the other configuration: {refused.sentences[0]}")
+            taken = not check
+
+    def _offer_one(self, pipe: QueuePipe, given: Given, check: bool) -> None:
         until = time.monotonic() + TAKE_S
         while True:
-            refused = self._offered(given, check, until)
+            refused = self._offered(pipe, given, check, until)
             if refused is None and time.monotonic() >= until:
                 refused = ["the queue's process ends again and again; the log says why"]
             if refused:
@@ -284,24 +345,24 @@ class Generations:
             self._keep_up()
             time.sleep(LOOK_S)
 
-    def _offered(self, given: Given, check: bool, until: float) -> list[str] | None:
+    def _offered(self, pipe: QueuePipe, given: Given, check: bool, until: float) -> list[str] | None:
         """None: there is no process of the queue any more, or not yet."""
-        pipe = self._pipe
-        if pipe is None or not self._processes.pid(QUEUE.name):
+        mine = pipe.mine
+        if mine is None or not self._processes.pid(pipe.name):
             return None
         if not check:  # once it has taken it, it has nothing more for the senders that run, which then end
             self._processes.let_go(SENDER.has)
         try:
-            pipe.send(("take", 0, (given, check)))
-            while self._patiently(pipe, until - time.monotonic()):
-                if pipe.closed:
+            mine.send(("take", 0, (given, check)))
+            while self._patiently(mine, until - time.monotonic()):
+                if mine.closed:
                     return None
-                refused = self._sort(pipe.recv())
+                refused = pipe.sort(mine.recv())
                 if refused is not None:
                     return refused
         except (EOFError, OSError):
             return None
-        os.kill(self._processes.pid(QUEUE.name), signal.SIGKILL)  # what it has taken is unknown: its next process knows
+        os.kill(self._processes.pid(pipe.name), signal.SIGKILL)  # what it has taken is unknown: its next process knows
         return ["the queue's process did not answer; it is restarted with the configuration as it was"]
 
     def _hold(self, given: Given, host: Host) -> None:
@@ -314,7 +375,11 @@ class Generations:
         roles.begin(given.config, int(self._clock() * 1000))
         with suppress(ConfigError):
             checks.load_rules(given.config)
-        self._start_queue()
+        self._start_queues()
+        for name in self._behind:
+            if pid := self._processes.pid(name):
+                os.kill(pid, signal.SIGKILL)
+        self._behind.clear()
         for role in ROLES[1:]:
             self._start(role)
         for name in before - self._names():

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zonemta_py.config import Config, ConfigError
+from zonemta_py.config import Config, ConfigError, queue_count
 from zonemta_py.config.file import SourceFile
 from zonemta_py.logs import mail, setup
 from zonemta_py.logs.causes import cause
@@ -215,6 +215,10 @@ async def run(given: Given, host: Host, pipe: Pipe, senders: Collection[int]) ->
     plugged, ending = Plugged(host), Ending(queue)
     queue.generation, queue.supervisor = given.generation, Supervision(queue, pipe, plugged, ending.cancel)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ending.begin)
+    if queue_count(config) > 1:
+        from zonemta_py.queues.member import Member
+
+        queue.core.membership = Member(queue)
     queue.core.mail_log = mail.of(config, host.entries)
     queue.core.copied = identity.copied(config.folder, identity.this_machine())
     if queue.core.copied:
@@ -228,7 +232,8 @@ async def run(given: Given, host: Host, pipe: Pipe, senders: Collection[int]) ->
     reporting.begin("queue", queue, plugged.totals)
     total = (await queue.ask(questions.size))["total"]
     counts = ", ".join(f"{total[state]:,} {state}" for state in ("queued", "deferred", "held"))
-    print(f"zonemta: ready; recipients: {counts}", file=sys.stderr, flush=True)
+    which = f"queue {config.queue_number} is " if queue_count(config) > 1 else ""
+    print(f"zonemta: {which}ready; recipients: {counts}", file=sys.stderr, flush=True)
     await asyncio.gather(
         _rules_soon(config), noting, metrics.watch(queue), listening.serve_forever()
     )  # fmt: skip

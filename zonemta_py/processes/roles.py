@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import uvloop
 
-from zonemta_py.config import Config, ConfigError, Listener, processes
+from zonemta_py.config import Config, ConfigError, Listener, processes, queue_count, sender_count
 from zonemta_py.logs import setup
 from zonemta_py.logs.causes import cause
 from zonemta_py.metrics import report
@@ -36,6 +36,7 @@ from zonemta_py.processes.queue_process import Given
 
 if TYPE_CHECKING:
     from zonemta_py.processes.pipe import Pipe
+    from zonemta_py.queues.client import Queues
     from zonemta_py.reception.feedback.proof import Lookups
     from zonemta_py.wire.client import RemoteQueue
 
@@ -91,6 +92,8 @@ class Role:
     def names(self, config: Config) -> list[str]:
         """Of its processes."""
         count = self.count(config)
+        if self.name == QUEUE.name:  # with one, and with several: the first goes on when others come or go
+            return [QUEUE.name, *(f"{QUEUE.name}-{number}" for number in range(1, count))]
         return [f"{self.name}-{number + 1}" for number in range(count)] if self.numbered else [self.name] * count
 
     def has(self, name: str) -> bool:
@@ -136,22 +139,31 @@ def open_files(wanted: int) -> int:
     return soft
 
 
+def queue_client(config: Config, kind: str, lease_s: float = 0) -> RemoteQueue | Queues:
+    """The queue, or all queues as one, for a process that survives them."""
+    if queue_count(config) == 1:
+        from zonemta_py.wire.client import RemoteQueue
+
+        return RemoteQueue.lasting(config.folder, kind, lease_s)
+    from zonemta_py.queues.client import lasting
+
+    return lasting(config, kind, lease_s)
+
+
 def _serve(
     child: Child,
     kind: str,
-    serve: Callable[[RemoteQueue], Awaitable[None]],
+    serve: Callable[[RemoteQueue | Queues], Awaitable[None]],
     files: int = 0,
-    lease_s: float | None = None,
+    lease_s: float = 0,
 ) -> None:
     """A process that survives the queue's: its clients wait until that is back, or hear 503 after a while."""
     _begin(child, files)
 
     async def work() -> None:
         from zonemta_py.wire import reporting
-        from zonemta_py.wire.client import RemoteQueue
 
-        lease = () if lease_s is None else (lease_s,)
-        queue = RemoteQueue.lasting(child.config.folder, kind, *lease)
+        queue = queue_client(child.config, kind, lease_s)
         reporting.begin(kind, queue, child.host.totals)
         await serve(queue)
         await report.end()
@@ -176,7 +188,36 @@ def _never(child: Child) -> None:
     raise AssertionError(f"{child.name} is started with a pipe")
 
 
-QUEUE = Role("queue", _never, ("plugin.queue_hooks", "queue.recovery.start", "wire.server"), heeds_sigterm=True)
+QUEUE = Role(
+    "queue",
+    _never,
+    ("plugin.queue_hooks", "queue.recovery.start", "wire.server"),
+    count=queue_count,
+    heeds_sigterm=True,
+)
+
+
+def _authority(child: Child) -> None:
+    """What several queues share."""
+    from zonemta_py.queues import authority
+
+    listen_to_log(child.config, child.host)
+    uvloop.run(authority.run(child.config))
+
+
+AUTHORITY = Role(
+    "authority", _authority, ("queues.authority",), count=lambda config: int(queue_count(config) > 1), kept=True
+)
+
+
+def queue_number(name: str) -> int:
+    """Of the process of a queue with that name."""
+    return int(name.partition("-")[2] or 0)
+
+
+def queue_of(sender: str, config: Config) -> int:
+    """The number of the queue that the sender of that name belongs to."""
+    return (int(sender.partition("-")[2]) - 1) % queue_count(config)
 
 
 # -- mail in
@@ -185,7 +226,7 @@ QUEUE = Role("queue", _never, ("plugin.queue_hooks", "queue.recovery.start", "wi
 def _receiver(child: Child) -> None:
     config, host = child.config, child.host
 
-    async def serve(queue: RemoteQueue) -> None:
+    async def serve(queue: RemoteQueue | Queues) -> None:
         from zonemta_py.reception import listeners
         from zonemta_py.reception.smtp.failures import SHARED
 
@@ -228,6 +269,10 @@ async def deliver(config: Config, host: Host, name: str, generation: int) -> Non
     from zonemta_py.wire import reporting
     from zonemta_py.wire.client import RemoteQueue
 
+    if (number := queue_of(name, config)) > 0:
+        from zonemta_py.queues import layout
+
+        config = layout.config_of(config, number)
     dispatch = await RemoteQueue.connect(config.folder, name, lease_s=config.queue.lease_s, generation=generation)
     reporting.begin("sender", dispatch, host.totals)
     host.watch_over(config.folder, name, counted=False)  # the queue counts what a sender has died of
@@ -245,7 +290,7 @@ def places(config: Config) -> int:
 
     Raises the process's limit of open files as far as possible, and logs it if that is not enough.
     """
-    share = sum(zone.connections for zone in config.zones if not zone.pulled) // processes(config.server.senders) + 1
+    share = sum(zone.connections for zone in config.zones if not zone.pulled) // sender_count(config) + 1
     wanted = share + FILES_BESIDES_LEASES
     soft = open_files(wanted)
     if soft < wanted:
@@ -260,7 +305,7 @@ SENDER = Role(
     "sender",
     _sender,
     ("delivery.worker",),
-    count=lambda config: processes(config.server.senders),
+    count=sender_count,
     numbered=True,
     kept=True,
 )
@@ -272,7 +317,7 @@ SENDER = Role(
 def _http(child: Child) -> None:
     config = child.config
 
-    async def serve(queue: RemoteQueue) -> None:
+    async def serve(queue: RemoteQueue | Queues) -> None:
         from zonemta_py.web import outbound, server
         from zonemta_py.web.shares import HttpCounts
 
@@ -294,7 +339,7 @@ def _warm_http(config: Config) -> None:
 def _pull(child: Child) -> None:
     config = child.config
 
-    async def serve(queue: RemoteQueue) -> None:
+    async def serve(queue: RemoteQueue | Queues) -> None:
         from zonemta_py.pull import server
 
         await server.serve(config, _bound(child), queue, child.host, CONNECTIONS.mine())
@@ -305,7 +350,7 @@ def _pull(child: Child) -> None:
 def _links(child: Child) -> None:
     config = child.config
 
-    async def serve(queue: RemoteQueue) -> None:
+    async def serve(queue: RemoteQueue | Queues) -> None:
         from zonemta_py.web.links.app import serve as serve_links
 
         await serve_links(config, _bound(child), queue, child.host, CONNECTIONS.mine())
@@ -340,12 +385,17 @@ async def _feed(config: Config, host: Host) -> None:
     from zonemta_py.wire import reporting
     from zonemta_py.wire.client import RemoteQueue
 
-    queue = RemoteQueue.lasting(config.folder, "events")
-    reporting.begin("events", queue, host.totals)
-    feed = Feed(config, queue)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, feed.stop)
+    reporting.begin("events", queue_client(config, "events"), host.totals)
+    own = each_queue(config)
+    feeds = [Feed(one, RemoteQueue.lasting(one.folder, "events")) for one in own]
+
+    def stop() -> None:
+        for feed in feeds:
+            feed.stop()
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
     try:
-        await feed.run()
+        await asyncio.gather(*(feed.run() for feed in feeds))
     except (ConfigError, RingUnreadable) as error:  # ConfigError: a file was there at the start, and is not now
         print(f"zonemta: {error}", file=sys.stderr, flush=True)
         os._exit(os.EX_CONFIG)
@@ -355,8 +405,18 @@ def _begin_events(config: Config, _: int) -> None:
     """Cursors of new sinks. What cannot be written now the process writes later, if it can."""
     from zonemta_py.events import cursor
 
-    with contextlib.suppress(OSError):
-        cursor.begin(config.folder, [sink.name for sink in config.event_sinks])
+    for one in each_queue(config):
+        with contextlib.suppress(OSError):
+            cursor.begin(one.folder, [sink.name for sink in config.event_sinks])
+
+
+def each_queue(config: Config) -> list[Config]:
+    """The configuration of each queue."""
+    if queue_count(config) == 1:
+        return [config]
+    from zonemta_py.queues import layout
+
+    return [layout.config_of(config, number) for number in range(queue_count(config))]
 
 
 def _reports(child: Child) -> None:
@@ -368,9 +428,8 @@ def _reports(child: Child) -> None:
 
 async def _make_reports(config: Config) -> None:
     from zonemta_py.reports.maker import ReportMaker
-    from zonemta_py.wire.client import RemoteQueue
 
-    maker = ReportMaker(config, RemoteQueue.lasting(config.folder, "reports"))
+    maker = ReportMaker(config, queue_client(config, "reports"))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, maker.stop)
     await maker.run()
 
@@ -396,7 +455,8 @@ async def _report_tls(config: Config, now: float) -> None:
     from zonemta_py.wire.client import RemoteQueue
 
     try:
-        submission = await RemoteQueue.connect(config.folder, "reporter")
+        one = await RemoteQueue.connect(config.folder, "reporter")
+        submission = one if queue_count(config) == 1 else queue_client(config, "reporter")
         await daily_reports.run(config, DnsDestinationResolver(config), submission, now)
     except (QueueRefusal, OSError) as error:
         print(f"zonemta: TLS reports cannot be sent now: {cause(error)}", file=sys.stderr, flush=True)
@@ -422,7 +482,7 @@ REPORTS = Role(
 )
 REPORTER = Role("reporter", _reporter, count=lambda config: int(config.tls.reports), due_s=_report_wait_s)
 
-ROLES = (QUEUE, RECEIVER, SENDER, HTTP, PULL, LINKS, EVENTS, REPORTS, REPORTER)
+ROLES = (QUEUE, AUTHORITY, RECEIVER, SENDER, HTTP, PULL, LINKS, EVENTS, REPORTS, REPORTER)
 """In the order of their start."""
 
 

@@ -60,6 +60,22 @@ class Supervising(Protocol):
         """Its answer. Raises ValueError with one sentence."""
 
 
+class Membership(Protocol):
+    """This queue's part in a set of several (`queues/member.py`)."""
+
+    number: int
+    """Of the last order that it has carried out."""
+
+    async def carry_out(self, number: int, question: str, arguments: dict[str, Any], sure: bool) -> list[Any]:
+        """As of `questions.order`."""
+
+    async def share(self, until: float, messages: list[Any], wait_s: float) -> list[Any]:
+        """As of `questions.share`."""
+
+    def may_lease(self) -> bool:
+        """Whether it knows all orders that have been answered."""
+
+
 class Retired(Exception):
     """The queue leases nothing more to this process: another one, with a newer configuration, has taken its place."""
 
@@ -106,8 +122,9 @@ class Submission(Protocol):
         answered with the first receipt, and nothing is stored; with another digest it is refused (554).
         """
 
-    def begin(self, client: str = "") -> Incoming:
-        """Starts a message of several chunks. client: the submitting IP address, whose share is limited."""
+    def begin(self, client: str = "", envelope: Envelope | None = None) -> Incoming:
+        """Starts a message of several chunks. client: the submitting IP address, whose share is limited. envelope: as
+        far as it is known, by which one of several queues is chosen."""
 
 
 @dataclass(slots=True)
@@ -165,7 +182,7 @@ class Reception(Submission, Protocol):
 
 async def accept_whole(submission: Submission, envelope: Envelope, body: bytes) -> Receipt:
     """Submits a complete body of several chunks. Raises QueueRefusal."""
-    incoming = submission.begin(envelope.origin)
+    incoming = submission.begin(envelope.origin, envelope)
     last = (len(body) - 1) // CHUNK_BYTES * CHUNK_BYTES
     try:
         for at in range(0, last, CHUNK_BYTES):

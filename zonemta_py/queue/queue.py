@@ -90,7 +90,7 @@ class LocalQueue(QueueContext):
             return await accept_whole(self, envelope, body)
         return await self.acceptance.accept(envelope, [shrink(body)])
 
-    def begin(self, client: str = "") -> LocalIncoming:
+    def begin(self, client: str = "", envelope: Envelope | None = None) -> LocalIncoming:
         return LocalIncoming(self.acceptance, self.core, client)
 
     async def feedback(self, rows: list[Feedback]) -> list[bool]:

@@ -1,1 +1,5 @@
-"""Several queues on one machine: which takes a message, what they share, and their answers as one."""
+"""Several queues that are one MTA: where their folders are, which takes a message, and how they share limits, orders
+and an operator's questions.
+
+With one queue nothing here is loaded.
+"""

@@ -1,7 +1,8 @@
 """Which of several queues on one machine takes a message.
 
-What is pushed to a named queue goes to one queue by that name, and what has an idempotency key to one by the key: to no
-other, or nobody would find it, or the same could be taken twice. All else goes by its first recipient's domain, however
+What is pushed to a named queue goes to one queue by that name, what is of an account with a quota by the account, what
+is of a campaign by the campaign, and what has an idempotency key by the key: to no other, or nobody would find it, it
+would be counted in two places, or the same could be taken twice. All else goes by its first recipient's domain, however
 that is written, so that one destination's connections, learned rates and limits stay together; where its queue takes
 nothing now, the next one does.
 
@@ -27,10 +28,10 @@ DOMAINS_MAX = 20_000
 
 
 class Placement:
-    """Of the queues with these numbers."""
+    """Of the queues with these numbers. accounts: those that have a quota."""
 
-    def __init__(self, numbers: Iterable[int]) -> None:
-        self.numbers = tuple(sorted(set(numbers)))
+    def __init__(self, numbers: Iterable[int], accounts: Iterable[str] = ()) -> None:
+        self.numbers, self._accounts = tuple(sorted(set(numbers))), frozenset(accounts)
         self._slots: list[tuple[int, ...] | None] = [None] * SLOTS
         self._domains: dict[str, tuple[int, ...]] = {}
 
@@ -38,6 +39,10 @@ class Placement:
         """The queue that takes it, and behind it those that do if it does not; only one: it is that one's alone."""
         if envelope.protocol == PUSHED:
             return (self.of_queue(envelope.recipients[0].address.rpartition("@")[0]),)
+        if envelope.account and envelope.account in self._accounts:
+            return (self.of_account(envelope.account),)
+        if envelope.campaign:
+            return (self.of_campaign(envelope.tenant or "", envelope.campaign),)
         if envelope.request:
             return (self.of_key(envelope.request),)
         return self.of_domain(envelope.recipients[0].domain if envelope.recipients else "")
@@ -54,6 +59,14 @@ class Placement:
     def of_queue(self, name: str) -> int:
         """The one that has what is pushed to a named queue."""
         return self._order("queue", name.lower())[0]
+
+    def of_account(self, name: str) -> int:
+        """The one that counts an account's quotas."""
+        return self._order("account", name)[0]
+
+    def of_campaign(self, tenant: str, name: str) -> int:
+        """The one that has a campaign's mail."""
+        return self._order("campaign", f"{tenant}~{name}")[0]
 
     def of_key(self, request: str) -> int:
         """The one that knows an idempotency key."""

@@ -89,7 +89,7 @@ class NamedQueues:
                     raise QueueProblem(f"the message is larger than {most:,} bytes; push less at once")
                 kept += block
                 while len(kept) > CHUNK_BYTES:
-                    incoming = incoming or self._queue.begin(push.client)
+                    incoming = incoming or self._queue.begin(push.client, self._envelope(push, size))
                     await incoming.write(bytes(kept[:CHUNK_BYTES]))
                     del kept[:CHUNK_BYTES]
             envelope = self._envelope(push, size)

@@ -158,6 +158,6 @@ class Receiver:
     async def _write_chunks(self) -> None:
         ready = self._ingest.chunks.ready
         if ready and self._incoming is None:
-            self._incoming = self._site.submission.begin(self._session.client)
+            self._incoming = self._site.submission.begin(self._session.client, self.envelope)
         while ready and self._incoming is not None:
             await self._incoming.write(ready.popleft())

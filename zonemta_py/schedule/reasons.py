@@ -2,7 +2,8 @@
 
 A reason is {kind, cause, since_ms, until_ms}; since_ms 0: unknown; until_ms 0: until something happens. Kinds:
 
-    copy, drain, recovery, disk   nothing at all is sent (`whole`)
+    copy, drain, recovery, orders, disk   nothing at all is sent (`whole`); orders: of several queues, one that has not
+                               heard of all orders yet
     resting, probing           the destination cannot be reached; one delivery tries whether it answers again
     dns                        its domain is being looked up, or waits for that
     limit, rate                a limit as configured; a rate as learned
@@ -26,7 +27,7 @@ _ROUNDING_MS = 0.01
 """What sums of seconds as floating-point numbers may be off by."""
 
 
-WHOLE = ("copy", "drain", "recovery", "disk")
+WHOLE = ("copy", "drain", "recovery", "orders", "disk")
 """Kinds of reasons that concern all mail."""
 
 

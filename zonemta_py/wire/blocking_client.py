@@ -14,7 +14,7 @@ import msgpack
 from zonemta_py.queue import questions
 from zonemta_py.queue.api import QueueFault
 from zonemta_py.queue.questions.question import A, P, Question
-from zonemta_py.wire import SOCKET
+from zonemta_py.wire import AUTHORITY, SOCKET
 from zonemta_py.wire.frames import FAULT, OK, Operation, pack, unpacker
 
 _AFTER: dict[str, Callable[[list[Any]], Any]] = {
@@ -40,7 +40,7 @@ class QueueGone(Exception):
 def ask(folder: Path, question: Question[P, A], *_: P.args, **arguments: P.kwargs) -> A:
     """One question, without an event loop, for the command line. Raises QueueGone, PermissionError, ValueError,
     QueueFault."""
-    path, asked = folder / SOCKET, False
+    path, asked = _socket(folder), False
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(LONG_S if question == questions.reload else ANSWER_S)
         try:
@@ -60,6 +60,12 @@ def ask(folder: Path, question: Question[P, A], *_: P.args, **arguments: P.kwarg
             else:
                 sentence = f"no queue answers at {path}{_why(error)}; start it with `zonemta run`"
             raise QueueGone(sentence, asked) from None
+
+
+def _socket(folder: Path) -> Path:
+    """Where questions to the MTA are answered: by its queue, or for several by their authority."""
+    authority = folder / AUTHORITY
+    return authority if authority.exists() else folder / SOCKET
 
 
 def ask_all(folder: Path, question: Question[P, A], *_: P.args, **arguments: P.kwargs) -> A:

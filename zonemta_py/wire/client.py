@@ -77,8 +77,10 @@ class _Ahead:
 class RemoteQueue:
     """The queue behind the socket."""
 
-    def __init__(self, folder: Path, name: str, reconnect: bool, generation: int = 0) -> None:
-        self._path, self._name, self._reconnect, self._generation = folder / SOCKET, name, reconnect, generation
+    def __init__(
+        self, folder: Path, name: str, reconnect: bool, generation: int = 0, socket: str = SOCKET
+    ) -> None:  # fmt: skip
+        self._path, self._name, self._reconnect, self._generation = folder / socket, name, reconnect, generation
         self._protocol: Channel | None = None
         self._token, self._secret = 0, token_hex(6)
         self._ahead: dict[str, _Ahead] = {}
@@ -95,12 +97,12 @@ class RemoteQueue:
         self._patience_s = PATIENCE_S if reconnect else 0.0
 
     @classmethod
-    def lasting(cls, folder: Path, name: str, lease_s: float = 0) -> RemoteQueue:
+    def lasting(cls, folder: Path, name: str, lease_s: float = 0, socket: str = SOCKET) -> RemoteQueue:
         """One that is usable at once and lasts: it connects by itself, now and whenever the queue is back.
 
-        lease_s: as of `connect`.
+        lease_s: as of `connect`. socket: name of the socket in that folder.
         """
-        queue = cls(folder, name, reconnect=True)
+        queue = cls(folder, name, reconnect=True, socket=socket)
         if lease_s:
             queue.pulse = Pulse(folder / SOCKET, lease_s)
         queue._lost()
@@ -144,6 +146,11 @@ class RemoteQueue:
         """To a queue that knows nothing of this process's sessions."""
         for session, account in self._sessions.items():
             protocol.request(Operation.ENTER, (session, account, True)).add_done_callback(ignore)
+
+    @property
+    def there(self) -> bool:
+        """Whether it is connected now."""
+        return self._protocol is not None
 
     def _lost(self) -> None:
         self._protocol = None
@@ -226,7 +233,7 @@ class RemoteQueue:
             except QueueRefusal:
                 await asyncio.sleep(RECONNECT_S)
 
-    def begin(self, client: str = "") -> RemoteIncoming:
+    def begin(self, client: str = "", envelope: Envelope | None = None) -> RemoteIncoming:
         self._token += 1
         return RemoteIncoming(self, self._token, client)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from zonemta_py.cli.run.ask_queue import owner
 from zonemta_py.cli.service.diagnosis import Diagnosis, note, ok, problem, warning
-from zonemta_py.config import Config, ConfigError, Listener, processes
+from zonemta_py.config import Config, ConfigError, Listener, processes, sender_count
 from zonemta_py.disk.space import LEAST_BYTES, free_bytes
 from zonemta_py.logs.causes import cause
 from zonemta_py.metrics.quantities import size
@@ -81,7 +81,7 @@ def _files(config: Config) -> Iterator[Diagnosis]:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     connections = sum(zone.connections for zone in config.zones if not zone.pulled)
     wanted = max(
-        connections // processes(config.server.senders) + 1 + FILES_BESIDES_LEASES,
+        connections // sender_count(config) + 1 + FILES_BESIDES_LEASES,
         config.limits.connections // processes(config.server.receivers) + FILES_BESIDES_LEASES,
     )
     if hard != resource.RLIM_INFINITY and hard < wanted:

@@ -17,7 +17,7 @@ from zonemta_py.queue import questions
 from zonemta_py.queue.admin import backup, doubts, metrics, orders, readiness, suppressions, suspensions
 from zonemta_py.queue.admin.browse import ages, counts, lanes, listing, story
 from zonemta_py.queue.admin.explain import explain
-from zonemta_py.queue.api import QueueFault, QueueRefusal
+from zonemta_py.queue.api import Membership, QueueFault, QueueRefusal
 from zonemta_py.queue.campaigns.commands import CampaignCommands
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.lifecycle.context import QueueContext
@@ -144,6 +144,29 @@ async def _stable(queue: QueueContext, after: int = 0, wait_s: float = 0, writte
             sync = now + UNSYNCED_S
         await asyncio.sleep(_LOOK_S)
     return journal.stable_seq
+
+
+@OF_QUEUE.to(questions.order)
+async def _order(
+    queue: QueueContext, number: int, asked: str, arguments: dict[str, Any], sure: bool = False
+) -> list[Any]:
+    return await _membership(queue).carry_out(number, asked, arguments, sure)
+
+
+@OF_QUEUE.to(questions.order_number)
+async def _order_number(queue: QueueContext) -> int:
+    return _membership(queue).number
+
+
+@OF_QUEUE.to(questions.share)
+async def _share(queue: QueueContext, until: float, messages: list[Any], wait_s: float = 0.0) -> list[Any]:
+    return await _membership(queue).share(until, messages, wait_s)
+
+
+def _membership(queue: QueueContext) -> Membership:
+    if queue.core.membership is None:
+        raise Refused("this MTA has one queue; server.queues in its configuration says how many there are")
+    return queue.core.membership
 
 
 @OF_QUEUE.to(questions.rotate)

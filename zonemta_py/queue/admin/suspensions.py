@@ -20,7 +20,7 @@ from zonemta_py.config.section import shipped
 from zonemta_py.config.values import domain_rule
 from zonemta_py.queue.admin.browse import lanes
 from zonemta_py.queue.lifecycle.context import QueueContext
-from zonemta_py.queue.questions.question import Refused
+from zonemta_py.queue.questions.question import Refused, is_sure, settle
 from zonemta_py.schedule import admin_orders
 from zonemta_py.schedule.flow import split_key
 from zonemta_py.schedule.flow_queues import NO_SOURCE
@@ -40,7 +40,7 @@ async def stop(
 ) -> int:  # fmt: skip
     """Sends nothing of it from now on; seconds None: until lifted. tenants: of a campaign, only their mail; empty: all.
     Returns how many flow queues in memory it stops."""
-    if name:
+    if name and not is_sure():
         if kind == "destination":
             name = split_key(name.lower().rstrip("."))[0]
             kind = await _kind(queue, name)
@@ -51,6 +51,7 @@ async def stop(
             await _check_source(queue, name)
         elif kind in ("tenant", "campaign"):
             await _check_flow(queue, kind, name)
+    settle(kind=kind, name=name)
     schedule = queue.core.schedule
     admin_orders.stop(schedule, kind, name, seconds, cause, tenants)
     if kind == "domain":

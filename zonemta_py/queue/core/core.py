@@ -19,7 +19,7 @@ from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.orders import StandingRecord
 from zonemta_py.logs.mail import MailLog
 from zonemta_py.mail.envelope import Envelope
-from zonemta_py.queue.api import Result
+from zonemta_py.queue.api import Membership, Result
 from zonemta_py.queue.core.bodies import Bodies
 from zonemta_py.queue.core.campaigns import Campaigns
 from zonemta_py.queue.core.commit import Hire, JournalLine, Thread
@@ -104,6 +104,8 @@ class Core:
         """Nothing more is leased: the process is about to end."""
         self.copied = ""
         """Why nothing may be sent: this is a copy of a queue (`disk.identity`)."""
+        self.membership: Membership | None = None
+        """In a set of several queues."""
         self._pump_soon = False
         self._tasks: set[asyncio.Future[Any]] = set()
         self.finished: set[str] = set()
@@ -253,6 +255,8 @@ class Core:
             yield "drain", "the MTA is shutting down: waiting mail continues with its next start"
         if not self.ready:
             yield "recovery", "the queue is recovering; mail is sent once that is done"
+        if self.membership is not None and not self.membership.may_lease():
+            yield "orders", "the queue waits for orders that were given while it did not run; see the log if it goes on"
         if self.disk.store.fenced or self.disk.journal.trouble is not None:
             yield "disk", "the disk of the queue is full or has errors, so nothing can be recorded; the log says why"
 
@@ -270,5 +274,7 @@ class Core:
 
     def _pump(self) -> None:
         self._pump_soon = False
+        if self.membership is not None and not self.membership.may_lease():
+            return
         if not (self.copied or self.stopping or self.disk.closed):
             self.callbacks.pump()

@@ -119,7 +119,9 @@ class Pulls:
 
     def _over(self, puller: Puller) -> None:
         """Its time is over; who does not want to wait is told that there is nothing only if that is known."""
+        member = self._core.membership
         unknown = self._core.disk.store.fenced or not (self._core.ready or self._core.stopping)
+        unknown = unknown or (member is not None and not member.may_lease())
         if puller.at_once and unknown:
             puller.timer = asyncio.get_running_loop().call_later(AT_ONCE_S, self._over, puller)
         else:

@@ -893,4 +893,19 @@ def leased(*, lease: int, id: str) -> str | None: ...
 def report(*, process: str, counts: list[list[Any]], gauges: list[list[Any]]) -> None: ...
 
 
-UNMEASURED = frozenset((leased, stable, report))
+# -- what the authority of several queues asks each of them (`queues/`)
+
+
+# Carries out an order that all queues have, and notes its number: ["done", answer, arguments by which the others carry
+# it out] or ["refused", why]. sure: another queue has taken it, so names are not checked.
+@question
+def order(*, number: int, asked: str, arguments: dict[str, Any], sure: bool = False) -> list[Any]: ...
+@question
+def order_number() -> int: ...  # Of the last one that it has carried out; 0: none.
+# It may grant leases until then (seconds of the machine's monotonic clock). messages: about shared limits, whose
+# answers come at once if there are any, or after wait_s.
+@question
+def share(*, until: float, messages: list[Any], wait_s: float = 0.0) -> list[Any]: ...
+
+
+UNMEASURED = frozenset((leased, stable, report, share))

@@ -10,7 +10,9 @@ import inspect
 import math
 import types
 import typing
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cached_property
 from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Protocol, TypeVar
 
@@ -110,6 +112,42 @@ def _kinds(annotation: Any) -> _Kinds:
     if origin in (list, tuple, Sequence):
         return (list, tuple), _kinds(inner[0])[0] if inner else ()
     return ((origin,) if origin in _PLAIN else ()), ()
+
+
+class Given:
+    """An order that all of several queues carry out, while this one does. sure: another one has taken it, so no name in
+    it is checked. settled: arguments by which the others carry it out, as this one has found out what is meant."""
+
+    __slots__ = ("settled", "sure")
+
+    def __init__(self, sure: bool) -> None:
+        self.sure, self.settled = sure, dict[str, Any]()
+
+
+_given: ContextVar[Given | None] = ContextVar("given", default=None)
+
+
+@contextmanager
+def given(sure: bool) -> Iterator[Given]:
+    """What is done in this block is such an order."""
+    order = Given(sure)
+    before = _given.set(order)
+    try:
+        yield order
+    finally:
+        _given.reset(before)
+
+
+def is_sure() -> bool:
+    """Whether names are not checked: another queue knows them."""
+    order = _given.get()
+    return order is not None and order.sure
+
+
+def settle(**arguments: Any) -> None:
+    """What is meant by an order, for the other queues if there are any."""
+    if (order := _given.get()) is not None:
+        order.settled |= arguments
 
 
 class Ask(Protocol):

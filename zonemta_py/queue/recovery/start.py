@@ -78,7 +78,7 @@ class Rebuild:
         """marks: the marks of the last position can be trusted. Raises StoreError, OSError."""
         state = compare.state_of(store)
         last_id = max(compare.last_id(store, suffix.floor), *suffix.enveloped, *suffix.opened, suffix.floor)
-        ids = keys.Ids(last_id)
+        ids = keys.Ids(last_id, self.config.queue_number)
 
         def make(callbacks: Callbacks) -> Core:
             steady = Steady(

@@ -1,0 +1,237 @@
+"""The authority of an MTA with several queues: what all of them share meets here.
+
+It answers questions to the MTA (`answers.py`), gives orders to all queues in one order (`orders.py`), and grants shares
+of limits (`grants.py`). It keeps nothing but the log of orders. Any queue may be dead, starting or stuck: the others go
+on; a question waits until all have answered.
+
+A link to a queue is two lanes over one connection: one for orders, in their order, and one for what may be leased until
+when. A queue gets another moment (LEASE_S ahead) only when it has carried out all orders; an order is answered when
+every queue has carried it out, or the last moment that it was given has passed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from zonemta_py.config import Config
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue import questions
+from zonemta_py.queue.api import QueueRefusal
+from zonemta_py.queue.questions.question import Question, Refused
+from zonemta_py.queues import layout
+from zonemta_py.queues.answers import Merged
+from zonemta_py.queues.member import DONE
+from zonemta_py.queues.orders import Order, OrderLog
+from zonemta_py.wire import AUTHORITY
+from zonemta_py.wire.channel import Lost
+from zonemta_py.wire.client import RemoteQueue
+from zonemta_py.wire.question_server import serve
+
+log = logging.getLogger(__name__)
+
+LEASE_S = 2.0
+"""How long a queue may lease after it was heard from."""
+ROUND_S = 0.25
+AGAIN_S = 0.2
+LOOK_S = 0.005
+NOBODY = Reply(451, "4.3.0", "no queue is running; the order holds from their start on")
+UNKNOWN = Reply(
+    451, "4.3.0", "a queue that may know what is meant does not answer; look whether the order holds, later"
+)
+
+
+class InProgress:
+    """An order that is being given. answers: what each queue says at first, by its number. sure: what those say that
+    had refused it, and hear that another queue has taken it. taken: whether one has."""
+
+    def __init__(self, order: Order) -> None:
+        self.order = order
+        self.answers = dict[int, list[Any]]()
+        self.sure = dict[int, list[Any]]()
+        self.taken: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._news = asyncio.Event()
+
+    def say(self, answers: dict[int, list[Any]], queue: int, answer: list[Any]) -> None:
+        answers[queue] = answer
+        self._news.set()
+
+    async def wait(self, answers: dict[int, list[Any]], links: list[Link]) -> None:
+        """Until each of these queues has answered, or may lease nothing before it has."""
+        while True:
+            now = time.monotonic()
+            left = [link.until - now for link in links if link.number not in answers and link.until > now]
+            if not left:
+                return
+            self._news.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), min(left))
+
+
+class Link:
+    """To one queue. progress: what is being given now. carried: called when it has carried out orders."""
+
+    def __init__(
+        self, number: int, queue: RemoteQueue, orders: OrderLog, progress: Callable[[], InProgress | None],
+        carried: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self.number, self._queue, self._orders = number, queue, orders
+        self._progress, self._carried = progress, carried
+        self.until = time.monotonic() + LEASE_S
+        """When what it was last allowed ends; at first, what this process's forerunner may have allowed."""
+        self.applied: int | None = None
+        """The last order that it has carried out; None: it has not been heard from."""
+        self.news = asyncio.Event()
+        """There are orders."""
+
+    @property
+    def ask(self) -> Any:
+        return self._queue.ask
+
+    def start(self) -> list[asyncio.Task[None]]:
+        loop = asyncio.get_running_loop()
+        return [loop.create_task(self._always(self._give)), loop.create_task(self._always(self._share))]
+
+    async def _always(self, lane: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await lane()
+            except (Lost, QueueRefusal):
+                pass
+            except Exception:
+                log.exception("queue %d cannot be reached; trying again", self.number)
+            self.applied = None
+            self.news.set()
+            await asyncio.sleep(AGAIN_S)
+
+    # -- orders
+
+    async def _give(self) -> None:
+        """One after another, for ever."""
+        while True:
+            self.news.clear()
+            if self.applied is None:
+                applied = await self._queue.ask(questions.order_number)
+                self._orders.skip(applied)
+                self._tell_lost(applied)
+                self.applied = applied
+            while (order := next(self._orders.after(self.applied), None)) is not None:
+                await self._give_one(order)
+                self.applied = order.number
+            self._carried()
+            await self.news.wait()
+
+    async def _give_one(self, order: Order) -> None:
+        progress = self._progress()
+        if progress is None or progress.order.number != order.number:  # it was answered while this queue did not run
+            await self._order(order, True)
+            return
+        answer = await self._order(order, False)
+        progress.say(progress.answers, self.number, answer)
+        if answer[0] != DONE and await asyncio.shield(progress.taken):
+            settled = self._orders.get(order.number) or order
+            progress.say(progress.sure, self.number, await self._order(settled, True))
+
+    async def _order(self, order: Order, sure: bool) -> list[Any]:
+        found: list[Any] = await self._queue.ask(
+            questions.order, number=order.number, asked=order.question, arguments=order.arguments, sure=sure
+        )
+        return found
+
+    def _tell_lost(self, applied: int) -> None:
+        if applied < self._orders.dropped:
+            log.error(
+                "queue %d lacks orders %d to %d, which are not kept any more; compare `zonemta standing` and `zonemta"
+                " suppression list` with what was ordered", self.number, applied + 1, self._orders.dropped,
+            )  # fmt: skip
+
+    # -- what it may lease
+
+    async def _share(self) -> None:
+        """For ever."""
+        while True:
+            if self.applied is None or self.applied < self._orders.last:
+                await asyncio.sleep(LOOK_S)
+                continue
+            self.until = time.monotonic() + LEASE_S
+            await self._queue.ask(questions.share, until=self.until, messages=[], wait_s=ROUND_S)
+
+
+class Authority:
+    """Of the queues of one MTA, in its own process. Raises OSError, ValueError."""
+
+    def __init__(self, config: Config, numbers: list[int]) -> None:
+        self._orders = OrderLog(config.folder / layout.FOLDER / layout.ORDERS)
+        for sentence in self._orders.lost:
+            log.error("%s", sentence)
+        self._one = asyncio.Lock()
+        self._progress: InProgress | None = None
+        self.links = {number: self._link(config.folder, number) for number in numbers}
+        self._merged = Merged({number: link.ask for number, link in self.links.items()}, self.order)
+
+    def _link(self, folder: Path, number: int) -> Link:
+        queue = RemoteQueue.lasting(layout.folder_of(folder, number), "authority")
+        return Link(number, queue, self._orders, lambda: self._progress, self._carried)
+
+    def start(self) -> list[asyncio.Task[None]]:
+        return [task for link in self.links.values() for task in link.start()]
+
+    async def ask(self, question: str, arguments: dict[str, Any]) -> Any:
+        """A question to the MTA. Raises ValueError, QueueRefusal."""
+        return await self._merged.ask(Question(question), **arguments)
+
+    async def order(self, question: str, arguments: dict[str, Any]) -> dict[int, Any]:
+        """Gives an order to all queues; the answers of those that have carried it out: the others do before they lease
+        anything. Raises Refused if none takes it; QueueRefusal if none runs, or one that may take it does not
+        answer."""
+        async with self._one:
+            order = await asyncio.to_thread(self._orders.write, int(time.time() * 1000), question, arguments)
+            progress = self._progress = InProgress(order)
+            try:
+                self._orders.given(order)
+                links = list(self.links.values())
+                for link in links:
+                    link.news.set()
+                await progress.wait(progress.answers, links)
+                return await self._settled(progress, links)
+            finally:
+                if not progress.taken.done():
+                    progress.taken.set_result(False)
+                self._progress = None
+
+    async def _settled(self, progress: InProgress, links: list[Link]) -> dict[int, Any]:
+        number, answers = progress.order.number, dict(progress.answers)
+        done = {queue: answer for queue, answer in answers.items() if answer[0] == DONE}
+        if not done:
+            if len(answers) < len(links):
+                raise QueueRefusal(UNKNOWN if answers else NOBODY)
+            await asyncio.to_thread(self._orders.void, number)
+            raise Refused(next(iter(answers.values()))[1])
+        if settled := next((answer[2] for answer in done.values() if answer[2]), None):
+            await asyncio.to_thread(self._orders.settle, number, settled)
+        progress.taken.set_result(True)
+        await progress.wait(progress.sure, [link for link in links if link.number in answers.keys() - done.keys()])
+        done |= {queue: answer for queue, answer in progress.sure.items() if answer[0] == DONE}
+        return {queue: answer[1] for queue, answer in done.items()}
+
+    def _carried(self) -> None:
+        """What all have is dropped."""
+        applied = [link.applied for link in self.links.values()]
+        if None not in applied and self._progress is None:
+            self._orders.done(min(number for number in applied if number is not None))
+
+
+async def run(config: Config) -> None:
+    """For ever."""
+    authority = Authority(config, layout.numbers(config.folder))
+    listening = await serve(authority.ask, config.folder / AUTHORITY)
+    tasks = authority.start()
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.gather(listening.serve_forever(), *tasks)
+    os._exit(os.EX_SOFTWARE)

@@ -1,0 +1,59 @@
+"""Where the folders of an MTA's queues are: queue 0 has `server.folder` itself, queue k `queues/k/` in it.
+
+So a folder of an MTA with one queue is that of queue 0. The file `queues/layout` says which queues there are; without
+it, there is only that one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from zonemta_py.config import Config
+from zonemta_py.disk.files import fresh_file
+from zonemta_py.wire import AUTHORITY
+
+FOLDER = "queues"
+LAYOUT = "layout"
+ORDERS = "orders"
+"""The log of orders, in FOLDER."""
+
+
+def folder_of(folder: Path, number: int) -> Path:
+    """Of the queue of that number. folder: the MTA's."""
+    return folder / FOLDER / str(number) if number else folder
+
+
+def config_of(config: Config, number: int) -> Config:
+    """The same configuration, with that queue's folder."""
+    return config.for_queue(number, folder_of(config.folder, number)) if number else config
+
+
+def numbers(folder: Path) -> list[int]:
+    """Of the queues that there are, also if the MTA does not run. Raises ValueError with one sentence, OSError."""
+    path = folder / FOLDER / LAYOUT
+    try:
+        found = json.loads(path.read_bytes())["queues"]
+    except FileNotFoundError:
+        return [0]
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(
+            f'{path}: cannot be read; write {{"queues": [0, 1, …]}} there, with the names of the folders beside it'
+        ) from None
+    return sorted(found)
+
+
+def write(folder: Path, queues: Iterable[int]) -> None:
+    """Those that there are from now on, with their folders. Raises OSError."""
+    several = sorted(queues)
+    path = folder / FOLDER / LAYOUT
+    if several == [0]:
+        path.unlink(missing_ok=True)
+        (folder / AUTHORITY).unlink(missing_ok=True)
+        return
+    for number in several:
+        folder_of(folder, number).mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    with fresh_file(path) as file:
+        file.write(json.dumps({"queues": several}).encode())
