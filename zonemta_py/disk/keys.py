@@ -32,6 +32,7 @@
     evidence <address>         what speaks against writing to that person again
     guard <provider> [<source>]                      how many people got mail there while others were refused
     guard-day <provider>                             about how many it has answered within a day
+    lesson <number>                                  what the other queues are to learn, of several
     state                                            how far the journal has been applied
 
 Ids are 16 hexadecimal digits that grow with time (44 bits of milliseconds, 10 of sequence, 10 of the number of the
@@ -66,6 +67,8 @@ FEEDBACK_OF = b"feedback-of "
 EVIDENCE = b"evidence "
 GUARDS = b"guard "
 GUARD_DAYS = b"guard-day "
+LESSONS = b"lesson "
+"""What the other queues are to learn, of several; by number."""
 STANDING = b"standing "
 STANDING_STATE = STANDING + b"*"
 
@@ -334,6 +337,10 @@ class Ids:
     def following(self) -> str:
         """No id to come is below this one."""
         return f"{self._last + 1:016x}"
+
+
+def lesson(number: int) -> bytes:
+    return LESSONS + b"%016d" % number
 
 
 def standing(seq: int) -> bytes:

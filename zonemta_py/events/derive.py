@@ -242,6 +242,8 @@ def _suppressed(fact: Suppressed) -> Iterator[Told]:
 
 
 def _unsuppressed(fact: Unsuppressed) -> Iterator[Told]:
+    if fact.again:
+        return
     yield "unsuppressed", _person(fact.recipient, fact.scope) | _known({"by": fact.by})
 
 

@@ -22,6 +22,8 @@ _LIFTED = {
 
 
 def told(fact: Stood) -> Iterator[Told]:
+    if fact.again:
+        return
     tell = _TELLERS.get(fact.what)
     if tell is not None:
         yield tell(str(fact.kind), str(fact.name), fact.value, str(fact.cause or ""))

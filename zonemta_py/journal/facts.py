@@ -124,6 +124,7 @@ class Unsuppressed(NamedTuple):
     recipient: str
     scope: str
     by: str
+    again: bool = False
 
 
 Fact: TypeAlias = (
@@ -171,7 +172,9 @@ def _task_row(flow: str = "", until_ms: int | None = None) -> tuple[str, int | N
 def _unsuppressed(body: list[Any], _: int) -> list[Fact]:
     one = UnsuppressRecord.of(body)
     scopes = one.scopes if one.scopes is not None else ["all"] * len(one.addresses)
-    return [Unsuppressed(address, scope, one.by) for address, scope in zip(one.addresses, scopes, strict=True)]
+    return [
+        Unsuppressed(address, scope, one.by, one.again) for address, scope in zip(one.addresses, scopes, strict=True)
+    ]
 
 
 _SEVERAL: dict[int, Callable[[Any, int], list[Fact]]] = {

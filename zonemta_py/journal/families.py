@@ -58,6 +58,7 @@ FAMILIES = (
     Family("evidence", (), "replies count anew", "what speaks against writing to people"),
     Family("guard", (), "counting begins anew", "what the guards against mistaken suppressions have counted"),
     Family("guard-day", (), "counting begins anew"),
+    Family("lesson", (), "the other queues do not learn it", "what the other queues were to learn"),
     Family("state", (), "counted again; how far the journal was applied is found by applying it again"),
     Family("probe", (), "written and deleted at once, to try a disk"),
 )  # fmt: skip

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.journal.records.mail import BOUNCED as BOUNCED
 from zonemta_py.journal.records.mail import DEFERRED as DEFERRED
 from zonemta_py.journal.records.mail import DELIVERED as DELIVERED
@@ -72,8 +73,16 @@ class Membership(Protocol):
     async def share(self, until: float, messages: list[Any], wait_s: float) -> list[Any]:
         """As of `questions.share`."""
 
+    async def learn(self, origin: int, lessons: list[list[Any]]) -> None:
+        """As of `questions.learn`."""
+
     def may_lease(self) -> bool:
         """Whether it knows all orders that have been answered."""
+
+    def lesson(self, kind: str, row: list[Any]) -> list[Operation]:
+        """What keeps, in the batch that it follows from, something that the other queues are to learn too: "heard", a
+        `Statement`; "took", that somebody has got mail; "stand", a `StandingRecord`. Nothing while it is taught
+        itself."""
 
 
 class Retired(Exception):

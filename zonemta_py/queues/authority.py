@@ -21,13 +21,14 @@ from pathlib import Path
 from typing import Any
 
 from zonemta_py.config import Config
+from zonemta_py.logs.causes import cause
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue import questions
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.questions.question import Question, Refused
 from zonemta_py.queues import layout
 from zonemta_py.queues.answers import Merged
-from zonemta_py.queues.member import DONE
+from zonemta_py.queues.member import BEGIN, DONE, LESSONS
 from zonemta_py.queues.orders import Order, OrderLog
 from zonemta_py.wire import AUTHORITY
 from zonemta_py.wire.channel import Lost
@@ -75,14 +76,15 @@ class InProgress:
 
 
 class Link:
-    """To one queue. progress: what is being given now. carried: called when it has carried out orders."""
+    """To one queue. progress: what is being given now. carried: called when it has carried out orders. teach: with the
+    number of a queue and what it has learnt."""
 
     def __init__(
         self, number: int, queue: RemoteQueue, orders: OrderLog, progress: Callable[[], InProgress | None],
-        carried: Callable[[], None],
+        carried: Callable[[], None], teach: Callable[[int, list[Any]], None],
     ) -> None:  # fmt: skip
         self.number, self._queue, self._orders = number, queue, orders
-        self._progress, self._carried = progress, carried
+        self._progress, self._carried, self._teach = progress, carried, teach
         self.until = time.monotonic() + LEASE_S
         """When what it was last allowed ends; at first, what this process's forerunner may have allowed."""
         self.applied: int | None = None
@@ -155,12 +157,17 @@ class Link:
 
     async def _share(self) -> None:
         """For ever."""
+        messages = [[BEGIN]]
         while True:
             if self.applied is None or self.applied < self._orders.last:
                 await asyncio.sleep(LOOK_S)
                 continue
             self.until = time.monotonic() + LEASE_S
-            await self._queue.ask(questions.share, until=self.until, messages=[], wait_s=ROUND_S)
+            answer = await self._queue.ask(questions.share, until=self.until, messages=messages, wait_s=ROUND_S)
+            messages = []
+            for kind, rows in answer:
+                if kind == LESSONS:
+                    self._teach(self.number, rows)
 
 
 class Authority:
@@ -172,12 +179,13 @@ class Authority:
             log.error("%s", sentence)
         self._one = asyncio.Lock()
         self._progress: InProgress | None = None
+        self._teaching: set[asyncio.Task[None]] = set()
         self.links = {number: self._link(config.folder, number) for number in numbers}
         self._merged = Merged({number: link.ask for number, link in self.links.items()}, self.order)
 
     def _link(self, folder: Path, number: int) -> Link:
         queue = RemoteQueue.lasting(layout.folder_of(folder, number), "authority")
-        return Link(number, queue, self._orders, lambda: self._progress, self._carried)
+        return Link(number, queue, self._orders, lambda: self._progress, self._carried, self._teach)
 
     def start(self) -> list[asyncio.Task[None]]:
         return [task for link in self.links.values() for task in link.start()]
@@ -204,6 +212,23 @@ class Authority:
                 if not progress.taken.done():
                     progress.taken.set_result(False)
                 self._progress = None
+
+    def _teach(self, origin: int, lessons: list[Any]) -> None:
+        """All queues learn what one has been told by servers and people."""
+        work = asyncio.get_running_loop().create_task(self._taught(origin, lessons))
+        self._teaching.add(work)
+        work.add_done_callback(self._teaching.discard)
+
+    async def _taught(self, origin: int, lessons: list[Any]) -> None:
+        while True:
+            try:
+                await self.order(questions.learn, {"origin": origin, "lessons": lessons})
+                return
+            except QueueRefusal:  # nobody runs: it is in the log
+                return
+            except OSError as error:
+                log.warning("orders cannot be noted: %s; trying again", cause(error))
+                await asyncio.sleep(AGAIN_S)
 
     async def _settled(self, progress: InProgress, links: list[Link]) -> dict[int, Any]:
         number, answers = progress.order.number, dict(progress.answers)

@@ -9,17 +9,27 @@ against an order that has been answered, also where a queue has stood still, or 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.files import replace_file
+from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.queue.api import QueueRefusal
-from zonemta_py.queue.questions.question import given
+from zonemta_py.queue.core.commit import immediately
+from zonemta_py.queue.questions.question import given, is_given
 from zonemta_py.queue.queue import LocalQueue
+from zonemta_py.queue.suppression.policy import Statement
 
 NOTE = "orders"
 """The file in a queue's folder with the number of the last order that it has carried out."""
 DONE, REFUSED = "done", "refused"
+LESSONS, BEGIN = "lessons", "begin"
+"""What `share` answers with: [LESSONS, rows]. Its first message of a process: [BEGIN]."""
+HEARD, TOOK, STAND = "heard", "took", "stand"
+AT_ONCE = 200
 
 
 def noted(folder: Path) -> int:
@@ -36,24 +46,29 @@ def noted(folder: Path) -> int:
 
 
 class Member:
-    """Of the queue in this process. Raises OSError."""
+    """Of the queue in this process. Raises OSError, StoreError."""
 
     def __init__(self, queue: LocalQueue) -> None:
-        self._queue, self._path = queue, queue.core.config.folder / NOTE
+        self._queue, self._core = queue, queue.core
+        self._path = queue.core.config.folder / NOTE
         try:
             self.number = noted(queue.core.config.folder)
         except ValueError:  # orders can be carried out twice
             self.number = 0
         self._until = 0.0
         self._one = asyncio.Lock()
+        self._lessons = Lessons(queue)
+        self._news = asyncio.Event()
+
+    # -- orders
 
     def may_lease(self) -> bool:
-        return self._queue.core.clock.monotonic() < self._until
+        return self._core.clock.monotonic() < self._until
 
     async def carry_out(self, number: int, question: str, arguments: dict[str, Any], sure: bool) -> list[Any]:
         async with self._one:
             try:
-                with given(sure) as order:
+                with given(sure, repeated=self._core.config.queue_number > 0) as order:
                     answer = [DONE, await self._queue.answer(question, arguments), order.settled]
             except QueueRefusal as refusal:
                 if not sure:
@@ -68,10 +83,108 @@ class Member:
                 self.number = number
             return answer
 
+    # -- what it may lease
+
     async def share(self, until: float, messages: list[Any], wait_s: float) -> list[Any]:
         held = self.may_lease()
         self._until = max(self._until, until)
         if not held:
-            self._queue.core.changed()
-        await asyncio.sleep(wait_s)
-        return []
+            self._core.changed()
+        if [BEGIN] in messages:
+            self._lessons.again()
+        found: list[Any] = self._lessons.next()
+        if not found:
+            self._news.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), wait_s)
+            found = self._lessons.next()
+        return [[LESSONS, found]] if found else []
+
+    # -- lessons
+
+    def lesson(self, kind: str, row: list[Any]) -> list[Operation]:
+        operations = self._lessons.add(kind, row)
+        if operations:
+            self._news.set()
+        return operations
+
+    async def learn(self, origin: int, lessons: list[list[Any]]) -> None:
+        if origin == self._core.config.queue_number:
+            self._lessons.forget(lessons)
+        else:
+            self._lessons.take(lessons)
+
+
+class Lessons:
+    """What servers and people have told this queue, and the others are to learn: each is kept in the batch that it
+    follows from, until the order that teaches it reaches this queue too. So none is lost, and one may come twice.
+    """
+
+    def __init__(self, queue: LocalQueue) -> None:
+        self._queue, self._core = queue, queue.core
+        rows = queue.core.disk.store.scan(keys.LESSONS, keys.end(keys.LESSONS))
+        self._kept: dict[int, list[Any]] = {int(key.rpartition(b" ")[2]): packing.unpack(value) for key, value in rows}
+        self._last = max(self._kept, default=0)
+        self._told: set[int] = set()
+        """Those that the authority has got from this process."""
+
+    def add(self, kind: str, row: list[Any]) -> list[Operation]:
+        if is_given() or (kind == STAND and not _is_shared(row)):
+            return []
+        self._last += 1
+        self._kept[self._last] = [kind, self._by_clock(kind, list(row), -self._core.clock.apart_ms())]
+        return [(keys.lesson(self._last), packing.pack(self._kept[self._last]))]
+
+    def next(self) -> list[list[Any]]:
+        """The next ones, [number, kind, row]."""
+        found = [[number, *self._kept[number]] for number in islice(sorted(self._kept.keys() - self._told), AT_ONCE)]
+        self._told.update(row[0] for row in found)
+        return found
+
+    def again(self) -> None:
+        """The authority is another process: it has none of them, as far as is known."""
+        self._told.clear()
+
+    def forget(self, lessons: list[list[Any]]) -> None:
+        """All queues have learnt them, or will."""
+        numbers = [row[0] for row in lessons if self._kept.pop(row[0], None) is not None]
+        self._told.difference_update(numbers)
+        if numbers:
+            gone: list[Operation] = [(keys.lesson(number), None) for number in numbers]
+            self._core.disk.lines.submit(gone, immediately, sync=False, keep=True)
+
+    def take(self, lessons: list[list[Any]]) -> None:
+        """Learns those of another queue."""
+        operations, apart_ms = list[Operation](), self._core.clock.apart_ms()
+        for _, kind, fields in lessons:
+            row = self._by_clock(kind, list(fields), apart_ms)
+            if kind == HEARD:
+                row[7] = tuple(row[7])
+                operations += self._queue.policy.heard(Statement(*row), taught=True)
+            elif kind == TOOK:
+                operations += self._queue.policy.took(*row) if self._queue.policy.store.any else []
+            elif kind == STAND:
+                self._core.stand(row)
+        if operations:
+            self._core.disk.lines.submit(operations, immediately, sync=False, keep=True)
+
+    @staticmethod
+    def _by_clock(kind: str, row: list[Any], apart_ms: int) -> list[Any]:
+        """With times by the machine's clock, which all queues have, instead of a queue's steady time; or back."""
+        if kind == HEARD:
+            row[3] += apart_ms
+        elif kind == TOOK:
+            row[2] += apart_ms
+        elif kind == STAND and row[0] == "stop":
+            value = list(row[2])
+            value[0] += apart_ms if value[0] else 0
+            if len(value) > 3:
+                value[3] += apart_ms
+            row[2] = value
+        return row
+
+
+def _is_shared(row: list[Any]) -> bool:
+    """Of a change of policy: what a queue has learnt of its own connections and rates is its own."""
+    what, (kind, _) = row[0], row[1]
+    return what in ("stop", "lift", "manner") and kind not in ("concurrency", "resting", "rate")

@@ -9,19 +9,21 @@ from zonemta_py.disk.packing import pack
 
 
 class StandingRecord(NamedTuple):
-    """A change of policy: a stop, a rest, what was learned, an order about a campaign. subject: [kind, name]."""
+    """A change of policy: a stop, a rest, what was learned, an order about a campaign. subject: [kind, name]. again:
+    another of several queues has the same, and tells of it."""
 
     what: str
     subject: list[str]
     value: Any
     cause: str
+    again: bool = False
 
     def pack(self) -> bytes:
-        return pack(self)
+        return pack(self if self.again else self[:4])
 
     @classmethod
     def of(cls, fields: list[Any]) -> StandingRecord:
-        return cls(*fields[:4])
+        return cls(*fields[:5])
 
     @property
     def kind(self) -> str:

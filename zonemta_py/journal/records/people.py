@@ -56,18 +56,20 @@ class SuppressRow(NamedTuple):
 
 
 class UnsuppressRecord(NamedTuple):
-    """Taken off the suppression list. scopes: of each address; None: all of them of scope "all"."""
+    """Taken off the suppression list. scopes: of each address; None: all of them of scope "all". again: another of
+    several queues has the same, and tells of it."""
 
     addresses: list[str]
     by: str
     scopes: list[str] | None = None
+    again: bool = False
 
     def pack(self) -> bytes:
-        return pack(self if self.scopes is not None else self[:2])
+        return pack(self if self.again else self[:3] if self.scopes is not None else self[:2])
 
     @classmethod
     def of(cls, fields: Sequence[Any]) -> UnsuppressRecord:
-        return cls(*fields[:3])
+        return cls(*fields[:4])
 
 
 class FeedbackRecord(NamedTuple):

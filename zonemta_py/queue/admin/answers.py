@@ -153,6 +153,11 @@ async def _order(
     return await _membership(queue).carry_out(number, asked, arguments, sure)
 
 
+@OF_QUEUE.to(questions.learn)
+async def _learn(queue: QueueContext, origin: int, lessons: list[list[Any]]) -> None:
+    await _membership(queue).learn(origin, lessons)
+
+
 @OF_QUEUE.to(questions.order_number)
 async def _order_number(queue: QueueContext) -> int:
     return _membership(queue).number

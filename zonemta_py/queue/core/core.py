@@ -22,7 +22,7 @@ from zonemta_py.mail.envelope import Envelope
 from zonemta_py.queue.api import Membership, Result
 from zonemta_py.queue.core.bodies import Bodies
 from zonemta_py.queue.core.campaigns import Campaigns
-from zonemta_py.queue.core.commit import Hire, JournalLine, Thread
+from zonemta_py.queue.core.commit import Hire, JournalLine, Thread, immediately
 from zonemta_py.queue.core.counters import QueueCounters
 from zonemta_py.queue.core.disk import Disk
 from zonemta_py.queue.core.lifetime import Lifetime
@@ -32,6 +32,7 @@ from zonemta_py.queue.core.segments import Segments
 from zonemta_py.queue.core.sizes import DEFERRED, QUEUED
 from zonemta_py.queue.core.tasks import Tasks
 from zonemta_py.queue.hooks import Hooks
+from zonemta_py.queue.questions.question import is_given, is_repeated
 from zonemta_py.schedule.batch import Batch
 from zonemta_py.schedule.schedule import Schedule
 from zonemta_py.schedule.shared import QueueCallbacks
@@ -194,8 +195,20 @@ class Core:
 
     def _stand(self, body: list[object]) -> None:
         """Records a change of the policy state: a suspension, a rest, a learned rate."""
+        if self.membership is not None:
+            if not is_given():
+                self.disk.lines.submit(self.membership.lesson("stand", body), immediately, sync=False, keep=True)
+            elif is_repeated():
+                body = [*body[:4], True]
         packed = packing.pack(body)
         self.disk.policy_copy.add(self.disk.ledger.append(Type.STANDING, packed), packed)
+
+    def stand(self, body: list[Any]) -> None:
+        """Another of several queues has stopped, lifted or learned it: it holds here too, and that one tells of it."""
+        self._stand([*body[:4], True])
+        self.schedule.policy.apply(body)
+        self.schedule.lift()
+        self.changed()
 
     def clock_set(self, steps: list[list[Any]]) -> None:
         """The machine's clock was set: from now on, times of arrival are known by both clocks."""

@@ -900,6 +900,10 @@ def report(*, process: str, counts: list[list[Any]], gauges: list[list[Any]]) ->
 # it out] or ["refused", why]. sure: another queue has taken it, so names are not checked.
 @question
 def order(*, number: int, asked: str, arguments: dict[str, Any], sure: bool = False) -> list[Any]: ...
+# Learns what one of the queues has been told by servers and people. lessons: rows [number, kind, row], as of
+# `queue.api.Membership.lesson`.
+@question
+def learn(*, origin: int, lessons: list[list[Any]]) -> None: ...
 @question
 def order_number() -> int: ...  # Of the last one that it has carried out; 0: none.
 # It may grant leases until then (seconds of the machine's monotonic clock). messages: about shared limits, whose

@@ -116,21 +116,22 @@ def _kinds(annotation: Any) -> _Kinds:
 
 class Given:
     """An order that all of several queues carry out, while this one does. sure: another one has taken it, so no name in
-    it is checked. settled: arguments by which the others carry it out, as this one has found out what is meant."""
+    it is checked. repeated: another one tells of it in events and counts. settled: arguments by which the others carry
+    it out, as this one has found out what is meant."""
 
-    __slots__ = ("settled", "sure")
+    __slots__ = ("repeated", "settled", "sure")
 
-    def __init__(self, sure: bool) -> None:
-        self.sure, self.settled = sure, dict[str, Any]()
+    def __init__(self, sure: bool, repeated: bool) -> None:
+        self.sure, self.repeated, self.settled = sure, repeated, dict[str, Any]()
 
 
 _given: ContextVar[Given | None] = ContextVar("given", default=None)
 
 
 @contextmanager
-def given(sure: bool) -> Iterator[Given]:
+def given(sure: bool, repeated: bool) -> Iterator[Given]:
     """What is done in this block is such an order."""
-    order = Given(sure)
+    order = Given(sure, repeated)
     before = _given.set(order)
     try:
         yield order
@@ -142,6 +143,17 @@ def is_sure() -> bool:
     """Whether names are not checked: another queue knows them."""
     order = _given.get()
     return order is not None and order.sure
+
+
+def is_given() -> bool:
+    """Whether what is done now is such an order."""
+    return _given.get() is not None
+
+
+def is_repeated() -> bool:
+    """Whether another queue tells of what is done now."""
+    order = _given.get()
+    return order is not None and order.repeated
 
 
 def settle(**arguments: Any) -> None:

@@ -78,6 +78,8 @@ class SuppressionPolicy:
         self._due: dict[str, None] = {}
         self._back: dict[str, None] = {}
         """Whose entry is taken back, as it is held back now."""
+        self._taught: dict[str, None] = {}
+        """Those of whom another queue has heard last: it tells that they are listed."""
         self._at_work = False
         self._tidied = b""
         self._later: list[Callable[[], list[Operation]]] = []
@@ -103,11 +105,14 @@ class SuppressionPolicy:
         if before is None or not is_pending(before):
             return []
         found = before.copy()
-        return self.store.put(who, found, before) if found.delivered(message, ms) else []
+        if not found.delivered(message, ms):
+            return []
+        return [*self.store.put(who, found, before), *self._teach("took", [address, message, ms])]
 
-    def heard(self, heard: Statement) -> list[Operation]:
+    def heard(self, heard: Statement, taught: bool = False) -> list[Operation]:
         """For whoever applies the record that says so, in its turn; what it gives back goes into the same batch. What
-        nothing proves to be genuine must not be given here."""
+        nothing proves to be genuine must not be given here. taught: another of several queues has heard it, whose guard
+        counts it."""
         who, group = person(heard.address), proof.OF_CLASS.get(heard.what, heard.what)
         if not heard.address or who in self._list.leaving or not self._counts(group, heard.tenant):
             return []
@@ -121,7 +126,7 @@ class SuppressionPolicy:
         later = heard.stage == proof.REPORT
         held_too, written = list[str](), list[Operation]()
         final = group in proof.GUARDED and not heard.said.startswith("4")
-        if final and not any(map(proof.is_final, found.items)):
+        if final and not taught and not any(map(proof.is_final, found.items)):
             held_too = self.guard.refused(heard.pair, who, heard.ms, later)
             written = self.guard.state(name) if name else []
         guard = self.guard.holder(heard.pair, later) if group in proof.GUARDED else ""
@@ -136,8 +141,18 @@ class SuppressionPolicy:
         for other in held_too:
             if other != who:
                 written += self._hold(other, guard, heard.ms)
+        if taught:
+            self._taught[who] = None
+        else:
+            self._taught.pop(who, None)
+            written += self._teach("heard", list(heard))
         self._look(who)
         return written
+
+    def _teach(self, kind: str, row: list[Any]) -> list[Operation]:
+        """The other queues, if there are any."""
+        member = self._core.membership
+        return [] if member is None else member.lesson(kind, row)
 
     def knows(self, heard: Statement) -> bool:
         """Whether the like was heard before, and counts still. Raises StoreError."""
@@ -221,12 +236,14 @@ class SuppressionPolicy:
 
     async def _add(self, people: list[str]) -> None:
         missing = [row for who in people for row in self._missing(self.store.get(who))]
+        missing = [row._replace(again=True) if row.address in self._taught else row for row in missing]
+        for who in people:
+            self._taught.pop(who, None)
         if missing:
             await self._list.add(missing)
-            for kind in {row.kind for row in missing}:
-                self._core.counters.meter.add(
-                    "zonemta_people_suppressed_total", (kind,), sum(row.kind == kind for row in missing)
-                )
+            kinds = Counter(row.kind for row in missing if not row.again)
+            for kind, count in kinds.items():
+                self._core.counters.meter.add("zonemta_people_suppressed_total", (kind,), count)
         scopes: dict[str, list[str]] = {}
         for row in missing:
             scopes.setdefault(row.address, []).append(place_of(row))

@@ -34,6 +34,7 @@ from zonemta_py.queue.core.campaign_counters import SUPPRESSED
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.hooks import Routed
+from zonemta_py.queue.questions.question import is_repeated
 from zonemta_py.queue.suppression.entry import (
     ALL,
     COMPLAINT,
@@ -235,7 +236,8 @@ class SuppressionList:
                 fresh = self._fresh(portion)
                 if fresh:
                     patient = all(row.by == BY for row in fresh)
-                    await self._change(Type.SUPPRESS, [row.row() for row in fresh], patient)
+                    told = [row._replace(again=True) for row in fresh] if is_repeated() else fresh
+                    await self._change(Type.SUPPRESS, [row.row() for row in told], patient)
             count = sum(not row.again for row in fresh)
             added += count
             known += len(portion) - count
@@ -263,7 +265,8 @@ class SuppressionList:
                 there = [(who, name) for who in portion for name in scopes if self.of(who, name) is not None]
                 if there:
                     named = [name for _, name in there] if any(name != ALL for _, name in there) else None
-                    await self._change(Type.UNSUPPRESS, UnsuppressRecord([who for who, _ in there], by, named))
+                    record = UnsuppressRecord([who for who, _ in there], by, named, is_repeated())
+                    await self._change(Type.UNSUPPRESS, record)
                     if not self._pending:
                         self._look()
             count += len({who for who, _ in there})
