@@ -416,7 +416,7 @@ def each_queue(config: Config) -> list[Config]:
         return [config]
     from zonemta_py.queues import layout
 
-    return [layout.config_of(config, number) for number in range(queue_count(config))]
+    return layout.each(config)
 
 
 def _reports(child: Child) -> None:

@@ -30,6 +30,11 @@ def config_of(config: Config, number: int) -> Config:
     return config.for_queue(number, folder_of(config.folder, number)) if number else config
 
 
+def each(config: Config) -> list[Config]:
+    """The configuration of each queue that there is. Raises ValueError, OSError."""
+    return [config_of(config, number) for number in numbers(config.folder)]
+
+
 def numbers(folder: Path) -> list[int]:
     """Of the queues that there are, also if the MTA does not run. Raises ValueError with one sentence, OSError."""
     path = folder / FOLDER / LAYOUT

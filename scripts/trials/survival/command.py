@@ -24,14 +24,15 @@ def command(
 ) -> int:
     """Runs the trial of scripts/trials/`name`; returns the exit status, 1 if anything was broken.
 
-    counts: its numbers, each with its default and what is counted; the first is of letters, the others of blows.
+    counts: its numbers, each with its default and what is counted; the first is of letters, the others of blows, but for
+    the number of queues.
     """
     options = _options(name, about, counts)
     amounts = {what: getattr(options, what) for what in counts}
     folder = options.folder or Path(tempfile.mkdtemp(prefix=f"zonemta-{name.replace(' ', '-')}-"))
     console = Console(stderr=options.json)
     console.print(f"seed {options.seed}, queue and log in {folder}")
-    with bar(console, "struck", sum(list(amounts.values())[1:])) as advance:
+    with bar(console, "struck", sum(list(amounts.values())[1:]) - amounts.get("queues", 0)) as advance:
         figures = asyncio.run(trial(folder, seed=options.seed, progress=advance, **amounts))
     if options.json:
         print(json.dumps({"seed": options.seed, **figures}, indent=1))

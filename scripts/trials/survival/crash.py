@@ -26,18 +26,18 @@ FSCK_SHARE = 0.5
 
 
 async def trial(
-    folder: Path, *, letters: int, kills: int, seed: int, progress: Progress = lambda done, note: None
+    folder: Path, *, letters: int, kills: int, queues: int = 1, seed: int, progress: Progress = lambda done, note: None
 ) -> dict[str, Any]:
     """Runs it and returns figures; "broken" lists the rules that were broken."""
     ledger = Ledger()
     start = time.monotonic()
     async with sink(ledger, dot_latency_s=0.005, jitter=1.0, seed=seed) as running:
-        mta = Mta(folder, running.port)
+        mta = Mta(folder, running.port, queues=queues)
         mta.start()
         try:
             await mta.accepting()
             client = Client(mta.port, ledger)
-            killer = _Killer(mta, seed, kills, letters)
+            killer = _Killer(mta, seed, kills, letters, (*ROLES, "authority") if queues > 1 else ROLES)
             done = lambda: client.replies[250] + running.counters.messages  # noqa: E731
             killing = asyncio.create_task(killer.work(done, progress))
             await client.hand_in(range(letters))
@@ -63,8 +63,8 @@ async def trial(
 
 
 class _Killer:
-    def __init__(self, mta: Mta, seed: int, kills: int, letters: int) -> None:
-        self._mta, self._dice = mta, random.Random(seed)
+    def __init__(self, mta: Mta, seed: int, kills: int, letters: int, roles: tuple[str, ...]) -> None:
+        self._mta, self._dice, self._roles = mta, random.Random(seed), roles
         self._moments = sorted(self._dice.randrange(2 * letters) for _ in range(kills))
         self.killed: Counter[str] = Counter()
         self.fscks, self.broken, self.at_rest = 0, list[str](), 0
@@ -90,7 +90,7 @@ class _Killer:
         return not any(total.get(state) for state in ("queued", "leased", "deferred"))
 
     async def _strike(self) -> None:
-        role = self._dice.choice(ROLES)
+        role = self._dice.choice(self._roles)
         while not self._mta.kill(role, self._dice.random()):
             self._start_again()
             await asyncio.sleep(0.01)
@@ -115,5 +115,6 @@ if __name__ == "__main__":
             trial,
             letters=(20_000, "letters handed in"),
             kills=(200, "blows"),
+            queues=(1, "queues"),
         )
     )

@@ -15,6 +15,7 @@ from pathlib import Path
 from zonemta_py.config import load
 from zonemta_py.queue.recovery.offline import check
 from zonemta_py.queue.recovery.start import open_queue
+from zonemta_py.queues import layout
 
 
 def problems(config_file: Path) -> list[str]:
@@ -30,12 +31,14 @@ def problems(config_file: Path) -> list[str]:
 
 
 async def _problems(config_file: Path) -> list[str]:
-    config = load(config_file)
-    queue = await open_queue(config)
-    await queue.position()  # with it, all that recovery found out is in the store
-    await queue.core.disk.lines.stable()
-    queue.core.disk.store.close()
-    return [str(problem) for problem in (await check(config)).problems if problem.severity != "harmless"]
+    whole, found = load(config_file), list[str]()
+    for config in layout.each(whole):
+        queue = await open_queue(config)
+        await queue.position()  # with it, all that recovery found out is in the store
+        await queue.core.disk.lines.stable()
+        queue.core.disk.store.close()
+        found += [str(problem) for problem in (await check(config)).problems if problem.severity != "harmless"]
+    return found
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from zonemta_py.wire.blocking_client import QueueGone, ask, ask_all
 
 TOP = Path(__file__).resolve().parents[3]
 PATIENCE_S = 60.0
-ROLES = ("queue", "receiver", "sender", "events", "pull", "http")
+ROLES = ("queue", "authority", "receiver", "sender", "events", "pull", "http")
 RULES = ("rcpt:/^later-/ 450 4.2.1 not now, 50%", "rcpt:/^gone-/ 550 5.1.1 nobody here")
 
 _CONFIG = """
@@ -32,6 +32,7 @@ hostname = "mta.test"
 folder = "{folder}"
 receivers = {processes}
 senders = {processes}
+queues = {queues}
 [[listeners]]
 name = "smtp"
 port = {port}
@@ -90,6 +91,7 @@ class Mta:
         self.config_file, self.log = home / "zonemta.toml", home / "zonemta.log"
         values = {
             "processes": 2,
+            "queues": 1,
             "segment_bytes": 262_144,
             "write_buffer_bytes": 262_144,
             "reserve_bytes": 0,

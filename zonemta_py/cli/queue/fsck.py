@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,10 +14,12 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration, readable
 from zonemta_py.cli.terminal.output import print_json, print_table
 from zonemta_py.config import Config
+from zonemta_py.logs.causes import cause
 from zonemta_py.processes import privileges
+from zonemta_py.queues import layout
 
 if TYPE_CHECKING:
-    from zonemta_py.queue.fsck.compare import FsckReport, Problem
+    from zonemta_py.queue.fsck.compare import Problem
 
 
 @readable
@@ -35,23 +38,42 @@ def fsck(
     from zonemta_py.disk.leveldb.store import StoreError
     from zonemta_py.queue.recovery.offline import check
 
+    queues = _queues(chosen)
     try:
-        report = asyncio.run(check(chosen, repair, lambda text: print(text, file=sys.stderr)))
+        reports = [asyncio.run(check(queue, repair, lambda text: print(text, file=sys.stderr))) for queue in queues]
     except StoreError as error:
         raise CommandError(Exit.DISK, str(error)) from None
+    problems = [_named(problem, queue, len(queues)) for queue, one in zip(queues, reports, strict=True)
+                for problem in one.problems]  # fmt: skip
+    counts = Counter[str]()
+    for one in reports:
+        counts.update(one.counts)
     if json:
-        print_json({"problems": [problem._asdict() for problem in report.problems], "counts": report.counts})
+        print_json({"problems": [problem._asdict() for problem in problems], "counts": counts})
     else:
-        _print(report)
-    if any(_stays(problem, repair) for problem in report.problems):
+        _print(counts, problems, any(one.repaired for one in reports))
+    if any(_stays(problem, repair) for problem in problems):
         raise CommandError(Exit.PROBLEMS)
 
 
-def _print(report: FsckReport) -> None:
-    print_table("Counted", ("what", "how many "), report.counts.items())
-    if report.problems:
-        title = "Problems, repaired" if report.repaired else "Problems"
-        rows = [(p.severity, p.id, p.what, p.remedy) for p in report.problems]
+def _queues(config: Config) -> list[Config]:
+    """The configuration of each queue. Raises CommandError."""
+    try:
+        return layout.each(config)
+    except (ValueError, OSError) as error:
+        raise CommandError(Exit.DATA, cause(error)) from None
+
+
+def _named(problem: Problem, queue: Config, of: int) -> Problem:
+    """With the queue that it is in, where there are several."""
+    return problem if of == 1 else problem._replace(id=f"queue {queue.queue_number}: {problem.id}")
+
+
+def _print(counts: dict[str, int], problems: list[Problem], repaired: bool) -> None:
+    print_table("Counted", ("what", "how many "), counts.items())
+    if problems:
+        title = "Problems, repaired" if repaired else "Problems"
+        rows = [(p.severity, p.id, p.what, p.remedy) for p in problems]
         print_table(title, ("severity", "where", "what", "remedy"), rows)
 
 
@@ -68,4 +90,5 @@ def _needs_a_queue(config: Config) -> None:
         raise CommandError(
             Exit.NO_INPUT, f"{config.folder}: contains no queue; name the MTA's folder with --folder or --config"
         )
-    wait_until_unlocked(config.folder)
+    for queue in _queues(config):
+        wait_until_unlocked(queue.folder)
