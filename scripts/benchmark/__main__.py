@@ -22,6 +22,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from benchmark.contenders import BenchError, Contender, Postfix, Zonemta
 from benchmark.counted import SHAPES, count
 from benchmark.load import smtp_source
+from benchmark.quota import Queues, is_one
 from benchmark.report import OURS, PEER, TITLES, judge, medians, number, show, show_counts, show_ratios, show_variants
 from benchmark.scenarios import RELAY, Bench, Figures, ceiling, dead, relay, restart, syncs, unmeasurable_syncs
 from benchmark.variants import PREFIX, SECTIONS, Checkout, Variant, checked_out
@@ -39,7 +40,8 @@ def main(
         str,
         typer.Option(
             help="zonemta, postfix, limits, starttls, ed25519, rsa2048, events, events-down, zonemta-logged,"
-            " zonemta-logged-json, zonemta@DIR (another checkout)."
+            " zonemta-logged-json, zonemta@DIR (another checkout), queues=N,"
+            " queues=N@SHARE (of a core for each process)."
         ),
     ] = "zonemta,postfix",
     against: Annotated[
@@ -134,6 +136,8 @@ def _contenders(text: str, work: Path, to: Console) -> list[Contender]:
     for name in text.split(","):
         if name == "zonemta":
             made.append(Zonemta(work / "zonemta", free_port()))
+        elif is_one(name):
+            made.append(Queues(name, work / name.replace("=", "-"), free_port()))
         elif name in SECTIONS:
             made.append(Variant(name, work / name, free_port()))
         elif name.startswith(PREFIX):

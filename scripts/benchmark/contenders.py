@@ -38,6 +38,8 @@ class Contender(ABC):
     name = ""
     starttls = False
     """Whether the sink offers it."""
+    domains = 1
+    """Among how many its recipients are."""
     root = ROOT
     """The checkout that it is."""
 
@@ -71,6 +73,9 @@ class Contender(ABC):
             time.sleep(0.005)
         raise BenchError(f"{self.name} did not open its port; the end of its output: {self._tail()}")
 
+    def ended(self) -> None:
+        """Its processes have ended."""
+
     def _tail(self) -> str:
         text = self.output.read_text(errors="replace") if self.output.exists() else ""
         return " | ".join(text.strip().splitlines()[-5:]) or "(empty)"
@@ -89,7 +94,8 @@ def banner(port: int, host: str = "127.0.0.1") -> bool:
 
 
 class Zonemta(Contender):
-    """This MTA, from config/bench.toml; `zone` changes that file's zone, `sections` are added to it."""
+    """This MTA, from config/bench.toml; `zone` and `server` change that file's zone and server, `sections` are
+    added."""
 
     name = "zonemta-py"
 
@@ -99,10 +105,11 @@ class Zonemta(Contender):
         sink_port: int,
         zone: dict[str, Any] | None = None,
         sections: dict[str, Any] | None = None,
+        server: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(folder, sink_port)
         document = tomllib.loads((self.root / "config" / "bench.toml").read_text())
-        document["server"]["folder"] = str(folder / "queue")
+        document["server"] |= {"folder": str(folder / "queue"), **(server or {})}
         document["listeners"][0]["port"] = self.port
         document["zones"][0].update({"port": sink_port, **(zone or {})})
         document |= sections or {}

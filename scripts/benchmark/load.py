@@ -24,7 +24,8 @@ PATHS = "/usr/sbin:/usr/local/sbin:/usr/bin"
 
 @dataclass(frozen=True)
 class Load:
-    """bytes, body: how large, and which of bodies.KINDS. recipient: several are numbered in front of it."""
+    """bytes, body: how large, and which of bodies.KINDS. recipient: several are numbered in front of it. domains: so
+    many below its domain, in turns; own generator only."""
 
     port: int
     messages: int
@@ -34,6 +35,7 @@ class Load:
     reuse: bool = True
     recipient: str = "user@dest.test"
     body: str = "letter"
+    domains: int = 1
 
     def command(self, generator: str) -> list[str]:
         """generator: "smtp-source" or "own"."""
@@ -88,9 +90,12 @@ class _Source:
         await _ask(reader, writer, b".\r\n", b"250")
 
     def recipients(self, number: int) -> list[str]:
-        if self.load.recipients == 1:
-            return [self.load.recipient]
-        return [f"{number}-{i}-{self.load.recipient}" for i in range(self.load.recipients)]
+        load = self.load
+        within = [f"d{(number + i) % load.domains}." if load.domains > 1 else "" for i in range(load.recipients)]
+        local, _, domain = load.recipient.partition("@")
+        if load.recipients == 1:
+            return [f"{local}@{within[0]}{domain}"]
+        return [f"{number}-{i}-{local}@{at}{domain}" for i, at in enumerate(within)]
 
 
 async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, data: bytes, want: bytes) -> None:

@@ -118,7 +118,8 @@ class Meter:
 
 def relay(bench: Bench, name: str, contender: Contender) -> Figures:
     """Scenarios A to D: load generator → contender → sink."""
-    load, group = bench.load(name, contender.port), Group()
+    load, group = replace(bench.load(name, contender.port), domains=contender.domains), Group()
+    generator = "own" if contender.domains > 1 else bench.generator
     wanted = load.messages * load.recipients
     contender.wipe()
     try:
@@ -127,7 +128,7 @@ def relay(bench: Bench, name: str, contender: Contender) -> Figures:
             time.sleep(SETTLE_S)
             meter = Meter(group, sink, contender.port)
             begun = time.monotonic()
-            source = subprocess.Popen(load.command(bench.generator), stdout=subprocess.DEVNULL)
+            source = subprocess.Popen(load.command(generator), stdout=subprocess.DEVNULL)
             accepted: list[float] = []
 
             def watch(count: int) -> None:
@@ -143,6 +144,7 @@ def relay(bench: Bench, name: str, contender: Contender) -> Figures:
             figures = meter.figures(load.messages)
     finally:
         group.close()
+        contender.ended()
     return figures | _speeds(load, begun, counters, accepted, source.wait())
 
 

@@ -24,9 +24,8 @@ def command(
 ) -> int:
     """Runs the trial of scripts/trials/`name`; returns the exit status, 1 if anything was broken.
 
-    counts: its numbers, each with its default and what is counted; the first is of letters, the others of blows, but for
-    the number of queues.
-    """
+    counts: its numbers, each with its default and what is counted; the first is of letters, the others of blows, but
+    for the number of queues."""
     options = _options(name, about, counts)
     amounts = {what: getattr(options, what) for what in counts}
     folder = options.folder or Path(tempfile.mkdtemp(prefix=f"zonemta-{name.replace(' ', '-')}-"))
