@@ -73,7 +73,7 @@ class Contender(ABC):
             time.sleep(0.005)
         raise BenchError(f"{self.name} did not open its port; the end of its output: {self._tail()}")
 
-    def ended(self) -> None:
+    def ended(self) -> None:  # noqa: B027 (most leave nothing behind)
         """Its processes have ended."""
 
     def _tail(self) -> str:

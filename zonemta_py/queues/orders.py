@@ -20,7 +20,8 @@ from zonemta_py.disk.files import replace_file
 from zonemta_py.disk.frame import Damage, Record
 
 GIVEN, VOID, BASE = 1, 2, 3
-"""Types of records. BASE: the number of the last order that was dropped."""
+"""Types of records. BASE: numbered as the last order that was dropped; its body is the number of the last one that was
+given."""
 ROOM_BYTES = 1 << 22
 """The file is written anew when it is larger, without what all queues have."""
 
@@ -62,7 +63,7 @@ class OrderLog:
     def _take(self, record: Record) -> None:
         self.last = max(self.last, record.seq)
         if record.type == BASE:
-            self.dropped = record.seq
+            self.dropped, self.last = record.seq, packing.unpack(record.body)
         elif record.type == GIVEN:
             question, arguments = packing.unpack(record.body)
             self._orders[record.seq] = Order(record.seq, record.ms, question, arguments)
@@ -125,7 +126,7 @@ class OrderLog:
 
     def _write(self) -> None:
         """Anew, without what was dropped."""
-        records = [Record(self.dropped, 0, BASE, b"")]
+        records = [Record(self.dropped, 0, BASE, packing.pack(self.last))]
         records += [Record(one.number, one.ms, GIVEN, packing.pack([one.question, one.arguments])) for one in
                     self.after(0)]  # fmt: skip
         data = frame.frame(records, 0)

@@ -40,7 +40,12 @@ class QueueGone(Exception):
 def ask(folder: Path, question: Question[P, A], *_: P.args, **arguments: P.kwargs) -> A:
     """One question, without an event loop, for the command line. Raises QueueGone, PermissionError, ValueError,
     QueueFault."""
-    path, asked = _socket(folder), False
+    return ask_at(_socket(folder), question, *_, **arguments)
+
+
+def ask_at(path: Path, question: Question[P, A], *_: P.args, **arguments: P.kwargs) -> A:
+    """As `ask`, at that socket."""
+    asked = False
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(LONG_S if question == questions.reload else ANSWER_S)
         try:

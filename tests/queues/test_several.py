@@ -1,0 +1,173 @@
+"""An MTA with three queues, as real processes: one MTA to everybody outside, whichever is killed or stands still."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from survival.client import Client
+from survival.ledger import Ledger
+from survival.rig import Mta, sink
+
+from zonemta_py.disk.keys import queue_of
+from zonemta_py.queues import layout
+from zonemta_py.queues.member import noted
+from zonemta_py.queues.placement import Placement
+
+QUEUES = 3
+
+
+@asynccontextmanager
+async def running(folder: Path) -> AsyncIterator[tuple[Mta, Ledger, Client]]:
+    ledger = Ledger()
+    async with sink(ledger) as destination:
+        mta = Mta(folder, destination.port, queues=QUEUES)
+        mta.start()
+        try:
+            await mta.taking()
+            yield mta, ledger, Client(mta.port, ledger)
+        finally:
+            mta.end()
+
+
+def pid(mta: Mta, name: str) -> int:
+    for one in mta.children():
+        if Path(f"/proc/{one}/comm").read_text().strip() == f"zonemta {name}"[:15]:
+            return one
+    raise AssertionError(f"there is no process {name}: {mta.log_tail()}")
+
+
+async def order(mta: Mta, question: str, **arguments: object) -> float:
+    """How long it took, seconds."""
+    begun = time.monotonic()
+    await asyncio.to_thread(mta.ask, question, **arguments)
+    return time.monotonic() - begun
+
+
+async def until(true: object, seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while not true():  # type: ignore[operator]
+        assert time.monotonic() < end, "it did not happen"
+        await asyncio.sleep(0.02)
+
+
+async def test_mail_goes_through_all_and_ids_name_their_queue(tmp_path: Path) -> None:
+    async with running(tmp_path) as (mta, ledger, client):
+        await client.hand_in(range(120))
+        await mta.drained()
+        sizes = await asyncio.to_thread(mta.ask, "size")
+        assert sizes["total"]["messages"] == 0
+    numbers = layout.numbers(tmp_path)
+    assert numbers == [0, 1, 2]
+    assert ledger.judge([]).broken == []
+    journals = [layout.folder_of(tmp_path, number) / "journal" for number in numbers]
+    assert all(any(path.stat().st_size > 2_000 for path in journal.iterdir()) for journal in journals)
+    for number in numbers:
+        names = [path.name for path in (layout.folder_of(tmp_path, number) / "bodies").glob("*")]
+        assert all(queue_of(name.partition("-")[0]) == number for name in names)
+
+
+async def test_an_order_holds_for_a_queue_that_was_killed(tmp_path: Path) -> None:
+    """It is answered at once by those that run; who starts later carries it out before it leases anything."""
+    async with running(tmp_path) as (mta, ledger, client):
+        victim = pid(mta, "queue-1")
+        os.kill(victim, signal.SIGSTOP)  # it is not restarted while it stands still
+        took_s = await order(mta, "stop", kind="zone", name="default")
+        assert took_s < 5
+        os.kill(victim, signal.SIGKILL)
+        await client.hand_in(range(60))
+        await until(lambda: noted(layout.folder_of(tmp_path, 1)) == noted(tmp_path))
+        await asyncio.sleep(1.0)
+        assert not [one for one in ledger.arrivals if "bulk.test" not in one], "mail went out against an order"
+        await order(mta, "lift", kind="zone", name="default")
+        await mta.drained()
+    assert ledger.judge([]).broken == []
+
+
+async def test_a_queue_that_stood_still_leases_nothing_against_an_order(tmp_path: Path) -> None:
+    async with running(tmp_path) as (mta, ledger, client):
+        await order(mta, "stop", kind="zone", name="bulk")
+        await client.hand_in(range(60))
+        victim = pid(mta, "queue-2")
+        os.kill(victim, signal.SIGSTOP)
+        try:
+            assert await order(mta, "stop", kind="zone", name="default") < 5
+            await client_of_nobody()
+        finally:
+            os.kill(victim, signal.SIGCONT)
+        await asyncio.sleep(1.0)
+        standing = await asyncio.to_thread(mta.ask, "standing")
+        assert {row["name"] for row in standing if row["kind"] == "zone"} == {"default", "bulk"}
+        for zone in ("default", "bulk"):
+            await order(mta, "lift", kind="zone", name=zone)
+        await mta.drained()
+    assert ledger.judge([]).broken == []
+
+
+async def client_of_nobody() -> None:
+    """A little later."""
+    await asyncio.sleep(0.5)
+
+
+async def test_an_order_that_no_queue_takes_is_refused_once_and_forgotten(tmp_path: Path) -> None:
+    async with running(tmp_path) as (mta, _, _client):
+        for _ in range(2):
+            with pytest.raises(ValueError, match="there is no zone 'nowhere'"):
+                await order(mta, "stop", kind="zone", name="nowhere")
+        assert await order(mta, "stop", kind="zone", name="bulk") < 5
+        await until(lambda: {noted(layout.folder_of(tmp_path, k)) for k in range(3)} == {3})
+
+
+async def test_the_authority_may_die_at_any_time(tmp_path: Path) -> None:
+    """Mail goes on, and the next one knows what was ordered."""
+    async with running(tmp_path) as (mta, ledger, client):
+        handing = asyncio.create_task(client.hand_in(range(200)))
+        for _ in range(5):
+            await asyncio.sleep(0.2)
+            os.kill(pid(mta, "authority"), signal.SIGKILL)
+            await until(lambda: any("authori" in Path(f"/proc/{one}/comm").read_text() for one in mta.children()))
+        await handing
+        await order(mta, "stop", kind="zone", name="bulk")
+        os.kill(pid(mta, "authority"), signal.SIGKILL)
+        standing = await asyncio.to_thread(mta.ask, "standing")
+        assert "bulk" in {row["name"] for row in standing}
+        await order(mta, "lift", kind="zone", name="bulk")
+        await mta.drained()
+    assert ledger.judge([]).broken == []
+
+
+async def test_suppressed_by_one_reply_is_suppressed_everywhere(tmp_path: Path) -> None:
+    """Somebody who is not there, as one queue's servers say twice, gets nothing by the others either."""
+    async with running(tmp_path) as (mta, _, _client):
+        home = Placement(range(QUEUES)).of_domain("gone.test")[0]
+        for _ in range(4):
+            await submit(mta, "gone-ann@gone.test")
+        await mta.drained()
+        await until(lambda: mta.ask("suppression", address="gone-ann@gone.test") is not None)
+        for number in range(QUEUES):
+            folder = layout.folder_of(tmp_path, number)
+            await until(lambda folder=folder: listed(folder, "gone-ann@gone.test"))
+        assert home in range(QUEUES)
+
+
+def listed(folder: Path, address: str) -> bool:
+    from zonemta_py.wire import SOCKET
+    from zonemta_py.wire.blocking_client import ask_at
+
+    return ask_at(folder / SOCKET, "suppression", address=address) is not None
+
+
+async def submit(mta: Mta, recipient: str) -> None:
+    import smtplib
+
+    def send() -> None:
+        with smtplib.SMTP("127.0.0.1", mta.port) as server:
+            server.sendmail("news@example.com", [recipient], "Subject: news\r\n\r\nThe news of the day.\r\n")
+
+    await asyncio.to_thread(send)
