@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from zonemta_py.config.root import Config
 from zonemta_py.config.secret import HIDDEN, hidden
 
-FIXED = ("server.folder", "server.user", "server.group", "server.queues")
+FIXED = ("server.folder", "server.user", "server.group")
 """What a running MTA cannot change, not even for its next start: commands find it by its folder, as its user."""
 LATER = ("queue.write_buffer_bytes",)
 """What a reload takes over for the next start only."""

@@ -31,7 +31,8 @@ from zonemta_py.processes.pipe import Pipe, pair
 from zonemta_py.processes.ports import Ports, StartError
 from zonemta_py.processes.probe import Again, ConfigurationRefused
 from zonemta_py.processes.queue_process import LOAD_S, LOADS_TWICE, Given
-from zonemta_py.processes.roles import QUEUE, ROLES, SENDER, Child, Role
+from zonemta_py.processes.rearrange import is_due, rearrange
+from zonemta_py.processes.roles import AUTHORITY, QUEUE, ROLES, SENDER, Child, Role
 from zonemta_py.processes.running import Processes
 from zonemta_py.queue.poison import Deaths
 from zonemta_py.queues import layout
@@ -99,6 +100,8 @@ class Generations:
         self._again, self._ports, self._processes, self._clock = again, ports, table, clock
         self._pipes: dict[str, QueuePipe] = {}
         """By the name of the queue's process."""
+        self._later: tuple[Given, Host] | None = None
+        """A configuration that was taken, for which the queues must end first."""
         self._behind: list[str] = []
         """Queues that have not taken a configuration which others have."""
         self.drain: Callable[[float, str], None]
@@ -114,8 +117,8 @@ class Generations:
         """All processes of the first configuration."""
         self._host, config = host, self.config
         Deaths(config.folder).forget()
-        if queue_count(config) > 1 or (config.folder / layout.FOLDER).exists():
-            layout.write(config.folder, range(queue_count(config)))
+        if is_due(config):
+            rearrange(config, self._processes)
         self._start_queues()  # they load themselves, while the receivers are loaded here
         for role in ROLES[1:]:
             role.load(config)
@@ -184,6 +187,7 @@ class Generations:
     def told(self, uid: int) -> None:
         """SIGHUP: the configuration is to be read anew. uid: who says so."""
         self.reload(f"user {_name(uid)}, by SIGHUP")
+        self._resize()
         self.asked()
 
     def asked(self) -> None:
@@ -236,6 +240,7 @@ class Generations:
                 mine.send(answer)
         if drains:
             self.drain(arguments["for_s"], arguments["by"])
+        self._resize()
 
     # -- another configuration
 
@@ -259,7 +264,9 @@ class Generations:
             traceback.print_exc()
             return self._told(changes, [f"it cannot be taken ({type(error).__name__}: {error}); see the log"], by)
         else:
-            if not check:
+            if not check and is_due(given.config):
+                self._later = (given, host)  # who has asked is answered before its queue ends
+            elif not check:
                 self._hold(given, host)
             return self._told(changes, [], by)
         finally:
@@ -307,7 +314,8 @@ class Generations:
                 for role in ROLES:  # so that those that follow are there at once
                     role.load(given.config)
                 self._ports.listen(added)
-                self._offer(given, check=False)
+                if not is_due(given.config):
+                    self._offer(given, check=False)
                 return host
         except BaseException:
             self._processes.forget(*self._ports.drop(added))
@@ -365,6 +373,31 @@ class Generations:
         os.kill(self._processes.pid(pipe.name), signal.SIGKILL)  # what it has taken is unknown: its next process knows
         return ["the queue's process did not answer; it is restarted with the configuration as it was"]
 
+    def _resize(self) -> None:
+        """Other queues, if a configuration that was taken says so: those that run end what they have leased, what
+        belongs elsewhere is moved, and all begin anew, while receivers stay and wait for them."""
+        if self._later is None:
+            return
+        (given, host), self._later = self._later, None
+        self._processes.put_away(_of_queues, given.config.server.stop_s, self._ask_to_leave)
+        for pipe in self._pipes.values():
+            pipe.end()
+        before = self.config
+        try:
+            rearrange(given.config, self._processes)
+        except StartError as error:
+            _log(f"the configuration is unchanged: {error}")
+            rearrange(before, self._processes)
+            given, host = self._given, self._host
+        self._hold(given, host)
+
+    def _ask_to_leave(self) -> None:
+        for pipe in self._pipes.values():
+            with suppress(OSError):
+                if pipe.mine is not None:
+                    pipe.mine.send(("leave", 0, None))
+        self._processes.tell(signal.SIGKILL, AUTHORITY.has)
+
     def _hold(self, given: Given, host: Host) -> None:
         """It is the one that runs from now on."""
         before = self._names()
@@ -386,6 +419,11 @@ class Generations:
             self._processes.end(name)
         for bound in self._ports.close_unused(given.config):
             self._processes.forget(bound)
+
+
+def _of_queues(name: str) -> bool:
+    """Whether a process ends with the queues."""
+    return QUEUE.has(name) or SENDER.has(name) or AUTHORITY.has(name)
 
 
 def _drains(number: int, for_s: float) -> tuple[str, int, Any]:

@@ -16,6 +16,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zonemta_py.config import Config, ConfigError, queue_count
@@ -76,9 +77,11 @@ class Plugged:
 class Supervision:
     """The queue's end of the pipe."""
 
-    def __init__(self, queue: LocalQueue, pipe: Pipe, plugged: Plugged, stay: Callable[[], None]) -> None:
-        """stay: called when the supervisor wants no end any more."""
-        self._queue, self._pipe, self._plugged, self._stay = queue, pipe, plugged, stay
+    def __init__(
+        self, queue: LocalQueue, pipe: Pipe, plugged: Plugged, stay: Callable[[], None], leave: Callable[[], None]
+    ) -> None:  # fmt: skip
+        """stay: called when the supervisor wants no end any more. leave: when it is to end while clients stay."""
+        self._queue, self._pipe, self._plugged, self._stay, self._leave = queue, pipe, plugged, stay, leave
         self._numbers = itertools.count(1)
         self._asked: dict[int, asyncio.Future[Any]] = {}
         asyncio.get_running_loop().add_reader(pipe.fileno(), self._heard)
@@ -107,6 +110,8 @@ class Supervision:
             self._queue.core.keep(asyncio.ensure_future(self._take(*payload)))
         elif kind == "stay":
             self._stay()
+        elif kind == "leave":
+            self._leave()
         elif (answer := self._asked.pop(number, None)) is not None and not answer.done():
             answer.set_result((kind, payload))
 
@@ -213,7 +218,10 @@ async def run(given: Given, host: Host, pipe: Pipe, senders: Collection[int]) ->
             await asyncio.sleep(0.5)
     queue = opening.queue
     plugged, ending = Plugged(host), Ending(queue)
-    queue.generation, queue.supervisor = given.generation, Supervision(queue, pipe, plugged, ending.cancel)
+    queue.generation, queue.supervisor = (
+        given.generation,
+        Supervision(queue, pipe, plugged, ending.cancel, partial(ending.begin, alone=True)),
+    )
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ending.begin)
     if queue_count(config) > 1:
         from zonemta_py.queues.member import Member
@@ -275,11 +283,12 @@ class Ending:
         self._waiting: asyncio.Task[None] | None = None
         self._over = False
 
-    def begin(self) -> None:
+    def begin(self, alone: bool = False) -> None:
+        """alone: receivers stay, and wait for the next process."""
         self._queue.core.stopping = True
         self._queue.pulls.give_up()
         if self._waiting is None:
-            self._waiting = asyncio.ensure_future(self._until_drained())
+            self._waiting = asyncio.ensure_future(self._until_drained(alone))
 
     def cancel(self) -> None:
         """It goes on; too late once senders know: then the next process does."""
@@ -291,11 +300,11 @@ class Ending:
         self._queue.core.stopping, self._queue.ends_at = False, None
         self._queue.core.changed()
 
-    async def _until_drained(self) -> None:
+    async def _until_drained(self, alone: bool) -> None:
         from zonemta_py.wire import server
 
         queue = self._queue
-        while queue.leases.out.keys() - queue.pulls.reserved or server.ClientConnection.receivers:  # noqa: ASYNC110 (it ends soon, or is killed)
+        while queue.leases.out.keys() - queue.pulls.reserved or (server.ClientConnection.receivers and not alone):  # noqa: ASYNC110 (it ends soon, or is killed)
             await asyncio.sleep(0.02)
         await queue.core.disk.journal.stable()
         await queue.core.disk.lines.stable()

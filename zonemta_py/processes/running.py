@@ -26,6 +26,7 @@ AGAIN_S = 60.0
 ASK_S = 3_600.0
 """How often it is asked when an occasional child is due: the clock may be set meanwhile."""
 RETIRED_MAX = 4
+LOOK_S = 0.01
 WAITED_FOR = {signal.SIGCHLD, signal.SIGHUP, signal.SIGTERM, ASKED}
 """Signals that the supervisor takes one at a time."""
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
@@ -131,6 +132,25 @@ class Processes:
         self._due.pop(role, None)
         if pid := self.pid(role):
             self._retire(pid, signal.SIGTERM if known.alone or known.due_s else signal.SIGUSR1)
+
+    def put_away(self, roles: Callable[[str], bool], for_s: float, ending: Callable[[], None]) -> None:
+        """Ends those of such roles, which nobody has any more; what has not ended in that time is killed.
+
+        ending: asks them to end.
+        """
+        for role in [role for role in self._roles if roles(role)]:
+            del self._roles[role]
+            self._due.pop(role, None)
+        self._retired |= {pid: role for pid, role in self._running.items() if roles(role)}
+        self._running = {pid: role for pid, role in self._running.items() if not roles(role)}
+        ending()
+        until = time.monotonic() + for_s
+        while left := [pid for pid, role in self._retired.items() if roles(role)]:
+            if time.monotonic() >= until:
+                for pid in left:
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(LOOK_S)
+            self.reap()
 
     def let_go(self, roles: Callable[[str], bool]) -> None:
         """The queue may tell those of such roles that nothing is left for them: one that ends well is no failure, and

@@ -37,28 +37,45 @@ def each(config: Config) -> list[Config]:
 
 def numbers(folder: Path) -> list[int]:
     """Of the queues that there are, also if the MTA does not run. Raises ValueError with one sentence, OSError."""
+    return _read(folder)[0]
+
+
+def known(folder: Path) -> list[int]:
+    """The same, with those that were about to be, or to be no more, when something ended the process that moves mail.
+    Raises ValueError, OSError."""
+    there, becoming = _read(folder)
+    return sorted({*there, *becoming})
+
+
+def settled(folder: Path) -> bool:
+    """Whether no mail is on its way from one set of queues to another. Raises ValueError, OSError."""
+    return not _read(folder)[1]
+
+
+def _read(folder: Path) -> tuple[list[int], list[int]]:
     path = folder / FOLDER / LAYOUT
     try:
-        found = json.loads(path.read_bytes())["queues"]
+        found = json.loads(path.read_bytes())
+        return sorted(map(int, found["queues"])), sorted(map(int, found.get("becoming", ())))
     except FileNotFoundError:
-        return [0]
+        return [0], []
     except (ValueError, KeyError, TypeError):
         raise ValueError(
             f'{path}: cannot be read; write {{"queues": [0, 1, …]}} there, with the names of the folders beside it'
         ) from None
-    return sorted(found)
 
 
-def write(folder: Path, queues: Iterable[int]) -> None:
-    """Those that there are from now on, with their folders. Raises OSError."""
-    several = sorted(queues)
+def write(folder: Path, queues: Iterable[int], becoming: Iterable[int] = ()) -> None:
+    """Those that there are from now on, with their folders. becoming: those that there are to be, for which mail is
+    about to be moved. Raises OSError."""
+    there, next_ = sorted(queues), sorted(becoming)
     path = folder / FOLDER / LAYOUT
-    if several == [0]:
+    if there == [0] and not next_:
         path.unlink(missing_ok=True)
         (folder / AUTHORITY).unlink(missing_ok=True)
         return
-    for number in several:
+    for number in {*there, *next_}:
         folder_of(folder, number).mkdir(mode=0o700, parents=True, exist_ok=True)
     path.parent.mkdir(mode=0o700, exist_ok=True)
     with fresh_file(path) as file:
-        file.write(json.dumps({"queues": several}).encode())
+        file.write(json.dumps({"queues": there} | ({"becoming": next_} if next_ else {})).encode())
