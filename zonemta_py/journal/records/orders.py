@@ -39,7 +39,8 @@ CONFIGURATION = "configuration"
 
 
 class TaskRecord(NamedTuple):
-    """About a task. number: of the record that ordered it, 0: it is this one. what, value: see FORMAT.md."""
+    """About a task. number: of the record that ordered it, 0: it is this one; or as the record says
+    that ordered it, where the number was given to it. what, value: see FORMAT.md."""
 
     what: str
     number: int

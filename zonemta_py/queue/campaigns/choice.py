@@ -78,11 +78,10 @@ def figures(core: Core, campaign: Campaign) -> list[VariantFigures]:
     return found
 
 
-def best(campaign: Campaign, rows: list[VariantFigures]) -> tuple[str, str] | None:
+def best(metric: str, rows: list[VariantFigures]) -> tuple[str, str] | None:
     """The winner, and why; the first named of equals. None: nothing is known yet."""
     if not any(row.of for row in rows):
         return None
-    metric = campaign.choice["metric"]
     sign = -1 if MORE_IS_BETTER[metric] else 1
     first, *others = sorted((row for row in rows if row.of), key=lambda row: sign * row.share)
     said = f"{first.name} has {_told(first)} {metric}"
@@ -161,5 +160,9 @@ def follow(core: Core, campaign: Campaign, now_ms: int) -> None:
         return
     pause(core, campaign)
     decide_ms = _due_ms(core, campaign)
-    if decide_ms and now_ms >= decide_ms and (found := best(campaign, figures(core, campaign))) is not None:
+    if (
+        decide_ms
+        and now_ms >= decide_ms
+        and (found := best(campaign.choice["metric"], figures(core, campaign))) is not None
+    ):
         choose(core, campaign, *found)

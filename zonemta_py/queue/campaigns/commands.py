@@ -102,7 +102,9 @@ class CampaignCommands:
             raise Refused(f"campaign {name!r} has no variants to choose from, or was canceled")
         if not campaign.winner:
             found = (
-                variants.best(campaign, variants.figures(core, campaign)) if not winner else (winner, cause or OPERATOR)
+                variants.best(campaign.choice["metric"], variants.figures(core, campaign))
+                if not winner
+                else (winner, cause or OPERATOR)
             )
             if found is None:
                 raise Refused("nothing of the variants was delivered yet; name the one to choose")
@@ -199,10 +201,10 @@ class CampaignCommands:
         await self._core.campaigns.save(campaign, self._core.disk.lines)
         return await self._answer(name, campaign)
 
-    async def cancel(self, name: str, cause: str = "") -> dict[str, Any]:
+    async def cancel(self, name: str, cause: str = "", number: int = 0) -> dict[str, Any]:
         campaign = self._core.campaigns.registered(name)
         if campaign is None:
-            return await self._cancel_named(name, cause or OPERATOR)
+            return await self._cancel_named(name, cause or OPERATOR, number)
         if not campaign.canceled_ms:
             if self._core.campaigns.over(campaign):
                 raise Refused(f"campaign {name!r} has ended; nothing of it is waiting")
@@ -210,7 +212,7 @@ class CampaignCommands:
             self._monitor.sweep_soon()
         return await self._answer(name, campaign)
 
-    async def _cancel_named(self, name: str, cause: str) -> dict[str, Any]:
+    async def _cancel_named(self, name: str, cause: str, number: int) -> dict[str, Any]:
         """Deletes what waits of it for good, by a task; what comes later of that name is taken.
 
         In effect at once, also for what is being delivered and comes back: the task waits for that, this does not.
@@ -220,7 +222,7 @@ class CampaignCommands:
         if not unregistered.waiting(core, name, campaign):
             core.campaigns.get(name)
             raise Refused(f"nothing of campaign {name!r} is waiting")
-        removed = await self._delete(name, campaign.tenant if campaign else None, cause)
+        removed = await self._delete(name, campaign.tenant if campaign else None, cause, number)
         row = await unregistered.row(core, name, removed) if campaign is None else self.row(campaign)
         return row | {"state": "canceled"}
 
@@ -339,12 +341,19 @@ class CampaignCommands:
         """Who waits for their hour: as `waiting_hours.waiting`. Raises ValueError, StoreError."""
         return await waiting_hours.waiting(self._core, self._core.campaigns.get(name))
 
-    async def newest(self, limit: int = ROWS, after: str = "") -> list[dict[str, Any]]:
-        """The newest first. after: the name of the last one that is not wanted any more."""
-        known, last = self._core.campaigns.by_name, self._core.campaigns.by_name.get(after)
-        if after and last is None:
+    async def newest(
+        self, limit: int = ROWS, after: str = "", older_ms: int = 0, names: list[str] | None = None
+    ) -> list[dict[str, Any]]:
+        """The newest first. after: the name of the last one that is not wanted any more; older_ms: when that began, if
+        it need not be there. names: only these."""
+        known = self._core.campaigns.by_name
+        if names is not None:
+            return [self.row(known[name]) async for name in Pace().each(names[:ROWS]) if name in known]
+        last = known.get(after)
+        if after and last is None and not older_ms:
             raise Refused(f"there is no campaign {after!r} any more, after which to go on; begin again")
-        older = known.values() if last is None else (one for one in known.values() if _age(one) > _age(last))
+        passed = (-older_ms, after) if older_ms else _age(last) if last is not None else None
+        older = (one for one in known.values() if passed is None or _age(one) > passed)
         chosen = heapq.nsmallest(max(1, min(limit, ROWS)), older, key=_age)
         return [self.row(one) async for one in Pace().each(chosen)]
 

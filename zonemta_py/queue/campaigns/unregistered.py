@@ -16,8 +16,9 @@ from zonemta_py.queue.core.campaigns import Campaign
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.sums.flows import pair
 
-Delete = Callable[[str, str | None, str], Awaitable[int]]
-"""(campaign, tenant, cause) → how many waiting recipients are deleted (`queue.tasks.orders`). tenant None: of all."""
+Delete = Callable[[str, str | None, str, int], Awaitable[int]]
+"""(campaign, tenant, cause, number of the task or 0) → how many waiting recipients are deleted (`queue.tasks.orders`).
+tenant None: of all."""
 
 
 async def row(core: Core, name: str, removed: int = 0) -> dict[str, Any]:

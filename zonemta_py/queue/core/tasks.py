@@ -34,7 +34,7 @@ CREATED, DID, UNDID, CANCEL, UNDO, ENDED = "created", "did", "undid", "canceled"
 
 @dataclass(slots=True)
 class Task:
-    """One of them. number, seq: of the records that ordered it and that changed its row last.
+    """One of them. number: of the record that ordered it, or as that says; seq: of that which changed its row last.
 
     where, change: the filter, and what is set. until_id: the last message id that was given out before it; but: those
     of them that were not accepted yet. now_ms: steady time of the order. undo_s: how long it can be undone after its
@@ -166,9 +166,10 @@ class Tasks:
     def take(self, seq: int, ms: int, record: TaskRecord) -> Task | None:
         """Applies a record about the task itself, once; None: nothing has changed."""
         if record.what == CREATED:
-            if seq in self.by_number:
+            number = record.number or seq
+            if number in self.by_number:
                 return None
-            task = Task.of(record.value | {"number": seq, "created_ms": ms, "seq": seq})
+            task = Task.of(record.value | {"number": number, "created_ms": ms, "seq": seq})
             self._take(task)
         else:
             known = self.by_number.get(record.number)

@@ -99,15 +99,18 @@ class Engine:
         if self._core.tasks.by_number:
             self._work_on()
 
-    def order(self, task: Task, value: dict[str, Any]) -> Task:
-        """In effect from now on; permanent once its record is stable."""
+    def order(self, task: Task, value: dict[str, Any], number: int = 0) -> Task:
+        """In effect from now on; permanent once its record is stable. number: 0: that of its record, unless there was
+        a larger one."""
         core = self._core
-        ms = core.clock.ms()
-        record = TaskRecord(table.CREATED, 0, value)
+        ms, last = core.clock.ms(), max(*self._aims, *core.tasks.by_number, 0, 0)
+        if not number and last >= core.disk.journal.next_seq:
+            number = last + 1
+        record = TaskRecord(table.CREATED, number, value)
         seq = core.disk.ledger.open(Type.TASK, record.pack(), ms)
-        task.number = task.seq = seq
+        task.number, task.seq = number or seq, seq
         task.created_ms = ms
-        self._aims[seq] = Aim(core, task)
+        self._aims[task.number] = Aim(core, task)
         core.disk.journal.when_stable(partial(core.disk.ledger.apply, seq, partial(self._created, task)))
         self._work_on()
         return task

@@ -25,6 +25,8 @@ WAITING_MOST = 100
 _TEXT_MAX = 1_000
 _WHERE_MAX = 64 * 1024
 _UNDO_S_MAX = 30 * 86_400
+NUMBERS_END = 10**16
+"""Numbers of tasks have 16 digits in keys."""
 
 
 class TaskOrders:
@@ -38,25 +40,45 @@ class TaskOrders:
     # -- orders
 
     async def preview(
-        self, verb: str, where: dict[str, Any], set: dict[str, Any] | None = None, by: str = "", cause: str = ""
-    ) -> Row:
+        self, verb: str, where: dict[str, Any], set: dict[str, Any] | None = None, by: str = "", cause: str = "",
+        id: str = "",
+    ) -> Row:  # fmt: skip
         await self._core.when_ready.wait()
         task = self._checked(verb, where, set, by, cause, None)
-        return self._previewed(self._previews.begin(task), task)
+        return self._previewed(self._previews.begin(task, _text("id", id)), task)
 
     async def order(
         self, verb: str, where: dict[str, Any], set: dict[str, Any] | None = None, by: str = "", cause: str = "",
-        undo_s: float | None = None, request: str = "", digest: str = "",
+        undo_s: float | None = None, request: str = "", digest: str = "", number: int = 0, preview: str = "",
     ) -> Row:  # fmt: skip
-        """request, digest: a key, and a hash of what is ordered: once more with the same is the same task."""
+        """request, digest: a key, and a hash of what is ordered: once more with the same is the same task. number: as
+        which it is ordered, if it is not known by that already. preview: what it was seen in before."""
         await self._core.when_ready.wait()
         task = self._checked(verb, where, set, by, cause, undo_s)
+        if number and (known := self._numbered(number, task)) is not None:
+            await self._core.disk.journal.stable()
+            return self._row(known)
+        if (seen := self._previews.kept.get(preview)) is not None:
+            task.count = seen.count
         if request:
             task.request = f"{_text('digest', digest)} {_text('request', request)}"
             if (known := self._repeated(task.request)) is not None:
                 await self._core.disk.journal.stable()
                 return self._row(known)
-        return await self._ordered(task)
+        self._check_room()
+        self._previews.kept.pop(preview, None)
+        return await self._ordered(task, number)
+
+    def _numbered(self, number: int, wanted: Task) -> Task | None:
+        """The task that was ordered with that number. Raises ValueError if it was another order."""
+        if not 0 < number < NUMBERS_END:
+            raise Refused(f"the number of a task is {number}; give one of up to 16 digits")
+        for task in (*self._ordering, *self._core.tasks.by_number.values()):
+            if task.number == number:
+                if (task.verb, task.where) != (wanted.verb, wanted.where):
+                    raise Refused(f"there is a task {number}, and it is another one; order it again")
+                return task
+        return None
 
     def _repeated(self, request: str) -> Task | None:
         """The task that this request has ordered. Raises ValueError if it was another order."""
@@ -68,14 +90,14 @@ class TaskOrders:
                 raise Refused(f"task {task.number} was ordered with this key, and is another one; use a new key")
         return None
 
-    async def cancel_campaign(self, name: str, tenant: str | None, cause: str) -> int:
+    async def cancel_campaign(self, name: str, tenant: str | None, cause: str, number: int = 0) -> int:
         """Deletes for good what waits of it, but for what is being delivered, as soon as it comes back; how many.
 
-        tenant: only that one's ("": that of none); None: all.
+        tenant: only that one's ("": that of none); None: all. number: of the task.
         """
         why = f"campaign {name} was canceled: {cause}"
         where = {"campaign": name} | ({} if tenant is None else {"tenant": tenant})
-        row = await self.order("delete", where, by=CAMPAIGN, cause=why[:_TEXT_MAX], undo_s=0)
+        row = await self.order("delete", where, by=CAMPAIGN, cause=why[:_TEXT_MAX], undo_s=0, number=number)
         task, until = self._task(row["id"]), self._core.clock.monotonic() + PATIENCE_S
         while task.state == RUNNING and not self.engine.waits_for_senders(task):
             if self._core.clock.monotonic() > until:
@@ -91,19 +113,19 @@ class TaskOrders:
         task.count = seen.count
         self._check_room()
         del self._previews.kept[id]  # what is refused stays, to be ordered otherwise
-        return await self._ordered(task)
+        return await self._ordered(task, 0)
 
     def _check_room(self) -> None:
         if sum(one.state == RUNNING for one in self._core.tasks.by_number.values()) >= WAITING_MOST:
             raise Refused(f"{WAITING_MOST} tasks are waiting to be done; wait for them, or cancel some")
 
-    async def _ordered(self, task: Task) -> Row:
+    async def _ordered(self, task: Task, number: int) -> Row:
         core = self._core
         self._check_room()
         task.until_id, task.but = core.disk.ids.last, sorted(core.arriving)
         names = "verb", "where", "change", "by", "cause", "until_id", "but", "now_ms", "undo_s", "count"
         value = {name: getattr(task, name) for name in names} | ({"request": task.request} if task.request else {})
-        self.engine.order(task, value)
+        self.engine.order(task, value, number)
         self._ordering.append(task)
         try:
             await core.disk.journal.stable()
@@ -172,7 +194,7 @@ class TaskOrders:
         return row(task, str(task.number), self._core.clock.apart_ms(), undoable=self._undoable(task))
 
     def _previewed(self, ident: str, task: Task) -> Row:
-        return row(task, ident, 0, task.state)
+        return row(task, ident, self._core.clock.apart_ms(), task.state)
 
     # -- checks
 

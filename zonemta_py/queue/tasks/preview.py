@@ -35,11 +35,11 @@ class Previews:
         self._number = 0
         self._turn = asyncio.Lock()
 
-    def begin(self, task: Task) -> str:
-        """Counts it from now on; its id."""
+    def begin(self, task: Task, ident: str = "") -> str:
+        """Counts it from now on; its id. ident: default: the next one."""
         self._tidy()
-        self._number += 1
-        ident = f"p{self._number}"
+        self._number += not ident
+        ident = ident or f"p{self._number}"
         task.state, task.count = COUNTING, 0
         self.kept[ident] = task
         self._core.keep(asyncio.ensure_future(self._count(task)))

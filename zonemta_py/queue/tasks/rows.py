@@ -19,12 +19,16 @@ def row(task: Task, ident: str, apart_ms: int, state: str = "", undoable: bool =
     shown = state or ("canceled" if task.stopped and task.state == table.ENDING else _SHOWN.get(task.state, task.state))
     over = shown in ("done", "undone") or (shown == "undoable" and not task.stopped)
     count = task.count if task.count is not None or not over else task.done
+    change = task.change
+    if "at_ms" in change:
+        change = change | {"at_ms": change["at_ms"] - apart_ms}
     return {
-        "id": ident, "verb": task.verb, "where": task.where, "words": words(task.verb, task.where, task.change),
-        "set": task.change, "by": task.by, "cause": task.cause, "state": shown, "count": count, "done": task.done,
+        "id": ident, "verb": task.verb, "where": task.where, "words": words(task.verb, task.where, change),
+        "set": change, "by": task.by, "cause": task.cause, "state": shown, "count": count, "done": task.done,
         "undone": task.undone, "zones": task.zones, "examples": task.examples, "created_ms": task.created_ms,
         "ended_ms": task.ended_ms, "undo_until_ms": task.until_ms - apart_ms if task.until_ms and undoable else 0,
-        "undoable": undoable, "remarks": _remarks(task),
+        "undoable": undoable, "suppressed": task.suppressed,
+        "remarks": remarks(task.verb, task.where, task.suppressed),
     }  # fmt: skip
 
 
@@ -49,12 +53,12 @@ def _set(name: str, value: Any) -> str:
     return f"{name} {value}"
 
 
-def _remarks(task: Task) -> list[str]:
-    """What is to be known before it is ordered, and after."""
-    if task.verb != "requeue" or "bounced" not in task.where.get("state", ()):
+def remarks(verb: str, where: dict[str, Any], suppressed: int) -> list[str]:
+    """What is to be known before it is ordered, and after. suppressed: so many were left as they were."""
+    if verb != "requeue" or "bounced" not in where.get("state", ()):
         return []
     told = "the sender may already have a bounce, and gets another one if it bounces again"
-    if not task.suppressed:
+    if not suppressed:
         return [told]
-    many = "1 more is" if task.suppressed == 1 else f"{task.suppressed:,} more are"
+    many = "1 more is" if suppressed == 1 else f"{suppressed:,} more are"
     return [told, f"{many} on the suppression list, and left as before; `zonemta suppression remove` comes first"]
