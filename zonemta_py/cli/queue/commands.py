@@ -98,7 +98,9 @@ def size(
             raise CommandError(Exit.USAGE, "--after is for what the queue counts; a count of this has one page")
         return _sizes_by(_tallied(settings, by, limit, chosen | of), by, json)
     if by:
-        return _sizes_by(whole(settings, questions.sizes, by=by, limit=limit, after=after, **of), by, json)
+        return _sizes_by(
+            whole(settings, questions.sizes, by=by, limit=limit, after=after, zone=of.get("zone")), by, json
+        )
     if of:
         counts = answer(settings, questions.size_of, **of)
         if json:

@@ -59,8 +59,8 @@ def list_(
 
 
 def _rows(
-    settings: Any, where: dict[str, Any], after: int, limit: int
-) -> tuple[list[questions.FeedbackRow], int | None]:
+    settings: Any, where: dict[str, Any], after: int | str, limit: int
+) -> tuple[list[questions.FeedbackRow], int | str | None]:
     """Until there are as many, or no more: a page may have fewer."""
     rows: list[questions.FeedbackRow] = []
     while True:

@@ -23,7 +23,7 @@ from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.maintenance import archive
 from zonemta_py.queue.pull.pulls import Pulls
-from zonemta_py.queue.questions.question import AnswerTable, Refused
+from zonemta_py.queue.questions.question import AnswerTable, Refused, number
 from zonemta_py.queue.reload import questions as configurations
 from zonemta_py.queue.tasks.orders import TaskOrders
 from zonemta_py.schedule import admin_orders
@@ -180,8 +180,14 @@ async def _rotate(queue: QueueContext) -> dict[str, str]:
 
 
 @OF_QUEUE.to(questions.lanes)
-async def _paths(queue: QueueContext, zone: str | None = None, limit: int = LANES, after: int = 0) -> dict[str, Any]:
-    schedule = queue.core.schedule
+async def _paths(
+    queue: QueueContext, zone: str | None = None, limit: int = LANES, after: int | str = 0,
+    names: list[list[str]] | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    schedule, after = queue.core.schedule, number(after)
+    if names is not None:
+        found = await lanes.named(schedule, [(one[0], one[-1]) for one in names[:LANES] if one], Pace())
+        return {"rows": found.rows, "next": None, "whole": whole(schedule)}
     if zone is not None and zone not in schedule.zones:
         return {"rows": [], "next": None, "whole": whole(schedule)}
     zones = list(schedule.zones.values()) if zone is None else [schedule.zones[zone]]

@@ -14,7 +14,7 @@ from zonemta_py.queue import questions
 from zonemta_py.queue.api import Feedback
 from zonemta_py.queue.feedback.register import ERASED, shown
 from zonemta_py.queue.lifecycle.context import QueueContext
-from zonemta_py.queue.questions.question import AnswerTable, Refused
+from zonemta_py.queue.questions.question import AnswerTable, Refused, number
 
 ANSWERS = AnswerTable[QueueContext]()
 Within = tuple[Collection[str], Collection[str]]
@@ -27,11 +27,12 @@ LOOK_MAX = 2_000
 @ANSWERS.to(questions.feedback)
 async def came_back(
     queue: QueueContext, kind: str = "", recipient: str = "", campaign: str = "", message: str = "",
-    since_ms: int = 0, after: int = 0, limit: int = 100, unread: bool = False, wishes: bool = False,
+    since_ms: int = 0, after: int | str = 0, limit: int = 100, unread: bool = False, wishes: bool = False,
     within: Within = ((), ()),
 ) -> dict[str, Any]:  # fmt: skip
     if kind and kind not in KINDS:
         raise Refused(f"there is no kind of feedback {kind!r}; there are {', '.join(KINDS)}")
+    after = number(after)
     await queue.core.disk.settled()
     if not 1 <= limit <= ROWS_MAX:
         raise Refused(f"limit is {limit}; give 1 to {ROWS_MAX:,}")

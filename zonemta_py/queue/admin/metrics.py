@@ -35,7 +35,7 @@ from zonemta_py.schedule.time.pace import Pace
 
 ANSWERS = AnswerTable[QueueContext]()
 _OF_ZONES = [one.name for one in METRICS.values() if one.kind == "counter" and one.labels == ("zone",)]
-_OF_CAMPAIGNS = {
+OF_CAMPAIGNS = {
     "zonemta_campaign_recipients": (
         "accepted", "waiting", "delivered", "bounced", "deleted", "removed", "suppressed", "complaints",
         "bounced_later", "unsubscribes", "auto_replies", "opens", "clicks",
@@ -131,7 +131,7 @@ async def _of_campaigns(queue: QueueContext) -> dict[str, list[list[Any]]]:
     named = [(name, _figures(core, name)) for _, _, name in largest if name in core.campaigns.by_name]
     return {
         metric: [[[name, what], figures[what]] for name, figures in named for what in of]
-        for metric, of in _OF_CAMPAIGNS.items()
+        for metric, of in OF_CAMPAIGNS.items()
     }
 
 

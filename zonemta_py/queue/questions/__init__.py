@@ -131,9 +131,11 @@ def _size_of(
     *, zone: str | None = None, domain: str | None = None, provider: str | None = None, campaign: str | None = None,
     tenant: str | None = None,
 ) -> CountsDocument: ...  # fmt: skip
-# By zone, domain, provider, campaign or tenant, the largest first.
+# By zone, domain, provider, campaign or tenant, the largest first. names: only these, as far as there are any.
 @question
-def sizes(*, by: str, limit: int = 100, after: str = "", zone: str | None = None) -> SizesDocument: ...
+def sizes(
+    *, by: str, limit: int = 100, after: str = "", zone: str | None = None, names: list[str] | None = None
+) -> SizesDocument: ...  # fmt: skip
 # Counts by user, sender, source, subject, class … of what a filter means (`admin/browse/listing.py`).
 @question
 def tally(*, by: str, after: str = "", **where: Any) -> Tally: ...
@@ -312,7 +314,7 @@ class LaneDocument(TypedDict):
 
 class Lanes(TypedDict):
     rows: list[LaneDocument]
-    next: int | None
+    next: int | str | None
     """Pass it as `after` to get the next page; null: this is the last one."""
     whole: list[Reason]
     """Why nothing at all is sent; empty: nothing stops the whole."""
@@ -374,9 +376,11 @@ class WarmupRow(TypedDict):
 @question
 def explain(*, what: str, after: str = "") -> Explained: ...
 # Flow queues in memory with waiting recipients, or that are blocked: the longest first. A page may be short because
-# its time was over.
+# its time was over. names: only those of these zones and names (`schedule/flow.py`).
 @question
-def lanes(*, zone: str | None = None, limit: int = 1_000, after: int = 0) -> Lanes: ...
+def lanes(
+    *, zone: str | None = None, limit: int = 1_000, after: int | str = 0, names: list[list[str]] | None = None
+) -> Lanes: ...  # fmt: skip
 # Stops, rests, and learned values. after: how many an earlier answer had.
 @question
 def standing(*, limit: int = 1_000, after: int = 0) -> list[Standing]: ...
@@ -423,18 +427,22 @@ class TaskRow(TypedDict):
     undone: Unlisted[int]
     undoable: Unlisted[bool]
     zones: Unlisted[dict[str, int]]
+    suppressed: Unlisted[int]
 
 
-# Counts what it would do: counting, then previewed.
+# Counts what it would do: counting, then previewed. id: its id, of several queues' the same; "": the next one.
 @question
 def task_preview(
-    *, verb: str, where: dict[str, Any], set: dict[str, Any] | None = None, by: str = "", cause: str = ""
+    *, verb: str, where: dict[str, Any], set: dict[str, Any] | None = None, by: str = "", cause: str = "",
+    id: str = "",
 ) -> TaskRow: ...  # fmt: skip
-# Orders it. request, digest: a key, and a hash of what is ordered: the same again is the same task.
+# Orders it. request, digest: a key, and a hash of what is ordered: the same again is the same task. number: its id, of
+# several queues' the same, and once more it is the same order; 0: the next one. preview: this is ordered, which has
+# counted so many.
 @question
 def task(
     *, verb: str, where: dict[str, Any], set: dict[str, Any] | None = None, by: str = "", cause: str = "",
-    undo_s: float | None = None, request: str = "", digest: str = "",
+    undo_s: float | None = None, request: str = "", digest: str = "", number: int = 0, preview: str = "",
 ) -> TaskRow: ...  # fmt: skip
 # Orders what was previewed.
 @question
@@ -559,8 +567,9 @@ def campaign_put(
 def campaign_pause(*, name: str, cause: str = "") -> CampaignRow: ...  # Suspends it.
 @question
 def campaign_resume(*, name: str, cause: str = "") -> CampaignRow: ...  # Its thresholds count from here on.
+# Nothing more of it is sent. number: of the task that deletes what waits, if nobody has put it; as of `task`.
 @question
-def campaign_cancel(*, name: str, cause: str = "") -> CampaignRow: ...  # Nothing more of it is sent.
+def campaign_cancel(*, name: str, cause: str = "", number: int = 0) -> CampaignRow: ...
 @question
 def campaign_complete(*, name: str) -> CampaignRow: ...  # All batches are in.
 # That variant gives the template; "": the best one now.
@@ -580,9 +589,12 @@ def campaign_schedule(
 def campaign_templates(*, name: str) -> list[list[str]]: ...
 @question
 def campaign(*, name: str) -> CampaignRow: ...  # The state of one, with its history.
-# The newest first. after: the name of the last one that an earlier answer had.
+# The newest first. after: the name of the last one that an earlier answer had; older_ms: when that began, whether or
+# not it is still there. names: only these, as far as they exist.
 @question
-def campaigns(*, limit: int = 1_000, after: str = "") -> list[CampaignRow]: ...
+def campaigns(
+    *, limit: int = 1_000, after: str = "", older_ms: int = 0, names: list[str] | None = None
+) -> list[CampaignRow]: ...  # fmt: skip
 # "" for one without, "*": an operator's, for all mail; None: there is no campaign of that name. registered: only one
 # that was made, not one that mail has named.
 @question
@@ -594,7 +606,9 @@ def campaign_ends(*, name: str = "") -> list[CampaignEnd]: ...
 def campaign_hours(*, name: str) -> WaitingHours: ...  # Who of it waits for their hour (`campaigns/waiting_hours.py`).
 
 
-CAMPAIGN_ORDERS = {"pause": campaign_pause, "resume": campaign_resume, "cancel": campaign_cancel}
+CAMPAIGN_ORDERS: dict[str, Question[..., CampaignRow]] = {
+    "pause": campaign_pause, "resume": campaign_resume, "cancel": campaign_cancel
+}  # fmt: skip
 
 
 # -- people
@@ -760,15 +774,15 @@ class FeedbackRow(TypedDict):
 
 class FeedbackFound(TypedDict):
     rows: list[FeedbackRow]
-    next: int | None
+    next: int | str | None
 
 
 # The newest first. unread: only what nobody understood, and is kept. wishes: of that, what may be a wish to leave.
 # within: names of tenants and of campaigns, none of a kind: all.
 @question
 def feedback(
-    *, kind: str = "", recipient: str = "", campaign: str = "", message: str = "", since_ms: int = 0, after: int = 0,
-    limit: int = 100, unread: bool = False, wishes: bool = False,
+    *, kind: str = "", recipient: str = "", campaign: str = "", message: str = "", since_ms: int = 0,
+    after: int | str = 0, limit: int = 100, unread: bool = False, wishes: bool = False,
     within: tuple[Collection[str], Collection[str]] = ((), ()),
 ) -> FeedbackFound: ...  # fmt: skip
 @question

@@ -95,6 +95,13 @@ def _fault(value: Any) -> str:
     return ""
 
 
+def number(after: int | str) -> int:
+    """A cursor that is a number, also in digits; of several queues it is another text. Raises ValueError."""
+    if isinstance(after, str) and not (after.isascii() and after.isdigit() and len(after) < 19):
+        raise Refused(f"{after[:80]!a} is not a cursor; use the one that the previous page ended with, or omit it")
+    return int(after)
+
+
 def _words(*kinds: type) -> str:
     return " or ".join(dict.fromkeys(_PLAIN.get(kind, kind.__name__) for kind in kinds))
 

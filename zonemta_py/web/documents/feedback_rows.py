@@ -92,5 +92,5 @@ class ReportRead(Model):
 
 class FeedbackPage(TypedDict):
     rows: list[questions.FeedbackRow]
-    next: Count | None
+    next: Count | str | None
     """Pass it as `after` to get the next page; null: this is the last one."""

@@ -184,7 +184,7 @@ class Shape:
             await pace.turn()
         names = len(found)
         if wanted.subdomains:
-            found |= await _parents(found, wanted.subdomains, pace)
+            found |= await parents(found, wanted.subdomains, pace)
         return Table(await _largest(found, pace), total, names, walked, complete)
 
 
@@ -196,7 +196,7 @@ async def _largest(found: dict[str, list[int]], pace: Pace) -> list[tuple[str, l
     return [(name, found[name]) for _, name in largest]
 
 
-async def _parents(found: dict[str, list[int]], least: int, pace: Pace) -> dict[str, list[int]]:
+async def parents(found: dict[str, list[int]], least: int, pace: Pace) -> dict[str, list[int]]:
     """Rows of domains with a dot before their names: the sums of all that are below them, where so many are right
     below; top-level domains have none."""
     sums, below = dict[str, list[int]](), dict[str, int]()

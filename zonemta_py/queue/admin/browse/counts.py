@@ -131,22 +131,25 @@ _Ranked = tuple[int, str]
 
 
 async def page(
-    queue: QueueContext, by: str, limit: int = 100, after: str = "", zone: str | None = None
-) -> dict[str, Any]:
+    queue: QueueContext, by: str, limit: int = 100, after: str = "", zone: str | None = None,
+    names: list[str] | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Raises ValueError."""
     found, pace = queue.core.counters.sizes, Pace()
     if by not in BY:
         raise Refused(f"nothing is counted by {by!r}; use {', '.join(BY)}")
     if zone is not None and by != "domain":
         raise Refused(f"of one zone, sizes are counted by domain, not by {by}")
-    cursor, limit = _cursor(after) if after else None, max(1, min(limit, PAGE_MAX))
-    complete = True
-    if by == "domain":
+    passed, limit = cursor(after) if after else None, max(1, min(limit, PAGE_MAX))
+    complete, rows, of = True, [(0, name) for name in names or ()][:PAGE_MAX], len(names or ())
+    if names is not None:
+        limit = PAGE_MAX
+    elif by == "domain":
         ranked, complete = (found.ranked, True) if zone is None else await of_zone(queue.core, zone)
-        rows, of = ranked.page(limit + 1, cursor), len(ranked)
+        rows, of = ranked.page(limit + 1, passed), len(ranked)
     else:
         totals = await _totals(found, by, pace)
-        rows, of = await _largest(totals, limit + 1, cursor, pace), len(totals)
+        rows, of = await _largest(totals, limit + 1, passed, pace), len(totals)
     counts, out, named = _counts(found, by, zone), _by_name(queue, by, zone), list[dict[str, Any]]()
     async for _, name in pace.each(rows[:limit]):
         if any(there := counts(name)):
@@ -155,7 +158,7 @@ async def page(
     return {"rows": named, "next": following, "of": of, "complete": complete}
 
 
-def _cursor(after: str) -> _Ranked:
+def cursor(after: str) -> _Ranked:
     count, _, name = after.partition(" ")
     if not count.isdecimal() or not name:
         raise Refused(f"{after!r} is not a cursor; use the one that the previous page ended with, or omit it")

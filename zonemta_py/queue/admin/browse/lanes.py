@@ -52,6 +52,14 @@ async def of_flows(
     return Rows(made, count - looked, looked if looked < count else None)
 
 
+async def named(schedule: Schedule, names: Iterable[Sequence[str]], pace: Pace) -> Rows:
+    """Those of these zones and names, as far as there are any."""
+    zones = schedule.zones
+    found = [zones[zone].flow_queues.by_key.get(name) for zone, name in names if zone in zones]
+    made, _ = await _made(schedule, [one for one in found if one is not None], pace)
+    return Rows(made, 0, None)
+
+
 def counted(flows: Iterable[ByLength[FlowQueue]]) -> int:
     """How many flow queues there are."""
     return sum(len(part) for flow in flows for part in flow.parts.values())

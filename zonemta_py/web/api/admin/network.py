@@ -80,12 +80,12 @@ async def lanes(
     request: Request,
     zone: Annotated[models.By, Query(description="Only those of this zone.")] = "",
     limit: bodies.Limit = 100,
-    after: Annotated[int, Query(ge=0, le=10**6, description="The last page's `next`.")] = 0,
+    after: Annotated[models.By, Query(description="The last page's `next`; default: the first page.")] = "",
 ) -> Response:
     """What waits for the same destination from the same source, of one tenant and campaign: how much, and why not
     now."""
     here, _ = asked(request)
-    return answer(await ask(here, "not-found", questions.lanes, zone=zone or None, limit=limit, after=after))
+    return answer(await ask(here, "not-found", questions.lanes, zone=zone or None, limit=limit, after=after or 0))
 
 
 @router.get("/tls", **operation("read", "Which TLS mail for a domain gets", rows.TlsDocument))

@@ -61,9 +61,9 @@ async def suspend(request: Request, kind: _Kind, name: _Name) -> Response:
     await _check(here, who, kind, name)
     cause = said.cause or f"by the key {who.name}"
     try:
-        own = {"tenants": sorted(who.scope.tenants)} if kind == "campaign" else {}
+        tenants = sorted(who.scope.tenants) if kind == "campaign" else []
         held = await ask(
-            here, "conflict", questions.stop, kind=kind, name=name, seconds=said.seconds, cause=cause, **own
+            here, "conflict", questions.stop, kind=kind, name=name, seconds=said.seconds, cause=cause, tenants=tenants
         )
     except RequestProblem:
         if who.scope.bound:  # the queue's sentence names those that there are

@@ -185,7 +185,7 @@ async def every(
     message: Annotated[feedback_rows.MessageId | None, Query(description="Only about this message.")] = None,
     wishes: Annotated[bool, Query(description="Only what may be a wish to leave, for somebody to decide.")] = False,
     since_ms: Annotated[models.Count, Query(description="Only since then, UNIX time in ms.")] = 0,
-    after: Annotated[models.Count, Query(description="The last page's `next`; default: the first page.")] = 0,
+    after: Annotated[models.Cause, Query(description="The last page's `next`; default: the first page.")] = "",
     limit: Annotated[int, Query(ge=1, le=1_000, description="Maximum number of rows.")] = 100,
 ) -> Response:
     """The newest first, of the last `return_path.verp_days` days; a page may have fewer rows than asked for. A key
@@ -196,7 +196,7 @@ async def every(
     own = visit(request).key.scope
     within = sorted(own.tenants), sorted(own.campaigns)
     return answer(
-        await here.ask(questions.feedback, **given, since_ms=since_ms, after=after, limit=limit, within=within)
+        await here.ask(questions.feedback, **given, since_ms=since_ms, after=after or 0, limit=limit, within=within)
     )
 
 

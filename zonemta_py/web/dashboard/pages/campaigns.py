@@ -94,7 +94,7 @@ async def feedback(desk: Desk, request: Request) -> Response:
     found: questions.FeedbackFound = {"rows": [], "next": None}
     try:
         found = await desk.ask(
-            questions.feedback, **where, unread=unread, after=_number(asked.get("after", "")), limit=ROWS
+            questions.feedback, **where, unread=unread, after=asked.get("after", "") or 0, limit=ROWS
         )
     except Wrong as error:
         wrong = str(error)

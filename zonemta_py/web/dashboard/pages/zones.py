@@ -21,11 +21,11 @@ BY = ("domain", "provider", "site")
 
 async def zones(desk: Desk, request: Request) -> Response:
     """Each zone with what waits, and the lanes in memory of the one that is chosen."""
-    chosen, after = request.query_params.get("zone", ""), place(request.query_params.get("after", ""))
+    chosen, after = request.query_params.get("zone", ""), request.query_params.get("after", "")
     sizes, standing, page = await asyncio.gather(
         desk.ask(questions.size),
         desk.ask(questions.standing),
-        desk.ask(questions.lanes, zone=chosen, limit=LANES, after=after) if chosen else _none(),
+        desk.ask(questions.lanes, zone=chosen, limit=LANES, after=after or 0) if chosen else _none(),
     )
     stopped = {row["name"]: row for row in standing if row["kind"] == "zone"}
     settings = {zone.name: zone for zone in desk.config.zones}
