@@ -1,0 +1,190 @@
+"""What is asked of several queues on one machine, answered as if they were one.
+
+`Merged.ask` is an `Ask` as that of one queue. TABLE has a row for each question (`queue/questions/`), which says how:
+
+    sum         asked of all at once, and added up: sizes, counters, who waits for what
+    pages       lists, of which each queue has a part: merged in the order that one queue lists in, with a cursor that
+                stands for a place in all of them
+    the one     about one message: the queue that its id names, and if it was moved, the others
+    any one     what orders make alike in all
+    order       what all must have: given by `Order`, and their answers merged; what one queue would decide by what it
+                alone knows (which template is best, what a name means) is decided before, and said in the order
+    first       what is the MTA's, and not a queue's
+    each        about one queue's own files: ask that queue
+
+Failures: as those of one queue; `joined.queues` says what becomes of several.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple
+
+from zonemta_py.queue import questions
+from zonemta_py.queue.questions.question import A, Ask, P, Question, Refused
+from zonemta_py.queues.joined import campaigns, people, places, sizes, standing, stories, tasks, whole
+from zonemta_py.queues.joined.queues import Order, Queues
+
+Answer = Callable[..., Awaitable[Any]]
+
+
+class Way(NamedTuple):
+    """How a question is answered. how: as the module names it; answer: gets the queues, and what was asked."""
+
+    how: str
+    question: Question[..., Any]
+    answer: Answer
+
+
+def _clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Merged:
+    """asks: one for each queue, by its number."""
+
+    def __init__(self, asks: Mapping[int, Ask], order: Order, now_ms: Callable[[], int] = _clock_ms) -> None:
+        self._queues = Queues(asks, order, now_ms)
+
+    async def ask(self, question: Question[P, A], *_: P.args, **arguments: P.kwargs) -> A:
+        """Raises ValueError, QueueRefusal."""
+        found: A = await self.answer(question, arguments)
+        return found
+
+    async def answer(self, question: str, arguments: dict[str, Any]) -> Any:
+        """As `ask`, of whatever somebody has named so."""
+        way = TABLE.get(question)
+        if way is None:
+            raise Refused(f"no queue knows the question {str(question)!r}; they know {', '.join(sorted(TABLE))}")
+        way.question.check(arguments)
+        return await way.answer(self._queues, **arguments)
+
+
+def _the_one(question: Question[..., Any], has: Callable[[Any], bool] | None = None) -> Answer:
+    async def answer(queues: Queues, id: str, **more: Any) -> Any:
+        return await queues.one(question, {"id": id} | more, id, has)
+
+    return answer
+
+
+def _any_one(question: Question[..., Any]) -> Answer:
+    async def answer(queues: Queues, **arguments: Any) -> Any:
+        return await queues.any_one(question, arguments)
+
+    return answer
+
+
+def _first(question: Question[..., Any]) -> Answer:
+    async def answer(queues: Queues, **arguments: Any) -> Any:
+        return await queues.first(question, arguments)
+
+    return answer
+
+
+def _each(question: Question[..., Any]) -> Answer:
+    async def answer(queues: Queues, **_: Any) -> Any:
+        names = ", ".join(map(str, queues.asks))
+        raise Refused(f"the question {str(question)!r} is about the files of one queue; ask one of {names}")
+
+    return answer
+
+
+def _of_campaign(question: Question[..., Any]) -> Answer:
+    async def answer(queues: Queues, **arguments: Any) -> Any:
+        return await campaigns.ordered(queues, question, arguments)
+
+    return answer
+
+
+async def _list(queues: Queues, limit: int = 100, after: str = "", **where: Any) -> dict[str, Any]:
+    limit = max(1, min(limit, places.LIST_MAX))
+
+    async def ask(numbers: Any, cursor: str) -> dict[int, Any]:
+        return await queues.each(questions.list_, {"limit": limit, "after": cursor} | where, numbers)
+
+    found = await places.listed(ask, list(queues.asks), after, limit)
+    walked = sum(page["walked"] for page in found.pages.values())
+    short = found.next is not None and len(found.rows) < limit
+    return {"rows": found.rows, "next": found.next, "walked": walked, "more": short}
+
+
+_WAYS: tuple[tuple[str, Question[..., Any], Answer], ...] = (
+    ("sum", questions.size, sizes.size),
+    ("pages", questions.sizes, sizes.sizes),
+    ("pages", questions.tally, sizes.tally),
+    ("sum", questions.qshape, sizes.qshape),
+    ("sum", questions.queues, sizes.named_queues),
+    ("sum", questions.metrics, sizes.metrics),
+    ("sum", questions.now, sizes.now),
+    ("pages", questions.list_, _list),
+    ("the one", questions.show, _the_one(questions.show)),
+    ("the one", questions.content, _the_one(questions.content)),
+    ("pages", questions.trace, stories.trace),
+    ("pages", questions.in_doubt, people.in_doubt),
+    ("sum", questions.in_doubt_acknowledge, people.in_doubt_acknowledge),
+    ("the one", questions.release, _the_one(questions.release)),
+    ("the one", questions.drop, _the_one(questions.drop)),
+    ("pages", questions.explain, standing.explain),
+    ("pages", questions.lanes, standing.lanes),
+    ("pages", questions.standing, standing.standing),
+    ("order", questions.stop, standing.stop),
+    ("order", questions.lift, standing.lift),
+    ("sum", questions.accounts, people.accounts),
+    ("sum", questions.warmup, people.warmup),
+    ("order", questions.warm, people.warm),
+    ("sum", questions.task_preview, tasks.preview),
+    ("order", questions.task, tasks.task),
+    ("order", questions.task_start, tasks.start),
+    ("pages", questions.tasks, tasks.rows),
+    ("sum", questions.task_row, tasks.one),
+    ("order", questions.task_cancel, tasks.cancel),
+    ("order", questions.task_undo, tasks.undo),
+    ("order", questions.campaign_put, campaigns.put),
+    ("order", questions.campaign_pause, campaigns.pause),
+    ("order", questions.campaign_resume, campaigns.resume),
+    ("order", questions.campaign_cancel, campaigns.cancel),
+    ("order", questions.campaign_complete, _of_campaign(questions.campaign_complete)),
+    ("order", questions.campaign_decide, campaigns.decide),
+    ("order", questions.campaign_text, _of_campaign(questions.campaign_text)),
+    ("order", questions.campaign_schedule, _of_campaign(questions.campaign_schedule)),
+    ("any one", questions.campaign_templates, campaigns.templates),
+    ("sum", questions.campaign, campaigns.one),
+    ("pages", questions.campaigns, campaigns.newest),
+    ("any one", questions.campaign_tenant, campaigns.tenant),
+    ("sum", questions.campaign_ends, campaigns.ends),
+    ("sum", questions.campaign_hours, campaigns.hours),
+    ("order", questions.suppress, people.suppress),
+    ("order", questions.unsuppress, people.unsuppress),
+    ("any one", questions.suppression, _any_one(questions.suppression)),
+    ("any one", questions.suppressions, _any_one(questions.suppressions)),
+    ("sum", questions.evidence, people.evidence),
+    ("sum", questions.guards, people.guards),
+    ("order", questions.guard_release, people.guard_release),
+    ("order", questions.forget, people.forget),
+    ("pages", questions.feedback, stories.feedback),
+    ("the one", questions.feedback_one, stories.feedback_one),
+    ("the one", questions.feedback_ties, stories.feedback_ties),
+    ("the one", questions.feedback_forget, stories.feedback_forget),
+    ("the one", questions.feedback_leave, stories.feedback_leave),
+    ("sum", questions.ready, whole.ready),
+    ("first", questions.reload, _first(questions.reload)),
+    ("first", questions.drain, _first(questions.drain)),
+    ("sum", questions.generation, whole.generation),
+    ("any one", questions.rights, _any_one(questions.rights)),
+    ("sum", questions.draining, whole.draining),
+    ("first", questions.configurations, _first(questions.configurations)),
+    ("sum", questions.copied, whole.copied),
+    ("sum", questions.adopt, whole.adopt),
+    ("each", questions.backup, _each(questions.backup)),
+    ("each", questions.positions, _each(questions.positions)),
+    ("sum", questions.rotate, whole.rotate),
+    ("each", questions.stable, _each(questions.stable)),
+    ("the one", questions.leased, _the_one(questions.leased, lambda queue: queue is not None)),
+    ("first", questions.report, _first(questions.report)),
+    ("each", questions.order, _each(questions.order)),
+    ("each", questions.learn, _each(questions.learn)),
+    ("each", questions.order_number, _each(questions.order_number)),
+    ("each", questions.share, _each(questions.share)),
+)
+TABLE: dict[str, Way] = {str(question): Way(how, question, answer) for how, question, answer in _WAYS}

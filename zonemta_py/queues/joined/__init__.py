@@ -1,0 +1,1 @@
+"""How the answers of several queues become one."""

@@ -1,0 +1,157 @@
+"""People, and who sends to them, in several queues: the suppression list is alike in all, as orders make it; what was
+heard of somebody, who is in doubt, what accounts and new sources have used, each queue knows of its own mail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zonemta_py.queue import questions
+from zonemta_py.queue.admin.doubts import ROWS
+from zonemta_py.queue.api import EVERYBODY
+from zonemta_py.queue.suppression.entry import UNSUBSCRIBE, usual_scope
+from zonemta_py.queues.joined.campaigns import tenant
+from zonemta_py.queues.joined.queues import Queues
+
+Row = dict[str, Any]
+
+
+# -- the suppression list
+
+
+async def suppress(queues: Queues, rows: list[list[Any]]) -> dict[str, int]:
+    """What each queue would find out for itself, and not alike, is said to all: the time, and whose campaign it is."""
+    now_ms, tenants = queues.now_ms(), dict[str, str | None]()
+    given = [_entry(row, now_ms) for row in rows]
+    for row in given:
+        if _of_campaign(row) and row[5] not in tenants:
+            tenants[row[5]] = await tenant(queues, name=row[5])
+    for row in given:
+        if _of_campaign(row):
+            whose = tenants[row[5]] or ""
+            row[7] = usual_scope(row[1], "" if whose == EVERYBODY else whose)
+    found = (await queues.ordered(questions.suppress, {"rows": given})).values()
+    most = max(found, key=lambda one: one["added"])
+    return {"added": most["added"], "known": most["known"]}
+
+
+def _entry(row: Any, now_ms: int) -> Any:
+    """With all its values (`suppression.entry.checked`), unless it is none."""
+    if not isinstance(row, (list, tuple)) or not 2 <= len(row) <= 8:
+        return row
+    entry = [*row, *("", "", "", "", 0, "")[len(row) - 2 :]]
+    entry[6] = entry[6] or now_ms
+    return entry
+
+
+def _of_campaign(row: Any) -> bool:
+    """Whether its scope follows from its campaign."""
+    full = isinstance(row, list) and len(row) == 8
+    return full and row[1] == UNSUBSCRIBE and isinstance(row[5], str) and bool(row[5]) and not row[7]
+
+
+async def unsuppress(queues: Queues, **order: Any) -> int:
+    found: int = max((await queues.ordered(questions.unsuppress, order)).values())
+    return found
+
+
+async def forget(queues: Queues, **order: Any) -> Row:
+    found = (await queues.ordered(questions.forget, order)).values()
+    return {
+        "removed": sum(one["removed"] for one in found), "under_way": sum(one["under_way"] for one in found),
+        "listed": any(one["listed"] for one in found), "kept": any(one["kept"] for one in found),
+    }  # fmt: skip
+
+
+async def evidence(queues: Queues, address: str) -> Row:
+    """What one queue has heard is not yet enough for all: each counts for itself (`counted`, `enough`); the one that
+    has counted most is told."""
+    found = list((await queues.each(questions.evidence, {"address": address})).values())
+    standing = dict[tuple[str, str], Row]()
+    for row in (row for one in found for row in one["standing"]):
+        known = standing.setdefault((row["group"], row["scope"]), row)
+        if (row["enough"], row["counted"]) > (known["enough"], known["counted"]):
+            standing[row["group"], row["scope"]] = row
+    entries = {(row["address"], row.get("scope", "all")): row for one in reversed(found) for row in one["entries"]}
+    return {
+        "address": found[0]["address"], "entries": list(entries.values()),
+        "heard": sorted((item for one in found for item in one["heard"]), key=lambda item: item["at_ms"]),
+        "standing": list(standing.values()), "guards": list(dict.fromkeys(g for one in found for g in one["guards"])),
+    }  # fmt: skip
+
+
+async def guards(queues: Queues) -> list[Row]:
+    found = dict[str, Row]()
+    for rows in (await queues.each(questions.guards, {})).values():
+        for row in rows:
+            known = found.get(row["name"])
+            found[row["name"]] = row if known is None else known | {
+                "since_ms": min(known["since_ms"], row["since_ms"]), "people": known["people"] + row["people"]
+            }  # fmt: skip
+    return list(found.values())
+
+
+async def guard_release(queues: Queues, **order: Any) -> int:
+    return sum((await queues.ordered(questions.guard_release, order)).values())
+
+
+# -- who is in doubt
+
+
+async def in_doubt(queues: Queues, limit: int = ROWS, after: str = "") -> list[Row]:
+    limit = max(1, min(limit, ROWS))
+    found = (await queues.each(questions.in_doubt, {"limit": limit, "after": after})).values()
+    rows = sorted((row for rows in found for row in rows), key=lambda row: (row["id"], row["recipient"].encode()))
+    return rows[:limit]
+
+
+async def in_doubt_acknowledge(queues: Queues, **which: Any) -> int:
+    return sum((await queues.each(questions.in_doubt_acknowledge, which)).values())
+
+
+# -- accounts and sources
+
+
+async def accounts(queues: Queues) -> list[Row]:
+    found = dict[tuple[str, str, str], Row]()
+    for rows in (await queues.each(questions.accounts, {})).values():
+        for row in rows:
+            known = found.get(one := (row["account"], row["what"], row["quota"]))
+            found[one] = row if known is None else _quota(known, row)
+    return list(found.values())
+
+
+def _quota(one: Row, other: Row) -> Row:
+    """Of one amount, both have used a part."""
+    used, amount = one["used"] + other["used"], max(one["used"] + one["left"], other["used"] + other["left"])
+    return one | {"used": used, "left": max(0, amount - used)}
+
+
+async def warmup(queues: Queues) -> list[Row]:
+    found = dict[tuple[str, str], Row]()
+    for rows in (await queues.each(questions.warmup, {})).values():
+        for row in rows:
+            known = found.get(one := (row["source"], row["provider"]))
+            found[one] = row if known is None else _warming(known, row)
+    return [row for _, row in sorted(found.items())]
+
+
+def _warming(one: Row, other: Row) -> Row:
+    """The step is the same in both; if not, the lower one holds."""
+    behind, attempts = min(one, other, key=lambda row: row["step"]), one["attempts"] + other["attempts"]
+    shares = {
+        name: (one[name] * one["attempts"] + other[name] * other["attempts"]) / attempts if attempts else 0.0
+        for name in ("deferred", "blocked")
+    }
+    firsts = [first for first in (one["first"], other["first"]) if first]
+    return behind | shares | {
+        "first": min(firsts, default=""), "sent": one["sent"] + other["sent"], "attempts": attempts
+    }  # fmt: skip
+
+
+async def warm(queues: Queues, source: str, provider: str, step: int | None) -> Row:
+    order = {"source": source, "provider": provider, "step": step}
+    rows = list((await queues.ordered(questions.warm, order)).values())
+    found: Row = rows[0]
+    for row in rows[1:]:
+        found = _warming(found, row)
+    return found

@@ -1,0 +1,142 @@
+"""Several queues, asked together: all at once, one after another until one knows, or by an order that all must have.
+
+What is wrong with a question (`Refused`) is so for all: it is raised if none has answered; of those that have, the
+answers hold, since a name may be known to one queue only. A queue that cannot answer now (QueueRefusal) makes the whole
+answer impossible: half a sum is none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.api import QueueFault, QueueRefusal
+from zonemta_py.queue.questions.question import Ask, Question
+
+T = TypeVar("T")
+NUMBERS = 1024
+"""A queue's number is the low ten bits of its messages' ids (`disk/keys.py:Ids`)."""
+
+
+class Order(Protocol):
+    """Gives an order to all queues, in one total order with all others."""
+
+    async def __call__(self, question: Question[..., Any], arguments: dict[str, Any]) -> Mapping[int, Any]:
+        """What each queue has answered that has carried it out, by number: the others do before they lease anything, or
+        have refused it, as what is meant is not theirs.
+
+        Raises ValueError, QueueRefusal: it was not given, or no queue has taken it.
+        """
+
+
+class Queues:
+    """By number. now_ms: the clock."""
+
+    def __init__(self, asks: Mapping[int, Ask], order: Order, now_ms: Callable[[], int]) -> None:
+        self.asks, self._order, self.now_ms = dict(sorted(asks.items())), order, now_ms
+
+    async def each(
+        self, question: Question[..., Any], arguments: dict[str, Any], numbers: Iterable[int] | None = None
+    ) -> dict[int, Any]:
+        """What those that have answered said, the lowest number first. Raises ValueError, QueueRefusal."""
+        return await self.each_its(question, dict.fromkeys(self.asks if numbers is None else numbers, arguments))
+
+    async def each_its(self, question: Question[..., Any], arguments: Mapping[int, dict[str, Any]]) -> dict[int, Any]:
+        """The same, each asked with its own."""
+        asked = [self._ask(number, question, its) for number, its in arguments.items()]
+        return answered(dict(zip(arguments, await asyncio.gather(*asked), strict=True)))
+
+    async def _ask(self, number: int, question: Question[..., Any], arguments: dict[str, Any]) -> Any:
+        try:
+            return await self.asks[number](question, **arguments)
+        except (ValueError, QueueRefusal) as error:
+            return error
+
+    async def one(
+        self, question: Question[..., Any], arguments: dict[str, Any], id: str, has: Callable[[Any], bool] | None = None
+    ) -> Any:
+        """The answer of the queue that has that message: the one that has given out its id, unless it was moved. has:
+        whether an answer is one; default: any is. Where none has it, the first answer. Raises ValueError,
+        QueueRefusal."""
+        first = of_id(id)
+        if first not in self.asks:
+            first = next(iter(self.asks))
+        found = await self._ask(first, question, arguments)
+        if _good(found, has):
+            return found
+        others = [number for number in self.asks if number != first]
+        more = await asyncio.gather(*(self._ask(number, question, arguments) for number in others))
+        for one in more:
+            if _good(one, has):
+                return one
+        known = {first: found, **dict(zip(others, more, strict=True))}
+        if faults := {number: one for number, one in known.items() if isinstance(one, QueueRefusal)}:
+            raise _one_fault(faults, len(known))
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    async def any_one(self, question: Question[..., Any], arguments: dict[str, Any]) -> Any:
+        """Of what all have alike: the lowest that answers. Raises ValueError, QueueRefusal."""
+        faults = dict[int, QueueRefusal]()
+        for number in self.asks:
+            found = await self._ask(number, question, arguments)
+            if not isinstance(found, QueueRefusal):
+                return _raised(found)
+            faults[number] = found
+        raise _one_fault(faults, len(self.asks))
+
+    async def first(self, question: Question[..., Any], arguments: dict[str, Any]) -> Any:
+        """Of what the lowest alone has. Raises ValueError, QueueRefusal."""
+        number = next(iter(self.asks))
+        return _raised(await self._ask(number, question, arguments))
+
+    async def ordered(self, question: Question[..., Any], arguments: dict[str, Any]) -> dict[int, Any]:
+        """As `each`, by an order. Raises ValueError, QueueRefusal."""
+        return dict(sorted((await self._order(question, arguments)).items()))
+
+
+def of_id(id: str) -> int:
+    """The queue that has given out a message's id; -1: it is none."""
+    try:
+        return int(id, 16) % NUMBERS
+    except ValueError:
+        return -1
+
+
+def answered(said: Mapping[int, Any]) -> dict[int, Any]:
+    """Those that are answers. Raises one exception for all, as the module says."""
+    if faults := {number: one for number, one in said.items() if isinstance(one, QueueRefusal)}:
+        raise _one_fault(faults, len(said))
+    found = {number: one for number, one in said.items() if not isinstance(one, Exception)}
+    if said and not found:
+        often = Counter(str(one) for one in said.values())
+        raise max(said.values(), key=lambda one: often[str(one)])
+    return found
+
+
+def _good(found: Any, has: Callable[[Any], bool] | None) -> bool:
+    return not isinstance(found, Exception) and (has is None or has(found))
+
+
+def _raised(found: T | Exception) -> T:
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def _one_fault(faults: dict[int, QueueRefusal], of: int) -> QueueRefusal:
+    first = next(iter(faults.values()))
+    if len(faults) == of and len({str(one) for one in faults.values()}) == 1:
+        return first
+    names = " and ".join(f"queue {one}" for one in faults)
+    sentence = f"{names}: {first.reply.text}"
+    if isinstance(first, QueueFault):
+        return QueueFault(sentence)
+    return QueueRefusal(Reply(first.reply.code, first.reply.enhanced, sentence))
+
+
+Answered = Callable[..., Awaitable[Any]]

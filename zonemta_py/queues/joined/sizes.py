@@ -1,0 +1,316 @@
+"""How much there is in several queues: sums, by name in pages, by age, and the numbers for Prometheus.
+
+A page of names has exact sums. Its order is that of the sums as long as each queue's names fit into one answer; of
+more, it is that of each name's largest part, since a sum is only known once all queues were asked about it. Domains are
+nearly whole in one queue, so there the two differ little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any, NamedTuple
+
+from zonemta_py.queue import questions
+from zonemta_py.queue.admin.browse import ages, counts
+from zonemta_py.queue.admin.metrics import OF_CAMPAIGNS
+from zonemta_py.queue.questions.question import Refused
+from zonemta_py.queues.joined.campaigns import rows_of
+from zonemta_py.queues.joined.queues import Queues
+from zonemta_py.queues.joined.standing import counted
+from zonemta_py.schedule.time.pace import Pace
+
+Row = dict[str, Any]
+_TURN, _PART = "queue ", "part "
+"""How cursors begin: of one queue after another; of the order of the largest parts."""
+
+
+async def size(queues: Queues, **of: Any) -> Any:
+    found = list((await queues.each(questions.size, of)).values())
+    if any(value is not None for value in of.values()):
+        return _added(found)
+    zones = dict.fromkeys(name for one in found for name in one["zones"])
+    return {
+        "zones": {name: _added(one["zones"][name] for one in found if name in one["zones"]) for name in zones},
+        "total": _added(one["total"] for one in found),
+    }
+
+
+async def named_queues(queues: Queues) -> list[Row]:
+    rows = dict[str, Row]()
+    for found in (await queues.each(questions.queues, {})).values():
+        for row in found:
+            rows[row["zone"]] = _added((rows[row["zone"]], row)) if row["zone"] in rows else row
+    return sorted(rows.values(), key=lambda row: str(row["queue"]))
+
+
+def _added(rows: Iterable[Mapping[str, Any]]) -> Row:
+    """Whole numbers by name; what is none is the first one's."""
+    found: Row = {}
+    for row in rows:
+        for name, value in row.items():
+            found[name] = found[name] + value if name in found and isinstance(value, int) else found.get(name, value)
+    return found
+
+
+# -- pages of names
+
+
+async def sizes(
+    queues: Queues, by: str, limit: int = 100, after: str = "", zone: str | None = None, names: list[str] | None = None
+) -> Row:
+    asked: Row = {"by": by, "zone": zone}
+    limit = max(1, min(limit, counts.PAGE_MAX))
+    if names is not None:
+        return _whole(await queues.each(questions.sizes, asked | {"names": names}), counts.PAGE_MAX, None)
+    part, after = after.startswith(_PART), after.removeprefix(_PART)
+    cursor = counts.cursor(after) if after else None
+    if not part:
+        found = await queues.each(questions.sizes, asked | {"limit": counts.PAGE_MAX})
+        if all(page["next"] is None for page in found.values()):
+            return _whole(found, limit, cursor)
+    return await _parts(queues, asked, limit, after)
+
+
+def _whole(found: Mapping[int, Row], limit: int, cursor: tuple[int, str] | None) -> Row:
+    """Of answers that have all names."""
+    rows = dict[str, Row]()
+    for page in found.values():
+        for row in page["rows"]:
+            rows[row["name"]] = _added((rows[row["name"]], row)) if row["name"] in rows else row
+    ordered = sorted(rows.values(), key=_rank)
+    if cursor is not None:
+        ordered = [row for row in ordered if _rank(row) > (-cursor[0], cursor[1])]
+    following = _after(ordered[limit - 1]) if len(ordered) > limit else None
+    complete = all(page["complete"] for page in found.values())
+    return {"rows": ordered[:limit], "next": following, "of": len(rows), "complete": complete}
+
+
+async def _parts(queues: Queues, asked: Row, limit: int, after: str) -> Row:
+    """Each name where its largest part is, or the first of them. of: at most so many."""
+    rows = list[Row]()
+    while True:
+        found = await queues.each(questions.sizes, asked | {"limit": limit, "after": after})
+        ends = [counts.cursor(page["next"]) for page in found.values() if page["next"] is not None]
+        until = min(((-count, name) for count, name in ends), default=None)
+        parts = [row for page in found.values() for row in page["rows"] if until is None or _rank(row) <= until]
+        parts = list({_rank(row): row for row in sorted(parts, key=_rank)}.values())
+        known = await _known(queues, asked, [row["name"] for row in parts])
+        for row in parts:
+            there = known.get(row["name"], [row])
+            if max(map(_total, there)) <= _total(row):
+                rows.append(_added(there))
+            if len(rows) == limit:
+                until = _rank(row)
+                break
+        following = None if until is None else f"{-until[0]} {until[1]}"
+        if following is None or len(rows) == limit:
+            break
+        after = following
+    of, complete = sum(page["of"] for page in found.values()), all(page["complete"] for page in found.values())
+    return {"rows": rows, "next": following and _PART + following, "of": of, "complete": complete}
+
+
+async def _known(queues: Queues, asked: Row, names: list[str]) -> dict[str, list[Row]]:
+    """What each queue has of them."""
+    found, left = dict[str, list[Row]](), list(dict.fromkeys(names))
+    while left:
+        some, left = left[: counts.PAGE_MAX], left[counts.PAGE_MAX :]
+        for page in (await queues.each(questions.sizes, asked | {"names": some})).values():
+            for row in page["rows"]:
+                found.setdefault(row["name"], []).append(row)
+    return found
+
+
+def _total(row: Row) -> int:
+    return sum(value for name, value in row.items() if name != "name")
+
+
+def _rank(row: Row) -> tuple[int, str]:
+    return -_total(row), row["name"]
+
+
+def _after(row: Row) -> str:
+    return f"{_total(row)} {row['name']}"
+
+
+# -- counts of what a filter means
+
+
+async def tally(queues: Queues, by: str, after: str = "", **where: Any) -> Row:
+    """One queue after another, as many as come to their end."""
+    numbers, cursor = list(queues.asks), after
+    if after:
+        first, _, cursor = after.removeprefix(_TURN).partition(" ")
+        if not after.startswith(_TURN) or not first.isdecimal() or int(first) not in numbers:
+            raise Refused(f"{after!r} is not a cursor; use the one that the previous page ended with, or omit it")
+        numbers = numbers[numbers.index(int(first)) :]
+    found = await queues.each(questions.tally, {"by": by, "after": cursor} | where, numbers[:1] if cursor else numbers)
+    merged, walked, following = dict[str, Row](), 0, ""
+    for number, page in found.items():
+        for name, states in page["counts"].items():
+            merged[name] = _added((merged.get(name, {}), states))
+        walked += page["walked"]
+        if page["next"] is not None:
+            following = f"{_TURN}{number} {page['next']}"
+            break
+    if not following and cursor and len(numbers) > 1:
+        following = f"{_TURN}{numbers[1]} "
+    return {"counts": merged, "walked": walked, "next": following or None}
+
+
+# -- by age
+
+
+async def qshape(
+    queues: Queues, by: str = "domain", zone: str | None = None, limit: int = 50, after: int = 0,
+    states: list[str] | None = None, minutes: list[int] | None = None, subdomains: int = 0,
+) -> Row:  # fmt: skip
+    asked = {"by": by, "zone": zone, "limit": ages.PAGE_MAX, "states": states, "minutes": minutes}
+    found = list((await queues.each(questions.qshape, asked)).values())
+    names, fits = dict[str, list[int]](), all(one["names"] <= ages.PAGE_MAX for one in found)
+    for one in found:
+        for row in one["rows"]:
+            names[row["name"]] = _side(names.get(row["name"], ()), row["ages"])
+    count = len(names) if fits else sum(one["names"] for one in found)
+    if subdomains:
+        names |= await ages.parents(names, subdomains, Pace())
+    rows = [_shape(name, its) for name, its in names.items()]
+    rows.sort(key=lambda row: (row["total"], row["name"]), reverse=True)
+    whole = _side(*(one["all"]["ages"] for one in found))
+    return {
+        "by": by, "minutes": found[0]["minutes"], "rows": rows[: ages.PAGE_MAX][max(0, after) :][: max(1, limit)],
+        "all": _shape("all", whole), "names": count, "walked": sum(one["walked"] for one in found),
+        "of": sum(one["of"] for one in found), "complete": all(one["complete"] for one in found),
+        "counting": any(one["counting"] for one in found), "at_ms": min(one["at_ms"] for one in found),
+    }  # fmt: skip
+
+
+def _side(*rows: Sequence[Any]) -> list[Any]:
+    """Sums, place by place from the first on."""
+    return [sum(values) for values in zip_longest(*rows, fillvalue=0)]
+
+
+def _shape(name: str, its: list[int]) -> Row:
+    return {"name": name, "total": sum(its), "ages": its}
+
+
+# -- what happens a second
+
+
+async def now(queues: Queues, destinations: int = 0) -> Row:
+    found = list((await queues.each(questions.now, {"destinations": destinations})).values())
+    rates = {name: sum(one[name] for one in found) for name, value in found[0].items() if isinstance(value, float)}
+    named = dict.fromkeys(name for one in found for name in one["history"])
+    history = {name: _side(*(one["history"].get(name, [])[::-1] for one in found))[::-1] for name in named}
+    rates |= {"window_s": max(one["window_s"] for one in found), "history": history}
+    if destinations > 0:
+        busy = dict[str, list[float]]()
+        for one in found:
+            for name, its in one["destinations"].items():
+                busy[name] = _side(busy.get(name, ()), its)
+        chosen = sorted(busy, key=lambda name: -sum(busy[name]))[:destinations]
+        rates["destinations"] = {name: busy[name] for name in chosen}
+    return rates
+
+
+# -- for Prometheus
+
+
+class _Of(NamedTuple):
+    """How the values of several queues become one."""
+
+    join: Any
+    """None: they are not made of one another's values."""
+
+
+SUM, MOST, LEAST, ELSEWHERE = _Of(sum), _Of(max), _Of(min), _Of(None)
+GAUGES = {
+    "zonemta_smtp_sessions_open": SUM,
+    "zonemta_account_sessions_open": SUM,
+    "zonemta_pull_sessions_open": SUM,
+    "zonemta_pull_waiting": SUM,
+    "zonemta_pull_reservations": SUM,
+    "zonemta_connections_idle": SUM,
+    "zonemta_queue_recipients": SUM,
+    "zonemta_in_doubt": SUM,
+    "zonemta_queue_messages": SUM,
+    "zonemta_queue_bytes": SUM,
+    "zonemta_oldest_recipient_age_seconds": MOST,
+    "zonemta_campaign_recipients": ELSEWHERE,
+    "zonemta_campaign_attempts": ELSEWHERE,
+    "zonemta_leases_out": SUM,
+    "zonemta_suspended": ELSEWHERE,
+    "zonemta_resting": ELSEWHERE,
+    "zonemta_learned": ELSEWHERE,
+    "zonemta_damage": ELSEWHERE,
+    "zonemta_suppression_guards_up": ELSEWHERE,
+    "zonemta_tasks": MOST,  # one task is in each queue; one that is not as far in all is there in two states
+    "zonemta_accepting": LEAST,
+    "zonemta_disk_free_bytes": LEAST,  # all are on one disk
+    "zonemta_disk_reserve_bytes": MOST,
+    "zonemta_process_failure_time_seconds": MOST,  # a process may be told to several queues
+    "zonemta_process_resident_memory_bytes": MOST,
+    "zonemta_process_start_time_seconds": MOST,
+    "zonemta_event_sink_lag_records": SUM,
+    "zonemta_event_sink_lag_seconds": MOST,
+    "zonemta_event_sink_up": LEAST,
+    "zonemta_certificate_expiry_timestamp_seconds": LEAST,
+    "zonemta_build_info": MOST,
+}
+"""Every gauge."""
+_OF_PROCESSES = frozenset((
+    "zonemta_process_starts_total", "zonemta_process_failures_total", "zonemta_process_cpu_seconds_total",
+))  # fmt: skip
+"""Counters that are not added up: of a process that may be told to several queues."""
+
+
+async def metrics(queues: Queues) -> Row:
+    found = list((await queues.each(questions.metrics, {})).values())
+    counters = {
+        name: _joined((one["counters"].get(name, ()) for one in found), MOST if name in _OF_PROCESSES else SUM)
+        for name in _names(one["counters"] for one in found)
+    }
+    gauges = {
+        name: _joined((one["gauges"].get(name, ()) for one in found), GAUGES.get(name, SUM))
+        for name in _names(one["gauges"] for one in found)
+        if GAUGES.get(name, SUM).join is not None
+    }
+    histograms = {
+        name: _histogram(row for one in found for row in one["histograms"].get(name, ()))
+        for name in _names(one["histograms"] for one in found)
+    }
+    gauges |= await _of_campaigns(queues, found) | await counted(queues)
+    return {"counters": counters, "histograms": histograms, "gauges": gauges}
+
+
+def _names(tables: Iterable[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(name for table in tables for name in table))
+
+
+def _joined(tables: Iterable[Sequence[Any]], of: _Of) -> list[list[Any]]:
+    values = dict[tuple[str, ...], list[Any]]()
+    for rows in tables:
+        for labels, value in rows:
+            values.setdefault(tuple(labels), []).append(value)
+    return [[list(labels), of.join(each)] for labels, each in values.items()]
+
+
+def _histogram(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
+    found = dict[tuple[str, ...], tuple[list[int], float]]()
+    for labels, buckets, total in rows:
+        known, before = found.get(tuple(labels), ([], 0.0))
+        found[tuple(labels)] = _side(known, buckets), before + total
+    return [[list(labels), buckets, total] for labels, (buckets, total) in found.items()]
+
+
+async def _of_campaigns(queues: Queues, found: list[Row]) -> Row:
+    """As many as one queue tells of, the largest; each told of by any is asked about of all."""
+    told = [list(dict.fromkeys(row[0][0] for row in one["gauges"].get(next(iter(OF_CAMPAIGNS)), ()))) for one in found]
+    names = list(dict.fromkeys(name for one in told for name in one))
+    rows = list((await rows_of(queues, names)).values())
+    rows.sort(key=lambda row: (row["waiting"], row["last_ms"], row["name"]), reverse=True)
+    del rows[max(map(len, told), default=0) :]
+    return {
+        metric: [[[row["name"], what], row[what]] for row in rows for what in of] for metric, of in OF_CAMPAIGNS.items()
+    }

@@ -1,0 +1,119 @@
+"""A task in several queues is one: ordered with one number, seen in one preview, with one progress and one undo.
+
+Its state is that of the queue that is least far: it runs while one does, it can be undone while it can be anywhere; but
+once one has undone or canceled it, this is what has become of it, as where it changed nothing there is nothing to undo.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from zonemta_py.queue import questions
+from zonemta_py.queue.questions.question import Refused
+from zonemta_py.queue.tasks.apply import EXAMPLES_MAX
+from zonemta_py.queue.tasks.preview import COUNTING, PREVIEWED
+from zonemta_py.queue.tasks.rows import remarks
+from zonemta_py.queues.joined.queues import Queues
+
+Row = dict[str, Any]
+_STATES = (COUNTING, PREVIEWED, "running", "undone", "canceled", "undoable", "done")
+"""That which comes first here of those that it has anywhere is the task's."""
+_OVER = frozenset(("undoable", "done", "canceled", "undone"))
+
+
+def next_number(queues: Queues) -> int:
+    """Of a task that is ordered now. It grows with time, and two that are ordered at once have different ones, or the
+    second is refused."""
+    return queues.now_ms() * 1000 + random.randrange(1000)
+
+
+async def preview(queues: Queues, id: str = "", **given: Any) -> Row:
+    order = given | {"id": id or f"p{next_number(queues):x}"}
+    return joined((await queues.each(questions.task_preview, order)).values())
+
+
+async def task(queues: Queues, number: int = 0, **given: Any) -> Row:
+    return joined((await queues.ordered(questions.task, given | {"number": number or next_number(queues)})).values())
+
+
+async def start(queues: Queues, id: str, by: str = "", cause: str = "", undo_s: float | None = None) -> Row:
+    """Orders what was seen: a queue that has no preview of it, as it was started since, has the order all the same."""
+    try:
+        seen = await one(queues, id)
+    except Refused:
+        seen = {"state": ""}
+    if seen["state"] == COUNTING:
+        raise Refused(f"preview {id} is still being counted; wait for it")
+    if seen["state"] != PREVIEWED:
+        raise Refused(f"there is no preview {id!r}; it is kept for an hour, make another one")
+    given = {name: seen[name] for name in ("verb", "where", "set")}
+    return await task(queues, **given, by=by or seen["by"], cause=cause or seen["cause"], undo_s=undo_s, preview=id)
+
+
+async def one(queues: Queues, id: str) -> Row:
+    return joined((await queues.each(questions.task_row, {"id": id})).values())
+
+
+async def rows(queues: Queues, limit: int = 100, after: str = "") -> list[Row]:
+    found = dict[str, list[Row]]()
+    for page in (await queues.each(questions.tasks, {"limit": limit, "after": after})).values():
+        for row in page:
+            found.setdefault(row["id"], []).append(row)
+    return sorted(map(joined, found.values()), key=_newest_first)[:limit]
+
+
+def _newest_first(row: Row) -> tuple[bool, int]:
+    """Previews come first."""
+    seen = not row["id"].isdigit()
+    return not seen, -row["created_ms"] if seen else -int(row["id"])
+
+
+async def cancel(queues: Queues, **order: Any) -> Row:
+    return await _turned(queues, order["id"], await queues.ordered(questions.task_cancel, order))
+
+
+async def undo(queues: Queues, **order: Any) -> Row:
+    try:
+        found = await queues.ordered(questions.task_undo, order)
+    except Refused:
+        row = await one(queues, order["id"])
+        if row["state"] in _OVER and row["done"]:  # most of them may say that they have changed nothing
+            why = "it was undone already" if row["state"] == "undone" else "the time for that is over"
+            raise Refused(f"task {order['id']} cannot be undone: {why}") from None
+        raise
+    return await _turned(queues, order["id"], found)
+
+
+async def _turned(queues: Queues, id: str, found: Mapping[int, Row]) -> Row:
+    """Where it was refused, there was nothing to do; but its counts are its own there, too."""
+    if len(found) == len(queues.asks):
+        return joined(found.values())
+    others = [number for number in queues.asks if number not in found]
+    try:
+        more = await queues.each(questions.task_row, {"id": id}, others)
+    except Refused:
+        more = {}
+    return joined([*found.values(), *more.values()])
+
+
+def joined(each: Iterable[Row]) -> Row:
+    """One row of several queues' rows of a task."""
+    found = list(each)
+    state = min((row["state"] for row in found), key=_STATES.index)
+    zones, counts = dict[str, int](), [row["count"] for row in found]
+    for row in found:
+        for zone, count in row["zones"].items():
+            zones[zone] = zones.get(zone, 0) + count
+    untils = [row["undo_until_ms"] for row in found if row["undo_until_ms"]]
+    examples = sorted((one for row in found for one in row["examples"]), key=lambda one: (one["id"], one["recipient"]))
+    suppressed = sum(row["suppressed"] for row in found)
+    return found[0] | {
+        "state": state, "count": None if None in counts else sum(counts), "done": sum(row["done"] for row in found),
+        "undone": sum(row["undone"] for row in found), "zones": zones, "examples": examples[:EXAMPLES_MAX],
+        "created_ms": min(row["created_ms"] for row in found), "undo_until_ms": min(untils, default=0),
+        "undoable": any(row["undoable"] for row in found), "suppressed": suppressed,
+        "ended_ms": max(row["ended_ms"] for row in found) if state in (*_OVER, PREVIEWED) else 0,
+        "remarks": remarks(found[0]["verb"], found[0]["where"], suppressed),
+    }  # fmt: skip
