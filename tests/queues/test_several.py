@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -171,3 +173,24 @@ async def submit(mta: Mta, recipient: str) -> None:
             server.sendmail("news@example.com", [recipient], "Subject: news\r\n\r\nThe news of the day.\r\n")
 
     await asyncio.to_thread(send)
+
+
+async def test_a_backup_has_all_queues_and_sends_nothing_until_it_is_adopted(tmp_path: Path) -> None:
+    async with running(tmp_path / "queue") as (mta, _, client):
+        for zone in ("default", "bulk"):
+            await order(mta, "stop", kind="zone", name=zone)
+        await client.hand_in(range(60))
+        waiting = (await asyncio.to_thread(mta.ask, "size"))["total"]
+        ran = await asyncio.to_thread(run, mta, "backup", str(tmp_path / "copy"))
+        assert ran.returncode == 0, ran.stderr
+    assert layout.numbers(tmp_path / "copy") == [0, 1, 2]
+    assert (await asyncio.to_thread(run, mta, "fsck", "--json", folder=tmp_path / "copy")).returncode == 0
+    counts = json.loads((await asyncio.to_thread(run, mta, "fsck", "--json", folder=tmp_path / "copy")).stdout)[
+        "counts"
+    ]
+    assert counts["messages"] == waiting["messages"]
+
+
+def run(mta: Mta, *words: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    place = ["--folder", str(folder)] if folder is not None else ["--config", str(mta.config_file)]
+    return subprocess.run([mta.python, "-m", "zonemta_py", *words, *place], capture_output=True, text=True, timeout=120)

@@ -53,14 +53,14 @@ def rearrange(config: Config, processes: Processes) -> None:
 
 def _move(config: Config, pipe: Pipe) -> None:
     """In a process of its own."""
-    from zonemta_py.queues.moving import rebalance
-
     folder, wanted = config.folder, list(range(queue_count(config)))
     try:
         if not (folder / "store").exists() and not (folder / "journal").exists():  # a new MTA
             layout.write(folder, wanted)
             pipe.send("")
             return
+        from zonemta_py.queues.moving import rebalance
+
         there = layout.known(folder)
         layout.write(folder, layout.numbers(folder), sorted({*there, *wanted}))
         print(f"zonemta: server.queues: from {len(there)} to {len(wanted)}; mail is moved", file=sys.stderr, flush=True)

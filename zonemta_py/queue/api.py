@@ -61,6 +61,10 @@ class Supervising(Protocol):
         """Its answer. Raises ValueError with one sentence."""
 
 
+ORDERS_NOTE = "orders"
+"""The file in the folder of one of several queues with the number of the last order that it has carried out."""
+
+
 class Membership(Protocol):
     """This queue's part in a set of several (`queues/member.py`)."""
 

@@ -192,7 +192,15 @@ class Authority:
 
     async def ask(self, question: str, arguments: dict[str, Any]) -> Any:
         """A question to the MTA. Raises ValueError, QueueRefusal."""
+        if question == questions.backup:
+            return await self._backup()
         return await self._merged.ask(Question(question), **arguments)
+
+    async def _backup(self) -> str:
+        """Copies of all queues that have carried out the same orders; the folder of the first one's."""
+        async with self._one:
+            made = await asyncio.gather(*(link.ask(questions.backup) for link in self.links.values()))
+        return str(made[0])
 
     async def order(self, question: str, arguments: dict[str, Any]) -> dict[int, Any]:
         """Gives an order to all queues; the answers of those that have carried it out: the others do before they lease

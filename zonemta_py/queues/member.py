@@ -17,14 +17,12 @@ from typing import Any
 from zonemta_py.disk import keys, packing
 from zonemta_py.disk.files import replace_file
 from zonemta_py.disk.leveldb.store import Operation
-from zonemta_py.queue.api import QueueRefusal
+from zonemta_py.queue.api import ORDERS_NOTE, QueueRefusal
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.questions.question import given, is_given
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.suppression.policy import Statement
 
-NOTE = "orders"
-"""The file in a queue's folder with the number of the last order that it has carried out."""
 DONE, REFUSED = "done", "refused"
 LESSONS, BEGIN = "lessons", "begin"
 """What `share` answers with: [LESSONS, rows]. Its first message of a process: [BEGIN]."""
@@ -34,7 +32,7 @@ AT_ONCE = 200
 
 def noted(folder: Path) -> int:
     """0: it has carried out none. Raises ValueError with one sentence, OSError."""
-    path = folder / NOTE
+    path = folder / ORDERS_NOTE
     try:
         return int(path.read_text())
     except FileNotFoundError:
@@ -50,7 +48,7 @@ class Member:
 
     def __init__(self, queue: LocalQueue) -> None:
         self._queue, self._core = queue, queue.core
-        self._path = queue.core.config.folder / NOTE
+        self._path = queue.core.config.folder / ORDERS_NOTE
         try:
             self.number = noted(queue.core.config.folder)
         except ValueError:  # orders can be carried out twice

@@ -23,6 +23,7 @@ from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configur
 from zonemta_py.cli.terminal.output import Telling
 from zonemta_py.metrics.quantities import size
 from zonemta_py.queue import questions
+from zonemta_py.queues import layout
 
 _COPYING = ".making"
 
@@ -43,6 +44,7 @@ def backup(
     with _alone(chosen.folder):
         made = Path(answer(chosen, questions.backup))
         try:
+            _gather(chosen.folder, made)
             _bring(made, directory)
         except OSError as error:
             raise from_os(OSError(error.errno, error.strerror, str(directory))) from None
@@ -53,6 +55,16 @@ def backup(
     said = f"{directory}: {size(bytes_)}; it sends nothing until `zonemta queue adopt`"
     with Telling(json) as tell:
         tell(said, folder=directory, bytes=bytes_)
+
+
+def _gather(folder: Path, made: Path) -> None:
+    """Of several queues, the copies of the others come into that of the first. Raises OSError."""
+    numbers = layout.numbers(folder)
+    layout.write(made, numbers)
+    for number in numbers[1:]:
+        place = layout.folder_of(made, number)
+        place.rmdir()
+        (layout.folder_of(folder, number) / made.name).rename(place)
 
 
 @contextmanager

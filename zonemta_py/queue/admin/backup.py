@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from zonemta_py.disk import attachments, identity
+from zonemta_py.queue.api import ORDERS_NOTE
 from zonemta_py.queue.core.commit import Worker
 from zonemta_py.queue.core.core import Core
 
@@ -69,8 +70,9 @@ def _make(folder: Path, target: Path) -> None:
                 (target / name).mkdir()
                 for path in (folder / name).iterdir():
                     take(path, target / name / path.name)
-    if (folder / identity.NAME).exists():
-        shutil.copy2(folder / identity.NAME, target / identity.NAME)
+    for name in (identity.NAME, ORDERS_NOTE):
+        if (folder / name).exists():
+            shutil.copy2(folder / name, target / name)
 
 
 def _link(source: Path, target: Path) -> None:
