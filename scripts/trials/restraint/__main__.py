@@ -24,14 +24,19 @@ Progress = Callable[[int, str], None]
 def _rates(dimension: str) -> Callable[[Path, argparse.Namespace, Progress], dict[str, Any]]:
     def run(folder: Path, options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
         limits: list[Limit] = chosen([dimension], options.kinds)
-        return asyncio.run(rates.trial(folder, limits, seconds=options.seconds, least=options.least, progress=progress))
+        return _tried(folder, limits, options, progress)
 
     return run
 
 
+def _tried(folder: Path, limits: list[Limit], options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
+    terms = {"seconds": options.seconds, "least": options.least, "queues": options.queues}
+    return asyncio.run(rates.trial(folder, limits, **terms, progress=progress))
+
+
 def _together(folder: Path, options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
     limits = list(parse(options.limits))
-    return asyncio.run(rates.trial(folder, limits, seconds=options.seconds, least=options.least, progress=progress))
+    return _tried(folder, limits, options, progress)
 
 
 def _priority(folder: Path, options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
@@ -71,6 +76,7 @@ def main() -> int:
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="which limits; default: all")
     parser.add_argument("--limits", nargs="+", metavar="DIMENSION/KIND", help="these limits alone, at the same time")
     parser.add_argument("--least", type=float, default=0.97, help="share of a limit to be reached (default 0.97)")
+    parser.add_argument("--queues", type=int, default=1, help="queues that share them (default 1)")
     parser.add_argument("--folder", type=Path, help="where queues and logs lie; default: a new one under /tmp, kept")
     parser.add_argument("--json", action="store_true", help="figures as JSON on standard output")
     options = parser.parse_args()

@@ -20,6 +20,7 @@ from restraint.limits import DOMAINS, Key, Limit
 from zonemta_py.disk.packing import unpack
 from zonemta_py.journal import segments
 from zonemta_py.journal.records import Type
+from zonemta_py.queues import layout
 from zonemta_py.schedule.flow import split_key
 from zonemta_py.sink import depth
 
@@ -112,22 +113,23 @@ class Grants:
         self.longest_s: dict[Limit, float] = dict.fromkeys(limits, 0.0)
         self._domains = {limit.domain(label): (limit, group) for limit in limits for label, group in DOMAINS.items()}
         self._sizes: dict[str, int] = {}
-        starts: dict[int, list[Any]] = {}
-        ends: dict[int, tuple[int, list[Any]]] = {}
-        lost: list[tuple[int, list[int]]] = []
-        for record in _records(folder):
-            body = unpack(record.body)
-            if record.type == Type.ENVELOPE:
-                self._sizes[body[0]] = body[1]["size"]
-            elif record.type == Type.START:
-                starts[body[0]] = body
-            elif record.type == Type.DELIVERY:
-                ends[body[0]] = record.ms, body
-            elif record.type == Type.IN_DOUBT:
-                lost.append((record.ms, body[0]))
-        for ms, leases in lost:
+        starts: dict[tuple[int, int], list[Any]] = {}
+        ends: dict[tuple[int, int], tuple[int, list[Any]]] = {}
+        lost: list[tuple[int, int, list[int]]] = []
+        for queue in layout.numbers(folder):  # each numbers its leases by itself
+            for record in _records(layout.folder_of(folder, queue)):
+                body = unpack(record.body)
+                if record.type == Type.ENVELOPE:
+                    self._sizes[body[0]] = body[1]["size"]
+                elif record.type == Type.START:
+                    starts[queue, body[0]] = body
+                elif record.type == Type.DELIVERY:
+                    ends[queue, body[0]] = record.ms, body
+                elif record.type == Type.IN_DOUBT:
+                    lost.append((queue, record.ms, body[0]))
+        for queue, ms, leases in lost:
             for lease in leases:
-                ends.setdefault(lease, (ms, []))
+                ends.setdefault((queue, lease), (ms, []))
         for lease, start in sorted(starts.items(), key=lambda item: (item[1][5], item[0])):
             self._take(start, ends.get(lease))
         for series in self.leased.values():

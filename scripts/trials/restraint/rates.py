@@ -4,8 +4,12 @@ granted twice where processes are killed."""
 from __future__ import annotations
 
 import asyncio
+import os
+import random
+import signal
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +29,18 @@ HELD = 0.9
 """Where less of a limit was used, the machine was what held mail back, and that `explain` does not say."""
 AT_REST_S = 1.0
 KILLS = ("queue", "all")
+STILL = "a queue stands still"
+OF_SEVERAL = ("queue", "authority", STILL, "queue", "all")
+STILL_S = 5.0
 Progress = Callable[[int, str], None]
 
 
 async def trial(
-    folder: Path, limits: Sequence[Limit], *, seconds: float = 60.0, least: float = 0.97,
+    folder: Path, limits: Sequence[Limit], *, seconds: float = 60.0, least: float = 0.97, queues: int = 1,
     progress: Progress = lambda done, note: None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Runs it and returns figures. The queue's process is killed after a third of the time, everything after two."""
+    """Runs it and returns figures. A queue's process is killed after a third of the time, everything after two; of
+    several queues, the authority and another queue are killed too, and one stands still for STILL_S."""
     addresses = [address for limit in limits for address in limit.hosts.values()]
     records = {name: value for limit in limits for name, value in limit.records().items()}
     providers = folder / "providers.toml"
@@ -40,10 +48,10 @@ async def trial(
         providers.write_text("".join(limit.providers() for limit in limits))
         async with name_server(records) as names:
             more = limiting.config(limits, target.port, names.port, str(providers))
-            mta = Mta(folder / "queue", target.port, home=folder, more=more)
+            mta = Mta(folder / "queue", target.port, home=folder, more=more, queues=queues)
             mta.start()
             try:
-                run = _Run(mta, target, limits, seconds, progress)
+                run = _Run(mta, target, limits, seconds, progress, OF_SEVERAL if queues > 1 else KILLS)
                 await run.through()
             finally:
                 mta.end()
@@ -79,9 +87,11 @@ class _Run:
     """moments: beginning, kills, end. unnamed: limits that `explain` has not named, with the bucket."""
 
     def __init__(
-        self, mta: Mta, target: Destination, limits: Sequence[Limit], seconds: float, progress: Progress
-    ) -> None:
+        self, mta: Mta, target: Destination, limits: Sequence[Limit], seconds: float, progress: Progress,
+        kills: Sequence[str],
+    ) -> None:  # fmt: skip
         self._mta, self._target, self._limits, self._seconds, self._progress = mta, target, limits, seconds, progress
+        self._kills = kills
         self.moments: list[float] = []
         self.unnamed: list[tuple[Limit, Key]] = []
 
@@ -92,9 +102,9 @@ class _Run:
         try:
             await self._all_flow(feeding)
             self.moments.append(time.monotonic())
-            third = self._seconds / (len(KILLS) + 1)
+            third = self._seconds / (len(self._kills) + 1)
             explaining = asyncio.create_task(self._explained())
-            for role in KILLS:
+            for role in self._kills:
                 await self._wait(self.moments[-1] + third, feeding)
                 await explaining
                 self._kill(role)
@@ -137,7 +147,12 @@ class _Run:
 
     def _kill(self, role: str) -> None:
         self.moments.append(time.monotonic())
-        self._mta.kill(role)
+        if role == STILL:
+            stopped = [pid for pid, name in self._mta.children().items() if name == "queue"][-1]
+            os.kill(stopped, signal.SIGSTOP)
+            asyncio.get_running_loop().call_later(STILL_S, _go_on, stopped)
+            return
+        self._mta.kill(role, random.random())
         if not self._mta.alive:
             self._mta.start()
 
@@ -159,6 +174,11 @@ class _Run:
         return any(
             reason["cause"].startswith(limit.name) and reason["cause"].endswith(f"({limit.kind})") for reason in reasons
         )
+
+
+def _go_on(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGCONT)
 
 
 def _check(task: asyncio.Task[None]) -> None:
