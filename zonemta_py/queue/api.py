@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from zonemta_py.config import Config
 from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.journal.records.mail import BOUNCED as BOUNCED
 from zonemta_py.journal.records.mail import DEFERRED as DEFERRED
@@ -76,6 +77,12 @@ class Membership(Protocol):
 
     async def share(self, until: float, messages: list[Any], wait_s: float) -> list[Any]:
         """As of `questions.share`."""
+
+    def refusal(self, envelope: Envelope) -> Reply | None:
+        """Why another queue has to take it; None: this one may."""
+
+    def configure(self, config: Config) -> None:
+        """Another configuration from now on."""
 
     async def learn(self, origin: int, lessons: list[list[Any]]) -> None:
         """As of `questions.learn`."""

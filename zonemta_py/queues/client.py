@@ -9,12 +9,12 @@ names, then to the others, as it may have been moved.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 from zlib import crc32
 
-from zonemta_py.config import Config
+from zonemta_py.config import Config, queue_count
 from zonemta_py.disk.keys import queue_of
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES
@@ -29,7 +29,7 @@ from zonemta_py.queue.api import (
     accept_whole,
 )
 from zonemta_py.queue.questions.question import A, P, Question
-from zonemta_py.queues import layout
+from zonemta_py.queues import layout, placement
 from zonemta_py.queues.placement import Placement
 from zonemta_py.wire import AUTHORITY
 from zonemta_py.wire.client import RemoteQueue
@@ -42,26 +42,21 @@ _OF_ITS_OWN = ("4.3.0", "4.3.1")
 
 
 def lasting(config: Config, name: str, lease_s: float = 0) -> RemoteQueue | Queues:
-    """The queue, or all queues if there are several. lease_s: as of `RemoteQueue.connect`. Raises ValueError,
-    OSError."""
-    numbers = layout.numbers(config.folder)
-    if numbers == [0]:
+    """The queue, or all queues if there are several. lease_s: as of `RemoteQueue.connect`."""
+    if queue_count(config) == 1:
         return RemoteQueue.lasting(config.folder, name, lease_s)
-    accounts = [one.name for one in config.accounts if one.messages or one.recipients or one.sessions]
-    return Queues(config.folder, numbers, name, lease_s, accounts)
+    return Queues(config.folder, placement.of(config), name, lease_s)
 
 
 class Queues:
-    """The queues of these numbers. folder: the MTA's. name: of this process's kind. accounts: those with a quota."""
+    """folder: the MTA's. place: which queue takes a message. name: of this process's kind."""
 
-    def __init__(
-        self, folder: Path, numbers: list[int], name: str, lease_s: float = 0, accounts: Iterable[str] = ()
-    ) -> None:
+    def __init__(self, folder: Path, place: Placement, name: str, lease_s: float = 0) -> None:
         self._queues = {
-            number: RemoteQueue.lasting(layout.folder_of(folder, number), name, lease_s) for number in numbers
+            number: RemoteQueue.lasting(layout.folder_of(folder, number), name, lease_s) for number in place.numbers
         }
         self._authority = RemoteQueue.lasting(folder, name, socket=AUTHORITY)
-        self._placement = Placement(numbers, accounts)
+        self._placement = place
         self._leased: dict[int, int] = {}
         """The queue of a lease whose message's id names another one."""
 

@@ -14,19 +14,24 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from zonemta_py.config import Config
 from zonemta_py.disk import keys, packing
 from zonemta_py.disk.files import replace_file
 from zonemta_py.disk.leveldb.store import Operation
+from zonemta_py.mail.envelope import Envelope
+from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import ORDERS_NOTE, QueueRefusal
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.questions.question import given, is_given
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.suppression.policy import Statement
+from zonemta_py.queues import placement
 
 DONE, REFUSED = "done", "refused"
 LESSONS, BEGIN = "lessons", "begin"
 """What `share` answers with: [LESSONS, rows]. Its first message of a process: [BEGIN]."""
 HEARD, TOOK, STAND = "heard", "took", "stand"
+ELSEWHERE = Reply(451, "4.3.0", "the number of queues has just changed; try again in a moment")
 AT_ONCE = 200
 
 
@@ -53,6 +58,7 @@ class Member:
             self.number = noted(queue.core.config.folder)
         except ValueError:  # orders can be carried out twice
             self.number = 0
+        self._placement = placement.of(queue.core.config)
         self._until = 0.0
         self._one = asyncio.Lock()
         self._lessons = Lessons(queue)
@@ -80,6 +86,17 @@ class Member:
                 await asyncio.to_thread(replace_file, self._path, str(number).encode(), 0o600)
                 self.number = number
             return answer
+
+    # -- what is its own
+
+    def refusal(self, envelope: Envelope) -> Reply | None:
+        """What belongs to one queue alone, and comes from a process that knows of other queues than there are now."""
+        order = self._placement.order(envelope)
+        return ELSEWHERE if len(order) == 1 and order[0] != self._core.config.queue_number else None
+
+    def configure(self, config: Config) -> None:
+        """Another configuration from now on."""
+        self._placement = placement.of(config)
 
     # -- what it may lease
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
+from zonemta_py.config import Config, queue_count
 from zonemta_py.mail.addresses.domain import canonical
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.zones.pull import PUSHED
@@ -25,6 +26,12 @@ from zonemta_py.zones.pull import PUSHED
 SLOTS = 4096
 DOMAINS_MAX = 20_000
 """Domains whose order is remembered."""
+
+
+def of(config: Config) -> Placement:
+    """Of the queues that a configuration wants."""
+    accounts = [one.name for one in config.accounts if one.messages or one.recipients or one.sessions]
+    return Placement(range(queue_count(config)), accounts)
 
 
 class Placement:

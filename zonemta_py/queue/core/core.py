@@ -138,6 +138,8 @@ class Core:
         self.counters.configure(config)
         self.pull_doubts.configure(config)
         self.schedule.configure(config, prepared.resolver, out)
+        if self.membership is not None:
+            self.membership.configure(config)
         zones = self.counters.sizes.zones
         for name in [name for name, counts in zones.items() if not any(counts)]:
             if name not in self.schedule.zones:

@@ -24,6 +24,8 @@ def routes(core: Core, envelope: Envelope) -> list[Routed]:
     campaign takes it."""
     if not envelope.recipients:
         raise QueueRefusal(NO_RECIPIENTS)
+    if core.membership is not None and (elsewhere := core.membership.refusal(envelope)) is not None:
+        raise QueueRefusal(elsewhere)
     name = envelope.campaign
     if envelope.merged:
         _complete(core.campaigns, envelope)
