@@ -8,7 +8,7 @@ import unicodedata
 from zonemta_py.mail.addresses.domain import canonical
 
 _ATEXT = r"A-Za-z0-9!#$%&'*+/=?^_`{|}~.-"
-_NEEDLESS = re.compile(rf'"((?:[\x80-\U0010ffff{_ATEXT}]|\\(?=[{_ATEXT}]))+)"')
+_NEEDLESS = re.compile(rf'"((?:[^\x00-\x20\x7f"(),:;<>@\[\\\]]|\\(?=[{_ATEXT}]))+)"')
 
 
 def person(address: str) -> str:

@@ -22,10 +22,9 @@ ADDRESS_MAX = 254
 LOCAL_MAX = 64
 """Octets of a local part (RFC 5321 4.5.3.1.1)."""
 _SRS = re.compile(r"srs([01])([-+=])(.*)", re.IGNORECASE | re.DOTALL | re.ASCII)
-_DOT_ATOM = re.compile(
-    r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\x80-\U0010ffff-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~\x80-\U0010ffff-]+)*"
-)
-_DOTTED = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\x80-\U0010ffff.-]+")
+_SPECIAL = r'\x00-\x20\x7f"(),:;<>@\[\\\]'
+_DOT_ATOM = re.compile(rf"[^.{_SPECIAL}]+(\.[^.{_SPECIAL}]+)*")
+_DOTTED = re.compile(rf"[^{_SPECIAL}]+")
 
 
 class SrsRefused(ValueError):
