@@ -13,7 +13,9 @@ import dns.rdatatype
 import dns.rrset
 import pytest
 
-from zonemta_py.delivery.dns.resolver import FAILURE_S, NEGATIVE_MAX_S, Answer, Cache, Found, Resolver, ascii_name
+from zonemta_py.delivery.dns.answer import Answer, Found
+from zonemta_py.delivery.dns.query import NEGATIVE_MAX_S
+from zonemta_py.delivery.dns.resolver import FAILURE_S, Cache, Resolver, ascii_name
 from zonemta_py.mail.classify import NoRoute
 
 RECORDS: dict[tuple[str, str], list[str]] = {

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from zonemta_py.config import Config, Listener, ServerSection
+from zonemta_py.delivery.dns.answer import Answer
 from zonemta_py.delivery.dns.destination import HOSTS_MAX, DnsDestinationResolver
-from zonemta_py.delivery.dns.resolver import FAILURE_S, Answer, ascii_name
+from zonemta_py.delivery.dns.resolver import FAILURE_S, ascii_name
 from zonemta_py.delivery.dns.system import HostsFile
 from zonemta_py.mail.classify import NoRoute
 

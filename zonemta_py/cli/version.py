@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
+from zonemta_py import __version__
 
 
 def program() -> str:
     """Name and version."""
-    try:
-        return f"zonemta {version('zonemta-py')}"
-    except PackageNotFoundError:  # run from a folder of sources
-        return "zonemta (not installed)"
+    return f"zonemta {__version__}"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+"""Looking for plugins of pydantic reads the metadata of every package that is installed, at each start."""
 NAME = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 Port = Annotated[int, Field(ge=1, le=65535)]
 Place = tuple[int | str, ...]

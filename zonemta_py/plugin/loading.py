@@ -5,18 +5,20 @@ Every failure, even sys.exit() while importing, is a PluginError: one sentence n
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import zonemta_py
 from zonemta_py.config import ConfigError
 from zonemta_py.plugin.calls import line_in
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 ENTRY_POINTS = "zonemta.plugins"
 _HERE = Path(zonemta_py.__file__).resolve().parent
@@ -50,7 +52,7 @@ def find(wanted: str, folder: Path | None) -> PluginSource:
         file = place / f"{wanted}.py"
         if wanted != "__init__" and file.is_file():
             return _from_file(wanted, file)
-    found = list(entry_points(group=ENTRY_POINTS, name=wanted))
+    found = [entry for entry in _entry_points() if entry.name == wanted]
     if len(found) > 1:
         packages = " and ".join(sorted({entry.value for entry in found}))
         raise PluginError(
@@ -63,6 +65,8 @@ def find(wanted: str, folder: Path | None) -> PluginSource:
 
 def suggestion(word: str, known: Iterable[str]) -> str:
     """ ", did you mean 'x'?" or ""."""
+    import difflib
+
     close = difflib.get_close_matches(word, list(known), n=1)
     return f", did you mean {close[0]!r}?" if close else ""
 
@@ -79,7 +83,7 @@ def _named_file(wanted: str, folder: Path | None) -> tuple[str, Path]:
 def _not_found(wanted: str, folder: Path | None) -> str:
     places = [place for place in (folder.expanduser() if folder else None, BUNDLED) if place]
     names = {file.stem for place in places for file in place.glob("*.py") if file.stem != "__init__"}
-    names |= {entry.name for entry in entry_points(group=ENTRY_POINTS)}
+    names |= {entry.name for entry in _entry_points()}
     known = ", ".join(sorted(names)) or "none"
     remedy = "give one of these or the path of a file in plugins.enabled"
     return f"is not installed{suggestion(wanted, names)} (there are: {known}); {remedy}"
@@ -100,6 +104,12 @@ def _from_file(name: str, file: Path) -> PluginSource:
         sys.modules.pop(module_name, None)
         raise _import_failure(name, str(file), error) from error
     return PluginSource(name, str(file), module)
+
+
+def _entry_points() -> Iterable[EntryPoint]:
+    from importlib.metadata import entry_points  # here: a start without such plugins need not load it
+
+    return entry_points(group=ENTRY_POINTS)
 
 
 def _from_entry_point(entry: EntryPoint) -> PluginSource:

@@ -245,8 +245,14 @@ def _lookups(config: Config) -> Lookups:
     return Lookups(*spf.lookups(config))
 
 
+def _warm_receiver(config: Config) -> None:
+    if any(listener.feedback for listener in config.listeners):
+        import_module("zonemta_py.mail.feedback.read")
+        import_module("zonemta_py.reception.feedback.rows")
+
+
 RECEIVER = Role(
-    SMTP, _receiver, ("reception.listeners", "wire.client"),
+    SMTP, _receiver, ("reception.listeners", "wire.client"), warm=_warm_receiver,
     count=lambda config: processes(config.server.receivers), numbered=True, heeds_sigterm=True,
 )  # fmt: skip
 
@@ -301,10 +307,16 @@ def places(config: Config) -> int:
     return min(share, max(100, soft - FILES_BESIDES_LEASES))
 
 
+def _warm_sender(config: Config) -> None:
+    if not all(zone.smart or zone.pulled for zone in config.zones):
+        import_module("zonemta_py.delivery.dns.query")
+
+
 SENDER = Role(
     "sender",
     _sender,
     ("delivery.worker",),
+    warm=_warm_sender,
     count=sender_count,
     numbered=True,
     kept=True,

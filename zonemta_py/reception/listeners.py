@@ -16,7 +16,6 @@ from typing import Protocol
 
 from zonemta_py.config import Config, Listener
 from zonemta_py.config.senders import rights
-from zonemta_py.mail.vocabulary import matcher
 from zonemta_py.metrics import report
 from zonemta_py.metrics.connections import OpenConnections
 from zonemta_py.plugin.host import Host
@@ -86,6 +85,8 @@ async def serve(
 def _returns(config: Config, queue: Reception, lookups: Callable[[], Lookups] | None) -> Returns | None:
     if not any(listener.feedback for listener in config.listeners):
         return None
+    from zonemta_py.mail.vocabulary import matcher
+
     asks = lookups() if lookups and config.return_path.reporters else None
     loop = asyncio.get_running_loop()
     loop.call_later(_WORDS_S, matcher.prepare)  # not while a start is to accept mail

@@ -21,9 +21,6 @@ import secrets
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from argon2 import PasswordHasher, extract_parameters
-from argon2.exceptions import InvalidHashError, VerificationError
-
 from zonemta_py.config import ConfigError
 from zonemta_py.config.senders import password_digest
 from zonemta_py.reception.connection_limits import network_of
@@ -66,7 +63,6 @@ class Login:
 
     def __init__(self, users: dict[str, str], failures: Failures | None = None) -> None:
         self._users = users
-        self._hasher = PasswordHasher()
         self._key = secrets.token_bytes(32)
         self._remembered: dict[bytes, None] = {}
         self._failures = failures or Failures()
@@ -77,12 +73,8 @@ class Login:
         self._turns = 0
         self._running = False
         for name, hashed in users.items():
-            try:
-                extract_parameters(hashed)
-            except InvalidHashError:
-                raise ConfigError(
-                    f"users.{name}: is not a password hash; make one with `zonemta config password`"
-                ) from None
+            if not _is_hash(hashed):
+                raise ConfigError(f"users.{name}: is not a password hash; make one with `zonemta config password`")
 
     async def check(self, username: str, password: str, client: str = "") -> bool:
         """Whether the password is the user's. client: its IP address. Raises TooBusy."""
@@ -175,7 +167,19 @@ class Login:
         return hashlib.blake2b(whole, key=self._key, digest_size=32).digest()
 
     def _verify(self, hashed: str, password: str) -> bool:
+        import argon2
+
         try:
-            return self._hasher.verify(hashed, password)
-        except (VerificationError, InvalidHashError, UnicodeEncodeError):
+            return argon2.PasswordHasher().verify(hashed, password)
+        except (argon2.exceptions.VerificationError, argon2.exceptions.InvalidHashError, UnicodeEncodeError):
             return False
+
+
+def _is_hash(hashed: str) -> bool:
+    import argon2  # here: most listeners have no users
+
+    try:
+        argon2.extract_parameters(hashed)
+    except argon2.exceptions.InvalidHashError:
+        return False
+    return True

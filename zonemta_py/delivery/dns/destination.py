@@ -18,8 +18,9 @@ from dataclasses import dataclass
 
 from zonemta_py.config import Config
 from zonemta_py.config.section import shipped
+from zonemta_py.delivery.dns.answer import Answer
 from zonemta_py.delivery.dns.reachability import LocalIdentity
-from zonemta_py.delivery.dns.resolver import FAILURE_S, Answer, Resolver, ascii_name
+from zonemta_py.delivery.dns.resolver import FAILURE_S, Resolver, ascii_name
 from zonemta_py.delivery.dns.routes import AddressTarget
 from zonemta_py.delivery.dns.system import HostsFile
 from zonemta_py.mail.classify import NoRoute

@@ -22,12 +22,10 @@ import os
 import socket
 import struct
 import time
-from typing import cast
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from pydantic import ValidationError
-from python_socks import ProxyError, ProxyType
-from python_socks.async_.asyncio import Proxy
 
 from zonemta_py.config import Config, Zone
 from zonemta_py.config.sources import Source
@@ -174,10 +172,11 @@ class Egress:
         return sock
 
     async def _negotiated(self, sock: socket.socket, address: str, port: int, ends: float) -> socket.socket:
-        proxy = Proxy(
-            ProxyType.SOCKS5, *self._proxy, self._user or None, self._password or None,
-            forward=cast(Proxy, _Reached(sock)),
-        )  # fmt: skip
+        from python_socks import ProxyError, ProxyType  # here: most sources have no proxy
+        from python_socks.async_.asyncio import Proxy
+
+        reached: Any = _Reached(sock)
+        proxy = Proxy(ProxyType.SOCKS5, *self._proxy, self._user or None, self._password or None, forward=reached)
         left_s = ends - asyncio.get_running_loop().time()
         try:
             return await proxy.connect(address, port, timeout=max(left_s, 0.001))

@@ -1,4 +1,4 @@
-"""DNS queries, with answers as plain values: the only module that imports dnspython.
+"""DNS queries (`query.py`), with answers as plain values, and their cache.
 
 One bounded cache for all record types, which keeps answers for their TTL. Negative answers are kept for the SOA's
 minimum, at most NEGATIVE_MAX_S (RFC 2308 5), failures for FAILURE_S, so that a flood of mail does not repeat the query.
@@ -13,54 +13,21 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
-import dns.asyncresolver
-import dns.exception
-import dns.flags
-import dns.message
-import dns.name
-import dns.resolver
-
+from zonemta_py.delivery.dns.answer import Answer, Found
 from zonemta_py.mail.addresses.domain import canonical
 from zonemta_py.mail.classify import NoRoute
+
+if TYPE_CHECKING:
+    from zonemta_py.delivery.dns.query import Asker
 
 CACHE_ENTRIES_MAX = 60_000
 AT_ONCE_MAX = 256
 """Queries in progress; further ones wait. Each has a socket of its own."""
-TTL_MAX_S = 86_400.0
-TTL_MIN_S = 1.0
-"""Also for a TTL of 0: the recipients of one message share one query."""
-NEGATIVE_MAX_S = 3600.0
-"""Upper limit for caching "does not exist", whatever the zone says."""
 FAILURE_S = 10.0
-RECORDS_MAX = 100
-"""Records of one answer that are used."""
 QUERY_TIMEOUT_S = 10.0
-TRY_TIMEOUT_S = 2.0
-"""Seconds until a query is repeated, or sent to the next name server."""
-UDP_BYTES = 1232
-"""Largest UDP answer: what fits without fragmentation (DNS flag day 2020); larger ones use TCP."""
 NAME_BYTES_MAX = 253
-
-
-@dataclass(slots=True, frozen=True)
-class Answer:
-    """values: MX: (preference, host); A, AAAA: address; TXT: text; PTR: name; TLSA: (usage, selector, matching, data).
-
-    exists: False for NXDOMAIN. secure: DNSSEC-validated, negative answers included. name: the name after all CNAMEs.
-    ttl_s: how long it may be kept.
-    """
-
-    values: tuple[Any, ...]
-    exists: bool
-    secure: bool
-    name: str
-    ttl_s: float
-
-
-Found = Answer | NoRoute
 
 
 class Cache:
@@ -110,7 +77,7 @@ class Resolver:
         dnssec: bool = False,
     ) -> None:  # fmt: skip
         self._nameservers, self._port, self._timeout_s, self._dnssec = nameservers, port, timeout_s, dnssec
-        self._dns: dns.asyncresolver.Resolver | None = None
+        self._asker: Asker | None = None
         self._cache = Cache()
         self._places = asyncio.Semaphore(AT_ONCE_MAX)
 
@@ -127,71 +94,12 @@ class Resolver:
         return list((await self.records(name, "TXT", now)).values)
 
     async def _ask(self, name: str, kind: str) -> Found:
-        try:
-            async with self._places:
-                answer = await self._asker().resolve(
-                    dns.name.from_text(f"{name}."), kind, raise_on_no_answer=False, search=False,
-                    lifetime=self._timeout_s,
-                )  # fmt: skip
-            return self._answer(answer.response, True)
-        except dns.resolver.NXDOMAIN as error:
-            return self._nothing(name, error)
-        except NoRoute as error:
-            return error
-        except (dns.exception.DNSException, OSError) as error:
-            reason = "no answer" if isinstance(error, dns.exception.Timeout) else "name server failure"
-            return NoRoute(451, "4.4.3", f"DNS lookup of {name} ({kind}) failed: {reason}")
+        if self._asker is None:
+            from zonemta_py.delivery.dns.query import Asker  # here: mail for one host needs no DNS
 
-    def _nothing(self, name: str, error: dns.resolver.NXDOMAIN) -> Found:
-        asked: Any = error
-        [response] = asked.responses().values()
-        try:
-            return self._answer(response, False)
-        except dns.exception.DNSException:  # malformed, such as an answer section for a missing name
-            return NoRoute(451, "4.4.3", f"DNS lookup of {name} failed: name server failure")
-
-    def _answer(self, response: dns.message.QueryMessage, exists: bool) -> Answer:
-        chain = response.resolve_chaining()
-        values = tuple(_value(record) for record in list(chain.answer or ())[:RECORDS_MAX])
-        longest = TTL_MAX_S if values else NEGATIVE_MAX_S
-        return Answer(
-            values,
-            exists,
-            self._dnssec and bool(response.flags & dns.flags.AD),
-            chain.canonical_name.to_text(omit_final_dot=True).lower(),
-            min(max(float(chain.minimum_ttl), TTL_MIN_S), longest),
-        )
-
-    def _asker(self) -> dns.asyncresolver.Resolver:
-        """Created on first use: a relay with a fixed host never reads resolv.conf."""
-        if self._dns is None:
-            try:
-                made = dns.asyncresolver.Resolver(configure=not self._nameservers)
-            except dns.resolver.NoResolverConfiguration:
-                raise NoRoute(
-                    451, "4.4.3", "no name server: /etc/resolv.conf is missing or empty; correct it, or set dns.servers"
-                ) from None
-            if self._nameservers:
-                made.nameservers = list(self._nameservers)
-                made.port = self._port
-            made.timeout = min(TRY_TIMEOUT_S, self._timeout_s)
-            made.use_edns(0, 0, UDP_BYTES)
-            made.flags = dns.flags.RD | dns.flags.AD  # AD without the signatures (RFC 6840 5.7)
-            self._dns = made
-        return self._dns
-
-
-def _value(record: Any) -> Any:
-    match record.rdtype.name:
-        case "MX":
-            return record.preference, record.exchange.to_text(omit_final_dot=True).lower()
-        case "TXT":
-            return b"".join(record.strings).decode("utf-8", "replace")
-        case "TLSA":
-            return record.usage, record.selector, record.mtype, bytes(record.cert)
-        case "PTR":
-            return record.target.to_text(omit_final_dot=True).lower()
-    return str(record.address)
+            self._asker = Asker(self._nameservers, self._port, self._timeout_s, self._dnssec)
+        async with self._places:
+            return await self._asker.ask(name, kind)
 
 
 def ascii_name(domain: str) -> str:

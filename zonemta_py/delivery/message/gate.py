@@ -17,7 +17,6 @@ from collections import OrderedDict
 from zonemta_py.config import Zone
 from zonemta_py.delivery.message.body import WHOLE_BYTES_MAX, Body
 from zonemta_py.mail.lines import crlf, has_long_line, paired
-from zonemta_py.mail.recode import NotRecodable, recoded
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import LINES_FIT, LINES_LONG, LINES_UNKNOWN, Delivery
 
@@ -110,6 +109,8 @@ class Gate:
         return body.replaced(made, variant)
 
     async def _made(self, body: Body, variant: str) -> bytes:
+        from zonemta_py.mail.recode import NotRecodable  # here: it needs the library's email package, and is rare
+
         try:
             if body.size <= WHOLE_BYTES_MAX:
                 return _recode(await body.everything(), variant)
@@ -144,6 +145,8 @@ def _fact(data: bytes, ours: bool) -> int:
 
 
 def _recode(message: bytes, variant: str) -> bytes:
+    from zonemta_py.mail.recode import recoded
+
     if not paired(message):
         message = crlf(message)
     return recoded(message, variant == SEVEN)

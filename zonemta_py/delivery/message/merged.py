@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 from zonemta_py.delivery.message.body import WHOLE_BYTES_MAX
 from zonemta_py.delivery.message.outgoing import LinkMaker
 from zonemta_py.mail.fields import date
-from zonemta_py.merge.source import TemplateSource
 from zonemta_py.queue.api import OTHER_TEMPLATE, Delivery, Dispatch, QueueRefusal, template_name
 from zonemta_py.queue.poison import RENDERING, UNDER_WAY, Subject
 
@@ -111,6 +110,7 @@ class Templates:
 
     async def _fetch(self, campaign: str, name: str) -> CachedTemplate:
         from zonemta_py.merge.compile import compile as compiled  # most senders never need Jinja2 in memory
+        from zonemta_py.merge.source import TemplateSource
 
         packed = await self._dispatch.template(campaign)
         if template_name(packed) != name:

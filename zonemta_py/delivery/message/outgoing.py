@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from zonemta_py.config import Config
 from zonemta_py.delivery.message.body import Body
@@ -23,8 +23,10 @@ from zonemta_py.mail import list_fields
 from zonemta_py.mail.addresses import leaving, srs, verp
 from zonemta_py.mail.addresses.domain import canonical
 from zonemta_py.mail.addresses.link import PRINTED, Link, Purpose, Scope, url
-from zonemta_py.merge.html.tracking import Tracking
 from zonemta_py.queue.api import Delivery
+
+if TYPE_CHECKING:
+    from zonemta_py.merge.html.tracking import Tracking
 
 _DAY_S = 86_400
 _FEEDBACK = re.compile(rb"^feedback-id[ \t]*:", re.IGNORECASE | re.MULTILINE)
@@ -37,7 +39,7 @@ class Outgoing:
     def __init__(self, config: Config) -> None:
         self._path = config.return_path
         self._unsubscribing, self._links = config.unsubscribing, LinkMaker(config)
-        self._signer = Signer(config)
+        self._signer = Signer(config) if config.dkim else None
         self._rewrites = bool(self._path.verp or self._path.srs)
         own = {canonical(rule) for rule in self._path.own_domains} | {self._path.srs}
         self._own = frozenset(rule for rule in own if rule[:2] != "*.")
@@ -151,9 +153,11 @@ class LinkMaker:
             links.track_tenants and delivery.tenant not in links.track_tenants
         ):
             return None
+        from zonemta_py.merge.html import tracking
+
         link = partial(self.url, "click", delivery) if wanted in ("yes", "clicks") else None
         picture = self.url("open", delivery) if wanted in ("yes", "opens") else ""
-        return Tracking(link, picture, links.url)
+        return tracking.Tracking(link, picture, links.url)
 
     def url(self, purpose: Purpose, delivery: Delivery, target: str = "") -> str:
         """For the delivery's first recipient; the only one, where it matters. Each attempt makes the same one."""

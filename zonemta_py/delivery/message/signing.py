@@ -15,14 +15,15 @@ import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from zonemta_py.config import Config
-from zonemta_py.delivery.message.dkim_keys import DkimKeys
 from zonemta_py.mail.addresses.authors import author_domain
 from zonemta_py.mail.dkim.canonical import Form
-from zonemta_py.mail.dkim.signature import Fields, Key, KeyUnusable
 from zonemta_py.mail.reply import Reply
+
+if TYPE_CHECKING:
+    from zonemta_py.mail.dkim.signature import Key
 
 KEPT_MAX = 2_000
 AGAIN_S = 3_600.0
@@ -54,6 +55,9 @@ class Signer:
     """Signs for one process."""
 
     def __init__(self, config: Config) -> None:
+        from zonemta_py.delivery.message.dkim_keys import DkimKeys  # here: cryptography, where there are keys alone
+        from zonemta_py.mail.dkim.signature import Fields
+
         signing = config.signing
         self.form: Form = signing.body_canonicalization
         self._keys = DkimKeys(config)
@@ -93,6 +97,8 @@ class Signer:
         return fields
 
     def _of(self, domain: str, now: float, own: bool) -> tuple[Key, ...]:
+        from zonemta_py.mail.dkim.signature import KeyUnusable
+
         try:
             return self._keys.of(domain, now, own)
         except KeyUnusable as error:

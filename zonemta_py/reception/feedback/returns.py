@@ -19,13 +19,11 @@ from collections.abc import Callable, Sequence
 from zonemta_py.config import Config
 from zonemta_py.mail.addresses.ours import Ours
 from zonemta_py.mail.classify import NoRoute
-from zonemta_py.mail.feedback.read import read
 from zonemta_py.mail.reply import Reply
 from zonemta_py.metrics.report import count
 from zonemta_py.queue.api import QueueRefusal, Reception
 from zonemta_py.reception.connection_limits import network_of
 from zonemta_py.reception.feedback.proof import Lookups, Prover, SentBy
-from zonemta_py.reception.feedback.rows import Came, rows
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +86,10 @@ class Returns:
 
     async def take(self, ours: Sequence[Ours], beginning: bytes, whole: bool, sent: SentBy) -> None:
         """The message is complete. beginning: of its bytes, CRLF; whole: that is all of it. Raises QueueRefusal."""
+        # Here: they are large, and needed only where mail comes back (`roles.RECEIVER` loads them there).
+        from zonemta_py.mail.feedback.read import read
+        from zonemta_py.reception.feedback.rows import Came, rows
+
         report = read(beginning, sent.sender)
         genuine = await self._proof(ours, beginning, whole, sent)
         came = Came(beginning, report, genuine, not sent.sender)

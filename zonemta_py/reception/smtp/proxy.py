@@ -10,8 +10,6 @@ import asyncio
 import socket
 from dataclasses import dataclass
 
-from aiosmtpd.proxy_protocol import AF, V2_CMD, get_proxy
-
 _V1_BYTES_MAX = 107
 _READ_MAX = 65_535
 
@@ -61,6 +59,8 @@ async def read_origin(connection: socket.socket, timeout_s: float) -> Origin | N
     A header without addresses (LOCAL of version 2, UNKNOWN) leaves the connection's own addresses, and their
     rights are not the client's.
     """
+    from aiosmtpd.proxy_protocol import AF, V2_CMD, get_proxy  # here: most listeners have no proxy
+
     try:
         data = await asyncio.wait_for(get_proxy(_Reader(connection)), timeout_s)
     except (TimeoutError, OSError, asyncio.IncompleteReadError):
