@@ -11,6 +11,7 @@ Failures: why nothing has changed is one sentence in the log, and for whoever as
 
 from __future__ import annotations
 
+import gc
 import os
 import pwd
 import signal
@@ -26,7 +27,7 @@ from zonemta_py.config import Config, ConfigError, queue_count
 from zonemta_py.config.difference import LATER, difference, leaves
 from zonemta_py.config.file import SourceFile
 from zonemta_py.plugin.host import Host
-from zonemta_py.processes import checks, probe, queue_process, roles
+from zonemta_py.processes import probe, queue_process, roles
 from zonemta_py.processes.pipe import Pipe, pair
 from zonemta_py.processes.ports import Ports, StartError
 from zonemta_py.processes.probe import Again, ConfigurationRefused
@@ -123,8 +124,12 @@ class Generations:
         for role in ROLES[1:]:
             role.load(config)
             self._start(role)
-        QUEUE.load(config)  # the queue that is started has its own; the next one finds it here
-        checks.load_rules(config)
+
+    def load_queue(self) -> None:
+        """So that its next process is there as soon as it is forked: the one that runs has loaded itself."""
+        QUEUE.load(self.config)
+        gc.collect()
+        gc.freeze()
 
     def _start_queues(self) -> None:
         for name in QUEUE.names(self.config):
@@ -406,8 +411,6 @@ class Generations:
         Deaths(given.config.folder).forget()
         self._processes.stop_s = given.config.server.stop_s
         roles.begin(given.config, int(self._clock() * 1000))
-        with suppress(ConfigError):
-            checks.load_rules(given.config)
         self._start_queues()
         for name in self._behind:
             if pid := self._processes.pid(name):

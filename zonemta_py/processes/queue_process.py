@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-RULES_AFTER_S = 0.3
+RULES_AFTER_S = 3.0
 _NOTING = asyncio.Lock()
 LOAD_S = 30.0
 """How long plugins may take to load in a process that has other things to do."""
@@ -186,6 +186,7 @@ class _LazyResolver:
         return await resolver.site(domain, now)
 
     def _load(self) -> DnsDestinationResolver:
+        from zonemta_py.delivery.dns import query  # noqa: F401 (else the first lookup would load it, in the loop)
         from zonemta_py.delivery.dns.destination import DnsDestinationResolver
 
         return DnsDestinationResolver(self._config)

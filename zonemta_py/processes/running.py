@@ -204,12 +204,14 @@ class Processes:
         """Who is missing is started again."""
         self._stopping = False
 
-    def wait(self) -> signal.struct_siginfo | None:
-        """Until a signal comes, which is returned, or it is time to start one; those that have ended are noticed."""
-        if not self._due:
+    def wait(self, until: float | None = None) -> signal.struct_siginfo | None:
+        """Until a signal comes, which is returned, or it is time to start one, or that time of the monotonic clock;
+        those that have ended are noticed."""
+        ends = [*self._due.values(), *(() if until is None else (until,))]
+        if not ends:
             told: signal.struct_siginfo | None = signal.sigwaitinfo(WAITED_FOR)
         else:
-            told = signal.sigtimedwait(WAITED_FOR, max(0.0, min(self._due.values()) - time.monotonic()))
+            told = signal.sigtimedwait(WAITED_FOR, max(0.0, min(ends) - time.monotonic()))
         self.reap()
         return told
 

@@ -6,9 +6,9 @@ after some seconds, in which nothing new is begun: the queue grants no leases, r
 what has ended is started again. SIGHUP puts another configuration in the place of the one that runs (`generations.py`).
 
 The queue is started first and imports its modules itself, on a core of its own, while the receivers' are imported here:
-they greet clients while the rest is still being loaded. What a child needs is imported here in the end, so that a
-restarted one is back as soon as it is forked. The listening sockets stay open here (`ports.py`), so that clients which
-connect while a receiver starts again only wait.
+they greet clients while the rest is still being loaded. Once mail flows, what the queue needs is imported here too, so
+that a restarted one is back as soon as it is forked. The listening sockets stay open here (`ports.py`), so that clients
+which connect while a receiver starts again only wait.
 
 Failures: a port that is taken or a bad plugin is a `StartError`, one sentence. After the start nothing is fatal, not
 even a standard error that cannot be written: `zonemta run` puts one there that raises nothing (`logs.stream`).
@@ -37,6 +37,8 @@ from zonemta_py.queue.reload import last_end
 if TYPE_CHECKING:
     from zonemta_py.processes.generations import Generations
 
+LOAD_AFTER_S = 3.0
+"""After the start, when mail flows, what the queue's next process needs is loaded here."""
 LOOK_S = 60.0
 """How long the supervisor sleeps at most while it is to end: a time may be too long for the kernel."""
 Again = Callable[[], tuple[Config, SourceFile]]
@@ -79,9 +81,13 @@ def run(
     gc.enable()
     gc.collect()
     gc.freeze()
+    load_at: float | None = time.monotonic() + LOAD_AFTER_S
     while True:
         processes.start_due()
-        told = processes.wait()
+        told = processes.wait(load_at)
+        if load_at is not None and time.monotonic() >= load_at:
+            generations.load_queue()
+            load_at = None
         if told is not None and told.si_signo == ASKED:
             generations.asked()
         if told is not None and told.si_signo == signal.SIGHUP:
