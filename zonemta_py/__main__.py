@@ -41,6 +41,7 @@ def main() -> int:
         from zonemta_py.cli.send.sendmail import main as sendmail
 
         return sendmail(arguments[1:])
+    gc.disable()  # until the command begins (`app`)
     from zonemta_py.cli.app import main as command
 
     in_order()

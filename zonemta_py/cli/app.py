@@ -6,6 +6,7 @@ service on this machine, enables.
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,12 +30,33 @@ def _campaign() -> Commands:
 
 
 def _config() -> Commands:
-    from zonemta_py.cli.config import address, api_key, commands, dkim, route, rules, tls
+    from zonemta_py.cli.config import commands
 
-    return {
-        "config": commands.app, "dkim": dkim.app, "rules": rules.app, "verp": address.verp, "srs": address.srs,
-        "address": address.address_, "tls": tls.app, "api-key": api_key.app, "route": route.route,
-    }  # fmt: skip
+    return {"config": commands.app}
+
+
+def _dkim() -> Commands:
+    from zonemta_py.cli.config import dkim
+
+    return {"dkim": dkim.app}
+
+
+def _rules() -> Commands:
+    from zonemta_py.cli.config import rules
+
+    return {"rules": rules.app}
+
+
+def _addresses() -> Commands:
+    from zonemta_py.cli.config import address
+
+    return {"verp": address.verp, "srs": address.srs, "address": address.address_}
+
+
+def _access() -> Commands:
+    from zonemta_py.cli.config import api_key, route, tls
+
+    return {"tls": tls.app, "api-key": api_key.app, "route": route.route}
 
 
 def _events() -> Commands:
@@ -56,27 +78,51 @@ def _lake() -> Commands:
 
 
 def _queue() -> Commands:
-    from zonemta_py.cli.queue import (
-        backup,
-        commands,
-        explain,
-        feedback,
-        fsck,
-        journal,
-        suppression,
-        suspensions,
-        warmup,
-    )
-    from zonemta_py.cli.tasks import commands as tasks
+    from zonemta_py.cli.queue import commands
     from zonemta_py.cli.tasks import orders  # noqa: F401 - commands of the group `queue`
 
+    return {"queue": commands.app}
+
+
+def _tasks() -> Commands:
+    from zonemta_py.cli.tasks import commands
+
+    return {"task": commands.app}
+
+
+def _suspensions() -> Commands:
+    from zonemta_py.cli.queue import suspensions
+
     return {
-        "queue": commands.app, "suspend": suspensions.suspend, "resume": suspensions.resume,
-        "standing": suspensions.standing, "explain": explain.explain, "lanes": explain.lanes,
-        "accounts": commands.accounts, "warmup": warmup.app, "suppression": suppression.app,
-        "forget": suppression.forget, "journal": journal.app, "backup": backup.backup, "fsck": fsck.fsck,
-        "feedback": feedback.app, "stop": suspensions.suspend, "lift": suspensions.resume, "task": tasks.app,
+        "suspend": suspensions.suspend, "resume": suspensions.resume, "standing": suspensions.standing,
+        "stop": suspensions.suspend, "lift": suspensions.resume,
     }  # fmt: skip
+
+
+def _reasons() -> Commands:
+    from zonemta_py.cli.queue import commands, explain, warmup
+
+    return {
+        "explain": explain.explain, "lanes": explain.lanes, "accounts": commands.accounts, "warmup": warmup.app,
+    }  # fmt: skip
+
+
+def _people() -> Commands:
+    from zonemta_py.cli.queue import suppression
+
+    return {"suppression": suppression.app, "forget": suppression.forget}
+
+
+def _disk() -> Commands:
+    from zonemta_py.cli.queue import backup, fsck, journal
+
+    return {"journal": journal.app, "backup": backup.backup, "fsck": fsck.fsck}
+
+
+def _feedback() -> Commands:
+    from zonemta_py.cli.queue import feedback
+
+    return {"feedback": feedback.app}
 
 
 def _run_commands() -> Commands:
@@ -92,40 +138,58 @@ def _service() -> Commands:
 
 
 def _send() -> Commands:
-    from zonemta_py.cli.send import commands, mailq, postfix, sendmail
+    from zonemta_py.cli.send import commands, sendmail
 
-    return {
-        "send": commands.send, "sendmail": sendmail.sendmail, "mailq": mailq.mailq, "postqueue": postfix.postqueue,
-        "postsuper": postfix.postsuper,
-    }  # fmt: skip
+    return {"send": commands.send, "sendmail": sendmail.sendmail}
+
+
+def _postfix() -> Commands:
+    from zonemta_py.cli.send import mailq, postfix
+
+    return {"mailq": mailq.mailq, "postqueue": postfix.postqueue, "postsuper": postfix.postsuper}
+
+
+def _status() -> Commands:
+    from zonemta_py.cli.watch import status
+
+    return {"status": status.status}
 
 
 def _watch() -> Commands:
-    from zonemta_py.cli.watch import qshape, status, top, trace
+    from zonemta_py.cli.watch import qshape, top, trace
 
-    return {"status": status.status, "top": top.top, "trace": trace.trace, "qshape": qshape.qshape}
+    return {"top": top.top, "trace": trace.trace, "qshape": qshape.qshape}
 
 
 def _shell() -> Commands:
     return {"completion": completion.completion}
 
 
-_FOLDERS: dict[Callable[[], Commands], tuple[str, ...]] = {
-    _send: ("send", "sendmail", "mailq", "postqueue", "postsuper"),
-    _watch: ("status", "top", "trace", "qshape"),
+_LOADS: dict[Callable[[], Commands], tuple[str, ...]] = {
+    _send: ("send", "sendmail"),
+    _postfix: ("mailq", "postqueue", "postsuper"),
+    _status: ("status",),
+    _watch: ("top", "trace", "qshape"),
     _shell: ("completion",),
-    _queue: (
-        "queue", "suspend", "resume", "standing", "explain", "lanes", "accounts", "warmup", "suppression", "forget",
-        "journal", "backup", "fsck", "stop", "lift", "task", "feedback",
-    ),
+    _queue: ("queue",),
+    _suspensions: ("suspend", "resume", "standing", "stop", "lift"),
+    _reasons: ("explain", "lanes", "accounts", "warmup"),
+    _people: ("suppression", "forget"),
+    _disk: ("journal", "backup", "fsck"),
+    _feedback: ("feedback",),
+    _tasks: ("task",),
     _run_commands: ("reload", "drain"),
     _service: ("init", "doctor"),
     _campaign: ("campaign",),
     _events: ("events", "log"),
-    _config: ("config", "dkim", "rules", "verp", "srs", "address", "tls", "api-key", "route"),
+    _config: ("config",),
+    _dkim: ("dkim",),
+    _rules: ("rules",),
+    _addresses: ("verp", "srs", "address"),
+    _access: ("tls", "api-key", "route"),
     _files: ("ring", "sink"),
     _lake: ("lake", "report", "whatif"),
-}  # fmt: skip
+}
 """Commands by what imports them: only what is wanted is loaded."""
 _STATUSES = """\
 Exit status: 0 success; 1 something needs attention; those of sysexits.h: 64 usage, 65 data, 66 no such file, 67
@@ -140,7 +204,7 @@ HIDDEN = frozenset(("stop", "lift"))
 """Former names, which still work."""
 OWN_ARGUMENTS = frozenset(("sendmail", "postqueue", "postsuper"))
 """Commands that read their arguments themselves."""
-NAMES = frozenset(("run", *(name for names in _FOLDERS.values() for name in names)))
+NAMES = frozenset(("run", *(name for names in _LOADS.values() for name in names)))
 
 
 def main(arguments: list[str]) -> int:
@@ -156,6 +220,7 @@ def _dispatch(arguments: list[str]) -> None:
     if completed is not None:
         completion.complete(tree(completed) if completed else _names())
     command = tree(arguments[0] if arguments else "")
+    gc.enable()
     instead = meant(arguments)
     if instead and not _is_there(command, arguments):  # a plugin may have one of that name
         raise CommandError(Exit.USAGE, instead)
@@ -259,8 +324,8 @@ def _tree(wanted: str) -> typer.Typer:
     pass_on = {"allow_extra_args": True, "ignore_unknown_options": True}
     app.command("run", add_help_option=False, context_settings=pass_on)(_run)
     ours = wanted in NAMES  # then no other is needed
-    for load in _FOLDERS:
-        if not ours or wanted in _FOLDERS[load]:
+    for load in _LOADS:
+        if not ours or wanted in _LOADS[load]:
             for name, command in load().items():
                 if not ours or name == wanted:
                     _add(app, name, command)
