@@ -113,3 +113,10 @@ _._custom_shell_complete
 # Figures of a campaign, counted by their names (`queue.feedback.consequences.FIGURES`).
 _.auto_replies
 _.unsubscribes
+
+# What drives grants of limits, in the processes of the authority and of each queue
+_.GrantAuthority
+_.disconnected
+_.exorcise
+_.next_at
+_.next_message
