@@ -92,7 +92,12 @@ def test_bodies_are_requests(spark: "SparkSession", planned: Plan) -> None:
 def test_bad_rows_are_named_with_file_and_line(planned: Plan, list_: Path) -> None:
     """The line is the list's own, from 1."""
     lines = list_.read_text().split("\n")
-    assert planned.report["examples"]
+    found = Counter[str]()
+    for row in planned.report["examples"]:
+        found[row["reason"]] += row["n"]
+    removed = {row["step"]: row["removed"] for row in planned.report["steps"]}
+    assert found == {"syntax": removed["syntax"], "bad row": 2}, "they stand for all"
+    assert Counter(row["reason"] for row in planned.report["examples"])["syntax"] <= 20 < removed["syntax"]
     for row in planned.report["examples"]:
         assert row["file"] == str(list_)
         assert row["text"] in lines[row["line"] - 1]

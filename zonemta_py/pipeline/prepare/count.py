@@ -1,5 +1,5 @@
-"""The segment and its recent openers; then what became of every row, counted: one aggregation gives all sums, small
-ones beside it give examples.
+"""The segment and its recent openers; then what became of every row, counted: one aggregation gives all sums, a small
+one beside it gives domains that look like typos.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ _BY = ("reason", "kind", "by", "provider", "canary", "day", "tier", "lane")
 
 @dataclass(slots=True)
 class Counts:
-    """read: rows of the list. reasons: why → rows that went. own: recipients with an hour of their own. ways: (lane,
-    provider) → recipients that stay."""
+    """read: rows of the list. reasons: why → rows that went. own: recipients with an hour of their own. typos:
+    mailboxes whose domain looks like one. ways: (lane, provider) → recipients that stay."""
 
     read: int = 0
     duplicates: int = 0
@@ -66,7 +66,13 @@ class Counts:
     empty: Counter[str] = field(default_factory=Counter)
     cleaned: int = 0
     own: int = 0
+    typos: int = 0
     groups: list[Group] = field(default_factory=list)
+
+    @property
+    def rejected(self) -> int:
+        """Rows that are no recipients."""
+        return sum(self.reasons[reason] for reason in REASONS)
 
     def steps(self) -> list[dict[str, Any]]:
         """Each step with how many rows it took out, and how many were left."""
@@ -87,6 +93,7 @@ def count(people: DataFrame, settings: Settings) -> Counts:
     if settings.best:
         empty.append(F.count_if("own").alias("own"))
     empty.append(F.sum(F.shiftright("marks", CLEANED).bitwiseAND(1)).alias("cleaned"))
+    empty.append(F.count("meant").alias("typos"))
     sums = people.groupBy(*_BY).agg(
         F.sum("n").alias("rows"), F.count("*").alias("people"), F.sum("bytes").alias("bytes"), *empty
     )
@@ -97,6 +104,7 @@ def count(people: DataFrame, settings: Settings) -> Counts:
         if row.reason in REASONS:
             found.reasons[row.reason] += row.rows
             continue
+        found.typos += row.typos
         found.duplicates += row.rows - row.people
         if row.reason is not None:
             found.reasons[row.reason] += row.people
@@ -115,21 +123,10 @@ def count(people: DataFrame, settings: Settings) -> Counts:
     return found
 
 
-def examples(people: DataFrame) -> list[dict[str, Any]]:
-    """Some rows of each reason that only the row itself explains: reason, text, n, file and block they stand in."""
-    from pyspark.sql import functions as F
-
-    rows = people.where(F.col("reason").isin(*REASONS)).select("reason", "raw", "n", "line").collect()
-    return [
-        {"reason": row.reason, "text": row.raw or "", "n": row.n, "file": row.line.file, "block": row.line.block}
-        for row in sorted(rows, key=lambda row: (row.reason, row.line))  # few: Spark would take two jobs for it
-    ]
-
-
 def proposals(people: DataFrame) -> list[dict[str, Any]]:
     """Domains that look like a slip of a large provider's, most frequent first."""
     from pyspark.sql import functions as F
 
     rows = people.where(F.col("meant").isNotNull()).groupBy("domain", "meant")
-    found = rows.agg(F.count("*").alias("n"), F.min("key").alias("example")).orderBy(F.desc("n"), "domain")
-    return [row.asDict() for row in found.limit(TYPOS_MAX).collect()]
+    found = rows.agg(F.count("*").alias("n"), F.min("key").alias("example")).collect()
+    return [row.asDict() for row in sorted(found, key=lambda row: (-row.n, row.domain))[:TYPOS_MAX]]  # of few

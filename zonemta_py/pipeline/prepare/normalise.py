@@ -35,14 +35,15 @@ def normalise(rows: DataFrame) -> DataFrame:
         F.col("as_it_came") | F.col("text").rlike(ORDINARY)
     )
     rows = rows.withColumn("other", F.when(~ordinary & (F.col("text") != ""), F.col("text")))
+    rows = rows.withColumn("lower", F.lower("text"))
+    capitals = F.concat_ws("@", F.substring_index("text", "@", 1), F.substring_index("lower", "@", -1))
+    own = F.when(F.col("lower") == F.col("text"), F.col("text")).otherwise(capitals)
+    rows = rows.withColumn("own", F.when(F.col("other").isNull() & (F.col("text") != ""), own)).drop("text", "lower")
     rows = rows.withColumn("judged", arrow_udf(judged, "string")(F.col("other")))  # type: ignore[call-overload]
-    local, domain = F.substring_index("text", "@", 1), F.lower(F.substring_index("text", "@", -1))
-    address = F.when(F.col("other").isNotNull(), F.col("judged")).when(
-        F.col("text") != "", F.concat_ws("@", local, domain)
-    )
-    rows = rows.withColumn("address", address)
+    rows = rows.withColumn("address", F.coalesce("own", "judged")).withColumn("lower", F.lower("address"))
+    unquoted = F.regexp_replace("lower", NEEDLESS_QUOTES, "$1@")
     return rows.select(
-        *(name for name in rows.columns if name not in ("as_it_came", "text", "other", "judged")),
+        *(name for name in rows.columns if name not in ("as_it_came", "other", "own", "judged", "lower")),
         F.substring_index("address", "@", -1).alias("domain"),
-        F.regexp_replace(F.lower("address"), NEEDLESS_QUOTES, "$1@").alias("key"),
+        F.when(F.col("lower").startswith('"'), unquoted).otherwise(F.col("lower")).alias("key"),
     )

@@ -1,5 +1,7 @@
 """The plan of a campaign: who gets it, in which requests and in which order, written before the first is sent.
 
+The list is read once: one row of each mailbox, and every row that is none, are written, and all else is made of these.
+
 `<name>.plan/` holds Parquet rows (chunks.PLAN), report.json with the counts of every step and rejects.csv with the rows
 that were none. It has personal data, so only its owner can read it. It appears whole, by one rename, or not at all. The
 same list and settings give it again, byte for byte in every body; another list, or other settings, under a campaign's
@@ -20,7 +22,7 @@ from zonemta_py.disk.files import sync, sync_tree, write_file
 from zonemta_py.pipeline.prepare.assign import assign, within_caps
 from zonemta_py.pipeline.prepare.best_hour import with_best_hour
 from zonemta_py.pipeline.prepare.chunks import PLAN, chunks
-from zonemta_py.pipeline.prepare.count import Counts, count, engaged, examples, in_segment, proposals
+from zonemta_py.pipeline.prepare.count import Counts, count, engaged, in_segment, proposals
 from zonemta_py.pipeline.prepare.normalise import normalise
 from zonemta_py.pipeline.prepare.settings import PlanRefused, Settings
 from zonemta_py.pipeline.prepare.source.dialect import files
@@ -62,7 +64,10 @@ class Plan:
 def people(
     rows: DataFrame, settings: Settings, suppressed: DataFrame | None = None, engagement: DataFrame | None = None
 ) -> DataFrame:
-    """All steps but the caps: what `read.shape` gives → one row per mailbox, with reason, way and hash."""
+    """All steps but the caps: what `read.shape` gives → one row per mailbox, with reason, way and hash.
+
+    Rows that `validate` rejects stay as they are in the list: `raw` and `row` are theirs, and null in all others.
+    """
     from pyspark.sql import functions as F
 
     found = propose(unique(validate(normalise(rows), settings)))
@@ -74,7 +79,9 @@ def people(
     recipient = F.when(ordinary, F.concat(F.lit('["'), "address", F.lit('"'), end)).otherwise(
         F.concat(F.lit("["), escaped, end)
     )
-    found = assign(found, settings).withColumn("recipient", recipient).drop("row", "address")
+    rejected = F.coalesce(F.col("reason").isin(*REASONS), F.lit(False))
+    found = assign(found, settings).withColumn("recipient", F.when(~rejected, recipient)).drop("address")
+    found = found.withColumn("row", F.when(rejected, F.col("row")))
     return found.withColumn("bytes", F.octet_length("recipient"))
 
 
@@ -139,8 +146,6 @@ def _make(
     spark: SparkSession, settings: Settings, list_: str, folder: Path, suppressed: DataFrame | None,
     engagement: DataFrame | None, say: Callable[[str], object], name: Callable[[str], str],
 ) -> dict[str, Any]:  # fmt: skip
-    from pyspark.sql import functions as F
-
     say("clean the list")
     found = people(read(spark, list_, settings), settings, suppressed, engagement)
     found = _staged(_needed(found, settings), folder / "people")
@@ -150,17 +155,16 @@ def _make(
         say("apply the warm-up caps")
         found = _staged(within_caps(found, counts.ways, settings), folder / "capped")
         counts = count(found, settings)
-    bad, typos = examples(found) if counts.kept < counts.read else [], proposals(found)
     if not counts.kept:
         _clear(folder)
         raise PlanRefused(f"{name(list_)}: none of {counts.read:,} rows is left to send to: {_why(counts)}")
     say("write the plan")
     chunks(found, counts.groups, settings).write.options(**_PARQUET).parquet(str(folder / "chunks"))
-    _clear(folder)
-    if sum(counts.reasons[reason] for reason in REASONS):
+    typos, bad = proposals(found) if counts.typos else [], list[dict[str, Any]]()
+    if counts.rejected:
         say("write the rejected rows")
-        refused = validate(normalise(read(spark, list_, settings)), settings).where(F.col("reason").isNotNull())
-        write_rejects(refused, folder / REJECTED, settings, files(list_), name)
+        bad = write_rejects(found, counts.rejected, folder / REJECTED, settings, files(list_), name)
+    _clear(folder)
     bad = [one | {"file": name(one["file"])} for one in locate(bad, files(list_))]
     return _report(counts, settings, bad, typos)
 
@@ -170,6 +174,8 @@ def _needed(people: DataFrame, settings: Settings) -> DataFrame:
     from pyspark.sql import functions as F
 
     people = people.drop("since_ms").withColumn("line", F.when(F.col("reason").isin(*REASONS), F.col("line")))
+    rejected = F.coalesce(F.col("reason").isin(*REASONS), F.lit(False))
+    people = people.withColumn("meant", F.when(~rejected, F.col("meant")))
     people = people.withColumn("domain", F.when(F.col("meant").isNotNull(), F.col("domain")))
     if settings.all_caps:
         return people
@@ -206,7 +212,7 @@ def _report(
         "fields": list(settings.fields),
         "read": counts.read,
         "kept": counts.kept,
-        "rejected": sum(counts.reasons[reason] for reason in REASONS),
+        "rejected": counts.rejected,
         "steps": counts.steps(),
         "suppressed": [{"kind": kind, "by": by, "n": n} for (kind, by), n in sorted(counts.suppressed.items())],
         "examples": bad,
@@ -222,20 +228,19 @@ def _report(
     }
 
 
-EXAMPLES = 20
 _KEPT = ("raw", "address", "row", "marks", "inside", "reason", "line")
 
 
 def unique(rows: DataFrame) -> DataFrame:
-    """Adds `n`: how many rows stand behind this one. Which row stays depends on its place in the list alone.
+    """Adds `n`: how many rows stand behind this one. Which row stays depends on its place in the list alone. Rejected
+    rows stay, each for itself.
 
     Rows go to their mailbox's partition first: the aggregation sorts, and before the shuffle it would do so in vain.
     """
     from pyspark.sql import functions as F
 
-    example = F.pmod(F.xxhash64(F.coalesce("raw", "broken")), F.lit(EXAMPLES)).cast("string")
-    refused = F.concat(F.lit("\0"), F.col("reason"), F.lit("\0"), F.coalesce(example, F.lit("")))
-    rows = rows.withColumn("key", F.when(F.col("reason").isNotNull(), refused).otherwise(F.col("key")))
+    alone = F.concat_ws("\0", F.lit(""), "line.file", "line.block", "line.record")
+    rows = rows.withColumn("key", F.when(F.col("reason").isNotNull(), alone).otherwise(F.col("key")))
     rows = rows.withColumn("raw", F.when(F.col("reason").isNotNull(), F.coalesce("broken", "raw")))
     rows = rows.withColumn("address", F.nullif("address", "key"))  # mostly the same, and all of this is shuffled
     rows = rows.select("key", *_KEPT).repartition("key")

@@ -11,6 +11,7 @@ from zonemta_py.mail.list_id import list_name, list_scope
 from zonemta_py.pipeline.nodes.client import NodeAccess, NodeClient
 from zonemta_py.pipeline.prepare.normalise import NEEDLESS_QUOTES, normalise
 from zonemta_py.pipeline.prepare.settings import PlanRefused
+from zonemta_py.pipeline.prepare.source import sound
 from zonemta_py.pipeline.prepare.source.dialect import dialect_of, opened, recipient_column
 from zonemta_py.pipeline.spark.little_data import small
 
@@ -56,7 +57,7 @@ def read(spark: SparkSession, file: str) -> DataFrame:
     if not address:
         raise PlanRefused(f"{file}: there is no column address; name the column of addresses so")
     frame = normalise(frame.withColumn("raw", F.col(f"`{address}`")))
-    whom = F.coalesce("address", "raw")
+    whom = F.coalesce("address", "raw", F.lit(""))  # where it may be null, Spark asks that first, and judges twice
     known = {"address": whom, "kind": F.lit("listed"), "since_ms": F.lit(None), "by": F.lit(Path(file).name)}
     chosen = {name: F.col(name) if name in frame.columns and name != "address" else known[name] for name in known}
     return frame.select(*(chosen[name].cast(kind).alias(name) for name, kind in _columns()))
@@ -68,7 +69,9 @@ def _csv(spark: SparkSession, file: str) -> DataFrame:
         return spark.read.option("header", True).csv(file)
     form = dialect_of(Path(file))
     if form.plain():
-        return spark.read.option("header", True).option("escape", '"').option("sep", form.separator).csv(file)
+        reader = spark.read.option("header", True).option("escape", '"').option("sep", form.separator)
+        names = sound.plain_header([Path(file)], multiline=False)  # asking Spark takes it a second or two
+        return reader.schema(", ".join(f"`{name}` string" for name in names)).csv(file) if names else reader.csv(file)
     try:
         with opened(Path(file), form) as text:
             header, *rows = filter(None, csv.reader(text, delimiter=form.separator))

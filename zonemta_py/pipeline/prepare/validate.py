@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import string
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
 from zonemta_py.pipeline.prepare.settings import Settings
@@ -96,22 +97,24 @@ def validate(rows: DataFrame, settings: Settings) -> DataFrame:
     if settings.drop_roles:
         reason = reason.when(F.substring_index("key", "@", 1).isin(sorted(ROLES)), ROLE)
     long = (F.octet_length("row") > ROW_CHARACTERS_MAX) & (F.length("row") > ROW_CHARACTERS_MAX)  # the first is cheap
-    return rows.withColumn("reason", reason.when(long, LONG))
+    rows = rows.withColumn("top", F.substring_index("domain", ".", -1))  # once, as it takes longer than all else here
+    return rows.withColumn("reason", reason.when(long, LONG)).drop("top")
 
 
 def _possible() -> Column:
     """There is a dot in the domain, a letter after the last one, and it is not a [literal]."""
     from pyspark.sql import functions as F
 
-    letter = F.ascii(F.substring_index("domain", ".", -1)).between(ord("a"), ord("z"))
-    return F.col("domain").contains(".") & letter & (F.ascii("domain") != ord("["))
+    letter = (F.col("top") >= "a") & (F.col("top") < chr(ord("z") + 1))
+    return (F.col("top") != F.col("domain")) & letter & ~F.col("domain").startswith("[")
 
 
 def _reserved() -> Column:
     from pyspark.sql import functions as F
 
-    top, last_two = F.substring_index("domain", ".", -1), F.substring_index("domain", ".", -2)
-    return top.isin(*RESERVED_TOP) | last_two.isin(*RESERVED_DOMAINS)
+    domain = F.col("domain")
+    among = [(domain == name) | domain.endswith(f".{name}") for name in RESERVED_DOMAINS]
+    return reduce(or_, among, F.col("top").isin(*RESERVED_TOP))
 
 
 def propose(rows: DataFrame) -> DataFrame:

@@ -12,12 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zonemta_py.pipeline.prepare.settings import Settings
+from zonemta_py.pipeline.prepare.validate import BAD_ROW, REASONS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _EDGES = b"\r\n,;\t| \"'"
 _WITH_LINES = (".csv", ".tsv", ".tab", ".txt", ".jsonl", ".ndjson", ".json")
+EXAMPLES = 20
+"""Of each reason, at most."""
+_AT_ONCE = 50_000
+"""So many rejected rows are sorted by one task; for more, Spark first looks how to divide them."""
 _MISSES_MAX = 100
 """Texts that are not in a file as they were read (escaped, say); each costs a walk to its end."""
 
@@ -98,24 +103,38 @@ def _newlines(content: mmap.mmap, start: int, end: int) -> int:
 
 
 def write_rejects(
-    refused: DataFrame, target: Path, settings: Settings, files: Sequence[Path], name: Callable[[str], str]
-) -> None:
-    """refused: rows as `validate` leaves them. files: those of the list. name: a path as people know it.
+    people: DataFrame,
+    rejected: int,
+    target: Path,
+    settings: Settings,
+    files: Sequence[Path],
+    name: Callable[[str], str],
+) -> list[dict[str, Any]]:
+    """people: what `plan.people` gives, among them so many rejected rows. files: those of the list. name: a path as
+    people know it.
 
     Columns: file, line (nothing where it is not known), problem, those of the list that are used; of a row that is
-    none its text stands in the first of these. Rows come in the order of the list, a partition at a time.
+    none its text stands in the first of these. Rows come in the order of the list, a partition at a time. Returns some
+    examples of each reason, which stand for all: reason, text, n, and file and block they stand in.
     """
     from pyspark.sql import functions as F
 
-    text = F.coalesce("broken", "raw").alias("text")
-    rows = refused.orderBy("line").select("reason", text, F.col("broken").isNotNull().alias("none"), "row", "line")
+    rows = people.where(F.col("reason").isin(*REASONS))
+    kind = F.pmod(F.xxhash64("raw"), F.lit(EXAMPLES)).alias("kind")
+    rows = rows.select("reason", F.col("raw").alias("text"), "row", "line", kind)
+    rows = rows.orderBy("line") if rejected > _AT_ONCE else rows.coalesce(1).sortWithinPartitions("line")
+    examples: dict[tuple[str, int], dict[str, Any]] = {}
     with os.fdopen(
         os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8", newline=""
     ) as out:
         writer, walk = csv.writer(out, lineterminator="\n"), Walk(files)
         writer.writerow(["file", "line", "problem", settings.email, *settings.fields.values()])
         for row in rows.toLocalIterator():
-            line = walk.line(row.line.file, row.line.block, row.text or "")
-            file = name(str(files[row.line.file])) if row.line.file < len(files) else ""
-            values = [] if row.none else json.loads(f"[{row.row}]")
-            writer.writerow([file, line or "", row.reason, row.text or "", *values])
+            (number, block, _), text = row.line, row.text or ""
+            line = walk.line(number, block, text)
+            file = name(str(files[number])) if number < len(files) else ""
+            values = [] if row.reason == BAD_ROW else json.loads(f"[{row.row}]")
+            writer.writerow([file, line or "", row.reason, text, *values])
+            example = {"reason": row.reason, "text": text, "n": 0, "file": number, "block": block}
+            examples.setdefault((row.reason, row.kind), example)["n"] += 1
+    return sorted(examples.values(), key=lambda one: str(one["reason"]))
