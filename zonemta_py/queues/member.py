@@ -26,6 +26,7 @@ from zonemta_py.queue.questions.question import given, is_given
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.suppression.policy import Statement
 from zonemta_py.queues import placement
+from zonemta_py.zones.pull import PUSHED
 
 DONE, REFUSED = "done", "refused"
 LESSONS, BEGIN = "lessons", "begin"
@@ -90,7 +91,9 @@ class Member:
     # -- what is its own
 
     def refusal(self, envelope: Envelope) -> Reply | None:
-        """What belongs to one queue alone, and comes from a process that knows of other queues than there are now."""
+        """What must be found in one queue alone, and comes from a process that knows of other queues than there are."""
+        if envelope.protocol != PUSHED and (not envelope.request or envelope.campaign or envelope.account):
+            return None  # in the wrong place it is counted all the same, and found
         order = self._placement.order(envelope)
         return ELSEWHERE if len(order) == 1 and order[0] != self._core.config.queue_number else None
 

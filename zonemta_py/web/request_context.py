@@ -125,6 +125,7 @@ class RequestContext:
             opening = Trace(f"[{visit.client}]", visit.client, site.hostname, envelope.protocol).opening()
             fit = partial(self._in_scope, visit.key.scope) if visit.key.scope.bound else None
             receiver = Receiver(site, session, envelope, opening, visit.id, fit)
+            digest.name(envelope)
             decoder = Undotted(
                 limits.message_bytes, limits.line_bytes, limits.line_ends == "normalise", limits.nul == "refuse"
             )
@@ -271,6 +272,10 @@ class Digest:
             if self._sum is not None:
                 self._sum.update(block)
             yield block
+
+    def name(self, envelope: Envelope) -> None:
+        """Its key, before its content has come: that says which of several queues has it."""
+        envelope.request = self._key
 
     def put_into(self, envelope: Envelope) -> None:
         if self._sum is not None:

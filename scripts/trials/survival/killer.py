@@ -52,7 +52,7 @@ class Killer:
         self._start_again()
 
     async def _strike(self) -> None:
-        blow = self._dice.choice(BLOWS)
+        blow = self._dice.choice(BLOWS if self._mta.queues == 1 else (*BLOWS, "authority"))
         await self._kill("all" if blow == "twice" else blow)
         self.struck[blow] += 1
         if blow == "twice":

@@ -57,6 +57,7 @@ async def trial(
     blows: int,
     seed: int,
     clock_steps: int = 0,
+    queues: int = 1,
     progress: Progress = lambda done, note: None,
 ) -> dict[str, Any]:
     """Runs it and returns figures; "broken" lists the rules that were broken. folder: of the queue."""
@@ -67,7 +68,7 @@ async def trial(
         http_socket = kept_port()
         http = http_socket.getsockname()[1]
         more = mixture.CONFIG.format(http=http, sink=running.port)
-        mta = Mta(folder, running.port, more=more, environment=clock.environment)
+        mta = Mta(folder, running.port, more=more, environment=clock.environment, queues=queues)
         mta.start()
         try:
             await mta.accepting()
@@ -234,5 +235,6 @@ if __name__ == "__main__":
         command(
             "mixed", __doc__, "Everything at once", trial,
             letters=(20_000, "letters handed in"), blows=(200, "kills"), clock_steps=(0, "how often the clock is set"),
+            queues=(1, "queues"),
         )
     )  # fmt: skip

@@ -72,7 +72,9 @@ class Disk:
             time.sleep(0.02)
 
 
-async def trial(folder: Path, *, cuts: int, seed: int, progress: Progress = lambda done, note: None) -> dict[str, Any]:
+async def trial(
+    folder: Path, *, cuts: int, queues: int = 1, seed: int, progress: Progress = lambda done, note: None
+) -> dict[str, Any]:
     """Letters go in without a break; each cut falls a random while after mail is taken again.
 
     Every other one after clients are greeted, so perhaps while the queue recovers; and every other one is followed by
@@ -82,7 +84,7 @@ async def trial(folder: Path, *, cuts: int, seed: int, progress: Progress = lamb
     disk = Disk(folder)
     disk.mount()
     async with sink(ledger, dot_latency_s=0.005, jitter=1.0, rules=RULES, seed=seed) as running:
-        mta = Mta(disk.place / "queue", running.port, home=folder)
+        mta = Mta(disk.place / "queue", running.port, home=folder, queues=queues)
         client = Client(mta.port, ledger)
         opened, fscks = list[str](), 0
         try:

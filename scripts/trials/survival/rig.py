@@ -99,6 +99,7 @@ class Mta:
             "tls": "none",
             "retry_min": 0.01,
         }
+        self.queues = int(settings.get("queues", 1))
         text = _CONFIG.format(folder=folder, port=self.port, sink=sink_port, **values | settings)
         self.config_file.write_text(text + more)
         self.environment = environment or {}
