@@ -11,9 +11,10 @@ from tests.queue.conftest import Hand, House
 from tests.queue.conftest import _patience as _patience
 from tests.queue.conftest import folder as folder
 from zonemta_py.disk.keys import Ids
-from zonemta_py.mail.envelope import Envelope, Recipient
-from zonemta_py.queue.questions.question import Refused, given
+from zonemta_py.mail.envelope import Envelope, Notify, Recipient
+from zonemta_py.queue.questions.question import given
 from zonemta_py.queues.answers import Merged
+from zonemta_py.queues.joined.queues import refusal
 from zonemta_py.queues.placement import Placement
 
 BODY = b"Subject: hello\r\n\r\nHi\r\n"
@@ -45,7 +46,7 @@ class Three:
             except ValueError as error:
                 refused[number] = error
         if not found:
-            raise Refused(str(next(iter(refused.values()))))
+            raise refusal(map(str, refused.values()))
         for number in refused:
             try:
                 found[number], _ = await self._order(number, question, arguments | settled, True)
@@ -109,4 +110,5 @@ async def three_and_one(folder: Path) -> AsyncIterator[Callable[..., Any]]:
 
 
 def envelope(*addresses: str, sender: str = "ann@src.test", **more: Any) -> Envelope:
-    return Envelope(sender, [Recipient(address) for address in addresses], len(BODY), **more)
+    """Nobody is notified of what becomes of it."""
+    return Envelope(sender, [Recipient(address, int(Notify.NEVER)) for address in addresses], len(BODY), **more)

@@ -37,7 +37,7 @@ async def test_a_message_is_asked_about_where_it_is(three_and_one: Make) -> None
     for id in ids:
         assert (await three.ask("show", id=id))["id"] == id
         assert [row["id"] for row in (await three.ask("explain", what=id))["rows"]] == [id]
-    with pytest.raises(Refused, match="there is no message '0000000000000000'"):
+    with pytest.raises(Refused, match=r"there is no message '0000000000000000'"):
         await three.ask("show", id="0" * 16)
 
 
@@ -51,20 +51,20 @@ async def test_half_a_sum_is_none(three_and_one: Make) -> None:
         raise away
 
     asks[1] = gone
-    with pytest.raises(QueueRefusal, match="^451 4.3.0 queue 1: it is away$"):
+    with pytest.raises(QueueRefusal, match=r"^451 4.3.0 queue 1: it is away$"):
         await three.ask("size")
     assert await three.ask("suppressions") == {"rows": [], "next": None}
     for number in (0, 2):
         asks[number] = gone
-    with pytest.raises(QueueRefusal, match="^451 4.3.0 it is away$"):
+    with pytest.raises(QueueRefusal, match=r"^451 4.3.0 it is away$"):
         await three.ask("size")
 
 
 async def test_what_is_wrong_with_a_question_is_said_once(three_and_one: Make) -> None:
     three, _ = await three_and_one()
-    with pytest.raises(Refused, match="^nothing is counted by 'colour'; use"):
+    with pytest.raises(Refused, match=r"^nothing is counted by 'colour'; use"):
         await three.ask("sizes", by="colour")
-    with pytest.raises(Refused, match="no queue knows the question 'why'"):
+    with pytest.raises(Refused, match=r"no queue knows the question 'why'"):
         await three.ask("why")
-    with pytest.raises(Refused, match="about the files of one queue"):
+    with pytest.raises(Refused, match=r"about the files of one queue"):
         await three.ask("stable")

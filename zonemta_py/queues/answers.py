@@ -110,7 +110,7 @@ async def _list(queues: Queues, limit: int = 100, after: str = "", **where: Any)
 
 
 _WAYS: tuple[tuple[str, Question[..., Any], Answer], ...] = (
-    ("sum", questions.size, sizes.size),
+    ("sum", questions.size_of, sizes.size),
     ("pages", questions.sizes, sizes.sizes),
     ("pages", questions.tally, sizes.tally),
     ("sum", questions.qshape, sizes.qshape),
@@ -137,6 +137,7 @@ _WAYS: tuple[tuple[str, Question[..., Any], Answer], ...] = (
     ("order", questions.task, tasks.task),
     ("order", questions.task_start, tasks.start),
     ("pages", questions.tasks, tasks.rows),
+    ("sum", questions.task_states, tasks.states),
     ("sum", questions.task_row, tasks.one),
     ("order", questions.task_cancel, tasks.cancel),
     ("order", questions.task_undo, tasks.undo),

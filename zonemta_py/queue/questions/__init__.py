@@ -451,6 +451,8 @@ def task_start(*, id: str, by: str = "", cause: str = "", undo_s: float | None =
 @question
 def tasks(*, limit: int = 100, after: str = "") -> list[TaskRow]: ...
 @question
+def task_states() -> dict[str, str]: ...  # By id, without previews: as `core.tasks` has them.
+@question
 def task_row(*, id: str) -> TaskRow: ...  # One of them.
 @question
 def task_cancel(*, id: str, by: str = "") -> TaskRow: ...  # It does nothing more.

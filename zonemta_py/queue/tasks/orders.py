@@ -176,6 +176,9 @@ class TaskOrders:
         found = [self._previewed(ident, task) for ident, task in previews[:limit]]
         return (found + [self._row(task) for task in known[:limit]])[:limit]
 
+    async def states(self) -> dict[str, str]:
+        return {str(task.number): task.state for task in self._core.tasks.by_number.values()}
+
     async def one(self, id: str) -> Row:
         if id in self._previews.kept:
             return self._previewed(id, self._previews.kept[id])

@@ -14,9 +14,11 @@ from typing import Any, Protocol, TypeVar
 
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import QueueFault, QueueRefusal
-from zonemta_py.queue.questions.question import Ask, Question
+from zonemta_py.queue.questions.question import Ask, Question, Refused
 
 T = TypeVar("T")
+_UNKNOWN = ("there is no ", "no mail of ", "nothing ")
+"""How a queue begins that does not know what is meant."""
 NUMBERS = 1024
 """A queue's number is the low ten bits of its messages' ids (`disk/keys.py:Ids`)."""
 
@@ -37,6 +39,8 @@ class Queues:
 
     def __init__(self, asks: Mapping[int, Ask], order: Order, now_ms: Callable[[], int]) -> None:
         self.asks, self._order, self.now_ms = dict(sorted(asks.items())), order, now_ms
+        self.last_number = 0
+        """Of a task that was ordered here."""
 
     async def each(
         self, question: Question[..., Any], arguments: dict[str, Any], numbers: Iterable[int] | None = None
@@ -113,9 +117,15 @@ def answered(said: Mapping[int, Any]) -> dict[int, Any]:
         raise _one_fault(faults, len(said))
     found = {number: one for number, one in said.items() if not isinstance(one, Exception)}
     if said and not found:
-        often = Counter(str(one) for one in said.values())
-        raise max(said.values(), key=lambda one: often[str(one)])
+        raise refusal(str(one) for one in said.values())
     return found
+
+
+def refusal(sentences: Iterable[str]) -> Refused:
+    """What is told where all queues have refused: what those say that know what is meant, who are the fewest."""
+    said = list(sentences)
+    often = Counter(said)
+    return Refused(min(said, key=lambda one: (one.startswith(_UNKNOWN), often[one])))
 
 
 def _good(found: Any, has: Callable[[Any], bool] | None) -> bool:

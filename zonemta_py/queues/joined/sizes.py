@@ -7,6 +7,7 @@ nearly whole in one queue, so there the two differ little.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple
@@ -14,7 +15,10 @@ from typing import Any, NamedTuple
 from zonemta_py.queue import questions
 from zonemta_py.queue.admin.browse import ages, counts
 from zonemta_py.queue.admin.metrics import OF_CAMPAIGNS
+from zonemta_py.queue.core.sums.ranking import part
+from zonemta_py.queue.core.tasks import STATES
 from zonemta_py.queue.questions.question import Refused
+from zonemta_py.queues.joined import tasks
 from zonemta_py.queues.joined.campaigns import rows_of
 from zonemta_py.queues.joined.queues import Queues
 from zonemta_py.queues.joined.standing import counted
@@ -62,48 +66,50 @@ async def sizes(
     asked: Row = {"by": by, "zone": zone}
     limit = max(1, min(limit, counts.PAGE_MAX))
     if names is not None:
-        return _whole(await queues.each(questions.sizes, asked | {"names": names}), counts.PAGE_MAX, None)
-    part, after = after.startswith(_PART), after.removeprefix(_PART)
-    cursor = counts.cursor(after) if after else None
-    if not part:
+        return _whole(await queues.each(questions.sizes, asked | {"names": names}), by, counts.PAGE_MAX, "")
+    by_part, after = after.startswith(_PART), after.removeprefix(_PART)
+    if after:
+        counts.cursor(after)
+    if not by_part:
         found = await queues.each(questions.sizes, asked | {"limit": counts.PAGE_MAX})
         if all(page["next"] is None for page in found.values()):
-            return _whole(found, limit, cursor)
+            return _whole(found, by, limit, after)
     return await _parts(queues, asked, limit, after)
 
 
-def _whole(found: Mapping[int, Row], limit: int, cursor: tuple[int, str] | None) -> Row:
+def _whole(found: Mapping[int, Row], by: str, limit: int, after: str) -> Row:
     """Of answers that have all names."""
     rows = dict[str, Row]()
     for page in found.values():
         for row in page["rows"]:
             rows[row["name"]] = _added((rows[row["name"]], row)) if row["name"] in rows else row
-    ordered = sorted(rows.values(), key=_rank)
-    if cursor is not None:
-        ordered = [row for row in ordered if _rank(row) > (-cursor[0], cursor[1])]
-    following = _after(ordered[limit - 1]) if len(ordered) > limit else None
+    ranked = sorted((_rank(by, _total(row), row["name"]), row) for row in rows.values())
+    if after:
+        ranked = [one for one in ranked if one[0] > _Rank.of(by, after)]
+    ordered = [row for _, row in ranked]
+    following = ranked[limit - 1][0].cursor if len(ranked) > limit else None
     complete = all(page["complete"] for page in found.values())
     return {"rows": ordered[:limit], "next": following, "of": len(rows), "complete": complete}
 
 
 async def _parts(queues: Queues, asked: Row, limit: int, after: str) -> Row:
     """Each name where its largest part is, or the first of them. of: at most so many."""
-    rows = list[Row]()
+    rows, by = list[Row](), asked["by"]
     while True:
         found = await queues.each(questions.sizes, asked | {"limit": limit, "after": after})
-        ends = [counts.cursor(page["next"]) for page in found.values() if page["next"] is not None]
-        until = min(((-count, name) for count, name in ends), default=None)
-        parts = [row for page in found.values() for row in page["rows"] if until is None or _rank(row) <= until]
-        parts = list({_rank(row): row for row in sorted(parts, key=_rank)}.values())
-        known = await _known(queues, asked, [row["name"] for row in parts])
-        for row in parts:
+        until = min((_Rank.of(by, page["next"]) for page in found.values() if page["next"] is not None), default=None)
+        parts = {_rank(by, _total(row), row["name"]): row for page in found.values() for row in page["rows"]}
+        ranked = sorted(rank for rank in parts if until is None or rank <= until)
+        known = await _known(queues, asked, [rank.name for rank in ranked])
+        for rank in ranked:
+            row = parts[rank]
             there = known.get(row["name"], [row])
             if max(map(_total, there)) <= _total(row):
                 rows.append(_added(there))
             if len(rows) == limit:
-                until = _rank(row)
+                until = rank
                 break
-        following = None if until is None else f"{-until[0]} {until[1]}"
+        following = None if until is None else until.cursor
         if following is None or len(rows) == limit:
             break
         after = following
@@ -126,12 +132,25 @@ def _total(row: Row) -> int:
     return sum(value for name, value in row.items() if name != "name")
 
 
-def _rank(row: Row) -> tuple[int, str]:
-    return -_total(row), row["name"]
+class _Rank(NamedTuple):
+    """Where a name is in a list by size: the largest first, and equal domains as `Ranking` has them."""
+
+    less: int
+    part: int
+    name: str
+
+    @classmethod
+    def of(cls, by: str, cursor: str) -> _Rank:
+        """Raises ValueError."""
+        return _rank(by, *counts.cursor(cursor))
+
+    @property
+    def cursor(self) -> str:
+        return f"{-self.less} {self.name}"
 
 
-def _after(row: Row) -> str:
-    return f"{_total(row)} {row['name']}"
+def _rank(by: str, count: int, name: str) -> _Rank:
+    return _Rank(-count, -part(name) if by == "domain" else 0, name)
 
 
 # -- counts of what a filter means
@@ -245,7 +264,7 @@ GAUGES = {
     "zonemta_learned": ELSEWHERE,
     "zonemta_damage": ELSEWHERE,
     "zonemta_suppression_guards_up": ELSEWHERE,
-    "zonemta_tasks": MOST,  # one task is in each queue; one that is not as far in all is there in two states
+    "zonemta_tasks": ELSEWHERE,
     "zonemta_accepting": LEAST,
     "zonemta_disk_free_bytes": LEAST,  # all are on one disk
     "zonemta_disk_reserve_bytes": MOST,
@@ -281,6 +300,8 @@ async def metrics(queues: Queues) -> Row:
         for name in _names(one["histograms"] for one in found)
     }
     gauges |= await _of_campaigns(queues, found) | await counted(queues)
+    states = Counter((await tasks.states(queues)).values())
+    gauges["zonemta_tasks"] = [[[state], states[state]] for state in STATES]
     return {"counters": counters, "histograms": histograms, "gauges": gauges}
 
 
@@ -305,12 +326,10 @@ def _histogram(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
 
 
 async def _of_campaigns(queues: Queues, found: list[Row]) -> Row:
-    """As many as one queue tells of, the largest; each told of by any is asked about of all."""
-    told = [list(dict.fromkeys(row[0][0] for row in one["gauges"].get(next(iter(OF_CAMPAIGNS)), ()))) for one in found]
-    names = list(dict.fromkeys(name for one in told for name in one))
-    rows = list((await rows_of(queues, names)).values())
-    rows.sort(key=lambda row: (row["waiting"], row["last_ms"], row["name"]), reverse=True)
-    del rows[max(map(len, told), default=0) :]
+    """Each that any queue tells of: each tells of `http.metrics_campaigns` at most."""
+    of = next(iter(OF_CAMPAIGNS))
+    names = dict.fromkeys(row[0][0] for one in found for row in one["gauges"].get(of, ()))
+    rows = (await rows_of(queues, list(names))).values()
     return {
         metric: [[[row["name"], what], row[what]] for row in rows for what in of] for metric, of in OF_CAMPAIGNS.items()
     }

@@ -242,7 +242,16 @@ async def explain(queues: Queues, what: str, after: str = "") -> Row:
     if not flows:
         flows = list({(row["stopped"], row["name"]): row for row in rows}.values())
     whole = {**_explained(list(some.values()), flows[:ROWS_MAX], following), "kind": kind}
+    if whole.get("counts") and kind == "destination":  # also those in queues that have nothing of it in memory
+        whole["counts"] = await _counts(queues, what)
     return whole | {"more": more + len(flows[ROWS_MAX:])}
+
+
+async def _counts(queues: Queues, domain: str) -> dict[str, int]:
+    found = Counter[str]()
+    for counts in (await queues.each(questions.size_of, {"domain": domain})).values():
+        found.update(counts)
+    return {state: count for state, count in found.items() if count or state != "leased"}
 
 
 def _kind(page: Row) -> tuple[bool, bool, int]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from zonemta_py.queue import questions
+from zonemta_py.queue.core import tasks as table
 from zonemta_py.queue.questions.question import Refused
 from zonemta_py.queue.tasks.apply import EXAMPLES_MAX
 from zonemta_py.queue.tasks.preview import COUNTING, PREVIEWED
@@ -20,13 +21,16 @@ from zonemta_py.queues.joined.queues import Queues
 Row = dict[str, Any]
 _STATES = (COUNTING, PREVIEWED, "running", "undone", "canceled", "undoable", "done")
 """That which comes first here of those that it has anywhere is the task's."""
+_WORK = (table.RUNNING, table.UNDOING, table.ENDING, table.UNDONE, table.CANCELED, table.UNDOABLE, table.DONE)
+"""The same of what a queue knows of it."""
 _OVER = frozenset(("undoable", "done", "canceled", "undone"))
 
 
 def next_number(queues: Queues) -> int:
-    """Of a task that is ordered now. It grows with time, and two that are ordered at once have different ones, or the
-    second is refused."""
-    return queues.now_ms() * 1000 + random.randrange(1000)
+    """Of a task that is ordered now. It grows with time; two that two processes order at once have different ones, or
+    the second is refused."""
+    queues.last_number = max(queues.last_number + 1, queues.now_ms() * 1000 + random.randrange(1000))
+    return queues.last_number
 
 
 async def preview(queues: Queues, id: str = "", **given: Any) -> Row:
@@ -61,16 +65,28 @@ async def rows(queues: Queues, limit: int = 100, after: str = "") -> list[Row]:
     for page in (await queues.each(questions.tasks, {"limit": limit, "after": after})).values():
         for row in page:
             found.setdefault(row["id"], []).append(row)
-    return sorted(map(joined, found.values()), key=_newest_first)[:limit]
+    return sorted(map(joined, found.values()), key=_newer, reverse=True)[:limit]
 
 
-def _newest_first(row: Row) -> tuple[bool, int]:
-    """Previews come first."""
+def _newer(row: Row) -> tuple[bool, int, str]:
+    """Grows with how new it is; previews come first."""
     seen = not row["id"].isdigit()
-    return not seen, -row["created_ms"] if seen else -int(row["id"])
+    return seen, row["created_ms"] if seen else int(row["id"]), row["id"]
+
+
+async def states(queues: Queues) -> dict[str, str]:
+    found = dict[str, str]()
+    for each in (await queues.each(questions.task_states, {})).values():
+        for id, state in each.items():
+            found[id] = min(state, found.get(id, state), key=_WORK.index)
+    return found
 
 
 async def cancel(queues: Queues, **order: Any) -> Row:
+    """Refused where it is over everywhere, as what it is in all."""
+    row = await one(queues, order["id"])
+    if row["id"].isdigit() and row["state"] in _OVER:
+        raise Refused(f"task {row['id']} is {row['state']}: there is nothing left of it to cancel")
     return await _turned(queues, order["id"], await queues.ordered(questions.task_cancel, order))
 
 

@@ -53,7 +53,7 @@ class Ranking:
                 if not names:
                     del self._names[before]
             if count:
-                self._ranks[name] = rank = count * PARTS + (_part(name) if before is None else before % PARTS)
+                self._ranks[name] = rank = count * PARTS + (part(name) if before is None else before % PARTS)
                 self._names.setdefault(rank, set()).add(name)
         self._moved.clear()
 
@@ -61,7 +61,7 @@ class Ranking:
         """Those that follow: how many, and the name. after: the last one of the page before, which may be gone."""
         self._place()
         found = list[tuple[int, str]]()
-        last = None if after is None else after[0] * PARTS + _part(after[1])
+        last = None if after is None else after[0] * PARTS + part(after[1])
         for rank in sorted((rank for rank in self._names if last is None or rank <= last), reverse=True):
             names = sorted(self._names[rank])
             if after is not None and rank == last:
@@ -72,5 +72,5 @@ class Ranking:
         return found
 
 
-def _part(name: str) -> int:
+def part(name: str) -> int:
     return crc32(name.encode()) % PARTS
