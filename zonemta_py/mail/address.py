@@ -23,7 +23,6 @@ from zonemta_py.mail.schedule_fields import PARAMETERS, InvalidValue, SchedulePa
 _DOMAIN_BYTES_MAX = 255
 _ENVID_MAX = 100
 _ORCPT_MAX = 500
-_NOTHING: dict[str, str] = {}
 
 _LDH = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _ATEXT = r"A-Za-z0-9!#$%&'*+/=?^_`{|}~-"
@@ -115,7 +114,7 @@ def parse_rcpt(argument: str, smtputf8: bool = False) -> tuple[Recipient, dict[s
         if not smtputf8 and not address.isascii():
             raise AddressRefused(553, "5.6.7", "The address is international: say SMTPUTF8 with MAIL (RFC 6531)")
     if not rest:
-        return Recipient(address), _NOTHING.copy()
+        return Recipient(address), {}
     parameters = parse_parameters(rest)
     return _rcpt_parameters(address, parameters, smtputf8), parameters
 

@@ -28,13 +28,14 @@ CODED_CHARACTERS_MAX = 8_192
 
 
 class Headers:
-    """Ordered raw fields, without their last CRLF. Names are compared without regard to case."""
+    """Ordered raw fields, without their last CRLF. Names are compared without regard to case. names: of the fields, in
+    lower case."""
 
-    __slots__ = ("_names", "fields")
+    __slots__ = ("fields", "names")
 
     def __init__(self, fields: list[bytes] | None = None) -> None:
         self.fields: list[bytes] = fields if fields is not None else []
-        self._names: list[bytes] = [name_of(field) for field in self.fields]
+        self.names: list[bytes] = [name_of(field) for field in self.fields]
 
     @classmethod
     def parse(cls, section: bytes) -> Headers:
@@ -54,39 +55,35 @@ class Headers:
             yield field.partition(b":")[0].rstrip().decode(), _value(field)
 
     def __contains__(self, name: str) -> bool:
-        return name.lower().encode() in self._names
-
-    def any_of(self, names: frozenset[bytes]) -> bool:
-        """Whether there is a field with one of these lower-case names."""
-        return not names.isdisjoint(self._names)
+        return name.lower().encode() in self.names
 
     def get(self, name: str, default: str = "") -> str:
         """Unfolded value of the first such field; encoded words stay as they are (see `decoded`)."""
         wanted = name.lower().encode()
-        return _value(self.fields[self._names.index(wanted)]) if wanted in self._names else default
+        return _value(self.fields[self.names.index(wanted)]) if wanted in self.names else default
 
     def all(self, name: str) -> list[str]:
         """Unfolded values of all such fields, top to bottom."""
         wanted = name.lower().encode()
-        return [_value(field) for field, own in zip(self.fields, self._names, strict=True) if own == wanted]
+        return [_value(field) for field, own in zip(self.fields, self.names, strict=True) if own == wanted]
 
     def count(self, name: str) -> int:
-        return self._names.count(name.lower().encode())
+        return self.names.count(name.lower().encode())
 
     def decoded(self, name: str, characters_max: int = 200) -> str:
         """First such value, readable: encoded words decoded (RFC 2047), white space and length bounded."""
         wanted = name.lower().encode()
-        if wanted not in self._names:
+        if wanted not in self.names:
             return ""
-        return decode(_start(self.fields[self._names.index(wanted)]))[:characters_max]
+        return _readable(self.fields[self.names.index(wanted)])[:characters_max]
 
     def chosen(self, names: dict[bytes, str], characters_max: int = 200) -> dict[str, str]:
         """`decoded` of each of these fields that is here. names: in lower case, and as they are to be called;
         the order of the result is theirs."""
         found: dict[bytes, str] = {}
-        for name, field in zip(self._names, self.fields, strict=True):
+        for name, field in zip(self.names, self.fields, strict=True):
             if name in names and name not in found:
-                found[name] = decode(_start(field))[:characters_max]
+                found[name] = _readable(field)[:characters_max]
         return {called: found[name] for name, called in names.items() if name in found}
 
     def add(self, name: str, value: str) -> None:
@@ -96,7 +93,7 @@ class Headers:
     def append(self, field: bytes) -> None:
         """Puts a raw field, without its last CRLF, at the end."""
         self.fields.append(field)
-        self._names.append(name_of(field))
+        self.names.append(name_of(field))
 
     def prepend(self, name: str, value: str) -> None:
         """Puts a field at the top, where trace fields go. Raises ValueError as `add` does."""
@@ -106,23 +103,23 @@ class Headers:
         """Puts the field in the place of the first such one, or at the end; removes the others."""
         wanted = name.lower().encode()
         field = _field(name, value)
-        place = self._names.index(wanted) if wanted in self._names else len(self.fields)
+        place = self.names.index(wanted) if wanted in self.names else len(self.fields)
         self.remove(name)
         self.fields.insert(place, field)
-        self._names.insert(place, wanted)
+        self.names.insert(place, wanted)
 
     def remove(self, name: str) -> int:
         """Takes all such fields out; returns how many there were."""
         wanted = name.lower().encode()
-        kept = [index for index, own in enumerate(self._names) if own != wanted]
+        kept = [index for index, own in enumerate(self.names) if own != wanted]
         removed = len(self.fields) - len(kept)
         self.fields = [self.fields[index] for index in kept]
-        self._names = [self._names[index] for index in kept]
+        self.names = [self.names[index] for index in kept]
         return removed
 
     def _insert(self, place: int, name: str, value: str) -> None:
         self.fields.insert(place, _field(name, value))
-        self._names.insert(place, name.lower().encode())
+        self.names.insert(place, name.lower().encode())
 
 
 def split(message: bytes) -> tuple[Headers, int]:
@@ -148,7 +145,7 @@ def split(message: bytes) -> tuple[Headers, int]:
             del fields[index:]
             break
         names.append(found[1].lower())
-    headers.fields, headers._names = fields, names
+    headers.fields, headers.names = fields, names
     return headers, end
 
 
@@ -185,9 +182,13 @@ def _value(field: bytes) -> str:
     return (_FOLD.sub("", text) if "\r" in text else text).strip(" \t")
 
 
-def _start(field: bytes) -> str:
-    """Its unfolded value, of a long one only as much as `decode` looks at."""
-    return _value(field[: 4 * CODED_CHARACTERS_MAX])
+def _readable(field: bytes) -> str:
+    """Its value, unfolded and decoded; of a long one only as much as `decode` looks at."""
+    text = field[: 4 * CODED_CHARACTERS_MAX].partition(b":")[2].decode("utf-8", "surrogateescape")
+    if "\r" in text:
+        text = _FOLD.sub("", text)
+    text = text.strip(" \t")
+    return text if text.isprintable() and "=?" not in text else decode(text)
 
 
 def _field(name: str, value: str) -> bytes:

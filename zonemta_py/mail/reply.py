@@ -37,7 +37,9 @@ class Reply:
         return 500 <= self.code < 600
 
     def __str__(self) -> str:
-        return " ".join(part for part in (str(self.code), self.enhanced, self.text) if part)
+        if self.enhanced and self.text:
+            return f"{self.code} {self.enhanced} {self.text}"
+        return " ".join([part for part in (str(self.code), self.enhanced, self.text) if part])
 
     @classmethod
     def from_lines(cls, code: int, lines: list[str]) -> Reply:

@@ -28,7 +28,6 @@ from zonemta_py.reception.permission import refusal
 SENDING_ZONE = "X-Sending-Zone"
 KEPT = ("subject", "from", "to", "message-id", "date", "list-id", "feedback-id")
 """Fields that go into `Envelope.headers`, decoded; and those that zones are chosen by."""
-_DATE, _MESSAGE_ID, _TLS_REQUIRED = (frozenset((name,)) for name in (b"date", b"message-id", b"tls-required"))
 _TO_US = frozenset(name.lower().encode() for name in (SENDING_ZONE, *FIELDS))
 _HEADER_TOO_LONG = Reply(552, "5.3.4", "The header section is longer than this server takes")
 _TOO_MANY_FIELDS = Reply(552, "5.3.4", "The header section has more fields than this server takes")
@@ -153,9 +152,9 @@ class Ingest:
         headers, end = split(whole)
         if end > self._rules.header_bytes:
             self.refusal = _HEADER_TOO_LONG
-        elif len(headers) > HEADER_FIELDS_MAX:
+        elif len(headers.fields) > HEADER_FIELDS_MAX:
             self.refusal = _TOO_MANY_FIELDS
-        elif headers.count("received") > self._rules.hops:
+        elif headers.names.count(b"received") > self._rules.hops:
             self.refusal = _LOOP
         elif self._senders.bound and (author := self._senders.refused(headers.all("from"))) is not None:
             self.refusal = refusal(author)
@@ -164,7 +163,7 @@ class Ingest:
 
     def _complete(self, headers: Headers, whole: bytes, end: int) -> None:
         fields = whole[:end]
-        if headers.any_of(_TO_US):
+        if not _TO_US.isdisjoint(headers.names):
             self._listen(headers)
             if self.refusal is not None:
                 return
@@ -216,10 +215,10 @@ class Ingest:
 
     def _add_missing(self, headers: Headers) -> bytes:
         added = b""
-        if not headers.any_of(_DATE):
+        if b"date" not in headers.names:
             added = date_field(self.now_ms)
             headers.append(added[:-2])
-        if not headers.any_of(_MESSAGE_ID):
+        if b"message-id" not in headers.names:
             identity = message_id_field(self._transaction, self.now_ms, self._rules.host)
             headers.append(identity[:-2])
             added += identity
@@ -240,7 +239,7 @@ class Ingest:
                 found[list_id.FIELD] = list_id.kept(headers.decoded(list_id.FIELD, list_id.READ_MAX))
             if self._said:
                 self.envelope.headers |= self._said
-            no = headers.any_of(_TLS_REQUIRED) and headers.get("TLS-Required").strip().lower() == "no"
+            no = b"tls-required" in headers.names and headers.get("TLS-Required").strip().lower() == "no"
             self.envelope.tls_optional = no and not self.envelope.require_tls  # RFC 8689 4.2
 
     def store_header(self) -> None:

@@ -9,6 +9,7 @@ section is `refusal`, known from `take` on and raised by the last two as Refused
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -54,7 +55,7 @@ class Receiver:
     the header is known, and says why the message is refused. stranger: it may only be forwarded: its fields for us say
     nothing, and it is not signed."""
 
-    __slots__ = ("_ahead_ms", "_fit", "_hooks", "_incoming", "_ingest", "_session", "_site", "envelope")
+    __slots__ = ("_fit", "_hooks", "_incoming", "_ingest", "_received_ns", "_session", "_site", "envelope")
 
     def __init__(
         self, site: ListenerSettings, session: Session, envelope: Envelope, opening: str, transaction: str,
@@ -62,8 +63,10 @@ class Receiver:
     ) -> None:  # fmt: skip
         self._site, self._session, self.envelope, self._fit = site, session, envelope, fit
         envelope.received_ms = site.clock_ms()
-        self._ahead_ms = site.ahead_ms(envelope.received_ms)
-        rules = site.distrusting if stranger else site.rules_for(session.account)
+        self._received_ns = time.monotonic_ns()
+        rules = site.rules if not session.account else site.rules_for(session.account)
+        if stranger:
+            rules = site.distrusting
         senders = ANYBODY if stranger else session.senders
         self._ingest = Ingest(rules, envelope, opening, transaction, envelope.received_ms, senders)
         if stranger:
@@ -101,7 +104,8 @@ class Receiver:
     async def _complete(self, eightbit: bool, long: bool) -> bytes:
         """The last chunk; those before it have been handed on."""
         site, envelope, ingest = self._site, self.envelope, self._ingest
-        ingest.finish()
+        if ingest.headers is None:
+            ingest.finish()
         if eightbit:
             envelope.body = "8BITMIME"  # whatever was declared: the next server has to know
         if not site.hooked:  # plugins may make other lines of it
@@ -119,15 +123,18 @@ class Receiver:
             if self._hooks is not None:
                 await self._hooks.finish()
         envelope.size = ingest.chunks.total
-        ingest.note_hash()
+        if site.rules.body_form is not None:
+            ingest.note_hash()
         if site.host.listens("message_queue"):
             info = Info(self._session, envelope.size, ingest.headers)
             await site.host.call("message_queue", envelope=envelope, info=info)
         if not envelope.recipients:
             raise MessageRefused(NOBODY)
         if envelope.deadline_ms or envelope.hold_for:
-            envelope.clock_ahead_ms = envelope.clock_ahead_ms or self._ahead_ms
-        await self._write_chunks()
+            ahead_ms = envelope.received_ms - self._received_ns // 1_000_000  # as `ListenerSettings.ahead_ms`
+            envelope.clock_ahead_ms = envelope.clock_ahead_ms or ahead_ms
+        if ingest.chunks.ready:
+            await self._write_chunks()
         return ingest.chunks.last()
 
     def abort(self) -> None:

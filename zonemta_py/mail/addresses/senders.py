@@ -12,26 +12,21 @@ from zonemta_py.mail.addresses.domain import canonical
 
 
 class Senders:
-    """patterns: None allows all. signed: mail of these is signed with our keys."""
+    """patterns: None allows all. bound: any sender is forbidden. signed: mail of these is signed with our keys."""
 
-    __slots__ = ("_addresses", "_all", "_domains", "_parents", "signed")
+    __slots__ = ("_addresses", "_domains", "_parents", "bound", "signed")
 
     def __init__(self, patterns: Sequence[str] | None, signed: bool = True) -> None:
         self.signed = signed
-        self._all = patterns is None or "*" in patterns
+        self.bound = patterns is not None and "*" not in patterns
         rules = [_lower(pattern) for pattern in patterns or ()]
         self._addresses = frozenset(rule for rule in rules if "@" in rule)
         self._domains = frozenset(rule for rule in rules if "@" not in rule and rule[:2] != "*.")
         self._parents = tuple(rule[1:] for rule in rules if rule[:2] == "*.")
 
-    @property
-    def bound(self) -> bool:
-        """Whether any sender is forbidden."""
-        return not self._all
-
     def may(self, address: str) -> bool:
         """address: without angle brackets. The null one, "", is allowed to all: it names no one."""
-        if self._all or not address:
+        if not self.bound or not address:
             return True
         address = _lower(address)
         domain = address.rpartition("@")[2]
@@ -42,7 +37,7 @@ class Senders:
 
         A field without an address is an author that is never allowed: a submitter bound to senders must name one.
         """
-        if self._all:
+        if not self.bound:
             return None
         for value in fields:
             named = authors(value)

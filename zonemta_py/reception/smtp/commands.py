@@ -151,7 +151,8 @@ def _unkept(connection: SessionFace, schedule: ScheduleParameters) -> Reply | No
 
 
 def _open(connection: SessionFace, command: MailCommand) -> bytes:
-    connection.set_protocol(command.smtputf8)
+    if command.smtputf8 or connection.session.protocol.startswith("UTF8"):
+        connection.set_protocol(command.smtputf8)
     stranger = not connection.may_relay
     connection.transaction = MailTransaction(connection.site, connection.session, command, stranger)
     return _SENDER_OK
@@ -168,22 +169,32 @@ async def _ask_mail(connection: SessionFace, command: MailCommand) -> bytes:
 
 
 def rcpt(connection: SessionFace, argument: str) -> bytes | None:
-    transaction = connection.transaction
+    transaction, site = connection.transaction, connection.site
     if argument[:3].upper() != "TO:":
         return connection.refuse(Reply(501, "5.5.4", "Say RCPT TO:<address>"))
     if transaction is None:
         return connection.refuse(replies.NO_MAIL)
     if connection.revoked is not None:
         return _revoked(connection, connection.revoked)
-    if connection.site.returns is not None:
-        if transaction.rcpts >= connection.site.limits.recipients:
-            return reply_bytes(replies.TOO_MANY_RECIPIENTS)
-        found = look(connection.site.returns, transaction, argument[3:], connection.may_relay)
+    if transaction.rcpts >= site.limits.recipients:
+        return reply_bytes(replies.TOO_MANY_RECIPIENTS)  # not the client's error: it sends the rest later
+    if site.returns is not None:
+        found = look(site.returns, transaction, argument[3:], connection.may_relay)
         if found is not None:
             return _came_back(connection, transaction, found)
     if not connection.may_relay:
         return _no_relay(connection, transaction, argument[3:].strip())
-    return _relay(connection, transaction, argument)
+    try:
+        recipient, parameters = parse_rcpt(argument[3:], transaction.envelope.smtputf8)
+    except AddressRefused as refused:
+        return connection.refuse(refused.reply)
+    if parameters and not connection.extended:
+        return connection.refuse(replies.NO_PARAMETERS_HELO)
+    if recipient.address == "postmaster":
+        recipient.address = f"postmaster@{site.hostname.lower()}"
+    if site.host.listens("smtp_rcpt_to"):
+        return connection.wait_for(_ask_rcpt(connection, transaction, recipient, parameters))
+    return _keep(connection, transaction, recipient)
 
 
 def _came_back(connection: SessionFace, transaction: MailTransaction, found: Ours | Reply) -> bytes | None:
@@ -192,40 +203,23 @@ def _came_back(connection: SessionFace, transaction: MailTransaction, found: Our
         return reply_bytes(found) if found in LATER else connection.refuse(found)
     if found.forward:
         transaction.envelope.smtputf8 |= not found.forward.isascii()
-        return _admit(connection, transaction, Recipient(found.forward), {})
+        recipient = Recipient(found.forward)
+        if connection.site.host.listens("smtp_rcpt_to"):
+            return connection.wait_for(_ask_rcpt(connection, transaction, recipient, {}))
+        return _keep(connection, transaction, recipient)
     assert transaction.back is not None
     transaction.back.ours.setdefault(found.address.lower(), found)
     transaction.rcpts += 1
-    connection.progressed()
+    if not connection.may_relay:
+        connection.progressed()
     return _RECIPIENT_OK
-
-
-def _relay(connection: SessionFace, transaction: MailTransaction, argument: str) -> bytes | None:
-    if transaction.rcpts >= connection.site.limits.recipients:
-        return reply_bytes(replies.TOO_MANY_RECIPIENTS)  # not the client's error: it sends the rest later
-    try:
-        recipient, parameters = parse_rcpt(argument[3:], transaction.envelope.smtputf8)
-    except AddressRefused as refused:
-        return connection.refuse(refused.reply)
-    if parameters and not connection.extended:
-        return connection.refuse(replies.NO_PARAMETERS_HELO)
-    if recipient.address == "postmaster":
-        recipient.address = f"postmaster@{connection.site.hostname.lower()}"
-    return _admit(connection, transaction, recipient, parameters)
-
-
-def _admit(
-    connection: SessionFace, transaction: MailTransaction, recipient: Recipient, parameters: dict[str, str]
-) -> bytes | None:
-    if connection.site.host.listens("smtp_rcpt_to"):
-        return connection.wait_for(_ask_rcpt(connection, transaction, recipient, parameters))
-    return _keep(connection, transaction, recipient)
 
 
 def _keep(connection: SessionFace, transaction: MailTransaction, recipient: Recipient) -> bytes:
     transaction.rcpts += 1
     transaction.recipients.setdefault(recipient.address, recipient)
-    connection.progressed()
+    if not connection.may_relay:
+        connection.progressed()
     return _RECIPIENT_OK
 
 

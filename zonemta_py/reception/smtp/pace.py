@@ -10,20 +10,20 @@ from __future__ import annotations
 class ClientPace:
     """Times are the loop's, in seconds. late_at: when the client will be too slow."""
 
-    __slots__ = ("_bytes_s", "_left_s", "_timeout_s", "late_at")
+    __slots__ = ("_bytes_s", "_left_s", "late_at", "timeout_s")
 
     def __init__(self, timeout_s: float, bytes_s: float, now: float) -> None:
-        self._timeout_s, self._bytes_s = timeout_s, bytes_s
+        self.timeout_s, self._bytes_s = timeout_s, bytes_s
         self._left_s = timeout_s
         self.late_at = now + timeout_s
 
     def ask(self, now: float) -> None:
         """The client has been answered: its time for what comes next begins."""
-        self.late_at = now + self._timeout_s
+        self.late_at = now + self.timeout_s
 
     def receive(self, count: int, now: float) -> None:
         """So many bytes of a message have come."""
-        self.late_at = min(now + self._timeout_s, self.late_at + count / self._bytes_s)
+        self.late_at = min(now + self.timeout_s, self.late_at + count / self._bytes_s)
 
     def stop(self, now: float) -> None:
         """Now the client waits for us."""

@@ -181,12 +181,15 @@ class ServerSession(asyncio.Protocol):
             commands += 1
         self._held = block[at:]
         if commands:
-            self._pace.ask(self.loop.time())
+            self._pace.late_at = self.loop.time() + self._pace.timeout_s  # as `ask`
         if self._resting:
             self._wait_if_full()
         elif len(self._held) > COMMAND_BYTES_MAX and self._task is None and not self._closing:
             self._forget_line()
-        self._flush()
+        if len(self._out) == 1 and not self._lost and not self._closing:
+            self.transport.write(self._out.pop())
+        elif self._out:
+            self._flush()
 
     def _rest(self) -> None:
         """A client that packs thousands of commands into one packet waits for the others, and until it reads its
@@ -223,7 +226,7 @@ class ServerSession(asyncio.Protocol):
 
     def _command(self, line: bytes) -> None:
         self._idle_commands += 1
-        if self._idle_commands > self.site.limits.commands_per_connection:
+        if self._idle_commands > self.site.limits.commands_per_connection and self._idle():
             self.hang_up(replies.TOO_MANY_COMMANDS)
             return
         if line.endswith(b"\r"):
@@ -246,6 +249,11 @@ class ServerSession(asyncio.Protocol):
             reply = self._unknown(word, text)
         if reply is not None:
             self._out.append(reply)
+
+    def _idle(self) -> bool:
+        """Whether there were too many commands, not counting a recipient that was accepted, if the message follows."""
+        accepted = self.transaction.rcpts if self.transaction is not None else 0
+        return self._idle_commands - accepted > self.site.limits.commands_per_connection
 
     def _unknown(self, word: bytes, argument: str) -> bytes | None:
         handler = self.site.server.commands.get(word.upper().decode("ascii", "replace"))
@@ -285,12 +293,9 @@ class ServerSession(asyncio.Protocol):
         self.transport.close()
 
     def _flush(self) -> None:
-        out = self._out
-        if not out:
-            return
         if not self._lost and not self._closing:
-            self.transport.write(out[0] if len(out) == 1 else b"".join(out))
-        out.clear()
+            self.transport.write(b"".join(self._out))
+        self._out.clear()
 
     # --- waiting
 
@@ -344,10 +349,10 @@ class ServerSession(asyncio.Protocol):
             self.transaction = None
             raise ConnectionAbortedError(f"hung up without an answer: {error.reply.text}") from None
         self.transaction = None
-        self._idle_commands += transaction.rcpts
-        if reply.positive:
-            self._idle_commands = 0  # a client that submits mail may stay as long as it likes
-        return reply_bytes(reply) if reply.positive else self.refuse(reply)
+        if not reply.positive:
+            return self.refuse(reply)
+        self._idle_commands = 0  # a client that submits mail may stay as long as it likes
+        return reply_bytes(reply)
 
     # --- state of the session
 
@@ -357,10 +362,8 @@ class ServerSession(asyncio.Protocol):
         self.set_protocol(False)
 
     def progressed(self) -> None:
-        """A recipient was accepted: that is not idle, if the message follows; who may not relay has time for that."""
-        self._idle_commands -= 1
-        if not self.may_relay:
-            self._login_by = self.loop.time() + self.site.limits.timeout_s
+        """A recipient was accepted from a client that may not relay: it has time for the message."""
+        self._login_by = self.loop.time() + self.site.limits.timeout_s
 
     def set_protocol(self, smtputf8: bool) -> None:
         """Names the dialogue for trace fields (RFC 3848)."""
@@ -377,7 +380,6 @@ class ServerSession(asyncio.Protocol):
     def reset(self) -> None:
         """Drops the transaction; its recipients count as idle commands."""
         if self.transaction is not None:
-            self._idle_commands += self.transaction.rcpts
             self.transaction.abort()
             self.transaction = None
 

@@ -67,8 +67,9 @@ _TAKEN = Reply(250, "2.0.0", "OK: recorded")
 
 
 class MailTransaction:
-    """decoder: None before DATA. recipients: by address, so that one named twice is kept once. back: what is for
-    addresses of ours, None if nothing is."""
+    """decoder: None before DATA. endless: so much came that waiting for the end of a refused message is pointless.
+    recipients: by address, so that one named twice is kept once. back: what is for addresses of ours, None if nothing
+    is."""
 
     __slots__ = (
         "_receiver",
@@ -78,6 +79,7 @@ class MailTransaction:
         "_taken",
         "back",
         "decoder",
+        "endless",
         "envelope",
         "rcpts",
         "recipients",
@@ -98,14 +100,10 @@ class MailTransaction:
         self.recipients: dict[str, Recipient] = {}
         self.rcpts = 0
         self._taken = 0
+        self.endless = False
         self.decoder: Decoder | None = None
         self._receiver: Receiver | None = None
         self.back: CameBack | None = None
-
-    @property
-    def endless(self) -> bool:
-        """Whether so much came that waiting for the end of a refused message is pointless."""
-        return self._taken > 3 * self._site.limits.message_bytes
 
     def seal(self) -> Envelope:
         """No more recipients: DATA was given."""
@@ -131,6 +129,7 @@ class MailTransaction:
         """Takes raw bytes of DATA; returns whether `pump` has something to do."""
         assert self.decoder is not None
         self._taken += len(block)
+        self.endless = self._taken > 3 * self._site.limits.message_bytes
         content = self.decoder.feed(block)
         if self.back is not None:
             self.back.add(content)
