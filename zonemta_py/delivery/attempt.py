@@ -50,6 +50,7 @@ log = logging.getLogger(__name__)
 
 ADDRESSES_MAX = 6
 CONNECT_SHARE = 2.0
+NONE = Demands("none")
 
 
 class Attempt:
@@ -79,7 +80,7 @@ class Attempt:
         self._zone = context.zone(delivery.zone, delivery.tables)
         self._session: SmtpSession | None = None
         self._used: ConnectOptions | None = None
-        self._demands = Demands("none")
+        self._demands = NONE
         self._trials: list[Trial] = []
         self._login: tuple[str, str] | None = None
         self._portions = Portions(context, delivery)
@@ -106,7 +107,7 @@ class Attempt:
             took_ms=int((time.monotonic() - begun) * 1000),
             opened=self._opened,
             chosen=self._chosen,
-            security=self._security(),
+            security=self._security() if self._trials else [],
             kept=self._kept,
             recipients_max=self._portions.recipients_max,
             stalled=self._portions.stalled,
@@ -128,7 +129,7 @@ class Attempt:
         return self._portions.reported
 
     def _security(self) -> list[Any]:
-        return rows(self._demands, self._trials) if self._trials and self._context.tls.reports else []
+        return rows(self._demands, self._trials) if self._context.tls.reports else []
 
     async def _outcomes(self) -> list[Outcome]:
         portions = self._portions
@@ -191,7 +192,9 @@ class Attempt:
             options, self._login = way.options, way.login
             if self._zone.hosts:
                 self._delivery.secure = await secure(way, self._delivery, self._context.resolver)
-            self._demands = await self._asked(options, options.tls)
+            self._demands = await self._context.tls.demands(
+                self._delivery, self._zone, options.tls, named=bool(options.host)
+            )
             key = self._key(options)
             if self._delivery.connection is not None:
                 await self._context.connections.ready(key, self._delivery)
@@ -246,15 +249,17 @@ class Attempt:
         most = (delivery.messages_per_connection or zone.messages_per_connection) if key is not None else 0
         pipelined = self._pipelined if key is not None else None
         if pipelined is not None:
-            pipelined.security = self._security()
+            pipelined.security = self._security() if self._trials else []
         started_ms = int(time.time() * 1000)
         if self._context.forgotten:
             session.forget(self._context.forgotten.get(session.remote, ()))
         try:
             if self._context.host.listens("sender_connection"):
                 await self._context.host.call("sender_connection", delivery=delivery, connection=session)
-            first = portions.first
-            body = await for_server(self._context, first.delivery, first.body, session.keywords)
+            first = portions.waiting[0]
+            body = first.body
+            if "8bitmime" not in session.keywords:
+                body = await for_server(self._context, first.delivery, body, session.keywords)
             transaction = Transaction(session, self._context.outgoing.addressed(first.delivery), body)
             portions.running = transaction
             await transaction.run(pipelined)
@@ -267,14 +272,16 @@ class Attempt:
             if portions.waiting:
                 transaction = await portions.after(session, transaction, most, started_ms)
         finally:
-            self._context.remember(session)
+            if session.forgotten:
+                self._context.remember(session)
             idle_s = zone.idle_s if delivery.idle_s is None else delivery.idle_s
             self._kept = self._context.connections.give(key, session, most, idle_s)
         self._chosen = transaction.down and self._steered
         self._down = transaction.down and not self._steered
         if self._context.host.listens("sender_response_error"):
             await self._review(session)
-        portions.release()
+        if portions.waiting:
+            portions.release()
         return True
 
     async def _review(self, session: SmtpSession) -> None:
@@ -291,17 +298,13 @@ class Attempt:
                 outcomes[place] = decided(verdict, outcome.recipients)
 
     def _options(self) -> ConnectOptions:
-        delivery, tls, hostname = self._delivery, self._tls(), self._hostname(self._delivery.source)
-        return ConnectOptions(delivery.host, delivery.port, source=delivery.source, tls=tls, hostname=hostname)
-
-    def _tls(self) -> str:
-        """The TLS mode: a plugin's, or the zone's. A rule (no_tls) can only switch off optional TLS."""
-        routing = self._delivery.routing
-        mode = routing.get("tls") or ("none" if _local(self._delivery.host) else self._zone.tls)
-        return "none" if mode == "opportunistic" and routing.get("no_tls") else str(mode)
-
-    async def _asked(self, options: ConnectOptions, mode: str) -> Demands:
-        return await self._context.tls.demands(self._delivery, self._zone, mode, named=bool(options.host))
+        """The TLS mode is a plugin's, or the zone's. A rule (no_tls) can only switch off optional TLS."""
+        delivery, routing = self._delivery, self._delivery.routing
+        mode = routing.get("tls") or ("none" if delivery.host.startswith("/") else self._zone.tls)
+        return ConnectOptions(
+            delivery.host, delivery.port, source=delivery.source, hostname=self._hostname(delivery.source),
+            tls="none" if mode == "opportunistic" and routing.get("no_tls") else str(mode),
+        )  # fmt: skip
 
     def _hostname(self, source: str) -> str:
         return self._context.sources.of(self._zone, source).hostname or self._zone.hostname or self._context.hostname
@@ -322,7 +325,7 @@ class Attempt:
         to_mx = delivery.host and not options.host  # as the last resort of smart hosts, which are the site
         site = delivery.destination if to_mx or not delivery.site else delivery.site
         return (
-            delivery.zone, *delivery.tables, site, options.host, options.port, options.source, self._demands,
+            delivery.zone, *delivery.tables, site, options.host, options.port, options.source, self._demands.shared,
             options.hostname, self._login,
         )  # fmt: skip
 
@@ -409,7 +412,9 @@ class Attempt:
                 self._steered = self._steered or same != before
                 self._rename(chosen, options)
                 egress = self._context.sources.of(self._zone, chosen.source)
-                self._demands = await self._asked(options, chosen.tls)
+                self._demands = await self._context.tls.demands(
+                    self._delivery, self._zone, chosen.tls, named=bool(options.host)
+                )
             self._used = chosen
             for address in chosen.addresses:
                 if chosen.socket is not None or (egress.reaches(address) and choice.permits(chosen.host, address)):
@@ -419,7 +424,7 @@ class Attempt:
 
     async def _targets(self, options: ConnectOptions) -> list[AddressTarget]:
         resolver, now = self._context.resolver, time.monotonic()
-        if _local(options.host):
+        if options.host.startswith("/"):  # the path of a unix socket; these have no port
             return [AddressTarget(options.host, (options.host,))]
         if options.host:
             return [AddressTarget(options.host, await resolver.named(options.host, now))]
@@ -450,11 +455,6 @@ class Attempt:
             return asked.tls
 
         return ask
-
-
-def _local(host: str) -> bool:
-    """Whether it is the path of a unix socket; these have no port."""
-    return host.startswith("/")
 
 
 NO_CONNECTION = Reply(451, "4.3.2", "no idle connection, and a new one is not allowed now")

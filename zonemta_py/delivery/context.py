@@ -62,10 +62,9 @@ class SenderContext:
 
     def remember(self, session: SmtpSession) -> None:
         """What its server has refused is not tried with others."""
-        if session.forgotten:
-            if len(self.forgotten) >= FORGOTTEN_MAX:
-                self.forgotten.clear()
-            self.forgotten[session.remote] = session.forgotten | self.forgotten.get(session.remote, frozenset())
+        if len(self.forgotten) >= FORGOTTEN_MAX:
+            self.forgotten.clear()
+        self.forgotten[session.remote] = session.forgotten | self.forgotten.get(session.remote, frozenset())
 
     def zone(self, name: str, tables: Sequence[str] = ()) -> Zone:
         """The zone as configured, with the settings of these [[destinations]] tables; the default zone's limits for a

@@ -132,7 +132,7 @@ class Portions:
             self.recipients_max, self._guess = self._guess, 0  # the recipients it refused before are the same ones
         if transaction.again:
             self._again(portion, transaction)
-        if places := transaction.plain:
+        if transaction.session.forgotten and (places := transaction.plain):
             self._learned = True
             indices = [portion.indices[place] for place in places]
             self.waiting.insert(0, Portion(indices, restricted(portion.delivery, places), portion.body))

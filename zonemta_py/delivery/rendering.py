@@ -14,7 +14,7 @@ from zonemta_py.delivery.message.gate import Unsendable
 from zonemta_py.delivery.message.signing import Unsigned
 from zonemta_py.mail.reply import Reply
 from zonemta_py.merge.problems import RenderRefused, TemplateRefused
-from zonemta_py.queue.api import BOUNCED, DEFERRED, HELD, UNREADABLE, Delivery, Outcome, QueueRefusal
+from zonemta_py.queue.api import BOUNCED, DEFERRED, HELD, LINES_FIT, UNREADABLE, Delivery, Outcome, QueueRefusal
 
 if TYPE_CHECKING:
     from zonemta_py.delivery.context import SenderContext
@@ -24,7 +24,10 @@ NotMade = (QueueRefusal, RenderRefused, TemplateRefused, Unsendable, Unsigned)
 
 async def letter(context: SenderContext, delivery: Delivery) -> Body:
     """The finished message of a delivery. Raises one of NotMade, or a plugin's Verdict."""
-    body = await fetched(context, delivery)
+    if delivery.values is None and not context.host.listens("sender_fetch"):
+        body = Body(delivery, context.dispatch)
+    else:
+        body = await fetched(context, delivery)
     if context.host.listens("sender_headers"):
         body = await body.with_header(await body.wanted(context.host, delivery))
     return await finished(context, delivery, body)
@@ -41,7 +44,8 @@ async def fetched(context: SenderContext, delivery: Delivery) -> Body:
 
 async def finished(context: SenderContext, delivery: Delivery, body: Body) -> Body:
     """With fields and signatures added. Raises one of NotMade."""
-    body = await context.gate.lines(delivery, body, context.zone(delivery.zone, delivery.tables))
+    if delivery.lines != LINES_FIT or body.changed:
+        body = await context.gate.lines(delivery, body, context.zone(delivery.zone, delivery.tables))
     if context.outgoing.active:
         await context.outgoing.finish(delivery, body)
     return body

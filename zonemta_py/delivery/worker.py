@@ -120,7 +120,8 @@ class Slots:
 
     def release(self) -> None:
         self.free += 1
-        self._freed.set()
+        if self.free == 1:
+            self._freed.set()
 
 
 async def run(
@@ -138,7 +139,7 @@ async def run(
         async with asyncio.TaskGroup() as group:
             with suppress(Retired):
                 while True:
-                    for delivery in await dispatch.lease(await slots.some()):
+                    for delivery in await dispatch.lease(slots.free or await slots.some()):
                         slots.free -= 1
                         group.create_task(_handle(context, delivery, slots))
             await connections.end()

@@ -44,10 +44,8 @@ class Gate:
         self._turn = asyncio.Lock()
 
     async def lines(self, delivery: Delivery, body: Body, zone: Zone) -> Body:
-        """Before fields and signatures are added: the message, or another one in its place. Raises Unsendable,
-        QueueRefusal."""
-        if delivery.lines == LINES_FIT and not body.changed:
-            return body
+        """Before fields and signatures are added: the message, or another one in its place. Not for what reception has
+        looked at, if it is unchanged and fits. Raises Unsendable, QueueRefusal."""
         if delivery.values is not None and body.whole is None:
             return body  # made here, of lines that fit
         found = await self._look(delivery, body)

@@ -77,7 +77,7 @@ class Answers:
         self._asked = False  # MAIL, RCPT and DATA were all written
         self._over: dict[int, Reply] = {}
         self._plain: dict[int, Reply] = {}
-        self._groups: dict[tuple[int, Reply, str, bool], Outcome] = {}
+        self._groups: dict[tuple[int, int, str, str, str, bool], Outcome] = {}
         self._lines: list[str] = []
         self.down = self.unsaid = self.announced = self.misunderstood = False
         self.again: list[int] = []
@@ -123,21 +123,19 @@ class Answers:
             self._settle_failed(self._tried, "mail")
             return False
         self.session.unfinished = True
-        if not completed(replies[0]):
+        if not 200 <= replies[0].code < 300:
             self.session.unfinished = False
             self.unsaid = replies[0].code == 421
             if not self._forgoes(_OF_MAIL, self._tried, 0, replies[0]):
                 self._settle_refused(self._tried, replies[0], "mail")
         else:
             self._judge_recipients(replies)
-        return self._in_step() and self._judge_data(data)
+        return (self.session.dialogue.in_step or self._trusts()) and self._judge_data(data)
 
-    def _in_step(self) -> bool:
-        """Whether there were no more replies than commands. If there were, no reply can be trusted: every recipient
-        gets its outcome, and the connection ends. A 421 may come unasked at any time (RFC 5321 3.8)."""
+    def _trusts(self) -> bool:
+        """Whether replies that are out of step can be trusted. Where there were more than commands, none can: every
+        recipient gets its outcome, and the connection ends. A 421 may come unasked at any time (RFC 5321 3.8)."""
         dialogue = self.session.dialogue
-        if dialogue.in_step:
-            return True
         early = dialogue.early
         if early is not None and early.code == 421:
             self._settle_refused(self._open(), early, "data")
@@ -162,10 +160,11 @@ class Answers:
                 self._judge_unanswered(self._tried[place - 1 :], leaving)
                 return
             reply = replies[place]
-            if completed(reply):
-                for other, refusal in self._over.items():  # these were not about the number
-                    self._settle_refused([other], refusal, "rcpt")
-                self._over.clear()
+            if 200 <= reply.code < 300:
+                if self._over:  # these were not about the number
+                    for other, refusal in self._over.items():
+                        self._settle_refused([other], refusal, "rcpt")
+                    self._over.clear()
                 self._accepted.append(index)
             elif self._accepted and (too_many(reply) or perhaps_too_many(reply)):
                 self._over[index] = reply
@@ -258,10 +257,13 @@ class Answers:
     def _judge_final(self, accepted: list[int], reply: Reply | None, stage: str) -> None:
         if reply is None:
             self._settle_failed(accepted, stage)
-        elif completed(reply) and stage == "dot":
-            for index in accepted:
-                relayed = not self._dsn and self._delivery.recipients[index].notify != 0
-                self._settle([index], DELIVERED, reply, "dot", relayed)
+        elif 200 <= reply.code < 300 and stage == "dot":
+            recipients = self._delivery.recipients
+            relayed = set() if self._dsn else {index for index in accepted if recipients[index].notify}
+            if relayed:  # what they asked for has ended here
+                self._settle([index for index in accepted if index in relayed], DELIVERED, reply, "dot", relayed=True)
+                accepted = [index for index in accepted if index not in relayed]
+            self._settle(accepted, DELIVERED, reply, "dot")
         elif self.session.lmtp or not self._fewer(reply):
             self._settle_refused(accepted, reply, stage)
 
@@ -292,7 +294,7 @@ class Answers:
     ) -> None:
         if not indices:
             return
-        key = (verdict, reply, stage, relayed)
+        key = (verdict, reply.code, reply.enhanced, reply.text, stage, relayed)
         outcome = self._groups.get(key)
         if outcome is None:
             self._groups[key] = Outcome(verdict, reply, stage, list(indices), relayed=relayed, kind=kind)

@@ -7,12 +7,13 @@ Pure. A parameter is sent only if the server offers its extension; what cannot b
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from zonemta_py.mail.address import xtext_encode
 from zonemta_py.mail.envelope import Notify, Recipient
 from zonemta_py.queue.api import Delivery
 
+_ODD = re.compile(r'[\s<>"]')
 _ONE_PATH = re.compile(r'[^\s<>"]*|"(?:[^"\\]|\\.)*"@[^\s<>"]+')
 
 
@@ -47,6 +48,13 @@ def rcpt(recipient: Recipient, dsn: bool) -> str:
     return line + "\r\n"
 
 
+def rcpts(recipients: Iterable[Recipient], dsn: bool) -> list[str]:
+    """RCPT for each."""
+    return [
+        rcpt(one, dsn) if dsn and (one.notify or one.orcpt) else f"RCPT TO:<{one.address}>\r\n" for one in recipients
+    ]
+
+
 def _notify(flags: int) -> str:
     if flags & Notify.NEVER:
         return "NEVER"
@@ -60,6 +68,6 @@ def sendable(address: str) -> bool:
     return address.isprintable() and _ONE_PATH.fullmatch(address) is not None
 
 
-def international(delivery: Delivery) -> bool:
-    """Whether any address needs SMTPUTF8 (RFC 6531 3.1)."""
-    return not (delivery.sender.isascii() and all(recipient.address.isascii() for recipient in delivery.recipients))
+def ordinary(addresses: str) -> bool:
+    """Whether all of several addresses, one behind another, are `sendable` for sure: none has blanks or quotes."""
+    return addresses.isprintable() and _ODD.search(addresses) is None

@@ -56,14 +56,16 @@ class Connections:
         waiting = self._idle.get(key)
         if not waiting:
             return None
-        own = self._own(delivery) if delivery is not None else None
+        own = None
+        if delivery is not None:
+            own = self._used.get(delivery.lease) or self._named.get(delivery.connection or 0)
         session = own if own is not None and own in waiting else waiting[-1]
         self._forget(session)
         return session
 
     def give(self, key: Key, session: SmtpSession, messages_max: int, idle_s: float) -> bool:
         """Takes a session back after a message. False: it is broken or has reached messages_max, and ends."""
-        if not session.usable:
+        if session.dialogue.broken is not None:
             return False
         if session.sent >= messages_max or idle_s <= 0 or self._over:
             session.dialogue.quit()
@@ -122,8 +124,7 @@ class Connections:
 
     def left(self, delivery: Delivery, result: Result) -> None:
         """Says in a lease's result which connection it leaves open."""
-        session = self._own(delivery)
-        self._used.pop(delivery.lease, None)
+        session = self._used.pop(delivery.lease, None) or self._named.get(delivery.connection or 0)
         if session is not None and session.dialogue.counted and session.name in self._named:
             result.connection, result.kept = session.name, session in self._order
             self._told.add(session.name)

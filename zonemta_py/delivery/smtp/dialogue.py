@@ -91,7 +91,9 @@ class Dialogue(asyncio.Protocol):
 
         A reply that comes before the end has left this process is no answer to it, whatever it says (`overtaken`).
         """
-        self.write(data, more)
+        if self.broken is not None:
+            return
+        self.transport.writelines((data, more) if more else (data,))
         if self.broken is None and self.transport.get_write_buffer_size():
             self._behind = behind + _TLS_OVERHEAD_BYTES if behind else 0
 
@@ -126,7 +128,8 @@ class Dialogue(asyncio.Protocol):
             self._wanted = count
             self._arm(timeout_s)
             while len(self._replies) < count and self.broken is None:
-                await self._woken()
+                self._waiter = self._loop.create_future()
+                await self._waiter
             self._deadline = 0.0
         taken, self._replies = self._replies[:count], self._replies[count:]
         return taken
@@ -137,7 +140,8 @@ class Dialogue(asyncio.Protocol):
             self._wanted = 1  # an early reply ends the wait too
             self._arm(timeout_s)
             while self._paused and self.broken is None and not self._replies:
-                await self._woken()
+                self._waiter = self._loop.create_future()
+                await self._waiter
             self._deadline = 0.0
         return self.broken is None and self.early is None
 
@@ -249,10 +253,6 @@ class Dialogue(asyncio.Protocol):
             self.data_received(os.read(plain.fileno(), REPLY_BYTES_MAX))
         if self._replies and self._replies[0].code < 400:  # a positive reply to a message that was not sent whole
             self._replies = []
-
-    async def _woken(self) -> None:
-        self._waiter = self._loop.create_future()
-        await self._waiter
 
     def _gather(self, line: bytes) -> Reply | None:
         """Adds one line of a multi-line reply; returns the reply with its last line.

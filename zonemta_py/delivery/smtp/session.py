@@ -78,17 +78,19 @@ class SmtpSession:
     last one.
 
     unfinished: the server has an open transaction. forgotten: extensions that it offers and does not know. tls: "" or
-    "TLSv1.3 TLS_AES_256_GCM_SHA384 verified=pkix" (or none, dane, mta-sts). local: our IP address.
+    "TLSv1.3 TLS_AES_256_GCM_SHA384 verified=pkix" (or none, dane, mta-sts). local: our IP address. remote:
+    name[ip]:port, as in `Result.remote`.
     """
 
     __slots__ = (
         "address", "dialogue", "dot_timeout_s", "forgotten", "host", "keywords", "lmtp", "local", "name", "port",
-        "reply_timeout_s", "sent", "tls", "unfinished", "used_for",
+        "remote", "reply_timeout_s", "sent", "tls", "unfinished", "used_for",
     )  # fmt: skip
 
     def __init__(self, route: Route, dialogue: Dialogue, keywords: dict[str, str], verified: str) -> None:
         self.dialogue, self.keywords = dialogue, keywords
         self.host, self.address, self.port = route.host, route.address, route.port
+        self.remote = self.host if self.host.startswith("/") else f"{self.host}[{self.address}]:{self.port}"
         self.reply_timeout_s, self.dot_timeout_s = route.reply_timeout_s, route.dot_timeout_s
         local = str((dialogue.transport.get_extra_info("sockname") or ("",))[0])
         self.local = local if route.socket else route.egress.seen(local)
@@ -102,11 +104,6 @@ class SmtpSession:
     @property
     def usable(self) -> bool:
         return self.dialogue.broken is None
-
-    @property
-    def remote(self) -> str:
-        """name[ip]:port, as in `Result.remote`."""
-        return self.host if self.host.startswith("/") else f"{self.host}[{self.address}]:{self.port}"
 
     @property
     def capabilities(self) -> set[str]:

@@ -88,7 +88,8 @@ class Transaction(Answers):
             if self._judge_envelope(replies, data):
                 if after is not None and self._body.whole is not None and after.may_announce(self.session):
                     self.following = await after.next(self.session)
-                    if not self._in_step():  # rendering the next message took its time
+                    # Rendering the next message took its time.
+                    if not (self.session.dialogue.in_step or self._trusts()):
                         return
                 await self._message()
             if self._over:
@@ -141,42 +142,53 @@ class Transaction(Answers):
 
     async def prepare(self) -> bool:
         """Before the first byte; False: no recipient is left, and all have their outcome."""
-        delivery = self._delivery
-        everyone = list(range(len(delivery.recipients)))
-        if not commands.sendable(delivery.sender):
-            self._settle(everyone, BOUNCED, BAD_SENDER, "mail", kind="syntax")
-            return False
-        self._tried = [i for i in everyone if commands.sendable(delivery.recipients[i].address)]
-        if len(self._tried) < len(everyone):
-            tried = set(self._tried)
-            self._settle([i for i in everyone if i not in tried], BOUNCED, BAD_RECIPIENT, "rcpt", kind="syntax")
-        if delivery.smtputf8 or commands.international(delivery):
+        delivery, recipients = self._delivery, self._delivery.recipients
+        addresses = "".join([delivery.sender, *[recipient.address for recipient in recipients]])
+        self._tried = list(range(len(recipients)))
+        if not commands.ordinary(addresses):
+            if not commands.sendable(delivery.sender):
+                self._settle(self._tried, BOUNCED, BAD_SENDER, "mail", kind="syntax")
+                return False
+            unsaid = [i for i in self._tried if not commands.sendable(recipients[i].address)]
+            self._settle(unsaid, BOUNCED, BAD_RECIPIENT, "rcpt", kind="syntax")
+            self._tried = [i for i in self._tried if i not in set(unsaid)]
+            recipients = [recipients[i] for i in self._tried]
+        if delivery.smtputf8 or not addresses.isascii():  # RFC 6531 3.1
             self._smtputf8 = "smtputf8" in self.session.keywords
-            if not self._smtputf8 and await self._needs_smtputf8():
+            if not self._smtputf8 and (not addresses.isascii() or not await self._plain_section()):
                 self._settle(self._tried, BOUNCED, NO_SMTPUTF8, "mail", kind="protocol")
                 return False
         whole = self._body.whole
         eightbit = delivery.eightbit or (whole is not None and not whole.isascii())
         self._lines = [commands.mail(delivery, self._body.size, self.session.keywords, self._smtputf8, eightbit)]
-        self._lines += [commands.rcpt(delivery.recipients[index], self._dsn) for index in self._tried]
+        self._lines += commands.rcpts(recipients, self._dsn)
         return bool(self._tried)
 
-    async def _needs_smtputf8(self) -> bool:
-        """Plain addresses and a plain header section need no SMTPUTF8, even if the client asked for it."""
-        if commands.international(self._delivery):
-            return True
-        return not (await self._body.head()).partition(b"\r\n\r\n")[0].isascii()
+    async def _plain_section(self) -> bool:
+        """With plain addresses such a header section needs no SMTPUTF8, even if the client asked for it."""
+        return (await self._body.head()).partition(b"\r\n\r\n")[0].isascii()
 
     # MAIL, RCPT, DATA
 
     async def _envelope(self) -> tuple[list[Reply], Reply | None]:
         """The replies to MAIL and each RCPT, as far as they came, and the one to DATA."""
-        if self.announced:
-            return await self._answers(len(self._lines) + 1)
-        self.session.dialogue.begin()
-        if "pipelining" not in self.session.keywords or self._delivery.stepwise:
-            return await self._step_by_step(self._lines)
-        return await self._at_once()
+        session, dialogue = self.session, self.session.dialogue
+        if not self.announced:
+            dialogue.begin()
+            if "pipelining" not in session.keywords or self._delivery.stepwise:
+                return await self._step_by_step(self._lines)
+            rset = session.unfinished
+            dialogue.write((_RSET + self._group() if rset else self._group()).encode())
+            if rset:
+                replies = await dialogue.replies(1, session.reply_timeout_s)
+                if not replies or not self._reset(replies[0]):
+                    return [], None
+        self._asked = True
+        wanted, each_s = len(self._lines) + 1, session.reply_timeout_s
+        # Replies may be held back until the group ends (RFC 2920 3.2).
+        replies = await dialogue.replies(wanted, min(each_s * wanted, max(each_s, GROUP_S)))
+        data = replies.pop() if len(replies) == wanted else None
+        return replies, data
 
     def announce(self) -> bytes:
         """The envelope, to be written after the end of the message before."""
@@ -185,22 +197,6 @@ class Transaction(Answers):
 
     def _group(self) -> str:
         return f"{''.join(self._lines)}DATA\r\n"
-
-    async def _at_once(self) -> tuple[list[Reply], Reply | None]:
-        dialogue, rset = self.session.dialogue, self.session.unfinished
-        dialogue.write((_RSET + self._group() if rset else self._group()).encode())
-        if rset:
-            replies = await dialogue.replies(1, self.session.reply_timeout_s)
-            if not replies or not self._reset(replies[0]):
-                return [], None
-        return await self._answers(len(self._lines) + 1)
-
-    async def _answers(self, wanted: int) -> tuple[list[Reply], Reply | None]:
-        self._asked = True
-        each_s = self.session.reply_timeout_s  # replies may be held back until the group ends (RFC 2920 3.2)
-        replies = await self.session.dialogue.replies(wanted, min(each_s * wanted, max(each_s, GROUP_S)))
-        data = replies.pop() if len(replies) == wanted else None
-        return replies, data
 
     async def _step_by_step(self, lines: list[str]) -> tuple[list[Reply], Reply | None]:
         if self.session.unfinished:
@@ -245,9 +241,10 @@ class Transaction(Answers):
             dialogue.abort()  # 354 though no RCPT was accepted: LMTP would not reply to an empty message (RFC 2033 4.2)
             return
         if not self._accepted:
-            dialogue.write(_DOT + self._next())  # an empty message without recipients: its reply does not matter
+            following = b"" if self.following is None else self.following.announce()
+            dialogue.write(_DOT + following)  # an empty message without recipients: its reply does not matter
         elif self._body.whole is not None and not dialogue.broken:
-            stuffer, following = Stuffer(), self._next()
+            stuffer, following = Stuffer(), b"" if self.following is None else self.following.announce()
             stuffed = stuffer.stuff(self._body.whole)
             self._ended = True
             dialogue.end(stuffed, stuffer.end() + following, len(following))
@@ -264,9 +261,6 @@ class Transaction(Answers):
             dialogue.abort()
         if self._accepted:
             self._judge_final(self._accepted, self._last(replies, self.following is not None), stage)
-
-    def _next(self) -> bytes:
-        return self.following.announce() if self.following is not None else b""
 
     async def _stream(self) -> str:
         """Sends chunk after chunk; returns "dot" if the end was sent, "body" if the server ended it before."""

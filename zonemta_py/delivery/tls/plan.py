@@ -6,7 +6,7 @@ over an MTA-STS policy in testing mode. A policy never lowers the zone's require
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
 
 from zonemta_py.delivery.tls.dane import Tlsa, usable
@@ -17,7 +17,7 @@ from zonemta_py.mail.tls.mta_sts import Sts
 
 @dataclass(frozen=True, slots=True)
 class Demands:
-    """Deliveries with equal demands may share connections.
+    """Deliveries with equal demands may share connections. shared: what has to be equal.
 
     mode: "none", "opportunistic", "required" or "implicit". least: "1.2" or "1.3". certificate: PEM file, or "". sts:
     policies, enforced or testing. dane: TLSA records count, since the way to the hosts is DNSSEC-validated.
@@ -36,6 +36,11 @@ class Demands:
     domains: tuple[str, ...] = field(default=(), compare=False)
     troubles: tuple[tuple[str, str, str], ...] = field(default=(), compare=False)
     undecided: bool = field(default=False, compare=False)
+    shared: tuple[Hashable, ...] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        shared = self.mode, self.least, self.certificate, self.sts, self.dane, self.require_tls, self.vouched
+        object.__setattr__(self, "shared", shared)
 
     def proven(self, host: str) -> bool:
         """Whether the host is proven to serve the recipients (RFC 8689 4.2.1): by DNSSEC or MTA-STS; or it is the

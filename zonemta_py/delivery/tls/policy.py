@@ -54,7 +54,9 @@ class TlsPolicies:
         MX."""
         looked_up = zone.tls != "none" and (self._mta_sts or self._dane or self.reports)
         if not (looked_up or zone.tls_required_domains or delivery.require_tls):
-            return self._unasked(zone, mode)
+            # The usual case: the zone alone decides.
+            known = self._plain.get((mode, zone.tls_min, zone.client_certificate))
+            return known or self._unasked(zone, mode)
         domains, strict = _domains(delivery), delivery.require_tls and bool(delivery.sender)
         if mode != "implicit" and (delivery.require_tls or _any_required(zone.tls_required_domains, domains)):
             mode = "required"
@@ -74,12 +76,9 @@ class TlsPolicies:
         )  # fmt: skip
 
     def _unasked(self, zone: Zone, mode: str) -> Demands:
-        """The usual case: the zone alone decides."""
-        key = (mode, zone.tls_min, zone.client_certificate)
-        known = self._plain.get(key)
-        if known is None:
-            known = self._plain[key] = Demands(mode, zone.tls_min, str(zone.client_certificate or ""))
-        return known
+        found = Demands(mode, zone.tls_min, str(zone.client_certificate or ""))
+        self._plain[mode, zone.tls_min, zone.client_certificate] = found
+        return found
 
     async def _policies(self, domains: tuple[str, ...]) -> list[PolicyFound]:
         now = time.monotonic()
