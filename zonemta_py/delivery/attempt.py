@@ -54,7 +54,8 @@ NONE = Demands("none")
 
 
 class Attempt:
-    """A single attempt. pipelined: the messages that follow over the same connection."""
+    """A single attempt. pipelined: the messages that follow over the same connection. reported: outcomes that were
+    reported to the queue before `run` returns."""
 
     __slots__ = (
         "_chosen",
@@ -73,6 +74,7 @@ class Attempt:
         "_trials",
         "_used",
         "_zone",
+        "reported",
     )
 
     def __init__(self, context: SenderContext, delivery: Delivery, pipelined: PipelinedBatch | None = None) -> None:
@@ -84,6 +86,7 @@ class Attempt:
         self._trials: list[Trial] = []
         self._login: tuple[str, str] | None = None
         self._portions = Portions(context, delivery)
+        self.reported = self._portions.reported
         self._down = self._opened = self._kept = self._limited = False
         self._chosen = self._steered = False
 
@@ -122,11 +125,6 @@ class Attempt:
         if portions.open:
             portions.outcomes.append(Outcome(DEFERRED, OUR_FAULT, "plugin", portions.open))
         return portions.outcomes
-
-    @property
-    def reported(self) -> list[Outcome]:
-        """Outcomes that were reported to the queue before `run` returns."""
-        return self._portions.reported
 
     def _security(self) -> list[Any]:
         return rows(self._demands, self._trials) if self._context.tls.reports else []
