@@ -102,6 +102,9 @@ def test_every_key_is_listed() -> None:
         keys.feedback_of("<id>", "<name>").decode(),
         keys.standing(0).decode().replace("0" * 16, "<seq>"),
         keys.STANDING_STATE.decode(),
+        keys.lesson(0).decode().replace("0" * 16, "<number>"),
+        keys.taken("<id>").decode(),
+        keys.taken("- <what>").decode(),
         keys.STATE.decode(),
     }
     assert set(re.findall(r"^\| `([^`]+)`", SECTIONS["Store: keys and values"], re.M)) == made

@@ -64,7 +64,7 @@ def test_type_numbers_are_for_ever() -> None:
     assert {kind.name: int(kind) for kind in Type} == {
         "SEGMENT": 0, "ENVELOPE": 1, "OPEN": 2, "START": 3, "DELIVERY": 4, "FINISH": 5, "POSITION": 6, "IN_DOUBT": 7,
         "REMOVED": 8, "MOVED": 9, "END": 10, "LOST": 11,
-        "STANDING": 12, "SUPPRESS": 13, "UNSUPPRESS": 14, "TASK": 15, "FEEDBACK": 16,
+        "STANDING": 12, "SUPPRESS": 13, "UNSUPPRESS": 14, "TASK": 15, "FEEDBACK": 16, "TAKEN": 17,
     }  # fmt: skip
     assert unpack(pack({"a": [1, None, b"x", "y"]})) == {"a": [1, None, b"x", "y"]}
 

@@ -22,14 +22,17 @@ from zonemta_py.journal.facts import (
     Moved,
     Opened,
     Removed,
+    StateTaken,
     Stood,
     Suppressed,
+    TakenOver,
     TaskDid,
     TaskOrdered,
     Unsuppressed,
     facts_of,
 )
 from zonemta_py.journal.records import Type
+from zonemta_py.journal.records.taken import FAMILIES
 from zonemta_py.pipeline.journal.rows import Misfit, batches
 from zonemta_py.pipeline.journal.schema import ROWS
 
@@ -49,6 +52,7 @@ BODIES: list[tuple[Type, Any]] = [
         [9, 250, "", "", "dot", ["m@n.o"]],
     ], TRACE]),
     (Type.FINISH, ["m1", "spring"]),
+    (Type.FINISH, ["m1", "spring", [2, 1, 0]]),
     (Type.IN_DOUBT, [[1], [["m1", "z", "d@e.f", 5, "retry"], ["m1", "z", "g@h.i", 5, "hold", "d", "why"]]]),
     (Type.REMOVED, ["m1", "z", ["d@e.f", "g@h.i"], "purged"]),
     (Type.REMOVED, ["m1", "z", ["d@e.f"], "purged", WHERE | {"envelope": {"sender": "a@b.c"}}]),
@@ -58,6 +62,8 @@ BODIES: list[tuple[Type, Any]] = [
     (Type.UNSUPPRESS, [["d@e.f", "g@h.i"], "me", ["all", "zone:z"]]),
     (Type.TASK, ["created", 0, {"verb": "hold", "cause": "c"}]),
     (Type.TASK, ["did", 4, ["z", [["m1", "d@e.f", 1, 5], ["m2", "g@h.i", 5, 9, "0~~", 77]], 3, "move", {"zone": "y"}]]),
+    (Type.TAKEN, ["message", 2, ["m1", {"sender": "a@b.c"}, [["z", "d@e.f", 0, None, 1, 77], ["y", "g@h.i"]], []]]),
+    (Type.TAKEN, ["requests", 2, [["request - 00", 5, "m1", 1, 0, b"d", 9]]]),
     (Type.FEEDBACK, ["bounce", "d@e.f", "m1", "", "", "", "z", 550, "5.1.1", "no"]),
 ]  # fmt: skip
 
@@ -89,6 +95,12 @@ def said(fact: Fact) -> Iterator[Row]:
             yield {"id": fact.id, "zone": fact.zone, "recipient": fact.address, "reason": fact.action}
         case Removed() | Moved():
             yield from ({"id": fact.id, "zone": fact.zone, "recipient": one} for one in fact.recipients)
+        case TakenOver():
+            about = {"id": fact.id, "what": "message", "name": str(fact.queue)}
+            for row in fact.message.rows():
+                yield {**about, "zone": row.zone, "recipient": row.address, "kind": FAMILIES[row.family]}
+        case StateTaken():
+            yield {"what": fact.what, "name": str(fact.queue)}
         case Ended() | Opened():
             yield {"id": fact.id}
         case TaskDid():

@@ -16,7 +16,7 @@ import pytest
 from tests.queue.pull.test_pulling import push
 from tests.queue.tasks.test_tasks import done
 from tests.queue.test_campaigns import batch, template
-from zonemta_py.disk import keys
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.journal import families
@@ -37,7 +37,7 @@ _GOES_WITH_MAIL = {
     "message", "delivery-zone", "deferred", "parked", "held", "deleted", "bounced", "at", "size", "size-flow",
     "campaign",
 }  # fmt: skip
-_COUNTED_ANEW = {"quota", "sent", "sent-as", "sent-to", "evidence", "guard", "guard-day", "probe"}
+_COUNTED_ANEW = {"quota", "sent", "sent-as", "sent-to", "evidence", "guard", "guard-day", "lesson", "taken", "probe"}
 
 
 def test_every_family_has_a_row() -> None:
@@ -94,6 +94,8 @@ async def lived(house: Make) -> Any:
     home.ids["jobs@queue"] = await push(home.queue)
     home.ids["deleted@g.test"] = await home.put("deleted@g.test")
     await done(home, "delete", where={"domain": "g.test"}, undo_s=86_400)
+    rows = [(keys.lesson(1), packing.pack(["took", ["ann@x.test", "1", 1]])), (keys.taken("0" * 16), packing.pack([]))]
+    home.queue.core.disk.lines.submit(rows, lambda _: None, sync=True, keep=True)
     await home.queue.position()
     await home.rest()
     return home

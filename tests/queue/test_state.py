@@ -13,7 +13,7 @@ from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.sizes import BOUNCED, DEFERRED, DELETED, HELD, QUEUED, Sizes
 from zonemta_py.queue.core.state import COUNTED, COUNTED_MOVES, FAMILY, MOVES, State, counted_as
 
-ENDS = (State.DELIVERED, State.REMOVED)
+ENDS = (State.DELIVERED, State.REMOVED, State.ELSEWHERE)
 
 
 @pytest.fixture
@@ -39,6 +39,7 @@ def test_only_what_is_held_needs_an_order() -> None:
         ("its zone is gone", None),
         ("deleted", Type.TASK),
         ("hold undone", Type.TASK),
+        ("given to another queue", Type.FINISH),
     }
     assert all(move.record for move in MOVES if move.after in (*ENDS, State.LEASED) or move.before == State.LEASED)
 
@@ -47,7 +48,7 @@ def test_what_may_be_counted() -> None:
     """As the page draws it; a lease changes nothing, for the key stays."""
     assert sorted(COUNTED_MOVES, key=str) == sorted(
         {
-            (None, QUEUED), (None, DEFERRED), (None, None),
+            (None, QUEUED), (None, DEFERRED), (None, HELD), (None, DELETED), (None, BOUNCED), (None, None),
             (QUEUED, QUEUED), (QUEUED, DEFERRED), (QUEUED, HELD), (QUEUED, None),
             (DEFERRED, QUEUED), (DEFERRED, DEFERRED), (DEFERRED, HELD), (DEFERRED, None),
             (HELD, DEFERRED), (HELD, HELD), (HELD, None), (QUEUED, DELETED), (DEFERRED, DELETED), (HELD, DELETED),

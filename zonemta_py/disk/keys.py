@@ -33,6 +33,7 @@
     guard <provider> [<source>]                      how many people got mail there while others were refused
     guard-day <provider>                             about how many it has answered within a day
     lesson <number>                                  what the other queues are to learn, of several
+    taken <id>                                       that message, or part of its state, was taken over from a queue
     state                                            how far the journal has been applied
 
 Ids are 16 hexadecimal digits that grow with time (44 bits of milliseconds, 10 of sequence, 10 of the number of the
@@ -69,6 +70,8 @@ GUARDS = b"guard "
 GUARD_DAYS = b"guard-day "
 LESSONS = b"lesson "
 """What the other queues are to learn, of several; by number."""
+TAKEN = b"taken "
+"""What was taken over from another queue, until that has noted it."""
 STANDING = b"standing "
 STANDING_STATE = STANDING + b"*"
 
@@ -85,6 +88,11 @@ class Place(NamedTuple):
     destination: str = ""
     task: int = 0
     until_ms: int = 0
+
+    @property
+    def middle(self) -> int | str | None:
+        """What its key has between zone and id."""
+        return self.due_ms or self.destination or self.task or self.until_ms or None
 
 
 def chunk(message_id: str, number: int) -> bytes:
@@ -330,6 +338,10 @@ class Ids:
         self._last = max(self._last + _QUEUES, (now_ms << 20) + self._queue)
         return f"{self._last:016x}"
 
+    def reach(self, message_id: str) -> None:
+        """That one is here: those to come are above it."""
+        self._last = max(self._last, (int(message_id, 16) & -_QUEUES) + self._queue)
+
     @property
     def last(self) -> str:
         return f"{self._last:016x}"
@@ -341,6 +353,11 @@ class Ids:
 
 def lesson(number: int) -> bytes:
     return LESSONS + b"%016d" % number
+
+
+def taken(what: str) -> bytes:
+    """what: a message's id, or "- " and words that name a part of a queue's state."""
+    return TAKEN + what.encode()
 
 
 def standing(seq: int) -> bytes:

@@ -28,9 +28,11 @@ from zonemta_py.journal.facts import (
     Moved,
     Opened,
     Removed,
+    StateTaken,
     Stood,
     Suppressed,
     TakenBack,
+    TakenOver,
     TaskDid,
     TaskOrdered,
     Unsuppressed,
@@ -153,7 +155,8 @@ def _bounce(fact: Answered) -> str:
 
 
 def _ended(fact: Ended) -> Iterator[Told]:
-    yield "finished", _known({"message": fact.id, "campaign": fact.campaign})
+    if not fact.moved:  # it goes on in another queue
+        yield "finished", _known({"message": fact.id, "campaign": fact.campaign})
 
 
 def _doubted(fact: Doubted) -> Iterator[Told]:
@@ -283,5 +286,5 @@ _TELLERS: dict[type, Callable[[Any], Iterator[Told]]] = {
     Accepted: _accepted, Opened: _nothing, Attempted: _attempted, Answered: _answered, Ended: _ended,
     Doubted: _doubted, TakenBack: _taken_back, Removed: _removed, Moved: _moved, Stood: policy.told,
     Suppressed: _suppressed, Unsuppressed: _unsuppressed, Lost: _lost, TaskOrdered: _ordered, TaskDid: _done,
-    CameBack: _came_back,
+    CameBack: _came_back, TakenOver: _nothing, StateTaken: _nothing,
 }  # fmt: skip

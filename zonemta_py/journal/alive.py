@@ -6,12 +6,14 @@ removed. Whoever compares a store with the journal, or makes it again, reads it 
 
 from __future__ import annotations
 
-from zonemta_py.journal.facts import Accepted, Answered, Doubted, Ended, Fact, Moved, Removed, TaskDid
+from zonemta_py.journal.facts import Accepted, Answered, Doubted, Ended, Fact, Moved, Removed, TakenOver, TaskDid
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.mail import BOUNCED, DELIVERED, HELD
+from zonemta_py.journal.records.taken import FAMILIES
 
 TYPES = frozenset({
     Type.ENVELOPE, Type.DELIVERY, Type.REMOVED, Type.FINISH, Type.MOVED, Type.IN_DOUBT, Type.TASK,
+    Type.TAKEN,
 })  # fmt: skip
 """Of the records whose facts matter."""
 Place = tuple[str, str]
@@ -64,6 +66,26 @@ class Alive:
                     self.held.add((id, fact.address))
             case TaskDid():
                 self._done(fact)
+            case TakenOver():
+                self._taken(fact)
+
+    def _taken(self, fact: TakenOver) -> None:
+        """Also one that this queue has had before, and given away."""
+        self.ended.discard(fact.id)
+        self.senders[fact.id] = str(fact.metadata.get("sender") or "")
+        self.alive[fact.id] = {}
+        for row in fact.message.rows():
+            place = fact.id, row.address
+            self.alive[fact.id][row.address] = row.zone, row.notify, row.orcpt
+            self.held.discard(place)
+            self.bounced.pop(place, None)
+            self.deleted.pop(place, None)
+            if FAMILIES[row.family] == "held":
+                self.held.add(place)
+            elif FAMILIES[row.family] == "deleted":
+                self.deleted[place] = row.middle
+            elif FAMILIES[row.family] == "bounced":
+                self.bounced[place] = row.middle
 
     def _bounced(self, fact: Answered) -> None:
         who = fact.who

@@ -29,6 +29,7 @@ from zonemta_py.journal.records.orders import TaskRecord
 from zonemta_py.journal.records.people import FeedbackRecord as CameBack
 from zonemta_py.journal.records.people import SuppressRow as Suppressed
 from zonemta_py.journal.records.people import UnsuppressRecord
+from zonemta_py.journal.records.taken import MESSAGE, TakenMessage, TakenRecord
 
 __all__ = [
     "MISFITS",
@@ -43,9 +44,11 @@ __all__ = [
     "Moved",
     "Opened",
     "Removed",
+    "StateTaken",
     "Stood",
     "Suppressed",
     "TakenBack",
+    "TakenOver",
     "TaskDid",
     "TaskOrdered",
     "Unsuppressed",
@@ -94,6 +97,32 @@ class TakenBack(NamedTuple):
     lease: int
 
 
+class TakenOver(NamedTuple):
+    """Another queue of the MTA had that message; fields as of `TakenMessage`."""
+
+    queue: int
+    id: str
+    metadata: dict[str, Any]
+    recipients: list[list[Any]]
+    doubts: list[list[Any]]
+
+    @property
+    def message(self) -> TakenMessage:
+        return TakenMessage(*self[1:])
+
+    @property
+    def people(self) -> list[str]:
+        return [row[1] for row in self.recipients]
+
+
+class StateTaken(NamedTuple):
+    """Another queue of the MTA knew that."""
+
+    what: str
+    queue: int
+    value: Any
+
+
 class TaskOrdered(NamedTuple):
     """A task was ordered, canceled or undone, or has ended. value: see queue/tasks/FORMAT.md."""
 
@@ -129,7 +158,7 @@ class Unsuppressed(NamedTuple):
 
 Fact: TypeAlias = (
     Accepted | Opened | Attempted | Answered | Ended | Doubted | TakenBack | Removed | Moved | TaskOrdered | TaskDid
-    | Stood | Suppressed | Unsuppressed | CameBack | Lost
+    | Stood | Suppressed | Unsuppressed | CameBack | Lost | TakenOver | StateTaken
 )  # fmt: skip
 
 
@@ -177,12 +206,18 @@ def _unsuppressed(body: list[Any], _: int) -> list[Fact]:
     ]
 
 
+def _taken(body: list[Any], _: int) -> list[Fact]:
+    what, queue, value = TakenRecord.of(body)
+    return [TakenOver(queue, *TakenMessage.of(value)) if what == MESSAGE else StateTaken(what, queue, value)]
+
+
 _SEVERAL: dict[int, Callable[[Any, int], list[Fact]]] = {
     Type.DELIVERY: _answered,
     Type.IN_DOUBT: _doubted,
     Type.TASK: _of_task,
     Type.SUPPRESS: lambda body, _: [Suppressed.of(row) for row in body],
     Type.UNSUPPRESS: _unsuppressed,
+    Type.TAKEN: _taken,
 }
 RECORDS: dict[int, Any] = {
     Type.ENVELOPE: Accepted, Type.OPEN: Opened, Type.START: Attempted, Type.FINISH: Ended, Type.REMOVED: Removed,

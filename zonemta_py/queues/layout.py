@@ -1,23 +1,27 @@
 """Where the folders of an MTA's queues are: queue 0 has `server.folder` itself, queue k `queues/k/` in it.
 
 So a folder of an MTA with one queue is that of queue 0. The file `queues/layout` says which queues there are; without
-it, there is only that one.
+it, there is only that one. One that there is no more leaves `queues/k.gone-TIME`, whose journal and archive have what
+became of its mail up to then.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
 from zonemta_py.config import Config
-from zonemta_py.disk.files import fresh_file
+from zonemta_py.disk.files import fresh_file, sync
 from zonemta_py.wire import AUTHORITY
 
 FOLDER = "queues"
 LAYOUT = "layout"
 ORDERS = "orders"
 """The log of orders, in FOLDER."""
+_GONE = ".gone-"
+"""Behind the number of a queue that there is no more, and before the time at which it went, UNIX ms."""
 
 
 def folder_of(folder: Path, number: int) -> Path:
@@ -63,6 +67,23 @@ def _read(folder: Path) -> tuple[list[int], list[int]]:
         raise ValueError(
             f'{path}: cannot be read; write {{"queues": [0, 1, …]}} there, with the names of the folders beside it'
         ) from None
+
+
+def gone(folder: Path) -> list[Path]:
+    """The folders of queues that there were: nothing of theirs is sent, but their journals and archives can be read,
+    the oldest first."""
+    return sorted((folder / FOLDER).glob(f"*{_GONE}*"), key=lambda path: path.name.partition(_GONE)[2])
+
+
+def set_aside(folder: Path, number: int) -> None:
+    """There is no such queue any more: its folder, if it has anything, becomes one of `gone`. Raises OSError."""
+    place = folder_of(folder, number)
+    if number and place.exists():
+        if not any(place.iterdir()):
+            place.rmdir()
+            return
+        place.rename(place.with_name(f"{number}{_GONE}{time.time_ns() // 1_000_000}"))
+        sync(place.parent)
 
 
 def write(folder: Path, queues: Iterable[int], becoming: Iterable[int] = ()) -> None:

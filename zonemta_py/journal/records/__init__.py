@@ -7,6 +7,7 @@ ones.
     mail.py    ENVELOPE, OPEN, START, DELIVERY, FINISH, IN_DOUBT, REMOVED, MOVED
     people.py  SUPPRESS, UNSUPPRESS, FEEDBACK
     orders.py  STANDING, TASK
+    taken.py   TAKEN
     files.py   SEGMENT, POSITION, END, LOST
 """
 
@@ -34,6 +35,7 @@ class Type(IntEnum):
     UNSUPPRESS = 14  # taken off that list
     TASK = 15  # an operator's order about many recipients, and what was done for it
     FEEDBACK = 16  # what came back about a message later: a bounce, a complaint
+    TAKEN = 17  # taken over from another queue of the same MTA
     LOST = 11  # records lost to damage, replaced by this one, which has the number of the last
 
 

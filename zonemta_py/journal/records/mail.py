@@ -192,17 +192,19 @@ class DeliveryRecord(NamedTuple):
 
 
 class FinishRecord(NamedTuple):
-    """No recipient is left. campaign: its message's, where that was known."""
+    """No recipient is left. campaign: its message's, where that was known. moved: another queue of the MTA has taken
+    the message over: [its number, how many recipients waited, how many had bounced and were kept]."""
 
     id: str
     campaign: str = ""
+    moved: list[int] | None = None
 
     def pack(self) -> bytes:
-        return pack(self if self.campaign else [self.id])
+        return pack(self if self.moved else self[:2] if self.campaign else [self.id])
 
     @classmethod
     def of(cls, fields: list[Any]) -> FinishRecord:
-        return cls(*fields[:2])
+        return cls(*fields[:3])
 
 
 class InDoubtRow(NamedTuple):

@@ -23,6 +23,7 @@ from zonemta_py.disk.packing import pack, unpack
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.mail import EnvelopeRecord, RecipientRow
 from zonemta_py.journal.records.people import FeedbackRecord
+from zonemta_py.journal.records.taken import FEEDBACK, MESSAGE
 from zonemta_py.journal.segments import files, lost_record
 from zonemta_py.pipeline.erasure.person import DataSubject
 
@@ -87,6 +88,10 @@ def _erased(record: Record, person: DataSubject) -> tuple[Record, int]:
         return record, 0
     body = unpack(record.body)
     alone = _own_rows(body, person) if record.type == Type.ENVELOPE else 0
+    if record.type == Type.TAKEN and body[0] == MESSAGE:
+        alone = _own_rows(body[2], person)
+    elif record.type == Type.TAKEN and body[0] == FEEDBACK:
+        body[2][1] = list(FeedbackRecord.of(body[2][1])._replace(names=[]))
     if record.type == Type.FEEDBACK:  # by a hash of the address it would be known when it came again
         body = list(FeedbackRecord.of(body)._replace(names=[]))
     body, count = person.erased(body)

@@ -20,6 +20,7 @@ import pyarrow as pa
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.mail import VERDICTS
 from zonemta_py.journal.records.people import FeedbackRecord
+from zonemta_py.journal.records.taken import FAMILIES, MESSAGE
 from zonemta_py.pipeline.journal.schema import ROWS
 
 Head: TypeAlias = tuple[int, int]
@@ -280,6 +281,19 @@ def _task(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
     return rows
 
 
+def _taken(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = []
+    for (seq, ms), (what, queue, value, *_) in zip(heads, bodies, strict=True):
+        known = what, str(queue)
+        if what != MESSAGE:
+            rows.append((seq, 0, ms, *known, None, None, None, None))
+            continue
+        for part, row in enumerate(value[2] or [(None, None, 0, None, 0)]):
+            family = FAMILIES[row[4] if len(row) > 4 else 0]
+            rows.append((seq, part, ms, *known, value[0], row[0], row[1], family))
+    return rows
+
+
 def _feedback(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = []
     for (seq, ms), body in zip(heads, bodies, strict=True):
@@ -336,4 +350,5 @@ _FORMS: dict[int, _Form] = {
         _feedback,
     ),
     Type.TASK: _Form(("id", "zone", "recipient", "what", "kind", "name", "value", "reason"), _task),
+    Type.TAKEN: _Form(("what", "name", "id", "zone", "recipient", "kind"), _taken),
 }  # fmt: skip

@@ -47,6 +47,14 @@ class CampaignCounts:
     opens: int = 0
     clicks: int = 0
 
+    def join(self, other: CampaignCounts) -> None:
+        """Adds another queue's figures."""
+        firsts = [ms for ms in (self.first_ms, other.first_ms) if ms]
+        last_ms = max(self.last_ms, other.last_ms)
+        for one in fields(self):
+            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
+        self.first_ms, self.last_ms = min(firsts, default=0), last_ms
+
     @property
     def ended(self) -> int:
         return self.delivered + self.bounced + self.removed
@@ -90,6 +98,11 @@ class CampaignCounters:
     def open(self, name: str) -> None:
         """The campaign exists from now on."""
         self._counters.setdefault(name, CampaignCounts())
+        self._changed.add(name)
+
+    def join(self, name: str, counts: CampaignCounts) -> None:
+        """Adds another queue's figures to those of one that exists."""
+        self._counters[name].join(counts)
         self._changed.add(name)
 
     def forget(self, name: str) -> None:

@@ -368,6 +368,12 @@ class Campaigns:
         self.replaced.append(named.name)
         return before
 
+    def take_over(self, campaign: Campaign) -> None:
+        """Another queue had it: it exists here from now on; the caller writes its record and its template."""
+        self._take(campaign)
+        self.counters.left.discard(campaign.name)
+        self.counters.open(campaign.name)
+
     def apply(self, campaign: Campaign, what: str, ms: int, cause: str) -> None:
         """Applies an order (CANCEL, COMPLETE) in memory."""
         if what == COMPLETE:

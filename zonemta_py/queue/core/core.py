@@ -260,6 +260,11 @@ class Core:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def end_tasks(self) -> None:
+        """For a process that goes on without this queue."""
+        for task in list(self._tasks):
+            task.cancel()
+
     # -- waking the scheduler
 
     def halted(self) -> Iterator[tuple[str, str]]:

@@ -17,6 +17,9 @@ no key, and with a message's last recipient all the message's keys are deleted.
                         └───────────────────── release ───────────────────┘
                                  (any) ─ removed, or lost by damage ► REMOVED
 
+A message that another queue of the MTA takes over is ELSEWHERE here, and NEW there, where its recipients are in the
+states that they had.
+
 An expired recipient is BOUNCED through a lease that no sender sees. A released recipient is DEFERRED, due at once, so
 that its key is a new one (see `orders`).
 
@@ -41,6 +44,7 @@ class State(StrEnum):
     BOUNCED = "bounced"
     DELIVERED = "delivered"
     REMOVED = "removed"
+    ELSEWHERE = "elsewhere"
 
 
 class Move(NamedTuple):
@@ -94,6 +98,14 @@ MOVES = (
     Move("removed", State.LEASED, State.REMOVED, Type.REMOVED),
     Move("removed", State.DEFERRED, State.REMOVED, Type.REMOVED),
     Move("removed", State.HELD, State.REMOVED, Type.REMOVED),
+    *(
+        move
+        for state in (State.QUEUED, State.DEFERRED, State.HELD, State.DELETED, State.BOUNCED)
+        for move in (
+            Move("taken over", State.NEW, state, Type.TAKEN),
+            Move("given to another queue", state, State.ELSEWHERE, Type.FINISH),
+        )
+    ),
 )
 
 FAMILY = {

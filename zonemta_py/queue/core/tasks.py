@@ -23,6 +23,7 @@ from zonemta_py.schedule.batch import Entry, ZoneFace
 from zonemta_py.schedule.flow import FlowId
 
 ERASED = "(erased)"
+_EXAMPLES_MAX = 10
 RUNNING, UNDOABLE, DONE = "running", "undoable", "done"
 CANCELED, UNDOING, UNDONE, ENDING = "canceled", "undoing", "undone", "ending"
 WORK = (RUNNING, UNDOING, ENDING)
@@ -153,6 +154,21 @@ class Tasks:
     def again(self) -> None:
         """The batch with the last changes did not reach the disk: writes them with the next one."""
         self._changed |= self._written
+
+    def take_over(self, task: Task) -> None:
+        """Another queue had it, or the same one as this has: what it has done is added."""
+        known = self.by_number.get(task.number)
+        if known is None:
+            self.add(task)
+            return
+        known.done, known.undone = known.done + task.done, known.undone + task.undone
+        known.suppressed += task.suppressed
+        known.count = task.count if known.count is None else known.count + (task.count or 0)
+        for zone, count in task.zones.items():
+            known.zones[zone] = known.zones.get(zone, 0) + count
+        known.examples = (known.examples + task.examples)[:_EXAMPLES_MAX]
+        known.until_ms = max(known.until_ms, task.until_ms)
+        self.changed(known)
 
     def removed(self, number: int, count: int) -> None:
         """So many recipients ended at once for that task; 0: for none."""

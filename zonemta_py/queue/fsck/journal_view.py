@@ -9,9 +9,10 @@ from zonemta_py.disk import keys, packing
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.journal.alive import TYPES, Alive
-from zonemta_py.journal.facts import Accepted, Attempted, Ended, Lost, facts_of
+from zonemta_py.journal.facts import Accepted, Attempted, Ended, Lost, TakenOver, facts_of
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.people import FeedbackRecord
+from zonemta_py.journal.records.taken import FEEDBACK, TakenRecord
 from zonemta_py.queue.feedback.register import ERASED, operations
 from zonemta_py.queue.fsck import suppressions
 from zonemta_py.queue.fsck.campaigns import Finding
@@ -52,6 +53,8 @@ class Truth(Alive):
         """One of a segment that has left the journal."""
         if record.type == Type.FINISH:
             self.ended.update(fact.id for fact in facts_of(record) if isinstance(fact, Ended))
+        elif record.type == Type.TAKEN:
+            self.ended.difference_update(fact.id for fact in facts_of(record) if isinstance(fact, TakenOver))
 
     def take(self, record: Record) -> None:
         self.records += 1
@@ -67,7 +70,7 @@ class Truth(Alive):
         if record.type in TYPES:
             for fact in facts_of(record):
                 self.fold(fact)
-                if isinstance(fact, Accepted) and record.seq >= self._own_from:
+                if isinstance(fact, Accepted | TakenOver) and record.seq >= self._own_from:
                     self._unsure.add(fact.id)
         elif record.type == Type.LOST or (record.type == Type.START and self._unsure):
             for fact in facts_of(record):
@@ -81,21 +84,24 @@ class Heard:
     """What the remaining journal says came back; what is missing of it from the store would be counted twice."""
 
     def __init__(self) -> None:
-        self._records: list[Record] = []
+        self._rows: list[tuple[int, int, FeedbackRecord]] = []
+        """Number and time of the record, and what it says."""
         self._now_ms = 0
 
     def take(self, record: Record) -> None:
         self._now_ms = max(self._now_ms, record.ms)
         if record.type == Type.FEEDBACK:
-            self._records.append(record)
+            self._rows.append((record.seq, record.ms, FeedbackRecord.of(packing.unpack(record.body))))
+        elif record.type == Type.TAKEN and (taken := TakenRecord.of(packing.unpack(record.body))).what == FEEDBACK:
+            self._rows.append((record.seq, taken.value[0], FeedbackRecord.of(taken.value[1])))
 
     def findings(self, store: Store, days: int) -> Iterator[Finding]:
         """days: how long it is known. The last of them is left out: what is missing may have been forgotten."""
         oldest_ms = self._now_ms - (days - 1) * _DAY_MS
         missing = list[Operation]()
-        for record in self._records:
-            if record.ms > oldest_ms and store.get(keys.feedback(record.seq)) != ERASED:
-                rows = operations(record.seq, record.ms, FeedbackRecord.of(packing.unpack(record.body)))
+        for seq, ms, said in self._rows:
+            if ms > oldest_ms and store.get(keys.feedback(seq)) != ERASED:
+                rows = operations(seq, ms, said)
                 missing += [(key, value) for key, value in rows if store.get(key) is None]
         if missing:
             what = f"{len(missing)} keys of feedback are missing that the journal has"

@@ -27,6 +27,16 @@ from zonemta_py.journal.records.mail import (
 )
 from zonemta_py.journal.records.orders import StandingRecord, TaskRecord
 from zonemta_py.journal.records.people import FeedbackRecord
+from zonemta_py.journal.records.taken import (
+    CAMPAIGN,
+    DOUBTS,
+    FAMILIES,
+    MESSAGE,
+    REQUESTS,
+    TASK,
+    TakenMessage,
+    TakenRecord,
+)
 from zonemta_py.mail.rules.classes import BLOCKED_CLASSES
 from zonemta_py.queue.core.campaign_counters import SUPPRESSED, CampaignCounts, campaign_of
 from zonemta_py.queue.core.campaigns import BEGIN, COMPLETE, Campaign, campaign_from
@@ -64,6 +74,8 @@ class Remembered:
         """By message that counts for a campaign: which, and its recipients that have not ended."""
         self._oldest: dict[str, str] = {}
         """By campaign the lowest id of a message that counted for it."""
+        self._taken_over: set[tuple[int, int, str]] = set()
+        """Figures that another queue had: its number, when it was, and of what."""
         self._next = self._now_ms = 0
 
     def take(self, record: Record) -> None:
@@ -107,9 +119,49 @@ class Remembered:
                 living.difference_update(who.address for who in people)
 
     def _finish(self, record: Record, fields: list[Any]) -> None:
-        message_id = FinishRecord.of(fields).id
-        if message_id in self._of and not self._of[message_id][1]:
+        finish = FinishRecord.of(fields)
+        message_id = finish.id
+        if finish.moved and message_id in self._of:
+            counts, (_, waiting, bounced) = self._counts[self._of.pop(message_id)[0]], finish.moved
+            counts.accepted -= waiting + bounced
+            counts.bounced -= bounced
+        elif message_id in self._of and not self._of[message_id][1]:
             del self._of[message_id]
+
+    def _taken(self, record: Record, fields: list[Any]) -> None:
+        taken = TakenRecord.of(fields)
+        value = taken.value
+        if taken.what == MESSAGE:
+            self._message(TakenMessage.of(value))
+        elif taken.what == REQUESTS:
+            self._requests |= {key.encode(): RequestRecord(*row) for key, *row in value}
+        elif taken.what == DOUBTS:
+            self._doubts |= {(row[0], row[2]): InDoubtRow.of(row) for row in value}
+        elif taken.what in (TASK, CAMPAIGN) and self._once(taken):
+            if taken.what == TASK:
+                self._tasks.take_over(Task.of(value | {"seq": record.seq}))
+                return
+            name = value["name"]
+            if value["record"] is not None:
+                self._campaigns.setdefault(name, campaign_from(name, value["record"]))
+            self._counts.setdefault(name, CampaignCounts()).join(CampaignCounts(*value["counts"]))
+
+    def _once(self, taken: TakenRecord) -> bool:
+        """A crash may have made the other queue's figures be recorded twice."""
+        said = taken.queue, taken.value["at"], f"{taken.what} {taken.value.get('name') or taken.value.get('number')}"
+        known, self._taken_over = said in self._taken_over, self._taken_over | {said}
+        return not known
+
+    def _message(self, message: TakenMessage) -> None:
+        for address, zone, since_ms, action, *why in message.doubts:
+            self._doubts[message.id, address] = InDoubtRow(message.id, zone, address, since_ms, action, "", *why)
+        if name := campaign_of(message.metadata):
+            waiting = {row.address for row in message.rows() if FAMILIES[row.family] != "bounced"}
+            counts, bounced = self._counts.setdefault(name, CampaignCounts()), len(message.recipients) - len(waiting)
+            counts.accepted += len(message.recipients)
+            counts.bounced += bounced
+            self._of[message.id] = name, waiting
+            self._oldest[name] = min(self._oldest.get(name, message.id), message.id)
 
     def _removed(self, record: Record, fields: list[Any]) -> None:
         removed = RemovedRecord.of(fields)
@@ -265,5 +317,5 @@ def _told(what: str, ident: str, remedy: str, operations: Iterator[Operation]) -
 _TAKERS = {
     Type.ENVELOPE: Remembered._envelope, Type.DELIVERY: Remembered._delivery, Type.FINISH: Remembered._finish,
     Type.REMOVED: Remembered._removed, Type.IN_DOUBT: Remembered._in_doubt, Type.STANDING: Remembered._standing,
-    Type.TASK: Remembered._task, Type.FEEDBACK: Remembered._feedback,
+    Type.TASK: Remembered._task, Type.FEEDBACK: Remembered._feedback, Type.TAKEN: Remembered._taken,
 }  # fmt: skip

@@ -27,6 +27,7 @@ from zonemta_py.journal.facts import (
     Removed,
     Stood,
     Suppressed,
+    TakenOver,
     TaskDid,
     TaskOrdered,
     Unsuppressed,
@@ -86,6 +87,6 @@ def _about(record: Record) -> str:
             return f" ({what} of task {task})"
         case [TaskDid(task=task, undone=undone)]:
             return f" ({'undid' if undone else 'did'} of task {task})"
-        case [(Accepted() | Opened() | Attempted() | Answered() | Ended() | Removed() | Moved()) as fact]:
+        case [(Accepted() | Opened() | Attempted() | Answered() | Ended() | Removed() | Moved() | TakenOver()) as fact]:
             return f" of message {fact.id}"
     return ""

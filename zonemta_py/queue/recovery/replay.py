@@ -33,7 +33,7 @@ from zonemta_py.queue.core.locator import find, places_of
 from zonemta_py.queue.core.state import counted_as
 from zonemta_py.queue.core.tasks import CREATED, DID, UNDID
 from zonemta_py.queue.fsck.compare import state_of
-from zonemta_py.queue.lifecycle import in_doubt, lost
+from zonemta_py.queue.lifecycle import in_doubt, lost, moved
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.settlement import AWAY, Row, Settlement, due
 from zonemta_py.queue.tasks import apply as tasks
@@ -90,6 +90,10 @@ class Replay:
                 self._removed(record, RemovedRecord.of(body))
             elif record.type == Type.MOVED:
                 apply_release(self._queue, MovedRecord.of(body))
+            elif record.type == Type.FINISH and record.seq > self._applied:
+                await self._flush()
+                moved.again(self._core, FinishRecord.of(body))
+                await self._flush()
             elif record.type == Type.TASK:
                 self._task(record, TaskRecord.of(body))
             elif record.type in (Type.SUPPRESS, Type.UNSUPPRESS) and record.seq > self._applied:

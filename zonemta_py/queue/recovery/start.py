@@ -20,6 +20,7 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from zonemta_py.config import Config
@@ -40,7 +41,7 @@ from zonemta_py.queue.fsck import bodies as check_bodies
 from zonemta_py.queue.fsck import compare
 from zonemta_py.queue.fsck.repair import repair
 from zonemta_py.queue.hooks import Hooks, NoHooks
-from zonemta_py.queue.lifecycle import in_doubt, settle
+from zonemta_py.queue.lifecycle import in_doubt, moved, settle
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.recovery import doubts, journal_tail, restore, unrecorded
 from zonemta_py.queue.recovery.once import Once
@@ -418,6 +419,11 @@ async def _leftovers(queue: LocalQueue, suffix: Suffix, last_id: str, clear: boo
     if clear:
         known = suffix.opened | suffix.finished | suffix.tried | core.disk.bodies.ending
         check_bodies.clear_strays(core, suffix.floor, known)
+    for message_id, record in list(moved.unrecorded(core.disk.store, suffix.enveloped)):
+        core.disk.ledger.append(Type.TAKEN, record)
+        core.disk.segments.born(message_id)
+        suffix.enveloped.add(message_id)
+        core.disk.journal.when_stable(partial(moved.recorded, core, [message_id]))
     for message_id, metadata, rows in await unrecorded.without_envelope(core.disk.store, suffix.enveloped, *among):
         # An `EnvelopeRecord` whose metadata are packed already.
         core.disk.ledger.append(Type.ENVELOPE, b"\x93" + packing.pack(message_id) + metadata + packing.pack(rows))

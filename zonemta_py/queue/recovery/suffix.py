@@ -26,6 +26,7 @@ from zonemta_py.journal.records.mail import (
     address_of,
 )
 from zonemta_py.journal.records.orders import CONFIGURATION, StandingRecord
+from zonemta_py.journal.records.taken import MESSAGE, TakenMessage, TakenRecord
 from zonemta_py.queue.core.campaigns import BEGIN, ORDERS
 from zonemta_py.queue.core.segments import Segments
 
@@ -116,10 +117,15 @@ class Suffix:
             self.opened.discard(envelope.id)
             if counts:
                 self.segments.born(envelope.id)
+        elif record.type == Type.TAKEN:
+            self._taken(record.seq, TakenRecord.of(fields), counts)
         elif record.type == Type.OPEN:
             self.opened.add(OpenRecord.of(fields).id)
         elif record.type == Type.FINISH:
-            message_id = FinishRecord.of(fields).id
+            finish = FinishRecord.of(fields)
+            message_id = finish.id
+            if finish.moved:
+                self.results.append(record)
             self.finished.add(message_id)
             self.left.pop(message_id, None)
             self.born.pop(message_id, None)
@@ -136,6 +142,19 @@ class Suffix:
         self.enveloped.add(envelope.id)
         self.born[envelope.id] = seq
         self.left[envelope.id] = {row.address for row in envelope.rows()}
+
+    def _taken(self, seq: int, taken: TakenRecord, counts: bool) -> None:
+        """Also a message that this queue has had before, and given away."""
+        if taken.what != MESSAGE:
+            return
+        message = TakenMessage.of(taken.value)
+        self.enveloped.add(message.id)
+        self.finished.discard(message.id)
+        self.opened.discard(message.id)
+        self.born[message.id] = seq
+        self.left[message.id] = {row.address for row in message.rows()}
+        if counts:
+            self.segments.born(message.id)
 
     def _started(self, ms: int, start: StartRecord, counts: bool) -> None:
         self.working[start.lease] = start

@@ -15,12 +15,13 @@ from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.disk.notes import Note
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.orders import TaskRecord
+from zonemta_py.journal.records.taken import FAMILIES
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.state import counted_as
 from zonemta_py.queue.core.tasks import DID, UNDID, Task
 from zonemta_py.queue.tasks import change
-from zonemta_py.queue.tasks.change import FAMILIES, Changed
+from zonemta_py.queue.tasks.change import Changed
 from zonemta_py.schedule.batch import NEVER_MS, Entry
 from zonemta_py.schedule.flow import FlowId
 
@@ -51,7 +52,7 @@ def _changed(core: Core, task: Task, undo: bool, now_ms: int, place: keys.Place,
 
 
 def _row(place: keys.Place, note: Note, changed: Changed) -> list[Any]:
-    row = [place.id, place.recipient, FAMILIES.index(place.family), change.middle_of(place)]
+    row = [place.id, place.recipient, FAMILIES.index(place.family), place.middle]
     if changed.key.startswith(b"bounced "):
         return [*row, note.flow, keys.place(changed.key).until_ms]
     return [*row, note.flow] if note.flow else row

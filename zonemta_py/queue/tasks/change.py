@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.notes import Note
+from zonemta_py.journal.records.taken import FAMILIES
 from zonemta_py.queue.core.tasks import Task
 from zonemta_py.schedule.flow import FlowId
 
-FAMILIES = ("delivery-zone", "deferred", "held", "deleted", "parked", "bounced")
-"""As they are numbered in TASK records. The order must not change."""
 _RESTING = ("held", "deleted")
 """Families in which time does not count toward the lifetime."""
 KEPT_MAX = 4
@@ -39,11 +38,6 @@ class Changed(NamedTuple):
     zone: str
     key: bytes
     note: Note
-
-
-def middle_of(place: keys.Place) -> Any:
-    """What a key has between zone and id."""
-    return place.due_ms or place.destination or place.task or place.until_ms or None
 
 
 def key_of(zone: str, row: list[Any]) -> bytes:
@@ -89,7 +83,7 @@ def done(task: Task, place: keys.Place, note: Note, now_ms: int, born_ms: int) -
     elif task.verb == "set":
         note, due_ms = _set(task, note, due_ms, now_ms, before)
         after = after if after == "held" else "deferred"
-    step = [task.number, FAMILIES.index(place.family), middle_of(place), note.attempts, before]
+    step = [task.number, FAMILIES.index(place.family), place.middle, note.attempts, before]
     note = note._replace(done=[*(note.done or ()), step][-KEPT_MAX:])
     return _placed(task, place, zone, after, due_ms, note, now_ms)
 

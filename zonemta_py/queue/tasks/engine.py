@@ -99,6 +99,11 @@ class Engine:
         if self._core.tasks.by_number:
             self._work_on()
 
+    def rest(self) -> None:
+        """Nothing more is done in this process."""
+        if self._worker is not None:
+            self._worker.cancel()
+
     def order(self, task: Task, value: dict[str, Any], number: int = 0) -> Task:
         """In effect from now on; permanent once its record is stable. number: 0: that of its record, unless there was
         a larger one."""

@@ -32,6 +32,7 @@ from zonemta_py.journal.facts import (
     Moved,
     Removed,
     Suppressed,
+    TakenOver,
     TaskDid,
     Unsuppressed,
     facts_of,
@@ -164,7 +165,12 @@ def _row(fact: Fact) -> Row | None:
         case Moved():
             return _said(fact, "released", fact.recipients) | {"due_ms": fact.due_ms}
         case Ended(id=id):
+            if fact.moved:
+                return {"id": id, "what": "moved", "queue": fact.moved[0], "people": []}
             return {"id": id, "what": "ended", "people": []}
+        case TakenOver(id=id):
+            zones = ", ".join(sorted({row[0] for row in fact.recipients}))
+            return {"id": id, "what": "taken over", "zone": zones, "queue": fact.queue, "people": fact.people}
         case TaskDid():
             return _said(fact, "task", [fact.recipient]) | {"task": fact.task, "verb": fact.verb, "undone": fact.undone}
         case Suppressed():

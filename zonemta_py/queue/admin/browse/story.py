@@ -7,8 +7,8 @@ acceptance are not looked at. One story is read at a time; the process is ended 
 it does not answer, and by the end of this one.
 
 Rows, oldest first: seq, ms, id, what (accepted, attempt, delivered, deferred, bounced, held, requeued, postponed, in
-doubt, removed, released, task, ended; suppressed, no longer suppressed), recipients (`reading.RECIPIENTS_MAX` at most;
-`count` of them there were), zone, and what the record says.
+doubt, removed, released, task, ended; moved to another queue of the MTA, or taken over from one; suppressed, no longer
+suppressed), recipients (`reading.RECIPIENTS_MAX` at most; `count` of them there were), zone, and what the record says.
 """
 
 from __future__ import annotations
