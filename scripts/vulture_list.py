@@ -83,7 +83,6 @@ _.full_name
 
 # members of the HTTP interface's documents, for its description
 _.report_ms
-_.remarks
 _.undo_until_ms
 _.anew_ms
 _.suspended

@@ -14,7 +14,7 @@ from zonemta_py.disk.keys import Ids
 from zonemta_py.mail.envelope import Envelope, Notify, Recipient
 from zonemta_py.queue.questions.question import given
 from zonemta_py.queues.answers import Merged
-from zonemta_py.queues.joined.queues import refusal
+from zonemta_py.queues.joined.asked import refusal
 from zonemta_py.queues.placement import Placement
 
 BODY = b"Subject: hello\r\n\r\nHi\r\n"

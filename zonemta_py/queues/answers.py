@@ -7,12 +7,12 @@
                 stands for a place in all of them
     the one     about one message: the queue that its id names, and if it was moved, the others
     any one     what orders make alike in all
-    order       what all must have: given by `Order`, and their answers merged; what one queue would decide by what it
-                alone knows (which template is best, what a name means) is decided before, and said in the order
+    order       what all must have: given by `GiveOrder`, and their answers merged; what one queue would decide by what
+                it alone knows (which template is best) is decided before, and said in the order
     first       what is the MTA's, and not a queue's
     each        about one queue's own files: ask that queue
 
-Failures: as those of one queue; `joined.queues` says what becomes of several.
+Failures: as those of one queue; `joined.asked` says what becomes of several.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from zonemta_py.queue import questions
 from zonemta_py.queue.questions.question import A, Ask, P, Question, Refused
 from zonemta_py.queues.joined import campaigns, people, places, sizes, standing, stories, tasks, whole
-from zonemta_py.queues.joined.queues import Order, Queues
+from zonemta_py.queues.joined.asked import AskedQueues, GiveOrder
 
 Answer = Callable[..., Awaitable[Any]]
 
@@ -44,8 +44,8 @@ def _clock_ms() -> int:
 class Merged:
     """asks: one for each queue, by its number."""
 
-    def __init__(self, asks: Mapping[int, Ask], order: Order, now_ms: Callable[[], int] = _clock_ms) -> None:
-        self._queues = Queues(asks, order, now_ms)
+    def __init__(self, asks: Mapping[int, Ask], order: GiveOrder, now_ms: Callable[[], int] = _clock_ms) -> None:
+        self._queues = AskedQueues(asks, order, now_ms)
 
     async def ask(self, question: Question[P, A], *_: P.args, **arguments: P.kwargs) -> A:
         """Raises ValueError, QueueRefusal."""
@@ -62,28 +62,28 @@ class Merged:
 
 
 def _the_one(question: Question[..., Any], has: Callable[[Any], bool] | None = None) -> Answer:
-    async def answer(queues: Queues, id: str, **more: Any) -> Any:
+    async def answer(queues: AskedQueues, id: str, **more: Any) -> Any:
         return await queues.one(question, {"id": id} | more, id, has)
 
     return answer
 
 
 def _any_one(question: Question[..., Any]) -> Answer:
-    async def answer(queues: Queues, **arguments: Any) -> Any:
+    async def answer(queues: AskedQueues, **arguments: Any) -> Any:
         return await queues.any_one(question, arguments)
 
     return answer
 
 
 def _first(question: Question[..., Any]) -> Answer:
-    async def answer(queues: Queues, **arguments: Any) -> Any:
+    async def answer(queues: AskedQueues, **arguments: Any) -> Any:
         return await queues.first(question, arguments)
 
     return answer
 
 
 def _each(question: Question[..., Any]) -> Answer:
-    async def answer(queues: Queues, **_: Any) -> Any:
+    async def answer(queues: AskedQueues, **_: Any) -> Any:
         names = ", ".join(map(str, queues.asks))
         raise Refused(f"the question {str(question)!r} is about the files of one queue; ask one of {names}")
 
@@ -91,13 +91,13 @@ def _each(question: Question[..., Any]) -> Answer:
 
 
 def _of_campaign(question: Question[..., Any]) -> Answer:
-    async def answer(queues: Queues, **arguments: Any) -> Any:
+    async def answer(queues: AskedQueues, **arguments: Any) -> Any:
         return await campaigns.ordered(queues, question, arguments)
 
     return answer
 
 
-async def _list(queues: Queues, limit: int = 100, after: str = "", **where: Any) -> dict[str, Any]:
+async def _list(queues: AskedQueues, limit: int = 100, after: str = "", **where: Any) -> dict[str, Any]:
     limit = max(1, min(limit, places.LIST_MAX))
 
     async def ask(numbers: Any, cursor: str) -> dict[int, Any]:

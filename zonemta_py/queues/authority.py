@@ -25,9 +25,10 @@ from zonemta_py.logs.causes import cause
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue import questions
 from zonemta_py.queue.api import QueueRefusal
-from zonemta_py.queue.questions.question import Question, Refused
+from zonemta_py.queue.questions.question import Question
 from zonemta_py.queues import layout
 from zonemta_py.queues.answers import Merged
+from zonemta_py.queues.joined.asked import refusal
 from zonemta_py.queues.member import BEGIN, DONE, LESSONS
 from zonemta_py.queues.orders import Order, OrderLog
 from zonemta_py.wire import AUTHORITY
@@ -245,7 +246,7 @@ class Authority:
             if len(answers) < len(links):
                 raise QueueRefusal(UNKNOWN if answers else NOBODY)
             await asyncio.to_thread(self._orders.void, number)
-            raise Refused(next(iter(answers.values()))[1])
+            raise refusal(answer[1] for answer in answers.values())
         if settled := next((answer[2] for answer in done.values() if answer[2]), None):
             await asyncio.to_thread(self._orders.settle, number, settled)
         progress.taken.set_result(True)

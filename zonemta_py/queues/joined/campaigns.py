@@ -16,7 +16,7 @@ from zonemta_py.queue.campaigns.choice import VariantFigures, best
 from zonemta_py.queue.campaigns.commands import ROWS
 from zonemta_py.queue.campaigns.history import POINTS_MAX
 from zonemta_py.queue.questions.question import Question, Refused
-from zonemta_py.queues.joined.queues import Queues
+from zonemta_py.queues.joined.asked import AskedQueues
 from zonemta_py.queues.joined.tasks import next_number
 
 Row = dict[str, Any]
@@ -31,12 +31,12 @@ _STATES = ("canceled", "paused", "running", "complete", "idle", "ended")
 # -- figures
 
 
-async def one(queues: Queues, name: str) -> Row:
+async def one(queues: AskedQueues, name: str) -> Row:
     found = await queues.each(questions.campaign, {"name": name})
     return joined(found.values(), queues.now_ms())
 
 
-async def rows_of(queues: Queues, names: list[str]) -> dict[str, Row]:
+async def rows_of(queues: AskedQueues, names: list[str]) -> dict[str, Row]:
     """Of those of them that there are."""
     found = dict[str, list[Row]]()
     for at in range(0, len(names), ROWS):
@@ -48,7 +48,7 @@ async def rows_of(queues: Queues, names: list[str]) -> dict[str, Row]:
 
 
 async def newest(
-    queues: Queues, limit: int = ROWS, after: str = "", older_ms: int = 0, names: list[str] | None = None
+    queues: AskedQueues, limit: int = ROWS, after: str = "", older_ms: int = 0, names: list[str] | None = None
 ) -> list[Row]:
     """Each when it began in the first queue: where it began later, it is passed over."""
     if names is not None:
@@ -115,18 +115,18 @@ def _variants(each: list[Row]) -> Row | None:
     return each[0] | {"winner": winner, "figures": list(figures.values())}
 
 
-async def tenant(queues: Queues, **asked: Any) -> str | None:
+async def tenant(queues: AskedQueues, **asked: Any) -> str | None:
     found = (await queues.each(questions.campaign_tenant, asked)).values()
     return next((one for one in found if one is not None), None)
 
 
-async def templates(queues: Queues, name: str) -> list[list[str]]:
+async def templates(queues: AskedQueues, name: str) -> list[list[str]]:
     """Of one that knows it."""
     found: list[list[str]] = next(iter((await queues.each(questions.campaign_templates, {"name": name})).values()))
     return found
 
 
-async def ends(queues: Queues, name: str = "") -> list[Row]:
+async def ends(queues: AskedQueues, name: str = "") -> list[Row]:
     """seq: of the lowest queue's journal."""
     rows = dict[str, Row]()
     for found in (await queues.each(questions.campaign_ends, {"name": name})).values():
@@ -140,7 +140,7 @@ async def ends(queues: Queues, name: str = "") -> list[Row]:
     return list(rows.values())
 
 
-async def hours(queues: Queues, name: str) -> Row:
+async def hours(queues: AskedQueues, name: str) -> Row:
     found, zones = await queues.each(questions.campaign_hours, {"name": name}), dict[str, Row]()
     for row in (row for one in found.values() for row in one["zones"]):
         known = zones.get(row["time_zone"])
@@ -157,17 +157,17 @@ async def hours(queues: Queues, name: str) -> Row:
 # -- orders
 
 
-async def put(queues: Queues, **given: Any) -> Row:
+async def put(queues: AskedQueues, **given: Any) -> Row:
     found = await queues.ordered(questions.campaign_put, given)
     return {"created": any(one["created"] for one in found.values())}
 
 
-async def ordered(queues: Queues, question: Question[..., Any], given: Mapping[str, Any]) -> Row:
+async def ordered(queues: AskedQueues, question: Question[..., Any], given: Mapping[str, Any]) -> Row:
     found = await queues.ordered(question, dict(given))
     return joined(found.values(), queues.now_ms())
 
 
-async def pause(queues: Queues, name: str, cause: str = "") -> Row:
+async def pause(queues: AskedQueues, name: str, cause: str = "") -> Row:
     there = await one(queues, name)
     if there.get("registered", True):
         return await ordered(queues, questions.campaign_pause, {"name": name, "cause": cause})
@@ -177,7 +177,7 @@ async def pause(queues: Queues, name: str, cause: str = "") -> Row:
     return await _short(queues, name)
 
 
-async def resume(queues: Queues, name: str, cause: str = "") -> Row:
+async def resume(queues: AskedQueues, name: str, cause: str = "") -> Row:
     there = await one(queues, name)
     row = await ordered(queues, questions.campaign_resume, {"name": name, "cause": cause})
     if there.get("registered", True):
@@ -186,18 +186,18 @@ async def resume(queues: Queues, name: str, cause: str = "") -> Row:
     return await _short(queues, name)
 
 
-async def _short(queues: Queues, name: str) -> Row:
+async def _short(queues: AskedQueues, name: str) -> Row:
     """As orders are answered: without what only the row of a single one has."""
     row, more = await one(queues, name), ("history", "bounds", "priority", "life_h", "notify", "in_doubt", "variants")
     return {key: value for key, value in row.items() if key not in more}
 
 
-async def cancel(queues: Queues, name: str, cause: str = "", number: int = 0) -> Row:
+async def cancel(queues: AskedQueues, name: str, cause: str = "", number: int = 0) -> Row:
     order = {"name": name, "cause": cause, "number": number or next_number(queues)}
     return await ordered(queues, questions.campaign_cancel, order)
 
 
-async def decide(queues: Queues, name: str, winner: str = "", cause: str = "") -> Row:
+async def decide(queues: AskedQueues, name: str, winner: str = "", cause: str = "") -> Row:
     """By the figures of all queues."""
     if not winner:
         variants = (await one(queues, name)).get("variants")

@@ -9,8 +9,8 @@ from zonemta_py.queue import questions
 from zonemta_py.queue.admin.doubts import ROWS
 from zonemta_py.queue.api import EVERYBODY
 from zonemta_py.queue.suppression.entry import UNSUBSCRIBE, usual_scope
+from zonemta_py.queues.joined.asked import AskedQueues
 from zonemta_py.queues.joined.campaigns import tenant
-from zonemta_py.queues.joined.queues import Queues
 
 Row = dict[str, Any]
 
@@ -18,7 +18,7 @@ Row = dict[str, Any]
 # -- the suppression list
 
 
-async def suppress(queues: Queues, rows: list[list[Any]]) -> dict[str, int]:
+async def suppress(queues: AskedQueues, rows: list[list[Any]]) -> dict[str, int]:
     """What each queue would find out for itself, and not alike, is said to all: the time, and whose campaign it is."""
     now_ms, tenants = queues.now_ms(), dict[str, str | None]()
     given = [_entry(row, now_ms) for row in rows]
@@ -49,12 +49,12 @@ def _of_campaign(row: Any) -> bool:
     return full and row[1] == UNSUBSCRIBE and isinstance(row[5], str) and bool(row[5]) and not row[7]
 
 
-async def unsuppress(queues: Queues, **order: Any) -> int:
+async def unsuppress(queues: AskedQueues, **order: Any) -> int:
     found: int = max((await queues.ordered(questions.unsuppress, order)).values())
     return found
 
 
-async def forget(queues: Queues, **order: Any) -> Row:
+async def forget(queues: AskedQueues, **order: Any) -> Row:
     found = (await queues.ordered(questions.forget, order)).values()
     return {
         "removed": sum(one["removed"] for one in found), "under_way": sum(one["under_way"] for one in found),
@@ -62,7 +62,7 @@ async def forget(queues: Queues, **order: Any) -> Row:
     }  # fmt: skip
 
 
-async def evidence(queues: Queues, address: str) -> Row:
+async def evidence(queues: AskedQueues, address: str) -> Row:
     """What one queue has heard is not yet enough for all: each counts for itself (`counted`, `enough`); the one that
     has counted most is told."""
     found = list((await queues.each(questions.evidence, {"address": address})).values())
@@ -79,7 +79,7 @@ async def evidence(queues: Queues, address: str) -> Row:
     }  # fmt: skip
 
 
-async def guards(queues: Queues) -> list[Row]:
+async def guards(queues: AskedQueues) -> list[Row]:
     found = dict[str, Row]()
     for rows in (await queues.each(questions.guards, {})).values():
         for row in rows:
@@ -90,28 +90,28 @@ async def guards(queues: Queues) -> list[Row]:
     return list(found.values())
 
 
-async def guard_release(queues: Queues, **order: Any) -> int:
+async def guard_release(queues: AskedQueues, **order: Any) -> int:
     return sum((await queues.ordered(questions.guard_release, order)).values())
 
 
 # -- who is in doubt
 
 
-async def in_doubt(queues: Queues, limit: int = ROWS, after: str = "") -> list[Row]:
+async def in_doubt(queues: AskedQueues, limit: int = ROWS, after: str = "") -> list[Row]:
     limit = max(1, min(limit, ROWS))
     found = (await queues.each(questions.in_doubt, {"limit": limit, "after": after})).values()
     rows = sorted((row for rows in found for row in rows), key=lambda row: (row["id"], row["recipient"].encode()))
     return rows[:limit]
 
 
-async def in_doubt_acknowledge(queues: Queues, **which: Any) -> int:
+async def in_doubt_acknowledge(queues: AskedQueues, **which: Any) -> int:
     return sum((await queues.each(questions.in_doubt_acknowledge, which)).values())
 
 
 # -- accounts and sources
 
 
-async def accounts(queues: Queues) -> list[Row]:
+async def accounts(queues: AskedQueues) -> list[Row]:
     found = dict[tuple[str, str, str], Row]()
     for rows in (await queues.each(questions.accounts, {})).values():
         for row in rows:
@@ -126,7 +126,7 @@ def _quota(one: Row, other: Row) -> Row:
     return one | {"used": used, "left": max(0, amount - used)}
 
 
-async def warmup(queues: Queues) -> list[Row]:
+async def warmup(queues: AskedQueues) -> list[Row]:
     found = dict[tuple[str, str], Row]()
     for rows in (await queues.each(questions.warmup, {})).values():
         for row in rows:
@@ -148,7 +148,7 @@ def _warming(one: Row, other: Row) -> Row:
     }  # fmt: skip
 
 
-async def warm(queues: Queues, source: str, provider: str, step: int | None) -> Row:
+async def warm(queues: AskedQueues, source: str, provider: str, step: int | None) -> Row:
     order = {"source": source, "provider": provider, "step": step}
     rows = list((await queues.ordered(questions.warm, order)).values())
     found: Row = rows[0]

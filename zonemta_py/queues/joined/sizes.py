@@ -19,8 +19,8 @@ from zonemta_py.queue.core.sums.ranking import part
 from zonemta_py.queue.core.tasks import STATES
 from zonemta_py.queue.questions.question import Refused
 from zonemta_py.queues.joined import tasks
+from zonemta_py.queues.joined.asked import AskedQueues
 from zonemta_py.queues.joined.campaigns import rows_of
-from zonemta_py.queues.joined.queues import Queues
 from zonemta_py.queues.joined.standing import counted
 from zonemta_py.schedule.time.pace import Pace
 
@@ -29,7 +29,7 @@ _TURN, _PART = "queue ", "part "
 """How cursors begin: of one queue after another; of the order of the largest parts."""
 
 
-async def size(queues: Queues, **of: Any) -> Any:
+async def size(queues: AskedQueues, **of: Any) -> Any:
     found = list((await queues.each(questions.size, of)).values())
     if any(value is not None for value in of.values()):
         return _added(found)
@@ -40,7 +40,7 @@ async def size(queues: Queues, **of: Any) -> Any:
     }
 
 
-async def named_queues(queues: Queues) -> list[Row]:
+async def named_queues(queues: AskedQueues) -> list[Row]:
     rows = dict[str, Row]()
     for found in (await queues.each(questions.queues, {})).values():
         for row in found:
@@ -61,7 +61,12 @@ def _added(rows: Iterable[Mapping[str, Any]]) -> Row:
 
 
 async def sizes(
-    queues: Queues, by: str, limit: int = 100, after: str = "", zone: str | None = None, names: list[str] | None = None
+    queues: AskedQueues,
+    by: str,
+    limit: int = 100,
+    after: str = "",
+    zone: str | None = None,
+    names: list[str] | None = None,
 ) -> Row:
     asked: Row = {"by": by, "zone": zone}
     limit = max(1, min(limit, counts.PAGE_MAX))
@@ -92,7 +97,7 @@ def _whole(found: Mapping[int, Row], by: str, limit: int, after: str) -> Row:
     return {"rows": ordered[:limit], "next": following, "of": len(rows), "complete": complete}
 
 
-async def _parts(queues: Queues, asked: Row, limit: int, after: str) -> Row:
+async def _parts(queues: AskedQueues, asked: Row, limit: int, after: str) -> Row:
     """Each name where its largest part is, or the first of them. of: at most so many."""
     rows, by = list[Row](), asked["by"]
     while True:
@@ -117,7 +122,7 @@ async def _parts(queues: Queues, asked: Row, limit: int, after: str) -> Row:
     return {"rows": rows, "next": following and _PART + following, "of": of, "complete": complete}
 
 
-async def _known(queues: Queues, asked: Row, names: list[str]) -> dict[str, list[Row]]:
+async def _known(queues: AskedQueues, asked: Row, names: list[str]) -> dict[str, list[Row]]:
     """What each queue has of them."""
     found, left = dict[str, list[Row]](), list(dict.fromkeys(names))
     while left:
@@ -156,7 +161,7 @@ def _rank(by: str, count: int, name: str) -> _Rank:
 # -- counts of what a filter means
 
 
-async def tally(queues: Queues, by: str, after: str = "", **where: Any) -> Row:
+async def tally(queues: AskedQueues, by: str, after: str = "", **where: Any) -> Row:
     """One queue after another, as many as come to their end."""
     numbers, cursor = list(queues.asks), after
     if after:
@@ -182,7 +187,7 @@ async def tally(queues: Queues, by: str, after: str = "", **where: Any) -> Row:
 
 
 async def qshape(
-    queues: Queues, by: str = "domain", zone: str | None = None, limit: int = 50, after: int = 0,
+    queues: AskedQueues, by: str = "domain", zone: str | None = None, limit: int = 50, after: int = 0,
     states: list[str] | None = None, minutes: list[int] | None = None, subdomains: int = 0,
 ) -> Row:  # fmt: skip
     asked = {"by": by, "zone": zone, "limit": ages.PAGE_MAX, "states": states, "minutes": minutes}
@@ -217,7 +222,7 @@ def _shape(name: str, its: list[int]) -> Row:
 # -- what happens a second
 
 
-async def now(queues: Queues, destinations: int = 0) -> Row:
+async def now(queues: AskedQueues, destinations: int = 0) -> Row:
     found = list((await queues.each(questions.now, {"destinations": destinations})).values())
     rates = {name: sum(one[name] for one in found) for name, value in found[0].items() if isinstance(value, float)}
     named = dict.fromkeys(name for one in found for name in one["history"])
@@ -284,7 +289,7 @@ _OF_PROCESSES = frozenset((
 """Counters that are not added up: of a process that may be told to several queues."""
 
 
-async def metrics(queues: Queues) -> Row:
+async def metrics(queues: AskedQueues) -> Row:
     found = list((await queues.each(questions.metrics, {})).values())
     counters = {
         name: _joined((one["counters"].get(name, ()) for one in found), MOST if name in _OF_PROCESSES else SUM)
@@ -325,7 +330,7 @@ def _histogram(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
     return [[list(labels), buckets, total] for labels, (buckets, total) in found.items()]
 
 
-async def _of_campaigns(queues: Queues, found: list[Row]) -> Row:
+async def _of_campaigns(queues: AskedQueues, found: list[Row]) -> Row:
     """Each that any queue tells of: each tells of `http.metrics_campaigns` at most."""
     of = next(iter(OF_CAMPAIGNS))
     names = dict.fromkeys(row[0][0] for one in found for row in one["gauges"].get(of, ()))

@@ -18,7 +18,7 @@ from zonemta_py.queue.admin.answers import STANDING as PAGE
 from zonemta_py.queue.admin.explain import ROWS_MAX
 from zonemta_py.queue.questions.question import Question, Refused, number
 from zonemta_py.queues.joined import places
-from zonemta_py.queues.joined.queues import Queues
+from zonemta_py.queues.joined.asked import AskedQueues
 from zonemta_py.schedule.flow import FlowId, flow_queue_name, place_of
 from zonemta_py.schedule.policy.standing import LEARNED, NOTED, RESTING, SUSPENDED
 from zonemta_py.schedule.policy.state import GUARD, LOST
@@ -38,12 +38,12 @@ _ONE = ("zone", "site", "source", "apart", "priority", "tenant", "campaign")
 # -- stops, rests, and what was learned
 
 
-async def standing(queues: Queues, limit: int = PAGE, after: int = 0) -> list[Row]:
+async def standing(queues: AskedQueues, limit: int = PAGE, after: int = 0) -> list[Row]:
     rows = await _standing(queues)
     return rows[max(0, after) :][: max(0, limit)]
 
 
-async def _standing(queues: Queues) -> list[Row]:
+async def _standing(queues: AskedQueues) -> list[Row]:
     """The lowest queue's in their order, then those of each other one that no lower one has."""
     each = await asyncio.gather(*(_all_of(queues, one) for one in queues.asks))
     found = dict[tuple[str, str], Row]()
@@ -53,7 +53,7 @@ async def _standing(queues: Queues) -> list[Row]:
     return list(found.values())
 
 
-async def _all_of(queues: Queues, one: int) -> list[Row]:
+async def _all_of(queues: AskedQueues, one: int) -> list[Row]:
     rows = list[Row]()
     while len(rows) < STANDING_MAX:
         page = (await queues.each(questions.standing, {"limit": PAGE, "after": len(rows)}, [one]))[one]
@@ -70,7 +70,7 @@ def _stands(one: Row, other: Row) -> Row:
     return first | {"until_ms": 0 if 0 in untils else max(untils)}
 
 
-async def counted(queues: Queues) -> dict[str, list[list[Any]]]:
+async def counted(queues: AskedQueues) -> dict[str, list[list[Any]]]:
     """The gauges of what stands: as many as the list has."""
     found = Counter((row["group"], row["kind"]) for row in await _standing(queues))
     rows: dict[str, list[list[Any]]] = {
@@ -81,11 +81,11 @@ async def counted(queues: Queues) -> dict[str, list[list[Any]]]:
     return rows | {name: [[[], n]] for name, n in noted.items()}
 
 
-async def stop(queues: Queues, **what: Any) -> int:
+async def stop(queues: AskedQueues, **what: Any) -> int:
     return sum((await queues.ordered(questions.stop, what)).values())
 
 
-async def lift(queues: Queues, **named: Any) -> bool:
+async def lift(queues: AskedQueues, **named: Any) -> bool:
     return any((await queues.ordered(questions.lift, named)).values())
 
 
@@ -93,7 +93,7 @@ async def lift(queues: Queues, **named: Any) -> bool:
 
 
 async def lanes(
-    queues: Queues, zone: str | None = None, limit: int = LANES, after: int | str = 0,
+    queues: AskedQueues, zone: str | None = None, limit: int = LANES, after: int | str = 0,
     names: list[list[str]] | None = None,
 ) -> Row:  # fmt: skip
     """As many as each queue gives at once are in the order of their length; of more, a page has some of each queue."""
@@ -115,7 +115,7 @@ async def lanes(
     return {"rows": rows[start : start + limit], "next": following, "whole": _whole(found)}
 
 
-async def _rest_of(queues: Queues, zone: str | None, one: int, page: Row) -> Row:
+async def _rest_of(queues: AskedQueues, zone: str | None, one: int, page: Row) -> Row:
     """Of one whose page was short because its time was over: up to LANES."""
     while page["next"] is not None and page["next"] < LANES:
         asked = {"zone": zone, "limit": LANES - page["next"], "after": page["next"]}
@@ -124,7 +124,7 @@ async def _rest_of(queues: Queues, zone: str | None, one: int, page: Row) -> Row
     return page
 
 
-async def _later(queues: Queues, zone: str | None, limit: int, offsets: dict[int, int]) -> Row:
+async def _later(queues: AskedQueues, zone: str | None, limit: int, offsets: dict[int, int]) -> Row:
     share = max(1, limit // len(offsets))
     asked = {one: {"zone": zone, "limit": share, "after": at} for one, at in offsets.items()}
     some = dict(list(asked.items())[:limit])
@@ -136,7 +136,7 @@ async def _later(queues: Queues, zone: str | None, limit: int, offsets: dict[int
     return {"rows": rows, "next": _cursor(dict(sorted(left.items()))), "whole": _whole(found)}
 
 
-async def _largest_parts(queues: Queues, rows: list[Row], parts: Mapping[int, list[Row]]) -> list[Row]:
+async def _largest_parts(queues: AskedQueues, rows: list[Row], parts: Mapping[int, list[Row]]) -> list[Row]:
     """Whole rows of those whose largest part, or the first of them, is among the parts."""
     names, known = [[row["zone"], _name(row)] for row in rows], dict[tuple[Any, ...], dict[int, Row]]()
     for at in range(0, len(names), LANES):
@@ -194,7 +194,7 @@ def _whole(found: Mapping[int, Row]) -> list[Row]:
     return list({(reason["kind"], reason["cause"]): reason for some in each for reason in some}.values())
 
 
-def _offsets(queues: Queues, after: str) -> dict[int, int]:
+def _offsets(queues: AskedQueues, after: str) -> dict[int, int]:
     try:
         found = {int(one): int(at) for one, _, at in (part.partition(":") for part in after.split()[1:])}
     except ValueError:
@@ -211,7 +211,7 @@ def _cursor(offsets: Mapping[int, int]) -> str | None:
 # -- why something waits
 
 
-async def explain(queues: Queues, what: str, after: str = "") -> Row:
+async def explain(queues: AskedQueues, what: str, after: str = "") -> Row:
     what, asked = what.strip(), {"what": what, "after": after}
     question: Question[..., Any] = questions.explain
     if _ID.fullmatch(what):
@@ -247,7 +247,7 @@ async def explain(queues: Queues, what: str, after: str = "") -> Row:
     return whole | {"more": more + len(flows[ROWS_MAX:])}
 
 
-async def _counts(queues: Queues, domain: str) -> dict[str, int]:
+async def _counts(queues: AskedQueues, domain: str) -> dict[str, int]:
     found = Counter[str]()
     for counts in (await queues.each(questions.size_of, {"domain": domain})).values():
         found.update(counts)
@@ -278,7 +278,7 @@ def _walk(numbers: Sequence[int], cursor: str | None) -> str | None:
     return None if cursor is None else f"{_WALK}{','.join(map(str, numbers))} {cursor}"
 
 
-def _walkers(queues: Queues, after: str) -> tuple[list[int], str]:
+def _walkers(queues: AskedQueues, after: str) -> tuple[list[int], str]:
     of, _, cursor = after.removeprefix(_WALK).partition(" ")
     numbers = [int(one) for one in of.split(",") if one.isdecimal()]
     if not after.startswith(_WALK) or not numbers or not {*numbers} <= queues.asks.keys():

@@ -15,7 +15,7 @@ from typing import Any
 from zonemta_py.queue import questions
 from zonemta_py.queue.admin.browse.reading import ROWS_MAX
 from zonemta_py.queue.questions.question import Refused
-from zonemta_py.queues.joined.queues import NUMBERS, Queues
+from zonemta_py.queues.joined.asked import NUMBERS, AskedQueues
 
 Row = dict[str, Any]
 _LOOKS_MAX = 10
@@ -25,7 +25,7 @@ _LOOKS_MAX = 10
 # -- stories
 
 
-async def trace(queues: Queues, what: str, before: str = "") -> Row:
+async def trace(queues: AskedQueues, what: str, before: str = "") -> Row:
     """The cursor: the time down to which rows were told, then "NUMBER:FILE" for each queue that has more, with a "*"
     before the file where what is behind it has rows from before that time, which were not told."""
     since_ms, at = _story_places(queues, before) if before else (0, dict.fromkeys(queues.asks, ("", False)))
@@ -60,7 +60,7 @@ async def trace(queues: Queues, what: str, before: str = "") -> Row:
     }  # fmt: skip
 
 
-def _story_places(queues: Queues, before: str) -> tuple[int, dict[int, tuple[str, bool]]]:
+def _story_places(queues: AskedQueues, before: str) -> tuple[int, dict[int, tuple[str, bool]]]:
     """Files, and whether what is behind them was told in part."""
     since, *places = before.split(" ")
     found = dict[int, tuple[str, bool]]()
@@ -75,7 +75,7 @@ def _story_places(queues: Queues, before: str) -> tuple[int, dict[int, tuple[str
 # -- what came back
 
 
-async def feedback(queues: Queues, after: int | str = 0, limit: int = 100, **where: Any) -> Row:
+async def feedback(queues: AskedQueues, after: int | str = 0, limit: int = 100, **where: Any) -> Row:
     at = _feedback_places(queues, after)
     rows = list[Row]()
     for _ in range(_LOOKS_MAX):
@@ -109,7 +109,7 @@ def _merge(pages: Mapping[int, Row], at: dict[int, int], rows: list[Row], limit:
     return left
 
 
-def _feedback_places(queues: Queues, after: int | str) -> dict[int, int]:
+def _feedback_places(queues: AskedQueues, after: int | str) -> dict[int, int]:
     if after in (0, "", "0"):
         return dict.fromkeys(queues.asks, 0)
     try:
@@ -121,7 +121,7 @@ def _feedback_places(queues: Queues, after: int | str) -> dict[int, int]:
     return found
 
 
-async def feedback_one(queues: Queues, seq: int) -> Row | None:
+async def feedback_one(queues: AskedQueues, seq: int) -> Row | None:
     number = seq % NUMBERS
     if number not in queues.asks:
         return None
@@ -129,24 +129,24 @@ async def feedback_one(queues: Queues, seq: int) -> Row | None:
     return None if row is None else row | {"seq": seq}
 
 
-async def feedback_forget(queues: Queues, numbers: list[int], all: bool = False) -> int:
+async def feedback_forget(queues: AskedQueues, numbers: list[int], all: bool = False) -> int:
     if all:
         return sum((await queues.each(questions.feedback_forget, {"numbers": [], "all": True})).values())
     return sum((await queues.each_its(questions.feedback_forget, _of_queues(queues, numbers))).values())
 
 
-async def feedback_leave(queues: Queues, numbers: list[int]) -> int:
+async def feedback_leave(queues: AskedQueues, numbers: list[int]) -> int:
     return sum((await queues.each_its(questions.feedback_leave, _of_queues(queues, numbers))).values())
 
 
-def _of_queues(queues: Queues, numbers: list[int]) -> dict[int, dict[str, Any]]:
+def _of_queues(queues: AskedQueues, numbers: list[int]) -> dict[int, dict[str, Any]]:
     found = dict[int, list[int]]()
     for number in numbers:
         found.setdefault(number % NUMBERS, []).append(number // NUMBERS)
     return {number: {"numbers": its} for number, its in sorted(found.items()) if number in queues.asks}
 
 
-async def feedback_ties(queues: Queues, rows: list[list[Any]]) -> list[list[Any]]:
+async def feedback_ties(queues: AskedQueues, rows: list[list[Any]]) -> list[list[Any]]:
     """Of each what the queue says that knows its message; else that which says most."""
     found = list((await queues.each(questions.feedback_ties, {"rows": rows})).values())
     return [max(several, key=lambda row: (row[3], sum(map(bool, row)))) for several in zip(*found, strict=True)]

@@ -16,7 +16,7 @@ from zonemta_py.queue.questions.question import Refused
 from zonemta_py.queue.tasks.apply import EXAMPLES_MAX
 from zonemta_py.queue.tasks.preview import COUNTING, PREVIEWED
 from zonemta_py.queue.tasks.rows import remarks
-from zonemta_py.queues.joined.queues import Queues
+from zonemta_py.queues.joined.asked import AskedQueues
 
 Row = dict[str, Any]
 _STATES = (COUNTING, PREVIEWED, "running", "undone", "canceled", "undoable", "done")
@@ -26,23 +26,23 @@ _WORK = (table.RUNNING, table.UNDOING, table.ENDING, table.UNDONE, table.CANCELE
 _OVER = frozenset(("undoable", "done", "canceled", "undone"))
 
 
-def next_number(queues: Queues) -> int:
+def next_number(queues: AskedQueues) -> int:
     """Of a task that is ordered now. It grows with time; two that two processes order at once have different ones, or
     the second is refused."""
     queues.last_number = max(queues.last_number + 1, queues.now_ms() * 1000 + random.randrange(1000))
     return queues.last_number
 
 
-async def preview(queues: Queues, id: str = "", **given: Any) -> Row:
+async def preview(queues: AskedQueues, id: str = "", **given: Any) -> Row:
     order = given | {"id": id or f"p{next_number(queues):x}"}
     return joined((await queues.each(questions.task_preview, order)).values())
 
 
-async def task(queues: Queues, number: int = 0, **given: Any) -> Row:
+async def task(queues: AskedQueues, number: int = 0, **given: Any) -> Row:
     return joined((await queues.ordered(questions.task, given | {"number": number or next_number(queues)})).values())
 
 
-async def start(queues: Queues, id: str, by: str = "", cause: str = "", undo_s: float | None = None) -> Row:
+async def start(queues: AskedQueues, id: str, by: str = "", cause: str = "", undo_s: float | None = None) -> Row:
     """Orders what was seen: a queue that has no preview of it, as it was started since, has the order all the same."""
     try:
         seen = await one(queues, id)
@@ -56,11 +56,11 @@ async def start(queues: Queues, id: str, by: str = "", cause: str = "", undo_s: 
     return await task(queues, **given, by=by or seen["by"], cause=cause or seen["cause"], undo_s=undo_s, preview=id)
 
 
-async def one(queues: Queues, id: str) -> Row:
+async def one(queues: AskedQueues, id: str) -> Row:
     return joined((await queues.each(questions.task_row, {"id": id})).values())
 
 
-async def rows(queues: Queues, limit: int = 100, after: str = "") -> list[Row]:
+async def rows(queues: AskedQueues, limit: int = 100, after: str = "") -> list[Row]:
     found = dict[str, list[Row]]()
     for page in (await queues.each(questions.tasks, {"limit": limit, "after": after})).values():
         for row in page:
@@ -74,7 +74,7 @@ def _newer(row: Row) -> tuple[bool, int, str]:
     return seen, row["created_ms"] if seen else int(row["id"]), row["id"]
 
 
-async def states(queues: Queues) -> dict[str, str]:
+async def states(queues: AskedQueues) -> dict[str, str]:
     found = dict[str, str]()
     for each in (await queues.each(questions.task_states, {})).values():
         for id, state in each.items():
@@ -82,7 +82,7 @@ async def states(queues: Queues) -> dict[str, str]:
     return found
 
 
-async def cancel(queues: Queues, **order: Any) -> Row:
+async def cancel(queues: AskedQueues, **order: Any) -> Row:
     """Refused where it is over everywhere, as what it is in all."""
     row = await one(queues, order["id"])
     if row["id"].isdigit() and row["state"] in _OVER:
@@ -90,7 +90,7 @@ async def cancel(queues: Queues, **order: Any) -> Row:
     return await _turned(queues, order["id"], await queues.ordered(questions.task_cancel, order))
 
 
-async def undo(queues: Queues, **order: Any) -> Row:
+async def undo(queues: AskedQueues, **order: Any) -> Row:
     try:
         found = await queues.ordered(questions.task_undo, order)
     except Refused:
@@ -102,7 +102,7 @@ async def undo(queues: Queues, **order: Any) -> Row:
     return await _turned(queues, order["id"], found)
 
 
-async def _turned(queues: Queues, id: str, found: Mapping[int, Row]) -> Row:
+async def _turned(queues: AskedQueues, id: str, found: Mapping[int, Row]) -> Row:
     """Where it was refused, there was nothing to do; but its counts are its own there, too."""
     if len(found) == len(queues.asks):
         return joined(found.values())

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from zonemta_py.queue import questions
-from zonemta_py.queues.joined.queues import Queues
+from zonemta_py.queues.joined.asked import AskedQueues
 
 
-async def ready(queues: Queues) -> list[str]:
+async def ready(queues: AskedQueues) -> list[str]:
     """It should get mail while one queue takes it: mail of the others goes there, or is tried again."""
     found = await queues.each(questions.ready, {})
     if not all(found.values()):
@@ -18,13 +18,13 @@ async def ready(queues: Queues) -> list[str]:
     return [f"queue {number}: {one}" for number, said in found.items() for one in said]
 
 
-async def generation(queues: Queues) -> dict[str, Any]:
+async def generation(queues: AskedQueues) -> dict[str, Any]:
     """That which all have come to."""
     found = (await queues.each(questions.generation, {})).values()
     return dict(min(found, key=lambda one: one["generation"]))
 
 
-async def draining(queues: Queues) -> dict[str, Any]:
+async def draining(queues: AskedQueues) -> dict[str, Any]:
     """Deliveries of each process are its queue's; connections of clients, which all queues see, are counted once."""
     found, processes = list((await queues.each(questions.draining, {})).values()), dict[str, dict[str, Any]]()
     for row in (row for one in found for row in one["processes"]):
@@ -44,16 +44,16 @@ async def draining(queues: Queues) -> dict[str, Any]:
     }
 
 
-async def copied(queues: Queues) -> str:
+async def copied(queues: AskedQueues) -> str:
     found = (await queues.each(questions.copied, {})).values()
     return next((one for one in found if one), "")
 
 
-async def adopt(queues: Queues) -> Any:
+async def adopt(queues: AskedQueues) -> Any:
     """All that are copies; told of the lowest."""
     return next(iter((await queues.each(questions.adopt, {})).values()))
 
 
-async def rotate(queues: Queues) -> dict[str, str]:
+async def rotate(queues: AskedQueues) -> dict[str, str]:
     found = (await queues.each(questions.rotate, {})).values()
     return {"closed": " ".join(one["closed"] for one in found if one["closed"])}

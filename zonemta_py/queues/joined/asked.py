@@ -23,7 +23,7 @@ NUMBERS = 1024
 """A queue's number is the low ten bits of its messages' ids (`disk/keys.py:Ids`)."""
 
 
-class Order(Protocol):
+class GiveOrder(Protocol):
     """Gives an order to all queues, in one total order with all others."""
 
     async def __call__(self, question: Question[..., Any], arguments: dict[str, Any]) -> Mapping[int, Any]:
@@ -34,10 +34,10 @@ class Order(Protocol):
         """
 
 
-class Queues:
+class AskedQueues:
     """By number. now_ms: the clock."""
 
-    def __init__(self, asks: Mapping[int, Ask], order: Order, now_ms: Callable[[], int]) -> None:
+    def __init__(self, asks: Mapping[int, Ask], order: GiveOrder, now_ms: Callable[[], int]) -> None:
         self.asks, self._order, self.now_ms = dict(sorted(asks.items())), order, now_ms
         self.last_number = 0
         """Of a task that was ordered here."""
