@@ -39,6 +39,7 @@ from zonemta_py.queue.poison import Deaths
 from zonemta_py.queues import layout
 
 LOOK_S = 0.05
+PASSED_ON_S = 0.1
 TAKE_S = 120.0
 """How long the queue may take over a configuration; recovery may have to end first."""
 
@@ -160,7 +161,7 @@ class Generations:
         """All of a role. resumed: those that are kept over a drain, and are there, go on."""
         config, names = self.config, role.names(self.config)
         for number, name in enumerate(names):
-            if resumed and role.kept and self._processes.pid(name):
+            if (role.stays or (resumed and role.kept)) and self._processes.pid(name):
                 continue
             rows = self._ports.rows(role.listeners(config), number, len(names), role.name)
             child = Child(name, self._given, self._host, rows, self._clock)
@@ -385,6 +386,7 @@ class Generations:
             return
         (given, host), self._later = self._later, None
         self._processes.put_away(_of_queues, given.config.server.stop_s, self._ask_to_leave)
+        self._processes.put_away(AUTHORITY.has, PASSED_ON_S, lambda: None)  # it has passed on all answers
         for pipe in self._pipes.values():
             pipe.end()
         before = self.config
@@ -401,7 +403,6 @@ class Generations:
             with suppress(OSError):
                 if pipe.mine is not None:
                     pipe.mine.send(("leave", 0, None))
-        self._processes.tell(signal.SIGKILL, AUTHORITY.has)
 
     def _hold(self, given: Given, host: Host) -> None:
         """It is the one that runs from now on."""
@@ -426,7 +427,7 @@ class Generations:
 
 def _of_queues(name: str) -> bool:
     """Whether a process ends with the queues."""
-    return QUEUE.has(name) or SENDER.has(name) or AUTHORITY.has(name)
+    return QUEUE.has(name) or SENDER.has(name)
 
 
 def _drains(number: int, for_s: float) -> tuple[str, int, Any]:

@@ -73,7 +73,7 @@ class Role:
     work: what it does; the queue's has more arguments (`queue`). loads: modules imported before the fork, to be
     shared by all; warm: what else is done then. count: how many a configuration wants; 0: none. begin: called before
     anything is accepted, with the time in ms. heeds_sigterm: it ends what it has begun, then itself, and a drain waits
-    for that. kept: those that run when a drain is canceled go on. alone: the one before must have ended. due_s: it ends
+    for that. kept: those that run when a drain is canceled go on. alone: the one before must have ended. stays: over a reload, too. due_s: it ends
     by itself, and is due in so many seconds from that UNIX time.
     """
 
@@ -87,6 +87,7 @@ class Role:
     heeds_sigterm: bool = False
     kept: bool = False
     alone: bool = False
+    stays: bool = False
     due_s: Callable[[Config, float], float] | None = None
 
     def names(self, config: Config) -> list[str]:
@@ -206,7 +207,12 @@ def _authority(child: Child) -> None:
 
 
 AUTHORITY = Role(
-    "authority", _authority, ("queues.authority",), count=lambda config: int(queue_count(config) > 1), kept=True
+    "authority",
+    _authority,
+    ("queues.authority",),
+    count=lambda config: int(queue_count(config) > 1),
+    kept=True,
+    stays=True,
 )
 
 

@@ -128,7 +128,9 @@ class Processes:
 
     def end(self, role: str) -> None:
         """There is none of that role any more."""
-        known = self._roles.pop(role)
+        known = self._roles.pop(role, None)
+        if known is None:  # it was put away
+            return
         self._due.pop(role, None)
         if pid := self.pid(role):
             self._retire(pid, signal.SIGTERM if known.alone or known.due_s else signal.SIGUSR1)
