@@ -378,6 +378,10 @@ class Both:
         assert self.flows(lists[0]) == self.flows(lists[1])
 
     async def tasks_listed(self) -> None:
+        pair = [await queue.ask("tasks") for queue in (self.three, self.one)]
+        for ids in zip(*([row["id"] for row in rows] for rows in pair), strict=True):
+            if not self.names.keys() & {*ids}:  # by the cancel of a campaign
+                self.names |= dict.fromkeys(ids, f"t{len(self.names)}")
         whole = await self.ask("tasks")
         rows, after = list[Any](), ""
         while page := await self.three.ask("tasks", limit=self.die.randint(1, 3), after=after):
