@@ -7,12 +7,12 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from zonemta_py.queues.orders import Order, OrderLog
+from zonemta_py.queues.orders import GivenOrder, OrderLog
 
 NAMES = st.sampled_from(["suppress", "stop", "lift", "task"])
 
 
-def give(log: OrderLog, question: str, **arguments: object) -> Order:
+def give(log: OrderLog, question: str, **arguments: object) -> GivenOrder:
     order = log.write(1_000 + log.last, question, arguments)
     log.given(order)
     return order
@@ -22,7 +22,7 @@ def give(log: OrderLog, question: str, **arguments: object) -> Order:
 @given(steps=st.lists(st.tuples(st.sampled_from(["give", "settle", "void", "done", "open"]), NAMES), max_size=25))
 def test_the_log_is_what_was_given(tmp_path_factory, steps: list[tuple[str, str]]) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path_factory.mktemp("log") / "queues" / "orders"
-    log, model, last = OrderLog(path), dict[int, Order](), 0
+    log, model, last = OrderLog(path), dict[int, GivenOrder](), 0
     for what, name in steps:
         if what == "give":
             order = give(log, name, rows=[name * 3000], at=last)

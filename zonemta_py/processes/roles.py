@@ -73,8 +73,8 @@ class Role:
     work: what it does; the queue's has more arguments (`queue`). loads: modules imported before the fork, to be
     shared by all; warm: what else is done then. count: how many a configuration wants; 0: none. begin: called before
     anything is accepted, with the time in ms. heeds_sigterm: it ends what it has begun, then itself, and a drain waits
-    for that. kept: those that run when a drain is canceled go on. alone: the one before must have ended. stays: over a reload, too. due_s: it ends
-    by itself, and is due in so many seconds from that UNIX time.
+    for that. kept: those that run when a drain is canceled go on. alone: the one before must have ended. stays: over a
+    reload, too. due_s: it ends by itself, and is due in so many seconds from that UNIX time.
     """
 
     name: str

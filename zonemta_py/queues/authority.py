@@ -30,7 +30,7 @@ from zonemta_py.queues import layout
 from zonemta_py.queues.answers import Merged
 from zonemta_py.queues.joined.asked import refusal
 from zonemta_py.queues.member import BEGIN, DONE, LESSONS
-from zonemta_py.queues.orders import Order, OrderLog
+from zonemta_py.queues.orders import GivenOrder, OrderLog
 from zonemta_py.wire import AUTHORITY
 from zonemta_py.wire.channel import Lost
 from zonemta_py.wire.client import RemoteQueue
@@ -53,7 +53,7 @@ class InProgress:
     """An order that is being given. answers: what each queue says at first, by its number. sure: what those say that
     had refused it, and hear that another queue has taken it. taken: whether one has."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: GivenOrder) -> None:
         self.order = order
         self.answers = dict[int, list[Any]]()
         self.sure = dict[int, list[Any]]()
@@ -130,7 +130,7 @@ class Link:
             self._carried()
             await self.news.wait()
 
-    async def _give_one(self, order: Order) -> None:
+    async def _give_one(self, order: GivenOrder) -> None:
         progress = self._progress()
         if progress is None or progress.order.number != order.number:  # it was answered while this queue did not run
             await self._order(order, True)
@@ -141,7 +141,7 @@ class Link:
             settled = self._orders.get(order.number) or order
             progress.say(progress.sure, self.number, await self._order(settled, True))
 
-    async def _order(self, order: Order, sure: bool) -> list[Any]:
+    async def _order(self, order: GivenOrder, sure: bool) -> list[Any]:
         found: list[Any] = await self._queue.ask(
             questions.order, number=order.number, asked=order.question, arguments=order.arguments, sure=sure
         )

@@ -26,7 +26,7 @@ ROOM_BYTES = 1 << 22
 """The file is written anew when it is larger, without what all queues have."""
 
 
-class Order(NamedTuple):
+class GivenOrder(NamedTuple):
     """ms: UNIX time when it was given. question: one of `queue.questions`."""
 
     number: int
@@ -40,7 +40,7 @@ class OrderLog:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._orders: dict[int, Order] = {}
+        self._orders: dict[int, GivenOrder] = {}
         self.last = 0
         """The number of the last one."""
         self.dropped = 0
@@ -66,26 +66,26 @@ class OrderLog:
             self.dropped, self.last = record.seq, packing.unpack(record.body)
         elif record.type == GIVEN:
             question, arguments = packing.unpack(record.body)
-            self._orders[record.seq] = Order(record.seq, record.ms, question, arguments)
+            self._orders[record.seq] = GivenOrder(record.seq, record.ms, question, arguments)
         elif record.type == VOID:
             self._orders.pop(record.seq, None)
 
-    def write(self, ms: int, question: str, arguments: dict[str, Any]) -> Order:
+    def write(self, ms: int, question: str, arguments: dict[str, Any]) -> GivenOrder:
         """The next one, on stable storage when this returns, which a thread may do; `given` must follow."""
-        order = Order(self.last + 1, ms, question, arguments)
+        order = GivenOrder(self.last + 1, ms, question, arguments)
         self._append(Record(order.number, ms, GIVEN, packing.pack([question, arguments])))
         return order
 
-    def given(self, order: Order) -> None:
+    def given(self, order: GivenOrder) -> None:
         """From now on queues get it."""
         self.last = order.number
         self._orders[order.number] = order
 
-    def get(self, number: int) -> Order | None:
+    def get(self, number: int) -> GivenOrder | None:
         """None: it is void, or all queues have it."""
         return self._orders.get(number)
 
-    def settle(self, number: int, settled: dict[str, Any]) -> Order:
+    def settle(self, number: int, settled: dict[str, Any]) -> GivenOrder:
         """What is meant by it, as a queue has found out: the others carry it out so."""
         order = self._orders[number]
         order = order._replace(arguments=order.arguments | settled)
@@ -98,7 +98,7 @@ class OrderLog:
         order = self._orders.pop(number)
         self._append(Record(number, order.ms, VOID, b""))
 
-    def after(self, number: int) -> Iterator[Order]:
+    def after(self, number: int) -> Iterator[GivenOrder]:
         """Those that follow, in their order."""
         return (self._orders[place] for place in sorted(self._orders) if place > number)
 
