@@ -18,10 +18,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
-from zonemta_py.config import Config, queue_count
+from zonemta_py.config import Config, Zone, queue_count
 from zonemta_py.mail.addresses.domain import canonical
 from zonemta_py.mail.envelope import Envelope
-from zonemta_py.zones.pull import PUSHED
+from zonemta_py.zones.pull import PUSHED, queue_of
+from zonemta_py.zones.router import Router
 
 SLOTS = 4096
 DOMAINS_MAX = 20_000
@@ -31,14 +32,17 @@ DOMAINS_MAX = 20_000
 def of(config: Config) -> Placement:
     """Of the queues that a configuration wants."""
     accounts = [one.name for one in config.accounts if one.messages or one.recipients or one.sessions]
-    return Placement(range(queue_count(config)), accounts)
+    return Placement(range(queue_count(config)), accounts, config.zones)
 
 
 class Placement:
-    """Of the queues with these numbers. accounts: those that have a quota."""
+    """Of the queues with these numbers. accounts: those that have a quota. zones: of the configuration; what comes as
+    mail into a zone that clients fetch from goes where its named queue is."""
 
-    def __init__(self, numbers: Iterable[int], accounts: Iterable[str] = ()) -> None:
+    def __init__(self, numbers: Iterable[int], accounts: Iterable[str] = (), zones: Sequence[Zone] = ()) -> None:
         self.numbers, self._accounts = tuple(sorted(set(numbers))), frozenset(accounts)
+        self._fetched = {zone.name: queue_of(zone) for zone in zones if zone.pulled}
+        self._router = Router(zones) if self._fetched else None
         self._slots: list[tuple[int, ...] | None] = [None] * SLOTS
         self._domains: dict[str, tuple[int, ...]] = {}
 
@@ -46,6 +50,8 @@ class Placement:
         """The queue that takes it, and behind it those that do if it does not; only one: it is that one's alone."""
         if envelope.protocol == PUSHED:
             return (self.of_queue(envelope.recipients[0].address.rpartition("@")[0]),)
+        if self._router is not None and envelope.recipients and (name := self._fetched_from(envelope)):
+            return (self.of_queue(name),)
         if envelope.account and envelope.account in self._accounts:
             return (self.of_account(envelope.account),)
         if envelope.campaign:
@@ -53,6 +59,13 @@ class Placement:
         if envelope.request:
             return (self.of_key(envelope.request),)
         return self.of_domain(envelope.recipients[0].domain if envelope.recipients else "")
+
+    def _fetched_from(self, envelope: Envelope) -> str:
+        """The named queue that its first recipient goes to, by the rules of the zones; "": to none."""
+        assert self._router is not None
+        first, headers = envelope.recipients[0].address, envelope.headers
+        zone = self._router.route(envelope.sender, first, envelope.origin, envelope.sending_zone, headers).zone
+        return self._fetched.get(zone, "")
 
     def of_domain(self, domain: str) -> tuple[int, ...]:
         """All of them, the nearest first. domain: also an address literal, or "", which are names like others."""
