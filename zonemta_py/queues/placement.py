@@ -42,7 +42,7 @@ class Placement:
     def __init__(self, numbers: Iterable[int], accounts: Iterable[str] = (), zones: Sequence[Zone] = ()) -> None:
         self.numbers, self._accounts = tuple(sorted(set(numbers))), frozenset(accounts)
         self._fetched = {zone.name: queue_of(zone) for zone in zones if zone.pulled}
-        self._router = Router(zones) if self._fetched else None
+        self._router = Router(list(zones)) if self._fetched else None
         self._slots: list[tuple[int, ...] | None] = [None] * SLOTS
         self._domains: dict[str, tuple[int, ...]] = {}
 
