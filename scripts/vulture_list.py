@@ -118,4 +118,4 @@ _.GrantAuthority
 _.disconnected
 _.exorcise
 _.next_at
-_.next_message
+_.SharedLimits

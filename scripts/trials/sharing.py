@@ -327,7 +327,7 @@ class _Queue(_Actor):
                 if isinstance(resource, SharedRate):
                     resource.take(now, cost)
                 else:
-                    resource.take(now, 1)
+                    resource.take()
                 self.world.record(resource.id, cost)
             self.holder.served(resource for resource, _ in wanted)
             flow.cost = None
@@ -474,18 +474,19 @@ class World:
                     self.broken.append(f"{len(taken)} of quota {id}")
             elif id[0] in RATES:
                 versions = [(at, limits[id[1]].rates[id[0]]) for at, limits in self.versions]
-                loosest = max(size for _, (size, _) in versions), max(burst for _, (_, burst) in versions)
-                self._check(id, taken, loosest)
+                bursts = [burst for _, (_, burst) in versions]
+                self._check(id, taken, (max(size for _, (size, _) in versions), max(bursts)), max(bursts) - min(bursts))
                 for (at, spec), (end, _) in zip(versions, [*versions[1:], (math.inf, None)], strict=True):
                     settled = at + SETTLED_S if at else 0.0
                     self._check(id, [one for one in taken if settled <= one[0] < end], spec)
         return self.broken
 
-    def _check(self, id: Id, taken: list[tuple[float, float]], spec: tuple[float, float]) -> None:
+    def _check(self, id: Id, taken: list[tuple[float, float]], spec: tuple[float, float], fuller: float = 0.0) -> None:
+        """fuller: by how much less a smaller burst makes a bucket full, so that a cost above that may go."""
         size, burst = spec
         if not taken:
             return
-        burst = max(burst, max(cost for _, cost in taken))
+        burst = max(burst, fuller + max(cost for _, cost in taken))
         total, least, worst, slack = 0.0, math.inf, -math.inf, 0.0
         for at, cost in taken:
             least = min(least, total - size * at)

@@ -350,6 +350,9 @@ class ZoneFace(Protocol):
     def active(self) -> int: ...
 
     @property
+    def most(self) -> int: ...
+
+    @property
     def by_domain(self) -> bool: ...
 
     @property

@@ -127,9 +127,12 @@ def _connections(flow_queue: FlowQueue) -> Iterator[Blocked]:
     if path.active >= path.concurrency.window:
         cause = f"all {path.concurrency.window} connections learned for {path.site} are in use"
         yield Blocked("concurrency", cause, math.inf, 0)
-    if zone.active >= zone.zone.connections:
+    if zone.active >= zone.most:
         cause = f"all {zone.zone.connections} connections of zone {zone.zone.name!r} are in use"
-        yield Blocked("connections", cause, math.inf, 0)
+        if zone.most < zone.zone.connections:
+            cause = f"other queues have {zone.zone.connections - zone.most} of {cause.removesuffix(' are in use')} now"
+        if zone.most == zone.zone.connections or (flow_queue.held is None and zone.held is None):
+            yield Blocked("connections", cause, math.inf, 0)
     elif not zone.may_have(path):
         cause = f"{path.site} uses its full share; other connections of zone {zone.zone.name!r} are reserved"
         yield Blocked("connections", cause, math.inf, 0)
@@ -142,4 +145,4 @@ def _limits(schedule: Schedule, flow_queue: FlowQueue, now: float) -> Iterator[B
         yield Blocked("rate", schedule.policy.rate_cause(flow_queue.path), now + wait, 0)
     for limit in flow_queue.limits:
         if wait := limit.wait(now):
-            yield Blocked("limit", f"{limit.label} ({limit.blocking})", now + wait, 0)
+            yield Blocked("limit", f"{limit.label} ({limit.why})", now + wait, 0)

@@ -15,6 +15,7 @@ from time import thread_time
 from zonemta_py.config import Config, Zone
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Store
+from zonemta_py.schedule.admission.grants import Grants
 from zonemta_py.schedule.batch import Batch, FlowQueue
 from zonemta_py.schedule.flow import FlowId, split_key
 from zonemta_py.schedule.pull_zone import PullZone
@@ -83,7 +84,23 @@ class Schedule(Shared):
         for name in filter(pull.is_made, self.zones):
             self.zones[name].configure(self.zones[name].zone)
         self._in_turn()
+        self._share_zones()
         self.lift()
+
+    def share(self, grants: Grants, out: list[Batch]) -> None:
+        """Other queues share all limits from now on. out: the leases that are out."""
+        self.admission.share(grants)
+        for zone in self.zones.values():
+            zone.limits = self.admission.zone_limits(zone.zone.name)
+            for flow_queue in zone.flow_queues.by_key.values():
+                flow_queue.limits = zone.flow_queues.limits_of(flow_queue.path, flow_queue.flow_id)
+        self.admission.count_out(out)
+        self._share_zones()
+
+    def _share_zones(self) -> None:
+        if self.admission.grants is not None:
+            for zone in self._sent:
+                zone.share(self.admission.grants)
 
     def pull_zone(self, name: str) -> PullZone | None:
         """The pull zone of that name; None: there is none."""

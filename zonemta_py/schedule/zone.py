@@ -14,6 +14,7 @@ from functools import partial
 from zonemta_py.config import Zone
 from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.mail.classify import NoRoute
+from zonemta_py.schedule.admission.grants import Grants, Slots
 from zonemta_py.schedule.admission.zone_share import ZoneShare
 from zonemta_py.schedule.batch import Batch, Blocked, EgressPath, Entry, FlowQueue, Turn
 from zonemta_py.schedule.flow_queues import NO_SOURCE, domain_of
@@ -33,6 +34,10 @@ class ZoneSchedule(ZoneWindow):
         self.held: Blocked | None = None
         self._waiting: dict[Turn, deque[FlowQueue]] = {}  # those that may not have the zone's last connections
         self._pace = ZoneShare(zone.connections)
+        self.most = zone.connections
+        """Connections that it may have."""
+        self._slots: Slots | None = None
+        """Of those that it shares with other queues."""
         self.resting: dict[EgressPath, None] = {}
         """Egress paths whose last connections have failed."""
         self._read(zone)
@@ -43,13 +48,26 @@ class ZoneSchedule(ZoneWindow):
         self.limits = self._shared.admission.zone_limits(zone.name)
 
     def configure(self, zone: Zone) -> None:
-        self._pace.configure(zone.connections)
+        if self._slots is None:
+            self.allow(zone.connections)
         self._read(zone)
         own = self.flow_queues.own
         super().configure(zone)
         if own != self.flow_queues.own:  # what rests is a place to which nothing goes any more
             for path in list(self.flow_queues.paths.values()):
                 self.up(path)
+
+    def share(self, grants: Grants) -> None:
+        """Other queues share its connections, as configured now."""
+        before, self._slots = self._slots, grants.slots(self.zone.name, self.zone.connections, self.allow)
+        if before is None:
+            self._slots.take(self.active)
+        self.allow(self._slots.most)
+
+    def allow(self, connections: int) -> None:
+        """So many from now on."""
+        self.most = connections
+        self._pace.configure(connections)
 
     # -- what goes out
 
@@ -97,7 +115,7 @@ class ZoneSchedule(ZoneWindow):
                 self._park(self._clear(flow_queue))
             return None
         if not self.may_have(path):
-            if self.zone.connections - self.active <= self._pace.reserve:
+            if self.most - self.active <= self._pace.reserve:
                 flow_queue.listed = True
                 self._waiting.setdefault(flow_queue.turn, deque()).append(flow_queue)
             else:  # it has its share, and is listed again when one of its leases ends
@@ -121,6 +139,8 @@ class ZoneSchedule(ZoneWindow):
         self.flow_queues.fair.charge(flow_queue.turn.flow, len(batch.entries))
         path.active += 1
         self.active += 1
+        if self._slots is not None:
+            self._slots.take()
         self.unpark(flow_queue)
         flow_queue.enlist()
         return batch
@@ -135,12 +155,15 @@ class ZoneSchedule(ZoneWindow):
             if before is not None and before.cause == self.held.cause:
                 self.held = before._replace(until=self.held.until)  # it has waited since then
             self._shared.wake_at(self.held.until, self._shared.changed)
+            if self.held.kind == "limit":
+                self._shared.admission.zone_waits(self.limits)
         return self.held is None
 
     def _turn(self) -> FlowQueue | None:
         """Which are checked next: while connections are plenty, those that waited for them have their turns too."""
-        free = self.zone.connections - self.active
+        free = self.most - self.active
         if free <= 0:
+            self._need_slot()
             return None
         if self._waiting and free > self._pace.reserve:
             self._end_waiting()
@@ -153,6 +176,12 @@ class ZoneSchedule(ZoneWindow):
             flow.ready = False
         flow_queue.listed = False
         return flow_queue
+
+    def _need_slot(self) -> None:
+        """All that it may have are in use; other queues may have more."""
+        grants = self._shared.admission.grants
+        if grants is not None and self.flow_queues.fair.pick() is not None:
+            grants.need_slot(self.zone.name, self._shared.now())
 
     def _end_waiting(self) -> None:
         """One flow queue of each flow that waited for a connection may try again."""
@@ -204,12 +233,16 @@ class ZoneSchedule(ZoneWindow):
         """A lease that the schedule did not give: it counts all the same."""
         batch.path.active += 1
         self.active += 1
+        if self._slots is not None:
+            self._slots.take()
 
     def done(self, batch: Batch) -> None:
         """A lease of this batch has ended."""
         path = batch.path
         path.active -= 1
         self.active -= 1
+        if self._slots is not None:
+            self._slots.release()
         self._shared.admission.release(batch)
         flow_queue = batch.flow_queue
         self.unpark(flow_queue)

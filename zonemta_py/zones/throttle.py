@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from fnmatch import translate
 from typing import Any, Literal, NamedTuple
 from weakref import WeakValueDictionary
@@ -131,9 +131,11 @@ class Limit:
     """
 
     __slots__ = (
-        "__weakref__", "_kept", "_limits", "_round", "blocking", "bytes", "connections", "counts_mail", "key",
+        "__weakref__", "_kept", "_limits", "_round", "_used", "blocking", "bytes", "connections", "counts_mail", "key",
         "label", "level", "messages", "most", "new_connections", "recipients", "throttle",
     )  # fmt: skip
+    wanted = False
+    """Somebody of whom this queue knows nothing waits for its connections."""
 
     def __init__(self, throttle: Throttle, key: tuple[str, ...], label: str, level: Level, kept: deque[Limit]) -> None:
         self.throttle, self.key, self.label, self.level = throttle, key, label, level
@@ -146,6 +148,8 @@ class Limit:
         self.most = throttle.connections or math.inf
         buckets = (self.messages, self.recipients, self.new_connections, self.bytes)
         self._limits = [(i, kind, b) for i, (kind, b) in enumerate(zip(_KINDS, buckets, strict=True)) if b]
+        self._used = self._limits
+        """What `state` is about."""
         self.counts_mail = bool(self.messages or self.recipients or self.bytes)
         self._round, self._kept = kept, False
 
@@ -205,6 +209,11 @@ class Limit:
             if costs[index]:
                 bucket.give(now, costs[index], taken)
 
+    @property
+    def why(self) -> str:
+        """What made the last wait, for people."""
+        return self.blocking
+
     def idle(self, now: float) -> bool:
         """Whether nothing of it is in use, so that a new limit would be the same."""
         return not self.connections and all(bucket.idle(now) for _, _, bucket in self._limits)
@@ -212,11 +221,11 @@ class Limit:
     def state(self, now: float = 0.0) -> dict[str, list[float]]:
         """What is used: limit → [tat, interval_s, burst] of its buckets that are not full. No connections: those
         end with the program."""
-        return {kind: [b.tat, b.interval_s, b.burst] for _, kind, b in self._limits if not b.idle(now)}
+        return {kind: [b.tat, b.interval_s, b.burst] for _, kind, b in self._used if not b.idle(now)}
 
     def restore(self, state: dict[str, list[float]], now: float) -> None:
         """Takes over `state()`, also where the configuration has changed since: what was used stays used."""
-        for _, kind, bucket in self._limits:
+        for _, kind, bucket in self._used:
             if kind in state:
                 tat, interval_s, burst = state[kind]
                 new, new_burst = Rate(1, bucket.interval_s), bucket.burst
@@ -243,10 +252,14 @@ class Most(NamedTuple):
     idle_s: float | None
 
 
-class Throttles:
-    """All throttles, compiled."""
+Make = Callable[[Throttle, tuple[str, ...], str, Level, deque[Limit]], Limit]
 
-    def __init__(self, throttles: Iterable[Throttle]) -> None:
+
+class Throttles:
+    """All throttles, compiled. make: a limit that is needed."""
+
+    def __init__(self, throttles: Iterable[Throttle], make: Make = Limit) -> None:
+        self._make = make
         self._rules = [_Rule(throttle) for throttle in throttles]
         self._limits: WeakValueDictionary[tuple[str, ...], Limit] = WeakValueDictionary()
         self._round: deque[Limit] = deque()
@@ -312,7 +325,7 @@ class Throttles:
         key = (rule.throttle.name, *values)
         limit = self._limits.get(key)
         if limit is None:
-            limit = Limit(rule.throttle, key, rule.label(values), rule.level, self._round)
+            limit = self._make(rule.throttle, key, rule.label(values), rule.level, self._round)
             self._limits[key] = limit
         return limit
 

@@ -30,12 +30,12 @@ from typing import Any
 
 from zonemta_py.queues.grants.messages import (
     BEAT_S,
+    COUNTS,
     IDLE_S,
     LEASE_S,
     MARGIN_S,
     PARTS,
     QUOTA,
-    SLOTS,
     TURN_S,
     Granted,
     Granting,
@@ -96,6 +96,13 @@ class _Contest:
         self.cut: dict[int, int] = {}
         self.several_at = -math.inf
         """When more than one wanted it."""
+        self.seen = dict[int, float]()
+        """When each wanted it, or had some."""
+
+    def of_late(self, interested: set[int], now: float) -> set[int]:
+        """With those that wanted it a moment ago, and will again."""
+        self.seen.update(dict.fromkeys(interested, now))
+        return {queue for queue, at in self.seen.items() if now - at < HUNGRY_S}
 
     def contested(self, interested: set[int], now: float) -> bool:
         if len(interested) > 1:
@@ -217,12 +224,19 @@ class _Count(_Contest):
         """Of what can be used once more."""
         return self.charged.get(queue, 0) - self.spent(queue)
 
+    def _keeps(self, queue: int) -> int:
+        """Of a queue that wants no more: so that it can go on."""
+        if self.id[0] == QUOTA:
+            return 1
+        used = self.in_use.get(queue, 0)
+        return used + used // 4 + 1
+
     def targets(self, queues: set[int], now: float) -> dict[int, int]:
         room = self.size - sum(self.ghosts.values()) - sum(self.spent(queue) for queue in self.charged)
         wants = dict[int, float]()
         for queue in queues:
             hungry = queue in self.wanters or now - self.hungry.get(queue, -math.inf) < HUNGRY_S
-            wants[queue] = math.inf if hungry else self.has(queue)
+            wants[queue] = math.inf if hungry else self._keeps(queue)
         return _levelled(wants, max(0, room), 0)
 
 
@@ -310,7 +324,7 @@ class GrantAuthority:
             if isinstance(found, _Rate):
                 found.lose(queue, mine.has if mine else 0, now)
                 continue
-            if another and not first and haunted and id[0] == SLOTS:
+            if another and not first and haunted and id[0] != QUOTA:
                 found.ghosts[queue] = found.ghosts.get(queue, 0) + found.charged.get(queue, 0)
             found.charged.pop(queue, None)
             found.in_use.pop(queue, None)
@@ -357,6 +371,8 @@ class GrantAuthority:
             found.resize(queue, row.size)
             left = found.charged.get(queue, 0) - row.back
             found.charged[queue], found.in_use[queue] = left, row.in_use
+            if found.free < 0:
+                self._contests.add(found)
             if left <= found.cut.get(queue, 0):
                 found.cut.pop(queue, None)
             return
@@ -375,7 +391,7 @@ class GrantAuthority:
     def _find(self, id: Id, now: float) -> Any:
         found = self._all.get(id)
         if found is None:
-            if id[0] in (SLOTS, QUOTA):
+            if id[0] in COUNTS:
                 found = _Count(id)
             else:
                 found = _Rate(id, now)
@@ -477,6 +493,11 @@ class GrantAuthority:
         for found in list(self._contests):
             if isinstance(found, _Rate):
                 self._balance(found, decided, now)
+            elif found.free < 0:  # there are fewer than there were
+                targets = found.targets(self._interested(found), now)
+                for queue, most in targets.items():
+                    if found.has(queue) > most:
+                        decided.cut(found, queue, found.spent(queue) + most)
             elif not found.contested(self._interested(found), now):
                 self._contests.discard(found)
 
@@ -526,6 +547,7 @@ class GrantAuthority:
                 return _IN_HAND
             turn_s = 0.0 if not contested else -1.0 if has or found.divisible({0, 1}) else TURN_S
             return _Offer(now, Granted(found.id, free, found.level(now), turn_s), alone=True)
+        interested = found.of_late(interested, now)
         if found.divisible(interested):
             if cost <= found.burst * has / PARTS + _ALMOST:
                 return _IN_HAND
@@ -585,7 +607,7 @@ class GrantAuthority:
             return _Offer(math.inf)
         if free >= cost:
             more = min(free, max(int(cost), targets[queue] - has[queue]))
-            return _Offer(now, Granted(found.id, more, 0.0, -1.0))
+            return _Offer(now, Granted(found.id, more, 0.0, -1.0 if targets[queue] else TURN_S))
         for other in interested - {queue}:
             if has[other] > targets[other]:
                 since = found.granted_at.get(other, -math.inf)
@@ -612,6 +634,7 @@ class GrantAuthority:
             self._at(found.balanced + BALANCE_S)
             return
         found.balanced = now
+        interested = found.of_late(interested, now)
         if not interested or not found.divisible(interested):
             return
         targets = found.targets(interested, now)

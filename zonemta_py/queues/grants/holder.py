@@ -40,38 +40,24 @@ from zonemta_py.zones.throttle import Bucket
 NEEDS_MAX = 256
 """In one message."""
 FORGET_S = 60.0
+FREE_S = 0.03
+"""A slot that others want is kept for the next mail for so long."""
 COST_S = 10.0
 """The largest cost asked for is remembered for so long."""
 _ALMOST = 1e-9
 
 
-class SharedRate:
-    """So much per time, and a burst: what this queue has of it."""
+class SharedRate(Bucket):
+    """So much per time, and a burst: what this queue has of it. size, whole: rate and burst of all queues together."""
 
     __slots__ = (
-        "_bucket",
-        "_holder",
-        "announced",
-        "burst",
-        "contested",
-        "cost",
-        "cost_until",
-        "cut",
-        "hungry",
-        "id",
-        "last",
-        "owed",
-        "own",
-        "parts",
-        "size",
-        "taken",
-        "turn_until",
-        "used_turn",
+        "_holder", "announced", "contested", "cost", "cost_until", "cut", "hungry", "id", "last",
+        "owed", "own", "parts", "size", "taken", "turn_until", "used_turn", "whole",
     )  # fmt: skip
 
     def __init__(self, holder: GrantHolder, id: Id, size: float, burst: float) -> None:
-        self._holder, self.id, self.size, self.burst = holder, id, size, burst
-        self._bucket = Bucket(Rate(size, 1), burst)
+        super().__init__(Rate(size, 1), burst)
+        self._holder, self.id, self.size, self.whole = holder, id, size, burst
         self.own = Bucket(Rate(size / holder.queues, 1), burst)
         """What the queue took of the whole, and refills at a queue's part of the rate: the limit is never emptier than
         that of all queues together says. It survives the authority, and by the journal the process."""
@@ -88,16 +74,15 @@ class SharedRate:
         """Seconds until `cost` may go; inf: when more of it is granted."""
         if not self.parts or now >= self._holder.until or now >= self.turn_until:
             return math.inf
-        if cost > self._bucket.burst + _ALMOST and (self.parts < PARTS or cost > self.announced):
+        if cost > self.burst + _ALMOST and (self.parts < PARTS or cost > self.announced):
             return math.inf
-        return self._bucket.wait(now, cost)
+        return super().wait(now, cost)
 
     def take(self, now: float, cost: float = 1) -> None:
-        """Takes without asking; what was not there is a debt."""
         self.own.take(now, cost)
-        self.own.tat = min(self.own.tat, now + max(self.burst, cost) * self.own.interval_s)
+        self.own.tat = min(self.own.tat, now + max(self.whole, cost) * self.own.interval_s)
         if self.parts:
-            self._bucket.take(now, cost)
+            super().take(now, cost)
             self.taken += cost
             self.last, self.used_turn = now, True
             if self.turn_until < math.inf and self.over(now):
@@ -110,10 +95,13 @@ class SharedRate:
         """Gives back what was taken and not used, as far as it is certain that it is still missing."""
         if self.parts:
             self.own.give(now, cost, taken)
-            self._bucket.give(now, cost, taken)
+            super().give(now, cost, taken)
 
     def level(self, now: float) -> float:
-        return self._bucket.level(now) if self.parts else 0.0
+        return super().level(now) if self.parts else 0.0
+
+    def idle(self, now: float) -> bool:
+        return self.own.idle(now) and not self.owed and (not self.parts or super().idle(now))
 
     def asked(self, now: float, cost: float) -> bool:
         """Somebody waits for so much of it; whether it has to be granted first."""
@@ -129,26 +117,23 @@ class SharedRate:
 
     # -- by the holder
 
-    def change(self, size: float, burst: float, now: float) -> None:
+    def resize(self, size: float, burst: float, now: float) -> None:
         """Another limit from now on."""
-        self.size, self.burst = size, burst
+        self.size, self.whole = size, burst
         self.own.change(Rate(size / self._holder.queues, 1), burst, now)
         if self.parts:
-            self._bucket.change(Rate(size * self.parts / PARTS, 1), burst * self.parts / PARTS, now)
+            self.change(Rate(size * self.parts / PARTS, 1), burst * self.parts / PARTS, now)
 
     def add(self, granted: Granted, late: float, now: float) -> None:
+        level, part = granted.level, granted.more / PARTS
+        more = min(level + late * self.size * part, max(level, self.whole * part))
         before = self.level(now) - self.owed
-        more = min(
-            granted.level + late * self.size * granted.more / PARTS,
-            max(granted.level, self.burst * granted.more / PARTS),
-        )
         self.owed, self.cut = 0.0, None
         self.parts += granted.more
         self.contested, self.used_turn = granted.turn_s != 0, False
         self.turn_until = now + granted.turn_s if granted.turn_s > 0 else math.inf
         self.last = now
-        if self.parts:
-            self._shape(before + more, now)
+        self._shape(before + more, now)
 
     def back(self, keep: int, now: float) -> tuple[int, float]:
         """Gives back all but `keep` parts: how many, and the level that goes with them."""
@@ -176,28 +161,29 @@ class SharedRate:
         """The authority has given it to others, or will."""
         self.parts, self.cut, self.owed, self.turn_until = 0, None, 0.0, math.inf
 
-    def idle(self, now: float) -> bool:
-        """Whether it is no different from a new one."""
-        return self.own.idle(now) and not self.owed and (not self.parts or self._bucket.idle(now))
-
     def _shape(self, level: float, now: float) -> None:
-        bucket = self._bucket
-        bucket.interval_s = PARTS / (self.size * self.parts)
-        bucket.burst = self.burst * self.parts / PARTS
-        bucket.restore(now + (bucket.burst - level) * bucket.interval_s, now)
+        if self.parts:
+            self.interval_s = PARTS / (self.size * self.parts)
+            self.burst = self.whole * self.parts / PARTS
+            self.restore(now + (self.burst - level) * self.interval_s, now)
 
 
 class SharedCount:
     """So many at once, or in a time: what this queue has of them. in_use: slots that are open, or quota spent."""
 
-    __slots__ = ("_holder", "contested", "cut", "granted", "hungry", "id", "in_use", "last", "size")
+    __slots__ = (
+        "_holder", "contested", "cut", "free_since", "granted", "hungry", "id", "in_use", "last", "said", "scarce",
+        "size",
+    )  # fmt: skip
 
     def __init__(self, holder: GrantHolder, id: Id, size: int) -> None:
         self._holder, self.id, self.size = holder, id, size
-        self.granted = self.in_use = 0
+        self.granted = self.in_use = self.said = 0
         self.cut: int | None = None
         self.contested = self.hungry = False
-        self.last = 0.0
+        self.scarce = False
+        """There are fewer than queues that want one: what is not used goes back at once."""
+        self.last, self.free_since = 0.0, math.inf
 
     @property
     def has(self) -> int:
@@ -207,19 +193,22 @@ class SharedCount:
         return not self.in_use
 
     @property
+    def most(self) -> int:
+        """How many may be in use."""
+        return min(self.granted, self.size) if self.cut is None else min(self.granted, self.size, self.cut)
+
+    @property
     def room(self) -> int:
         """How many more may be taken."""
-        granted = self.granted if self.cut is None else min(self.granted, self.cut)
-        return max(0, min(granted, self.size) - self.in_use)
+        return max(0, self.most - self.in_use)
 
     def wait(self, now: float, cost: float = 1) -> float:
         """0.0, or inf: until some are free, or granted."""
         return 0.0 if self.room >= cost else math.inf
 
-    def take(self, now: float, count: int = 1) -> None:
+    def take(self, count: int = 1) -> None:
         """Takes without asking."""
         self.in_use += count
-        self.last = now
         if self.in_use > self.granted or self.contested:
             self._holder.touch(self)
 
@@ -233,17 +222,23 @@ class SharedCount:
         self.hungry, self.last = True, now
         return self.room < cost and (self.contested or self.granted < self.size)
 
-    def spare(self, now: float) -> int:
+    def spare(self) -> int:
         """How many others should have; below 0: more are in use than were granted."""
         if self.cut is not None:
             return self.granted - max(self.in_use, self.cut)
-        if self.in_use <= self.granted and not (self.contested and now - self.last > KEEP_S):
-            return 0
-        return self.granted - self.in_use
+        return min(0, self.granted - self.in_use)
 
-    def back(self, now: float) -> int:
+    def unused(self, now: float) -> bool:
+        """Whether others should have what is free here. To be asked often."""
+        if not (self.scarce and self.room):
+            self.free_since = math.inf
+            return False
+        self.free_since = min(self.free_since, now)
+        return now >= self.free_since + FREE_S
+
+    def back(self) -> int:
         """Gives those back."""
-        back = self.spare(now)
+        back = self.spare()
         self.granted -= back
         if self.cut is not None and self.granted <= self.cut:
             self.cut = None
@@ -254,12 +249,13 @@ Resource = SharedRate | SharedCount
 
 
 class _Need:
-    __slots__ = ("known", "number", "usable", "wanted")
+    __slots__ = ("known", "number", "told", "usable", "wanted")
 
     def __init__(self, number: int, wanted: list[tuple[Resource, float]]) -> None:
         self.number, self.wanted = number, wanted
         self.known = False
-        """The authority knows it."""
+        """The authority knows it, as it is now."""
+        self.told = False
         self.usable = False
         """It could go on, and has not."""
 
@@ -294,8 +290,8 @@ class GrantHolder:
         found = self._all.get(id)
         if not isinstance(found, SharedRate):
             found = self._all[id] = SharedRate(self, id, size, burst)
-        elif (found.size, found.burst) != (size, burst):
-            found.change(size, burst, now)
+        elif (found.size, found.whole) != (size, burst):
+            found.resize(size, burst, now)
             self._touched[found] = None
         return found
 
@@ -313,6 +309,13 @@ class GrantHolder:
         """The authority has to hear of it."""
         self._touched[resource] = None
 
+    def count_again(self, kind: str) -> None:
+        """What is in use of all of that kind will be taken again."""
+        for id, one in self._all.items():
+            if id[0] == kind and isinstance(one, SharedCount):
+                one.in_use = 0
+                self._touched[one] = None
+
     def exorcise(self) -> None:
         """All connections of earlier processes are closed."""
         self.haunted = False
@@ -327,8 +330,6 @@ class GrantHolder:
             if self._all.get(resource.id) is not resource:
                 self._all[resource.id] = resource
             lacking |= resource.asked(now, cost)
-        if not lacking:
-            return
         key = tuple(resource.id for resource, _ in wanted)
         need = self._needs.get(key)
         if need is None:
@@ -339,9 +340,14 @@ class GrantHolder:
         if costs != [before for _, before in need.wanted]:
             need.wanted = [(resource, cost) for (resource, _), cost in zip(wanted, costs, strict=True)]
             need.known = False
-        if not need.known:
+        if lacking and not need.known:
             self._untold[key] = None
             self._touched.update(dict.fromkeys(resource for resource, _ in wanted))
+
+    @property
+    def waiting(self) -> bool:
+        """Somebody needs something."""
+        return bool(self._needs)
 
     def served(self, wanted: Iterable[Resource]) -> None:
         """Somebody has gone who needed exactly these."""
@@ -351,8 +357,9 @@ class GrantHolder:
     def _end(self, key: tuple[Id, ...]) -> None:
         need = self._needs.pop(key, None)
         if need is not None:
-            self._served.append(need.number)
             self._untold.pop(key, None)
+            if need.told:
+                self._served.append(need.number)
 
     def _again(self, id: Id) -> None:
         """What is needed together with it has to be granted anew."""
@@ -389,7 +396,7 @@ class GrantHolder:
         if not keep:
             self.until = min(self.until, now)
         for key, need in self._needs.items():
-            need.known = False
+            need.known = need.told = False
             self._untold[key] = None
         self._served.clear()
         return set()
@@ -410,6 +417,7 @@ class GrantHolder:
             elif resource is not None:
                 resource.granted += granted.more
                 resource.cut, resource.contested, resource.last = None, granted.turn_s != 0, now
+                resource.scarce, resource.free_since = granted.turn_s > 0, now
             else:
                 continue
             self._watch(resource)
@@ -447,6 +455,8 @@ class GrantHolder:
         for resource in self._watched:
             if isinstance(resource, SharedRate) and resource.turn_until < math.inf:
                 when = min(when, resource.turn_until, resource.last + KEEP_S)
+            elif isinstance(resource, SharedCount):
+                when = min(when, resource.free_since + FREE_S)
         return max(when, self._last + GAP_S)
 
     def next_message(self, now: float) -> Hello | Asking | None:
@@ -481,7 +491,7 @@ class GrantHolder:
                     rows.append(Held(id, one.size, 0.0, one.granted, 0.0, 0.0, one.in_use, 0.0))
             elif one.parts or not one.own.idle(now):
                 used = one.own.burst - one.own.level(now)
-                rows.append(Held(id, one.size, one.burst, one.parts, one.level(now), used, 0, one.announced))
+                rows.append(Held(id, one.size, one.whole, one.parts, one.level(now), used, 0, one.announced))
             else:
                 one.announced = 0.0
         return Hello(self._session, self.process, self.haunted, now, rows)
@@ -496,8 +506,11 @@ class GrantHolder:
                     self._touched[resource] = None
                 elif beat and (resource.taken or resource.hungry):
                     self._touched[resource] = None
-            elif resource.spare(now):
-                self._touched[resource] = None
+            else:
+                if resource.cut is None and resource.unused(now):
+                    resource.cut = resource.in_use
+                if resource.spare() or (beat and resource.in_use != resource.said):
+                    self._touched[resource] = None
         if beat:
             self._expire(now)
         if beat and now - self._swept > FORGET_S / 2:
@@ -509,7 +522,8 @@ class GrantHolder:
     def _row(self, resource: Resource, now: float) -> Used:
         hungry, resource.hungry = resource.hungry, False
         if isinstance(resource, SharedCount):
-            back = resource.back(now)
+            back = resource.back()
+            resource.said = resource.in_use
             if back > 0:
                 self._again(resource.id)
             return Used(resource.id, resource.size, 0.0, back, 0.0, 0.0, hungry, resource.in_use, 0.0)
@@ -521,10 +535,10 @@ class GrantHolder:
             self._watch(resource)
         taken, resource.taken = resource.taken, 0.0
         cost = resource.cost
-        if cost > resource.burst and cost > resource.announced:
+        if cost > resource.whole and cost > resource.announced:
             cost *= 2  # so that it need not be told again for each that is a little larger
             self._announcing[resource] = now, cost
-        return Used(resource.id, resource.size, resource.burst, back, level, taken, hungry, 0, cost)
+        return Used(resource.id, resource.size, resource.whole, back, level, taken, hungry, 0, cost)
 
     def _tell(self) -> list[tuple[int, list[tuple[Id, float]]]]:
         if not self._untold:
@@ -533,14 +547,14 @@ class GrantHolder:
         for key in list(self._untold)[:NEEDS_MAX]:
             need = self._needs[key]
             del self._untold[key]
-            need.known = True
+            need.known = need.told = True
             needs.append((need.number, [(resource.id, cost) for resource, cost in need.wanted]))
         return needs
 
     def _expire(self, now: float) -> None:
         """Ends the needs of those that could have gone on, and are not there any more."""
         for key, need in list(self._needs.items()):
-            usable = all(resource.wait(now, cost) < math.inf for resource, cost in need.wanted)
+            usable = not any(resource.wait(now, cost) for resource, cost in need.wanted)
             if usable and need.usable:
                 self._end(key)
             need.usable = usable

@@ -32,10 +32,11 @@ IDLE_S = 2.0
 DRIFT = 0.0005
 """Of two clocks, at most."""
 RATES = ("messages", "recipients", "new_connections", "bytes")
-SLOTS, QUOTA = "connections", "quota"
+SLOTS, ZONE_SLOTS, QUOTA = "connections", "zone", "quota"
+COUNTS = SLOTS, ZONE_SLOTS, QUOTA
 
 Id = tuple[str, ...]
-"""Of a resource: its kind (one of RATES, SLOTS or QUOTA), and the key of its limit."""
+"""Of a resource: its kind (one of RATES or COUNTS), and the key of its limit."""
 
 
 class Welcome(NamedTuple):

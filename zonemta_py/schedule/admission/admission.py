@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from zonemta_py.config import Config, Zone
 from zonemta_py.schedule.admission.fallback import Elsewheres, limits_of
+from zonemta_py.schedule.admission.grants import Grants
 from zonemta_py.schedule.admission.idle_connections import IDLE_S, TURN_S, IdleConnections
 from zonemta_py.schedule.batch import Batch, Blocked, EgressPath, Entry, FlowQueue, Line, Turn
 from zonemta_py.schedule.time.clock import Timers
@@ -44,6 +45,8 @@ class Admission:
     ) -> None:
         self._timers, self._terms_of, self.policy = timers, terms_of, policy
         self._waiting: dict[Limit, Waiting] = {}
+        self.grants: Grants | None = None
+        """Other queues share these limits."""
         self.reached: dict[str, int] = {}
         """How often mail began to wait at each limit, by its name in the configuration."""
         self.idle = IdleConnections(self._room)
@@ -61,15 +64,29 @@ class Admission:
 
     def configure(self, config: Config) -> None:
         """Other settings from now on: what is used of a limit stays used. `count_out` must follow."""
-        now, changed = self._timers.now(), config.throttles != self._config.throttles
+        changed = config.throttles != self._config.throttles
         self._read(config)
         if changed:
-            for waiting in self._waiting.values():
-                waiting.end()
-            self._waiting = {}
-            used = self.throttles.state(now)
-            self.throttles = Throttles(config.throttles)
-            self.throttles.restore(used, now)
+            self._renew()
+
+    def share(self, grants: Grants) -> None:
+        """Other queues share all limits from now on. `count_out` must follow."""
+        self.grants = grants
+        self.elsewhere.need = grants.need
+        self._renew()
+
+    def _renew(self) -> None:
+        now = self._timers.now()
+        for waiting in self._waiting.values():
+            waiting.end()
+        self._waiting = {}
+        used = self.throttles.state(now)
+        if self.grants is None:
+            self.throttles = Throttles(self._config.throttles)
+        else:
+            self.grants.anew()
+            self.throttles = Throttles(self._config.throttles, self.grants.limit)
+        self.throttles.restore(used, now)
 
     def count_out(self, batches: Iterable[Batch]) -> None:
         """All limits are new: the leases that are out, and open connections, count at these from now on."""
@@ -116,7 +133,8 @@ class Admission:
             return False
         zone = flow_queue.zone
         return any(
-            limit.throttle.connections and (zone.by_domain or not self._of_path(zone.zone, set(limit.throttle.per)))
+            limit.throttle.connections
+            and (limit.wanted or zone.by_domain or not self._of_path(zone.zone, set(limit.throttle.per)))
             for limit in (*flow_queue.limits, *zone.limits)
         )
 
@@ -145,7 +163,7 @@ class Admission:
             if wait and not (
                 limit.blocking == "connections" and self.idle.at(limit)
             ):  # otherwise another may use that one
-                return Blocked("limit", f"{limit.label} ({limit.blocking})", now + wait, self._timers.now_ms())
+                return Blocked("limit", f"{limit.label} ({limit.why})", now + wait, self._timers.now_ms())
         return None
 
     def hold(self, flow_queue: FlowQueue) -> Blocked | None:
@@ -191,6 +209,8 @@ class Admission:
             if wait:
                 if connection is not None:
                     self.idle.put_back(connection)
+                if self.grants is not None:
+                    self.grants.need(limits, (1, 1, opening, size), now)
                 self._wait_at(limit, flow_queue, now, wait)
                 return None
             if limit.recipients is not None:
@@ -208,6 +228,8 @@ class Admission:
             batch.day = days.take(len(entries))
         if opening == 0 and self._connects:
             path.idle -= 1
+        if self.grants is not None:
+            self.grants.served(limits, (1, 1, opening, size))
         for limit in limits:
             limit.take(now, *batch.charge)
             if limit in self._waiting:
@@ -263,7 +285,7 @@ class Admission:
         idle_s = batch.path.terms.zone.idle_s if most is None else most
         if self.spans(flow_queue):
             crowded = flow_queue.zone.flow_queues.fair.pick() is not None or any(
-                limit in self._waiting and limit.throttle.connections for limit in batch.limits
+                (limit in self._waiting or limit.wanted) and limit.throttle.connections for limit in batch.limits
             )
             over = not flow_queue.entries or self._timers.now() - batch.since >= TURN_S
             idle_s = 0.0 if crowded and over else min(idle_s, IDLE_S)
@@ -304,6 +326,17 @@ class Admission:
 
     # -- who waits at a limit
 
+    def granted(self, limits: Iterable[Limit]) -> None:
+        """This queue has more of them than before."""
+        for limit in limits:
+            if limit in self._waiting:
+                self._wake(limit, self._timers.now())
+
+    def zone_waits(self, limits: tuple[Limit, ...]) -> None:
+        """A zone as a whole waits at one of its limits."""
+        if self.grants is not None:
+            self.grants.need(limits, (1, 1, 0, 0), self._timers.now())
+
     def _wait_at(self, limit: Limit, flow_queue: FlowQueue, now: float, wait: float) -> None:
         waiting = self._waiting.get(limit)
         if waiting is None:
@@ -322,7 +355,7 @@ class Admission:
         """Its egress path has a connection: it need not wait for one, nor, if it has no more mail, another there."""
         every = [flow_queue] if flow_queue.entries else flow_queue.path.flow_queues.values()
         for other in every:
-            if other.entries and other.held is not None and other.held.cause.endswith("(connections)"):
+            if other.entries and other.held is not None and "(connections" in other.held.cause:
                 self._wait_no_longer(other)
                 return
 
@@ -402,12 +435,12 @@ class Admission:
 class Waiting:
     """Flow queues that wait at a limit, by flow. when: of the timer that is set."""
 
-    __slots__ = ("_blocking", "_cause", "flow_queues", "when")
+    __slots__ = ("_cause", "_why", "flow_queues", "when")
 
     def __init__(self) -> None:
         self.flow_queues: dict[Turn, Line] = {}
         self.when = math.inf
-        self._blocking = self._cause = ""
+        self._why = self._cause = ""
 
     def end(self) -> None:
         """None waits here any more."""
@@ -420,6 +453,6 @@ class Waiting:
 
     def cause(self, limit: Limit) -> str:
         """The reason given to those that begin to wait now: one text for all."""
-        if limit.blocking != self._blocking:
-            self._blocking, self._cause = limit.blocking, f"{limit.label} ({limit.blocking})"
+        if (why := limit.why) != self._why:
+            self._why, self._cause = why, f"{limit.label} ({why})"
         return self._cause

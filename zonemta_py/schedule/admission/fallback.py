@@ -34,6 +34,8 @@ class Elsewheres:
         self._timers, self._policy, self._idle, self._charge = timers, policy, idle, charge
         self._booked: dict[str, float] = {}
         """When the last of those that were put off comes again, by cause."""
+        self.need: Callable[[tuple[Limit, ...], Charge, float], None] | None = None
+        """As `Grants.need`; None: no other queue shares the limits."""
 
     def place(self, batch: Batch, site: str, provider: str, throttles: Throttles) -> Admittance:
         """Charges the lease there, if it may go there now."""
@@ -52,7 +54,9 @@ class Elsewheres:
             return self._later(hold.cause, hold.until - now, APART_S)
         for limit in limits:
             if wait := limit.wait(now, *charge):
-                return self._later(f"{limit.label} ({limit.blocking})", *_waits(limit, wait, charge))
+                if self.need is not None:
+                    self.need(limits, charge, now)
+                return self._later(f"{limit.label} ({limit.why})", *_waits(limit, wait, charge))
         learned = self._policy.learned_at(scope.source, at)
         if learned is not None and (wait := learned.wait(now)):
             return self._later(f"learned rate at {at}: {learned.cause}", wait, 1 / (learned.rate(now) or 1))
@@ -87,7 +91,7 @@ def limits_of(throttles: Throttles, scope: Scope, elsewhere: Elsewhere | None) -
 def _waits(limit: Limit, wait_s: float, charge: Charge) -> tuple[float, float]:
     """When there may be a place, and how long each needs it."""
     if wait_s == math.inf:
-        return LEAST_S, LEAST_S / limit.throttle.connections
+        return LEAST_S, LEAST_S / (limit.throttle.connections or 1)
     costs = dict(zip(("messages", "recipients", "new_connections", "bytes"), charge, strict=True))
     bucket = getattr(limit, limit.blocking)
     return wait_s, bucket.interval_s * costs[limit.blocking]
