@@ -37,8 +37,8 @@ from zonemta_py.queue.reload import last_end
 if TYPE_CHECKING:
     from zonemta_py.processes.generations import Generations
 
-LOAD_AFTER_S = 3.0
-"""After the start, when mail flows, what the queue's next process needs is loaded here."""
+LOAD_AFTER_S = 30.0
+"""After the start, when mail flows and its first rush is over, what the queue's next process needs is loaded here."""
 LOOK_S = 60.0
 """How long the supervisor sleeps at most while it is to end: a time may be too long for the kernel."""
 Again = Callable[[], tuple[Config, SourceFile]]
