@@ -372,7 +372,7 @@ class Life:
             idle_since = idle_since or self.house.clock.now_s
             waited = self.house.clock.now_s - idle_since
             assert waited < 3 * 86_400, await self.why()
-            await self.house.move(max(0.02, waited / 8, schedule.next_wake(self.house.clock.ms())))
+            await self.house.move(max(0.02, waited / 8, schedule.next_wake(schedule.now())))
 
     async def why(self) -> str:
         rows = (await self.house.queue.ask("lanes"))["rows"]

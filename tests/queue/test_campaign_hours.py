@@ -239,10 +239,10 @@ async def test_who_waits_for_an_hour_is_neither_read_nor_written(house: Make) ->
     assert await home.idle()
     await home.rest()
     core = home.queue.core
-    records, now_ms = core.disk.journal.next_seq, core.clock.steady_ms()
+    records = core.disk.journal.next_seq
     assert len(list(core.disk.store.keys(b"deferred ", keys.end(b"deferred ")))) == 400
     assert sum(zone.loaded for zone in core.schedule.zones.values()) == 0
-    assert core.schedule.next_wake(now_ms) == 60
+    assert core.schedule.next_wake(core.clock.steady()) == 60
     await home.move(HOUR)
     await swept(home)
     assert core.disk.journal.next_seq == records

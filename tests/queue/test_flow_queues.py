@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from zonemta_py.disk import keys
-from zonemta_py.disk.notes import Note
+from zonemta_py.disk.notes import PLAIN, Note
+from zonemta_py.queue.api import DELIVERED
 from zonemta_py.schedule.batch import Entry, FlowQueue, Line
+from zonemta_py.schedule.flow_queues import EMPTIED_MAX
 
 Make = Callable[..., Any]
 
@@ -131,3 +133,40 @@ async def test_what_is_parked_is_found_after_a_restart(house: Make) -> None:
             seen |= {recipient.address for recipient in delivery.recipients}
             await home.settle(delivery)
     assert len(seen) == 150
+
+
+async def test_one_that_was_forgotten_comes_back_as_new(house: Make) -> None:
+    """At a quiet hour each message of a destination finds what the one before has left, and nobody else sees it."""
+    home = await house()
+    queues = home.queue.core.schedule.zones["default"].flow_queues
+    found = list[FlowQueue]()
+    for _ in range(3):
+        await home.put("ann@one.test")
+        found += flow_queues_of(home)
+        [delivery] = await home.leases()
+        await home.settle(delivery, DELIVERED)
+        await home.rest()
+        assert (queues.by_key, queues.paths, queues.flows(), queues.names.of("one.test")) == ({}, {}, [], [])
+    assert len(found) == 3
+    assert len(set(map(id, found))) == 1
+
+
+async def test_one_that_was_forgotten_is_made_anew_where_its_destination_has_changed(house: Make) -> None:
+    """Its limits would be those of another provider; and only so many are kept."""
+    home = await house()
+    queues = home.queue.core.schedule.zones["default"].flow_queues
+    for number in range(EMPTIED_MAX + 1):
+        await home.put(f"ann@d{number}.test")
+    before = {flow_queue.key: flow_queue for flow_queue in flow_queues_of(home)}
+    while found := await home.leases():
+        for delivery in found:
+            await home.settle(delivery, DELIVERED)
+    await home.rest()
+    assert queues.by_key == {}
+    names = list(before)
+    again = [queues.of("0" * 16, f"ann@{name}", PLAIN) for name in names]
+    assert [one is before[name] for one, name in zip(again, names, strict=True)].count(False) == 1
+    for one in again:
+        queues.forget(one)
+    queues.learn_provider(again[0].path, "big")
+    assert queues.of("0" * 16, f"ann@{names[0]}", PLAIN) is not again[0]

@@ -47,7 +47,7 @@ class Note(NamedTuple):
     early: bool = False
 
     def value(self) -> bytes:
-        return b"" if self == _PLAIN else pack(self)
+        return b"" if self is PLAIN or self == PLAIN else pack(self)
 
     def tried(self, now_ms: int, reply: str) -> Note:
         """After one more attempt, which ended with that reply."""
@@ -74,11 +74,12 @@ class Note(NamedTuple):
 
     @classmethod
     def of(cls, value: bytes) -> Note:
-        return cls(*unpack(value)[:_FIELDS]) if value else _PLAIN
+        return cls(*unpack(value)[:_FIELDS]) if value else PLAIN
 
 
-_PLAIN = Note()
-_FIELDS = len(_PLAIN)
+PLAIN = Note()
+"""Of most recipients."""
+_FIELDS = len(PLAIN)
 
 
 class Existence(NamedTuple):

@@ -163,8 +163,10 @@ class FlowQueue:
         """If it may go, it has its turn among its flow's."""
         if not self.listed and self.may_go():
             self.listed = True
-            self.turn.flow_queues.append(self)
-            self.turn.flow.ready = True
+            turn = self.turn
+            turn.flow_queues.append(self)
+            if not turn.flow.is_ready:
+                turn.flow.ready = True
 
     def hold(self, hold: Blocked) -> None:
         """It waits from now on; its recipients in the window hold up no others meanwhile."""
@@ -186,7 +188,7 @@ class Turn:
 
     def __init__(self, flow_id: FlowId, flow: Flow) -> None:
         self.flow_id, self.text, self.flow = flow_id, flow_id.text(), flow
-        self.members = ByLength[FlowQueue]()
+        self.members: ByLength[FlowQueue] = ByLength()
         self.flow_queues: deque[FlowQueue] = deque()
 
 
@@ -245,6 +247,7 @@ class Batch:
         "learned",
         "limits",
         "number",
+        "path",
         "refusal",
         "since",
         "site",
@@ -258,7 +261,7 @@ class Batch:
         self, flow_queue: FlowQueue, entries: list[Entry], connect: bool = True, refusal: Reply | None = None
     ) -> None:
         self.flow_queue, self.entries, self.connect, self.refusal = flow_queue, entries, connect, refusal
-        self.zone = flow_queue.zone
+        self.zone, self.path = flow_queue.zone, flow_queue.path
         self.site: Site | None = None
         self.taken = self.since = self.idle_s = 0.0
         self.keep = self.told = False
@@ -269,10 +272,6 @@ class Batch:
         self.limits: tuple[Limit, ...] = ()
         self.day = 0
         self.learned: Learned | None = None
-
-    @property
-    def path(self) -> EgressPath:
-        return self.flow_queue.path
 
 
 class IdleConnection:

@@ -73,11 +73,13 @@ class Cursor:
             self.position = rows[-1][0] + b"\0"
         return rows
 
-    def pass_by(self, key: bytes) -> None:
-        """A key that is handed out without being read (mail just accepted); only while exhausted."""
-        heapq.heappush(self._handed, key)
-        if key >= self.position:
-            self.position = key + b"\0"
+    def pass_by(self, keys: list[bytes]) -> None:
+        """Keys that are handed out without being read (mail just accepted); only while exhausted."""
+        for key in keys:
+            heapq.heappush(self._handed, key)
+        last = max(keys)
+        if last >= self.position:
+            self.position = last + b"\0"
 
     def promise(self, key: bytes) -> None:
         """A key that will be in the store soon, and is busy until then: the mark stays below it."""

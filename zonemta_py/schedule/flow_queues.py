@@ -15,7 +15,7 @@ from typing import TypeAlias
 from zonemta_py.config import Source, Zone
 from zonemta_py.disk import keys
 from zonemta_py.disk.notes import Note
-from zonemta_py.schedule.batch import EgressPath, Entry, FlowQueue, Turn
+from zonemta_py.schedule.batch import NEVER_MS, EgressPath, Entry, FlowQueue, Turn
 from zonemta_py.schedule.by_length import ByLength
 from zonemta_py.schedule.cursor import Ground, Shelf
 from zonemta_py.schedule.flow import STOPPED, FlowId, apart_of, flow_queue_name, place_of, split_key
@@ -29,6 +29,7 @@ from zonemta_py.zones.throttle import Limit, Scope
 from zonemta_py.zones.zone import Destination as Target
 from zonemta_py.zones.zone import destination, named
 
+EMPTIED_MAX = 100
 NO_SOURCE = "none"
 """Stands for the source address where every one is kept from the domain by the configuration."""
 
@@ -64,7 +65,11 @@ class PathNames:
 
     @staticmethod
     def _names(path: EgressPath) -> set[str]:
-        return {path.site, path.site.rpartition(":")[0], path.provider, path.stopped, path.source} - {""}
+        names = {path.site, path.site.rpartition(":")[0], path.provider, path.source}
+        if path.apart:
+            names.add(path.stopped)
+        names.discard("")
+        return names
 
 
 class FlowQueues:
@@ -78,10 +83,13 @@ class FlowQueues:
         self.by_flow: dict[Flow, Turn] = {}
         self.fair = Fair()
         self._turns: dict[FlowId, Turn] = {}
+        self._emptied: dict[str, FlowQueue] = {}
+        """The latest EMPTIED_MAX that were forgotten: at a quiet hour each message needs its own again."""
         self._read(zone)
 
     def _read(self, zone: Zone) -> None:
         self.zone = zone
+        self._emptied.clear()
         self.own = destination(zone, "") if zone.smart or zone.pulled else None
         self._sources = self._shared.config.sources(zone)
         self._plain = SendingTerms((), zone, self._shared.retry)
@@ -140,7 +148,7 @@ class FlowQueues:
         key, target, source, provider = self.where(message_id, address, note)
         flow_queue = self.by_key.get(key)
         if flow_queue is None:
-            flow_queue = self._make(key, target, source, note.flow, provider)
+            flow_queue = self._again(key, target, provider) or self._make(key, target, source, note.flow, provider)
         elif target.host and not flow_queue.path.target.host:
             flow_queue.path.target = target  # one that was found by its parked recipients learns which host it means
         return flow_queue
@@ -218,6 +226,29 @@ class FlowQueues:
             self.names.add(path)
         turn = self._turn_of(FlowId.of(flow))
         flow_queue = self._new(key, path, turn, self.limits_of(path, turn.flow_id), Shelf(self._ground, key))
+        self.by_key[key] = path.flow_queues[turn.text] = flow_queue
+        turn.members.add(flow_queue, 0)
+        return flow_queue
+
+    def _again(self, key: str, target: Target, provider: str) -> FlowQueue | None:
+        """One that was forgotten, as new; None: it is not there, or what it belongs to has changed since."""
+        flow_queue = self._emptied.pop(key, None)
+        if flow_queue is None:
+            return None
+        path, turn = flow_queue.path, flow_queue.turn
+        name = path.place, path.source
+        if path.target != target or path.provider != provider or self.paths.get(name, path) is not path:
+            return None
+        if name not in self.paths:
+            path.concurrency = self._concurrency(*name, path.terms.zone)
+            path.idle, path.crowded, path.old, path.owner = 0, False, False, ""
+            self.paths[name] = path
+            self.names.add(path)
+        if self._turns.setdefault(turn.flow_id, turn) is turn:
+            self.by_flow[turn.flow] = turn
+        else:
+            turn = flow_queue.turn = self._turns[turn.flow_id]
+        flow_queue.parked = Shelf(self._ground, key)
         self.by_key[key] = path.flow_queues[turn.text] = flow_queue
         turn.members.add(flow_queue, 0)
         return flow_queue
@@ -305,6 +336,7 @@ class FlowQueues:
     def learn_provider(self, path: EgressPath, provider: str) -> None:
         """An egress path that was found by its parked recipients, or by its domain: its limits depend on it."""
         if path.provider != provider:
+            self._emptied.clear()  # their limits depend on it
             self.names.remove(path)
             path.provider = provider
             if self.paths.get((path.place, path.source)) is path:
@@ -342,8 +374,13 @@ class FlowQueues:
         self.leave(path)
         turn.members.remove(flow_queue, 0)
         if not turn.members.parts:
-            self._turns.pop(flow_queue.flow_id, None)
+            self._turns.pop(turn.flow_id, None)
             self.by_flow.pop(turn.flow, None)
+        if not self.zone.pulled:
+            flow_queue.deadline_ms = NEVER_MS
+            self._emptied[flow_queue.key] = flow_queue
+            if len(self._emptied) > EMPTIED_MAX:
+                del self._emptied[next(iter(self._emptied))]
 
     def leave(self, path: EgressPath) -> None:
         """Drops an egress path on which nothing is left, once it has no connection that its next mail could use."""

@@ -140,7 +140,7 @@ class Schedule(Shared):
 
     def fill(self, now_ms: int) -> bool:
         """Every zone of which mail is sent reads more where it has room, by turns; True: call again soon."""
-        more, until = False, thread_time() + FILL_S
+        more, until = False, thread_time() + FILL_S if len(self._sent) > 1 else 0.0
         for number, _ in enumerate(self._sent):
             if number and thread_time() >= until:
                 return True
@@ -181,15 +181,12 @@ class Schedule(Shared):
             self.timers.soon(partial(self._lift, flow_queues))
         self.changed()
 
-    def wake(self) -> None:
-        """Calls what is to be called by now."""
-        self.timers.wake()
-
-    def next_wake(self, now_ms: int) -> float:
+    def next_wake(self, now: float) -> float:
         """Seconds until time alone changes something (a hold ends, a deferred recipient is due); at most 60."""
-        waits = [60.0, self.timers.wait_s()]
-        waits += [(zone.next_due_ms - now_ms) / 1000 for zone in self._sent]
-        return max(0.0, min(waits))
+        wait_s = min(60.0, self.timers.wait_s(now))
+        for zone in self._sent:
+            wait_s = min(wait_s, zone.next_due_ms / 1000 - now)
+        return max(0.0, wait_s)
 
     def marks(self) -> dict[str, dict[str, bytes]]:
         """Low-water marks for the position record; none of a pull zone that has waited for nothing since the start."""

@@ -84,13 +84,12 @@ class ZoneWindow:
 
     def put_new(self, flow_queue: FlowQueue, entries: list[Entry]) -> None:
         """Recipients just accepted, straight into the window; several have one note, without a priority of a plugin."""
-        fresh = self.fresh
-        for entry in entries:
-            if fresh.exhausted:
-                fresh.pass_by(entry.key)
-            else:
-                fresh.promise(entry.key)
-        if len(entries) == 1:
+        if self.fresh.exhausted:
+            self.fresh.pass_by([entry.key for entry in entries])
+        else:
+            for entry in entries:
+                self.fresh.promise(entry.key)
+        if entries[0].note.routing:
             self.put(flow_queue, entries[0])
             return
         flow_queue = self.flow_queues.known(flow_queue)
@@ -143,7 +142,7 @@ class ZoneWindow:
         """Reads on where there is room: due recipients, fresh ones, parked ones. True: there is more to read."""
         more = False
         window = self._shared.window
-        idle = self.active < self.zone.connections and self.flow_queues.fair.pick() is None
+        idle = self.active < self.zone.connections and not self.flow_queues.fair.root.ready_count
         if self.loaded - self.stuck < window // 2 or idle:  # idle: does anything wait behind the slow ones?
             if self.next_due_ms <= now_ms:
                 more |= self._read_due(now_ms)

@@ -73,6 +73,8 @@ class ZoneSchedule(ZoneWindow):
 
     def next(self) -> Batch | None:
         """The next delivery that is allowed now: flows by weight, their flow queues by turns."""
+        if self.held is None and not (self.flow_queues.fair.root.ready_count or self._waiting):
+            return None  # there is nothing that could be held
         if not self._open():
             return None
         while (flow_queue := self._turn()) is not None:
@@ -89,7 +91,7 @@ class ZoneSchedule(ZoneWindow):
         domain = domain_of(first.address)
         if self.flow_queues.strange(flow_queue, domain) and self._moved(flow_queue):
             return None
-        if self.flow_queues.by_dns(first.note, domain):
+        if self.flow_queues.own is None and self.flow_queues.by_dns(first.note, domain):
             site = self._shared.sites.known(domain)
             if site is None:
                 self._look_up(flow_queue, domain)
@@ -104,7 +106,7 @@ class ZoneSchedule(ZoneWindow):
             reason = "every source address is kept from this domain by disabled_domains"
             self.down(path, self._shared.now(), 0, reason)
             return None
-        hold = admission.hold(flow_queue)
+        hold = self._shared.policy.hold(flow_queue)
         if hold is not None:
             if hold.kind == "source":
                 if self._moved(flow_queue):  # what is parked goes the same way
@@ -141,8 +143,10 @@ class ZoneSchedule(ZoneWindow):
         self.active += 1
         if self._slots is not None:
             self._slots.take()
-        self.unpark(flow_queue)
-        flow_queue.enlist()
+        if not flow_queue.parked.exhausted:
+            self.unpark(flow_queue)
+        if flow_queue.entries:
+            flow_queue.enlist()
         return batch
 
     def _open(self) -> bool:
@@ -173,14 +177,14 @@ class ZoneSchedule(ZoneWindow):
         turn = self.flow_queues.by_flow[flow]
         flow_queue = turn.flow_queues.popleft()
         if not turn.flow_queues:
-            flow.ready = False
+            flow.sleep()
         flow_queue.listed = False
         return flow_queue
 
     def _need_slot(self) -> None:
         """All that it may have are in use; other queues may have more."""
         grants = self._shared.admission.grants
-        if grants is not None and self.flow_queues.fair.pick() is not None:
+        if grants is not None and self.flow_queues.fair.root.ready_count:
             grants.need_slot(self.zone.name, self._shared.now())
 
     def _end_waiting(self) -> None:
@@ -245,17 +249,20 @@ class ZoneSchedule(ZoneWindow):
             self._slots.release()
         self._shared.admission.release(batch)
         flow_queue = batch.flow_queue
-        self.unpark(flow_queue)
+        if not flow_queue.parked.exhausted:
+            self.unpark(flow_queue)
         flow_queue.enlist()
-        self.flow_queues.forget(flow_queue)
+        if not flow_queue.entries:
+            self.flow_queues.forget(flow_queue)
         if path.crowded:
             path.crowded = False
             for flow_queue in path.flow_queues.values():
                 if flow_queue.entries and not flow_queue.listed:
                     flow_queue.enlist()
         if not path.active:
-            for flow_queue in [flow_queue for flow_queue in path.flow_queues.values() if not flow_queue.entries]:
-                self.flow_queues.forget(flow_queue)
+            for other in list(path.flow_queues.values()):
+                if not other.entries:
+                    self.flow_queues.forget(other)
 
     # -- what waits
 

@@ -132,18 +132,18 @@ class Flow(_Node):
 
     @ready.setter
     def ready(self, value: bool) -> None:
-        if value != self.is_ready:
-            if value:
-                self.wake(self._numbers)
-            else:
-                self.sleep()
+        if not value:
+            self.sleep()
+        elif not self.is_ready:
+            self.wake(self._numbers)
 
 
 class Fair:
     """The tree. Hold on to a Flow while there is something for it; `add` finds it again, or makes it anew."""
 
     def __init__(self) -> None:
-        self._root = _Node((), None, 1.0)
+        self.root = _Node((), None, 1.0)
+        """Its `ready_count` says whether anything is ready, which is cheaper to ask than `pick`."""
         self._inner: WeakValueDictionary[Path, _Node] = WeakValueDictionary()
         self._flows: WeakValueDictionary[Path, Flow] = WeakValueDictionary()
         self._numbers = count().__next__
@@ -168,7 +168,7 @@ class Fair:
         return flow
 
     def _above(self, path: Path, weights: tuple[float, ...]) -> _Node:
-        node = self._root
+        node = self.root
         for depth in range(1, len(path)):
             found = self._inner.get(path[:depth])
             if found is None:
@@ -179,7 +179,9 @@ class Fair:
 
     def pick(self) -> Flow | None:
         """The ready flow that is next, the same until something is charged or readiness changes; None: none is."""
-        node: _Node | None = self._root.first()
+        if not self.root.ready_count:
+            return None
+        node = self.root.first()
         while node is not None and not isinstance(node, Flow):
             node = node.first()
         return node

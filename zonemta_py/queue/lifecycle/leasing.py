@@ -101,12 +101,13 @@ class Leases:
     def pump(self) -> None:
         """Lets the schedule read on, and serves the waiting senders."""
         core = self._core
-        now, now_ms = core.clock.monotonic(), core.clock.steady_ms()
+        now = core.clock.steady()
+        now_ms = round(now * 1000)
         if core.disk.store.fenced:  # nothing can be read, but nothing is damaged: try again in a moment
             self._sleep(FENCED_S)
             return
         try:
-            core.schedule.wake()
+            core.schedule.timers.wake(now)
             more = core.schedule.fill(now_ms)
             served, readable = self._serve(now_ms)
             if core.schedule.stirred:
@@ -124,13 +125,17 @@ class Leases:
             self._sleep(FENCED_S)
         elif more:
             core.changed()
-        elif self._timer is None or self._timer.cancelled() or self._timer.when() > now + 0.01:
-            self._sleep(core.schedule.next_wake(now_ms))
+        else:
+            self._sleep(core.schedule.next_wake(now))
 
     def _sleep(self, seconds: float) -> None:
+        """At most so long: a timer that ends sooner stays, for waking too early costs less than another timer."""
+        loop, seconds = asyncio.get_running_loop(), max(seconds, 0.001)
         if self._timer is not None:
+            if self._timer.when() <= loop.time() + seconds:
+                return
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(max(seconds, 0.001), self._woken)
+        self._timer = loop.call_later(seconds, self._woken)
 
     def _woken(self) -> None:
         self._timer = None
@@ -248,7 +253,11 @@ class Leases:
         try:
             if self._core.tasks.active and self._diverted(batch):
                 return False
-            if self._canceled(batch) and not self._remove(batch, batch.entries, self._reason(batch)):
+            if (
+                self._core.campaigns.canceled
+                and self._canceled(batch)
+                and not self._remove(batch, batch.entries, self._reason(batch))
+            ):
                 return False
             for reason, entries in self._suppression.listed(batch).items():
                 if not self._remove(batch, entries, reason):
@@ -293,7 +302,7 @@ class Leases:
         if batch.refusal is not None:
             self.end(lease, BOUNCED, batch.refusal, kind=of_route(batch.refusal))
             return False
-        if hours.too_late(lease.message.metadata, now_ms):
+        if "deadline_mode" in lease.message.metadata and hours.too_late(lease.message.metadata, now_ms):
             self.end(lease, BOUNCED, TOO_LATE, kind=EXPIRED)
             return False
         lived = lease.message.metadata.get("life_h") or batch.entries[0].note.life_h

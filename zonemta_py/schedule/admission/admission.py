@@ -129,8 +129,6 @@ class Admission:
     def spans(self, flow_queue: FlowQueue) -> bool:
         """Whether such a limit counts other connections too than those of its egress path, which its egress path cannot
         use."""
-        if not self._counting:
-            return False
         zone = flow_queue.zone
         return any(
             limit.throttle.connections
@@ -283,8 +281,8 @@ class Admission:
         """How long a batch's connection may stay open without mail. most: as throttles say; None: as the zone says."""
         flow_queue = batch.flow_queue
         idle_s = batch.path.terms.zone.idle_s if most is None else most
-        if self.spans(flow_queue):
-            crowded = flow_queue.zone.flow_queues.fair.pick() is not None or any(
+        if self._counting and self.spans(flow_queue):
+            crowded = flow_queue.zone.flow_queues.fair.root.ready_count > 0 or any(
                 (limit in self._waiting or limit.wanted) and limit.throttle.connections for limit in batch.limits
             )
             over = not flow_queue.entries or self._timers.now() - batch.since >= TURN_S

@@ -126,8 +126,9 @@ class PolicyState:
 
     def hold(self, flow_queue: FlowQueue) -> Blocked | None:
         """Why a flow queue sends nothing now."""
-        path, flow_id = flow_queue.path, flow_queue.flow_id
+        path = flow_queue.path
         if self.stops:
+            flow_id = flow_queue.flow_id
             for kind, name in (
                 ("domain", path.stopped), ("destination", path.site), ("destination", path.provider),
                 ("tenant", flow_id.tenant), ("campaign", flow_id.campaign),
@@ -288,7 +289,7 @@ class PolicyState:
 
     def learned(self, path: EgressPath) -> Learned | None:
         """The rate that was learned for the egress path's source at its provider; None: no bound."""
-        return self.learned_at(path.source, path.provider or path.site)
+        return self._rates.known(path.source, path.provider or path.site)
 
     def learned_at(self, source: str, provider: str) -> Learned | None:
         """The same. provider: or a site that has none."""

@@ -69,9 +69,9 @@ class Timers:
             self._count += 1
             heapq.heappush(self._waiting, (when, self._count, then))
 
-    def wake(self) -> None:
+    def wake(self, now: float) -> None:
         """Calls what is to be called by now; of very much, the rest at the next `wake`, for which there is no wait."""
-        now, soon = self.now(), self._soon
+        soon = self._soon
         self._soon = []
         for then in soon:
             then()
@@ -80,8 +80,8 @@ class Timers:
                 break
             heapq.heappop(self._waiting)[2]()
 
-    def wait_s(self) -> float:
+    def wait_s(self, now: float) -> float:
         """Seconds until the next call; inf: there is none."""
         if self._soon:
             return 0.0
-        return self._waiting[0][0] - self.now() if self._waiting else math.inf
+        return self._waiting[0][0] - now if self._waiting else math.inf
