@@ -7,7 +7,7 @@ import pytest
 
 from zonemta_py.journal.records.mail import VERDICTS
 from zonemta_py.metrics import meter as meters
-from zonemta_py.metrics.meter import CountTable, Histogram, Meter
+from zonemta_py.metrics.meter import CountTable, Meter
 from zonemta_py.metrics.quantities import QUANTITIES, WAITING, size, waiting
 from zonemta_py.metrics.quantities import STATES as COUNTED_STATES
 from zonemta_py.metrics.rates import DestinationRates, Rates
@@ -281,10 +281,13 @@ def test_labels_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_histogram_has_each_value_in_the_bucket_that_it_fits() -> None:
     """The bounds belong to their buckets; a clock that was set back counts as 0."""
-    one = Histogram((1, 5))
-    for seconds in (-3, 0, 1, 1.5, 5, 6):
-        one.observe(seconds)
-    assert (one.counts, one.sum) == ([3, 2, 1], 13.5)
+    meter, name = Meter(), "zonemta_attempt_duration_seconds"
+    first, second, *_ = bounds = METRICS[name].buckets
+    for seconds in (-3, 0, first, (first + second) / 2, second, 2 * bounds[-1]):
+        meter.observe(name, ("default",), seconds)
+    [[labels, counts, total]] = meter.histograms()[name]
+    assert (labels, counts[:2], sum(counts[2:-1]), counts[-1]) == (["default"], [3, 2], 0, 1)
+    assert total == pytest.approx(first + (first + second) / 2 + second + 2 * bounds[-1])
 
 
 def test_sizes_are_in_powers_of_a_thousand() -> None:

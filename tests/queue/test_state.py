@@ -128,7 +128,7 @@ def test_what_a_lost_batch_had_goes_into_the_next(counts: Sizes) -> None:
     counts.move("z", "y.test", None, QUEUED)
     counts.changes()
     counts.move("z", "y.test", QUEUED, None)
-    counts.again()
+    counts.not_written()
     written = dict(counts.changes())
     assert written[keys.size("z", "x.test")] is not None
     assert written == {keys.size("z", "x.test"): written[keys.size("z", "x.test")], keys.size("z", "y.test"): None}

@@ -7,7 +7,8 @@ here touches a file.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import google_crc32c
@@ -30,6 +31,10 @@ class Record(NamedTuple):
     ms: int
     type: int
     body: bytes
+
+
+record: Callable[[tuple[int, int, int, bytes]], Record] = partial(tuple.__new__, Record)
+"""(fields) → Record, in one call of C: there are several for each message."""
 
 
 class Damage(NamedTuple):

@@ -107,8 +107,19 @@ def metadata(message_id: str) -> bytes:
     return b"message %s *" % message_id.encode()
 
 
+def of_message(message_id: str, chunks: int) -> list[bytes]:
+    """All keys of a message: so many chunks, existence, metadata."""
+    prefix = b"message %s " % message_id.encode()
+    return [*map((prefix + b"%06d").__mod__, range(1, chunks + 1)), prefix + b"#", prefix + b"*"]
+
+
 FRESH = b"delivery-zone "
 """What keys of recipients begin with that may go at once."""
+
+
+def fresh_of(zone: str, message_id: str) -> bytes:
+    """What such keys of one message's recipients begin with; the address follows."""
+    return f"delivery-zone {zone} {message_id} ".encode()
 
 
 def fresh(zone: str, message_id: str, recipient: str) -> bytes:

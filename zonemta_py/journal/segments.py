@@ -49,7 +49,7 @@ class Writer:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self._file, self._path = -1, folder
+        self._file, self._path, self._name = -1, folder, str(folder)
         self._offset = 0
         self._unsynced: list[Record] = []
         self._broken = False
@@ -86,7 +86,9 @@ class Writer:
     def _put(self, records: list[Record]) -> None:
         if records:
             data = frame(records, self._offset)
-            _write_all(self._file, data)
+            written = os.write(self._file, data)
+            if written < len(data):
+                _write_all(self._file, data[written:])
             self._offset += len(data)
 
     def _sync(self) -> None:
@@ -102,7 +104,7 @@ class Writer:
     def _put_back(self) -> None:
         """If the file was removed or moved while it was being written, all its records are written again."""
         try:
-            if os.stat(self._path).st_ino == os.fstat(self._file).st_ino:
+            if os.stat(self._name).st_ino == os.fstat(self._file).st_ino:
                 return
         except FileNotFoundError:
             pass
@@ -149,7 +151,7 @@ class Writer:
     def _make(self, path: Path) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)  # it may have been removed meanwhile
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
-        self._path = path
+        self._path, self._name = path, str(path)
         sync(self.folder)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntFlag
+from itertools import compress, starmap
 from operator import attrgetter
 from typing import Any
 
@@ -134,15 +135,15 @@ class Envelope:
             row["priority"] = self.priority  # 0 is significant: it overrides the zone's default
         if self.merged:
             row["columns"] = self.columns
-        for name, value in zip(_OPTIONAL, _optional(self), strict=True):
-            if value:
-                row[name] = value
+        values = _optional(self)
+        row.update(compress(zip(_OPTIONAL, values, strict=True), values))
         return row
 
     @classmethod
     def from_metadata(cls, row: dict[str, Any], recipients: list[Recipient]) -> Envelope:
-        known = {name: value for name, value in row.items() if name in _FIELDS}
-        return cls(recipients=recipients, **known)
+        if not row.keys() <= _FIELDS:
+            row = {name: value for name, value in row.items() if name in _FIELDS}
+        return cls(recipients=recipients, **row)
 
     def to_wire(self) -> list[Any]:
         rows = [
@@ -153,7 +154,7 @@ class Envelope:
 
     @classmethod
     def from_wire(cls, row: list[Any]) -> Envelope:
-        return cls.from_metadata(row[0], [Recipient(*r) for r in row[1]])
+        return cls.from_metadata(row[0], list(starmap(Recipient, row[1])))
 
 
 _OPTIONAL = (

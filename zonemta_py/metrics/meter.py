@@ -27,12 +27,6 @@ class Histogram:
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds, self.counts, self.sum = bounds, [0] * (len(bounds) + 1), 0.0
 
-    def observe(self, value: float, n: int = 1) -> None:
-        if value < 0:  # the clock was set
-            value = 0.0
-        self.counts[bisect_left(self.bounds, value)] += n
-        self.sum += value * n
-
 
 class CountTable:
     """Counters by name and labels."""
@@ -51,6 +45,14 @@ class CountTable:
             if len(rows) >= SETS_MAX:
                 labels = (OTHER,) * len(labels)
             rows[labels] = rows.get(labels, 0) + n
+
+    def add_all(self, *counts: tuple[str, Labels, float]) -> None:
+        """Several at once: name, labels, n."""
+        for name, labels, n in counts:
+            try:
+                self.by_name[name][labels] += n
+            except KeyError:
+                self.add(name, labels, n)
 
     def rows(self) -> dict[str, list[list[Any]]]:
         """Name → [[labels, value] …]."""
@@ -77,7 +79,10 @@ class Meter(CountTable):
             if len(self._histograms) >= SETS_MAX:
                 labels = (OTHER,) * len(labels)
             found = self._histograms.setdefault((name, labels), Histogram(METRICS[name].buckets))
-        found.observe(value, n)
+        if value < 0:  # the clock was set
+            value = 0.0
+        found.counts[bisect_left(found.bounds, value)] += n
+        found.sum += value * n
 
     def histograms(self) -> dict[str, list[list[Any]]]:
         """Name → [[labels, counts by bucket, sum] …]; the buckets are the table's, and one for what is larger."""

@@ -18,7 +18,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ Cut = Callable[[Path, int, bytes], None]
 _ROWS_MAX = 64
 WRITEBACK_BYTES = 128 * 1024
 _SYNC_FILE_RANGE_WRITE = 2
+_PLACED = frozenset(family[:4] for family in keys.PLACED)
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -260,20 +261,19 @@ class Store:
         self._not_fenced()
         try:
             batch = self._db.write_batch(sync=sync)
-            put, delete, size = batch.put, batch.delete, 0
+            put, delete = batch.put, batch.delete
             for key, value in operations:
                 if value is None:
                     delete(key)
                 else:
                     put(key, value)
-                    size += len(value)
-                if key.startswith(keys.PLACED):
+                if key[:4] in _PLACED:
                     index = keys.index_of(key)
                     delete(index) if value is None else put(index, b"")
             batch.write()
             if sync:
                 self._sync_older_logs()
-            elif size > WRITEBACK_BYTES:
+            elif bytes_of(operations) > WRITEBACK_BYTES:
                 self._sync_older_logs()
                 self._start_writeback()
         except (plyvel.Error, RuntimeError, OSError) as error:
@@ -310,7 +310,10 @@ class Store:
 
     def _logs(self) -> list[str]:
         """The logs' names, the newest one last. Raises CorruptionError if somebody has removed that."""
-        logs = sorted((name for name in os.listdir(self.folder) if name.endswith(".log")), key=_log_order)
+        logs = [name for name in os.listdir(self.folder) if name.endswith(".log")]
+        if len(logs) == 1 and logs[0] == self._newest[1]:
+            return logs
+        logs.sort(key=_log_order)
         if not logs or _log_order(logs[-1]) < self._newest:
             self._db.compact_range(start=b"\xff", stop=b"\xff\xff")  # what was in it is in memory: makes a table of it
             raise plyvel.CorruptionError("Corruption: the log that was being written is gone")
@@ -363,6 +366,11 @@ class Store:
             for data in [*log.lost, log.tail]:
                 found |= remains.messages(data)
         return found
+
+
+def bytes_of(operations: Iterable[Operation]) -> int:
+    """Of their keys and values."""
+    return sum(map(len, filter(None, chain.from_iterable(operations))))
 
 
 def is_empty(folder: Path) -> bool:

@@ -79,8 +79,8 @@ class CampaignCounters:
         self._counters: dict[str, CampaignCounts] = {}
         self.left = set[str]()
         """Names of which mail waits that counted for a campaign which is forgotten; it counts for none."""
-        self._changed: set[str] = set()
-        self._written: set[str] = set()
+        self.unwritten: set[str] = set()
+        self.written: set[str] = set()
         for key, value in store.scan(keys.CAMPAIGNS, keys.end(keys.CAMPAIGNS)):
             _, name, part = key.decode().split(" ")
             if part == "#":
@@ -98,25 +98,25 @@ class CampaignCounters:
     def open(self, name: str) -> None:
         """The campaign exists from now on."""
         self._counters.setdefault(name, CampaignCounts())
-        self._changed.add(name)
+        self.unwritten.add(name)
 
     def join(self, name: str, counts: CampaignCounts) -> None:
         """Adds another queue's figures to those of one that exists."""
         self._counters[name].join(counts)
-        self._changed.add(name)
+        self.unwritten.add(name)
 
     def forget(self, name: str) -> None:
         """The campaign no longer exists; the caller deletes its key."""
         self._counters.pop(name, None)
-        self._changed.discard(name)
-        self._written.discard(name)
+        self.unwritten.discard(name)
+        self.written.discard(name)
 
     def add(self, name: str, figure: str, count: int = 1) -> None:
         """Adds to one figure (or subtracts); does nothing for an unknown campaign."""
         tally = self._counters.get(name)
         if tally is not None:
             setattr(tally, figure, getattr(tally, figure) + count)
-            self._changed.add(name)
+            self.unwritten.add(name)
 
     def result(self, name: str, verdict: int, ms: int, blocked: bool = False) -> None:
         """One recipient was tried, or ended without an attempt (REMOVED)."""
@@ -135,19 +135,19 @@ class CampaignCounters:
             return
         tally.blocked += blocked
         tally.first_ms, tally.last_ms = tally.first_ms or ms, ms
-        self._changed.add(name)
+        self.unwritten.add(name)
 
     def changes(self) -> list[Operation]:
         """Writes what has changed since the last call."""
         operations: list[Operation] = [
-            (keys.tally(name), packing.pack(_figures(self._counters[name]))) for name in self._changed
+            (keys.tally(name), packing.pack(_figures(self._counters[name]))) for name in self.unwritten
         ]
-        self._written, self._changed = self._changed, set()
+        self.written, self.unwritten = self.unwritten, set()
         return operations
 
-    def again(self) -> None:
+    def not_written(self) -> None:
         """The batch with the last changes did not reach the disk: writes them with the next one."""
-        self._changed |= self._written
+        self.unwritten |= self.written
 
 
 def campaign_of(metadata: dict[str, Any]) -> str:

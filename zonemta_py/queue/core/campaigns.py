@@ -166,7 +166,7 @@ class Campaigns:
         self.named: dict[str, Campaign] = {}
         self.names_of = Counter[str]()
         """How many named ones each tenant has ("": none), without those that have none."""
-        self._fresh, self._written = set[str](), set[str]()
+        self.unwritten, self.written = set[str](), set[str]()
         """Named ones whose record is to be written; and was, with the last batch."""
         self.replaced: list[str] = []
         """Names that became another campaign's, or nobody's, while mail of it was waiting; the monitor takes them."""
@@ -184,8 +184,8 @@ class Campaigns:
             self.names_of[campaign.tenant] += 1
             return
         self._unname(campaign.name)
-        self._fresh.discard(campaign.name)
-        self._written.discard(campaign.name)
+        self.unwritten.discard(campaign.name)
+        self.written.discard(campaign.name)
         self.shortest_life_h = min(self.shortest_life_h, campaign.life_h)
         if campaign.canceled_ms:
             self.canceled.add(campaign.name)
@@ -263,24 +263,22 @@ class Campaigns:
         except InvalidValue:
             return False
         self._take(Campaign(name, "", tenant, "", 0, 0, {}, math.inf, ms, "", 0, 0, named=True, first=first))
-        self._fresh.add(name)
+        self.unwritten.add(name)
         self.counters.open(name)
         return True
 
     def changes(self) -> list[Operation]:
         """Writes what has changed since the last call."""
-        operations = self.counters.changes()
-        operations += [(keys.campaign(name), self.by_name[name].record()) for name in self._fresh]
+        operations: list[Operation] = [(keys.campaign(name), self.by_name[name].record()) for name in self.unwritten]
         if self.counters.left:
-            operations += [(keys.left(name), None) for name in self._fresh & self.counters.left]
-            self.counters.left -= self._fresh
-        self._written, self._fresh = self._fresh, set()
+            operations += [(keys.left(name), None) for name in self.unwritten & self.counters.left]
+            self.counters.left -= self.unwritten
+        self.written, self.unwritten = self.unwritten, set()
         return operations
 
     def not_written(self) -> None:
         """The batch with the last changes did not reach the disk: writes them with the next one."""
-        self._fresh |= self._written
-        self.counters.again()
+        self.unwritten |= self.written
 
     def terms(self, metadata: dict[str, Any], values: list[str] | None, early: bool = False) -> dict[str, Any]:
         """A message's metadata, with what its campaign says of one recipient, as `schedule.time.hours` takes them:
@@ -326,8 +324,8 @@ class Campaigns:
         named, before = self.named.get(campaign.name), ""
         goes_on = named is not None and (not named.tenant or campaign.is_of(named.tenant))
         if named is not None:
-            self._fresh.discard(named.name)  # its record would be written after the campaign's
-            self._written.discard(named.name)
+            self.unwritten.discard(named.name)  # its record would be written after the campaign's
+            self.written.discard(named.name)
             if goes_on:
                 campaign.first = named.first
             else:
@@ -351,7 +349,7 @@ class Campaigns:
         except QueueRefusal:
             if named is not None:
                 self._give(named, before or named.tenant)
-                self._fresh.add(named.name)
+                self.unwritten.add(named.name)
             raise
         finally:
             self._arriving.pop(campaign.name).set_result(None)
@@ -427,8 +425,8 @@ class Campaigns:
         if left:
             self.counters.left.add(campaign.name)
         if self._unname(campaign.name) is not None:
-            self._fresh.discard(campaign.name)
-            self._written.discard(campaign.name)
+            self.unwritten.discard(campaign.name)
+            self.written.discard(campaign.name)
             self.counters.forget(campaign.name)
             return [*remains, *[(key(campaign.name), None) for key in (keys.campaign, keys.tally, keys.course)]]
         self.shortest_life_h = min((other.life_h for other in self.by_name.values()), default=math.inf)

@@ -21,8 +21,8 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, Protocol
 
-from zonemta_py.disk.frame import Record
-from zonemta_py.disk.leveldb.store import Operation, Store, StoreDamaged, StoreError
+from zonemta_py.disk.frame import Record, record
+from zonemta_py.disk.leveldb.store import Operation, Store, StoreDamaged, StoreError, bytes_of
 from zonemta_py.disk.leveldb.trouble import NO_SPACE, refusal, tell
 from zonemta_py.journal.receipts import Receipts
 from zonemta_py.journal.records import Type
@@ -210,16 +210,19 @@ class StoreLine:
         # Always all that waits: `closing` covers everything that was ever submitted.
         operations = self._closing.first()  # which may submit more
         units, self._waiting = list(self._waiting), deque()
-        operations += [operation for unit in units for operation in unit.operations]
+        sync, envelopes = self._unsynced_bytes > UNSYNCED_BYTES_MAX, list[bytes]()
+        for unit in units:
+            operations += unit.operations
+            sync = sync or unit.sync
+            if unit.envelope:
+                envelopes.append(unit.envelope)
         operations += self._closing.changes()
-        sync = self._unsynced_bytes > UNSYNCED_BYTES_MAX or any(unit.sync for unit in units)
-        number, envelopes = self._closing.batches, [unit.envelope for unit in units if unit.envelope]
         self._busy = True
         self._after_this += self._after_sync
         self._after_sync = []
         self._worker.run(
-            lambda: self._write(operations, sync, number, envelopes),
-            lambda error: self._finish(units, operations, sync, error),
+            partial(self._write, operations, sync, self._closing.batches, envelopes),
+            partial(self._finish, units, operations, sync),
         )
 
     def _write(self, operations: list[Operation], sync: bool, number: int, envelopes: list[bytes]) -> None:
@@ -247,7 +250,7 @@ class StoreLine:
                 then()
         else:
             self._unsynced.append(operations)
-            self._unsynced_bytes += sum([len(key) + len(value or b"") for key, value in operations])
+            self._unsynced_bytes += bytes_of(operations)
 
     def _fail(self, units: list[Unit], error: Exception) -> None:
         if isinstance(error, StoreDamaged) or not isinstance(error, StoreError):
@@ -322,13 +325,13 @@ class JournalLine:
         self._soon = False
         self._busy = False
 
-    def append(self, kind: Type, body: bytes, now_ms: int) -> int:
-        """Returns the record's sequence number. It is written within `lazy_s`, and synced when something waits for
-        it."""
+    def append(self, kind: Type, body: bytes, now_ms: int, awaited: bool = False) -> int:
+        """Returns the record's sequence number. It is written within `lazy_s`, and synced when something waits for it.
+        awaited: that is said next (`when_stable`)."""
         seq = self.next_seq
         self.next_seq = seq + 1
-        self._buffer.append(Record(seq, now_ms, int(kind), body))
-        if self._timer is None and not self._soon and not self._busy:
+        self._buffer.append(record((seq, now_ms, int(kind), body)))
+        if self._timer is None and not (awaited or self._soon or self._busy):
             self._later(self.lazy_s)
         return seq
 
@@ -358,7 +361,7 @@ class JournalLine:
         records, self._buffer = self._buffer, []
         sync, last = bool(self._waiting), self.next_seq - 1
         self._busy = True
-        self._worker.run(lambda: self._writer.write(records, sync), lambda error: self._finish(last, sync, error))
+        self._worker.run(partial(self._writer.write, records, sync), partial(self._finish, last, sync))
 
     def _finish(self, last: int, sync: bool, error: Exception | None) -> None:
         self._busy = False

@@ -7,8 +7,8 @@ Every change of a recipient's state goes through here: a record in the journal, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Collection, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from zonemta_py.config import Config
 from zonemta_py.disk import keys, packing
@@ -70,6 +70,18 @@ class Prepared(NamedTuple):
     mail_log: MailLog | None
 
 
+class Written(Protocol):
+    """A part of the queue that is in memory, and whose changes go into every batch. unwritten: what is to be written;
+    written: what the last batch had, to be written again if that fails. Where both are empty it is not asked."""
+
+    @property
+    def unwritten(self) -> Collection[Any]: ...
+    @property
+    def written(self) -> Collection[Any]: ...
+    def changes(self) -> list[Operation]: ...
+    def not_written(self) -> None: ...
+
+
 class Core:
     """What the parts of the queue share."""
 
@@ -93,6 +105,11 @@ class Core:
         self.tasks = Tasks(store)
         self.pull_doubts = PullDoubts(config, store)
         self.messages = Messages(store, self.disk.bodies, self.disk.compaction, self.pull_doubts)
+        counters = self.counters
+        self._parts: tuple[Written, ...] = (
+            counters.sizes, counters.sizes.flows, self.campaigns.counters, self.campaigns, self.messages, self.tasks,
+            counters.quotas, counters.sent,
+        )  # fmt: skip
         self.router = Router(config.zones)
         self.arriving: set[str] = set()
         """Ids given out whose envelope record is not in the journal yet."""
@@ -157,9 +174,10 @@ class Core:
         return self.disk.places.portion()
 
     def changes(self) -> list[Operation]:
-        disk, counters = self.disk, self.counters
-        operations = counters.sizes.changes() + self.campaigns.changes() + self.messages.changes()
-        operations += self.tasks.changes() + counters.quotas.changes() + counters.sent.changes()
+        disk, counters, operations = self.disk, self.counters, list[Operation]()
+        for part in self._parts:
+            if part.unwritten or part.written:
+                operations += part.changes()
         self.batches += 1
         operations.append((keys.TRACKED, packing.pack([self.batches, disk.places.complete])))
         disk.receipts.turn(disk.journal.next_seq - 1, disk.journal.stable_seq)
@@ -168,12 +186,8 @@ class Core:
         return operations
 
     def again(self) -> None:
-        self.counters.sizes.again()
-        self.counters.quotas.again()
-        self.counters.sent.again()
-        self.campaigns.not_written()
-        self.tasks.again()
-        self.messages.again()
+        for part in self._parts:
+            part.not_written()
         self.disk.places.again()
 
     def _rekey(self, operations: list[Operation], done: Callable[[], None]) -> None:

@@ -54,19 +54,24 @@ class Ledger:
         """Other settings from now on."""
         self._settings = settings
 
-    def append(self, kind: Type, body: bytes, ms: int = 0) -> int:
-        """Appends a record (of now, or of `ms`), in a new segment if this one is full. Returns its number."""
-        self.ready()
-        self._bytes += len(body) + FRAME_BYTES
-        self.written_bytes += len(body) + FRAME_BYTES
+    def append(self, kind: Type, body: bytes, ms: int = 0, *, awaited: bool = False) -> int:
+        """Appends a record (of now, or of `ms`), in a new segment if this one is full. Returns its number. awaited: as
+        of `JournalLine.append`."""
+        if not self._writing or self._bytes > self._settings.segment_bytes:
+            self.rotate()
+        size = len(body) + FRAME_BYTES
+        self._bytes += size
+        self.written_bytes += size
         self.written_records += 1
-        self._news |= kind != Type.POSITION
-        return self._journal.append(kind, body, ms or self._clock.ms())
+        if kind is not Type.POSITION:
+            self._news = True
+        return self._journal.append(kind, body, ms or self._clock.ms(), awaited)
 
     def write(self, kind: Type, body: bytes, apply: Callable[[], object], ms: int = 0, *, patient: bool = False) -> int:
         """Appends a record that changes the store: `apply` submits the changes once the record is stable. patient: as
         of `JournalLine.when_stable`."""
-        seq = self.open(kind, body, ms)
+        seq = self.append(kind, body, ms, awaited=True)
+        self._open.append(seq)
         self._journal.when_stable(partial(self.apply, seq, apply), patient)
         return seq
 
@@ -91,7 +96,10 @@ class Ledger:
         except Exception as error:
             self._failed(error)
             raise
-        self.close(seq)
+        if self._closed or not self._open or self._open[0] != seq:
+            self.close(seq)
+        else:
+            self._open.popleft()
 
     def close(self, seq: int) -> None:
         """The changes of the record are submitted: from the next batch on it counts as applied."""

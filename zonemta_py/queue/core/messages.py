@@ -50,15 +50,16 @@ class Messages:
         self._store, self._bodies, self._compaction, self._doubts = store, bodies, compaction, doubts
         self._known: dict[str, Message] = {}
         self._warm = 0
-        self._fewer: dict[str, Message] = {}
-        self._written: dict[str, Message] = {}
+        self.unwritten: dict[str, Message] = {}
+        self.written: dict[str, Message] = {}
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def add(self, message: Message, body: bytes | None) -> None:
-        """A message just accepted; its body stays cached if there is room."""
+    def add(self, message: Message, body: bytes | None, pins: int) -> None:
+        """A message just accepted, pinned so many times; its body stays cached if there is room."""
         self._known[message.id] = message
+        message.pins += pins
         if body is not None and self._warm + len(body) <= WARM_BYTES_MAX:
             message.body = body
             self._warm += len(body)
@@ -101,7 +102,7 @@ class Messages:
 
     def body(self, message: Message) -> bytes | None:
         """The body as stored, if it is one chunk."""
-        if message.body is not None or message.chunks != 1:
+        if message.body is not None or message.metadata["chunks"] != 1:
             return message.body
         return self._chunk(message.id, 1)
 
@@ -149,8 +150,8 @@ class Messages:
 
     def drop(self, message_id: str) -> None:
         """Drops a damaged message, whatever its pins."""
-        self._fewer.pop(message_id, None)
-        self._written.pop(message_id, None)
+        self.unwritten.pop(message_id, None)
+        self.written.pop(message_id, None)
         message = self._known.pop(message_id, None)
         if message is not None:
             self.cool(message)
@@ -162,31 +163,31 @@ class Messages:
         """
         message.left -= count
         if message.left > 0:
-            self._fewer[message.id] = message
+            self.unwritten[message.id] = message
             return []
-        self._fewer.pop(message.id, None)
-        self._written.pop(message.id, None)
-        if message.filed:
+        self.unwritten.pop(message.id, None)
+        self.written.pop(message.id, None)
+        filed = message.filed
+        if filed:
             self._bodies.ended(message.id)
         else:
             self._compaction.ended(message.id)
-        numbers = range(1, 0 if message.filed else message.chunks + 1)
         operations = self._doubts.ended(message.id)
-        operations += [(keys.existence(message.id), None), (keys.metadata(message.id), None)]
-        operations += [(keys.chunk(message.id, number), None) for number in numbers]
+        chunks = 0 if filed else message.metadata["chunks"]
+        operations += [(key, None) for key in keys.of_message(message.id, chunks)]
         return operations
 
     def changes(self) -> list[Operation]:
         """How many recipients are left of the messages that changed since the last call."""
-        self._written, self._fewer = self._fewer, {}
+        self.written, self.unwritten = self.unwritten, {}
         return [
             (keys.existence(one.id), Existence(one.created_ms, one.total, one.left).value())
-            for one in self._written.values()
+            for one in self.written.values()
         ]
 
-    def again(self) -> None:
+    def not_written(self) -> None:
         """The batch with the last changes did not reach the disk: writes them with the next one."""
-        self._fewer = self._written | self._fewer
+        self.unwritten = self.written | self.unwritten
 
 
 def whose(metadata: dict[str, Any]) -> dict[str, Any]:

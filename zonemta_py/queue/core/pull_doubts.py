@@ -38,4 +38,5 @@ class PullDoubts:
 
     def ended(self, message_id: str) -> list[Operation]:
         """What changes in the store with the end of the message."""
-        return [(key, None) for key in self._keys.pop(message_id, ())]
+        found = self._keys.pop(message_id, None)
+        return [(key, None) for key in found] if found else []

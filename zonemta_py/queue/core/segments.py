@@ -44,6 +44,8 @@ class Segments:
         return self._all[-1].first if self._all else 0
 
     def _home(self, message_id: str) -> Segment | None:
+        if self._all and message_id >= self._all[-1].floor:
+            return self._all[-1]
         index = bisect.bisect_right(self._all, message_id, key=lambda segment: segment.floor) - 1
         return self._all[max(0, index)] if self._all else None
 

@@ -58,22 +58,22 @@ class Sent:
 
     def __init__(self, store: Store, config: Config) -> None:
         self._store = store
-        self._fresh = dict[_Alike, _Row]()
+        self.unwritten = dict[_Alike, _Row]()
         """What the next batch will have."""
-        self._written = self._fresh
+        self.written = self.unwritten
         self._last = ""
         self.configure(config)
 
     def configure(self, config: Config) -> None:
         """Another configuration from now on."""
-        self._remembers = bool(config.return_path.verp)
+        self.remembers = bool(config.return_path.verp)
         path = config.return_path
         self._days = path.days
         self._named_days = max(path.days, path.unsubscribe_days if path.unsubscribe_domain else 0)
 
     def note(self, message_id: str, envelope: Envelope, zone: str) -> Sequence[Operation]:
         """What goes into the batch that accepts it, besides `changes`. zone: of its first recipient."""
-        if not self._remembers or not envelope.sender:
+        if not self.remembers or not envelope.sender:
             return ()
         text = envelope.headers.get("message-id", "")
         name = named(text) if text else _NONE
@@ -84,9 +84,9 @@ class Sent:
                 found.append((keys.sent_to(message_id, mark), recipient.address.encode("utf-8", "surrogateescape")))
         if message_id > self._last:
             self._last = message_id
-            row = self._fresh.get(alike)
+            row = self.unwritten.get(alike)
             if row is None:
-                row = self._fresh[alike] = _Row([], [])
+                row = self.unwritten[alike] = _Row([], [])
             row.ids.append(message_id)
             row.names.append(name)
         else:  # a large one, whose id is as old as its first chunk
@@ -95,17 +95,17 @@ class Sent:
 
     def changes(self) -> list[Operation]:
         """The row of those noted since the last call."""
-        if not self._fresh:
+        self.written, self.unwritten = self.unwritten, {}
+        if not self.written:
             return []
-        self._written, self._fresh = self._fresh, {}
-        return [(keys.sent(max(row.ids[-1] for row in self._written.values())), _packed(self._written))]
+        return [(keys.sent(max(row.ids[-1] for row in self.written.values())), _packed(self.written))]
 
-    def again(self) -> None:
+    def not_written(self) -> None:
         """The batch with the last changes did not reach the disk: writes them with the next one."""
-        for alike, row in self._written.items():
-            fresh = self._fresh.get(alike, _Row([], []))
-            self._fresh[alike] = _Row(row.ids + fresh.ids, row.names + fresh.names)
-        self._written = {}
+        for alike, row in self.written.items():
+            fresh = self.unwritten.get(alike, _Row([], []))
+            self.unwritten[alike] = _Row(row.ids + fresh.ids, row.names + fresh.names)
+        self.written = {}
 
     def get(self, message_id: str) -> SentMessage | None:
         """Also of one that waits, and is not remembered. Raises StoreError."""

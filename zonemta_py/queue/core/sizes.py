@@ -41,8 +41,8 @@ class Sizes:
         self.total = _none()
         self.flows = FlowSizes(store, tracked(store).flows)
         self.providers = ProviderSizes()
-        self._changed: set[tuple[str, str]] = set()
-        self._written: set[tuple[str, str]] = set()
+        self.unwritten: set[tuple[str, str]] = set()
+        self.written: set[tuple[str, str]] = set()
         self._zones_changed, self._zones_written = set[str](), set[str]()
         self.held = set[str]()
         """Zones with held recipients."""
@@ -71,7 +71,7 @@ class Sizes:
         counts = self.domains.get(key)
         if counts is None:
             counts = self.domains[key] = _none()
-        self._changed.add(key)
+        self.unwritten.add(key)
         self._zones_changed.add(zone)
         total = self.zones.get(zone)
         if total is None:
@@ -124,7 +124,7 @@ class Sizes:
 
     def is_behind(self, zone: str, domain: str) -> bool:
         """The same, of a domain's recipients."""
-        return (zone, domain) in self._changed or (zone, domain) in self._written
+        return (zone, domain) in self.unwritten or (zone, domain) in self.written
 
     def told(self, domain: str, provider: str) -> None:
         """DNS has said whose the domain is."""
@@ -134,24 +134,23 @@ class Sizes:
     def changes(self) -> list[Operation]:
         """Writes what has changed since the last call."""
         operations: list[Operation] = []
-        for key in self._changed:
+        for key in self.unwritten:
             counts = self.domains[key]
             if any(counts):
                 operations.append((keys.size(*key), packing.pack(counts)))
             else:
                 operations.append((keys.size(*key), None))
                 del self.domains[key]
-        self._written, self._changed = self._changed, set()
+        self.written, self.unwritten = self.unwritten, set()
         self._zones_written, self._zones_changed = self._zones_changed, set()
-        return operations + self.flows.changes()
+        return operations
 
-    def again(self) -> None:
+    def not_written(self) -> None:
         """The batch with the last changes did not reach the disk: writes them with the next one."""
-        for key in self._written:
+        for key in self.written:
             self.domains.setdefault(key, _none())
-        self._changed |= self._written
+        self.unwritten |= self.written
         self._zones_changed |= self._zones_written
-        self.flows.again()
 
 
 def _none() -> list[int]:

@@ -122,12 +122,12 @@ COUNTED = {State.QUEUED: 0, State.DEFERRED: 1, State.HELD: 2, State.DELETED: 3, 
 """The states that have a key, and each one's place in the value of `size` keys."""
 
 
-_BY_START = {b"defe": 1, b"held": 2, b"dele": 3, b"boun": 4}
+COUNTED_BY_START = {b"defe": 1, b"held": 2, b"dele": 3, b"boun": 4}
 
 
 def counted_as(key: bytes) -> int:
     """How the recipient of that key is counted."""
-    return _BY_START.get(key[:4], 0)
+    return COUNTED_BY_START.get(key[:4], 0)
 
 
 def _places(state: State) -> tuple[int | None, ...]:

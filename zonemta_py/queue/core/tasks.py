@@ -100,8 +100,8 @@ class Tasks:
 
     def __init__(self, store: Store) -> None:
         self.by_number: dict[int, Task] = {}
-        self._changed: set[int] = set()
-        self._written: set[int] = set()
+        self.unwritten: set[int] = set()
+        self.written: set[int] = set()
         self.active = False
         self.shortest_life_h = math.inf
         """The shortest lifetime that one of them has set."""
@@ -136,24 +136,22 @@ class Tasks:
 
     def changed(self, task: Task) -> None:
         """Its row is written with the next batch."""
-        self._changed.add(task.number)
+        self.unwritten.add(task.number)
 
     def forget(self, task: Task) -> None:
         """Its row is deleted with the next batch."""
         del self.by_number[task.number]
-        self._changed.add(task.number)
+        self.unwritten.add(task.number)
 
     def changes(self) -> list[Operation]:
         """Writes what has changed since the last call."""
-        if not self._changed and not self._written:
-            return []
-        found = [(number, self.by_number.get(number)) for number in self._changed]
-        self._written, self._changed = self._changed, set()
+        found = [(number, self.by_number.get(number)) for number in self.unwritten]
+        self.written, self.unwritten = self.unwritten, set()
         return [(keys.task(number), task.row() if task is not None else None) for number, task in found]
 
-    def again(self) -> None:
+    def not_written(self) -> None:
         """The batch with the last changes did not reach the disk: writes them with the next one."""
-        self._changed |= self._written
+        self.unwritten |= self.written
 
     def take_over(self, task: Task) -> None:
         """Another queue had it, or the same one as this has: what it has done is added."""

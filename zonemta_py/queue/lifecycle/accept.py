@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from operator import attrgetter
 from typing import Any, Protocol
 
 from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation
-from zonemta_py.disk.notes import Existence
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.mail import RemovedRecord
 from zonemta_py.mail.envelope import Envelope
@@ -35,6 +35,8 @@ from zonemta_py.queue.lifecycle.requests import Request, Requests, recorded
 from zonemta_py.queue.suppression.register import SuppressionList, because
 from zonemta_py.schedule.batch import Entry
 from zonemta_py.zones.pull import PUSHED
+
+_recipient_of = attrgetter("recipient")
 
 
 class Arriving(Protocol):
@@ -144,27 +146,30 @@ class Acceptance:
         message_id = stored.id if stored else core.disk.ids.next(now_ms)
         if envelope.clock_ahead_ms:
             placement.follow_clock(core, envelope)
-        if envelope.merged:
-            chunks = []
         metadata = placement.metadata_of(core, message_id, envelope, len(chunks), stored, now_ms, apart_ms)
+        if not metadata["chunks"]:  # it is merged
+            chunks = []
         packed = packing.pack(metadata)
         kept = [row for row in routed if row.recipient.address not in suppressed_by] if suppressed_by else routed
-        placed = placement.place(core, message_id, kept, envelope, now_ms, "counted" in metadata)
+        placed = placement.place(core, message_id, kept, envelope, now_ms, apart_ms, "counted" in metadata)
         message = Message(message_id, metadata, now_ms, len(placed), len(placed))
-        operations = (along or []) + _operations(message, chunks, packed, placed)
+        operations = _operations(message, chunks, packed, placed)
+        if along:
+            operations = along + operations
         count = len(suppressed_by) if suppressed_by else 0
         receipt, asked = Receipt(message_id, len(placed), count), b""
         if request is not None:
             made = self.requests.operations(request, receipt)
             operations += made
             asked = packing.pack(recorded(made))
-        operations += core.counters.sent.note(message_id, envelope, placed[0].zone.zone.name)
+        if core.counters.sent.remembers:
+            operations += core.counters.sent.note(message_id, envelope, placed[0].zone.zone.name)
         core.arriving.add(message_id)
         core.schedule.busy.update([row.key for row in placed])
-        campaign = campaign_of(metadata)
+        campaign = campaign_of(metadata) if "campaign" in metadata else ""
         self._count(placed, envelope.size, 1, campaign, count)
         charges = core.counters.quotas.charge(envelope.account, len(placed)) if envelope.account else []
-        rows = [[row.zone.zone.name, row.recipient.address, *row.note[:2]] for row in placed]
+        rows = [[row.zone.zone.name, row.recipient.address, row.note.notify, row.note.orcpt] for row in placed]
         # An `EnvelopeRecord`, by hand: its metadata are packed for the store already.
         record = (b"\x94" if asked else b"\x93") + packing.pack(message_id) + packed + packing.pack(rows) + asked
 
@@ -251,13 +256,14 @@ class Acceptance:
         core.counters.message_count += sign
         core.counters.message_bytes += sign * size
         moved: dict[tuple[str, str, int, str], int] = {}
-        for row in placed:
-            address = row.recipient.address
-            move = row.zone.zone.name, address[address.rfind("@") + 1 :], row.state, row.note.flow
-            try:
-                moved[move] += sign
-            except KeyError:
-                moved[move] = sign
+        first, alike = placed[0], 0
+        for row in placed:  # those that follow one another are alike, mostly
+            if not (row.domain == first.domain and row.zone is first.zone and row.note.flow == first.note.flow
+                    and row.state == first.state):  # fmt: skip
+                _add(moved, first, alike)
+                first, alike = row, 0
+            alike += sign
+        _add(moved, first, alike)
         for (zone, domain, state, flow), count in moved.items():
             core.counters.sizes.move(zone, domain, None, state, count, flow)
 
@@ -276,9 +282,9 @@ class Acceptance:
                 at += 1
             pins += self._hand_over_alike(message, placed[first:at])
         if pins:
-            core.messages.add(message, body)
-            core.messages.pin(message, pins)
-        observe.accepted(core, message, [row.zone.zone.name for row in placed], [row.recipient for row in placed])
+            core.messages.add(message, body, pins)
+        recipients = map(_recipient_of, placed)
+        observe.accepted(core, message, [row.zone.zone.name for row in placed], recipients)
         core.changed()
 
     def _hand_over_alike(self, message: Message, rows: list[Placed]) -> int:
@@ -320,11 +326,16 @@ class Acceptance:
         return 0
 
 
+def _add(moved: dict[tuple[str, str, int, str], int], row: Placed, count: int) -> None:
+    key = row.zone.zone.name, row.domain, row.state, row.note.flow
+    moved[key] = moved.get(key, 0) + count
+
+
 def _operations(message: Message, chunks: list[bytes], packed: bytes, placed: list[Placed]) -> list[Operation]:
     """What makes the message in the store, its recipients last. packed: its metadata."""
-    operations: list[Operation] = [(keys.chunk(message.id, number), chunk) for number, chunk in enumerate(chunks, 1)]
-    existence = Existence(message.created_ms, len(placed), len(placed)).value()
-    operations += [(keys.existence(message.id), existence), (keys.metadata(message.id), packed)]
+    existence = packing.pack((message.created_ms, len(placed), len(placed)))  # an `Existence`
+    found = keys.of_message(message.id, len(chunks))
+    operations: list[Operation] = list(zip(found, (*chunks, existence, packed), strict=True))
     note, value = None, b""
     for row in placed:
         if row.note is not note:  # those of one way share theirs

@@ -8,7 +8,7 @@ recipient: never twice, and never not at all.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.bodies import shrink
@@ -27,7 +27,7 @@ from zonemta_py.queue.lifecycle.settlement import Row, Settlement
 from zonemta_py.queue.suppression.evidence import COUNTED, OF_CLASS
 from zonemta_py.queue.suppression.guard import Pair
 from zonemta_py.queue.suppression.policy import Statement, SuppressionPolicy
-from zonemta_py.schedule.batch import NEVER_MS
+from zonemta_py.schedule.batch import NEVER_MS, Entry
 from zonemta_py.schedule.time.steady import Steady
 
 WAITING = (DEFERRED, POSTPONED)
@@ -43,17 +43,21 @@ class SettlementWriter:
         """Applies the record to the store. Called in the order of the records."""
         core, message = self._core, settlement.message
         operations: list[Operation] = []
-        ended = 0
-        campaign = core.campaigns.counted_by(message.id, message.metadata)
+        ended, simple, due = 0, True, list[bytes]()
+        campaign = core.campaigns.counted_by(message.id, message.metadata) if "campaign" in message.metadata else ""
         moved: dict[tuple[str, int, int | None, str], int] = {}
         for row in settlement.rows:
             if row.verdict != RELEASED:
                 after = None
                 operations.append((row.key, None))
-                if row.verdict != DELIVERED and (goes_on := _after(settlement, row, core.clock)) is not None:
-                    key, note = goes_on
-                    operations.append((key, note.value()))
-                    after = counted_as(key)
+                if row.verdict != DELIVERED:
+                    simple = False
+                    if (goes_on := _after(settlement, row, core.clock)) is not None:
+                        key, note = goes_on
+                        operations.append((key, note.value()))
+                        after = counted_as(key)
+                        if row.verdict in WAITING:
+                            due.append(key)
                 ended += after is None
                 move = row.address[row.address.rfind("@") + 1 :], row.state, after, row.note.flow
                 try:
@@ -64,8 +68,11 @@ class SettlementWriter:
                 core.campaigns.counters.result(campaign, row.verdict, settlement.ms, row.blocked)
         for (domain, before, after, flow), count in moved.items():
             core.counters.sizes.move(settlement.zone, domain, before, after, count, flow)
-        operations += _evidence(self._policy, settlement, core.clock.apart_ms())
-        due = [_deferred_key(settlement, row) for row in settlement.rows if row.verdict in WAITING]
+        if simple and settlement.lease is not None and not self._policy.store.any:
+            if ended:
+                _count(self._policy, settlement, [(domain, count) for (domain, *_), count in moved.items()])
+        else:
+            operations += _evidence(self._policy, settlement, core.clock.apart_ms())
         place = core.schedule.zones.get(settlement.zone) if due else None
         if place is not None:  # it may have been removed from the configuration
             place.promise(due)
@@ -112,15 +119,21 @@ class SettlementWriter:
             core.schedule.busy.difference_update([row.key for row in settlement.rows])
             core.messages.unpin(settlement.message, len(settlement.rows))
         else:
-            back = [row.entry for row in settlement.rows if row.verdict == RELEASED and row.entry]
-            gone = [row for row in settlement.rows if row.verdict != RELEASED]
-            core.schedule.busy.difference_update([row.key for row in gone])
+            gone, back = list[bytes](), list[Entry]()
+            for row in settlement.rows:
+                if row.verdict != RELEASED:
+                    gone.append(row.key)
+                elif row.entry:
+                    back.append(row.entry)
+            core.schedule.busy.difference_update(gone)
             if back:
                 lease.batch.zone.put_back(lease.batch, back)
                 core.changed()  # otherwise nothing would make the scheduler look
             core.messages.unpin(lease.message, len(gone))
+        if not due:
+            return
         core.schedule.busy.difference_update(due)
-        if due and (zone := core.schedule.zones.get(settlement.zone)) is not None:
+        if (zone := core.schedule.zones.get(settlement.zone)) is not None:
             waiting = [row for row in settlement.rows if row.verdict in WAITING]
             for row in waiting:
                 if row.note.away and lease is not None:
@@ -149,16 +162,16 @@ def _evidence(policy: SuppressionPolicy, settlement: Settlement, apart_ms: int) 
     """For the policy that suppresses people: evidence, and what clears it. apart_ms: how far steady time is ahead of
     the clock."""
     operations: list[Operation] = []
-    taken, clears, ms = 0, policy.store.any, settlement.ms + apart_ms
+    taken, clears, ms = Counter[str](), policy.store.any, settlement.ms + apart_ms
     for row in settlement.rows:
         if row.verdict == DELIVERED:
-            taken += 1
+            taken[row.address[row.address.rfind("@") + 1 :]] += 1
             if clears:
                 operations += policy.took(row.address, settlement.message.id, ms)
         elif row.kind and row.verdict in COUNTED.get(OF_CLASS.get(row.kind, ""), ()):
             operations += policy.heard(_statement(policy, settlement, row, ms))
     if taken and settlement.lease is not None:
-        _count(policy, settlement, taken)
+        _count(policy, settlement, taken.items())
     return operations
 
 
@@ -171,13 +184,11 @@ def _statement(policy: SuppressionPolicy, settlement: Settlement, row: Row, ms: 
     )
 
 
-def _count(policy: SuppressionPolicy, settlement: Settlement, taken: int) -> None:
-    if not policy.relays(settlement.zone):
-        policy.guard.took(_pair(settlement, ""), taken)
-        return
-    domains = [row.address[row.address.rfind("@") + 1 :] for row in settlement.rows if row.verdict == DELIVERED]
-    for domain, count in Counter(domains).items():
-        policy.guard.took(_pair(settlement, domain), count)
+def _count(policy: SuppressionPolicy, settlement: Settlement, taken: Iterable[tuple[str, int]]) -> None:
+    """taken: domains, and how many people there got mail."""
+    relays = policy.relays(settlement.zone)
+    for domain, count in taken:
+        policy.guard.took(_pair(settlement, domain if relays else ""), count)
 
 
 def _pair(settlement: Settlement, address: str) -> Pair:

@@ -93,7 +93,6 @@ class Classification:
 
     def judge(self, lease: Lease, result: Result) -> list[Classified | None]:
         """Returns the rule that matched each outcome, and changes the outcomes accordingly."""
-        provider, ours = lease.batch.path.provider, _addresses(lease, result)
         classifieds: list[Classified | None] = []
         for place, outcome in enumerate(result.outcomes):
             if outcome.stage in LOCAL and lease.batch.path.source and not result.chosen:
@@ -104,7 +103,8 @@ class Classification:
             if outcome.verdict not in (DEFERRED, BOUNCED) or outcome.stage in OURS:
                 classifieds.append(None)
                 continue
-            classified = self._rules.judge(outcome.reply, outcome.stage, provider, ours)
+            provider = lease.batch.path.provider
+            classified = self._rules.judge(outcome.reply, outcome.stage, provider, _addresses(lease, result))
             if classified.agreed:
                 classified = _of_these(classified, outcome, lease)
             classifieds.append(classified)
@@ -158,7 +158,10 @@ class Classification:
         if zone.zone.delivery == "pull":
             return  # we have connected to nobody
         admission = self._core.schedule.admission
-        lease.tried = lease.tried or any(outcome.stage not in UNTRIED for outcome in result.outcomes)
+        all_delivered = bool(result.outcomes)
+        for outcome in result.outcomes:
+            lease.tried = lease.tried or outcome.stage not in UNTRIED
+            all_delivered = all_delivered and outcome.verdict == DELIVERED
         if batch.charge is not None and not result.more:
             released = sum(len(o.recipients) for o in result.outcomes if o.verdict == RELEASED)
             admission.unused(batch, result.opened, lease.tried, result.kept, released)
@@ -166,7 +169,7 @@ class Classification:
             policy.manners.learn(path.site, result.recipients_max, result.stalled, result.manner)
         if not result.outcomes:
             return
-        if not path.failures and not path.source and all(o.verdict == DELIVERED for o in result.outcomes):
+        if all_delivered and not path.failures and not path.source:
             if zone.away.waiting:
                 zone.answered(path)
             policy.delivered(path)  # the usual case, on a short path

@@ -77,7 +77,8 @@ class Lease:
 
     def row(self) -> list[Any]:
         """The fields of its `StartRecord`, for the journal and for position records. By hand: made once per lease."""
-        recipients = [entry.address if entry.key[:4] != b"defe" else _deferred(entry) for entry in self.open]
+        entries = self.open if self.recorded else self.batch.entries
+        recipients = [entry.address if entry.key[:4] != b"defe" else _deferred(entry) for entry in entries]
         zone, place = self.batch.zone.zone.name, self.batch.flow_queue.key
         provider, size = self.batch.path.provider, self.message.metadata["size"]
         return [self.number, self.message.id, zone, place, recipients, self.since_ms, provider, size]
@@ -100,8 +101,8 @@ def wait_s(core: Core, lease: Lease) -> float | None:
 
     0: some may now, and others may not; when they are put off, each gets its own time.
     """
-    terms, zone = lease.message.metadata, lease.zone
-    timed = lease.batch.flow_queue.flow_id.campaign in core.campaigns.timed
+    terms, zone = lease.message.metadata, lease.batch.zone.zone
+    timed = bool(core.campaigns.timed) and lease.batch.flow_queue.flow_id.campaign in core.campaigns.timed
     if not (timed or terms.get("window") or zone.window or terms.get("hold_until_ms")):
         return None
     now_ms = core.clock.ms()  # it was deferred in steady time, and the clock may have been set since
@@ -125,11 +126,13 @@ def _deferred(entry: Entry) -> list[Any]:
 def delivery_of(core: Core, lease: Lease, body: bytes | None) -> Delivery:
     """body: as it is stored, if it is short."""
     batch, message = lease.batch, lease.message
-    first, path, flow_id, site = batch.entries[0].note, batch.path, batch.flow_queue.flow_id, batch.site
+    first, path, flow_id, site = batch.entries[0].note, batch.path, batch.flow_queue.turn.flow_id, batch.site
     routing, metadata, merged = first.routing or {}, message.metadata, first.values is not None
-    if core.schedule.policy.stopped(NO_TLS, path.site):
+    headers = metadata.get("headers")
+    policy, admission = core.schedule.policy, core.schedule.admission
+    if policy.stops and policy.stopped(NO_TLS, path.site):
         routing = routing | {"no_tls": True}
-    most, manners = core.schedule.admission.most(batch.flow_queue), core.schedule.policy.manners
+    most, manners = admission.most(batch.flow_queue), policy.manners
     return Delivery(
         lease=lease.number,
         id=message.id,
@@ -162,7 +165,7 @@ def delivery_of(core: Core, lease: Lease, body: bytes | None) -> Delivery:
         require_tls=metadata.get("require_tls", False),
         tls_optional=metadata.get("tls_optional", False),
         messages_per_connection=most.messages_per_connection,
-        idle_s=core.schedule.admission.idle_s(batch, most.idle_s),
+        idle_s=admission.idle_s(batch, most.idle_s),
         hashes=metadata.get("hashes") or {},
         unsubscribe=metadata.get("unsubscribe", False),
         unsubscribe_scope=metadata.get("unsubscribe_scope", ""),
@@ -175,10 +178,10 @@ def delivery_of(core: Core, lease: Lease, body: bytes | None) -> Delivery:
         counted=batch.charge is not None,
         tables=list(path.terms.names),
         unsigned=metadata.get("unsigned", False),
-        connection=core.schedule.admission.connection(batch),
-        list_name=list_of(metadata.get("headers")),
+        connection=admission.connection(batch) if batch.limits or batch.idle_connection else None,
+        list_name=list_of(headers) if headers else "",
         lines=metadata.get("lines", 0),
-        list_title=title_of(metadata.get("headers")),
+        list_title=title_of(headers) if headers else "",
     )
 
 

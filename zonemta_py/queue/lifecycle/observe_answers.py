@@ -40,8 +40,10 @@ def answered(core: Core, settlement: Settlement, result: Result) -> None:
                 log.line(settlement.ms, "answered", fields)
         for number, addresses in alike.items():
             verdict, count = VERDICTS[number], len(addresses)
-            meter.add("zonemta_answers_total", (zone, verdict, kind, outcome.stage), count)
-            meter.add("zonemta_provider_answers_total", (provider, verdict), count)
+            meter.add_all(
+                ("zonemta_answers_total", (zone, verdict, kind, outcome.stage), count),
+                ("zonemta_provider_answers_total", (provider, verdict), count),
+            )
             core.counters.destinations.add(addresses, verdict)
             if number == DELIVERED:
                 meter.observe("zonemta_delivery_delay_seconds", (zone,), delay_s, count)

@@ -5,10 +5,12 @@ Nothing is changed here but the campaign that the message begins to count for.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from zonemta_py.disk import keys
-from zonemta_py.disk.notes import Note
+from zonemta_py.disk.notes import PLAIN, Note
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.bodies import Stored
@@ -31,36 +33,45 @@ class Placed(NamedTuple):
     recipient: Recipient
     note: Note
     state: int
+    domain: str
+
+
+_placed: Callable[[tuple[object, ...]], Placed] = partial(tuple.__new__, Placed)
+"""(fields) → Placed, in one call of C: it is made for each recipient."""
 
 
 def place(
-    core: Core, message_id: str, routed: list[Routed], envelope: Envelope, now_ms: int, counted: bool
+    core: Core, message_id: str, routed: list[Routed], envelope: Envelope, now_ms: int, apart_ms: int, counted: bool
 ) -> list[Placed]:  # fmt: skip
-    """Where each recipient begins. counted: for a campaign. now_ms: by the clock.
+    """Where each recipient begins. counted: for a campaign. now_ms: by the clock; apart_ms: as `Steady.apart_ms`.
 
     What decides the way of one decides that of all others of its domain, where neither plugins nor columns make them
     different: they share a flow queue and a note.
     """
-    found, ways = list[Placed](), dict[tuple[str, str], Placed]()
+    found, ways = list[Placed](), dict[tuple[str, str], tuple[Placed, bytes]]()
     timed = envelope.campaign in core.campaigns.timed
     for one in routed:
         recipient = one.recipient
         address = recipient.address
-        way = one.zone, address[address.rfind("@") + 1 :]
+        domain = address[address.rfind("@") + 1 :]
+        way = one.zone, domain
         alike = not (timed or one.routing or one.delay_s or recipient.notify or recipient.orcpt or recipient.values)
         like = ways.get(way) if alike else None
         if like is None:
-            row = _place(core, message_id, one, envelope, now_ms, counted)
-            if alike and row.key.startswith(keys.FRESH):
-                ways[way] = row
+            row = _place(core, message_id, one, envelope, now_ms, apart_ms, counted, domain)
+            if alike and len(routed) > 1 and row.key.startswith(keys.FRESH):
+                ways[way] = row, keys.fresh_of(one.zone, message_id)
         else:
-            key = keys.fresh(one.zone, message_id, address)
-            row = Placed(like.zone, like.flow_queue, key, recipient, like.note, like.state)
+            (zone, flow_queue, _, _, note, state, _), begin = like
+            row = _placed((zone, flow_queue, begin + address.encode(), recipient, note, state, domain))
         found.append(row)
     return found
 
 
-def _place(core: Core, message_id: str, routed: Routed, envelope: Envelope, now_ms: int, counted: bool) -> Placed:
+def _place(
+    core: Core, message_id: str, routed: Routed, envelope: Envelope, now_ms: int, apart_ms: int, counted: bool,
+    domain: str,
+) -> Placed:  # fmt: skip
     """As `place`, for one."""
     recipient, zone = routed.recipient, core.schedule.zones[routed.zone]
     priority = zone.zone.priority if envelope.priority is None else envelope.priority
@@ -68,12 +79,14 @@ def _place(core: Core, message_id: str, routed: Routed, envelope: Envelope, now_
     flow = ""
     if priority or envelope.tenant or envelope.campaign:
         flow = flow_text(priority, envelope.tenant or "", envelope.campaign or "")
-    apart_ms = core.clock.apart_ms()
-    deadline_ms = envelope.deadline_ms and envelope.deadline_ms + apart_ms
-    note = Note(
-        recipient.notify, recipient.orcpt, routing=routed.routing, flow=flow, deadline_ms=deadline_ms,
-        values=recipient.values, counted=counted,
-    )  # fmt: skip
+    note, deadline_ms = PLAIN, envelope.deadline_ms and envelope.deadline_ms + apart_ms
+    if recipient.notify or recipient.orcpt is not None or routed.routing or flow or deadline_ms or counted or (
+        recipient.values is not None
+    ):  # fmt: skip
+        note = Note(
+            recipient.notify, recipient.orcpt, routing=routed.routing, flow=flow, deadline_ms=deadline_ms,
+            values=recipient.values, counted=counted,
+        )  # fmt: skip
     wait_s = routed.delay_s
     timed = recipient.values is not None and envelope.campaign in core.campaigns.timed
     if timed or envelope.hold_until_ms or envelope.window or zone.zone.window:
@@ -89,13 +102,13 @@ def _place(core: Core, message_id: str, routed: Routed, envelope: Envelope, now_
     if wait_s > 0:
         due_ms = now_ms + apart_ms + int(wait_s * 1000)
         key = keys.deferred(routed.zone, due_ms, message_id, recipient.address)
-        return Placed(zone, None, key, recipient, note, sizes.DEFERRED)
+        return Placed(zone, None, key, recipient, note, sizes.DEFERRED, domain)
     flow_queue = zone.flow_queues.of(message_id, recipient.address, note)
     if zone.takes(flow_queue):
         key = keys.fresh(routed.zone, message_id, recipient.address)
     else:
         key = keys.parked(routed.zone, flow_queue.key, message_id, recipient.address)
-    return Placed(zone, flow_queue, key, recipient, note, sizes.QUEUED)
+    return Placed(zone, flow_queue, key, recipient, note, sizes.QUEUED, domain)
 
 
 def metadata_of(
@@ -103,9 +116,9 @@ def metadata_of(
 ) -> dict[str, Any]:
     """What is stored of its envelope, of its body, and of the campaign it counts for."""
     metadata = envelope_fields(envelope, apart_ms)
-    if envelope.merged:
-        metadata["template"] = core.campaigns.get(envelope.campaign or "").template
     metadata["chunks"] = chunks
+    if "columns" in metadata:  # it is merged
+        metadata["template"], metadata["chunks"] = core.campaigns.get(envelope.campaign or "").template, 0
     if stored:
         metadata["chunks"], metadata["file"] = stored.chunks, stored.bytes
     if envelope.campaign and _counts(core, message_id, envelope, now_ms):

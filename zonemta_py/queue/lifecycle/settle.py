@@ -102,7 +102,8 @@ class Settling:
         if settlement.rows:
             apply = partial(self._stable, settlement, result, done)
             settlement.seq = core.disk.ledger.write(Type.DELIVERY, record_of(settlement, result), apply, settlement.ms)
-            if any(row.verdict != RELEASED for row in settlement.rows):
+            rows = settlement.rows
+            if rows[0].verdict != RELEASED or any(row.verdict != RELEASED for row in rows):
                 batch.zone.took(batch.path, result.took_ms, settlement.message.metadata["size"])
         else:  # an earlier part had all of them
             core.disk.journal.when_stable(done)

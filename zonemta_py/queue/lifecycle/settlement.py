@@ -24,7 +24,7 @@ from zonemta_py.queue.api import Outcome, Result
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.messages import Message
-from zonemta_py.queue.core.state import counted_as
+from zonemta_py.queue.core.state import COUNTED_BY_START
 from zonemta_py.queue.lifecycle.lease import DAMAGED, Lease
 from zonemta_py.queue.lifecycle.notices import Notices
 from zonemta_py.schedule.batch import Entry
@@ -82,16 +82,18 @@ def settlement_of(
 ) -> Settlement:  # fmt: skip
     """classifieds: of each outcome."""
     now_ms, down, rows = core.clock.ms(), result.down_s is not None, list[Row]()
-    entries = lease.batch.entries
+    entries, told = lease.batch.entries, False
     for outcome, classified in zip(result.outcomes, classifieds, strict=True):
         verdict, reply = outcome.verdict, outcome.reply
         ends = verdict == RELEASED or (verdict == DELIVERED and not outcome.relayed)
         for index in outcome.recipients:
             entry = entries[index]
             row = Row(
-                entry.key, entry.address, entry.note, verdict, reply, 0, False, False, entry, counted_as(entry.key)
-            )
+                entry.key, entry.address, entry.note, verdict, reply, 0, False, False, entry,
+                COUNTED_BY_START.get(entry.key[:4], 0),
+            )  # fmt: skip
             if not ends:  # else its note ends with its key, or stays
+                told = True
                 _judge(core, notices, lease, row, outcome, now_ms, down)
             if classified is not None:
                 row.kind, row.agreed, row.stage = classified.kind, classified.agreed, outcome.stage
@@ -99,7 +101,8 @@ def settlement_of(
             rows.append(row)
     zone = lease.batch.zone.zone.name
     settlement = Settlement(lease.message, zone, rows, result.remote, now_ms, lease=lease, classifieds=classifieds)
-    settlement.notices = due(core.config, settlement)
+    if told:  # perhaps: nobody is, about what was simply delivered
+        settlement.notices = due(core.config, settlement)
     return settlement
 
 
@@ -209,12 +212,16 @@ def _record_rows(rows: list[Row], outcomes: list[Outcome], classifieds: list[Cla
         known = _UNJUDGED
         if classified is not None:
             known = (classified.kind, classified.rule, True)[: 3 if classified.agreed else 2]
+        last: Row | None = None
         for row in islice(following, len(outcome.recipients)):
             reply = row.reply
-            text = reply.text[:REPLY_TEXT_STORED_MAX]
-            key = (row.verdict, reply.code, reply.enhanced, text, outcome.stage, row.relayed, *known)
+            if last is None or reply is not last.reply or (row.verdict, row.relayed) != (last.verdict, last.relayed):
+                text = reply.text[:REPLY_TEXT_STORED_MAX]
+                key = (row.verdict, reply.code, reply.enhanced, text, outcome.stage, row.relayed, *known)
+                alike = grouped.setdefault(key, [])
+                last = row
             before = keys.place(row.key).due_ms if row.state == sizes.DEFERRED else 0
             attempts = row.note.attempts + (row.verdict == DELIVERED and not row.relayed)  # its note is not written
             who = [row.address, before, row.due_ms, attempts] if before or row.due_ms else row.address
-            grouped.setdefault(key, []).append(who)
+            alike.append(who)
     return [[*key[:5], recipients, *key[5:]] for key, recipients in grouped.items()]

@@ -31,8 +31,8 @@ class FlowSizes:
         self.pairs, self.tenants, self.campaigns = Sums(), Sums(), Sums()
         self._parts: dict[str, tuple[str, str, str]] = {}
         """Pair, tenant and campaign of the flows that were counted lately."""
-        self._changed: set[str] = set()
-        self._written: set[str] = set()
+        self.unwritten: set[str] = set()
+        self.written: set[str] = set()
         if counted:
             self._read(store)
         else:
@@ -43,12 +43,12 @@ class FlowSizes:
             self._take(key.decode().split(" ", 1)[1], packing.unpack(value))
 
     def _count(self, store: Store) -> None:
-        self._changed.update(
+        self.unwritten.update(
             key.decode().split(" ", 1)[1] for key in store.keys(keys.FLOW_SIZES, keys.end(keys.FLOW_SIZES))
         )
         for pair, counts in counted(store).items():
             self._take(pair, counts)
-            self._changed.add(pair)
+            self.unwritten.add(pair)
 
     def _take(self, pair: str, counts: Iterable[int]) -> None:
         counts = list(counts)
@@ -79,20 +79,20 @@ class FlowSizes:
             self.tenants.move(tenant, before, after, count)
         if campaign:
             self.campaigns.move(campaign, before, after, count)
-        self._changed.add(pair)
+        self.unwritten.add(pair)
 
     def changes(self) -> list[Operation]:
         """Writes what has changed since the last call."""
         operations: list[Operation] = []
-        for pair in self._changed:
+        for pair in self.unwritten:
             counts = self.pairs.by_name.get(pair)
             operations.append((keys.flow_size(pair), packing.pack(counts) if counts else None))
-        self._written, self._changed = self._changed, set()
+        self.written, self.unwritten = self.unwritten, set()
         return operations
 
-    def again(self) -> None:
+    def not_written(self) -> None:
         """The batch with the last changes did not reach the disk: writes them with the next one."""
-        self._changed |= self._written
+        self.unwritten |= self.written
 
 
 class Tracked(NamedTuple):

@@ -51,8 +51,8 @@ class Quotas:
         for key, value in store.scan(keys.QUOTAS, keys.end(keys.QUOTAS)):
             _, account, what, ms = key.decode().split(" ")
             self._used[account, what, int(ms)] = list(packing.unpack(value))
-        self._changed: set[tuple[str, str, int]] = set()
-        self._written: set[tuple[str, str, int]] = set()
+        self.unwritten: set[tuple[str, str, int]] = set()
+        self.written: set[tuple[str, str, int]] = set()
         self.configure(config)
 
     def configure(self, config: Config) -> None:
@@ -70,7 +70,7 @@ class Quotas:
         for name in self._used.keys() - known:
             if self._used[name][0] < now_ms // name[2]:
                 del self._used[name]
-                self._changed.add(name)
+                self.unwritten.add(name)
 
     def refusal(self, account: str, recipients: int) -> Reply | None:
         """Why a message of that account to so many is not taken now; None: it may be."""
@@ -95,7 +95,7 @@ class Quotas:
             window, used = self._now(quota)
             more = 1 if quota.what == MESSAGES else recipients
             self._used[quota.name] = [window, used + more]
-            self._changed.add(quota.name)
+            self.unwritten.add(quota.name)
             charges.append(Charge(quota.name, window, more))
         return charges
 
@@ -105,7 +105,7 @@ class Quotas:
             used = self._used.get(name)
             if used is not None and used[0] == window:
                 used[1] = max(0, used[1] - amount)
-                self._changed.add(name)
+                self.unwritten.add(name)
 
     def rows(self) -> list[dict[str, Any]]:
         """What each account has used."""
@@ -131,12 +131,12 @@ class Quotas:
     def changes(self) -> list[Operation]:
         """Writes what has changed since the last call."""
         operations: list[Operation] = []
-        for name in self._changed:
+        for name in self.unwritten:
             used = self._used.get(name)
             operations.append((keys.quota(*name), None if used is None else packing.pack(used)))
-        self._written, self._changed = self._changed, set()
+        self.written, self.unwritten = self.unwritten, set()
         return operations
 
-    def again(self) -> None:
+    def not_written(self) -> None:
         """The batch with the last changes did not reach the disk: writes them with the next one."""
-        self._changed |= self._written
+        self.unwritten |= self.written
