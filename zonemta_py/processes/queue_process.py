@@ -224,15 +224,15 @@ async def run(given: Given, host: Host, pipe: Pipe, senders: Collection[int]) ->
         Supervision(queue, pipe, plugged, ending.cancel, partial(ending.begin, alone=True)),
     )
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ending.begin)
-    if queue_count(config) > 1:
-        from zonemta_py.queues.member import Member
-
-        queue.core.membership = Member(queue)
     queue.core.mail_log = mail.of(config, host.entries)
     queue.core.copied = identity.copied(config.folder, identity.this_machine())
     if queue.core.copied:
         print(f"zonemta: {queue.core.copied}", file=sys.stderr, flush=True)
     peer_process.outlive(queue, senders)
+    if queue_count(config) > 1:
+        from zonemta_py.queues.member import Member
+
+        queue.core.membership = Member(queue)
     listening = await server.serve(queue, config.folder)
     Garbage()
     await opening.finish()

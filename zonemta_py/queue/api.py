@@ -87,6 +87,9 @@ class Membership(Protocol):
     async def learn(self, origin: int, lessons: list[list[Any]]) -> None:
         """As of `questions.learn`."""
 
+    def turn(self) -> None:
+        """The schedule has had its turn: what it lacks of shared limits is asked for."""
+
     def may_lease(self) -> bool:
         """Whether it knows all orders that have been answered."""
 

@@ -16,8 +16,9 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from zonemta_py.config import Config
@@ -28,8 +29,9 @@ from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.questions.question import Question
 from zonemta_py.queues import layout
 from zonemta_py.queues.answers import Merged
+from zonemta_py.queues.grants.authority import GrantAuthority
 from zonemta_py.queues.joined.asked import refusal
-from zonemta_py.queues.member import BEGIN, DONE, LESSONS
+from zonemta_py.queues.member import BEGIN, DONE, GRANTS, LESSONS
 from zonemta_py.queues.orders import GivenOrder, OrderLog
 from zonemta_py.wire import AUTHORITY
 from zonemta_py.wire.channel import Lost
@@ -42,7 +44,7 @@ LEASE_S = 2.0
 """How long a queue may lease after it was heard from."""
 ROUND_S = 0.25
 AGAIN_S = 0.2
-LOOK_S = 0.005
+LOOK_S, LEAST_S = 0.005, 0.001
 NOBODY = Reply(451, "4.3.0", "no queue is running; the order holds from their start on")
 UNKNOWN = Reply(
     451, "4.3.0", "a queue that may know what is meant does not answer; look whether the order holds, later"
@@ -77,15 +79,17 @@ class InProgress:
 
 
 class Link:
-    """To one queue. progress: what is being given now. carried: called when it has carried out orders. teach: with the
-    number of a queue and what it has learnt."""
+    """To one queue. progress: what is being given now. carried: called when it has carried out orders. heard: with its
+    number, and what it says. grants: hears when a connection begins and ends."""
 
     def __init__(
         self, number: int, queue: RemoteQueue, orders: OrderLog, progress: Callable[[], InProgress | None],
-        carried: Callable[[], None], teach: Callable[[int, list[Any]], None],
+        carried: Callable[[], None], heard: Callable[[int, str, list[Any]], None], grants: Grants,
     ) -> None:  # fmt: skip
         self.number, self._queue, self._orders = number, queue, orders
-        self._progress, self._carried, self._teach = progress, carried, teach
+        self._progress, self._carried, self._heard, self._grants = progress, carried, heard, grants
+        self._fault: Exception | None = None
+        self._pushes: set[asyncio.Task[None]] = set()
         self.until = time.monotonic() + LEASE_S
         """When what it was last allowed ends; at first, what this process's forerunner may have allowed."""
         self.applied: int | None = None
@@ -158,17 +162,67 @@ class Link:
 
     async def _share(self) -> None:
         """For ever."""
-        messages = [[BEGIN]]
-        while True:
-            if self.applied is None or self.applied < self._orders.last:
-                await asyncio.sleep(LOOK_S)
-                continue
-            self.until = time.monotonic() + LEASE_S
-            answer = await self._queue.ask(questions.share, until=self.until, messages=messages, wait_s=ROUND_S)
-            messages = []
-            for kind, rows in answer:
-                if kind == LESSONS:
-                    self._teach(self.number, rows)
+        self._fault = None
+        await self._exchange([[BEGIN]], 0)
+        self._grants.connected(self.number)
+        try:
+            while self._fault is None:
+                if self.applied == self._orders.last:
+                    self.until = time.monotonic() + LEASE_S
+                await self._exchange([], ROUND_S if self.applied == self._orders.last else LOOK_S)
+            raise self._fault
+        finally:
+            self._grants.disconnected(self.number)
+            for push in self._pushes:
+                push.cancel()
+
+    async def _exchange(self, messages: list[Any], wait_s: float) -> None:
+        for kind, what in await self._queue.ask(questions.share, until=self.until, messages=messages, wait_s=wait_s):
+            self._heard(self.number, kind, what)
+
+    def push(self, message: Sequence[Any]) -> None:
+        """Sends it at once, in the order of the calls; if it does not arrive, the connection begins anew."""
+        work = asyncio.get_running_loop().create_task(self._push(message))
+        self._pushes.add(work)
+        work.add_done_callback(self._pushes.discard)
+
+    async def _push(self, message: Sequence[Any]) -> None:
+        try:
+            await self._exchange([[GRANTS, message]], 0)
+        except Exception as error:
+            self._fault = error
+
+
+class Grants:
+    """Gives queues their shares of limits, by `GrantAuthority`: it hears what comes, and what it says is sent."""
+
+    def __init__(self, queues: int) -> None:
+        self._authority = GrantAuthority(queues, token_hex(8), time.monotonic())
+        self.links: dict[int, Link] = {}
+        self._due: asyncio.Handle | None = None
+
+    def connected(self, queue: int) -> None:
+        self._authority.connected(queue, time.monotonic())
+        self._soon()
+
+    def disconnected(self, queue: int) -> None:
+        self._authority.disconnected(queue, time.monotonic())
+        self._soon()
+
+    def heard(self, queue: int, message: Sequence[Any]) -> None:
+        self._authority.heard(queue, message, time.monotonic())
+        self._soon()
+
+    def _soon(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+        self._due = asyncio.get_running_loop().call_soon(self._tick)
+
+    def _tick(self) -> None:
+        for queue, message in self._authority.tick(time.monotonic()):
+            self.links[queue].push(message)
+        wait_s = self._authority.next_at() - time.monotonic()
+        self._due = asyncio.get_running_loop().call_later(max(LEAST_S, wait_s), self._tick)
 
 
 class Authority:
@@ -181,12 +235,19 @@ class Authority:
         self._one = asyncio.Lock()
         self._progress: InProgress | None = None
         self._teaching: set[asyncio.Task[None]] = set()
-        self.links = {number: self._link(config.folder, number) for number in numbers}
+        self._grants = Grants(len(numbers))
+        self.links = self._grants.links = {number: self._link(config.folder, number) for number in numbers}
         self._merged = Merged({number: link.ask for number, link in self.links.items()}, self.order)
 
     def _link(self, folder: Path, number: int) -> Link:
         queue = RemoteQueue.lasting(layout.folder_of(folder, number), "authority")
-        return Link(number, queue, self._orders, lambda: self._progress, self._carried, self._teach)
+        return Link(number, queue, self._orders, lambda: self._progress, self._carried, self._heard, self._grants)
+
+    def _heard(self, queue: int, kind: str, what: Any) -> None:
+        if kind == LESSONS:
+            self._teach(queue, what)
+        elif kind == GRANTS:
+            self._grants.heard(queue, what)
 
     def start(self) -> list[asyncio.Task[None]]:
         return [task for link in self.links.values() for task in link.start()]

@@ -11,10 +11,12 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from itertools import islice
+from math import inf
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
-from zonemta_py.config import Config
+from zonemta_py.config import Config, queue_count
 from zonemta_py.disk import keys, packing
 from zonemta_py.disk.files import replace_file
 from zonemta_py.disk.leveldb.store import Operation
@@ -26,11 +28,15 @@ from zonemta_py.queue.questions.question import given, is_given
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.suppression.policy import Statement
 from zonemta_py.queues import placement
+from zonemta_py.queues.grants.holder import GrantHolder
+from zonemta_py.queues.shared_limits import SharedLimits
 from zonemta_py.zones.pull import PUSHED
 
 DONE, REFUSED = "done", "refused"
-LESSONS, BEGIN = "lessons", "begin"
-"""What `share` answers with: [LESSONS, rows]. Its first message of a process: [BEGIN]."""
+LESSONS, GRANTS, BEGIN = "lessons", "grants", "begin"
+"""What `share` answers with: [LESSONS, rows], [GRANTS, message]. Its messages: [GRANTS, message]; [BEGIN], the first
+one of each connection."""
+LEAST_S = 0.001
 HEARD, TOOK, STAND = "heard", "took", "stand"
 ELSEWHERE = Reply(451, "4.3.0", "the number of queues has just changed; try again in a moment")
 AT_ONCE = 200
@@ -64,6 +70,11 @@ class Member:
         self._one = asyncio.Lock()
         self._lessons = Lessons(queue)
         self._news = asyncio.Event()
+        self._said: list[list[Any]] = []
+        """About limits, not sent yet."""
+        self._holder = GrantHolder(token_hex(8), queue_count(queue.core.config), haunted=bool(queue.leases.before))
+        self._limits = SharedLimits(queue.core.schedule, self._holder, [one.batch for one in queue.leases.out.values()])
+        self._timer: asyncio.TimerHandle | None = None
 
     # -- orders
 
@@ -108,15 +119,40 @@ class Member:
         self._until = max(self._until, until)
         if not held:
             self._core.changed()
-        if [BEGIN] in messages:
-            self._lessons.again()
-        found: list[Any] = self._lessons.next()
-        if not found:
+        for message in messages:
+            if message[0] == BEGIN:
+                self._lessons.again()
+                self._holder.disconnected()
+                self._said.clear()
+            elif message[0] == GRANTS:
+                self._limits.heard(message[1])
+        if self._holder.haunted and not self._queue.leases.before:
+            self._holder.exorcise()
+        self.turn()
+        found = self._news_to_tell()
+        if not found and wait_s > 0:
             self._news.clear()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), wait_s)
-            found = self._lessons.next()
-        return [[LESSONS, found]] if found else []
+            found = self._news_to_tell()
+        return found
+
+    def _news_to_tell(self) -> list[list[Any]]:
+        said, self._said = self._said, []
+        lessons = self._lessons.next()
+        return [*said, [LESSONS, lessons]] if lessons else said
+
+    def turn(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        while (message := self._limits.next_message()) is not None:
+            self._said.append([GRANTS, message])
+        if self._said:
+            self._news.set()
+        wait_s = self._holder.next_at() - self._core.schedule.now()
+        if wait_s < inf:
+            self._timer = asyncio.get_running_loop().call_later(max(LEAST_S, wait_s), self.turn)
 
     # -- lessons
 

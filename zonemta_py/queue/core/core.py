@@ -308,7 +308,10 @@ class Core:
 
     def _pump(self) -> None:
         self._pump_soon = False
-        if self.membership is not None and not self.membership.may_lease():
+        member = self.membership
+        if member is not None and not member.may_lease():
             return
         if not (self.copied or self.stopping or self.disk.closed):
             self.callbacks.pump()
+            if member is not None:
+                member.turn()
