@@ -1,16 +1,24 @@
 """Mail and state that go from queue to queue: nothing is lost, nothing is there twice, whatever ends the process that
 moves it; and the journal alone says the same of it."""
 
+import random
+import shutil
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from tests.queue.conftest import house as house
-from tests.queue.test_families import contents, lived
+from tests.queue.test_families import contents, lived, repaired, wrong
 from zonemta_py.config import Config
 from zonemta_py.disk import keys, packing
+from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.disk.notes import Note
-from zonemta_py.journal import families
+from zonemta_py.events.derive import events_of
+from zonemta_py.journal import families, segments
+from zonemta_py.queue.lifecycle import moved
+from zonemta_py.queue.lifecycle.moved import Contents
+from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.recovery import offline
 from zonemta_py.queues import layout, moving
 
@@ -96,3 +104,152 @@ async def test_more_queues_and_fewer(house: Make) -> None:
         await sound(home, config)
     assert len(layout.gone(config.folder)) == 2
     assert not [key for key in contents(config.folder)["taken"] if b" - " not in key]
+
+
+async def one_of_two(home: Any) -> Config:
+    """An MTA with two queues, of which the second one has all that there is, and the first one nothing."""
+    config = await stopped(home)
+    base = home.base / "mta"
+    home.folder = base
+    second = layout.folder_of(base, 1)
+    second.parent.mkdir(parents=True)
+    shutil.copytree(config.folder, second, ignore=shutil.ignore_patterns("LOCK"))
+    await moving.closed(await moving.resting(home.config, home.clock))
+    layout.write(base, [0, 1])
+    result: Config = home.config
+    return result
+
+
+def of_tasks(rows: dict[bytes, bytes]) -> dict[bytes, Any]:
+    return {key: packing.unpack(value) | {"seq": 0} for key, value in rows.items()}
+
+
+def of_campaigns(rows: dict[bytes, bytes]) -> dict[bytes, Any]:
+    """Settings, templates and figures; not the history."""
+    own = {"seq": 0, "first": "", "base": []}
+    return {
+        key: packing.unpack(value) | own if key.endswith(b" *") else value
+        for key, value in rows.items()
+        if not key.endswith(b" ~")
+    }
+
+
+SAME = (
+    "message", "in-doubt", "at", "size", "size-flow", "quota", "request", "request-end", "suppressed", "suppressed-in",
+    "sent", "sent-as", "sent-to", "evidence", "guard", "guard-day",
+)  # fmt: skip
+
+
+async def test_a_queue_that_goes_leaves_everything_to_the_other(house: Make) -> None:
+    """Each family of keys as it was; and what the journal alone has of it comes back, or is named."""
+    home = await lived(house)
+    standing = await home.queue.ask("standing")
+    config = await one_of_two(home)
+    before = stores(config)[1]
+    await rebalanced(home, config, 1)
+    after = contents(config.folder)
+    for name in SAME:
+        assert after[name] == before[name], name
+    assert recipients(after) == recipients(before)
+    assert of_tasks(after["task"]) == of_tasks(before["task"])
+    assert of_campaigns(after["campaign"]) == of_campaigns(before["campaign"])
+    for name in ("feedback", "lesson"):  # under new numbers
+        assert sorted(after[name].values()) == sorted(before[name].values())
+    assert {packing.unpack(value) for value in after["feedback-of"].values()} == {
+        int(key.split(b" ")[1]) for key in after["feedback"]
+    }
+    await sound(home, config)
+    await home.open()
+    assert await home.queue.ask("standing") == standing
+    home.abandon()
+    lost = dict[str, str]()
+    for name in (one.name for one in families.FAMILIES):
+        copy = home.base / f"without-{name}"
+        shutil.copytree(config.folder, copy, ignore=shutil.ignore_patterns("queues", "LOCK"))
+        store = Store(copy / "store")
+        store.write([(key, None) for key in after[name]], sync=True)
+        store.close()
+        said = repaired(home, copy)
+        if (found := wrong(name, after, contents(copy), said)) != "[]":
+            lost[name] = found
+        shutil.rmtree(copy)
+    assert lost == {}
+
+
+async def test_one_message_is_moved_once(house: Make) -> None:
+    """Whatever it is offered again; also after the other queue has sent it, as long as the first one may offer it."""
+    home, other = await house(), await house()
+    ids = [await home.put("ann@a.test", "bob@b.test", body=b"x" * 100), await home.put("cat@c.test", body=LARGE)]
+    other.clock = home.clock
+    giver, taker = await resting(home, 0), await resting(other, 1)
+    for message_id in ids:
+        before = giver.core.disk.store.get(keys.metadata(message_id))
+        body = await giver.chunks(message_id, 1, 99)
+        assert await moving.move(giver, taker, message_id)
+        await moving.take_mail(taker)
+        assert not await moving.move(giver, taker, message_id)
+        await giver.core.disk.lines.stable()
+        await taker.core.disk.lines.stable()
+        assert giver.core.disk.store.get(keys.existence(message_id)) is None
+        assert taker.core.disk.store.get(keys.metadata(message_id)) == before
+        assert await taker.chunks(message_id, 1, 99) == body
+        assert taker.core.disk.store.get(keys.taken(message_id)) is None
+    assert giver.core.counters.message_count == 0
+    assert taker.core.counters.message_count == 2
+    # It was sent there, and a crash has kept that from the first one.
+    await moving.closed(giver)
+    again = await moving.resting(home.config, home.clock)
+    found = moved.contents(taker.core, ids[0])
+    mark = (keys.taken(ids[0]), packing.pack([0, b""]))
+    assert found is not None
+    gone: list[Operation] = [(keys.existence(ids[0]), None), (keys.metadata(ids[0]), None)]
+    taker.core.disk.store.write([mark, *gone, *((part.key, None) for part in found.parts)], True)
+    await moved_back(again, found)
+    assert await moving.move(again, taker, ids[0])
+    for queue in (again, taker):
+        await queue.core.disk.lines.stable()
+    assert taker.core.disk.store.get(keys.existence(ids[0])) is None
+    assert again.core.disk.store.get(keys.existence(ids[0])) is None
+    assert taker.core.disk.store.get(keys.taken(ids[0])) is None
+    for queue in (again, taker):
+        moving.abandon(queue)
+
+
+async def test_a_story_goes_on_in_the_other_queue(house: Make) -> None:
+    """Both journals say where it came from, and where it went; nothing of it is told as an event."""
+    home, other = await house(), await house()
+    message_id = await home.put("ann@a.test")
+    giver, taker = await resting(home, 0), await resting(other, 1)
+    before = events(home.folder)
+    assert before
+    await moving.move(giver, taker, message_id)
+    await moving.take_mail(taker)
+    first, second = await giver.ask("trace", what=message_id), await taker.ask("trace", what=message_id)
+    assert [row["what"] for row in first["rows"]] == ["accepted", "moved"]
+    assert [(row["what"], row["queue"]) for row in second["rows"]] == [("taken over", 0)]
+    assert first["rows"][-1]["queue"] == 1
+    assert events(home.folder) == before
+    assert events(other.folder) == []
+    for queue in (giver, taker):
+        moving.abandon(queue)
+
+
+def events(folder: Path) -> list[str]:
+    records = segments.read_files(segments.every_file(folder / "journal", folder / "archive"))
+    return [event.type for record in records for event in events_of(record)]
+
+
+LARGE = b"Subject: large\r\n\r\n" + random.Random(1).randbytes(700_000)
+
+
+async def resting(home: Any, number: int) -> LocalQueue:
+    """Its queue, with that number, at rest."""
+    await stopped(home)
+    return await moving.resting(home.config.for_queue(number, home.folder), home.clock)
+
+
+async def moved_back(queue: LocalQueue, what: Contents) -> None:
+    """As if its end had never reached the disk."""
+    await moved.take(queue.core, queue.core, [moved.arrival(queue.core, queue.core, what)])
+    await queue.core.disk.lines.stable()
+    queue.core.disk.store.write([(keys.taken(what.message.id), None)], sync=True)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import astuple, replace
@@ -151,6 +152,7 @@ async def _move(giver: Core, taker: Core, found: list[Contents]) -> None:
     for one in found:
         moved.give(giver, one, taker.config.queue_number)
     await giver.disk.journal.stable()
+    await giver.disk.settled(math.inf)
     marks = [(keys.taken(one.message.id), None) for one in found]
     taker.disk.lines.submit(list[Operation](marks), lambda _: None, sync=False, keep=True)
 
@@ -233,7 +235,8 @@ async def take_mail(queue: LocalQueue) -> None:
 
 
 async def closed(queue: LocalQueue) -> None:
-    """With a position, from which its next start begins."""
+    """With a position, from which its next start begins, behind the one with which segments went to the archive."""
+    await queue.position()
     await queue.position()
     await queue.core.disk.lines.stable()
     await queue.core.disk.bodies.settled()
@@ -401,29 +404,29 @@ class _Rebalance:
         for number, queue in self._queues.items():
             under_way: dict[int, list[Contents]] = {}
             sizes: dict[int, int] = {}
+            doubted = _doubted(queue.core.disk.store)
             for message_id in _ids(queue.core.disk.store):
                 self._done += 1
-                home = self._home(number, queue.core, message_id)
-                if home == number:
-                    self._progress(self._done, self._of)
+                self._progress(self._done, self._of)
+                if self._stays(number, queue.core, message_id):
                     continue
-                if (found := self._contents(queue, message_id)) is None:
+                if (found := self._contents(queue, message_id, message_id in doubted)) is None:
+                    continue
+                if (home := self._home(number, found)) == number:
                     continue
                 under_way.setdefault(home, []).append(found)
                 sizes[home] = sizes.get(home, 0) + found.size
                 if len(under_way[home]) >= AT_ONCE or sizes[home] >= BYTES_AT_ONCE:
                     await _move(queue.core, self._core(home), under_way.pop(home))
-                    self._progress(self._done, self._of)
                     del sizes[home]
             for home, rest in under_way.items():
                 await _move(queue.core, self._core(home), rest)
             await queue.core.disk.lines.stable()
-        self._progress(self._done, self._of)
 
-    def _contents(self, queue: LocalQueue, message_id: str) -> Contents | None:
+    def _contents(self, queue: LocalQueue, message_id: str, doubted: bool) -> Contents | None:
         """None: it is not whole; what is left of it stays where it is."""
         try:
-            return moved.contents(queue.core, message_id)
+            return moved.contents(queue.core, message_id, doubted)
         except StoreDamaged as error:
             folder = queue.core.config.folder
             log.error("message %s cannot be moved, and stays in %s: %s", message_id, folder, error)
@@ -432,19 +435,28 @@ class _Rebalance:
                 self._source.core.schedule.policy.lost(message_id, cause)
             return None
 
-    def _home(self, number: int, core: Core, message_id: str) -> int:
-        """The queue that has it from now on."""
+    def _stays(self, number: int, core: Core, message_id: str) -> bool:
+        """What can be told from its metadata."""
         try:
             metadata = core.messages.peek(message_id)
         except StoreDamaged:
-            return number if number in self._new else self._first
-        if metadata.get("protocol") == PUSHED and (address := _recipient(core, message_id)):
-            return self._placement.of_queue(address.rpartition("@")[0])
-        if metadata.get("campaign"):
-            return self._placement.of_campaign(metadata.get("tenant") or "", metadata["campaign"])
-        if number in self._new:
-            return number
-        return self._placement.of_domain(_recipient(core, message_id).rpartition("@")[2])[0]
+            return number in self._new
+        if metadata.get("protocol") == PUSHED:
+            return False
+        return number in self._new and self._of_campaign(metadata, number) == number
+
+    def _of_campaign(self, metadata: dict[str, Any], otherwise: int) -> int:
+        name = metadata.get("campaign")
+        return self._placement.of_campaign(metadata.get("tenant") or "", name) if name else otherwise
+
+    def _home(self, number: int, what: Contents) -> int:
+        """The queue that has it from now on."""
+        metadata, recipient = what.message.metadata, what.parts[0].place.recipient
+        if metadata.get("protocol") == PUSHED:
+            return self._placement.of_queue(recipient.rpartition("@")[0])
+        if (home := self._of_campaign(metadata, -1)) >= 0 or number in self._new:
+            return home if home >= 0 else number
+        return self._placement.of_domain(recipient.rpartition("@")[2])[0]
 
     # -- what a queue leaves that is to be no more
 
@@ -514,10 +526,9 @@ def _ids(store: Store) -> list[str]:
     return [row[1] for row in rows]
 
 
-def _recipient(core: Core, message_id: str) -> str:
-    """One that is left; "": none is."""
-    found = next(iter(moved.recipients(core, core.messages.look(message_id))), None)
-    return keys.place(found[0]).recipient if found is not None else ""
+def _doubted(store: Store) -> set[str]:
+    """Messages with recipients in doubt."""
+    return {key.decode().split(" ", 2)[1] for key in store.keys(keys.IN_DOUBTS, keys.end(keys.IN_DOUBTS))}
 
 
 def _portions(store: Store, family: bytes) -> Iterator[list[tuple[bytes, bytes]]]:

@@ -71,8 +71,9 @@ class Contents(NamedTuple):
         return len(self.parts) - bounced, bounced
 
 
-def contents(core: Core, message_id: str) -> Contents | None:
-    """None: there is no such message. Raises StoreDamaged if it is not whole, StoreError."""
+def contents(core: Core, message_id: str, doubted: bool = True) -> Contents | None:
+    """None: there is no such message. doubted: some of it may be in doubt. Raises StoreDamaged if it is not whole,
+    StoreError."""
     store = core.disk.store
     if store.get(keys.existence(message_id)) is None and store.get(keys.metadata(message_id)) is None:
         return None
@@ -84,7 +85,8 @@ def contents(core: Core, message_id: str) -> Contents | None:
     if len(parts) != message.left:
         raise StoreDamaged(f"message {message_id} has {len(parts)} recipients left, and says {message.left}")
     prefix = f"in-doubt {message_id} ".encode()
-    doubts = [(key.decode().split(" ", 2)[2], value) for key, value in store.scan(prefix, keys.end(prefix))]
+    rows = store.scan(prefix, keys.end(prefix)) if doubted else ()
+    doubts = [(key.decode().split(" ", 2)[2], value) for key, value in rows]
     return Contents(message, chunks, parts, doubts, core.campaigns.counted_by(message_id, message.metadata))
 
 
