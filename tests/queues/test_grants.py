@@ -10,6 +10,7 @@ from sharing import Case, Demand, Fault, Limit, World, random_case
 
 from zonemta_py.queues.grants.authority import GrantAuthority
 from zonemta_py.queues.grants.holder import GrantHolder
+from zonemta_py.queues.grants.messages import Asking
 
 ONE_OF_EACH = (1.0, 1.0, 1.0, 1.0)
 
@@ -108,6 +109,19 @@ def test_nobody_waits_for_ever_who_needs_two(one: Limit, other: Limit) -> None:
     world = World(Case(1, 4, [one, other], demands, seconds=60)).run()
     assert world.check() == []
     assert min(served(world)) >= 4
+
+
+def test_a_bound_that_is_higher_than_what_a_queue_has_gives_it_nothing() -> None:
+    """It had given some back before it heard of that."""
+    holder = GrantHolder("process", 3)
+    quota = holder.count(("quota", "limit"), 10)
+    holder.heard(("era", 1, 1, False, 0.0, "welcome"), 0.0)
+    assert holder.next_message(0.0) is not None
+    holder.heard((1, 0.1, 0.0, [(quota.id, 2, 0.0, -1.0)], [(quota.id, 5)], "granting"), 0.1)
+    message = holder.next_message(0.2)
+    assert isinstance(message, Asking)
+    assert [row.back for row in message.rows] == [0]
+    assert (quota.granted, quota.room) == (2, 2)
 
 
 def test_a_queue_alone_has_all_and_says_little() -> None:

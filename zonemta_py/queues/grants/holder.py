@@ -225,7 +225,7 @@ class SharedCount:
     def spare(self) -> int:
         """How many others should have; below 0: more are in use than were granted."""
         if self.cut is not None:
-            return self.granted - max(self.in_use, self.cut)
+            return self.granted - max(self.in_use, min(self.cut, self.granted))
         return min(0, self.granted - self.in_use)
 
     def unused(self, now: float) -> bool:
