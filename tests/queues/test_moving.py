@@ -8,10 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.queue.conftest import house as house
 from tests.queue.test_families import contents, lived, repaired, wrong
 from zonemta_py.config import Config
-from zonemta_py.disk import keys, packing
+from zonemta_py.disk import identity, keys, packing
 from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.disk.notes import Note
 from zonemta_py.events.derive import events_of
@@ -21,6 +23,8 @@ from zonemta_py.queue.lifecycle.moved import Contents
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.recovery import offline
 from zonemta_py.queues import layout, moving
+from zonemta_py.queues.member import noted
+from zonemta_py.queues.orders import OrderLog
 
 Make = Callable[..., Any]
 WAITING = ("delivery-zone", "deferred", "parked", "held", "deleted", "bounced")
@@ -253,3 +257,31 @@ async def moved_back(queue: LocalQueue, what: Contents) -> None:
     await moved.take(queue.core, queue.core, [moved.arrival(queue.core, queue.core, what)])
     await queue.core.disk.lines.stable()
     queue.core.disk.store.write([(keys.taken(what.message.id), None)], sync=True)
+
+
+async def test_all_have_the_same_orders_before_anything_is_moved(house: Make) -> None:
+    """One that a queue had not carried out when it ended; a new queue counts as having carried out all."""
+    home = await house()
+    await home.put("ann@a.test")
+    config = await stopped(home)
+    log = OrderLog(config.folder / layout.FOLDER / layout.ORDERS)
+    log.given(log.write(home.clock.ms(), "stop", {"kind": "destination", "name": "a.test"}))
+    await rebalanced(home, config, 2)
+    for number in (0, 1):
+        one = layout.config_of(config, number)
+        assert noted(one.folder) == 1
+        queue = await moving.resting(one, home.clock)
+        assert [row["name"] for row in await queue.ask("standing")] == ["a.test"]
+        moving.abandon(queue)
+
+
+async def test_a_copy_of_an_mta_is_not_moved(house: Make) -> None:
+    """What it sends would be sent twice; a queue that is new would not know."""
+    home = await house()
+    config = await stopped(home)
+    assert not identity.copied(config.folder, identity.this_machine())
+    copy = home.base / "copy"
+    shutil.copytree(config.folder, copy)
+    home.folder = copy
+    with pytest.raises(ValueError, match="is a copy of a queue"):
+        await rebalanced(home, home.config, 2)

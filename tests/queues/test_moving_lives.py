@@ -1,6 +1,7 @@
 """Random lives of a queue that becomes three, two, and one again: what an operator can ask is answered as before, every
 recipient is there once, and named queues are taken from in their order."""
 
+import asyncio
 import random
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ from tests.queue.test_campaigns import batch, template
 from tests.queues.test_moving import joined, rebalanced, sound, stopped
 from zonemta_py.config import Config
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD
+from zonemta_py.queue.core.tasks import WORK
 from zonemta_py.queue.questions.question import Refused
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queues import layout, moving
@@ -60,6 +62,9 @@ async def lived(home: House, die: random.Random) -> None:
         else:
             await ask("stop", kind="destination", name=f"{die.choice('xyz')}.test")
         await home.move(die.choice((0, 1, 60, 3_000)))
+    while any(task.state in WORK for task in home.queue.core.tasks.by_number.values()):
+        await home.rest()
+        await asyncio.sleep(0.01)
 
 
 async def asked(home: House, config: Config) -> dict[str, Any]:
