@@ -114,8 +114,3 @@ _.auto_replies
 _.unsubscribes
 
 # What drives grants of limits, in the processes of the authority and of each queue
-_.GrantAuthority
-_.disconnected
-_.exorcise
-_.next_at
-_.SharedLimits

@@ -341,12 +341,10 @@ class Ids:
 
     def __init__(self, floor: str = "0" * 16, queue: int = 0) -> None:
         self._queue = queue
-        self._last = (int(floor, 16) & -_QUEUES) + queue
-        if int(floor, 16) > self._last:
-            self._last += _QUEUES
+        self._last = int(floor, 16)
 
     def next(self, now_ms: int) -> str:
-        self._last = max(self._last + _QUEUES, (now_ms << 20) + self._queue)
+        self._last = max((self._last & -_QUEUES) + _QUEUES, now_ms << 20) + self._queue
         return f"{self._last:016x}"
 
     def reach(self, message_id: str) -> None:

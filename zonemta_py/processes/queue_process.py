@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-RULES_AFTER_S = 30.0
+RULES_AFTER_S = 3.0
 _NOTING = asyncio.Lock()
 LOAD_S = 30.0
 """How long plugins may take to load in a process that has other things to do."""
