@@ -111,6 +111,27 @@ def test_nobody_waits_for_ever_who_needs_two(one: Limit, other: Limit) -> None:
     assert min(served(world)) >= 4
 
 
+def test_a_debt_is_not_forgotten_with_a_queue_that_got_part_of_it() -> None:
+    """Its process has ended just then."""
+    authority, limit = GrantAuthority(2, "era", 0.0), ("bytes", "limit")
+    for queue in range(2):
+        authority.connected(queue, 0.0)
+        authority.heard(queue, (1, "process", False, 0.0, [], "hello"), 0.0)
+    authority.tick(0.0)
+    authority.heard(0, (1, False, 0.1, [(limit, 10, 10, 0, -1000.0, 0.0, False, 0, 1000.0)], [], [], "asking"), 0.1)
+    row = (limit, 10, 10, 0, 0.0, 0.0, True, 0, 1.0)
+    for queue in range(2):
+        authority.heard(queue, (1, False, 0.2, [row], [(1, [(limit, 1.0)])], [], "asking"), 0.2)
+    levels = [granted.level for _, message in authority.tick(0.2) for granted in message.adds]
+    assert sum(levels) == pytest.approx(-989)
+    authority.connected(1, 0.3)
+    authority.tick(0.3)
+    authority.heard(1, (2, "another process", False, 0.3, [], "hello"), 0.3)
+    authority.heard(1, (2, False, 0.4, [row], [(1, [(limit, 1.0)])], [], "asking"), 0.4)
+    (again,) = [granted.level for queue, message in authority.tick(0.4) for granted in message.adds if queue == 1]
+    assert again == pytest.approx(-989 / 2, abs=5)
+
+
 def test_a_bound_that_is_higher_than_what_a_queue_has_gives_it_nothing() -> None:
     """It had given some back before it heard of that."""
     holder = GrantHolder("process", 3)

@@ -118,6 +118,8 @@ class _Rate(_Contest):
         self.parts: dict[int, int] = {}
         self.costs: dict[int, float] = {}
         self.worst: dict[int, float] = {}
+        self.debts: dict[int, float] = {}
+        """What was missing in what each got."""
         self.speeds: dict[int, tuple[float, float]] = {}
         """Units a second, as of when."""
         self.turn_end: dict[int, float] = {}
@@ -161,6 +163,7 @@ class _Rate(_Contest):
         else:
             self.parts.pop(queue, None)
             self.turn_end.pop(queue, None)
+            self.debts.pop(queue, None)
         level = min(level + late * self.size * parts / PARTS, max(level, self.burst * parts / PARTS))
         self.pool = min(self.pool + level, self.burst * max(0, self.free) / PARTS)
 
@@ -168,7 +171,9 @@ class _Rate(_Contest):
         """What a queue had, of which nobody knows how much is left."""
         parts = self.parts.get(queue, 0) - keep
         if parts > 0:
-            debt = max(0.0, self.worst.get(queue, 0.0) - self.burst) if parts + keep == PARTS else 0.0
+            debt = self.debts.get(queue, 0.0)
+            if parts + keep == PARTS:
+                debt = max(debt, self.worst.get(queue, 0.0) - self.burst)
             self.back(queue, parts, -debt, 0.0, now)
         self.cut.pop(queue, None)
 
@@ -319,6 +324,7 @@ class GrantAuthority:
                 if adopting and row.has:
                     found.parts[queue] = row.has
                     found.held += max(0.0, row.level)
+                    found.debts[queue] = max(0.0, -row.level)
         for id, found in self._all.items():
             mine = held.get(id)
             if isinstance(found, _Rate):
@@ -662,6 +668,8 @@ class GrantAuthority:
             return
         found.level(decided.now)
         found.pool -= granted.level
+        if granted.level < 0:
+            found.debts[queue] = found.debts.get(queue, 0.0) - granted.level
         found.parts[queue] = found.parts.get(queue, 0) + granted.more
         if granted.turn_s > 0:
             found.turn_end[queue] = decided.now + granted.turn_s
