@@ -44,7 +44,9 @@ Open = Annotated[bool, typer.Option("--open", help="Open the report in the brows
 _DAY = {"formats": ["%Y-%m-%d"], "metavar": "DATE"}
 FromArchive = Annotated[
     Path | None,
-    typer.Option("--archive", metavar="DIR", help="First update the lake from this archive/ of the MTA."),
+    typer.Option(
+        "--archive", metavar="DIR", help="First update the lake from this archive/ of the MTA, but no findings."
+    ),
 ]
 From = Annotated[datetime | None, typer.Option("--from", **_DAY, help="First day (UTC); default: a week.")]
 To = Annotated[datetime | None, typer.Option("--to", **_DAY, help="Last day (UTC); default: the lake's last.")]
@@ -54,7 +56,7 @@ Resolve = Callable[["SparkSession"], "ReportScope"]
 
 class How(NamedTuple):
     """What all pages have besides what they are about. lent: the lake is for this page alone; it gets what the archive
-    has from the record `since` on, and the tables that pages read."""
+    has from the record `since` on."""
 
     lake: Path
     archive: Path | None
@@ -191,22 +193,21 @@ def _file(output: Path | None, name: str) -> Path:
 
 
 def _bring_up_to_date(session: SparkSession, archive: Path, how: How) -> None:
-    """As `lake ingest` and `lake update` do it."""
-    from zonemta_py.pipeline.findings.tables import EVERY
+    """As `lake ingest` and `lake update` do it; of the tables, those that pages read."""
     from zonemta_py.pipeline.lake import bronze, update
 
-    lake, names = how.lake, [job.name for job in update.JOBS] if how.lent else []
+    lake = how.lake
     with bar("segments") as moved:
         bronze.ingest(session, archive, lake, moved=moved, since=how.since)
     begun: list[str] = []
     with bar("tables") as moved:
 
         def began(name: str) -> None:
-            moved(len(begun), len(names or EVERY))
+            moved(len(begun), len(update.JOBS))
             begun.append(name)
 
         try:
-            update.update(session, lake, names, None, False, EVERY, began)
+            update.update(session, lake, began=began)
         except update.NoBronze as error:
             sentence = f"{archive}: there is nothing in it from then on; name the MTA's archive/"
             raise CommandError(Exit.NO_INPUT, sentence if how.lent else str(error)) from None

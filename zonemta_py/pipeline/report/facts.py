@@ -31,12 +31,15 @@ from zonemta_py.pipeline.report.rows import (
     Tried,
 )  # fmt: skip
 from zonemta_py.pipeline.report.scope import DAY_S, HOUR_S, Kind, ReportScope
+from zonemta_py.pipeline.spark.little_data import tuned
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
 EXAMPLE_MAX = 300
 """Characters of a reply that are shown."""
+_SETTINGS = {"spark.sql.adaptive.enabled": "false"}
+"""Little is shuffled, whatever the size of the lake: to plan again after each stage would take longer than it saves."""
 
 
 class Span(NamedTuple):
@@ -51,7 +54,7 @@ def gather(spark: SparkSession, lake: Path, scope: ReportScope, providers: Mappi
     """All that a page shows. The queries run concurrently: each is small, and most of its time is planning. providers:
     of recipient domains, for what went to a smart host."""
     read = _Reader(spark, lake, scope)
-    with ThreadPoolExecutor(max_workers=4) as pool:
+    with tuned(spark, _SETTINGS), ThreadPoolExecutor(max_workers=4) as pool:
         asked = pool.submit(lambda: Counts(queries.attempts(read("deliverability", compared=True), scope).collect()))
         people = pool.submit(lambda: Accepted(queries.recipients(read("outcomes", compared=True), scope).collect()))
         replies = pool.submit(lambda: queries.replies(read("deliveries"), scope).collect())
