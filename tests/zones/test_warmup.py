@@ -321,3 +321,15 @@ def test_no_day_exceeds_its_cap_and_the_step_counts_the_good_days(
         assert days.step == min(good, 3)
         assert days.warm or sent <= SCHEDULE.caps[good]
         good += days.verdict == "good" and not days.warm
+
+
+@given(cap=st.integers(1, 50), queues=st.integers(1, 7), day=st.integers(20_000, 20_400))
+def test_several_queues_have_parts_of_a_cap_that_add_up_to_it(cap: int, queues: int, day: int) -> None:
+    """Also where it does not divide; and in so many days each has had a part of the smallest one."""
+    schedule = Warmup(name="slow", caps=[cap])
+    rooms = [
+        [Days(schedule, part=(number, queues)).room(date * DAY_MS) for number in range(queues)]
+        for date in range(day, day + queues)
+    ]
+    assert all(sum(row) == cap for row in rooms)
+    assert all(sum(column) == cap for column in zip(*rooms, strict=True))

@@ -32,9 +32,10 @@ class ServerSection(Section):
     senders: int = Field(0, ge=0, le=64)
     """Sender processes; 0: half of the processors, at least 1."""
     queues: Annotated[int, Field(ge=1, le=64)] | Literal["auto"] = 1
-    """Queue processes that share what comes in, every limit and every order; auto: half of the processors, at least 1.
-    Each has a disk and a folder of its own, the first this one, the others queues/1, queues/2 … in it, and at least one
-    sender process."""
+    """Queue processes that share what comes in, limits and orders; auto: half of the processors, at least 1. Each has
+    files of its own, the first in this folder, the others in queues/1, queues/2 … in it, and at least one sender
+    process. Throttles and the connections of zones hold for all together; of a warm-up's cap each has its part; a rate
+    or a number of connections that a provider taught one queue is that one's own."""
     stop_s: float = Field(5, ge=0)
     """Seconds that SIGTERM leaves for deliveries and messages in progress; 0: none. Then all processes are killed."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -28,6 +28,8 @@ UNLIMITED = 1 << 62
 """Room of an address that is warm."""
 DAY_MS = 86_400_000
 HISTORY_DAYS = 30
+WHOLE = (0, 1)
+"""There is one queue."""
 _EPOCH = datetime.date(1970, 1, 1)
 
 
@@ -39,11 +41,12 @@ def date_of(day: int) -> str:
 class Days:
     """One address at one provider. since: before this date nothing is sent, and what was learnt does not count.
 
-    changed: is told of each change of the cap, with its cause.
-    """
+    changed: is told of each change of the cap, with its cause. part: which of how many queues, each of which may use
+    that part of a cap; what does not divide goes to another one each day."""
 
     __slots__ = (
-        "_changed", "blocked", "day", "deferred", "delivered", "first", "history", "schedule", "sent", "since", "step",
+        "_changed", "_part", "blocked", "day", "deferred", "delivered", "first", "history", "schedule", "sent", "since",
+        "step",
     )  # fmt: skip
 
     def __init__(
@@ -51,8 +54,9 @@ class Days:
         schedule: Warmup,
         since: datetime.date | None = None,
         changed: Callable[[str], None] = lambda cause: None,
+        part: tuple[int, int] = WHOLE,
     ) -> None:
-        self._changed = changed
+        self._changed, self._part = changed, part
         self.schedule = schedule
         self.since = (since - _EPOCH).days if since else 0
         self.day = self.first = 0
@@ -69,6 +73,12 @@ class Days:
         """Recipients in the present day; None: no limit."""
         return None if self.warm else self.schedule.caps[self.step]
 
+    @property
+    def _own(self) -> int:
+        """This queue's part of the cap."""
+        cap, (number, queues) = self.schedule.caps[self.step], self._part
+        return cap // queues + ((number + self.day) % queues < cap % queues)
+
     def room(self, now_ms: int) -> int:
         """Recipients that may still be leased today."""
         day = now_ms // DAY_MS
@@ -76,7 +86,7 @@ class Days:
             self._begin(day)
         if self.step >= len(self.schedule.caps):
             return UNLIMITED
-        return max(0, self.schedule.caps[self.step] - self.sent) if day >= self.since else 0
+        return max(0, self._own - self.sent) if day >= self.since else 0
 
     def next_ms(self) -> int:
         """When there is room again, if there is none: the next UTC midnight, or the first day."""
@@ -109,7 +119,7 @@ class Days:
     @property
     def verdict(self) -> str:
         """The result of today so far: "good", "bad: and why", or "quiet" (too few attempts to tell)."""
-        attempts, cap = self.delivered + self.deferred + self.blocked, self.cap or UNLIMITED
+        attempts, cap = self.delivered + self.deferred + self.blocked, UNLIMITED if self.warm else self._own
         if not attempts or (attempts < min(self.schedule.least, cap) and self.sent < cap):
             return "quiet"  # a day that used its whole cap counts, however small that is
         for count, most, what in (
@@ -182,7 +192,11 @@ class Days:
 class Warmups:
     """All of them, made as they are needed. Raises ConfigError where one address has two schedules."""
 
-    def __init__(self, schedules: Iterable[Warmup], sources: Iterable[Source]) -> None:
+    def __init__(
+        self, schedules: Iterable[Warmup], sources: Iterable[Source], part: tuple[int, int] = WHOLE
+    ) -> None:  # fmt: skip
+        """part: as of `Days`."""
+        self._part = part
         by_name = {schedule.name: schedule for schedule in schedules}
         self._cold: dict[str, tuple[Warmup, datetime.date | None]] = {}
         self._days: dict[tuple[str, str], Days] = {}
@@ -204,7 +218,7 @@ class Warmups:
         days = self._days.get((source, provider))
         if days is None and source in self._cold:
             changed = partial(self._changed, source, provider)
-            days = self._days[source, provider] = Days(*self._cold[source], changed)
+            days = self._days[source, provider] = Days(*self._cold[source], changed, self._part)
         return days
 
     def schedule_of(self, source: str) -> Warmup:

@@ -18,7 +18,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zonemta_py.config import Config, Zone
+from zonemta_py.config import Config, Zone, queue_count
 from zonemta_py.journal.records.mail import BOUNCED, DEFERRED, DELIVERED, OutcomeRow
 from zonemta_py.mail.rules.classes import BLOCKED_CLASSES
 from zonemta_py.schedule.batch import Blocked, EgressPath, FlowQueue
@@ -98,7 +98,8 @@ class PolicyState:
 
     def _read(self, config: Config) -> None:
         self._config = config
-        self.warmups = Warmups(config.warmups, [source for pool in config.pools for source in pool.sources])
+        sources = [source for pool in config.pools for source in pool.sources]
+        self.warmups = Warmups(config.warmups, sources, (config.queue_number, queue_count(config)))
         self._windows = {found.name: found for found in config.windows}
 
     def configure(self, config: Config) -> None:
