@@ -25,7 +25,7 @@ _TOLD = (Type.ENVELOPE, Type.START, Type.DELIVERY, Type.REMOVED, Type.IN_DOUBT, 
 
 
 class RecordedLines:
-    """Of the records of one journal, in their order."""
+    """Of the records of a journal in their order, or of those of several queues."""
 
     def __init__(self, kept_max: int = KEPT_MAX) -> None:
         self._kept_max = kept_max
@@ -33,11 +33,13 @@ class RecordedLines:
         self._told: dict[str, dict[str, str]] = {}
         self._same: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
         """What is told of messages: of many the same."""
-        self._providers: dict[int, str] = {}
-        self._provider = ""
+        self._providers: dict[tuple[int, int], str] = {}
+        """By queue and lease."""
+        self._provider, self._queue = "", 0
 
-    def of(self, record: Record) -> list[Line]:
-        self._provider = ""
+    def of(self, record: Record, queue: int = 0) -> list[Line]:
+        """queue: whose record it is."""
+        self._provider, self._queue = "", queue
         if record.type not in _TOLD:
             return []
         facts = facts_of(record)
@@ -55,9 +57,9 @@ class RecordedLines:
             case Accepted():
                 yield "accepted", self._accepted(fact)
             case Attempted():
-                self._providers[fact.lease] = fact.provider
+                self._providers[self._queue, fact.lease] = fact.provider
             case Answered():
-                self._provider = self._providers.pop(fact.lease, self._provider)
+                self._provider = self._providers.pop((self._queue, fact.lease), self._provider)
                 for who in fact.who if fact.number != RELEASED else ():
                     yield "answered", self._answered(ms, fact, who)
             case Removed():

@@ -14,19 +14,15 @@ from pathlib import Path
 
 from zonemta_py.config import Config
 from zonemta_py.disk.files import fresh_file, sync
+from zonemta_py.journal.folders import FOLDER as FOLDER
+from zonemta_py.journal.folders import LAYOUT
+from zonemta_py.journal.folders import folder_of as folder_of
 from zonemta_py.wire import AUTHORITY
 
-FOLDER = "queues"
-LAYOUT = "layout"
 ORDERS = "orders"
 """The log of orders, in FOLDER."""
 _GONE = ".gone-"
 """Behind the number of a queue that there is no more, and before the time at which it went, UNIX ms."""
-
-
-def folder_of(folder: Path, number: int) -> Path:
-    """Of the queue of that number. folder: the MTA's."""
-    return folder / FOLDER / str(number) if number else folder
 
 
 def config_of(config: Config, number: int) -> Config:

@@ -13,7 +13,7 @@ from zonemta_py.cli.terminal.output import print_json
 from zonemta_py.config import Config
 from zonemta_py.config.services.return_path import ReturnPath
 from zonemta_py.disk.packing import unpack
-from zonemta_py.journal import segments
+from zonemta_py.journal import folders, segments
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.mail import EnvelopeRecord
 from zonemta_py.mail.addresses import srs as srs_paths
@@ -61,7 +61,8 @@ def decode_verp(address: Address, config: ConfigFile = None, folder: Folder = No
 
 def _looked_up(found: verp_paths.Return, settings: Config) -> str:
     """ "" if the message is not in journal or archive (any more)."""
-    for record in (record for part in ("journal", "archive") for record in segments.read(settings.folder / part)):
+    places = [place / part for place in folders.every(settings.folder).values() for part in ("journal", "archive")]
+    for record in (record for place in places for record in segments.read(place)):
         if record.type == Type.ENVELOPE and (envelope := EnvelopeRecord.of(unpack(record.body))).id == found.id:
             return next((row.address for row in envelope.rows() if found.is_to(row.address)), "")
     return ""

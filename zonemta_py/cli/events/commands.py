@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import os
 import shutil
 import stat
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from zonemta_py.cli.events.follow import RECORDS_AT_ONCE, stable
+from zonemta_py.cli.events.follow import RECORDS_AT_ONCE, journals, stable
 from zonemta_py.cli.events.tail import (
     Campaigns,
     Domains,
@@ -38,6 +40,9 @@ from zonemta_py.events.feed import chosen
 from zonemta_py.events.filter import EventFilter
 from zonemta_py.events.sink import REMEDY, read_state
 from zonemta_py.events.sinks.base import Ready
+from zonemta_py.journal import folders
+from zonemta_py.logs.causes import cause
+from zonemta_py.queues import layout
 
 _SET_BACK_MS = 3_600_000
 """How far a clock may have been set back within the span that is replayed."""
@@ -50,7 +55,7 @@ def sinks(config: ConfigFile = None, folder: Folder = None, json: AsJson = False
     """Show all event sinks: state, backlog, and events sent, dropped and refused."""
     settings = in_force(config, folder)
     rows = [state_of(settings, sink) for sink in settings.event_sinks]
-    rows += [_orphan(settings.folder / FOLDER / name) for name in orphans(settings)]
+    rows += [_orphan(settings, name) for name in orphans(settings)]
     if json:
         print_json(rows)
         return
@@ -81,13 +86,46 @@ _ORDER = ("name", "state", "reason", "waits", "dropped", "dead", "behind")
 
 
 def state_of(config: Config, sink: EventSink) -> dict[str, Any]:
-    folder = config.folder / FOLDER / sink.name
+    """Of the sink in each queue, as one."""
+    try:
+        places = [one.folder for one in layout.each(config)]
+    except (ValueError, OSError) as error:
+        raise CommandError(Exit.DATA, cause(error)) from None
+    return _joined([_state_in(place, config.folder, sink) for place in places])
+
+
+def _state_in(queue: Path, mta: Path, sink: EventSink) -> dict[str, Any]:
+    folder = queue / FOLDER / sink.name
     row = {"name": sink.name, "kind": sink.kind, "state": "not started yet"} | read_state(folder)
     if "pid" in row and not _runs(row["pid"]):
         row["state"] = "not running"
-    if not row.get("trouble") and (trouble := _closed(folder, config.folder)):
+    if not row.get("trouble") and (trouble := _closed(folder, mta)):
         row["trouble"] = trouble
     return row | {"dead_kept": _dead(folder)}
+
+
+_WORST = ("down", "not running", "not started yet", "catching up")
+_LARGEST = ("lag_s", "last_success_ms", "since_ms", "pid")
+_FIRST = ("reason", "trouble")
+
+
+def _joined(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """What several queues say of a sink: the worst state, the longest wait, sums of counts."""
+    whole = dict(rows[0])
+    for row in rows[1:]:
+        for name, value in row.items():
+            known = whole.get(name)
+            if name in _FIRST or known is None:
+                whole[name] = known or value
+            elif name in _LARGEST:
+                whole[name] = max(known, value or 0)
+            elif name == "state":
+                whole[name] = min(known, value, key=lambda one: [*_WORST, one].index(one))
+            elif isinstance(value, bool):
+                whole[name] = known or value
+            elif isinstance(value, int | float):
+                whole[name] = known + value
+    return whole
 
 
 def _dead(folder: Path) -> int:
@@ -114,25 +152,31 @@ def _closed(folder: Path, queue: Path) -> str:
 def orphans(config: Config) -> list[str]:
     """Folders of sinks that the configuration does not have."""
     known = {sink.name for sink in config.event_sinks}
-    try:
-        found = [path.name for path in (config.folder / FOLDER).iterdir() if path.is_dir()]
-    except OSError:
-        return []
-    return sorted(set(found) - known)
+    found = set[str]()
+    for place in folders.every(config.folder).values():
+        with suppress(OSError):
+            found |= {path.name for path in (place / FOLDER).iterdir() if path.is_dir()}
+    return sorted(found - known)
 
 
-def _orphan(folder: Path) -> dict[str, Any]:
-    row = {"name": folder.name, "kind": ""} | read_state(folder)
-    remedy = f"not in this configuration; if it is to go: zonemta events forget-sink {folder.name}"
+def _places(config: Config, name: str) -> list[Path]:
+    """The folders of a sink, one in each queue that has had it."""
+    places = [place / FOLDER / name for place in folders.every(config.folder).values()]
+    return [place for place in places if place.is_dir()]
+
+
+def _orphan(config: Config, name: str) -> dict[str, Any]:
+    row = _joined([{"name": name, "kind": ""} | read_state(place) for place in _places(config, name)])
+    row |= {"dead_kept": sum(map(_dead, _places(config, name)))}
+    remedy = f"not in this configuration; if it is to go: zonemta events forget-sink {name}"
     if _runs(row.get("pid", "")):
-        return row | {"dead_kept": _dead(folder), "trouble": remedy}
-    return row | {"state": "not configured", "dead_kept": _dead(folder), "reason": "", "trouble": remedy}
+        return row | {"trouble": remedy}
+    return row | {"state": "not configured", "reason": "", "trouble": remedy}
 
 
 def forget_sink(name: Name, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """Delete the cursor, state, ring and dead letters of a sink that is no longer configured."""
     settings = in_force(config, folder)
-    place = settings.folder / FOLDER / name
     if config is None and not settings.event_sinks:
         raise CommandError(Exit.USAGE, "which sinks are configured is unknown; name the configuration with --config")
     if name in {sink.name for sink in settings.event_sinks}:
@@ -140,15 +184,19 @@ def forget_sink(name: Name, config: ConfigFile = None, folder: Folder = None, js
     if name not in (there := orphans(settings)):
         known = f"there is something of {', '.join(there)}" if there else "nor of any other"
         raise CommandError(Exit.NO_INPUT, f"nothing is left of an event sink {name!r}; {known}")
-    if _runs(pid := read_state(place).get("pid", "")):
-        raise CommandError(Exit.TEMPORARY, f"process {pid} still serves event sink {name!r}; restart the MTA first")
-    dead = _dead(place)
+    places = _places(settings, name)
+    for place in places:
+        if _runs(pid := read_state(place).get("pid", "")):
+            raise CommandError(Exit.TEMPORARY, f"process {pid} still serves event sink {name!r}; restart the MTA first")
+    dead = sum(map(_dead, places))
     try:
-        shutil.rmtree(place)
+        for place in places:
+            shutil.rmtree(place)
     except OSError as error:
         raise CommandError(Exit.PROBLEMS, f"{error.filename}: {error.strerror}; run this as the MTA's user") from None
     with Telling(json) as tell:
-        tell(f"{place} is removed, with {dead:,} dead letters", folder=place, dead_letters=dead)
+        what = f"{', '.join(map(str, places))} {'is' if len(places) == 1 else 'are'} removed"
+        tell(f"{what}, with {dead:,} dead letters", folder=places[0], dead_letters=dead)
 
 
 def _runs(pid: object) -> bool:
@@ -180,14 +228,17 @@ def dead(
     """Show a sink's dead letters, the events its receiver has refused permanently, oldest first, or resend them."""
     settings = in_force(config, folder)
     sink = _named(settings, name)
-    kept = DeadLetters(settings.folder / FOLDER / name)
-    letters = kept.read()
+    kept = [DeadLetters(place) for place in _places(settings, name)]
+    letters = [letter for one in kept for letter in one.read()]
+    if len(kept) > 1:
+        letters.sort(key=lambda letter: letter.ms)
     if replay:
         sent = set[str]()
         try:
             _send(settings, sink, (letter.ready for letter in letters), sent, json)
         finally:
-            kept.remove(sent)
+            for one in kept:
+                one.remove(sent)
         return
     if json:
         print_json([_row(letter.ready) | {"ms": letter.ms, "reason": letter.reason} for letter in letters])
@@ -234,21 +285,38 @@ def replay(
         raise CommandError(Exit.USAGE, str(error)) from None
     if until_ms < since_ms:
         raise CommandError(Exit.USAGE, "--until is before --since; exchange them")
-    if not (settings.folder / "journal").is_dir():
-        remedy = "name the MTA's folder with --folder or --config"
-        raise CommandError(Exit.NO_INPUT, f"{settings.folder}: contains no journal; {remedy}")
+    places = journals(settings.folder)
     with bar(f"sending to {sink}") as move:
-        wants = chosen(target, _source(settings), also)
-        _send(settings, target, _span(settings, wants, since_ms, until_ms, move), None, json)
+        bars = _Bars(move)
+        spans = [
+            _span(place, chosen(target, _source(place), also), since_ms, until_ms, bars.of(number))
+            for number, place in places.items()
+        ]
+        events = spans[0] if len(spans) == 1 else heapq.merge(*spans, key=lambda ready: ready.ms)
+        _send(settings, target, events, None, json)
+
+
+class _Bars:
+    """One bar for what is done in several journals."""
+
+    def __init__(self, move: Move) -> None:
+        self._move, self._rows = move, dict[int, tuple[int, int]]()
+
+    def of(self, number: int) -> Move:
+        def move(done: int, of: int, said: str = "", /) -> None:
+            self._rows[number] = done, of
+            self._move(sum(row[0] for row in self._rows.values()), sum(row[1] for row in self._rows.values()))
+
+        return move
 
 
 def _span(
-    config: Config, wants: Callable[[Record], list[Ready]], since_ms: int, until_ms: int, move: Move
+    folder: Path, wants: Callable[[Record], list[Ready]], since_ms: int, until_ms: int, move: Move
 ) -> Iterator[Ready]:
     from zonemta_py.journal.tail import JournalTail, seq_at
 
-    begin, end = seq_at(config.folder, since_ms), stable(config.folder, 0, 0)
-    journal = JournalTail(config.folder, begin)
+    begin, end = seq_at(folder, since_ms), stable(folder, 0, 0)
+    journal = JournalTail(folder, begin)
     while records := journal.read(end, RECORDS_AT_ONCE):
         move(records[-1].seq - begin, end - begin + 1)
         for record in records:
@@ -282,7 +350,7 @@ def _send(config: Config, sink: EventSink, events: Iterable[Ready], sent: set[st
         said = why
 
     try:
-        asyncio.run(resend(sink, _source(config), events, told, down))
+        asyncio.run(resend(sink, _source(config.folder), events, told, down))
     finally:
         with Telling(json) as tell:
             words = f"{count:,} events sent" + (f", {refused:,} refused" if refused else "")
@@ -291,9 +359,9 @@ def _send(config: Config, sink: EventSink, events: Iterable[Ready], sent: set[st
         raise CommandError(Exit.PROBLEMS)
 
 
-def _source(config: Config) -> str:
+def _source(folder: Path) -> str:
     try:
-        return identity.name_of(config.folder)
+        return identity.name_of(folder)
     except ValueError as error:
         raise CommandError(Exit.NO_INPUT, str(error)) from None
 

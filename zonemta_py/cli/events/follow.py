@@ -1,19 +1,26 @@
-"""Records of the journal, and those that come, whether the MTA runs or not; as long as somebody reads what is printed
-of them."""
+"""Records of the journals of all queues, and those that come, whether the MTA runs or not; as long as somebody reads
+what is printed of them. Those of several queues come by time as far as they are there, then as they are written."""
 
 from __future__ import annotations
 
+import heapq
 import select
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import repeat
 from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
 
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.disk.frame import Record
+from zonemta_py.journal import folders
 from zonemta_py.journal.tail import JournalTail, last_seq
 from zonemta_py.queue import questions
-from zonemta_py.wire.blocking_client import QueueGone, ask
+from zonemta_py.wire import SOCKET
+from zonemta_py.wire.blocking_client import QueueGone, ask_at
 
 RECORDS_AT_ONCE = 1000
 WAIT_S = 3.0
@@ -22,31 +29,102 @@ LOOK_S = 0.05
 ALONE_S = 0.5
 """How often the files are looked at while no queue answers."""
 
+Journals = dict[int, Path]
+"""Folders of queues that have a journal, by number."""
 
-def checked(folder: Path) -> Path:
-    """A queue's folder. Raises CommandError: it has no journal."""
-    if not (folder / "journal").is_dir():
+
+def journals(folder: Path) -> Journals:
+    """Of all queues of the MTA whose folder it is. Raises CommandError: none has a journal."""
+    found = {number: place for number, place in folders.every(folder).items() if (place / "journal").is_dir()}
+    if not found:
         raise CommandError(
             Exit.NO_INPUT, f"{folder}: contains no journal; name the MTA's folder with --folder or --config"
         )
-    return folder
+    return found
 
 
-def records(folder: Path, first_seq: int, until: int, follow: bool) -> Iterator[Record]:
-    """From that number to `until`; then, if `follow`, those that come. Says what the archive no longer has."""
-    journal, told = JournalTail(folder, first_seq), 0
-    while True:
-        while found := journal.read(until, RECORDS_AT_ONCE):
+class _Tail:
+    """Of one journal. until: the last record that may be read."""
+
+    def __init__(self, folder: Path, first_seq: int, until: int) -> None:
+        self._journal, self._told, self.until = JournalTail(folder, first_seq), 0, until
+
+    def read(self) -> Iterator[Record]:
+        """Those that are new. Says what the archive no longer has."""
+        while found := self._journal.read(self.until, RECORDS_AT_ONCE):
             yield from found
-        if journal.missed > told:
-            lost = f"{journal.missed - told:,}"
+        if self._journal.missed > self._told:
+            lost = f"{self._journal.missed - self._told:,}"
             print(f"zonemta: the archive no longer has {lost} earlier records", file=sys.stderr)
-            told = journal.missed
-        if not follow:
-            return
+            self._told = self._journal.missed
+
+
+def records(
+    places: Journals, firsts: Mapping[int, int], untils: Mapping[int, int], follow: bool
+) -> Iterator[tuple[int, Record]]:
+    """With the numbers of their queues: from these numbers to `untils`; then, if `follow`, those that come."""
+    tails = {number: _Tail(place, firsts[number], untils[number]) for number, place in places.items()}
+    yield from in_time({number: tail.read() for number, tail in tails.items()})
+    if not follow:
+        return
+    for number, until in _grown(places, untils):
+        tails[number].until = until
+        for record in tails[number].read():
+            yield number, record
+
+
+def in_time(several: Mapping[int, Iterator[Record]]) -> Iterator[tuple[int, Record]]:
+    """Of several journals: by time, those of each in their order."""
+    rows = [zip(repeat(number), its, strict=False) for number, its in several.items()]
+    return heapq.merge(*rows, key=lambda row: row[1].ms) if len(rows) > 1 else rows[0]
+
+
+def last(places: Journals, untils: Mapping[int, int], count: int) -> dict[int, int]:
+    """Of each journal the first of the last `count` records of all."""
+    if len(places) == 1:
+        return {number: max(1, until - count + 1) for number, until in untils.items()}
+    newest = list[tuple[int, int, int]]()
+    for number, place in places.items():
+        journal = JournalTail(place, max(1, untils[number] - count + 1))
+        newest += [(record.ms, record.seq, number) for record in journal.read(untils[number], count)]
+        journal.close()
+    firsts = {number: until + 1 for number, until in untils.items()}
+    for _, seq, number in heapq.nlargest(count, newest):
+        firsts[number] = min(firsts[number], seq)
+    return firsts
+
+
+def _grown(places: Journals, untils: Mapping[int, int]) -> Iterator[tuple[int, int]]:
+    """The number of a queue, and the last record of its journal that may be read, whenever there may be new ones."""
+    if len(places) == 1:
+        [(number, place)] = places.items()
+        until = untils[number]
+        while True:
+            _check_reader()
+            time.sleep(LOOK_S)
+            until = max(until, stable(place, until, WAIT_S))
+            yield number, until
+    news = SimpleQueue[tuple[int, int | CommandError]]()
+    for number, place in places.items():
+        Thread(target=_watch, args=(number, place, untils[number], news), daemon=True).start()
+    while True:
         _check_reader()
+        with suppress(Empty):
+            number, found = news.get(timeout=WAIT_S)
+            if isinstance(found, CommandError):
+                raise found
+            yield number, found
+
+
+def _watch(number: int, place: Path, until: int, news: SimpleQueue[tuple[int, int | CommandError]]) -> None:
+    while True:
+        try:
+            until = max(until, stable(place, until, WAIT_S))
+        except CommandError as error:
+            news.put((number, error))
+            return
+        news.put((number, until))
         time.sleep(LOOK_S)
-        until = max(until, stable(folder, until, WAIT_S))
 
 
 def _check_reader() -> None:
@@ -62,11 +140,16 @@ def _check_reader() -> None:
         raise BrokenPipeError
 
 
+def all_stable(places: Journals, **more: bool) -> dict[int, int]:
+    """`stable` of each, now."""
+    return {number: stable(place, 0, 0, **more) for number, place in places.items()}
+
+
 def stable(folder: Path, after: int, wait_s: float, **more: bool) -> int:
-    """The last record that may be read. Without a queue nothing is written, and all that is there may be. more:
-    written=True: all that has been written until now is among them."""
+    """The last record of a queue's journal that may be read. Without the queue nothing is written, and all that is
+    there may be. more: written=True: all that has been written until now is among them."""
     try:
-        return int(ask(folder, questions.stable, after=after, wait_s=wait_s, **more))
+        return int(ask_at(folder / SOCKET, questions.stable, after=after, wait_s=wait_s, **more))
     except QueueGone:
         time.sleep(ALONE_S if wait_s else 0)
         return last_seq(folder)

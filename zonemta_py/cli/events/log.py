@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from zonemta_py.cli.events.follow import checked, records, stable
+from zonemta_py.cli.events.follow import all_stable, journals, last, records
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, in_force, tabled
@@ -88,10 +88,12 @@ def log(
     if kind and kind not in CLASSES:
         raise CommandError(Exit.USAGE, f"there is no class {kind!r}; use one of {', '.join(CLASSES)}")
     settings = in_force(config, folder)
-    place = checked(settings.folder)
+    places = journals(settings.folder)
     since_ms = when.past(since, "--since", time.time_ns() // 1_000_000) if since else 0
-    until = stable(place, 0, 0, written=True)
-    first = seq_at(place, since_ms) if since else max(1, until - BEFORE + 1)
+    untils = all_stable(places, written=True)
+    firsts = (
+        {number: seq_at(place, since_ms) for number, place in places.items()} if since else last(places, untils, BEFORE)
+    )
     lines, people = RecordedLines(KEPT_MAX if count_by else KEPT_LINES), setup.people(settings)
     counts = dict[str, dict[str, int]]()
     shape = SHAPES["json" if json else settings.log.format]
@@ -99,8 +101,8 @@ def log(
     wanted |= {"campaign": campaign, "source": source, "provider": provider}
     exact = {name: value for name, value in wanted.items() if value}
     shown = False
-    for record in records(place, first, until, follow):
-        for what, fields in lines.of(record):
+    for number, record in records(places, firsts, untils, follow):
+        for what, fields in lines.of(record, number):
             if record.ms < since_ms or not exact.items() <= lines.facts(fields).items() or not _names(fields, address):
                 continue
             if count_by:

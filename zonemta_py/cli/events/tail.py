@@ -6,13 +6,14 @@ import shutil
 import sys
 import textwrap
 import time
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from zonemta_py.cli.events.follow import RECORDS_AT_ONCE, checked, records, stable
+from zonemta_py.cli.events.follow import RECORDS_AT_ONCE, all_stable, journals, records
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, in_force
@@ -62,41 +63,53 @@ def tail(
     json: AsJson = False,
 ) -> None:
     """Show events as they happen, one line each. Ctrl-C stops it."""
-    place = checked(in_force(config, folder).folder)
+    places = journals(in_force(config, folder).folder)
     try:
         wanted = EventFilter.of(
             type or (), zone or (), domain or (), campaign or (), tenant or (), message or (), recipient or ()
         )
-        source = identity.name_of(place)
+        sources = {number: identity.name_of(place) for number, place in places.items()}
     except ValueError as error:
         raise CommandError(Exit.USAGE, str(error)) from None
     since_ms = when.past(since, "--since", time.time_ns() // 1_000_000) if since else 0
-    until = stable(place, 0, 0)
-    before = limit if limit and not follow else BEFORE
-    start = (seq_at(place, since_ms), 0) if since else _before(place, until, wanted, before)
+    untils = all_stable(places)
+    if since:
+        starts = {number: (seq_at(place, since_ms), 0) for number, place in places.items()}
+    else:
+        before = limit if limit and not follow else BEFORE
+        found = {number: _before(place, untils[number], wanted, before) for number, place in places.items()}
+        starts = _newest(found, untils, before)
     shown = 0
-    for event in (one for record in records(place, start[0], until, follow) for one in events_of(record)):
-        if event.place >= start and event.ms >= since_ms and wanted.wants(event):
-            print(encoded(event, source).decode() if json else line(event), flush=follow)
-            shown += 1
-            if shown == limit:
-                return
+    for number, record in records(places, {number: start[0] for number, start in starts.items()}, untils, follow):
+        for event in events_of(record):
+            if event.place >= starts[number] and event.ms >= since_ms and wanted.wants(event):
+                print(encoded(event, sources[number]).decode() if json else line(event), flush=follow)
+                shown += 1
+                if shown == limit:
+                    return
 
 
-def _before(folder: Path, until: int, wanted: EventFilter, count: int) -> tuple[int, int]:
-    """The place of the first of the last `count` wanted events."""
+def _before(folder: Path, until: int, wanted: EventFilter, count: int) -> list[Event]:
+    """The last `count` wanted events, and maybe some before."""
     end, step = until, 20 * count
-    rows: list[tuple[int, int]] = []
-    while end > 0 and until - end < RECORDS_BEFORE_MAX:
+    rows: list[Event] = []
+    while end > 0 and until - end < RECORDS_BEFORE_MAX and len(rows) < count:
         begin = max(1, end - step + 1)
-        journal, found = JournalTail(folder, begin), list[tuple[int, int]]()
+        journal, found = JournalTail(folder, begin), list[Event]()
         while records := journal.read(end, RECORDS_AT_ONCE):
-            found += [event.place for record in records for event in events_of(record) if wanted.wants(event)]
+            found += [event for record in records for event in events_of(record) if wanted.wants(event)]
         rows = found + rows
-        if len(rows) >= count:
-            return rows[-count]
         end, step = begin - 1, 4 * step
-    return rows[0] if rows else (until + 1, 0)
+    return rows[-count:]
+
+
+def _newest(found: Mapping[int, list[Event]], untils: Mapping[int, int], count: int) -> dict[int, tuple[int, int]]:
+    """Of each queue the place of the first of the last `count` events of all."""
+    rows = sorted(((event.ms, number, event.place) for number, its in found.items() for event in its), reverse=True)
+    starts = {number: (until + 1, 0) for number, until in untils.items()}
+    for _, number, place in rows[:count]:
+        starts[number] = min(starts[number], place)
+    return starts
 
 
 _TYPE_WIDTH = 10

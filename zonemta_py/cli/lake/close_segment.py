@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from zonemta_py.cli.terminal.errors import CommandError, Exit
+from zonemta_py.journal import folders
 from zonemta_py.queue import questions
 
 Archive = Annotated[Path, typer.Option(metavar="DIR", help="The MTA's archive/ of closed journal segments.")]
@@ -19,7 +20,9 @@ def up_to_now(archive: Path) -> None:
     from zonemta_py.wire.blocking_client import QueueGone, ask
 
     folder = archive.resolve().parent
-    if not archive.is_dir() and not (folder / "socket").exists():  # a new MTA makes it with the first segment it closes
+    if (
+        not folders.beside(archive) and not (folder / "socket").exists()
+    ):  # a new MTA makes it with the first segment it closes
         raise CommandError(Exit.NO_INPUT, f"{archive}: there is no such folder; name the MTA's archive/")
     if not (folder / "socket").exists():
         return  # a copy

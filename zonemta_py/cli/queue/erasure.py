@@ -24,6 +24,7 @@ from zonemta_py.cli.terminal.rejects import SUFFIX
 from zonemta_py.config import Config
 from zonemta_py.events import erasure
 from zonemta_py.events.cursor import FOLDER
+from zonemta_py.journal import folders
 from zonemta_py.mail.addresses.person import person
 from zonemta_py.pipeline.erasure.person import DataSubject, pseudonym
 from zonemta_py.queue import questions
@@ -45,7 +46,7 @@ FilesOnly = Annotated[bool, typer.Option("--files-only", help="Skip the queue; t
 def ready(proof: Path, archive: Path | None, lake: Path | None) -> None:
     """Before anything is erased. Raises CommandError for folders that are not there, and a proof that is another's."""
     for folder in (archive, lake):
-        if folder is not None and not folder.is_dir():
+        if folder is not None and not (folder.is_dir() or (folder is archive and folders.beside(folder))):
             raise CommandError(Exit.NO_INPUT, f"{folder}: there is no such folder; name the MTA's archive/, or a lake")
     try:
         from zonemta_py.pipeline.erasure.proof import begun
@@ -217,8 +218,8 @@ def in_sinks(config: Config, address: str, subaddresses: bool, tell: Telling) ->
 
 def _erased(config: Config, person: DataSubject) -> tuple[int, int, int, int]:
     found = [0, 0, 0, 0]
-    folder = config.folder / FOLDER
-    for place in sorted(folder.iterdir()) if folder.is_dir() else ():
+    kept = [place / FOLDER for place in folders.every(config.folder).values() if (place / FOLDER).is_dir()]
+    for place in (one for folder in kept for one in sorted(folder.iterdir())):
         if place.is_dir():
             letters, rings = erasure.in_folder(place, person.erased)
             found[0] += letters

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from zonemta_py.cli.events.follow import checked, records, stable
+from zonemta_py.cli.events.follow import Journals, all_stable, in_time, journals, last, records
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
@@ -66,12 +66,13 @@ def dump(
     end = when.past(until, "--until", now_ms) if until else 0
     words = [word.lower() for word in (id, recipient) if word]
     faults: list[segments.Fault] = []
-    for record in _records(in_force(config, folder).folder, archive, faults):
+    places = journals(in_force(config, folder).folder)
+    for number, record in in_time({number: _records(place, archive, faults) for number, place in places.items()}):
         if (kind is not None and record.type != kind) or record.ms < start or (until and record.ms >= end):
             continue
         body = unpack(record.body)
         if all(_mentions(body, word) for word in words):
-            print(_line(record, body, json))
+            print(_line(record, body, json, _named(number, places)))
     for fault in faults:
         print(f"zonemta: {fault}; run `zonemta fsck`", file=sys.stderr)
     if faults:
@@ -93,19 +94,22 @@ def follow(
     json: AsJson = False,
 ) -> None:
     """Print records as they are written. The MTA need not be running; Ctrl-C stops it."""
-    place, kind = checked(in_force(config, folder).folder), _kind(type)
-    until = stable(place, 0, 0, written=True)
-    for record in records(place, max(1, until - before + 1), until, True):
+    places, kind = journals(in_force(config, folder).folder), _kind(type)
+    untils = all_stable(places, written=True)
+    for number, record in records(places, last(places, untils, before), untils, True):
         body = unpack(record.body)
         if (kind is None or record.type == kind) and (mentions is None or _mentions(body, mentions.lower())):
-            print(_line(record, body, json), flush=True)
+            print(_line(record, body, json, _named(number, places)), flush=True)
 
 
 @app.command()
 def positions(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """List the position records, where restarts begin, oldest first."""
-    for record in segments.positions(_journal(in_force(config, folder).folder)):
-        print(_line(record, unpack(record.body), json))
+    places = journals(in_force(config, folder).folder)
+    for number, record in in_time(
+        {number: iter(segments.positions(place / "journal")) for number, place in places.items()}
+    ):
+        print(_line(record, unpack(record.body), json, _named(number, places)))
 
 
 @app.command()
@@ -120,12 +124,13 @@ def rotate(config: ConfigFile = None, folder: Folder = None, json: AsJson = Fals
 
 def _records(folder: Path, archive: bool, faults: list[segments.Fault]) -> Iterator[Record]:
     if archive:
-        return segments.read_files(segments.every_file(_journal(folder), folder / "archive"), 0, faults)
-    return segments.read(_journal(folder), 0, faults)
+        return segments.read_files(segments.every_file(folder / "journal", folder / "archive"), 0, faults)
+    return segments.read(folder / "journal", 0, faults)
 
 
-def _journal(folder: Path) -> Path:
-    return checked(folder) / "journal"
+def _named(number: int, places: Journals) -> int | None:
+    """Whose record it is, where there are several queues."""
+    return number if len(places) > 1 else None
 
 
 def _kind(name: str | None) -> Type | None:
@@ -147,12 +152,13 @@ def _mentions(value: Any, word: str) -> bool:
     return isinstance(value, list) and any(_mentions(item, word) for item in value)
 
 
-def _line(record: Record, body: Any, json: bool) -> str:
+def _line(record: Record, body: Any, json: bool, queue: int | None) -> str:
     names = _FIELDS.get(record.type)
     named = dict(zip(names, body, strict=False)) if names and isinstance(body, list) else body
     kind = Type(record.type).name.lower().replace("_", "-") if record.type in list(Type) else str(record.type)
     if json:
         row = {"seq": record.seq, "ms": record.ms, "type": kind, "body": named}
-        return jsonlib.dumps(row, ensure_ascii=False, default=str)
+        return jsonlib.dumps(row if queue is None else {"queue": queue} | row, ensure_ascii=False, default=str)
     text = jsonlib.dumps(named, ensure_ascii=False, default=str)
-    return printable(f"{record.seq:>10} {moment(record.ms)} {kind:<9} {text}")
+    seq = str(record.seq) if queue is None else f"{queue}:{record.seq}"
+    return printable(f"{seq:>10} {moment(record.ms)} {kind:<9} {text}")

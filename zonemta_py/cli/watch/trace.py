@@ -10,12 +10,14 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from zonemta_py.cli.events.follow import all_stable, journals
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.run.ask_queue import NotRunning
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, in_force, tabled
 from zonemta_py.cli.terminal.output import bar, moment, print_aside, print_json, print_table, printable
 from zonemta_py.config import Config
+from zonemta_py.journal import folders
 from zonemta_py.queue import questions
 from zonemta_py.queue.admin.browse import reading
 from zonemta_py.schedule.flow import split_key
@@ -66,17 +68,39 @@ def _found(config: Config, what: str, all: bool) -> questions.Story:
     try:
         found = _look(partial(answer, config, questions.trace, what=what), all)
         if not found["rows"]:  # what has just been accepted is in the journal's file a moment later
-            answer(config, questions.stable, after=answer(config, questions.stable), wait_s=_JUST_NOW_S)
+            _settle(config)
             found = _look(partial(answer, config, questions.trace, what=what), all)
         return found
     except NotRunning:
         if not (config.folder / "journal").is_dir():
             raise
+    places = journals(config.folder)
     print("zonemta: the MTA is not running; this comes from its journal and archive", file=sys.stderr)
     try:
-        return _look(partial(_read, config.folder, *reading.subject(what)), all)
+        told = [_look(partial(_read, place, *reading.subject(what)), all) for place in places.values()]
     except ValueError as error:
         raise CommandError(Exit.DATA, str(error)) from None
+    return told[0] if len(told) == 1 else _joined(told)
+
+
+def _settle(config: Config) -> None:
+    """Waits a moment for what has just been written."""
+    if len(places := folders.every(config.folder)) > 1:
+        all_stable(places, written=True)
+    else:
+        answer(config, questions.stable, after=answer(config, questions.stable), wait_s=_JUST_NOW_S)
+
+
+def _joined(told: list[questions.Story]) -> questions.Story:
+    """What the files of several queues say, by time."""
+    rows = sorted((row for one in told for row in one["rows"]), key=lambda row: row["ms"])
+    whole = {
+        **told[0], "rows": rows, "files": sum(one["files"] for one in told),
+        "ids": list(dict.fromkeys(row["id"] for row in rows if row["id"])),
+        "next": next((one["next"] for one in told if one["next"]), None),
+        "back_to_ms": max(one["back_to_ms"] for one in told),
+    }  # fmt: skip
+    return cast(questions.Story, whole)
 
 
 def _read(folder: Path, what: str, kind: str, before: str = "") -> questions.Story:
