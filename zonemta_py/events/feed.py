@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from operator import add
 from typing import Protocol
 
 from zonemta_py.config import Config, EventSink
@@ -66,8 +67,23 @@ def chosen(settings: EventSink, source: str, also: EventFilter | None = None) ->
     ]
 
 
+_Row = tuple[str, tuple[str, ...], float]
+_JOINED: dict[str, Callable[[float, float], float]] = {
+    "zonemta_event_sink_lag_seconds": max, "zonemta_event_sink_up": min,
+}  # fmt: skip
+"""How what is measured of a sink in several queues becomes one; other numbers are added up."""
+
+
+def _joined(rows: Iterable[_Row]) -> Iterator[_Row]:
+    found = dict[tuple[str, tuple[str, ...]], float]()
+    for metric, labels, value in rows:
+        known = found.get((metric, labels))
+        found[metric, labels] = value if known is None else _JOINED.get(metric, add)(known, value)
+    return ((metric, labels, value) for (metric, labels), value in found.items())
+
+
 class Feed:
-    """All sinks of a configuration."""
+    """All sinks of a configuration, in one queue."""
 
     def __init__(self, config: Config, queue: Asking) -> None:
         self._config, self._queue, self._folder = config, queue, config.folder
@@ -120,12 +136,18 @@ class Feed:
             for settings, place in zip(self._config.event_sinks, cursors, strict=True)
         ]
         self._write(0)
-        report.measure(self._gauges)
-        report.total(lambda: (row for sink, _ in self._sinks for row in sink.totals()))
+        if not _feeds:
+            report.measure(lambda: _joined(row for feed in _feeds for row in feed.gauges()))
+            report.total(lambda: _joined(row for feed in _feeds for row in feed.totals()))
+        _feeds.append(self)
 
-    def _gauges(self) -> Iterator[tuple[str, tuple[str, ...], float]]:
+    def gauges(self) -> Iterator[_Row]:
         for sink, _ in self._sinks:
             yield from sink.gauges(self._position)
+
+    def totals(self) -> Iterator[_Row]:
+        for sink, _ in self._sinks:
+            yield from sink.totals()
 
     async def _cursor(self, name: str) -> cursor.GoesOn:
         while True:
@@ -198,3 +220,7 @@ class Feed:
     def _write(self, now_s: float) -> None:
         for sink, _ in self._sinks:
             sink.note(self._position, now_s)
+
+
+_feeds: list[Feed] = []
+"""In this process, one for each queue."""

@@ -11,15 +11,16 @@ import asyncio
 import logging
 from bisect import bisect_right
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from zonemta_py.disk import identity
 from zonemta_py.disk.frame import Record
 from zonemta_py.events.derive import events_of
-from zonemta_py.events.event import Event, encoded, id_of
-from zonemta_py.journal.tail import JournalTail
+from zonemta_py.events.event import Event, encoded, id_of, place_of
+from zonemta_py.journal.tail import JournalTail, seq_at
 from zonemta_py.logs.causes import cause
 from zonemta_py.queue import questions
 from zonemta_py.queue.api import QueueRefusal
@@ -39,6 +40,10 @@ AGAIN_S = 1.0
 END_PART = 1 << 40
 """A place behind all events of a record."""
 Place = tuple[int, int]
+
+
+Listening = Callable[[float], AsyncGenerator["list[Told]", None]]
+"""`Hub.listen`, for which it is known where it begins."""
 
 
 class Told(NamedTuple):
@@ -147,6 +152,27 @@ class Hub:
         finally:
             _closed(lagging)
             self._listeners -= 1
+
+    async def opened(self, last_id: str, since_ms: int | None) -> Listening:
+        """`listen` behind the event of that id, since then, or from now on. Raises ValueError: one sentence about the
+        id; QueueRefusal."""
+        now = await self.now()
+        if last_id:
+            return partial(self.listen, min(place_of(last_id, self.source()), now), now)
+        return partial(self.listen, now if since_ms is None else min(await self.before(since_ms), now), now)
+
+    def source(self) -> str:
+        """The queue's name. Raises ValueError."""
+        return identity.name_of(self._folder)
+
+    async def before(self, ms: int) -> Place:
+        """Behind which all events since then are."""
+        return await asyncio.to_thread(seq_at, self._folder, ms) - 1, END_PART
+
+    async def ms_of(self, place: Place, now: Place) -> int | None:
+        """When that happened, or the next thing that is still known; None: nothing. now: of `now`."""
+        found = await asyncio.to_thread(JournalTail(self._folder, place[0]).read, now[0], 1)
+        return found[0].ms if found else None
 
     # -- the one tail
 

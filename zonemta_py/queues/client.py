@@ -28,7 +28,7 @@ from zonemta_py.queue.api import (
     Unanswered,
     accept_whole,
 )
-from zonemta_py.queue.questions.question import A, P, Question
+from zonemta_py.queue.questions.question import A, Ask, P, Question
 from zonemta_py.queues import layout, placement
 from zonemta_py.queues.placement import Placement
 from zonemta_py.wire import AUTHORITY
@@ -180,6 +180,11 @@ class Queues:
         raise refused
 
     # -- Admin
+
+    @property
+    def asks(self) -> dict[int, Ask]:
+        """Of each queue, by number."""
+        return {number: queue.ask for number, queue in self._queues.items()}
 
     async def ask(self, question: Question[P, A], *args: P.args, **arguments: P.kwargs) -> A:
         return await self._authority.ask(question, *args, **arguments)

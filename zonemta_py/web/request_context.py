@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from zonemta_py.config import Config, Zone
+from zonemta_py.config import Config, Zone, queue_count
 from zonemta_py.config.senders import Rights, rights
 from zonemta_py.events.hub import Hub
+from zonemta_py.journal.folders import folder_of
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.lines import Undotted
 from zonemta_py.mail.reply import Reply
@@ -41,6 +42,8 @@ from zonemta_py.web.shares import AccountSessions, HttpCounts, RequestShares, St
 if TYPE_CHECKING:
     from cryptography.fernet import Fernet
 
+    from zonemta_py.events.hubs import Hubs
+
 DROPPED = Receipt("", 0, 0, False)
 TlsTerms = Callable[[Zone, str], Awaitable[dict[str, Any]]]
 
@@ -64,6 +67,16 @@ class Visit:
         return self.holder
 
 
+def _hub(config: Config, queue: QueueFace) -> Hub | Hubs:
+    if queue_count(config) == 1:
+        return Hub(config.folder, queue.ask)
+    from zonemta_py.events.hubs import Hubs
+    from zonemta_py.queues.client import Queues
+
+    assert isinstance(queue, Queues)
+    return Hubs({number: Hub(folder_of(config.folder, number), ask) for number, ask in queue.asks.items()})
+
+
 class RequestContext:
     """queue: the queue's interfaces. local: the key of the token file. tls_terms: of senders, who know it."""
 
@@ -80,7 +93,7 @@ class RequestContext:
         self.shares = RequestShares(config.http.requests, config.http.requests_per_key, opened.requests)
         self.streams = StreamShares(config.http.streams, opened.streams)
         self.sessions = AccountSessions(self.site.accounts, queue)
-        self.events = Hub(config.folder, queue.ask)
+        self.events = _hub(config, queue)
         self.streams.at_end(self.events.end)
         self._local, self.cursors = local, Cursors(local)
         self.webhooks = SignedWebhooks(config, lambda: self.site.clock_ms() / 1000, fetch)

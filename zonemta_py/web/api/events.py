@@ -8,12 +8,10 @@ does, when this process is to end.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Request
@@ -22,11 +20,8 @@ from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from zonemta_py.config.services.events import EventType
-from zonemta_py.disk import identity
-from zonemta_py.events.event import place_of
 from zonemta_py.events.filter import EventFilter
-from zonemta_py.events.hub import END_PART, Hub, Place, Told
-from zonemta_py.journal.tail import seq_at
+from zonemta_py.events.hub import Listening, Told
 from zonemta_py.web.authentication import described, needs, request_context, visit
 from zonemta_py.web.documents import models, reading
 from zonemta_py.web.documents.problem import FieldError, invalid
@@ -99,7 +94,7 @@ async def stream(
     message: Annotated[list[models.Line], Query(max_length=100, description="Only these messages.")] = [],  # noqa: B006
     recipient: Annotated[list[models.Line], Query(max_length=100, description="Only to these.")] = [],  # noqa: B006
     since: Annotated[datetime | None, Query(description="Begin then, in the past; default: now.")] = None,
-    last_event_id: Annotated[str, Header(max_length=200, description="Go on behind this event.")] = "",
+    last_event_id: Annotated[str, Header(max_length=2_000, description="Go on behind this event.")] = "",
 ) -> EventStream:
     """All events behind `Last-Event-ID`, or since then, or from now on, of whatever mail there is. Each filter may be
     given several times: any of its values matches; all filters must."""
@@ -108,29 +103,20 @@ async def stream(
     own = who.narrowed({"tenant": tenant or None, "campaign": campaign or None})
     here = request_context(request)
     wanted = EventFilter.of(type, zone, domain, own["campaign"] or (), own["tenant"] or (), message, recipient)
-    now = await here.events.now()
-    after, since_ms = now, 0
-    if last_event_id:
-        after = min(_place(here.config.folder, last_event_id), now)
-    elif since is not None:
+    since_ms = None
+    if since is not None and not last_event_id:
         since_ms = round((since if since.tzinfo else since.replace(tzinfo=UTC)).timestamp() * 1000)
-        after = min((await asyncio.to_thread(seq_at, here.config.folder, since_ms) - 1, END_PART), now)
-    return EventStream(_pieces(here.events, wanted, since_ms, after, now), here.streams)
-
-
-def _place(folder: Path, id: str) -> Place:
     try:
-        return place_of(id, identity.name_of(folder))
+        listen = await here.events.opened(last_event_id, since_ms)
     except ValueError as error:
         raise invalid([FieldError("Last-Event-ID", str(error))]) from None
+    return EventStream(_pieces(listen, wanted, since_ms or 0), here.streams)
 
 
-async def _pieces(
-    hub: Hub, wanted: EventFilter, since_ms: int, after: Place, now: Place
-) -> AsyncGenerator[bytes, None]:
+async def _pieces(listen: Listening, wanted: EventFilter, since_ms: int) -> AsyncGenerator[bytes, None]:
     yield format_sse_event(retry=RETRY_MS, comment="events of zonemta-py")
     passed = ""
-    async with aclosing(hub.listen(after, now, SILENT_S)) as portions:
+    async with aclosing(listen(SILENT_S)) as portions:
         async for found in portions:
             passed = next((one.id for one in reversed(found) if one.id), passed)
             piece, size = list[bytes](), 0
