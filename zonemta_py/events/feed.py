@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from operator import add
 from typing import Protocol
 
 from zonemta_py.config import Config, EventSink
@@ -77,8 +76,8 @@ _JOINED: dict[str, Callable[[float, float], float]] = {
 def _joined(rows: Iterable[_Row]) -> Iterator[_Row]:
     found = dict[tuple[str, tuple[str, ...]], float]()
     for metric, labels, value in rows:
-        known = found.get((metric, labels))
-        found[metric, labels] = value if known is None else _JOINED.get(metric, add)(known, value)
+        known, join = found.get((metric, labels)), _JOINED.get(metric)
+        found[metric, labels] = value if known is None else join(known, value) if join else known + value
     return ((metric, labels, value) for (metric, labels), value in found.items())
 
 

@@ -10,16 +10,14 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TypeVar
 
 from zonemta_py.disk.frame import Record
 
-T = TypeVar("T")
 FOLDER = "queues"
 LAYOUT = "layout"
 """The file in it that says which queues there are (`queues/layout.py`)."""
-_SHIFT = 52
-"""Of a queue's number above its record numbers, where they are to differ from those of others."""
+SHIFT = 52
+"""By how many bits `base_of` shifts a queue's number: record numbers stay below."""
 
 
 def folder_of(folder: Path, number: int) -> Path:
@@ -56,12 +54,7 @@ def _others(folder: Path, name: str) -> dict[int, Path]:
 
 def base_of(number: int) -> int:
     """What is added to the record numbers of that queue; 0 of queue 0, so they are what they are with one queue."""
-    return number << _SHIFT
-
-
-def queue_at(seq: int) -> int:
-    """The queue of a record's number to which `base_of` was added."""
-    return seq >> _SHIFT
+    return number << SHIFT
 
 
 def in_time(journals: Iterable[Iterator[Record]]) -> Iterator[Record]:

@@ -6,13 +6,13 @@ Damage costs the records it hit; `History.faults` names it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from zonemta_py.disk.frame import Record
-from zonemta_py.journal import segments
+from zonemta_py.journal import folders, segments
 from zonemta_py.journal.facts import Accepted, Answered, Removed, facts_of
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.mail import RELEASED
@@ -69,14 +69,25 @@ class History:
                     self.removed.update({(fact.id, address): record.ms for address in fact.recipients})
 
 
-def read(folders: Iterable[Path], progress: Callable[[int, int], None] = lambda done, all_: None) -> History:
-    """All segments of the folders (archive/, journal/), each record once. progress(files read, files there are)."""
-    history, seen = History(), -1
-    paths = sorted((path for folder in folders for path in segments.files(folder)), key=segments.first_seq)
-    for number, path in enumerate(paths, 1):
-        for record in segments.read_file(path, history.faults):
-            if record.seq > seen:
-                seen = record.seq
-                history.take(record)
-        progress(number, len(paths))
+def read(places: Iterable[Path], progress: Callable[[int, int], None] = lambda done, all_: None) -> History:
+    """All segments of the folders (archive/, journal/) and of those of the MTA's other queues, each record once.
+    progress(files read, files there are)."""
+    history, read_, paths = History(), 0, dict[int, set[Path]]()
+    for queue, place in (row for folder in places for row in folders.beside(folder).items()):
+        paths.setdefault(queue, set()).update(segments.files(place))
+    every = sum(map(len, paths.values()))
+
+    def records(of_queue: set[Path]) -> Iterator[Record]:
+        nonlocal read_
+        seen = -1
+        for path in sorted(of_queue, key=segments.first_seq):
+            for record in segments.read_file(path, history.faults):
+                if record.seq > seen:
+                    seen = record.seq
+                    yield record
+            read_ += 1
+            progress(read_, every)
+
+    for record in folders.in_time(records(its) for its in paths.values()):
+        history.take(record)
     return history

@@ -17,6 +17,7 @@ from zonemta_py.cli.lake.spark import Master
 from zonemta_py.cli.run.ask_queue import NotRunning, ask_queue
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration
+from zonemta_py.journal import folders
 from zonemta_py.queue import questions
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ def report(
     if lake is not None:
         return pages.report(_of(name, how), how)
     with tempfile.TemporaryDirectory(prefix="zonemta-report-") as place:
-        how = how._replace(lake=Path(place), lent=True, since=_begun(settings, name))
+        since, since_ms = _begun(settings, name)
+        how = how._replace(lake=Path(place), lent=True, since=since, since_ms=since_ms)
         return pages.report(_of(name, how), how)
 
 
@@ -78,10 +80,13 @@ def _of(name: str, how: pages.How) -> pages.Resolve:
     return resolve
 
 
-def _begun(settings: Config, name: str) -> int:
-    """The number of the record from which on something of it can be found, 0: any."""
+def _begun(settings: Config, name: str) -> tuple[int, int]:
+    """The number of the record from which on something of it can be found, 0: any; in several journals, which number
+    their records each for itself, the time."""
     try:
         rows = ask_queue(settings.folder, questions.campaign_ends, name=name)
     except NotRunning:  # it does not run; that is said where the archive is brought up to date
-        return 0
-    return int(rows[0]["seq"]) if rows else 0
+        return 0, 0
+    if len(folders.every(settings.folder)) > 1:
+        return 0, int(rows[0]["created_ms"]) if rows else 0
+    return int(rows[0]["seq"]) if rows else 0, 0

@@ -56,7 +56,7 @@ Resolve = Callable[["SparkSession"], "ReportScope"]
 
 class How(NamedTuple):
     """What all pages have besides what they are about. lent: the lake is for this page alone; it gets what the archive
-    has from the record `since` on."""
+    has from the record `since`, or the time `since_ms` on."""
 
     lake: Path
     archive: Path | None
@@ -68,6 +68,7 @@ class How(NamedTuple):
     memory: float
     lent: bool = False
     since: int = 0
+    since_ms: int = 0
 
 
 _HOW: dict[str, Option] = {
@@ -198,7 +199,7 @@ def _bring_up_to_date(session: SparkSession, archive: Path, how: How) -> None:
 
     lake = how.lake
     with bar("segments") as moved:
-        bronze.ingest(session, archive, lake, moved=moved, since=how.since)
+        bronze.ingest(session, archive, lake, moved=moved, since=how.since, since_ms=how.since_ms)
     begun: list[str] = []
     with bar("tables") as moved:
 

@@ -14,7 +14,7 @@ from typing import Any
 from zonemta_py.delivery.tls.plan import Demands, Trial
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.packing import unpack
-from zonemta_py.journal import segments
+from zonemta_py.journal import folders, segments
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.mail import DeliveryRecord
 from zonemta_py.mail.tls.reports import Seen
@@ -55,7 +55,11 @@ def _seen(demands: Demands, domain: str, trial: Trial, again: bool) -> Iterator[
 
 
 def seen_on(folder: Path, day: date) -> Iterator[Seen]:
-    """All results of that day (UTC) in the journal and archive of the MTA's folder."""
+    """All results of that day (UTC) in the journals and archives of all queues. folder: the MTA's."""
+    return (seen for place in folders.every(folder).values() for seen in _seen_on(place, day))
+
+
+def _seen_on(folder: Path, day: date) -> Iterator[Seen]:
     start_ms = int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() * 1000)
     end_ms = start_ms + 86_400_000
     last = -1

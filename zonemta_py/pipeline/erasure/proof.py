@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from zonemta_py.disk.files import replace_file
+from zonemta_py.journal import folders
 from zonemta_py.journal.receipts import FOLDER as RECEIPTS
 from zonemta_py.journal.segments import SUFFIX
 from zonemta_py.pipeline.erasure.archive import FileProof, erase_archive, search
@@ -61,8 +62,8 @@ def forget(
 
 
 def _erased(archive: Path | None, lake: Path | None, person: DataSubject) -> Iterator[FileProof]:
-    if archive is not None:
-        yield from erase_archive(archive, person)
+    for place in _places(archive):
+        yield from erase_archive(place, person)
     if lake is not None:
         from zonemta_py.pipeline.erasure.lake import erase_lake
 
@@ -73,8 +74,7 @@ def _searched(
     archive: Path | None, lake: Path | None, person: DataSubject, moved: Callable[[int, int], object]
 ) -> dict[str, Any]:
     jobs: list[tuple[Path, Callable[[Path, DataSubject], tuple[int, int]]]] = []
-    if archive is not None:
-        jobs += [(path, _in_archive) for path in sorted(archive.rglob("*")) if path.is_file()]
+    jobs += [(path, _in_archive) for place in _places(archive) for path in sorted(place.rglob("*")) if path.is_file()]
     if lake is not None:
         from zonemta_py.pipeline.erasure import lake as erasure_lake
 
@@ -88,6 +88,11 @@ def _searched(
     return {"files": len(jobs), "bytes": size, "found": found}
 
 
+def _places(archive: Path | None) -> list[Path]:
+    """That archive, and those of the MTA's other queues."""
+    return list(folders.beside(archive).values()) if archive is not None else []
+
+
 def _in_archive(path: Path, person: DataSubject) -> tuple[int, int]:
     if path.suffix == SUFFIX or path.parent.name == RECEIPTS:
         return search(path, person), path.stat().st_size
@@ -98,8 +103,9 @@ def _in_archive(path: Path, person: DataSubject) -> tuple[int, int]:
 def _waiting(node: Path | None, archive: Path | None, person: DataSubject) -> list[list[Any]]:
     if node is None:
         return []
-    folders = [node / "journal", node / "quarantine", node / RECEIPTS] + ([node / "archive"] if archive is None else [])
-    paths = [path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()]
+    names = ("journal", "quarantine", RECEIPTS, *(["archive"] if archive is None else []))
+    places = [place / name for place in folders.every(node).values() for name in names]
+    paths = [path for place in places for path in sorted(place.rglob("*")) if path.is_file()]
     rows = []
     for path in paths:
         with contextlib.suppress(FileNotFoundError):  # it has gone to the archive meanwhile

@@ -15,6 +15,7 @@ from typing import BinaryIO, NamedTuple
 import pyarrow as pa
 
 from zonemta_py.disk.frame import BLOCK_BYTES, BROKEN, FIRST, FULL, LAST, Damage, Record, fragments, parse
+from zonemta_py.journal import folders
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.segments import Fault, files, first_seq
 from zonemta_py.pipeline.journal import rows
@@ -26,13 +27,14 @@ SPLIT_BYTES = 256 * BLOCK_BYTES
 SLACK_MS = 3_600_000
 """Clocks may be set back: a segment is left out by time only where it is this far away."""
 _HEAD_BYTES = 17
-_EVER_MS = 1 << 62
+EVER_MS = 1 << 62
 
 
 class Segment(NamedTuple):
     """A file of the archive. from_seq: where its own records begin, since files before it may hold the same ones.
 
-    first_ms, last_ms: times of its first and last record; all time if it has none that can be read.
+    first_ms, last_ms: times of its first and last record; all time if it has none that can be read. queue: whose it is;
+    all numbers have its `base_of` added.
     """
 
     path: Path
@@ -42,10 +44,12 @@ class Segment(NamedTuple):
     first_ms: int
     last_ms: int
     from_seq: int
+    queue: int = 0
 
     @property
     def name(self) -> str:
-        return self.path.name
+        """As no other queue's is."""
+        return f"queue-{self.queue}-{self.path.name}" if self.queue else self.path.name
 
     @property
     def own(self) -> tuple[int, int] | None:
@@ -61,12 +65,13 @@ class Segment(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Bytes start…end of a file, from block boundary to block boundary, or to its end."""
+    """Bytes start…end of a file, from block boundary to block boundary, or to its end; of that queue."""
 
     path: Path
     start: int
     end: int
     from_seq: int
+    queue: int = 0
 
 
 class Damaged(Exception):
@@ -84,10 +89,15 @@ class Damaged(Exception):
 
 
 def segments(folder: Path) -> list[Segment]:
-    """All closed segment files of a folder, in the order of their records. Reads the first and last block of each.
+    """All closed segment files of a folder, and of those of the MTA's other queues, in the order of their records; one
+    queue after another. Reads the first and last block of each.
 
     The one that is being written is left out: a part of it would be taken for the whole.
     """
+    return [segment for queue, place in folders.beside(folder).items() for segment in _segments(place, queue)]
+
+
+def _segments(folder: Path, queue: int) -> list[Segment]:
     found: list[Segment] = []
     paths = files(folder)
     if folder.name == "journal" and paths and not _is_closed(paths[-1]):
@@ -95,12 +105,17 @@ def segments(folder: Path) -> list[Segment]:
     expected = 0
     for path in paths:
         try:
-            one = _inspect(path)
+            one = _of_queue(_inspect(path), queue)
         except FileNotFoundError:
             continue  # the MTA keeps its archive for so long only, and has just removed it
         found.append(one._replace(from_seq=expected if expected > one.first_seq else 0))
         expected = max(expected, one.last_seq + 1)
     return found
+
+
+def _of_queue(segment: Segment, queue: int) -> Segment:
+    base = folders.base_of(queue)
+    return segment._replace(first_seq=segment.first_seq + base, last_seq=segment.last_seq + base, queue=queue)
 
 
 def _is_closed(path: Path) -> bool:
@@ -115,7 +130,7 @@ def _inspect(path: Path) -> Segment:
     with path.open("rb") as file:
         first, last = _first(file), _last(file, size)
     if first is None or last is None:
-        return Segment(path, size, named, named - 1, 0, _EVER_MS, 0)
+        return Segment(path, size, named, named - 1, 0, EVER_MS, 0)
     return Segment(path, size, first.seq, last.seq, first.ms, last.ms, 0)
 
 
@@ -146,7 +161,7 @@ def splits(segment: Segment, size: int = SPLIT_BYTES) -> list[Split]:
     """The file in pieces of about `size` bytes, each of whole blocks."""
     step = max(1, size // BLOCK_BYTES) * BLOCK_BYTES
     return [
-        Split(segment.path, start, min(start + step, segment.size), segment.from_seq)
+        Split(segment.path, start, min(start + step, segment.size), segment.from_seq, segment.queue)
         for start in range(0, segment.size, step)
     ]
 
@@ -157,9 +172,11 @@ def splits(segment: Segment, size: int = SPLIT_BYTES) -> list[Split]:
 def read(split: Split, faults: list[Fault]) -> Iterator[pa.RecordBatch]:
     """The rows of the records that begin in the split. Appends what could not be read to `faults`."""
     misfits: list[Misfit] = []
+    name = Segment(split.path, 0, 0, 0, 0, 0, 0, split.queue).name
+    base = folders.base_of(split.queue)
     for found in payloads(split, faults):
-        yield from rows.batches(found, split.from_seq, split.path.name, misfits)
-        faults += [Fault(split.path, split.start, f"record {seq}: {what}") for seq, what in misfits]
+        yield from rows.batches(found, split.from_seq, name, misfits, base)
+        faults += [Fault(split.path, split.start, f"record {seq - base}: {what}") for seq, what in misfits]
         misfits.clear()
 
 

@@ -46,17 +46,20 @@ class _Form(NamedTuple):
     expand: Callable[[list[Head], list[Any]], list[tuple[Any, ...]]]
 
 
-def batches(payloads: list[bytes], from_seq: int, segment: str, misfits: list[Misfit]) -> Iterator[pa.RecordBatch]:
+def batches(
+    payloads: list[bytes], from_seq: int, segment: str, misfits: list[Misfit], base: int = 0
+) -> Iterator[pa.RecordBatch]:
     """One batch per record type. payloads: records as `frame` joins them (seq ms type body).
 
-    from_seq: records before it are left out, for an earlier file had them. Appends to `misfits` what had no form.
+    from_seq: records before it are left out, for an earlier file had them. base: is added to all numbers. Appends to
+    `misfits` what had no form.
     """
     groups: dict[int, tuple[list[Head], list[bytes]]] = {}
     for payload in payloads:
         seq, ms, kind = _HEAD.unpack_from(payload)
-        if seq >= from_seq:
+        if seq + base >= from_seq:
             group = groups.get(kind) or groups.setdefault(kind, ([], []))
-            group[0].append((seq, ms))
+            group[0].append((seq + base, ms))
             group[1].append(payload[17:])
     for kind, (heads, bodies) in sorted(groups.items()):
         yield _batch(kind, heads, bodies, segment, misfits)
@@ -244,7 +247,13 @@ def _standing(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
     return [
         (seq, 0, ms, body[0], body[1][0], str(body[1][1]), _json(body[2]), body[3])
         for (seq, ms), body in zip(heads, bodies, strict=True)
+        if not _told_by_another(body, 4)
     ]
+
+
+def _told_by_another(body: list[Any], place: int) -> bool:
+    """Whether another of several queues has the same, and its record stands for both."""
+    return len(body) > place and bool(body[place])
 
 
 def _suppress(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
@@ -252,7 +261,8 @@ def _suppress(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
     for (seq, ms), body in zip(heads, bodies, strict=True):
         for part, row in enumerate(body or [[None]]):
             address, kind, since_ms, reason, evidence, by, campaign, scope = (*row, *_PAD)[:8]
-            value = _json({"since_ms": since_ms, "evidence": evidence} | ({"scope": scope} if scope else {}))
+            known = {"since_ms": since_ms, "evidence": evidence} | ({"scope": scope} if scope else {})
+            value = _json(known | ({"again": True} if _told_by_another(row, 9) else {}))
             rows.append((seq, part, ms, address, kind, reason, by, campaign or None, value))
     return rows
 
@@ -260,7 +270,9 @@ def _suppress(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
 def _unsuppress(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = []
     for (seq, ms), body in zip(heads, bodies, strict=True):
-        scopes = body[2] if len(body) > 2 else [None] * len(body[0])
+        if _told_by_another(body, 3):
+            continue
+        scopes = (body[2] if len(body) > 2 else None) or [None] * len(body[0])
         found = zip(body[0], scopes, strict=True) if body[0] else [(None, None)]
         for part, (address, scope) in enumerate(found):
             rows.append((seq, part, ms, address, body[1], _json({"scope": scope}) if scope else None))

@@ -35,6 +35,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from zonemta_py.journal import folders
 from zonemta_py.journal.segments import Fault
 from zonemta_py.pipeline.journal import reader, schema
 from zonemta_py.pipeline.journal.ranges import Ranges
@@ -61,7 +62,7 @@ class Options:
         if not lower.get("path"):
             raise ValueError("zonemta_journal needs a folder: load('…/archive')")
         self.folder = Path(lower["path"].removeprefix("file://"))
-        if not self.folder.is_dir():
+        if not folders.beside(self.folder):
             raise ValueError(f"{self.folder}: there is no such folder; name the MTA's archive/")
         self.since_ms, self.until_ms = _ms(lower.get("since"), 0), _ms(lower.get("until"), _EVER_MS)
         self.damage = lower.get("damage", DAMAGE[0])

@@ -88,16 +88,20 @@ def locked(lake: Path) -> Iterator[None]:
 
 def ingest(
     spark: SparkSession, archive: Path, lake: Path, damage: str = "skip", moved: Moved = lambda done, total: None,
-    warned: Warned = warn, since: int = 0,
+    warned: Warned = warn, since: int = 0, since_ms: int = 0,
 ) -> list[Ingested]:  # fmt: skip
     """Brings in the archive's segments that are not in bronze yet; returns their ledger entries, oldest first.
 
     damage: "skip" notes what cannot be read in the entry, "fail" raises Damaged and leaves that segment out.
     warned: told of segments that changed since they were ingested. since: segments that end before that record are left
-    out. Raises Busy, Foreign, OSError.
+    out; since_ms: or before that time, of whichever queue. Raises Busy, Foreign, OSError.
     """
     with locked(lake):
-        there = [segment for segment in reader.segments(archive) if segment.last_seq >= since]
+        there = [
+            segment
+            for segment in reader.segments(archive)
+            if segment.last_seq >= since and not segment.outside(since_ms, reader.EVER_MS)
+        ]
         return _bring(spark, news(there, lake, warned), lake, damage, moved)
 
 
@@ -174,9 +178,9 @@ def _try(lake: Path, damage: str, segment: Segment) -> Ingested | Exception:
 
 def place(segment: Segment, lake: Path, damage: str = "skip") -> Ingested:
     """Reads one segment, puts its rows into bronze, then notes it. Can be repeated. Raises Damaged, OSError."""
-    files, faults = Files(lake / FOLDER, segment.path.name.removesuffix(".journal")), list[Fault]()
+    files, faults = Files(lake / FOLDER, segment.name.removesuffix(".journal")), list[Fault]()
     try:
-        for batch in reader.read(Split(segment.path, 0, segment.size, segment.from_seq), faults):
+        for batch in reader.read(Split(segment.path, 0, segment.size, segment.from_seq, segment.queue), faults):
             if faults and damage == "fail":
                 raise Damaged(faults[0])
             files.add(batch)

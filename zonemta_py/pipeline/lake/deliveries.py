@@ -2,7 +2,8 @@
 
 An attempt is a result that counts as one in the queue: delivered, deferred, bounced or held by a plugin (the queue's
 own bounce of what has become too old among them). "requeued" and "postponed" were not tried, and are no rows here.
-Attempts of a recipient of a message are numbered in the order of the journal (`seq`), over all days.
+Attempts of a recipient of a message are numbered in the order of the journal (`seq`), over all days; those of a message
+that one queue has taken over from another, by time.
 
 What an envelope says of the message (sender, size, campaign …) is the same for all its recipients; so the join is by
 id with one row per id, the first recipient's, and a campaign's batch of 500 recipients costs one row. An envelope
@@ -19,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zonemta_py.journal import folders
 from zonemta_py.pipeline.journal.schema import ROWS
 from zonemta_py.pipeline.lake.scan import Scan
 
@@ -71,12 +73,27 @@ def deliveries(tried: pa.Table, envelopes: pa.Table, days: Collection[date] | No
 def numbered(results: pa.Table) -> pa.Table:
     """The attempts among results in the journal's order, with `attempt` (from 1), `first_at` and `final`."""
     kept = _attempts(results)
-    order = kept[np.lexsort((_numbers(results["part"])[kept], _numbers(results["seq"])[kept]))]
+    columns = (_numbers(results["part"]), _numbers(results["seq"]), apart(results))
+    order = kept[np.lexsort([column[kept] for column in columns])]
     rows = results.take(pa.array(order))
     ends = among(rows["verdict"], *ENDS)
     attempt, first, final = _counted(pairs(rows), ends, _kept(rows), rows["started_at"].is_valid().to_numpy())
     made = pa.array(attempt, pa.int32()), rows["started_at"].take(first), pa.array(final)
     return with_columns(rows, dict(zip(("attempt", "first_at", "final"), made, strict=True)))
+
+
+def apart(rows: pa.Table) -> np.ndarray:
+    """By which rows of a message are in order before their numbers: the time of those of which some are in one queue's
+    journal and some in another's, as it has taken the message over; else 0."""
+    queues = _numbers(rows["seq"]) >> folders.SHIFT
+    if not len(queues) or not queues.any():
+        return np.zeros(len(queues), dtype=np.int64)
+    message = _numbers(rows["id"].combine_chunks().dictionary_encode("encode").indices)
+    least, most = np.full(message.max() + 1, queues.max()), np.zeros(message.max() + 1, dtype=np.int64)
+    np.minimum.at(least, message, queues)
+    np.maximum.at(most, message, queues)
+    times = _numbers(pc.cast(pc.cast(rows["at"], pa.timestamp("ms", "UTC")), pa.int64()))
+    return np.where((least < most)[message], times, 0)
 
 
 def _kept(rows: pa.Table) -> np.ndarray:
@@ -164,6 +181,8 @@ def touched(known: pa.Table, new: pa.Table, envelopes: pa.Table) -> set[date]:
     changed = pa.concat_tables([new.select(["id", "seq"]), envelopes.append_column("seq", always)])
     since = changed.group_by("id").aggregate([("seq", "min")])
     place = pc.index_in(known["id"], since["id"].combine_chunks())
-    later = pc.greater_equal(known["seq"], since["seq_min"].take(place))
+    first = since["seq_min"].take(place)
+    elsewhere = pc.not_equal(pc.shift_right(known["seq"], folders.SHIFT), pc.shift_right(first, folders.SHIFT))
+    later = pc.or_(pc.greater_equal(known["seq"], first), elsewhere)
     again = known.filter(pc.or_(later, pc.and_(pa.array(_kept(known)), pc.is_valid(place))))
     return {day for rows in (again, new) for day in pc.unique(pc.cast(rows["at"], pa.date32())).to_pylist()}

@@ -18,6 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from zonemta_py.journal.folders import base_of
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.segments import read_file
 from zonemta_py.pipeline.journal.ranges import Ranges
@@ -93,19 +94,24 @@ def news(
 
 def _pass_over(segment: Segment, entry: Ingested, lake: Path, warned: Warned) -> None:
     """Raises Foreign if it is not what was ingested."""
-    there = _in_file(segment.path)
+    there = _in_file(segment)
     if there and entry.rows and not _alike(there, _in_lake(lake, entry)):
         raise Foreign(f"{segment.path}: the lake already has different records from a file of this name; {_REMEDY}")
-    left = f"{segment.first_seq}-{segment.last_seq}" if there else "none"
+    base = base_of(segment.queue)
+    had, left = _numbers(entry, base), _numbers(segment, base) if there else "none"
     warned(
-        f"{segment.path}: it has changed since it was ingested: it had records {entry.first_seq}-{entry.last_seq}, "
-        f"readable now: {left}; its {entry.rows:,} rows are in the lake, so it is skipped; run `zonemta fsck`"
+        f"{segment.path}: it has changed since it was ingested: it had records {had}, readable now: {left}; its"
+        f" {entry.rows:,} rows are in the lake, so it is skipped; run `zonemta fsck`"
     )
+
+
+def _numbers(of: Segment | Ingested, base: int) -> str:
+    return f"{of.first_seq - base}-{of.last_seq - base}"
 
 
 def _refuse_other_numbers(segment: Segment, lake: Path, known: Mapping[str, Ingested]) -> None:
     """Raises Foreign. An MTA itself writes records again whose first file the disk refused; they are the same ones."""
-    there = _in_file(segment.path)
+    there = _in_file(segment)
     for entry in known.values():
         if entry.first_seq <= segment.last_seq and segment.first_seq <= entry.last_seq:
             in_lake = _in_lake(lake, entry)
@@ -119,9 +125,10 @@ def _alike(some: Mapping[int, int], others: Mapping[int, int]) -> bool:
     return sum(some[seq] == others[seq] for seq in both) * 2 > len(both)
 
 
-def _in_file(path: Path) -> dict[int, int]:
+def _in_file(segment: Segment) -> dict[int, int]:
     """Number → ms of the records that can be read, but for those that stand for lost ones."""
-    return {record.seq: record.ms for record in read_file(path, []) if record.type != Type.LOST}
+    base = base_of(segment.queue)
+    return {record.seq + base: record.ms for record in read_file(segment.path, []) if record.type != Type.LOST}
 
 
 def _in_lake(lake: Path, entry: Ingested) -> dict[int, int]:

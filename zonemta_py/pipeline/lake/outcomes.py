@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from zonemta_py.pipeline.journal.ids import born
 from zonemta_py.pipeline.journal.schema import ROWS
-from zonemta_py.pipeline.lake.deliveries import among, domains, pairs, with_columns, with_message
+from zonemta_py.pipeline.lake.deliveries import among, apart, domains, pairs, with_columns, with_message
 from zonemta_py.pipeline.lake.scan import Scan
 
 COLUMNS = (
@@ -114,7 +114,7 @@ def _records(tables: Sequence[pa.Table]) -> pa.Table:
     said = pa.concat_tables(kept, promote_options="default").unify_dictionaries()
     said = _standing_tasks(said.filter(said["recipient"].is_valid()))
     opening = among(said["type"], "ENVELOPE")
-    return said.take(pa.array(np.lexsort((said["seq"].to_numpy(), ~opening))))
+    return said.take(pa.array(np.lexsort((said["seq"].to_numpy(), apart(said), ~opening))))
 
 
 def _standing_tasks(said: pa.Table) -> pa.Table:
@@ -154,7 +154,7 @@ def _standing(tried: pa.Table, records: pa.Table) -> pa.Table:
     removed = np.flatnonzero(among(records["type"], "REMOVED"))
     removed = removed[np.argsort(records["at"].to_numpy()[removed], kind="stable")][::-1]
     doubt = np.flatnonzero(among(records["type"], "IN_DOUBT"))
-    first = records.take(found(np.argsort(records["seq"].to_numpy(), kind="stable")[::-1]))
+    first = records.take(found(np.lexsort((records["seq"].to_numpy(), apart(records)))[::-1]))
     last = tried.take(pa.array(latest)).take(found(np.arange(len(latest)), of_group))
     end, stand = records.take(found(removed)), records.take(found(np.arange(len(records))))
     held = among(stand["verdict"], "held") | (among(stand["type"], "IN_DOUBT") & among(stand["reason"], "hold"))

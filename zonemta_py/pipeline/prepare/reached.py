@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zonemta_py.disk import packing
-from zonemta_py.journal import segments
+from zonemta_py.journal import folders, segments
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.mail import BOUNCED, DeliveryRecord, EnvelopeRecord, RemovedRecord, Who
 from zonemta_py.pipeline.prepare.settings import PlanRefused
@@ -26,9 +26,11 @@ class NobodyReached(PlanRefused):
 
 def reached(folder: Path, campaigns: Collection[str]) -> dict[str, str]:
     """Address as it was handed in → the campaign. folder: of the MTA (server.folder)."""
-    there = {path.name: path for path in (*segments.files(folder / "archive"), *segments.files(folder / "journal"))}
+    places = folders.every(folder).values()
     left, seen = dict[str, dict[str, str]](), set[str]()
-    for record in segments.read_files(sorted(there.values(), key=segments.first_seq)):
+    for record in folders.in_time(
+        segments.read_files(segments.every_file(place / "journal", place / "archive")) for place in places
+    ):
         if record.type == Type.ENVELOPE:
             envelope = EnvelopeRecord.of(packing.unpack(record.body))
             if (name := envelope.metadata.get("campaign", "")) in campaigns:
