@@ -12,7 +12,8 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol, cast
 
 from zonemta_py.config import Config, EventSink
 from zonemta_py.disk import identity
@@ -27,7 +28,7 @@ from zonemta_py.events.filter import EventFilter
 from zonemta_py.events.sink import RunningSink, ring_pages
 from zonemta_py.events.sinks.base import Ready
 from zonemta_py.events.sinks.kinds import client
-from zonemta_py.journal.tail import JournalTail
+from zonemta_py.journal.tail import JournalTail, last_seq
 from zonemta_py.logs.causes import cause
 from zonemta_py.metrics import report
 from zonemta_py.queue import questions
@@ -64,6 +65,21 @@ def chosen(settings: EventSink, source: str, also: EventFilter | None = None) ->
     return lambda record: [
         prepared.ready(event, source) for event in events_of(record) if all(wants(event) for wants in filters)
     ]
+
+
+class Still:
+    """A queue that there is no more: its journal has what its sinks have not got yet, and grows no more. mta: who is
+    asked all else."""
+
+    def __init__(self, folder: Path, mta: Asking) -> None:
+        self._last, self._mta = last_seq(folder), mta
+
+    async def ask(self, question: Question[P, A], *_: P.args, **arguments: P.kwargs) -> A:
+        if question != questions.stable:
+            return await self._mta.ask(question, *_, **arguments)
+        wait_s: Any = arguments.get("wait_s", 0)
+        await asyncio.sleep(wait_s)
+        return cast(A, self._last)
 
 
 _Row = tuple[str, tuple[str, ...], float]

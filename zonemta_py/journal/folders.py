@@ -1,8 +1,10 @@
 """Where an MTA's journals are: each of its queues has a folder with a journal and an archive of its own.
 
-Queue 0 has the MTA's folder (`server.folder`) itself, queue k `queues/k/` in it. Whoever reads files reads those of all
-queues, also of those that are no more: what they wrote is the MTA's history. Record numbers are a queue's own; where
-rows of several come together, `base_of` sets them apart. Failures: OSError.
+Queue 0 has the MTA's folder (`server.folder`) itself, queue k `queues/k/` in it, and one that there is no more
+`queues/k.gone-TIME/`. Whoever reads files reads those of all: they are the MTA's history. Each journal has a source, a
+number that stays the same when its folder is set aside, or copied whole: 0 of queue 0, of others made of the queue's
+number and name. Record numbers are a journal's own; where rows of several come together, `base_of` sets them apart.
+Failures: OSError.
 """
 
 from __future__ import annotations
@@ -10,14 +12,21 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from zlib import crc32
 
+from zonemta_py.disk import identity
 from zonemta_py.disk.frame import Record
 
 FOLDER = "queues"
 LAYOUT = "layout"
 """The file in it that says which queues there are (`queues/layout.py`)."""
-SHIFT = 52
-"""By how many bits `base_of` shifts a queue's number: record numbers stay below."""
+GONE = ".gone-"
+"""Behind the number of a queue that there is no more, and before the time at which it went, UNIX ms."""
+QUEUES_MAX = 64
+SHIFT = 44
+"""By how many bits `base_of` shifts a source: record numbers stay below."""
+_NAMES = 1 << 63 - SHIFT - 6
+"""How many the queues of one number can have, as far as sources tell them apart."""
 
 
 def folder_of(folder: Path, number: int) -> Path:
@@ -26,38 +35,67 @@ def folder_of(folder: Path, number: int) -> Path:
 
 
 def every(folder: Path) -> dict[int, Path]:
-    """The folders of all queues that are, or were, by number. folder: the MTA's."""
-    return {0: folder} | _others(folder, "")
+    """The folders of all queues that are, or were, by source. folder: the MTA's."""
+    names = "journal", "archive"
+    return {0: folder} | _by_source(one for one in _others(folder) if any((one / name).is_dir() for name in names))
 
 
 def beside(place: Path) -> dict[int, Path]:
-    """All folders of that name of the MTA, by the number of their queues. place: its archive/, or its journal/, or
-    that of one queue, which is taken alone, as is one that lies elsewhere. Those that are not there are left out."""
-    whole = place.resolve()
-    number = whole.parent.name
-    if number.isdecimal() and whole.parent.parent.name == FOLDER and (whole.parent.parent / LAYOUT).exists():
-        return {int(number): place} if place.is_dir() else {}
-    return ({0: place} if place.is_dir() else {}) | _others(place.parent, place.name)
+    """All folders of that name of the MTA, by source. place: its archive/, or its journal/, or that of one queue,
+    which is taken alone, as is one that lies elsewhere. Those that are not there are left out."""
+    queue, there = place.resolve().parent, place.is_dir()
+    if queue.parent.name == FOLDER and _number(queue) >= 0 and (queue.parent.parent / "journal").is_dir():
+        return {_source(queue): place} if there else {}
+    others = _by_source(one for one in _others(place.parent) if (one / place.name).is_dir())
+    return ({0: place} if there else {}) | {source: one / place.name for source, one in others.items()}
 
 
-def _others(folder: Path, name: str) -> dict[int, Path]:
-    """With that folder in them; "": with a journal or an archive."""
-    try:
-        found = {int(path.name): path for path in (folder / FOLDER).iterdir() if path.name.isdecimal()}
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    wanted = [name] if name else ["journal", "archive"]
-    return {
-        number: path / name for number, path in sorted(found.items()) if any((path / one).is_dir() for one in wanted)
-    }
+def queue_of(source: int) -> int:
+    """The number of the queue."""
+    return source % QUEUES_MAX
 
 
-def base_of(number: int) -> int:
-    """What is added to the record numbers of that queue; 0 of queue 0, so they are what they are with one queue."""
-    return number << SHIFT
+def base_of(source: int) -> int:
+    """What is added to the journal's record numbers; 0 of queue 0, so they are what they are with one queue."""
+    return source << SHIFT
 
 
 def in_time(journals: Iterable[Iterator[Record]]) -> Iterator[Record]:
     """Records of several journals as one: by time, those of each in their order."""
     several = list(journals)
     return several[0] if len(several) == 1 else heapq.merge(*several, key=lambda record: record.ms)
+
+
+def _others(folder: Path) -> list[Path]:
+    """Of queues but for queue 0."""
+    try:
+        found = [path for path in (folder / FOLDER).iterdir() if _number(path) >= 0]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(found, key=lambda path: (_number(path), path.name))
+
+
+def _by_source(folders: Iterable[Path]) -> dict[int, Path]:
+    """In the order of sources."""
+    found = dict[int, Path]()
+    for folder in folders:
+        source = _source(folder)
+        while source in found:  # another queue's of that number: none is left out
+            source += QUEUES_MAX
+        found[source] = folder
+    return dict(sorted(found.items()))
+
+
+def _number(folder: Path) -> int:
+    """-1: it is no queue's."""
+    number = folder.name.partition(GONE)[0]
+    return int(number) if number.isascii() and number.isdigit() and 0 < int(number) < QUEUES_MAX else -1
+
+
+def _source(folder: Path) -> int:
+    """Of a queue but for queue 0."""
+    try:
+        name = identity.name_of(folder).partition(".")[0]
+    except ValueError:  # a copy of the journal alone
+        name = ""
+    return _number(folder) + QUEUES_MAX * (crc32(name.encode()) % _NAMES if name else 0)

@@ -21,11 +21,13 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from zonemta_py.config import Config, ConfigError, queue_count
 from zonemta_py.config.difference import LATER, difference, leaves
 from zonemta_py.config.file import SourceFile
+from zonemta_py.journal import folders
 from zonemta_py.plugin.host import Host
 from zonemta_py.processes import probe, queue_process, roles
 from zonemta_py.processes.pipe import Pipe, pair
@@ -118,7 +120,7 @@ class Generations:
     def start(self, host: Host) -> None:
         """All processes of the first configuration."""
         self._host, config = host, self.config
-        Deaths(config.folder).forget()
+        _forget_deaths(config.folder)
         if is_due(config):
             rearrange(config, self._processes)
         self._start_queues()  # they load themselves, while the receivers are loaded here
@@ -409,7 +411,7 @@ class Generations:
         before = self._names()
         self._processes.remind()
         self._given, self._host = given, host
-        Deaths(given.config.folder).forget()
+        _forget_deaths(given.config.folder)
         self._processes.stop_s = given.config.server.stop_s
         roles.begin(given.config, int(self._clock() * 1000))
         self._start_queues()
@@ -459,3 +461,9 @@ def _name(uid: int) -> str:
 
 def _log(sentence: str) -> None:
     print(f"zonemta: {sentence}", file=sys.stderr, flush=True)
+
+
+def _forget_deaths(folder: Path) -> None:
+    """What processes have died of counts no more: in the MTA's folder, and in those of its queues."""
+    for place in folders.every(folder).values():
+        Deaths(place).forget()

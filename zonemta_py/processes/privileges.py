@@ -21,6 +21,7 @@ from typing import NamedTuple
 import pydantic
 
 from zonemta_py.config import Config, ConfigError
+from zonemta_py.journal.folders import FOLDER as QUEUES
 
 _DEEP = ("store", "journal")
 """Folders whose files are looked at too: commands given by root may have left some there."""
@@ -159,6 +160,9 @@ def _inside(folder: Path) -> Iterator[Path]:
         yield path
         if path.name in _DEEP and path.is_dir():
             yield from path.iterdir()
+        elif path.name == QUEUES and path.is_dir():
+            for queue in path.iterdir():
+                yield from _inside(queue) if queue.is_dir() else [queue]
 
 
 def _needed(config: Config) -> Iterator[tuple[str, Path]]:

@@ -20,6 +20,7 @@ import sys
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import uvloop
@@ -398,14 +399,15 @@ def _events(child: Child) -> None:
 
 
 async def _feed(config: Config, host: Host) -> None:
-    from zonemta_py.events.feed import Feed
+    from zonemta_py.events.feed import Feed, Still
     from zonemta_py.events.sink import RingUnreadable
     from zonemta_py.wire import reporting
     from zonemta_py.wire.client import RemoteQueue
 
     reporting.begin("events", queue_client(config, "events"), host.totals)
-    own = each_queue(config)
-    feeds = [Feed(one, RemoteQueue.lasting(one.folder, "events")) for one in own]
+    feeds = [Feed(one, RemoteQueue.lasting(one.folder, "events")) for one in each_queue(config)]
+    mta = RemoteQueue.lasting(config.folder, "events")
+    feeds += [Feed(config.for_queue(number, place), Still(place, mta)) for number, place in gone_queues(config)]
 
     def stop() -> None:
         for feed in feeds:
@@ -435,6 +437,19 @@ def each_queue(config: Config) -> list[Config]:
     from zonemta_py.queues import layout
 
     return layout.each(config)
+
+
+def gone_queues(config: Config) -> list[tuple[int, Path]]:
+    """Numbers and folders of queues that there are no more, and whose event sinks had a place in their journals."""
+    from zonemta_py.events.cursor import FOLDER
+    from zonemta_py.journal import folders
+
+    found = folders.every(config.folder).items()
+    return [
+        (folders.queue_of(source), place)
+        for source, place in found
+        if folders.GONE in place.name and (place / FOLDER).is_dir()
+    ]
 
 
 def _reports(child: Child) -> None:

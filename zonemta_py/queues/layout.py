@@ -15,14 +15,12 @@ from pathlib import Path
 from zonemta_py.config import Config
 from zonemta_py.disk.files import fresh_file, sync
 from zonemta_py.journal.folders import FOLDER as FOLDER
-from zonemta_py.journal.folders import LAYOUT
+from zonemta_py.journal.folders import GONE, LAYOUT
 from zonemta_py.journal.folders import folder_of as folder_of
 from zonemta_py.wire import AUTHORITY
 
 ORDERS = "orders"
 """The log of orders, in FOLDER."""
-_GONE = ".gone-"
-"""Behind the number of a queue that there is no more, and before the time at which it went, UNIX ms."""
 
 
 def config_of(config: Config, number: int) -> Config:
@@ -68,7 +66,7 @@ def _read(folder: Path) -> tuple[list[int], list[int]]:
 def gone(folder: Path) -> list[Path]:
     """The folders of queues that there were: nothing of theirs is sent, but their journals and archives can be read,
     the oldest first."""
-    return sorted((folder / FOLDER).glob(f"*{_GONE}*"), key=lambda path: path.name.partition(_GONE)[2])
+    return sorted((folder / FOLDER).glob(f"*{GONE}*"), key=lambda path: path.name.partition(GONE)[2])
 
 
 def set_aside(folder: Path, number: int) -> None:
@@ -78,7 +76,7 @@ def set_aside(folder: Path, number: int) -> None:
         if not any(place.iterdir()):
             place.rmdir()
             return
-        place.rename(place.with_name(f"{number}{_GONE}{time.time_ns() // 1_000_000}"))
+        place.rename(place.with_name(f"{number}{GONE}{time.time_ns() // 1_000_000}"))
         sync(place.parent)
 
 

@@ -30,7 +30,7 @@ ALONE_S = 0.5
 """How often the files are looked at while no queue answers."""
 
 Journals = dict[int, Path]
-"""Folders of queues that have a journal, by number."""
+"""Folders of queues that have a journal, by source (`journal.folders`)."""
 
 
 def journals(folder: Path) -> Journals:
@@ -62,7 +62,7 @@ class _Tail:
 def records(
     places: Journals, firsts: Mapping[int, int], untils: Mapping[int, int], follow: bool
 ) -> Iterator[tuple[int, Record]]:
-    """With the numbers of their queues: from these numbers to `untils`; then, if `follow`, those that come."""
+    """With their sources: from these numbers to `untils`; then, if `follow`, those that come."""
     tails = {number: _Tail(place, firsts[number], untils[number]) for number, place in places.items()}
     yield from in_time({number: tail.read() for number, tail in tails.items()})
     if not follow:

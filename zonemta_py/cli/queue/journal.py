@@ -19,7 +19,7 @@ from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, in_force
 from zonemta_py.cli.terminal.output import moment, print_json, printable
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.packing import unpack
-from zonemta_py.journal import segments
+from zonemta_py.journal import folders, segments
 from zonemta_py.journal.facts import RECORDS
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.mail import DeliveryRecord, InDoubtRecord
@@ -130,7 +130,7 @@ def _records(folder: Path, archive: bool, faults: list[segments.Fault]) -> Itera
 
 def _named(number: int, places: Journals) -> int | None:
     """Whose record it is, where there are several queues."""
-    return number if len(places) > 1 else None
+    return folders.queue_of(number) if len(places) > 1 else None
 
 
 def _kind(name: str | None) -> Type | None:

@@ -21,6 +21,7 @@ from zonemta_py.cli.run.ask_queue import owner
 from zonemta_py.cli.service.diagnosis import Diagnosis, note, ok, problem, warning
 from zonemta_py.config import Config, ConfigError, Listener, processes, sender_count
 from zonemta_py.disk.space import LEAST_BYTES, free_bytes
+from zonemta_py.journal import folders
 from zonemta_py.logs.causes import cause
 from zonemta_py.metrics.quantities import size
 from zonemta_py.processes import privileges
@@ -94,7 +95,22 @@ def _files(config: Config) -> Iterator[Diagnosis]:
 
 
 def _disk(config: Config) -> Iterator[Diagnosis]:
-    folder = config.folder
+    """Of the MTA's folder, and of those of its queues that are on other disks."""
+    yield from _disk_of(config, config.folder)
+    known = _device(config.folder)
+    for place in folders.every(config.folder).values():
+        if folders.GONE not in place.name and _device(place) != known:
+            yield from _disk_of(config, place)
+
+
+def _device(folder: Path) -> int:
+    try:
+        return folder.stat().st_dev
+    except OSError:
+        return 0
+
+
+def _disk_of(config: Config, folder: Path) -> Iterator[Diagnosis]:
     there = next(place for place in (folder, *folder.parents) if os.path.isdir(place))  # a closed one is none
     about = f"disk of {folder}"
     if not os.access(there, os.W_OK | os.X_OK, effective_ids=True):

@@ -33,8 +33,8 @@ EVER_MS = 1 << 62
 class Segment(NamedTuple):
     """A file of the archive. from_seq: where its own records begin, since files before it may hold the same ones.
 
-    first_ms, last_ms: times of its first and last record; all time if it has none that can be read. queue: whose it is;
-    all numbers have its `base_of` added.
+    first_ms, last_ms: times of its first and last record; all time if it has none that can be read. source: of its
+    journal; all numbers have its `base_of` added.
     """
 
     path: Path
@@ -44,12 +44,14 @@ class Segment(NamedTuple):
     first_ms: int
     last_ms: int
     from_seq: int
-    queue: int = 0
+    source: int = 0
 
     @property
     def name(self) -> str:
         """As no other queue's is."""
-        return f"queue-{self.queue}-{self.path.name}" if self.queue else self.path.name
+        return (
+            f"queue-{folders.queue_of(self.source)}-{self.source:x}-{self.path.name}" if self.source else self.path.name
+        )
 
     @property
     def own(self) -> tuple[int, int] | None:
@@ -65,13 +67,13 @@ class Segment(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Bytes start…end of a file, from block boundary to block boundary, or to its end; of that queue."""
+    """Bytes start…end of a file, from block boundary to block boundary, or to its end; of that source."""
 
     path: Path
     start: int
     end: int
     from_seq: int
-    queue: int = 0
+    source: int = 0
 
 
 class Damaged(Exception):
@@ -94,10 +96,10 @@ def segments(folder: Path) -> list[Segment]:
 
     The one that is being written is left out: a part of it would be taken for the whole.
     """
-    return [segment for queue, place in folders.beside(folder).items() for segment in _segments(place, queue)]
+    return [segment for source, place in folders.beside(folder).items() for segment in _segments(place, source)]
 
 
-def _segments(folder: Path, queue: int) -> list[Segment]:
+def _segments(folder: Path, source: int) -> list[Segment]:
     found: list[Segment] = []
     paths = files(folder)
     if folder.name == "journal" and paths and not _is_closed(paths[-1]):
@@ -105,7 +107,7 @@ def _segments(folder: Path, queue: int) -> list[Segment]:
     expected = 0
     for path in paths:
         try:
-            one = _of_queue(_inspect(path), queue)
+            one = _of_source(_inspect(path), source)
         except FileNotFoundError:
             continue  # the MTA keeps its archive for so long only, and has just removed it
         found.append(one._replace(from_seq=expected if expected > one.first_seq else 0))
@@ -113,9 +115,9 @@ def _segments(folder: Path, queue: int) -> list[Segment]:
     return found
 
 
-def _of_queue(segment: Segment, queue: int) -> Segment:
-    base = folders.base_of(queue)
-    return segment._replace(first_seq=segment.first_seq + base, last_seq=segment.last_seq + base, queue=queue)
+def _of_source(segment: Segment, source: int) -> Segment:
+    base = folders.base_of(source)
+    return segment._replace(first_seq=segment.first_seq + base, last_seq=segment.last_seq + base, source=source)
 
 
 def _is_closed(path: Path) -> bool:
@@ -161,7 +163,7 @@ def splits(segment: Segment, size: int = SPLIT_BYTES) -> list[Split]:
     """The file in pieces of about `size` bytes, each of whole blocks."""
     step = max(1, size // BLOCK_BYTES) * BLOCK_BYTES
     return [
-        Split(segment.path, start, min(start + step, segment.size), segment.from_seq, segment.queue)
+        Split(segment.path, start, min(start + step, segment.size), segment.from_seq, segment.source)
         for start in range(0, segment.size, step)
     ]
 
@@ -172,8 +174,8 @@ def splits(segment: Segment, size: int = SPLIT_BYTES) -> list[Split]:
 def read(split: Split, faults: list[Fault]) -> Iterator[pa.RecordBatch]:
     """The rows of the records that begin in the split. Appends what could not be read to `faults`."""
     misfits: list[Misfit] = []
-    name = Segment(split.path, 0, 0, 0, 0, 0, 0, split.queue).name
-    base = folders.base_of(split.queue)
+    name = Segment(split.path, 0, 0, 0, 0, 0, 0, split.source).name
+    base = folders.base_of(split.source)
     for found in payloads(split, faults):
         yield from rows.batches(found, split.from_seq, name, misfits, base)
         faults += [Fault(split.path, split.start, f"record {seq - base}: {what}") for seq, what in misfits]

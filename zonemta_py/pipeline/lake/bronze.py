@@ -180,7 +180,7 @@ def place(segment: Segment, lake: Path, damage: str = "skip") -> Ingested:
     """Reads one segment, puts its rows into bronze, then notes it. Can be repeated. Raises Damaged, OSError."""
     files, faults = Files(lake / FOLDER, segment.name.removesuffix(".journal")), list[Fault]()
     try:
-        for batch in reader.read(Split(segment.path, 0, segment.size, segment.from_seq, segment.queue), faults):
+        for batch in reader.read(Split(segment.path, 0, segment.size, segment.from_seq, segment.source), faults):
             if faults and damage == "fail":
                 raise Damaged(faults[0])
             files.add(batch)

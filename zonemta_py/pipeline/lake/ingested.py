@@ -97,7 +97,7 @@ def _pass_over(segment: Segment, entry: Ingested, lake: Path, warned: Warned) ->
     there = _in_file(segment)
     if there and entry.rows and not _alike(there, _in_lake(lake, entry)):
         raise Foreign(f"{segment.path}: the lake already has different records from a file of this name; {_REMEDY}")
-    base = base_of(segment.queue)
+    base = base_of(segment.source)
     had, left = _numbers(entry, base), _numbers(segment, base) if there else "none"
     warned(
         f"{segment.path}: it has changed since it was ingested: it had records {had}, readable now: {left}; its"
@@ -127,7 +127,7 @@ def _alike(some: Mapping[int, int], others: Mapping[int, int]) -> bool:
 
 def _in_file(segment: Segment) -> dict[int, int]:
     """Number → ms of the records that can be read, but for those that stand for lost ones."""
-    base = base_of(segment.queue)
+    base = base_of(segment.source)
     return {record.seq + base: record.ms for record in read_file(segment.path, []) if record.type != Type.LOST}
 
 
