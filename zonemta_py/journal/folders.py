@@ -16,6 +16,7 @@ from zlib import crc32
 
 from zonemta_py.disk import identity
 from zonemta_py.disk.frame import Record
+from zonemta_py.journal import segments
 
 FOLDER = "queues"
 LAYOUT = "layout"
@@ -46,8 +47,21 @@ def beside(place: Path) -> dict[int, Path]:
     queue, there = place.resolve().parent, place.is_dir()
     if queue.parent.name == FOLDER and _number(queue) >= 0 and (queue.parent.parent / "journal").is_dir():
         return {_source(queue): place} if there else {}
-    others = _by_source(one for one in _others(place.parent) if (one / place.name).is_dir())
+    others = _by_source(one for one in _others(place.parent) if (one / place.name).is_dir() or is_gone(one))
     return ({0: place} if there else {}) | {source: one / place.name for source, one in others.items()}
+
+
+def files(place: Path) -> list[Path]:
+    """The segments of an archive, or a journal; of the archive of a queue that there is no more, those of its journal
+    too, which nobody moves there any more."""
+    if place.name == "archive" and is_gone(place.parent):
+        return segments.every_file(place.parent / "journal", place)
+    return segments.files(place)
+
+
+def is_gone(folder: Path) -> bool:
+    """Whether it is that of a queue that there is no more."""
+    return GONE in folder.name and _number(folder) >= 0
 
 
 def queue_of(source: int) -> int:

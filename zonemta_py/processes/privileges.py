@@ -21,7 +21,6 @@ from typing import NamedTuple
 import pydantic
 
 from zonemta_py.config import Config, ConfigError
-from zonemta_py.journal.folders import FOLDER as QUEUES
 
 _DEEP = ("store", "journal")
 """Folders whose files are looked at too: commands given by root may have left some there."""
@@ -155,6 +154,8 @@ def _name(uid: int) -> str:
 
 
 def _inside(folder: Path) -> Iterator[Path]:
+    from zonemta_py.journal.folders import FOLDER as QUEUES
+
     yield folder
     for path in folder.iterdir():
         yield path

@@ -448,7 +448,7 @@ def gone_queues(config: Config) -> list[tuple[int, Path]]:
     return [
         (folders.queue_of(source), place)
         for source, place in found
-        if folders.GONE in place.name and (place / FOLDER).is_dir()
+        if folders.is_gone(place) and (place / FOLDER).is_dir()
     ]
 
 

@@ -74,7 +74,7 @@ def read(places: Iterable[Path], progress: Callable[[int, int], None] = lambda d
     progress(files read, files there are)."""
     history, read_, paths = History(), 0, dict[int, set[Path]]()
     for queue, place in (row for folder in places for row in folders.beside(folder).items()):
-        paths.setdefault(queue, set()).update(segments.files(place))
+        paths.setdefault(queue, set()).update(folders.files(place))
     every = sum(map(len, paths.values()))
 
     def records(of_queue: set[Path]) -> Iterator[Record]:

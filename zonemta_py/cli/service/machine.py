@@ -99,7 +99,7 @@ def _disk(config: Config) -> Iterator[Diagnosis]:
     yield from _disk_of(config, config.folder)
     known = _device(config.folder)
     for place in folders.every(config.folder).values():
-        if folders.GONE not in place.name and _device(place) != known:
+        if not folders.is_gone(place) and _device(place) != known:
             yield from _disk_of(config, place)
 
 

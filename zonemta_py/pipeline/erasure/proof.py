@@ -89,8 +89,10 @@ def _searched(
 
 
 def _places(archive: Path | None) -> list[Path]:
-    """That archive, and those of the MTA's other queues."""
-    return list(folders.beside(archive).values()) if archive is not None else []
+    """That archive, and those of the MTA's other queues; of queues that there are no more, the journals too."""
+    found = folders.beside(archive).values() if archive is not None else ()
+    gone = [place.parent / "journal" for place in found if folders.is_gone(place.parent)]
+    return [place for place in (*found, *gone) if place.is_dir()]
 
 
 def _in_archive(path: Path, person: DataSubject) -> tuple[int, int]:
@@ -105,6 +107,8 @@ def _waiting(node: Path | None, archive: Path | None, person: DataSubject) -> li
         return []
     names = ("journal", "quarantine", RECEIPTS, *(["archive"] if archive is None else []))
     places = [place / name for place in folders.every(node).values() for name in names]
+    erased = {place.resolve() for place in _places(archive)}
+    places = [place for place in places if place.resolve() not in erased]
     paths = [path for place in places for path in sorted(place.rglob("*")) if path.is_file()]
     rows = []
     for path in paths:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from zonemta_py.disk.frame import BLOCK_BYTES, BROKEN, FIRST, FULL, LAST, Damage, Record, fragments, parse
 from zonemta_py.journal import folders
 from zonemta_py.journal.records import Type
-from zonemta_py.journal.segments import Fault, files, first_seq
+from zonemta_py.journal.segments import Fault, first_seq
 from zonemta_py.pipeline.journal import rows
 from zonemta_py.pipeline.journal.rows import Misfit
 
@@ -101,7 +101,7 @@ def segments(folder: Path) -> list[Segment]:
 
 def _segments(folder: Path, source: int) -> list[Segment]:
     found: list[Segment] = []
-    paths = files(folder)
+    paths = folders.files(folder)
     if folder.name == "journal" and paths and not _is_closed(paths[-1]):
         paths.pop()
     expected = 0
