@@ -84,7 +84,7 @@ def test_code_that_is_named_exists(paper: str, name: str) -> None:
         assert tree is not None, f"{path} does not define {what}"
 
 
-KEPT = {"archive", "bodies", "journal", "quarantine", "queue", "receipts", "store"}
+KEPT = {"archive", "bodies", "journal", "quarantine", "queue", "queues", "receipts", "store"}
 """Folders of a queue, which are no code."""
 
 
