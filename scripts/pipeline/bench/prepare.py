@@ -214,7 +214,7 @@ class Memory:
         self.processor_s = _processor_s() - self._before
 
     def _run(self) -> None:
-        while not self._end.wait(0.5):  # of a large JVM, asking takes a tenth of a second
+        while not self._end.wait(0.5):  # of a large JVM, asking takes long itself
             self.peak = max(self.peak, sum(map(_pss, _tree(os.getpid()))))
 
 
