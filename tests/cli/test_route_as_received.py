@@ -96,7 +96,7 @@ def decisions(config: Config, host: Host, envelope: Envelope) -> Any:
     """What the queue's own code makes of it."""
     hooks = PluginHooks(host, {zone.name for zone in config.zones})
     campaigns = SimpleNamespace(canceled=set(), by_name={})
-    core: Any = SimpleNamespace(router=Router(config.zones), hooks=hooks, campaigns=campaigns)
+    core: Any = SimpleNamespace(router=Router(config.zones), hooks=hooks, campaigns=campaigns, membership=None)
     return asyncio.run(_asked(core, envelope))
 
 

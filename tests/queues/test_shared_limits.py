@@ -65,7 +65,7 @@ class Trio:
                 batch.zone.done(batch)
             for queue in only:
                 schedule = self.houses[queue].queue.core.schedule
-                schedule.wake()
+                schedule.timers.wake(schedule.now())
                 while (batch := schedule.next()) is not None:
                     self.taken[queue].append(now)
                     self.out.append((now + holds_s, batch))

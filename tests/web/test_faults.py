@@ -67,7 +67,7 @@ def test_a_page_says_that_the_server_failed(door: HttpDoor) -> None:
 
 def test_a_fault_of_a_page_is_not_its_readers(door: HttpDoor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zones, "place", int)
-    answer = logged_in(door).get("/dashboard/zones?after=x")
+    answer = logged_in(door).get("/dashboard/destinations?after=x")
     assert answer.status_code == 500
     assert "invalid literal" not in answer.text
 

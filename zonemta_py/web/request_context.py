@@ -24,7 +24,7 @@ from zonemta_py.plugin.host import Host
 from zonemta_py.plugin.verdicts import Drop
 from zonemta_py.queue import questions
 from zonemta_py.queue.api import EVERYBODY, Admin, Pull, Receipt, Reception
-from zonemta_py.queue.questions.question import A, P, Question
+from zonemta_py.queue.questions.question import NO_CURSOR, A, P, Question
 from zonemta_py.reception.connection_limits import ConnectionLimits
 from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.login import Login
@@ -269,7 +269,7 @@ class RequestContext:
         try:
             return await self.queue.ask(question, *_, **arguments)
         except ValueError as error:
-            raise RequestProblem("conflict", str(error)) from None
+            raise RequestProblem("invalid" if NO_CURSOR in str(error) else "conflict", str(error)) from None
 
 
 class Digest:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 EXAMPLE_MAX = 300
 """Characters of a reply that are shown."""
 _SETTINGS = {"spark.sql.adaptive.enabled": "false"}
-"""Little is shuffled, whatever the size of the lake, so there is little to plan again: half as many Spark jobs a page."""
+"""Little is shuffled, whatever the size of the lake: half as many Spark jobs a page."""
 
 
 class Span(NamedTuple):

@@ -95,11 +95,15 @@ def _fault(value: Any) -> str:
     return ""
 
 
+NO_CURSOR = "is not a cursor"
+"""In each sentence that refuses one."""
+
+
 def number(after: int | str) -> int:
     """A cursor that is a number, also in digits, "": the first page's; of several queues it is another text. Raises
     ValueError."""
     if isinstance(after, str) and after and not (after.isascii() and after.isdigit() and len(after) < 19):
-        raise Refused(f"{after[:80]!a} is not a cursor; use the one that the previous page ended with, or omit it")
+        raise Refused(f"{after[:80]!a} {NO_CURSOR}; use the one that the previous page ended with, or omit it")
     return int(after or 0)
 
 

@@ -11,7 +11,7 @@ from fastapi import Depends, Request, Response
 
 from zonemta_py.config import Role
 from zonemta_py.queue import questions
-from zonemta_py.queue.questions.question import A, P, Question
+from zonemta_py.queue.questions.question import NO_CURSOR, A, P, Question
 from zonemta_py.web.authentication import answer, described, needs, request_context, visit
 from zonemta_py.web.documents import reading
 from zonemta_py.web.documents.derived import document
@@ -76,7 +76,7 @@ async def ask(here: RequestContext, slug: str, question: Question[P, A], *_: P.a
     try:
         return await here.queue.ask(question, *_, **arguments)
     except ValueError as error:
-        raise RequestProblem(slug, str(error)) from None
+        raise RequestProblem("invalid" if NO_CURSOR in str(error) else slug, str(error)) from None
 
 
 async def every_standing(here: RequestContext) -> list[questions.Standing]:
