@@ -20,7 +20,7 @@ DOMAINS = 500
 PERIOD_US = 10_000
 _BASE = Path("/sys/fs/cgroup/cpu")
 _NAME = re.compile(r"queues=(\d+)(?:@([0-9.]+))?")
-READY_S = 3.0
+READY_S = 7.0
 
 
 def is_one(name: str) -> bool:
@@ -43,7 +43,7 @@ class Queues(Zonemta):
 
     def start(self, group: Group, prefix: Sequence[str] = ()) -> float:
         begun = super().start(group, prefix)
-        time.sleep(READY_S)  # all processes are there
+        time.sleep(READY_S)  # all processes are there, and what they load after a start is loaded
         if self._share:
             self._confine(group.pids())
         return begun
