@@ -41,6 +41,15 @@ class ServerSection(Section):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severe line that is written to standard error."""
 
+    @field_validator("queues", mode="before")
+    @classmethod
+    def _check_queues(cls, value: Any) -> Any:
+        """One sentence, instead of one for each kind of value."""
+        number = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 64
+        if not number and value != "auto":
+            raise ValueError(f'is {value!r}; write a number from 1 to 64, or "auto"')
+        return value
+
     @model_validator(mode="after")
     def _check_user(self) -> ServerSection:
         if self.user and not self.folder.is_absolute():
