@@ -95,8 +95,10 @@ def _files(config: Config) -> Iterator[Diagnosis]:
 
 
 def _disk(config: Config) -> Iterator[Diagnosis]:
-    """Of the MTA's folder, and of those of its queues that are on other disks."""
+    """Of the MTA's folder, and of those of its queues that are on other disks, as far as who asks may look into it."""
     yield from _disk_of(config, config.folder)
+    if hidden(config):
+        return
     known = _device(config.folder)
     for place in folders.every(config.folder).values():
         if not folders.is_gone(place) and _device(place) != known:
