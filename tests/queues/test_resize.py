@@ -7,6 +7,7 @@ import asyncio
 import random
 from pathlib import Path
 
+from survival import resize
 from survival.client import Client
 from survival.ledger import Ledger
 from survival.rig import Mta, sink
@@ -96,3 +97,11 @@ async def test_killed_while_mail_is_moved(tmp_path: Path) -> None:
         problems = await mta.problems()
     assert ledger.judge(in_doubt).broken == []
     assert problems == []
+
+
+async def test_mail_of_every_kind_under_kills(tmp_path: Path) -> None:
+    """scripts/trials/resize in short: keys of requests, campaigns and orders hold, too."""
+    figures = await resize.trial(tmp_path / "queue", letters=150, changes=2, kills=3, seed=3)
+    assert figures["broken"] == []
+    assert figures["changes"] == {"3 to 1": 1, "1 to 3": 1}
+    assert sum(figures["kills"].values()) == 3

@@ -38,7 +38,7 @@ def rearrange(config: Config, processes: Processes) -> None:
     pid = 0
     try:
         try:
-            pid = processes.aside(partial(_move, config, theirs))
+            pid = processes.aside(partial(_move, config, theirs), "moving")
         finally:
             theirs.close()
         fault: str = ours.recv()

@@ -113,9 +113,9 @@ class Processes:
         gc.freeze()  # the children share these pages until somebody writes to them
         self.start_due()
 
-    def aside(self, work: Callable[[], None]) -> int:
-        """A process of no role, which is not started again; its id. Raises OSError."""
-        pid = fork(work)
+    def aside(self, work: Callable[[], None], name: str = "") -> int:
+        """A process of no role, which is not started again; its id. name: in `ps`. Raises OSError."""
+        pid = fork(work, name)
         self._aside.add(pid)
         return pid
 

@@ -1,7 +1,8 @@
 """SIGKILL at random moments: any process of the MTA, or all of them, while mail comes in and goes out.
 
-The moments are drawn over the progress of the run (letters acknowledged plus recipients delivered), not over its time,
-so a slow machine is hit as often as a fast one; each blow falls a random few milliseconds later. Where a blow ended
+Half of the blows fall at a write, a sync or a message to another process (`deaths`), the others at any moment. The
+moments are drawn over the progress of the run (letters acknowledged plus recipients delivered), not over its time, so a
+slow machine is hit as often as a fast one; each blow falls a random few milliseconds later. Where a blow ended
 everything, `fsck` or `fsck --repair` may come before the next start, and must find the queue healthy.
 """
 
@@ -18,10 +19,12 @@ from typing import Any
 
 from survival.client import Client
 from survival.command import Progress, command
+from survival.deaths import Deaths
 from survival.ledger import Ledger
 from survival.rig import Mta, enter, sink
 
-ROLES = ("queue", "receiver", "sender", "supervisor", "all")
+ROLES = ("queue", "receiver", "sender", "supervisor", "all", "any")
+SEVERAL = ("queue", "authority", "two queues")
 FSCK_SHARE = 0.5
 
 
@@ -32,12 +35,13 @@ async def trial(
     ledger = Ledger()
     start = time.monotonic()
     async with sink(ledger, dot_latency_s=0.005, jitter=1.0, seed=seed) as running:
-        mta = Mta(folder, running.port, queues=queues)
+        deaths = Deaths(folder.with_name(f"{folder.name}-deaths"), random.Random(f"deaths {seed}"))
+        mta = Mta(folder, running.port, queues=queues, environment=deaths.environment)
         mta.start()
         try:
             await mta.accepting()
             client = Client(mta.port, ledger)
-            killer = _Killer(mta, seed, kills, letters, (*ROLES, "authority") if queues > 1 else ROLES)
+            killer = _Killer(mta, deaths, seed, kills, letters, (*ROLES, *(SEVERAL if queues > 1 else ())))
             done = lambda: client.replies[250] + running.counters.messages  # noqa: E731
             killing = asyncio.create_task(killer.work(done, progress))
             await client.hand_in(range(letters))
@@ -53,6 +57,7 @@ async def trial(
     return {
         "seconds": round(time.monotonic() - start, 1),
         "kills": dict(killer.killed),
+        "kills_at_writes": deaths.at_writes,
         "kills_at_rest": killer.at_rest,
         "fsck_runs": killer.fscks,
         "replies": dict(client.replies),
@@ -63,8 +68,10 @@ async def trial(
 
 
 class _Killer:
-    def __init__(self, mta: Mta, seed: int, kills: int, letters: int, roles: tuple[str, ...]) -> None:
-        self._mta, self._dice, self._roles = mta, random.Random(seed), roles
+    def __init__(
+        self, mta: Mta, deaths: Deaths, seed: int, kills: int, letters: int, roles: tuple[str, ...]
+    ) -> None:  # fmt: skip
+        self._mta, self._deaths, self._dice, self._roles = mta, deaths, random.Random(seed), roles
         self._moments = sorted(self._dice.randrange(2 * letters) for _ in range(kills))
         self.killed: Counter[str] = Counter()
         self.fscks, self.broken, self.at_rest = 0, list[str](), 0
@@ -91,9 +98,10 @@ class _Killer:
 
     async def _strike(self) -> None:
         role = self._dice.choice(self._roles)
-        while not self._mta.kill(role, self._dice.random()):
-            self._start_again()
-            await asyncio.sleep(0.01)
+        for one in ["queue", "queue"] if role == "two queues" else [role]:
+            while not await self._deaths.strike(self._mta, one):
+                self._start_again()
+                await asyncio.sleep(0.01)
         self.killed[role] += 1
         if not self._mta.alive and self._dice.random() < FSCK_SHARE:
             self.fscks += 1

@@ -57,6 +57,10 @@ def _power_cuts(folder: Path, seed: int, progress: Callable[[int, str], None]) -
     return asyncio.run(powercut.trial(folder, cuts=50, seed=seed, progress=progress))
 
 
+def _power_cuts_of_three(folder: Path, seed: int, progress: Callable[[int, str], None]) -> dict[str, Any]:
+    return asyncio.run(powercut.trial(folder, cuts=60, queues=3, seed=seed, progress=progress))
+
+
 def _damage(folder: Path, seed: int, progress: Callable[[int, str], None]) -> dict[str, Any]:
     return damage.trial(folder, flips=500, cuts=200, files=200, seed=seed, progress=progress)
 
@@ -89,6 +93,7 @@ TRIALS: dict[str, tuple[str, int, Callable[[], str], Trial]] = {
     },
     "error-ext4": ("An error makes an ext4 read-only", 10, disk_mounted.cannot_mount, _error_of_ext4),
     "power-cuts": ("Power cuts", 50, powercut.missing, _power_cuts),
+    "power-cuts-3": ("Power cuts with three queues", 60, powercut.missing, _power_cuts_of_three),
     "broken-off": ("Large bodies broken off and delivered", BROKEN_OFF_S, lambda: "", _broken_off),
     "each": ("Each family of keys lost once, each file gone and flipped once", EACH, lambda: "", _each),
     "damage": ("Files flipped, cut, zeroed, emptied and gone", 900, lambda: "", _damage),

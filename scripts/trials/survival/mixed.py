@@ -72,7 +72,7 @@ async def trial(
         mta.start()
         try:
             await mta.accepting()
-            traffic, operator = _Traffic(mta, http, ledger, letters, seed), Operator(mta, clock)
+            traffic, operator = Traffic(mta, http, ledger, letters, seed), Operator(mta, clock)
             killer = Killer(mta, clock, seed, blows, clock_steps, progress)
             ordering = asyncio.create_task(operator.work())
             killing = asyncio.create_task(killer.work(lambda: traffic.done + running.counters.messages, letters))
@@ -81,7 +81,7 @@ async def trial(
             await killing
             ledger.calm()
             await operator.end(ordering)
-            await _release_all(mta)
+            await release_all(mta)
             await mta.drained()
             in_doubt = mta.in_doubt()
         finally:
@@ -99,7 +99,7 @@ async def trial(
     }
 
 
-def _happened(killer: Killer, traffic: _Traffic, operator: Operator) -> dict[str, Any]:
+def _happened(killer: Killer, traffic: Traffic, operator: Operator) -> dict[str, Any]:
     return {
         "blows": dict(killer.struck),
         "blows_at_rest": killer.at_rest,
@@ -124,7 +124,7 @@ def _broken(ledger: Waits, operator: Operator, killer: Killer) -> list[str]:
     ]
 
 
-class _Traffic:
+class Traffic:
     """Hands in everything, over and over until it is acknowledged."""
 
     def __init__(self, mta: Mta, http: int, ledger: Ledger, letters: int, seed: int) -> None:
@@ -213,7 +213,7 @@ async def suppress(mta: Mta, message: Letter) -> None:
             await asyncio.sleep(0.05)
 
 
-async def _release_all(mta: Mta) -> None:
+async def release_all(mta: Mta) -> None:
     """What was held for being in doubt goes after all."""
     end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,9 @@ from zonemta_py.wire.blocking_client import QueueGone, ask, ask_all
 
 TOP = Path(__file__).resolve().parents[3]
 PATIENCE_S = 60.0
-ROLES = ("queue", "authority", "receiver", "sender", "events", "pull", "http")
+TEMPORARY = re.compile(r"4\d\d ")
+"""How a question is refused that one of the queues cannot answer now."""
+ROLES = ("queue", "authority", "receiver", "sender", "events", "pull", "http", "moving")
 RULES = ("rcpt:/^later-/ 450 4.2.1 not now, 50%", "rcpt:/^gone-/ 550 5.1.1 nobody here")
 
 _CONFIG = """
@@ -113,7 +116,9 @@ class Mta:
         command = [self.python, *self.program]
         with self.log.open("ab") as log:
             environment = os.environ | {"PYTHONPATH": str(TOP)} | self.environment
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=TOP)
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=log, env=environment, cwd=TOP, start_new_session=True
+            )
 
     @property
     def alive(self) -> bool:
@@ -135,15 +140,14 @@ class Mta:
 
     def kill(self, role: str, choice: float = 0.0) -> bool:
         """SIGKILL to one process of that role ("supervisor", "all" too); False if there is none just now."""
-        children = self.children()
         if role in ("supervisor", "all"):
             if self._process is None:
                 return False
-            self._dying = [*filter(_runs, self._dying), *children]
+            children = self.children()
+            self._dying = [*filter(_runs, self._dying), *children, *_of_group(self._process.pid)]
             victims = [self._process.pid, *(children if role == "all" else ())]
         else:
-            some = [pid for pid, its_role in children.items() if its_role == role]
-            victims = some[int(choice * len(some)) :][:1]
+            victims = [pid] if (pid := self.one(role, choice)) else []
         for pid in victims:
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -152,6 +156,13 @@ class Mta:
         if role in ("supervisor", "all") and self._process is not None:
             self._process.wait()
         return bool(victims)
+
+    def one(self, role: str, choice: float = 0.0) -> int:
+        """A process of that role ("supervisor" too); 0: there is none just now."""
+        if role == "supervisor":
+            return self._process.pid if self._process is not None and self.alive else 0
+        some = [pid for pid, its_role in self.children().items() if its_role == role]
+        return some[int(choice * len(some))] if some else 0
 
     def stop(self) -> None:
         """SIGTERM: what has begun may end."""
@@ -190,13 +201,13 @@ class Mta:
         return said if ran.returncode else ""
 
     def ask(self, question: str, **arguments: Any) -> Any:
-        """Raises QueueGone after a while."""
+        """Raises QueueGone after a while; ValueError: refused for good, or for so long."""
         end = time.monotonic() + PATIENCE_S
         while True:
             try:
                 return ask(self.folder, question, **arguments)
-            except QueueGone:
-                if time.monotonic() > end:
+            except (QueueGone, ValueError) as error:
+                if time.monotonic() > end or (isinstance(error, ValueError) and not TEMPORARY.match(str(error))):
                     raise
             time.sleep(0.05)
 
@@ -233,8 +244,14 @@ class Mta:
             await asyncio.sleep(0.1)
 
     def in_doubt(self) -> list[str]:
-        self.ask("copied")  # waits until somebody answers
-        return [row["recipient"] for row in ask_all(self.folder, "in-doubt")]
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return [row["recipient"] for row in ask_all(self.folder, "in-doubt")]
+            except (QueueGone, ValueError):
+                if time.monotonic() > end:
+                    raise
+            time.sleep(0.05)
 
     async def problems(self) -> list[str]:
         """What a check of the ended MTA's queue finds after one more recovery."""
@@ -242,6 +259,16 @@ class Mta:
 
     def log_tail(self, lines: int = 15) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:]) if self.log.exists() else ""
+
+
+def _of_group(group: int) -> list[int]:
+    """Processes of a process group: those that a supervisor leaves behind are in its own."""
+    found = list[int]()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            if path.read_text().rpartition(")")[2].split()[2] == str(group):
+                found.append(int(path.parent.name))
+    return found
 
 
 def _runs(pid: int) -> bool:
