@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 from array import array
-from base64 import b85encode
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
@@ -118,7 +118,7 @@ def learned(lessons: list[Lesson]) -> list[object]:
                 counts[at] += 1
                 of.append(number)
                 weights.append(round(SCALE * weight))
-    packed = [b85encode(compress(part, 9)).decode() for part in (bytes(counts), bytes(of), weights.tobytes())]
+    packed = [b64encode(compress(part, 9)).decode() for part in (bytes(counts), bytes(of), weights.tobytes())]
     return [[str(kind) for kind in model.classes_], [round(float(bias), 2) for bias in model.intercept_], *packed]
 
 

@@ -15,6 +15,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -37,7 +38,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-RULES_AFTER_S = 3.0
+RULES_AFTER_S, RULES_BEFORE_S = 3.0, 60.0
+"""When the rules are loaded that judge replies: once the queue has little to do, between these."""
+_LITTLE = 0.25
+"""Of a core."""
 _NOTING = asyncio.Lock()
 LOAD_S = 30.0
 """How long plugins may take to load in a process that has other things to do."""
@@ -249,10 +253,14 @@ async def run(given: Given, host: Host, pipe: Pipe, senders: Collection[int]) ->
 
 
 async def _rules_soon(config: Config) -> None:
-    """Loads the rules once mail is being accepted; a reply that comes earlier loads them at once."""
+    """Loads the rules when there is time for it; a reply that comes earlier loads them at once."""
     from zonemta_py.queue.lifecycle import settle
 
-    await asyncio.sleep(RULES_AFTER_S)
+    for _ in range(int(RULES_BEFORE_S / RULES_AFTER_S)):
+        used_s = time.process_time()
+        await asyncio.sleep(RULES_AFTER_S)
+        if time.process_time() - used_s < _LITTLE * RULES_AFTER_S:
+            break
     await asyncio.to_thread(settle.load, config)
 
 

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from array import array
-from base64 import b85decode
+from base64 import b64decode
 from collections.abc import Iterable
 from importlib import resources
 from itertools import accumulate, pairwise
@@ -59,9 +59,9 @@ class Linear:
 
     @classmethod
     def read(cls, text: str) -> Linear:
-        """From JSON in which bytes are compressed and base85."""
+        """From JSON in which bytes are compressed and base64."""
         kinds, biases, *packed, lessons = json.loads(text)
-        counts, of, weights = (decompress(b85decode(part)) for part in packed)
+        counts, of, weights = (decompress(b64decode(part)) for part in packed)
         return cls(kinds, biases, counts, of, weights, lessons)
 
     def scores(self, features: Iterable[str]) -> Scores:
