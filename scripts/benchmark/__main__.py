@@ -54,6 +54,7 @@ def main(
     only_ceiling: Annotated[bool, typer.Option("--ceiling", help="The load generator straight at the sink.")] = False,
     generator: Annotated[str, typer.Option(help="smtp-source or own; empty: smtp-source if installed.")] = "",
     share: Annotated[float, typer.Option(min=0.001, help="Share of the usual messages, for a quick look.")] = 1.0,
+    sessions: Annotated[int, typer.Option(min=0, help="Of the load generator at once; 0: the scenario's.")] = 0,
     queued: Annotated[int, typer.Option(min=100, help="Recipients queued in dead and restart.")] = 100_000,
     queued_per_message: Annotated[int, typer.Option(min=1, max=1000, help="How many of them a message has.")] = 100,
     count_syncs: Annotated[bool, typer.Option("--syncs/--no-syncs", help="Count sync calls under strace.")] = True,
@@ -77,7 +78,7 @@ def main(
             def watch(phase: str, done: int, of: int) -> None:
                 progress.update(task, description=phase, completed=done, total=of or None)
 
-            bench = Bench(work, _generator(generator), watch, share, queued, queued_per_message)
+            bench = Bench(work, _generator(generator), watch, share, queued, queued_per_message, sessions)
             session = Session(bench, runs, progress.console)
             session.introduce()
             if only_ceiling:

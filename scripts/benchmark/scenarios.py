@@ -54,7 +54,7 @@ STRACED = {"A": 300, "B": 300, "C": 30, "D": 4, "H": 100, "L": 4}
 
 @dataclass
 class Bench:
-    """What all scenarios share. share: of the usual number of messages."""
+    """What all scenarios share. share: of the usual number of messages. sessions: in place of the scenario's."""
 
     folder: Path
     generator: str
@@ -62,10 +62,12 @@ class Bench:
     share: float = 1.0
     queued: int = 100_000
     queued_per_message: int = 100
+    sessions: int = 0
 
     def load(self, name: str, port: int) -> Load:
         load = RELAY[name]
-        return replace(load, port=port, messages=max(1, round(load.messages * self.share)))
+        messages = max(1, round(load.messages * self.share))
+        return replace(load, port=port, messages=messages, sessions=self.sessions or load.sessions)
 
 
 class Meter:
