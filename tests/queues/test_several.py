@@ -171,6 +171,12 @@ async def test_suppressed_by_one_reply_is_suppressed_everywhere(tmp_path: Path) 
             folder = layout.folder_of(tmp_path, number)
             await until(lambda folder=folder: listed(folder, "gone-ann@gone.test"))
         assert home in range(QUEUES)
+        heard = (await asyncio.to_thread(mta.ask, "evidence", address="gone-ann@gone.test"))["heard"]
+        assert len(heard) == len({(item["message"], item["at_ms"]) for item in heard}) >= 1, (
+            "what all have learnt is told once"
+        )
+        told = (await asyncio.to_thread(mta.ask, "trace", what="gone-ann@gone.test"))["rows"]
+        assert [row["what"] for row in told].count("suppressed") == 1
 
 
 def listed(folder: Path, address: str) -> bool:

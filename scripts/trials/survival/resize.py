@@ -28,6 +28,7 @@ from survival.deaths import Deaths
 from survival.mixed import Traffic, release_all
 from survival.operator import Operator
 from survival.rig import Mta, enter, sink
+from survival.sized import are_there, configure
 from survival.waits import Waits
 from zonemta_py.queues import layout
 from zonemta_py.wire.blocking_client import QueueGone, ask
@@ -67,8 +68,8 @@ class Resizer:
             self._told(f"{done():,} in and out")
 
     async def change(self, queues: int, blows: int) -> None:
-        text, before = self._mta.config_file.read_text(), self.queues
-        self._mta.config_file.write_text(text.replace(f"queues = {before}\n", f"queues = {queues}\n"))
+        before = self.queues
+        configure(self._mta, queues)
         self.queues, begun = queues, time.monotonic()
         striking = [asyncio.create_task(self._strike(self._dice.random() * BLOW_S)) for _ in range(blows)]
         await self._there(queues)
@@ -82,7 +83,7 @@ class Resizer:
     async def _there(self, queues: int) -> None:
         """Orders it until the queues are there and answer."""
         until = time.monotonic() + THERE_S
-        while not self._is_there(queues):
+        while not await asyncio.to_thread(are_there, self._mta, queues):
             if time.monotonic() > until:
                 raise AssertionError(f"there are no {queues} queues: {self._mta.log_tail(40)}")
             await self.running()
@@ -95,16 +96,6 @@ class Resizer:
             except (QueueGone, ValueError):
                 pass
             await asyncio.sleep(0.1)
-
-    def _is_there(self, queues: int) -> bool:
-        folder = self._mta.folder
-        if layout.numbers(folder) != list(range(queues)) or not layout.settled(folder):
-            return False
-        try:
-            ask(folder, "size")
-        except (QueueGone, ValueError):
-            return False
-        return True
 
     async def _strike(self, after_s: float) -> None:
         await asyncio.sleep(after_s)

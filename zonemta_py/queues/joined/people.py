@@ -63,18 +63,21 @@ async def forget(queues: AskedQueues, **order: Any) -> Row:
 
 
 async def evidence(queues: AskedQueues, address: str) -> Row:
-    """What one queue has heard is not yet enough for all: each counts for itself (`counted`, `enough`); the one that
-    has counted most is told."""
+    """What one queue has heard it teaches the others: that is told once, as of one that counts it, if any does. Each
+    counts for itself (`counted`, `enough`); the one that has counted most is told."""
     found = list((await queues.each(questions.evidence, {"address": address})).values())
     standing = dict[tuple[str, str], Row]()
     for row in (row for one in found for row in one["standing"]):
         known = standing.setdefault((row["group"], row["scope"]), row)
         if (row["enough"], row["counted"]) > (known["enough"], known["counted"]):
             standing[row["group"], row["scope"]] = row
+    heard = dict[tuple[Any, ...], Row]()
+    for item in sorted((item for one in found for item in one["heard"]), key=lambda item: "held" in item):
+        heard.setdefault(tuple(item.get(name) for name in ("group", "message", "tenant", "scope", "at_ms")), item)
     entries = {(row["address"], row.get("scope", "all")): row for one in reversed(found) for row in one["entries"]}
     return {
         "address": found[0]["address"], "entries": list(entries.values()),
-        "heard": sorted((item for one in found for item in one["heard"]), key=lambda item: item["at_ms"]),
+        "heard": sorted(heard.values(), key=lambda item: item["at_ms"]),
         "standing": list(standing.values()), "guards": list(dict.fromkeys(g for one in found for g in one["guards"])),
     }  # fmt: skip
 

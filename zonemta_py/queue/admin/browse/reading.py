@@ -173,10 +173,10 @@ def _row(fact: Fact) -> Row | None:
             return {"id": id, "what": "taken over", "zone": zones, "queue": fact.queue, "people": fact.people}
         case TaskDid():
             return _said(fact, "task", [fact.recipient]) | {"task": fact.task, "verb": fact.verb, "undone": fact.undone}
-        case Suppressed():
+        case Suppressed(again=False):  # else it repeats an entry, as the whole list is written again now and then
             why = {"kind": fact.kind, "reason": fact.reason}
             return {"id": "", "what": "suppressed", "people": [fact.address], **why}
-        case Unsuppressed():
+        case Unsuppressed(again=False):
             return {"id": "", "what": "no longer suppressed", "by": fact.by, "people": [fact.recipient]}
         case CameBack():
             return {
