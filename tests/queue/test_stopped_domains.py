@@ -1,5 +1,6 @@
 """A domain that shares its destination with others is stopped by itself: its mail waits apart, the others' goes on."""
 
+import asyncio
 from collections import Counter
 from typing import Any
 
@@ -45,6 +46,22 @@ async def test_only_mail_for_that_domain_waits(house: Any) -> None:
     assert (row["kind"], row["name"], row["cause"]) == ("domain", held, "told to")
     assert await home.queue.ask("lift", kind="destination", name=held)
     assert domains(await drain(home)) == {held: 5}
+    await home.sound()
+
+
+async def test_mail_that_is_being_accepted_waits_too(house: Any) -> None:
+    """Where it goes was found before the order, and it is on stable storage after it."""
+    home = await house(zones=[RELAY])
+    coming = [asyncio.create_task(home.put(f"a{number}@y.test", f"b{number}@x.test")) for number in range(3)]
+    zone = home.queue.core.schedule.zones["default"]
+    while not zone.flow_queues.by_key:  # noqa: ASYNC110 (it is placed, and not stable yet)
+        await asyncio.sleep(0)
+    assert not any(task.done() for task in coming)
+    await stop(home, "x.test", "domain")
+    await asyncio.gather(*coming)
+    assert domains(await drain(home)) == {"y.test": 3}
+    await home.queue.ask("lift", kind="domain", name="x.test")
+    assert domains(await drain(home)) == {"x.test": 3}
     await home.sound()
 
 

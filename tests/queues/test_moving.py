@@ -110,6 +110,21 @@ async def test_more_queues_and_fewer(house: Make) -> None:
     assert not [key for key in contents(config.folder)["taken"] if b" - " not in key]
 
 
+async def test_what_all_have_does_not_grow(house: Make) -> None:
+    """However often there are more queues, and fewer: what a new queue is given is what it leaves."""
+    home = await lived(house)
+    config = await stopped(home)
+    same = ("guard", "guard-day", "evidence", "suppressed", "suppressed-in", "request", "quota")
+    before = contents(config.folder)
+    assert before["guard"]
+    assert before["guard-day"]
+    for count in (3, 1, 2, 3, 1):
+        await rebalanced(home, config, count)
+    after = contents(config.folder)
+    for name in same:
+        assert after[name] == before[name], name
+
+
 async def one_of_two(home: Any) -> Config:
     """An MTA with two queues, of which the second one has all that there is, and the first one nothing."""
     config = await stopped(home)

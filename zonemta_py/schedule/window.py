@@ -92,10 +92,19 @@ class ZoneWindow:
         if entries[0].note.routing:
             self.put(flow_queue, entries[0])
             return
+        if self._is_old(flow_queue):
+            for entry in entries:
+                self.put(flow_queue, entry)
+            return
         flow_queue = self.flow_queues.known(flow_queue)
         flow_queue.entries += entries
         self._count(flow_queue, len(entries))
         flow_queue.enlist()
+
+    def _is_old(self, flow_queue: FlowQueue) -> bool:
+        """Whether what was found to belong there may belong elsewhere by now: while a message becomes stable, a domain
+        can be stopped, and its smart host be another."""
+        return flow_queue.path.old or bool(self._shared.policy.stops)
 
     def left_unread(self, key: bytes, deadline_ms: int) -> None:
         """A fresh key is in the store now, to be read in its turn. deadline_ms: of its recipient; 0: none."""
@@ -108,6 +117,8 @@ class ZoneWindow:
 
     def put(self, flow_queue: FlowQueue, entry: Entry) -> None:
         """Into the window; priority, where a plugin gives it, is the head of the list. Its key must be in `busy`."""
+        if self._is_old(flow_queue) and not entry.key.startswith(b"parked "):  # a parked key names its flow queue
+            flow_queue = self.flow_queues.still(flow_queue, entry.id, entry.address, entry.note)
         flow_queue = self.flow_queues.known(flow_queue)
         if entry.note.routing and entry.note.routing.get("priority", 0) > 0:
             flow_queue.entries.insert(0, entry)

@@ -112,7 +112,7 @@ class Site:
 
     async def fill(self, sink: Sink) -> None:
         await self._came_back(sink)
-        for kind, name in (("zone", "bulk"), ("destination", SITES[0]), ("destination", SITES[1])):
+        for kind, name in (("zone", "bulk"), ("domain", SITES[0]), ("domain", SITES[1])):
             await self.ask("stop", kind=kind, name=name, cause="the trial")
         letters = [self._letter(number) for number in range(self.people)]
         await asyncio.to_thread(self._send, letters, "127.0.0.1")
@@ -287,7 +287,7 @@ class Site:
                 await self.ask("task-undo", id=row["id"])
                 await self._ended(row["id"])
         await self.ask("campaign-resume", name=CAMPAIGNS[0])
-        for kind, name in (("zone", "bulk"), ("destination", SITES[0]), ("destination", SITES[1])):
+        for kind, name in (("zone", "bulk"), ("domain", SITES[0]), ("domain", SITES[1])):
             await self.ask("lift", kind=kind, name=name)
         for verb in ("release", "requeue"):
             row = await self.ask("task", verb=verb, where={"all": True}, cause="let go")
