@@ -13,7 +13,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +43,7 @@ async def trial(
             client = Client(mta.port, ledger)
             killer = _Killer(mta, deaths, seed, kills, letters, (*ROLES, *(SEVERAL if queues > 1 else ())))
             done = lambda: client.replies[250] + running.counters.messages  # noqa: E731
-            killing = asyncio.create_task(killer.work(done, progress))
-            await client.hand_in(range(letters))
-            killer.all_is_in = True
-            await killing
+            await asyncio.gather(killer.until_in(client.hand_in(range(letters))), killer.work(done, progress))
             await mta.drained()
             in_doubt = mta.in_doubt()
         finally:
@@ -77,6 +74,11 @@ class _Killer:
         self.fscks, self.broken, self.at_rest = 0, list[str](), 0
         """at_rest: how many blows fell when there was nothing left to do."""
         self.all_is_in = False
+
+    async def until_in(self, handing: Awaitable[None]) -> None:
+        """Hands in everything."""
+        await handing
+        self.all_is_in = True
 
     async def work(self, done: Callable[[], int], progress: Progress) -> None:
         for moment in self._moments:

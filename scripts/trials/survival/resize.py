@@ -15,7 +15,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,11 @@ class Resizer:
                 await asyncio.sleep(0.005)
             await self.change(FEW if self.queues == MANY else MANY, blows[number])
             self._told(f"{done():,} in and out")
+
+    async def until_in(self, traffic: Awaitable[None]) -> None:
+        """Hands in everything."""
+        await traffic
+        self.all_is_in = True
 
     async def change(self, queues: int, blows: int) -> None:
         before = self.queues
@@ -137,12 +142,8 @@ async def trial(
             traffic, operator = Traffic(mta, http, ledger, letters, seed), Operator(mta, clock)
             resizer = Resizer(mta, deaths, dice, progress)
             ordering = asyncio.create_task(operator.work())
-            changing = asyncio.create_task(
-                resizer.work(lambda: traffic.done + running.counters.messages, letters, changes, kills)
-            )
-            await traffic.work()
-            resizer.all_is_in = True
-            await changing
+            changing = resizer.work(lambda: traffic.done + running.counters.messages, letters, changes, kills)
+            await asyncio.gather(resizer.until_in(traffic.work()), changing)
             ledger.calm()
             await operator.end(ordering)
             await release_all(mta)

@@ -36,11 +36,17 @@ DOMAINS = [f"d{number}.test" for number in range(7)]
 CAMPAIGNS = ("c1", "c2", "c3")
 ZONES = ("default", "bulk")
 ROLES = ("queue", "queue", "two queues", "all", "authority", "supervisor", "sender", "receiver", "any")
+STATES = ("queued", "deferred", "held", "deleted")
 ENDED = ("undoable", "done", "canceled", "undone")
 RULES = ("rcpt:/^later-/ 450 4.2.1 not now, 60%",)
-ORDERS = {"stop": 5, "lift": 5, "suppress": 3, "unsuppress": 1, "task": 5, "undo": 3, "reload": 1, "look": 2}
-EACH = 25
-"""Letters and orders of a round come in portions, with others between them."""
+OPERATORS = (
+    {"stop": 5, "lift": 4, "reload": 1},
+    {"task": 5, "undo": 3},
+    {"suppress": 3, "unsuppress": 1, "look": 2},
+)
+"""Each gives orders about other things than the others, at the same time, each so often."""
+ORDERS_LEAST = 8
+"""Of each operator in a round."""
 FIGURES = ("accepted", "delivered", "bounced", "removed", "suppressed")
 
 
@@ -100,8 +106,8 @@ class Orders:
     async def ask(self, question: str, **arguments: Any) -> Any:
         return await asyncio.to_thread(self.mta.ask, question, **arguments)
 
-    async def one(self) -> None:
-        what = self.dice.choices(list(ORDERS), list(ORDERS.values()))[0]
+    async def one(self, orders: dict[str, int]) -> None:
+        what = self.dice.choices(list(orders), list(orders.values()))[0]
         try:
             await getattr(self, f"_{what}")()
             self.given[what] += 1
@@ -176,7 +182,10 @@ class Orders:
             await self.undo(self.dice.choice(sorted(self.undoable)))
 
     async def undo(self, task: str) -> None:
-        for span in self.undoable.pop(task)[1]:
+        verb, spans = self.undoable.pop(task)
+        if verb == "delete":  # what comes back was not there for what was ordered meanwhile
+            spans = [one for one in self.spans if one.what == "task" and one.name == spans[0].name]
+        for span in spans:
             span.until = min(span.until, _now())
         await self.ended(task)
         await self.ask("task-undo", id=task)
@@ -288,21 +297,22 @@ async def _live(
     mta: Mta, orders: Orders, client: _Client, numbers: range, kills: int, deaths: Deaths, struck: Counter[str]
 ) -> None:
     """A round: mail, orders and kills at once."""
-    over = asyncio.Event()
+    over, first = asyncio.Event(), len(client.handed)
     orders.letters = client.handed
 
-    async def hand_in() -> None:
-        await client.hand_in(numbers)
-        over.set()
-
-    async def order() -> None:
-        while not over.is_set():
-            await orders.one()
+    async def order(what: dict[str, int]) -> None:
+        given = 0
+        while given < ORDERS_LEAST or len(client.handed) - first < len(numbers):
+            await orders.one(what)
+            given += 1
             await asyncio.sleep(orders.dice.random() * 0.05)
+
+    async def work() -> None:
+        await asyncio.gather(client.hand_in(numbers), *map(order, OPERATORS))
+        over.set()
 
     async def strike() -> None:
         moments = sorted(orders.dice.choice(numbers) - numbers.start for _ in range(kills))
-        first = len(client.handed)
         for moment in moments:
             while len(client.handed) - first < moment and not over.is_set():
                 await _running(mta)
@@ -318,7 +328,7 @@ async def _live(
             await _running(mta)
             await asyncio.sleep(0.02)
 
-    await asyncio.gather(hand_in(), order(), strike())
+    await asyncio.gather(work(), strike())
 
 
 async def _running(mta: Mta) -> None:
@@ -358,7 +368,7 @@ async def _rest(orders: Orders) -> None:
 
 
 async def _answers(orders: Orders) -> dict[str, Any]:
-    recipients = await _pages(orders, "list")
+    recipients = await _pages(orders, "list", state=[*STATES, "leased", "bounced"])
     listed = await _pages(orders, "suppressions")
     campaigns = {}
     for row in await orders.ask("campaigns", limit=1_000):
@@ -399,14 +409,14 @@ def _differences(answered: dict[str, Any], files: list[dict[str, Any]]) -> Itera
     rows = sorted(row for one in files for row in one["recipients"])
     yield from _lists("recipients", answered["recipients"], rows)
     states, domains = Counter(row[2] for row in rows), Counter(row[1].rpartition("@")[2] for row in rows)
-    for state in ("queued", "deferred", "held", "deleted"):
+    for state in STATES:
         if answered["size"][state] != states[state]:
             yield f"{answered['size'][state]} are said to be {state}, and {states[state]} are"
     if answered["size"]["messages"] != len({row[0] for row in rows}):
         yield f"{answered['size']['messages']} messages are said to be there, and {len({row[0] for row in rows})} are"
     for name in {*domains, *answered["domains"]}:
         row = answered["domains"].get(name, {})
-        said = sum(row.get(state, 0) for state in ("queued", "leased", "deferred", "held", "deleted", "bounced"))
+        said = sum(row.get(state, 0) for state in (*STATES, "leased", "bounced"))
         if said != domains[name]:
             yield f"{name} is said to have {said}, and has {domains[name]}"
     for number, one in enumerate(files):
