@@ -93,6 +93,10 @@ class Membership(Protocol):
     def may_lease(self) -> bool:
         """Whether it knows all orders that have been answered."""
 
+    def decide(self, campaign: str) -> None:
+        """By what this queue knows of a campaign, its bounds may be passed, its template is to be chosen, or its time
+        is over: that is decided by the figures of all. It is said again as long as it is so."""
+
     def lesson(self, kind: str, row: list[Any]) -> list[Operation]:
         """What keeps, in the batch that it follows from, something that the other queues are to learn too: "heard", a
         `Statement`; "took", that somebody has got mail; "stand", a `StandingRecord`. Nothing while it is taught

@@ -52,6 +52,10 @@ class Merged:
         found: A = await self.answer(question, arguments)
         return found
 
+    async def decide(self, campaign: str) -> None:
+        """What no one asks for: as of `campaigns.decided`."""
+        await campaigns.decided(self._queues, campaign)
+
     async def answer(self, question: str, arguments: dict[str, Any]) -> Any:
         """As `ask`, of whatever somebody has named so."""
         way = TABLE.get(question)
@@ -86,13 +90,6 @@ def _each(question: Question[..., Any]) -> Answer:
     async def answer(queues: AskedQueues, **_: Any) -> Any:
         names = ", ".join(map(str, queues.asks))
         raise Refused(f"the question {str(question)!r} is about the files of one queue; ask one of {names}")
-
-    return answer
-
-
-def _of_campaign(question: Question[..., Any]) -> Answer:
-    async def answer(queues: AskedQueues, **arguments: Any) -> Any:
-        return await campaigns.ordered(queues, question, arguments)
 
     return answer
 
@@ -145,14 +142,15 @@ _WAYS: tuple[tuple[str, Question[..., Any], Answer], ...] = (
     ("order", questions.campaign_pause, campaigns.pause),
     ("order", questions.campaign_resume, campaigns.resume),
     ("order", questions.campaign_cancel, campaigns.cancel),
-    ("order", questions.campaign_complete, _of_campaign(questions.campaign_complete)),
+    ("order", questions.campaign_complete, campaigns.complete),
     ("order", questions.campaign_decide, campaigns.decide),
-    ("order", questions.campaign_text, _of_campaign(questions.campaign_text)),
-    ("order", questions.campaign_schedule, _of_campaign(questions.campaign_schedule)),
+    ("order", questions.campaign_text, campaigns.text),
+    ("order", questions.campaign_schedule, campaigns.schedule),
     ("any one", questions.campaign_templates, campaigns.templates),
     ("sum", questions.campaign, campaigns.one),
     ("pages", questions.campaigns, campaigns.newest),
     ("any one", questions.campaign_tenant, campaigns.tenant),
+    ("each", questions.campaign_basis, _each(questions.campaign_basis)),
     ("sum", questions.campaign_ends, campaigns.ends),
     ("sum", questions.campaign_hours, campaigns.hours),
     ("order", questions.suppress, people.suppress),

@@ -31,7 +31,7 @@ from zonemta_py.queues import layout
 from zonemta_py.queues.answers import Merged
 from zonemta_py.queues.grants.authority import GrantAuthority
 from zonemta_py.queues.joined.asked import refusal
-from zonemta_py.queues.member import BEGIN, DONE, GRANTS, LESSONS
+from zonemta_py.queues.member import BEGIN, CAMPAIGNS, DONE, GRANTS, LESSONS
 from zonemta_py.queues.orders import GivenOrder, OrderLog
 from zonemta_py.wire import AUTHORITY
 from zonemta_py.wire.channel import Lost
@@ -44,6 +44,7 @@ LEASE_S = 2.0
 """How long a queue may lease after it was heard from."""
 ROUND_S = 0.25
 AGAIN_S = 0.2
+DECIDED_AT_ONCE = 8
 LOOK_S, LEAST_S = 0.005, 0.001
 NOBODY = Reply(451, "4.3.0", "no queue is running; the order holds from their start on")
 UNKNOWN = Reply(
@@ -235,6 +236,9 @@ class Authority:
         self._one = asyncio.Lock()
         self._progress: InProgress | None = None
         self._teaching: set[asyncio.Task[None]] = set()
+        self._deciding: dict[str, asyncio.Task[None]] = {}
+        """About campaigns, by name."""
+        self._few = asyncio.Semaphore(DECIDED_AT_ONCE)
         self._grants = Grants(len(numbers))
         self.links = self._grants.links = {number: self._link(config.folder, number) for number in numbers}
         self._merged = Merged({number: link.ask for number, link in self.links.items()}, self.order)
@@ -248,6 +252,22 @@ class Authority:
             self._teach(queue, what)
         elif kind == GRANTS:
             self._grants.heard(queue, what)
+        elif kind == CAMPAIGNS:
+            for name in what:
+                if name not in self._deciding:
+                    self._deciding[name] = asyncio.get_running_loop().create_task(self._decide(name))
+
+    async def _decide(self, campaign: str) -> None:
+        """What is not done now is asked for again, as long as it is to be done."""
+        try:
+            async with self._few:
+                await self._merged.decide(campaign)
+        except (ValueError, QueueRefusal) as error:
+            log.debug("nothing is decided about campaign %s: %s", campaign, error)
+        except OSError as error:
+            log.warning("orders cannot be noted: %s; campaign %s goes on meanwhile", cause(error), campaign)
+        finally:
+            del self._deciding[campaign]
 
     def start(self) -> list[asyncio.Task[None]]:
         return [task for link in self.links.values() for task in link.start()]

@@ -1,8 +1,8 @@
 """All queues of an MTA as one, for receivers, HTTP, named queues and links: `Queues` is Reception, Pull and Admin.
 
 A message goes where `placement.py` says. One that may go anywhere goes to the next queue if the first is not there, or
-refuses it for its disk; whatever belongs to one queue alone (an idempotency key, a named queue, an account, a campaign)
-waits for that. Questions and orders go to the authority. What is about a stored message goes to the queue that its id
+refuses it for its disk; whatever belongs to one queue alone (an idempotency key, a named queue, an account) waits for
+that. Questions and orders go to the authority. What is about a stored message goes to the queue that its id
 names, then to the others, as it may have been moved.
 """
 

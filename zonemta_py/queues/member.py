@@ -33,9 +33,9 @@ from zonemta_py.queues.shared_limits import SharedLimits
 from zonemta_py.zones.pull import PUSHED
 
 DONE, REFUSED = "done", "refused"
-LESSONS, GRANTS, BEGIN = "lessons", "grants", "begin"
-"""What `share` answers with: [LESSONS, rows], [GRANTS, message]. Its messages: [GRANTS, message]; [BEGIN], the first
-one of each connection."""
+LESSONS, GRANTS, CAMPAIGNS, BEGIN = "lessons", "grants", "campaigns", "begin"
+"""What `share` answers with: [LESSONS, rows], [GRANTS, message], [CAMPAIGNS, names]. Its messages: [GRANTS, message];
+[BEGIN], the first one of each connection."""
 LEAST_S = 0.001
 HEARD, TOOK, STAND = "heard", "took", "stand"
 ELSEWHERE = Reply(451, "4.3.0", "the number of queues has just changed; try again in a moment")
@@ -72,6 +72,8 @@ class Member:
         self._news = asyncio.Event()
         self._said: list[list[Any]] = []
         """About limits, not sent yet."""
+        self._campaigns = set[str]()
+        """About which something may have to be decided."""
         self._holder = GrantHolder(token_hex(8), queue_count(queue.core.config), haunted=bool(queue.leases.before))
         self._limits = SharedLimits(queue.core.schedule, self._holder, [one.batch for one in queue.leases.out.values()])
         self._timer: asyncio.TimerHandle | None = None
@@ -103,7 +105,7 @@ class Member:
 
     def refusal(self, envelope: Envelope) -> Reply | None:
         """What must be found in one queue alone, and comes from a process that knows of other queues than there are."""
-        if envelope.protocol != PUSHED and (not envelope.request or envelope.campaign or envelope.account):
+        if envelope.protocol != PUSHED and (not envelope.request or envelope.account):
             return None  # in the wrong place it is counted all the same, and found
         order = self._placement.order(envelope)
         return ELSEWHERE if len(order) == 1 and order[0] != self._core.config.queue_number else None
@@ -139,8 +141,16 @@ class Member:
 
     def _news_to_tell(self) -> list[list[Any]]:
         said, self._said = self._said, []
-        lessons = self._lessons.next()
-        return [*said, [LESSONS, lessons]] if lessons else said
+        if lessons := self._lessons.next():
+            said.append([LESSONS, lessons])
+        if self._campaigns:
+            said.append([CAMPAIGNS, sorted(self._campaigns)])
+            self._campaigns.clear()
+        return said
+
+    def decide(self, campaign: str) -> None:
+        self._campaigns.add(campaign)
+        self._news.set()
 
     def turn(self) -> None:
         if self._timer is not None:

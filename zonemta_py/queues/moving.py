@@ -84,7 +84,7 @@ _OF_ALL = "all of the first queue's"
 FAMILIES = (
     Becomes(
         "message",
-        "what was pushed to a named queue, and mail of campaigns, that belong there; all else stays",
+        "what was pushed to a named queue that belongs there; all else stays",
         "to the queue that takes such mail now",
     ),
     *(
@@ -443,19 +443,15 @@ class _Rebalance:
             return number in self._new
         if metadata.get("protocol") == PUSHED:
             return False
-        return number in self._new and self._of_campaign(metadata, number) == number
-
-    def _of_campaign(self, metadata: dict[str, Any], otherwise: int) -> int:
-        name = metadata.get("campaign")
-        return self._placement.of_campaign(metadata.get("tenant") or "", name) if name else otherwise
+        return number in self._new
 
     def _home(self, number: int, what: Contents) -> int:
         """The queue that has it from now on."""
         metadata, recipient = what.message.metadata, what.parts[0].place.recipient
         if metadata.get("protocol") == PUSHED:
             return self._placement.of_queue(recipient.rpartition("@")[0])
-        if (home := self._of_campaign(metadata, -1)) >= 0 or number in self._new:
-            return home if home >= 0 else number
+        if number in self._new:
+            return number
         return self._placement.of_domain(recipient.rpartition("@")[2])[0]
 
     # -- what a queue leaves that is to be no more

@@ -1,10 +1,10 @@
 """Which of several queues on one machine takes a message.
 
-What is pushed to a named queue goes to one queue by that name, what is of an account with a quota by the account, what
-is of a campaign by the campaign, and what has an idempotency key by the key: to no other, or nobody would find it, it
-would be counted in two places, or the same could be taken twice. All else goes by its first recipient's domain, however
-that is written, so that one destination's connections, learned rates and limits stay together; where its queue takes
-nothing now, the next one does.
+What is pushed to a named queue goes to one queue by that name, what is of an account with a quota by the account, and
+what has an idempotency key, as batches of a campaign do, by the key: to no other, or nobody would find it, it would be
+counted in two places, or the same could be taken twice. All else goes by its first recipient's domain, however that is
+written, so that one destination's connections, learned rates and limits stay together; where its queue takes nothing
+now, the next one does.
 
 Each name has one of SLOTS places, and each place its own order of the queues (rendezvous hashing): of N queues each is
 first for about an Nth, and when one comes or goes only what it takes, or had, moves. The order depends on nothing else:
@@ -54,8 +54,6 @@ class Placement:
             return (self.of_queue(name),)
         if envelope.account and envelope.account in self._accounts:
             return (self.of_account(envelope.account),)
-        if envelope.campaign:
-            return (self.of_campaign(envelope.tenant or "", envelope.campaign),)
         if envelope.request:
             return (self.of_key(envelope.request),)
         return self.of_domain(envelope.recipients[0].domain if envelope.recipients else "")
@@ -85,7 +83,7 @@ class Placement:
         return self._order("account", name)[0]
 
     def of_campaign(self, tenant: str, name: str) -> int:
-        """The one that has a campaign's mail."""
+        """The one that takes over the figures of a campaign from a queue that is to be no more."""
         return self._order("campaign", f"{tenant}~{name}")[0]
 
     def of_key(self, request: str) -> int:

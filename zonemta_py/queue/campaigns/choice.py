@@ -10,6 +10,7 @@ waited for their hour), and not while nothing of any was delivered.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -90,15 +91,20 @@ def best(metric: str, rows: list[VariantFigures]) -> tuple[str, str] | None:
     return first.name, f"{said}, {others[0].name} {_told(others[0])}; certain to {certainty(first, others[0]):.0%}"
 
 
-def _due_ms(core: Core, campaign: Campaign) -> int:
-    """When the queue is to choose; 0: a person does."""
-    choice = campaign.choice
+def due_ms(choice: dict[str, Any], accepted: Iterable[tuple[int, int]], now_ms: int) -> int:
+    """When the queue is to choose; 0: a person does. accepted: how many, and when the first had a result (0: none had),
+    of each variant."""
     if not choice["decide_ms"]:
         return 0
-    known = [core.campaigns.tally(name) for name in choice["of"] if core.campaigns.registered(name) is not None]
-    firsts = [tally.first_ms or core.clock.ms() for tally in known if tally.accepted]
+    firsts = [first_ms or now_ms for count, first_ms in accepted if count]
     due_ms: int = max([choice["decide_ms"], *(first + int(choice["after_h"] * _HOUR_MS) for first in firsts)])
     return due_ms
+
+
+def _is_due(core: Core, campaign: Campaign, now_ms: int) -> bool:
+    choice = campaign.choice
+    known = [core.campaigns.tally(name) for name in choice["of"] if core.campaigns.registered(name) is not None]
+    return 0 < due_ms(choice, ((tally.accepted, tally.first_ms) for tally in known), now_ms) <= now_ms
 
 
 def _told(row: VariantFigures) -> str:
@@ -159,10 +165,11 @@ def follow(core: Core, campaign: Campaign, now_ms: int) -> None:
         go(core, campaign, f"{campaign.winner} was chosen")
         return
     pause(core, campaign)
-    decide_ms = _due_ms(core, campaign)
-    if (
-        decide_ms
-        and now_ms >= decide_ms
+    if core.membership is not None:
+        if 0 < campaign.choice["decide_ms"] <= now_ms:
+            core.membership.decide(campaign.name)
+    elif (
+        _is_due(core, campaign, now_ms)
         and (found := best(campaign.choice["metric"], figures(core, campaign))) is not None
     ):
         choose(core, campaign, *found)

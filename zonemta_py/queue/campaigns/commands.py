@@ -24,7 +24,7 @@ from zonemta_py.queue.campaigns.thresholds import stop_of
 from zonemta_py.queue.core.campaigns import BEGIN, CANCEL, COMPLETE, IN_DOUBT, NOTIFY, REMOTE, Campaign
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.feedback.consequences import FIGURES
-from zonemta_py.queue.questions.question import Refused
+from zonemta_py.queue.questions.question import Refused, is_given
 from zonemta_py.schedule.policy.state import Suspension
 from zonemta_py.schedule.time.pace import Pace
 from zonemta_py.zones import campaign_hours
@@ -206,7 +206,7 @@ class CampaignCommands:
         if campaign is None:
             return await self._cancel_named(name, cause or OPERATOR, number)
         if not campaign.canceled_ms:
-            if self._core.campaigns.over(campaign):
+            if self._core.campaigns.over(campaign) and not is_given():
                 raise Refused(f"campaign {name!r} has ended; nothing of it is waiting")
             order(self._core, campaign, CANCEL, cause or OPERATOR)
             self._monitor.sweep_soon()
@@ -226,14 +226,14 @@ class CampaignCommands:
         row = await unregistered.row(core, name, removed) if campaign is None else self.row(campaign)
         return row | {"state": "canceled"}
 
-    async def complete(self, name: str) -> dict[str, Any]:
+    async def complete(self, name: str, cause: str = "") -> dict[str, Any]:
         campaign = self._core.campaigns.get(name)
         if campaign.named:
             raise Refused(f"campaign {name!r} is only known from its mail, and more of it can always come")
         if campaign.canceled_ms:
             raise Refused(f"campaign {name!r} was canceled")
         if not campaign.complete_ms:
-            order(self._core, campaign, COMPLETE, "all batches are in")
+            order(self._core, campaign, COMPLETE, cause or "all batches are in")
         return await self._answer(name, campaign)
 
     async def _going(self, name: str) -> Campaign | None:
@@ -243,7 +243,7 @@ class CampaignCommands:
         campaign = self._core.campaigns.get(name)
         if campaign.canceled_ms:
             raise Refused(f"campaign {name!r} was canceled")
-        if self._core.campaigns.over(campaign):
+        if self._core.campaigns.over(campaign) and not is_given():  # it goes on elsewhere
             raise Refused(f"campaign {name!r} has ended")
         return campaign
 
@@ -282,6 +282,22 @@ class CampaignCommands:
             "registered": not campaign.named,
             "rate_per_s": round(rate, 1),
             "eta_ms": eta_ms,
+        }
+
+    async def basis(self, name: str) -> dict[str, Any]:
+        """Raises ValueError."""
+        core, campaign = self._core, self._core.campaigns.get(name)
+        tally, times, stop = core.campaigns.tally(name), campaign.times, stop_of(core, campaign)
+        return {
+            "state": self._state(campaign, stop),
+            "bounds": self._monitor.bounds(campaign),
+            "counted": bounds.counted(tally, campaign.base),
+            "waiting": tally.waiting,
+            "until": times.until if times else "",
+            "ends_ms": campaign_hours.ends_ms(times) if times else 0,
+            "choice": campaign.choice if variants.undecided(campaign) and not campaign.canceled_ms else None,
+            "accepted": tally.accepted,
+            "first_ms": tally.first_ms,
         }
 
     async def ends(self, name: str = "") -> list[dict[str, Any]]:

@@ -102,6 +102,11 @@ class CampaignMonitor:
             campaign.ended_ms = 0
             return [(keys.campaign(campaign.name), campaign.record())]
         if campaign.ended_ms:
+            if core.membership is not None and stop_of(core, campaign) is not None:
+                if campaign.canceled_ms:
+                    self._lift(campaign)
+                else:  # it holds here, too, until it has ended in all queues
+                    core.membership.decide(campaign.name)
             old = now_ms > campaign.ended_ms + self._kept_ms()
             return self._forget(campaign) if old and not campaign_names.keeps_bounces(core, campaign) else []
         times = campaign.times
@@ -122,11 +127,15 @@ class CampaignMonitor:
 
     def _end(self, campaign: Campaign, until: str) -> None:
         """Its time is over for everybody."""
+        if (member := self._core.membership) is not None:
+            if self._core.campaigns.tally(campaign.name).waiting > 0 or not campaign.complete_ms:
+                member.decide(campaign.name)
+            return
         if self._core.campaigns.tally(campaign.name).waiting > 0:
-            order(self._core, campaign, CANCEL, f"it was to go until {until}")
+            order(self._core, campaign, CANCEL, ended_at(until))
             self.sweep_soon()
         elif not campaign.complete_ms:
-            order(self._core, campaign, COMPLETE, f"it was to go until {until}")
+            order(self._core, campaign, COMPLETE, ended_at(until))
 
     def _move(self, campaign: Campaign) -> bool:
         """One portion of those who waited for other hours; False: all have been looked at."""
@@ -153,7 +162,12 @@ class CampaignMonitor:
         bounds = self.bounds(campaign)
         if not bounds or campaign.canceled_ms or stop_of(self._core, campaign) is not None:
             return
-        cause = thresholds.passed(bounds, self._core.campaigns.tally(campaign.name), campaign.base)
+        counted = thresholds.counted(self._core.campaigns.tally(campaign.name), campaign.base)
+        if (member := self._core.membership) is not None:
+            if thresholds.perhaps_passed(bounds, counted):
+                member.decide(campaign.name)
+            return
+        cause = thresholds.passed(bounds, counted)
         if cause:
             policy = self._core.schedule.policy
             policy.stop("campaign", campaign.name, math.inf, cause, chosen=True, tenants=campaign.tenants)
@@ -218,6 +232,11 @@ class CampaignMonitor:
         """Whether it is a named one that is not followed."""
         tally = self._core.campaigns.tally(campaign.name)
         return campaign.named and tally.waiting <= 0 and self._core.clock.ms() - tally.last_ms >= RATE_MS
+
+
+def ended_at(until: str) -> str:
+    """The cause of the end of one that had such a time."""
+    return f"it was to go until {until}"
 
 
 def order(core: Core, campaign: Campaign, what: str, cause: str) -> None:

@@ -7,6 +7,7 @@ Who bounced later, by a message of their server, has bounced.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from zonemta_py.queue.core.campaign_counters import CampaignCounts
@@ -46,20 +47,34 @@ def figures(tally: CampaignCounts) -> list[int]:
     ]  # fmt: skip
 
 
-def passed(bounds: dict[str, float], tally: CampaignCounts, base: list[int]) -> str:
-    """The first threshold that was passed, as a sentence with figure and threshold; "" if none was."""
+def counted(tally: CampaignCounts, base: list[int]) -> list[int]:
+    """The same, since those were `base`."""
     before = [*base, *[0] * (FIGURES - len(base))]  # older versions knew fewer
-    now = [figure - earlier for figure, earlier in zip(figures(tally), before, strict=False)]
-    delivered, deferred, bounced, blocked, complaints, later = now
+    return [figure - earlier for figure, earlier in zip(figures(tally), before, strict=False)]
+
+
+def passed(bounds: dict[str, float], counted: list[int]) -> str:
+    """The first threshold that was passed, as a sentence with figure and threshold; "" if none was."""
+    for name, count, of in _shares(bounds, counted):
+        share = count / of if of else 0.0
+        if of >= max(1, bounds.get("least", LEAST)) and share > bounds[name]:
+            return f"{count:,} of {of:,} {_SAID[name]} ({share:.1%}), the bound is {bounds[name]:.1%}"
+    return ""
+
+
+def perhaps_passed(bounds: dict[str, float], counted: list[int]) -> bool:
+    """Whether these figures, added to others that have passed no threshold, may pass one: the share of a sum is no
+    larger than the largest of its parts'."""
+    return any(count > bounds[name] * of for name, count, of in _shares(bounds, counted))
+
+
+def _shares(bounds: dict[str, float], counted: list[int]) -> Iterator[tuple[str, int, int]]:
+    """Of each that has a threshold: its name, how many, of how many."""
+    delivered, deferred, bounced, blocked, complaints, later = counted
     counts = {"deferred": deferred, "bounced": bounced + later, "blocked": blocked, "complaints": complaints}
     for name in SHARES:
-        if name not in bounds:
-            continue
-        of = delivered if name == "complaints" else delivered + deferred + bounced
-        share = counts[name] / of if of else 0.0
-        if of >= max(1, bounds.get("least", LEAST)) and share > bounds[name]:
-            return f"{counts[name]:,} of {of:,} {_SAID[name]} ({share:.1%}), the bound is {bounds[name]:.1%}"
-    return ""
+        if name in bounds:
+            yield name, counts[name], delivered if name == "complaints" else delivered + deferred + bounced
 
 
 def stop_of(core: Core, campaign: Campaign) -> Suspension | None:

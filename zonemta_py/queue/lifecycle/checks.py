@@ -10,13 +10,14 @@ from zonemta_py.config import Config
 from zonemta_py.mail.envelope import Envelope, Notify
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import QueueRefusal
-from zonemta_py.queue.core.campaigns import FAILURE, Campaigns
+from zonemta_py.queue.core.campaigns import FAILURE
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.hooks import Routed
 from zonemta_py.queue.suppression.register import SuppressionList
 from zonemta_py.zones import pull
 
 NO_RECIPIENTS = Reply(554, "5.5.1", "no valid recipients")
+BEHIND = Reply(451, "4.3.0", "the queue does not know all orders yet; try again in a moment")
 
 
 def routes(core: Core, envelope: Envelope) -> list[Routed]:
@@ -28,7 +29,7 @@ def routes(core: Core, envelope: Envelope) -> list[Routed]:
         raise QueueRefusal(elsewhere)
     name = envelope.campaign
     if envelope.merged:
-        _complete(core.campaigns, envelope)
+        _complete(core, envelope)
     elif name and name in core.campaigns.canceled and envelope.protocol != "LOCAL":
         canceled = core.campaigns.by_name.get(name)
         if canceled is not None and canceled.is_of(envelope.tenant or ""):  # another tenant may use the same name
@@ -67,14 +68,16 @@ def after_routing(
     return suppressed
 
 
-def _complete(campaigns: Campaigns, envelope: Envelope) -> None:
+def _complete(core: Core, envelope: Envelope) -> None:
     """Completes a merged envelope from its campaign's settings.
 
     Filled in if the envelope does not say: sender, tenant, priority, zone, size (then the template's), who notifies of
     bounces, and the lifetime.
     """
-    name = envelope.campaign or ""
+    name, campaigns = envelope.campaign or "", core.campaigns
     campaign = campaigns.registered(name)
+    if campaign is None and core.membership is not None and not core.membership.may_lease():
+        raise QueueRefusal(BEHIND)
     if campaign is None:
         raise _refused(f"there is no campaign {name!r}, create it first")
     if campaign.canceled_ms:

@@ -529,6 +529,24 @@ class CampaignRow(TypedDict):
     in_doubt: NotRequired[Unlisted[str]]
 
 
+class CampaignBasis(TypedDict):
+    """What is decided by about a campaign without being asked."""
+
+    state: Literal["running", "paused", "canceled", "complete", "ended", "idle"]
+    """As of `CampaignRow`."""
+    bounds: dict[str, float]
+    counted: list[int]
+    """[delivered, deferred, bounced, blocked, complaints, bounced_later] since it was last resumed."""
+    waiting: int
+    until: str
+    """When its time is over, as it was given; "": no such time."""
+    ends_ms: int
+    choice: dict[str, Any] | None
+    """{"of", "metric", "decide_ms", "after_h"}, as long as nothing was chosen."""
+    accepted: int
+    first_ms: int
+
+
 class CampaignEnd(TypedDict):
     name: str
     tenant: str
@@ -573,7 +591,7 @@ def campaign_resume(*, name: str, cause: str = "") -> CampaignRow: ...  # Its th
 @question
 def campaign_cancel(*, name: str, cause: str = "", number: int = 0) -> CampaignRow: ...
 @question
-def campaign_complete(*, name: str) -> CampaignRow: ...  # All batches are in.
+def campaign_complete(*, name: str, cause: str = "") -> CampaignRow: ...  # All batches are in.
 # That variant gives the template; "": the best one now.
 @question
 def campaign_decide(*, name: str, winner: str = "", cause: str = "") -> CampaignRow: ...
@@ -601,6 +619,9 @@ def campaigns(
 # that was made, not one that mail has named.
 @question
 def campaign_tenant(*, name: str, registered: bool = False) -> str | None: ...
+# By what is decided about it (`queues/joined/campaigns.py:decided`).
+@question
+def campaign_basis(*, name: str) -> CampaignBasis: ...
 # Which of those that were put have ended, and when. name: "": of all.
 @question
 def campaign_ends(*, name: str = "") -> list[CampaignEnd]: ...

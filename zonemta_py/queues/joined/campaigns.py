@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from zonemta_py.queue import questions
-from zonemta_py.queue.campaigns.choice import VariantFigures, best
+from zonemta_py.queue.campaigns.choice import VariantFigures, best, due_ms
 from zonemta_py.queue.campaigns.commands import ROWS
 from zonemta_py.queue.campaigns.history import POINTS_MAX
+from zonemta_py.queue.campaigns.monitor import ended_at
+from zonemta_py.queue.campaigns.thresholds import passed
 from zonemta_py.queue.questions.question import Question, Refused
 from zonemta_py.queues.joined.asked import AskedQueues
 from zonemta_py.queues.joined.tasks import next_number
@@ -157,6 +160,45 @@ async def hours(queues: AskedQueues, name: str) -> Row:
 # -- orders
 
 
+async def decided(queues: AskedQueues, name: str) -> None:
+    """Does what one queue does each second by itself (`queue/campaigns/monitor.py`), by the figures of all: pauses it
+    if it has passed a threshold, chooses among its variants, ends it when its time is over, and when it has ended lifts
+    what paused it. Raises ValueError, QueueRefusal."""
+    rows, now_ms = await _basis(queues, name), queues.now_ms()
+    states = {row["state"] for row in rows}
+    choice = next((row["choice"] for row in rows if row["choice"]), None)
+    if states == {"ended"}:
+        await queues.ordered(questions.lift, {"kind": "campaign", "name": name})
+    if not rows or "canceled" in states or states == {"ended"}:
+        return
+    if (ends_ms := max(row["ends_ms"] for row in rows)) and ends_ms <= now_ms:
+        cause = ended_at(next(row["until"] for row in rows if row["until"]))
+        if sum(row["waiting"] for row in rows) > 0:
+            await cancel(queues, name, cause)
+        elif not states <= {"complete", "ended"}:
+            await complete(queues, name, cause)
+    elif choice:
+        each = [await _basis(queues, one) for one in choice["of"]]
+        firsts = [
+            (sum(row["accepted"] for row in of), min((row["first_ms"] for row in of if row["first_ms"]), default=0))
+            for of in each
+        ]
+        if 0 < due_ms(choice, firsts, now_ms) <= now_ms:
+            await decide(queues, name)
+    elif "paused" not in states:
+        counted = [sum(figures) for figures in zip(*(row["counted"] for row in rows), strict=True)]
+        bounds: dict[str, float] = next((row["bounds"] for row in rows if row["bounds"]), {})
+        if cause := passed(bounds, counted):
+            await pause(queues, name, cause)
+
+
+async def _basis(queues: AskedQueues, name: str) -> list[Row]:
+    """Of the queues that know it. Raises QueueRefusal."""
+    with suppress(ValueError):
+        return list((await queues.each(questions.campaign_basis, {"name": name})).values())
+    return []
+
+
 async def put(queues: AskedQueues, **given: Any) -> Row:
     found = await queues.ordered(questions.campaign_put, given)
     return {"created": any(one["created"] for one in found.values())}
@@ -167,8 +209,30 @@ async def ordered(queues: AskedQueues, question: Question[..., Any], given: Mapp
     return joined(found.values(), queues.now_ms())
 
 
-async def pause(queues: AskedQueues, name: str, cause: str = "") -> Row:
+async def _going(queues: AskedQueues, name: str) -> Row:
+    """Raises Refused: it has ended in all queues; in one it may have sooner."""
     there = await one(queues, name)
+    if there["state"] == "ended":
+        raise Refused(f"campaign {name!r} has ended")
+    return there
+
+
+async def complete(queues: AskedQueues, name: str, cause: str = "") -> Row:
+    return await ordered(queues, questions.campaign_complete, {"name": name, "cause": cause})
+
+
+async def text(queues: AskedQueues, **given: Any) -> Row:
+    await _going(queues, given["name"])
+    return await ordered(queues, questions.campaign_text, given)
+
+
+async def schedule(queues: AskedQueues, **given: Any) -> Row:
+    await _going(queues, given["name"])
+    return await ordered(queues, questions.campaign_schedule, given)
+
+
+async def pause(queues: AskedQueues, name: str, cause: str = "") -> Row:
+    there = await _going(queues, name)
     if there.get("registered", True):
         return await ordered(queues, questions.campaign_pause, {"name": name, "cause": cause})
     tenants = [] if there.get("of_all") else [there["tenant"]]
@@ -178,7 +242,7 @@ async def pause(queues: AskedQueues, name: str, cause: str = "") -> Row:
 
 
 async def resume(queues: AskedQueues, name: str, cause: str = "") -> Row:
-    there = await one(queues, name)
+    there = await _going(queues, name)
     row = await ordered(queues, questions.campaign_resume, {"name": name, "cause": cause})
     if there.get("registered", True):
         return row
@@ -193,6 +257,8 @@ async def _short(queues: AskedQueues, name: str) -> Row:
 
 
 async def cancel(queues: AskedQueues, name: str, cause: str = "", number: int = 0) -> Row:
+    if (await one(queues, name))["state"] == "ended":
+        raise Refused(f"campaign {name!r} has ended; nothing of it is waiting")
     order = {"name": name, "cause": cause, "number": number or next_number(queues)}
     return await ordered(queues, questions.campaign_cancel, order)
 
