@@ -26,6 +26,8 @@ LATENESS_S = 0.003
 SETTLED_S = 1.0
 """After a reload all queues have the new limits."""
 SLACK_S = 1e-4
+LEAST_S = 0.0005
+"""A timer is as late as that at least."""
 
 
 @dataclass
@@ -91,10 +93,11 @@ class _Flow:
 class _Actor:
     """Something that can stand still: what is to happen to it happens then when it goes on."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Machine) -> None:
         self.world = world
         self.until = 0.0
         self.alive = True
+        self._due = math.inf
 
     def at(self, when: float, call: Callable[[], None]) -> None:
         self.world.at(when, lambda: self._run(call))
@@ -107,12 +110,23 @@ class _Actor:
             return
         call()
 
+    def soonest(self, when: float, call: Callable[[], None]) -> None:
+        """As `at`, for what looks by itself when it is to be called again: only the soonest counts."""
+        when = max(when, self.world.now + LEAST_S)
+        if when < self._due or self._due <= self.world.now:
+            self._due = when
+            self.at(when, lambda: self._soonest(when, call))
+
+    def _soonest(self, when: float, call: Callable[[], None]) -> None:
+        if self._due == when:
+            self._due = math.inf
+            call()
+
 
 class _Master(_Actor):
-    def __init__(self, world: World, era: str) -> None:
+    def __init__(self, world: Machine, era: str) -> None:
         super().__init__(world)
-        self.authority = GrantAuthority(world.case.queues, era, self.now)
-        self._due = math.inf
+        self.authority = GrantAuthority(world.queue_count, era, self.now)
         self.tick()
 
     @property
@@ -124,21 +138,13 @@ class _Master(_Actor):
             link = self.world.links.get(queue)
             if link is not None:
                 link.to_queue(message)
-        when = max(self.authority.next_at() - 1e6, self.world.now + 0.0005)
-        if when < self._due:
-            self._due = when
-            self.at(when, lambda: self._timer(when))
-
-    def _timer(self, when: float) -> None:
-        if self._due == when:
-            self._due = math.inf
-            self.tick()
+        self.soonest(self.authority.next_at() - 1e6, self.tick)
 
 
 class _Link:
     """A connection: in order, or not at all."""
 
-    def __init__(self, world: World, queue: _Queue, master: _Master) -> None:
+    def __init__(self, world: Machine, queue: Process, master: _Master) -> None:
         self.world, self.queue, self.master = world, queue, master
         self.open = True
         self._up = self._down = 0.0
@@ -176,12 +182,72 @@ class _Link:
         self.queue.reconnect()
 
 
-class _Queue(_Actor):
-    """A process of a queue. before: the process before it, whose senders may still have connections."""
+class Process(_Actor):
+    """A process of a queue, and its connection to the authority. holder: what it has of limits."""
 
-    def __init__(self, world: World, number: int, before: _Queue | None = None) -> None:
+    holder: GrantHolder
+
+    def __init__(self, world: Machine, number: int) -> None:
         super().__init__(world)
         self.number = number
+
+    @property
+    def now(self) -> float:
+        """By its own clock."""
+        raise NotImplementedError
+
+    def take(self, message: tuple[object, ...]) -> None:
+        """What the authority says."""
+        raise NotImplementedError
+
+    def next_message(self) -> tuple[object, ...] | None:
+        return self.holder.next_message(self.now)
+
+    def reconnect(self) -> None:
+        def connect() -> None:
+            world = self.world
+            if self.number in world.links or not world.master.alive or world.cut_until[self.number] > world.now:
+                self.at(world.now + 0.1, connect)
+                return
+            link = world.links[self.number] = _Link(world, self, world.master)
+
+            def accepted() -> None:
+                if world.links.get(self.number) is link:
+                    link.master.authority.connected(self.number, link.master.now)
+                    link.master.tick()
+
+            link.master.at(world.now, accepted)
+
+        self.at(self.world.now + self.world.random.uniform(0, 0.1), connect)
+
+    def heard(self, link: _Link, message: tuple[object, ...]) -> None:
+        if self.world.links.get(self.number) is link:
+            self.take(message)
+            self.pump()
+
+    def pump(self) -> None:
+        """Says to the authority what there is to say."""
+        message = self.next_message()
+        link = self.world.links.get(self.number)
+        if message is not None:
+            if link is None:
+                self.holder.disconnected()
+            else:
+                link.to_authority(message)
+        when = self.holder.next_at()
+        if when < math.inf:
+            self.soonest(when - (self.now - self.world.now), self.pump)
+
+
+class _Queue(Process):
+    """Takes what it may, as the limits' classes say. before: the process before it, whose senders may still have
+    connections."""
+
+    world: World
+
+    def __init__(self, world: World, number: int, before: Process | None) -> None:
+        super().__init__(world, number)
+        assert before is None or isinstance(before, _Queue)
         self.skew = 1e5 * (number + 1)
         self.holder = GrantHolder(f"{number}/{world.next()}", world.case.queues, haunted=before is not None)
         self.resources: dict[Id, Resource] = {}
@@ -203,7 +269,6 @@ class _Queue(_Actor):
             self.soon(flow)
             if flow.demand.on_s < math.inf and before is None:
                 self._off(flow)
-        self._due = math.inf
         self.reconnect()
 
     @property
@@ -230,54 +295,11 @@ class _Queue(_Actor):
         self.holder.exorcise()
         self.pump()
 
-    def reconnect(self) -> None:
-        def connect() -> None:
-            if (
-                self.number in self.world.links
-                or not self.world.master.alive
-                or self.world.cut_until[self.number] > self.world.now
-            ):
-                self.at(self.world.now + 0.1, connect)
-                return
-            link = self.world.links[self.number] = _Link(self.world, self, self.world.master)
-
-            def accepted() -> None:
-                if self.world.links.get(self.number) is link:
-                    link.master.authority.connected(self.number, link.master.now)
-                    link.master.tick()
-
-            link.master.at(self.world.now, accepted)
-
-        self.at(self.world.now + self.world.random.uniform(0, 0.1), connect)
-
-    def heard(self, link: _Link, message: tuple[object, ...]) -> None:
-        if self.world.links.get(self.number) is not link:
-            return
+    def take(self, message: tuple[object, ...]) -> None:
         woken = self.holder.heard(message, self.now)
         for flow in self.flows:
             if flow.waits and any(r.id in woken for name in flow.demand.limits for r in self.limits[name]):
                 self.try_next(flow)
-        self.pump()
-
-    def pump(self) -> None:
-        message = self.holder.next_message(self.now)
-        link = self.world.links.get(self.number)
-        if message is not None:
-            if link is None:
-                self.holder.disconnected()
-            else:
-                link.to_authority(message)
-        when = self.holder.next_at()
-        if when < math.inf:
-            when = max(when - self.skew, self.world.now + 0.0005)
-            if when < self._due or self._due <= self.world.now:
-                self._due = when
-                self.at(when, lambda: self._timer(when))
-
-    def _timer(self, when: float) -> None:
-        if self._due == when:
-            self._due = math.inf
-            self.pump()
 
     # -- demand
 
@@ -368,29 +390,29 @@ class _Queue(_Actor):
         world.at(ends, closed)
 
 
-class World:
-    """One case, from beginning to end."""
+class Machine:
+    """Processes of queues and the authority, what happens to them, and the time."""
 
-    def __init__(self, case: Case) -> None:
-        self.case = case
-        self.random = random.Random(case.seed)
+    def __init__(self, seed: int, queues: int, delay_s: float, faults: list[Fault]) -> None:
+        self.random = random.Random(seed)
+        self.queue_count, self.delay_s = queues, delay_s
         self.now = 0.0
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._number = 0
         self.events = self.messages = 0
-        self.limits = {limit.name: limit for limit in case.limits}
-        self.versions: list[tuple[float, dict[str, Limit]]] = [(0.0, dict(self.limits))]
-        self.taken: dict[Id, list[tuple[float, float]]] = {}
-        self.open: dict[tuple[int, Id], tuple[int, _Queue]] = {}
-        self.open_s: dict[Id, float] = {}
-        self.broken: list[str] = []
-        self.give_back = True
         self.links: dict[int, _Link] = {}
-        self.cut_until = [0.0] * case.queues
+        self.cut_until = [0.0] * queues
         self.master = _Master(self, "era 0")
-        self.queues = [_Queue(self, number) for number in range(case.queues)]
-        for fault in case.faults:
+        self.queues = [self.started(number, None) for number in range(queues)]
+        for fault in faults:
             self.at(fault.at, lambda fault=fault: self._fault(fault))
+
+    def started(self, number: int, before: Process | None) -> Process:
+        """Another process of a queue. before: the one that was killed."""
+        raise NotImplementedError
+
+    def reload(self, fault: Fault) -> None:
+        raise NotImplementedError
 
     def next(self) -> int:
         self._number += 1
@@ -401,14 +423,58 @@ class World:
 
     def delay(self) -> float:
         self.messages += 1
-        return min(self.random.expovariate(1 / self.case.delay_s), 30 * self.case.delay_s)
+        return min(self.random.expovariate(1 / self.delay_s), 30 * self.delay_s)
 
-    def run(self) -> World:
-        while self._events and self._events[0][0] < self.case.seconds:
+    def pass_until(self, end: float) -> None:
+        while self._events and self._events[0][0] < end:
             self.now, _, call = heapq.heappop(self._events)
             self.events += 1
             call()
-        self.now = self.case.seconds
+        self.now = end
+
+    def _fault(self, fault: Fault) -> None:
+        queue, back = self.queues[fault.queue], self.now + fault.for_s
+        if fault.what == "cut":
+            self.cut_until[fault.queue] = back
+            if fault.queue in self.links:
+                self.links[fault.queue].cut()
+        elif fault.what == "stop":
+            queue.until = max(queue.until, back)
+        elif fault.what == "stop-authority":
+            self.master.until = max(self.master.until, back)
+        elif fault.what == "kill" and queue.alive:
+            queue.alive = False
+            if fault.queue in self.links:
+                self.links[fault.queue].cut()
+            self.at(back, lambda: self.queues.__setitem__(fault.queue, self.started(fault.queue, queue)))
+        elif fault.what == "kill-authority" and self.master.alive:
+            self.master.alive = False
+            for link in list(self.links.values()):
+                link.cut()
+            self.at(back, lambda: setattr(self, "master", _Master(self, f"era {self.next()}")))
+        elif fault.what == "reload":
+            self.reload(fault)
+
+
+class World(Machine):
+    """One case, from beginning to end."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.limits = {limit.name: limit for limit in case.limits}
+        self.versions: list[tuple[float, dict[str, Limit]]] = [(0.0, dict(self.limits))]
+        self.taken: dict[Id, list[tuple[float, float]]] = {}
+        self.open: dict[tuple[int, Id], tuple[int, _Queue]] = {}
+        self.open_s: dict[Id, float] = {}
+        self.broken: list[str] = []
+        self.give_back = True
+        super().__init__(case.seed, case.queues, case.delay_s, case.faults)
+
+    def started(self, number: int, before: Process | None) -> Process:
+        return _Queue(self, number, before)
+
+    def run(self) -> World:
+        self.pass_until(self.case.seconds)
         return self
 
     def record(self, id: Id, cost: float) -> None:
@@ -425,32 +491,8 @@ class World:
         sure = [at for at, _ in self.versions if at + SETTLED_S + LONG_S <= self.now]
         return sure[-1] if sure else -1.0
 
-    # -- faults
-
-    def _fault(self, fault: Fault) -> None:
-        queue, back = self.queues[fault.queue], self.now + fault.for_s
-        if fault.what == "cut":
-            self.cut_until[fault.queue] = back
-            if fault.queue in self.links:
-                self.links[fault.queue].cut()
-        elif fault.what == "stop":
-            queue.until = max(queue.until, back)
-        elif fault.what == "stop-authority":
-            self.master.until = max(self.master.until, back)
-        elif fault.what == "kill" and queue.alive:
-            queue.alive = False
-            if fault.queue in self.links:
-                self.links[fault.queue].cut()
-            self.at(back, lambda: self.queues.__setitem__(fault.queue, _Queue(self, fault.queue, queue)))
-        elif fault.what == "kill-authority" and self.master.alive:
-            self.master.alive = False
-            for link in list(self.links.values()):
-                link.cut()
-            self.at(back, lambda: setattr(self, "master", _Master(self, f"era {self.next()}")))
-        elif fault.what == "reload":
-            self._reload(fault.factor)
-
-    def _reload(self, factor: float) -> None:
+    def reload(self, fault: Fault) -> None:
+        factor = fault.factor
         self.limits = {
             limit.name: Limit(
                 limit.name,
@@ -462,6 +504,7 @@ class World:
         }
         self.versions.append((self.now, dict(self.limits)))
         for queue in self.queues:
+            assert isinstance(queue, _Queue)
             queue.at(self.now + self.random.uniform(0, 0.3), lambda queue=queue: (queue.configure(), queue.pump()))
 
     # -- what is checked
@@ -482,20 +525,8 @@ class World:
         return self.broken
 
     def _check(self, id: Id, taken: list[tuple[float, float]], spec: tuple[float, float], fuller: float = 0.0) -> None:
-        """fuller: by how much less a smaller burst makes a bucket full, so that a cost above that may go."""
-        size, burst = spec
-        if not taken:
-            return
-        burst = max(burst, fuller + max(cost for _, cost in taken))
-        total, least, worst, slack = 0.0, math.inf, -math.inf, 0.0
-        for at, cost in taken:
-            least = min(least, total - size * at)
-            total += cost
-            slack += 2e-6 * size
-            excess = total - size * at - least - burst
-            if excess > worst:
-                worst, when = excess, at
-        if worst > 1e-3 + slack + SLACK_S * size:
+        if (found := exceeded(taken, spec, fuller)) is not None:
+            size, burst, worst, when = found
             self.broken.append(
                 f"{id}: {worst:.3f} more than rate {size:.3f} and burst {burst:.3f} allow, until {when:.3f}"
             )
@@ -508,6 +539,26 @@ class World:
                 taken = sum(cost for at, cost in self.taken.get((kind, limit.name), ()) if at >= since)
                 found[kind, limit.name] = taken / (size * (self.case.seconds - since) + (0 if since else burst))
         return found
+
+
+def exceeded(
+    taken: list[tuple[float, float]], spec: tuple[float, float], fuller: float = 0.0
+) -> tuple[float, float, float, float] | None:  # fmt: skip
+    """Rate, burst, by how much they were exceeded in the worst interval, and its end. taken: moments and costs. fuller:
+    by how much less a smaller burst makes a bucket full, so that a cost above that may go."""
+    size, burst = spec
+    if not taken:
+        return None
+    burst = max(burst, fuller + max(cost for _, cost in taken))
+    total, least, worst, when, slack = 0.0, math.inf, -math.inf, 0.0, 0.0
+    for at, cost in taken:
+        least = min(least, total - size * at)
+        total += cost
+        slack += 2e-6 * size
+        excess = total - size * at - least - burst
+        if excess > worst:
+            worst, when = excess, at
+    return (size, burst, worst, when) if worst > 1e-3 + slack + SLACK_S * size else None
 
 
 def random_case(random: random.Random, faults: bool = True, seconds: float = 20.0) -> Case:
