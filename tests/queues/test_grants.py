@@ -145,6 +145,77 @@ def test_a_bound_that_is_higher_than_what_a_queue_has_gives_it_nothing() -> None
     assert (quota.granted, quota.room) == (2, 2)
 
 
+def granted(holder: GrantHolder, rows: list[tuple[object, ...]], now: float) -> None:
+    """The authority gives that."""
+    holder.heard((1, now, now, rows, [], "granting"), now)
+
+
+def connected(queues: int = 3) -> GrantHolder:
+    holder = GrantHolder("process", queues)
+    holder.heard(("era", 1, 1, False, 0.0, "welcome"), 0.0)
+    assert holder.next_message(0.0) is not None
+    return holder
+
+
+def said(holder: GrantHolder, start: float, end: float) -> list[Asking]:
+    """All that it says in that time."""
+    found, now = list[Asking](), start
+    while now < end:
+        message = holder.next_message(now)
+        if isinstance(message, Asking):
+            found.append(message)
+        now += 0.005
+    return found
+
+
+def test_a_connection_is_kept_for_mail_that_a_rate_allows_in_a_moment() -> None:
+    """Else it goes back before it can be used, and so does the rate, again and again."""
+    holder = connected()
+    rate, slot = holder.rate(("messages", "limit"), 1, 1, 0.0), holder.count(("connections", "limit"), 1)
+    holder.need([(rate, 1.0), (slot, 1.0)], 0.1)
+    granted(holder, [(rate.id, 720_720, 0.9, 1.0), (slot.id, 1, 0.0, 1.0)], 0.2)
+    assert all(row.back == 0 for message in said(holder, 0.2, 0.29) for row in message.rows)
+    assert rate.wait(0.305) == 0.0
+    assert slot.room == 1
+
+
+def test_mail_that_is_gone_wants_nothing_any_more() -> None:
+    """It had all that it needed, and did not go: it does not compete with others for ever."""
+    holder = connected()
+    rate, slot = holder.rate(("messages", "limit"), 1, 1, 0.0), holder.count(("connections", "limit"), 1)
+    holder.need([(rate, 1.0), (slot, 1.0)], 0.1)
+    (asked,) = [message for message in said(holder, 0.1, 0.12) if message.needs]
+    granted(holder, [(rate.id, 720_720, 1.0, 1.0), (slot.id, 1, 0.0, 1.0)], 0.2)
+    messages = said(holder, 0.2, 0.6)
+    assert [number for message in messages for number in message.served] == [asked.needs[0][0]]
+    assert [message.needs for message in messages if message.needs] == []
+    assert sorted(row.id[0] for message in messages for row in message.rows if row.back) == ["connections", "messages"]
+
+
+def test_a_connection_that_is_free_again_is_told_where_mail_waits_for_more() -> None:
+    """Although no other queue wants it: else what it needs together is never granted."""
+    holder = connected()
+    rate, slot = holder.rate(("messages", "limit"), 1, 1, 0.0), holder.count(("connections", "limit"), 1)
+    granted(holder, [(slot.id, 1, 0.0, 0.0)], 0.1)
+    slot.take()
+    holder.need([(rate, 1.0), (slot, 1.0)], 0.2)
+    assert [row.in_use for message in said(holder, 0.2, 0.3) for row in message.rows if row.id == slot.id] == [1]
+    slot.release()
+    assert [row.in_use for message in said(holder, 0.3, 0.4) for row in message.rows if row.id == slot.id] == [0]
+
+
+def test_a_queue_without_mail_leaves_its_connections_to_others() -> None:
+    """Also the last one."""
+    demand = Demand(["slots"], at_once=50)
+    world = World(Case(1, 2, [Limit("slots", slots=2)], [(0, demand), (1, Demand(["slots"], at_once=0))], seconds=40))
+    first, second = world.queues[0].flows[0], world.queues[1].flows[0]
+    world.at(10, lambda: setattr(first, "demand", second.demand))
+    world.at(10, lambda: (setattr(second, "demand", demand), world.queues[1].soon(second)))
+    world.run()
+    assert world.check() == []
+    assert world.open_s["connections", "slots"] / 2 / 40 > 0.9
+
+
 def test_a_queue_alone_has_all_and_says_little() -> None:
     """Its limits are whole buckets: there is a message each half second, and no other."""
     demand = Demand(["rate", "slots"], at_once=50, holds_s=0.01)

@@ -122,15 +122,26 @@ class SharedLimits:
         self._allowed.pop(zone, None)
         return slots
 
-    def need(self, limits: tuple[Limit, ...], charge: Charge, now: float) -> None:
-        self._holder.need(self._wants(limits, charge), now)
+    def need(
+        self, limits: tuple[Limit, ...], charge: Charge, now: float, zone: str = "", connected: bool = False
+    ) -> None:  # fmt: skip
+        wanted = self._wants(limits, charge)
+        if connected:
+            wanted = [one for one in wanted if isinstance(one[0], SharedRate)]
+        if zone in self._zones and self._zones[zone][0].scarce:  # else it has some, and keeps them
+            wanted.append((self._zones[zone][0], 1))
+        self._holder.need(wanted, now)
 
     def need_slot(self, zone: str, now: float) -> None:
         self._holder.need([(self._zones[zone][0], 1)], now)
 
-    def served(self, limits: tuple[Limit, ...], charge: Charge) -> None:
+    def served(self, limits: tuple[Limit, ...], charge: Charge, zone: str) -> None:
         if self._holder.waiting:
-            self._holder.served([resource for resource, _ in self._wants(limits, charge)])
+            wanted = [resource for resource, _ in self._wants(limits, charge)]
+            rates: list[Resource] = [resource for resource in wanted if isinstance(resource, SharedRate)]
+            slots: list[Resource] = [self._zones[zone][0]] if zone in self._zones else []
+            for some in (wanted, [*wanted, *slots], rates, [*rates, *slots]):  # whichever way it has waited
+                self._holder.served(some)
 
     @staticmethod
     def _wants(limits: tuple[Limit, ...], charge: Charge) -> list[tuple[Resource, float]]:

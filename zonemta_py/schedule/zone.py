@@ -141,8 +141,10 @@ class ZoneSchedule(ZoneWindow):
         self.flow_queues.fair.charge(flow_queue.turn.flow, len(batch.entries))
         path.active += 1
         self.active += 1
-        if self._slots is not None:
+        grants = self._shared.admission.grants
+        if self._slots is not None and grants is not None:
             self._slots.take()
+            grants.served((), (0, 0, 0, 0), self.zone.name)
         if not flow_queue.parked.exhausted:
             self.unpark(flow_queue)
         if flow_queue.entries:

@@ -51,6 +51,8 @@ AHEAD_S = 0.05
 CONTESTED_S = 3.0
 """Others who were there so long ago may come again."""
 BALANCE_S = 0.25
+MANY = 10
+"""Of so many slots each queue keeps one, although others want it and it has not used any lately."""
 SWEEP_S = 10.0
 HUNGRY_S = 1.0
 WHOLE = ("messages", "new_connections")
@@ -234,7 +236,7 @@ class _Count(_Contest):
         if self.id[0] == QUOTA:
             return 1
         used = self.in_use.get(queue, 0)
-        return used + used // 4 + 1
+        return used + used // 4 + (1 if used or self.size >= MANY else 0)
 
     def targets(self, queues: set[int], now: float) -> dict[int, int]:
         room = self.size - sum(self.ghosts.values()) - sum(self.spent(queue) for queue in self.charged)

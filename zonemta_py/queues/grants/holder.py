@@ -172,8 +172,8 @@ class SharedCount:
     """So many at once, or in a time: what this queue has of them. in_use: slots that are open, or quota spent."""
 
     __slots__ = (
-        "_holder", "contested", "cut", "free_since", "granted", "hungry", "id", "in_use", "last", "said", "scarce",
-        "size",
+        "_holder", "contested", "cut", "free_since", "granted", "hungry", "id", "in_use", "last", "needs", "said",
+        "scarce", "size",
     )  # fmt: skip
 
     def __init__(self, holder: GrantHolder, id: Id, size: int) -> None:
@@ -183,6 +183,8 @@ class SharedCount:
         self.contested = self.hungry = False
         self.scarce = False
         """There are fewer than queues that want one: what is not used goes back at once."""
+        self.needs = 0
+        """How many who wait need one, as the authority was told: it has to know what is free here."""
         self.last, self.free_since = 0.0, math.inf
 
     @property
@@ -214,7 +216,7 @@ class SharedCount:
 
     def release(self, count: int = 1) -> None:
         self.in_use -= count
-        if self.contested or self.cut is not None:
+        if self.contested or self.cut is not None or (self.needs and self.in_use + count >= self.most):
             self._holder.touch(self)
 
     def asked(self, now: float, cost: float) -> bool:
@@ -249,15 +251,32 @@ Resource = SharedRate | SharedCount
 
 
 class _Need:
-    __slots__ = ("known", "number", "told", "usable", "wanted")
+    __slots__ = ("_told", "known", "number", "usable", "wanted")
 
     def __init__(self, number: int, wanted: list[tuple[Resource, float]]) -> None:
         self.number, self.wanted = number, wanted
         self.known = False
         """The authority knows it, as it is now."""
-        self.told = False
+        self._told = False
         self.usable = False
         """It could go on, and has not."""
+
+    @property
+    def told(self) -> bool:
+        """The authority has heard of it."""
+        return self._told
+
+    @told.setter
+    def told(self, told: bool) -> None:
+        if told != self._told:
+            self._told = told
+            for resource, _ in self.wanted:
+                if isinstance(resource, SharedCount):
+                    resource.needs += 1 if told else -1
+
+    def wait(self, now: float) -> float:
+        """Seconds until all of it may be taken; inf: when more is granted."""
+        return max((resource.wait(now, cost) for resource, cost in self.wanted), default=0.0)
 
 
 class GrantHolder:
@@ -338,8 +357,9 @@ class GrantHolder:
         need.usable = False
         costs = [max(cost, before) for (_, cost), (_, before) in zip(wanted, need.wanted, strict=True)]
         if costs != [before for _, before in need.wanted]:
+            told, need.told = need.told, False
             need.wanted = [(resource, cost) for (resource, _), cost in zip(wanted, costs, strict=True)]
-            need.known = False
+            need.known, need.told = False, told
         if lacking and not need.known:
             self._untold[key] = None
             self._touched.update(dict.fromkeys(resource for resource, _ in wanted))
@@ -359,6 +379,7 @@ class GrantHolder:
         if need is not None:
             self._untold.pop(key, None)
             if need.told:
+                need.told = False
                 self._served.append(need.number)
 
     def _again(self, id: Id) -> None:
@@ -502,13 +523,18 @@ class GrantHolder:
                 if resource.cut is not None:
                     self._touched[resource] = None
                 elif resource.parts and resource.over(now):
+                    self._lapse(resource, now)
                     resource.cut = 0
                     self._touched[resource] = None
                 elif beat and (resource.taken or resource.hungry):
                     self._touched[resource] = None
             else:
                 if resource.cut is None and resource.unused(now):
-                    resource.cut = resource.in_use
+                    if self._soon(resource, now):
+                        resource.free_since = now
+                    else:
+                        self._lapse(resource, now)
+                        resource.cut = resource.in_use
                 if resource.spare() or (beat and resource.in_use != resource.said):
                     self._touched[resource] = None
         if beat:
@@ -518,6 +544,20 @@ class GrantHolder:
         rows = [self._row(resource, now) for resource in self._touched]
         self._touched.clear()
         return rows
+
+    def _soon(self, resource: SharedCount, now: float) -> bool:
+        """Whether somebody needs it who has everything else, and only waits for a rate to allow the next."""
+        for need in self._needs.values():
+            if any(one is resource for one, _ in need.wanted) and 0 < need.wait(now) <= KEEP_S:
+                return True
+        return False
+
+    def _lapse(self, unused: Resource, now: float) -> None:
+        """Ends the needs that had all they wanted for as long as it was kept: whoever waited is not there any more, or
+        says it again."""
+        for key, need in list(self._needs.items()):
+            if unused.id in key and not need.wait(now):
+                self._end(key)
 
     def _row(self, resource: Resource, now: float) -> Used:
         hungry, resource.hungry = resource.hungry, False
@@ -554,7 +594,7 @@ class GrantHolder:
     def _expire(self, now: float) -> None:
         """Ends the needs of those that could have gone on, and are not there any more."""
         for key, need in list(self._needs.items()):
-            usable = not any(resource.wait(now, cost) for resource, cost in need.wanted)
+            usable = not need.wait(now)
             if usable and need.usable:
                 self._end(key)
             need.usable = usable

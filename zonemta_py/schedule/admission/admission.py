@@ -208,7 +208,7 @@ class Admission:
                 if connection is not None:
                     self.idle.put_back(connection)
                 if self.grants is not None:
-                    self.grants.need(limits, (1, 1, opening, size), now)
+                    self.grants.need(limits, (1, 1, opening, size), now, zone.name, connection is not None)
                 self._wait_at(limit, flow_queue, now, wait)
                 return None
             if limit.recipients is not None:
@@ -227,7 +227,7 @@ class Admission:
         if opening == 0 and self._connects:
             path.idle -= 1
         if self.grants is not None:
-            self.grants.served(limits, (1, 1, opening, size))
+            self.grants.served(limits, (1, 1, opening, size), zone.name)
         for limit in limits:
             limit.take(now, *batch.charge)
             if limit in self._waiting:

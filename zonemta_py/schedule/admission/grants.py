@@ -40,11 +40,14 @@ class Grants(Protocol):
         """The zone's connections. allow: called with how many there are, as that changes."""
         ...
 
-    def need(self, limits: tuple[Limit, ...], charge: Charge, now: float) -> None:
-        """Mail waits that these limits would be charged with."""
+    def need(
+        self, limits: tuple[Limit, ...], charge: Charge, now: float, zone: str = "", connected: bool = False
+    ) -> None:  # fmt: skip
+        """Mail waits that these limits would be charged with. zone: and that takes a connection of that zone.
+        connected: it has an idle one to go over, which they count already."""
 
     def need_slot(self, zone: str, now: float) -> None:
         """Mail waits for a connection of the zone."""
 
-    def served(self, limits: tuple[Limit, ...], charge: Charge) -> None:
-        """Mail has gone that they were charged with."""
+    def served(self, limits: tuple[Limit, ...], charge: Charge, zone: str) -> None:
+        """Mail of the zone has gone that they were charged with."""
