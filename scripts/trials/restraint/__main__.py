@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from survival.report import bar, table
 
-from restraint import fairness, provider, rates
+from restraint import fairness, provider, rates, variety
 from restraint.limits import DIMENSIONS, KINDS, Limit, chosen, parse
 
 Progress = Callable[[int, str], None]
@@ -77,17 +77,44 @@ def main() -> int:
     parser.add_argument("--limits", nargs="+", metavar="DIMENSION/KIND", help="these limits alone, at the same time")
     parser.add_argument("--least", type=float, default=0.97, help="share of a limit to be reached (default 0.97)")
     parser.add_argument("--queues", type=int, default=1, help="queues that share them (default 1)")
+    parser.add_argument("--random", type=int, metavar="N", help="N random configurations instead, in simulated time")
+    parser.add_argument("--real", type=int, default=0, metavar="M", help="and M with real processes, of --seconds each")
+    parser.add_argument("--seed", type=int, default=0, help="number of the first; each number is always the same")
     parser.add_argument("--folder", type=Path, help="where queues and logs lie; default: a new one under /tmp, kept")
     parser.add_argument("--json", action="store_true", help="figures as JSON on standard output")
     options = parser.parse_args()
     unknown = [name for name in options.trials if name not in CHOICES]
     if unknown:
         parser.error(f"there is no trial {unknown[0]!r}; there are {', '.join(CHOICES)}")
+    if options.random is not None or options.real:
+        if options.queues < 2:
+            parser.error("--random is about limits that queues share; add --queues 3")
+        if options.seconds == 60:
+            options.seconds = 30
     folder = options.folder or Path(tempfile.mkdtemp(prefix="zonemta-limits-"))
     console = Console(stderr=options.json)
     console.print(f"queues and logs in {folder}")
+    if options.random is not None or options.real:
+        return _at_random(console, folder, options)
     trials = [TOGETHER] if options.limits else options.trials or CHOICES
     figures = {name: _run(console, name, folder / name, options) for name in trials}
+    if options.json:
+        print(json.dumps(figures, indent=1))
+    return 1 if any(row["broken"] for row in figures.values()) else 0
+
+
+def _at_random(console: Console, folder: Path, options: argparse.Namespace) -> int:
+    first, queues, figures = options.seed, options.queues, dict[str, Any]()
+    if options.random:
+        title = f"Random configurations of {queues} queues, simulated"
+        with bar(console, title, options.random) as progress:
+            figures["simulated"] = variety.simulate(first, options.random, queues, progress)
+        table(console, title, figures["simulated"])
+    if options.real:
+        title = f"Random configurations of {queues} queues, {options.seconds:g} s each"
+        with bar(console, title, options.real) as progress:
+            figures["real"] = variety.real(folder, first, options.real, queues, options.seconds, progress)
+        table(console, title, figures["real"])
     if options.json:
         print(json.dumps(figures, indent=1))
     return 1 if any(row["broken"] for row in figures.values()) else 0

@@ -56,11 +56,12 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Limit:
-    """number: makes its addresses its own."""
+    """number: makes its addresses its own. own: terms other than the usual ones of its kind."""
 
     dimension: str
     kind: str
     number: int
+    own: Kind | None = None
 
     @property
     def name(self) -> str:
@@ -68,7 +69,7 @@ class Limit:
 
     @property
     def terms(self) -> Kind:
-        return KINDS[self.kind]
+        return self.own or KINDS[self.kind]
 
     @property
     def per(self) -> tuple[str, ...]:

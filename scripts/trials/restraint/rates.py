@@ -31,16 +31,19 @@ AT_REST_S = 1.0
 KILLS = ("queue", "all")
 STILL = "a queue stands still"
 OF_SEVERAL = ("queue", "authority", STILL, "queue", "all")
+RELOAD = "another configuration"
+BLOWS = ("queue", "authority", STILL, RELOAD)
 STILL_S = 5.0
 Progress = Callable[[int, str], None]
 
 
 async def trial(
     folder: Path, limits: Sequence[Limit], *, seconds: float = 60.0, least: float = 0.97, queues: int = 1,
-    progress: Progress = lambda done, note: None,
+    kills: Sequence[str] = (), progress: Progress = lambda done, note: None,
 ) -> dict[str, Any]:  # fmt: skip
     """Runs it and returns figures. A queue's process is killed after a third of the time, everything after two; of
-    several queues, the authority and another queue are killed too, and one stands still for STILL_S."""
+    several queues, the authority and another queue are killed too, and one stands still for STILL_S. kills: these blows
+    instead, evenly spread."""
     addresses = [address for limit in limits for address in limit.hosts.values()]
     records = {name: value for limit in limits for name, value in limit.records().items()}
     providers = folder / "providers.toml"
@@ -51,7 +54,7 @@ async def trial(
             mta = Mta(folder / "queue", target.port, home=folder, more=more, queues=queues)
             mta.start()
             try:
-                run = _Run(mta, target, limits, seconds, progress, OF_SEVERAL if queues > 1 else KILLS)
+                run = _Run(mta, target, limits, seconds, progress, kills or (OF_SEVERAL if queues > 1 else KILLS))
                 await run.through()
             finally:
                 mta.end()
@@ -151,6 +154,11 @@ class _Run:
             stopped = [pid for pid, name in self._mta.children().items() if name == "queue"][-1]
             os.kill(stopped, signal.SIGSTOP)
             asyncio.get_running_loop().call_later(STILL_S, _go_on, stopped)
+            return
+        if role == RELOAD:
+            text = self._mta.config_file.read_text()
+            self._mta.config_file.write_text(text.replace("jitter = 0.5", "jitter = 0.4"))
+            self._mta.reload()
             return
         self._mta.kill(role, random.random())
         if not self._mta.alive:

@@ -174,6 +174,11 @@ class Mta:
         if self._process is not None:
             self._process.terminate()
 
+    def reload(self) -> None:
+        """SIGHUP to the supervisor: it reads its configuration again."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGHUP)
+
     def waited(self, seconds: float = PATIENCE_S) -> int:
         """Its exit status, once it has ended by itself."""
         assert self._process is not None
