@@ -212,6 +212,7 @@ async def serve(
         await retirement.begins()
     finally:
         server.close()
+    await retirement.look()  # who has just been accepted is not among the guests yet
     while len(gate):
         for guest in gate.guests() if retirement.hurried else ():
             if isinstance(guest, PullConnection):

@@ -75,6 +75,7 @@ async def serve(
     finally:
         for one in serving:
             one.close()
+    await retirement.look()  # who has just been accepted is not among the guests yet
     while len(gate) or any(one.busy for one in serving):
         for guest in gate.guests() if retirement.hurried else ():
             if isinstance(guest, ServerSession):

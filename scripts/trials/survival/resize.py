@@ -48,7 +48,7 @@ class Resizer:
 
     def __init__(self, mta: Mta, deaths: Deaths, dice: random.Random, progress: Progress) -> None:
         self._mta, self._deaths, self._dice, self._progress = mta, deaths, dice, progress
-        self._done = 0
+        self._done, self._starting = 0, asyncio.Lock()
         self.queues = mta.queues
         self.changes, self.struck = Counter[str](), Counter[str]()
         self.took_s, self.broken, self.refused = list[float](), list[str](), Counter[str]()
@@ -114,10 +114,11 @@ class Resizer:
         await self.running()
 
     async def running(self) -> None:
-        """An MTA that has ended is started again."""
-        if not self._mta.alive:
-            await asyncio.to_thread(self._mta.dead)
-            self._mta.start()
+        """An MTA that has ended is started again, once, whoever finds it so."""
+        async with self._starting:
+            if not self._mta.alive:
+                await asyncio.to_thread(self._mta.dead)
+                self._mta.start()
 
     def _told(self, note: str) -> None:
         self._done += 1

@@ -109,15 +109,16 @@ class Mta:
         self.python = sys.executable
         self.program = ["-m", "zonemta_py", "run", "--config", str(self.config_file)]
         self._process: subprocess.Popen[bytes] | None = None
-        self._dying: list[int] = []
-        """Processes that were killed, or that die with the supervisor."""
+        self._dying: dict[int, str] = {}
+        """Processes that were killed, or that die with the supervisor, and when each was born."""
 
     def start(self) -> None:
         command = [self.python, *self.program]
         with self.log.open("ab") as log:
             environment = os.environ | {"PYTHONPATH": str(TOP)} | self.environment
+            own = "DEATH_CONTROL" in environment  # else whoever ends the group of the tests ends it too
             self._process = subprocess.Popen(
-                command, stdout=log, stderr=log, env=environment, cwd=TOP, start_new_session=True
+                command, stdout=log, stderr=log, env=environment, cwd=TOP, start_new_session=own
             )
 
     @property
@@ -144,7 +145,8 @@ class Mta:
             if self._process is None:
                 return False
             children = self.children()
-            self._dying = [*filter(_runs, self._dying), *children, *_of_group(self._process.pid)]
+            self._dying = {pid: born for pid, born in self._dying.items() if _born(pid) == born}
+            self._dying |= {pid: _born(pid) for pid in (*children, *_of_group(self._process.pid))}
             victims = [self._process.pid, *(children if role == "all" else ())]
         else:
             victims = [pid] if (pid := self.one(role, choice)) else []
@@ -190,9 +192,11 @@ class Mta:
         self.dead()
 
     def dead(self) -> None:
-        """Waits until everybody who was killed has the store open no more."""
+        """Waits until everybody who was killed has the store open no more. Raises AssertionError: somebody has."""
         end = time.monotonic() + PATIENCE_S
-        while any(_runs(pid) for pid in self._dying) and time.monotonic() < end:
+        while left := [pid for pid, born in self._dying.items() if born and _born(pid) == born]:
+            if time.monotonic() > end:
+                raise AssertionError(f"killed, and not dead: {[_command(pid) for pid in left]}")
             time.sleep(0.005)
         self._dying.clear()
 
@@ -276,11 +280,19 @@ def _of_group(group: int) -> list[int]:
     return found
 
 
-def _runs(pid: int) -> bool:
+def _born(pid: int) -> str:
+    """When a process began; "": it does not run."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return False
+        return ""
+    return "" if fields[0] in ("Z", "X") else fields[19]
+
+
+def _command(pid: int) -> str:
+    with suppress(OSError):
+        return f"{pid} {Path(f'/proc/{pid}/comm').read_text().strip()}"
+    return str(pid)
 
 
 @asynccontextmanager

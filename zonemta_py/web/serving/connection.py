@@ -122,6 +122,7 @@ class HttpServer(uvicorn.Server):
         try:
             await asyncio.wait([serving, ending], return_when=asyncio.FIRST_COMPLETED)
             self.accept_no_more(connections)
+            await retirement.look()  # what has just been accepted is not among the connections yet
             while self.server_state.connections and not (retirement.hurried or serving.done()):
                 await retirement.look()
             ends()
