@@ -44,6 +44,8 @@ def test_it_is_listed_and_shown(served: Told, told: Told) -> None:
     assert json.loads(told("feedback", "list", "--limit", "1", "--json").out)["next"] == rows[0]["seq"]
     after = json.loads(told("feedback", "list", "--after", rows[0]["seq"], "--since", "1h", "--json").out)["rows"]
     assert [row["kind"] for row in after] == ["complaint"]
+    ran = told("feedback", "list", "--after", "0:17 2:5")  # as of several queues, which this MTA has not
+    assert (ran.code, "'0:17 2:5' is not a cursor" in ran.err) == (Exit.DATA, True)
     out = told("feedback", "show", rows[1]["seq"]).out
     assert "mx.x.test" in out
     assert "came back: complaint" in told("trace", message).out

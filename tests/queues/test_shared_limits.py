@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from tests.queue.conftest import BODY, Hand, House
 from tests.queue.conftest import _patience as _patience
 from tests.queue.conftest import folder as folder
+from zonemta_py.queues.answers import Merged
 from zonemta_py.queues.grants.authority import GrantAuthority
 from zonemta_py.queues.grants.holder import GrantHolder
 from zonemta_py.queues.shared_limits import SharedLimits
@@ -202,3 +203,41 @@ async def test_what_mail_waits_for_is_said_as_it_is(trio: Any) -> None:
         schedule = house.queue.core.schedule
         said += [reason["cause"] for one in schedule.flow_queues() for reason in reasons(schedule, one)]
     assert sorted(said) == ["one (connections)", *2 * ["one (connections, which other queues have now)"]]
+
+
+async def test_an_operator_sees_the_whole_limit_and_what_all_have_used(trio: Any) -> None:
+    """Also while one queue has all of it, and when it has given that back."""
+    rate, burst = 2.0, 40.0
+    three = await trio(200, throttles=[{"name": "all", "messages": "2/s", "burst": 40}])
+    asks = {number: house.queue.ask for number, house in enumerate(three.houses)}
+    for number, house in enumerate(three.houses):
+        house.queue.core.membership = cast(Any, _Shares(three.doors[number], house))
+    merged = Merged(asks, cast(Any, None), used=lambda id: three.authority.used(tuple(id), three.clock.monotonic()))
+    for seconds, only in ((3, (1,)), (5, (0, 1, 2)), (4, ())):
+        three.run(seconds, holds_s=0.02, only=only)
+        rows = (await merged.answer("lanes", {}))["rows"]
+        limits = [limit for row in rows for limit in row["limits"]]
+        assert limits
+        tat = 0.0
+        for at in sorted(at for taken in three.taken.values() for at in taken):
+            tat = max(tat, at) + 1 / rate
+        for limit in limits:
+            assert limit.keys() == {"name", "of", "every_s", "burst", "ahead_s"}
+            assert (limit["every_s"], limit["burst"]) == (1 / rate, burst)
+            assert limit["ahead_s"] == pytest.approx(max(0.0, tat - three.clock.now_s), abs=0.5)
+
+
+class _Shares:
+    """As `queues.member.Member`, of its limits alone."""
+
+    def __init__(self, limits: SharedLimits, house: House) -> None:
+        self._limits, self._schedule = limits, house.queue.core.schedule
+
+    def used(self, ids: list[list[str]]) -> list[float]:
+        return self._limits._holder.used(map(tuple, ids), self._schedule.now())
+
+    def turn(self) -> None:
+        pass
+
+    def may_lease(self) -> bool:
+        return True

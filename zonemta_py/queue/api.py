@@ -78,6 +78,9 @@ class Membership(Protocol):
     async def share(self, until: float, messages: list[Any], wait_s: float) -> list[Any]:
         """As of `questions.share`."""
 
+    def used(self, ids: list[list[str]]) -> list[float]:
+        """As of `questions.shared`."""
+
     def refusal(self, envelope: Envelope) -> Reply | None:
         """Why another queue has to take it; None: this one may."""
 

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from zonemta_py.queue import questions
 from zonemta_py.queue.questions.question import A, Ask, P, Question, Refused
 from zonemta_py.queues.joined import campaigns, people, places, sizes, standing, stories, tasks, whole
-from zonemta_py.queues.joined.asked import AskedQueues, GiveOrder
+from zonemta_py.queues.joined.asked import AskedQueues, GiveOrder, Used, unused
 
 Answer = Callable[..., Awaitable[Any]]
 
@@ -42,10 +42,12 @@ def _clock_ms() -> int:
 
 
 class Merged:
-    """asks: one for each queue, by its number."""
+    """asks: one for each queue, by its number. used: as of `AskedQueues`."""
 
-    def __init__(self, asks: Mapping[int, Ask], order: GiveOrder, now_ms: Callable[[], int] = _clock_ms) -> None:
-        self._queues = AskedQueues(asks, order, now_ms)
+    def __init__(
+        self, asks: Mapping[int, Ask], order: GiveOrder, now_ms: Callable[[], int] = _clock_ms, used: Used = unused
+    ) -> None:
+        self._queues = AskedQueues(asks, order, now_ms, used)
 
     async def ask(self, question: Question[P, A], *_: P.args, **arguments: P.kwargs) -> A:
         """Raises ValueError, QueueRefusal."""
@@ -185,5 +187,6 @@ _WAYS: tuple[tuple[str, Question[..., Any], Answer], ...] = (
     ("each", questions.learn, _each(questions.learn)),
     ("each", questions.order_number, _each(questions.order_number)),
     ("each", questions.share, _each(questions.share)),
+    ("each", questions.shared, _each(questions.shared)),
 )
 TABLE: dict[str, Way] = {str(question): Way(how, question, answer) for how, question, answer in _WAYS}

@@ -46,6 +46,8 @@ ROUND_S = 0.25
 AGAIN_S = 0.2
 DECIDED_AT_ONCE = 8
 LOOK_S, LEAST_S = 0.005, 0.001
+TAUGHT_AT_ONCE = 200
+"""Lessons of one order: a queue that learns them does nothing else."""
 NOBODY = Reply(451, "4.3.0", "no queue is running; the order holds from their start on")
 UNKNOWN = Reply(
     451, "4.3.0", "a queue that may know what is meant does not answer; look whether the order holds, later"
@@ -210,6 +212,9 @@ class Grants:
         self._authority.disconnected(queue, time.monotonic())
         self._soon()
 
+    def used(self, id: Sequence[str]) -> float:
+        return self._authority.used(tuple(id), time.monotonic())
+
     def heard(self, queue: int, message: Sequence[Any]) -> None:
         self._authority.heard(queue, message, time.monotonic())
         self._soon()
@@ -235,13 +240,16 @@ class Authority:
             log.error("%s", sentence)
         self._one = asyncio.Lock()
         self._progress: InProgress | None = None
-        self._teaching: set[asyncio.Task[None]] = set()
         self._deciding: dict[str, asyncio.Task[None]] = {}
         """About campaigns, by name."""
         self._few = asyncio.Semaphore(DECIDED_AT_ONCE)
+        self._lessons = dict[int, list[Any]]()
+        """What is to be taught, by the queue that was told."""
+        self._teaching: asyncio.Task[None] | None = None
         self._grants = Grants(len(numbers))
         self.links = self._grants.links = {number: self._link(config.folder, number) for number in numbers}
-        self._merged = Merged({number: link.ask for number, link in self.links.items()}, self.order)
+        asks = {number: link.ask for number, link in self.links.items()}
+        self._merged = Merged(asks, self.order, used=self._grants.used)
 
     def _link(self, folder: Path, number: int) -> Link:
         queue = RemoteQueue.lasting(layout.folder_of(folder, number), "authority")
@@ -304,10 +312,22 @@ class Authority:
                 self._progress = None
 
     def _teach(self, origin: int, lessons: list[Any]) -> None:
-        """All queues learn what one has been told by servers and people."""
-        work = asyncio.get_running_loop().create_task(self._taught(origin, lessons))
-        self._teaching.add(work)
-        work.add_done_callback(self._teaching.discard)
+        """All queues learn what one has been told by servers and people: one order after the other, however much that
+        is, so that an operator's order waits for no more than one of them."""
+        self._lessons.setdefault(origin, []).extend(lessons)
+        if self._teaching is None or self._teaching.done():
+            self._teaching = asyncio.get_running_loop().create_task(self._teach_all())
+
+    async def _teach_all(self) -> None:
+        while self._lessons:
+            origin = next(iter(self._lessons))
+            lessons = self._lessons.pop(origin)
+            if rest := lessons[TAUGHT_AT_ONCE:]:
+                self._lessons[origin] = rest  # behind those of other queues
+            try:
+                await self._taught(origin, lessons[:TAUGHT_AT_ONCE])
+            except Exception:
+                log.exception("what queue %d was told could not be taught to others", origin)
 
     async def _taught(self, origin: int, lessons: list[Any]) -> None:
         while True:

@@ -139,6 +139,9 @@ class Member:
             found = self._news_to_tell()
         return found
 
+    def used(self, ids: list[list[str]]) -> list[float]:
+        return self._holder.used(map(tuple, ids), self._core.schedule.now())
+
     def _news_to_tell(self) -> list[list[Any]]:
         said, self._said = self._said, []
         if lessons := self._lessons.next():

@@ -51,15 +51,12 @@ def row_of(schedule: Schedule, flow_queue: FlowQueue) -> dict[str, Any]:
 
 
 def _bounds(schedule: Schedule, flow_queue: FlowQueue) -> list[dict[str, Any]]:
-    """The limits of messages and recipients that it is under: one goes `every_s` seconds, but `burst` at once where
-    none went for long; what has gone counts for `ahead_s` more."""
+    """The limits of messages and recipients that it is under (`Bucket.shown`)."""
     found, now = list[dict[str, Any]](), schedule.now()
     for limit in dict.fromkeys((*flow_queue.limits, *flow_queue.zone.limits)):
         for kind, bucket in (("messages", limit.messages), ("recipients", limit.recipients)):
             if bucket is not None:
-                ahead_s = round(max(0.0, bucket.tat - now), 3)
-                row = {"name": limit.label, "of": kind, "every_s": bucket.interval_s, "burst": bucket.burst}
-                found.append(row | {"ahead_s": ahead_s})
+                found.append({"name": limit.label, "of": kind} | bucket.shown(now))
     return found
 
 

@@ -100,6 +100,11 @@ class Bucket:
         """Units there; below 0: a debt."""
         return self.burst - max(0.0, self.tat - now) / self.interval_s
 
+    def shown(self, now: float) -> dict[str, Any]:
+        """For operators: one goes `every_s` seconds, but `burst` at once where none went for long; what has gone counts
+        for `ahead_s` more."""
+        return {"every_s": self.interval_s, "burst": self.burst, "ahead_s": round(max(0.0, self.tat - now), 3)}
+
     def idle(self, now: float) -> bool:
         """Whether it is full, and so no different from a new one."""
         return self.tat <= now

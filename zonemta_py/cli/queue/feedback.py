@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from typing import Annotated, Any
@@ -42,7 +43,9 @@ def list_(
         bool, typer.Option("--wishes", help="Only possible unsubscribe requests that await your decision.")
     ] = False,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="Rows to show.")] = 100,
-    after: Annotated[int, typer.Option(metavar="NUMBER", help="Continue after this number.")] = 0,
+    after: Annotated[
+        str, typer.Option(metavar="CURSOR", help="Continue after the cursor printed at the end of an earlier list.")
+    ] = "",
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
@@ -54,22 +57,22 @@ def list_(
     rows, next_ = _rows(in_force(config, folder), where, after, limit)
     if json:
         return print_json({"rows": rows, "next": next_})
-    more = f"More: --after {next_}" if next_ else ""
+    more = f"More: --after {shlex.quote(str(next_))}" if next_ else ""
     return print_table("Came back", COLUMNS, map(_cells, rows), more)
 
 
 def _rows(
-    settings: Any, where: dict[str, Any], after: int | str, limit: int
+    settings: Any, where: dict[str, Any], after: str, limit: int
 ) -> tuple[list[questions.FeedbackRow], int | str | None]:
     """Until there are as many, or no more: a page may have fewer."""
     rows: list[questions.FeedbackRow] = []
     while True:
         wanted = min(_AT_ONCE, limit - len(rows))
-        page = answer(settings, questions.feedback, **where, after=after, limit=wanted)
+        page = answer(settings, questions.feedback, **where, after=after or 0, limit=wanted)
         rows += page["rows"]
         if page["next"] is None or len(rows) >= limit:
             return rows, page["next"]
-        after = page["next"]
+        after = str(page["next"])
 
 
 def _cells(row: questions.FeedbackRow) -> list[str]:

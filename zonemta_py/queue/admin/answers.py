@@ -168,6 +168,11 @@ async def _share(queue: QueueContext, until: float, messages: list[Any], wait_s:
     return await _membership(queue).share(until, messages, wait_s)
 
 
+@OF_QUEUE.to(questions.shared)
+async def _shared(queue: QueueContext, ids: list[list[str]]) -> list[float]:
+    return _membership(queue).used(ids)
+
+
 def _membership(queue: QueueContext) -> Membership:
     if queue.core.membership is None:
         raise Refused("this MTA has one queue; server.queues in its configuration says how many there are")

@@ -947,6 +947,9 @@ def order_number() -> int: ...  # Of the last one that it has carried out; 0: no
 # answers come at once if there are any, or after wait_s.
 @question
 def share(*, until: float, messages: list[Any], wait_s: float = 0.0) -> list[Any]: ...
+# Of shared limits with these ids (`queues.grants.messages.Id`), units that are missing in what this queue has.
+@question
+def shared(*, ids: list[list[str]]) -> list[float]: ...
 
 
 UNMEASURED = frozenset((leased, stable, report, share))

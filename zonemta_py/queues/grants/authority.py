@@ -294,6 +294,13 @@ class GrantAuthority:
         state.needs.clear()
         self._next = now
 
+    def used(self, id: Id, now: float) -> float:
+        """Units that are missing in those parts of a rate that no queue has."""
+        rate = self._all.get(id)
+        if not isinstance(rate, _Rate):
+            return 0.0
+        return max(0.0, rate.burst * max(0, rate.free) / PARTS - rate.level(now))
+
     def heard(self, queue: int, message: Sequence[Any], now: float) -> None:
         """Messages of a connection that is over must not come."""
         state = self._queues[queue]

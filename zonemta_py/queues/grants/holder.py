@@ -100,6 +100,15 @@ class SharedRate(Bucket):
     def level(self, now: float) -> float:
         return super().level(now) if self.parts else 0.0
 
+    def used(self, now: float) -> float:
+        """Units that are missing in what it has."""
+        return self.owed + (max(0.0, self.tat - now) / self.interval_s if self.parts else 0.0)
+
+    def shown(self, now: float) -> dict[str, Any]:
+        """The whole limit, of which this queue has used so much; with its id (`questions.shared`)."""
+        ahead_s = round(self.used(now) / self.size, 3)
+        return {"every_s": 1 / self.size, "burst": self.whole, "ahead_s": ahead_s, "id": list(self.id)}
+
     def idle(self, now: float) -> bool:
         return self.own.idle(now) and not self.owed and (not self.parts or super().idle(now))
 
@@ -363,6 +372,11 @@ class GrantHolder:
         if lacking and not need.known:
             self._untold[key] = None
             self._touched.update(dict.fromkeys(resource for resource, _ in wanted))
+
+    def used(self, ids: Iterable[Id], now: float) -> list[float]:
+        """Of these rates, units that are missing in what this queue has; 0: also of one that it does not know."""
+        rates = [self._all.get(id) for id in ids]
+        return [one.used(now) if isinstance(one, SharedRate) else 0.0 for one in rates]
 
     @property
     def waiting(self) -> bool:

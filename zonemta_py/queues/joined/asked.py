@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from zonemta_py.mail.reply import Reply
@@ -34,11 +34,21 @@ class GiveOrder(Protocol):
         """
 
 
+Used = Callable[[Sequence[str]], float]
+"""Units of a shared rate with that id that have gone, and that no queue has to its account."""
+
+
+def unused(_: Sequence[str]) -> float:
+    return 0.0
+
+
 class AskedQueues:
     """By number. now_ms: the clock."""
 
-    def __init__(self, asks: Mapping[int, Ask], order: GiveOrder, now_ms: Callable[[], int]) -> None:
-        self.asks, self._order, self.now_ms = dict(sorted(asks.items())), order, now_ms
+    def __init__(
+        self, asks: Mapping[int, Ask], order: GiveOrder, now_ms: Callable[[], int], used: Used = unused
+    ) -> None:
+        self.asks, self._order, self.now_ms, self.used = dict(sorted(asks.items())), order, now_ms, used
         self.last_number = 0
         """Of a task that was ordered here."""
 

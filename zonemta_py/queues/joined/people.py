@@ -3,6 +3,7 @@ heard of somebody, who is in doubt, what accounts and new sources have used, eac
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from zonemta_py.queue import questions
@@ -13,6 +14,10 @@ from zonemta_py.queues.joined.asked import AskedQueues
 from zonemta_py.queues.joined.campaigns import tenant
 
 Row = dict[str, Any]
+APART_MS = 1000
+"""By how much queues may differ about when something was heard, whose clock was set meanwhile."""
+_HEARD = ("group", "message", "tenant", "kind", "campaign", "said", "stage", "scope")
+"""What makes one thing that was heard, with its time."""
 
 
 # -- the suppression list
@@ -71,15 +76,31 @@ async def evidence(queues: AskedQueues, address: str) -> Row:
         known = standing.setdefault((row["group"], row["scope"]), row)
         if (row["enough"], row["counted"]) > (known["enough"], known["counted"]):
             standing[row["group"], row["scope"]] = row
-    heard = dict[tuple[Any, ...], Row]()
-    for item in sorted((item for one in found for item in one["heard"]), key=lambda item: "held" in item):
-        heard.setdefault(tuple(item.get(name) for name in ("group", "message", "tenant", "scope", "at_ms")), item)
     entries = {(row["address"], row.get("scope", "all")): row for one in reversed(found) for row in one["entries"]}
     return {
         "address": found[0]["address"], "entries": list(entries.values()),
-        "heard": sorted(heard.values(), key=lambda item: item["at_ms"]),
+        "heard": _heard(one["heard"] for one in found),
         "standing": list(standing.values()), "guards": list(dict.fromkeys(g for one in found for g in one["guards"])),
     }  # fmt: skip
+
+
+def _heard(each: Iterable[list[Row]]) -> list[Row]:
+    """Each once, also where one queue has learnt it from another; held: if all hold it back."""
+    found = list[tuple[Row, set[int]]]()
+    for number, items in enumerate(each):
+        for item in items:
+            same = next((one for one in found if number not in one[1] and _same(one[0], item)), None)
+            if same is None:
+                found.append((dict(item), {number}))
+                continue
+            same[1].add(number)
+            if not item.get("held"):
+                same[0].pop("held", None)
+    return sorted((item for item, _ in found), key=lambda item: item["at_ms"])
+
+
+def _same(one: Row, other: Row) -> bool:
+    return abs(one["at_ms"] - other["at_ms"]) < APART_MS and all(one.get(name) == other.get(name) for name in _HEARD)
 
 
 async def guards(queues: AskedQueues) -> list[Row]:

@@ -92,7 +92,12 @@ async def lift(queues: AskedQueues, **named: Any) -> bool:
 # -- flow queues
 
 
-async def lanes(
+async def lanes(queues: AskedQueues, **asked: Any) -> Row:
+    found = await _lanes(queues, **asked)
+    return found | {"rows": await _with_limits(queues, found["rows"])}
+
+
+async def _lanes(
     queues: AskedQueues, zone: str | None = None, limit: int = LANES, after: int | str = 0,
     names: list[list[str]] | None = None,
 ) -> Row:  # fmt: skip
@@ -172,7 +177,8 @@ def _longest(rows: Iterable[Row]) -> list[Row]:
 
 
 def _together(one: Row, other: Row) -> Row:
-    """window: of all connections; limits are the same, and the fuller one is told."""
+    """window: of all connections; limits are the same, and the fuller one is told, if they are not shared
+    (`_with_limits`)."""
     reasons = {(reason["kind"], reason["cause"]): reason for reason in (*other["reasons"], *one["reasons"])}
     limits = {(limit["name"], limit["of"]): limit for limit in other["limits"]}
     for limit in one["limits"]:
@@ -184,6 +190,22 @@ def _together(one: Row, other: Row) -> Row:
         "counted": one["counted"] and other["counted"], "learned": one["learned"] or other["learned"],
         "reasons": list(reasons.values()), "limits": list(limits.values()),
     }  # fmt: skip
+
+
+async def _with_limits(queues: AskedQueues, rows: list[Row]) -> list[Row]:
+    """Limits that queues share with what all of them have used, also those that have nothing of a row."""
+    shared = {tuple(limit["id"]): limit for row in rows for limit in row.get("limits", ()) if "id" in limit}
+    if not shared:
+        return rows
+    ids = [list(id) for id in shared]
+    each = (await queues.each(questions.shared, {"ids": ids})).values()
+    ahead_s = {
+        id: round((sum(units) + queues.used(id)) * limit["every_s"], 3)
+        for (id, limit), units in zip(shared.items(), zip(*each, strict=True), strict=True)
+    }
+    for limit in (limit for row in rows for limit in row.get("limits", ()) if "id" in limit):
+        limit["ahead_s"] = ahead_s[tuple(limit.pop("id"))]
+    return rows
 
 
 def _whole(found: Mapping[int, Row]) -> list[Row]:
@@ -212,6 +234,11 @@ def _cursor(offsets: Mapping[int, int]) -> str | None:
 
 
 async def explain(queues: AskedQueues, what: str, after: str = "") -> Row:
+    found = await _explain(queues, what, after)
+    return found | {"rows": await _with_limits(queues, found["rows"])}
+
+
+async def _explain(queues: AskedQueues, what: str, after: str) -> Row:
     what, asked = what.strip(), {"what": what, "after": after}
     question: Question[..., Any] = questions.explain
     if _ID.fullmatch(what):
