@@ -3,6 +3,9 @@
 Three processes, as in an MTA: the queue, a sender that takes leases and settles them at once as delivered (so that the
 queue's event loop is as busy as it can be), and this one, which asks by the socket. A task in the queue's process notes
 how late it is woken. Everything is on this machine, and removed at the end.
+
+With several queues there are the authority, which is asked, and a queue and a sender for each (`several.py`); what is
+said of the queue's work is that of all of them. Orders are given too, as often as it takes to see how long each takes.
 """
 
 from __future__ import annotations
@@ -12,18 +15,22 @@ import asyncio
 import gc
 import json
 import multiprocessing
+import os
 import random
 import statistics
 import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple, Self, cast
 
+import several
 import uvloop
 from survival.filling import fill_within
 
@@ -33,21 +40,25 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import DELIVERED, HELD, Outcome, Result
 from zonemta_py.queue.maintenance.garbage import Garbage
 from zonemta_py.queue.recovery.start import open_queue
-from zonemta_py.wire.blocking_client import ask
+from zonemta_py.wire import SOCKET
+from zonemta_py.wire.blocking_client import ask, ask_at
 from zonemta_py.wire.client import RemoteQueue
 from zonemta_py.wire.server import serve
 
 ZONES, TENANTS, CAMPAIGNS, TOGETHER = ("default", "news", "alerts"), 20, 50, 20
+A_THIRD = {"domain": ["d1*", "d2*", "d3*"]}
 BODY = b"Subject: hello\r\n\r\nHi\r\n"
 IN_A_DOMAIN = 10
 BEAT_S = 0.005
 LATER_MS = 7 * 86_400_000
+TASKS, ORDERS = 3, 20
 
 
-def config_of(folder: Path) -> Config:
+def config_of(folder: Path, queues: int = 1) -> Config:
     zones = [{"name": name, "default": name == "default", "connections": 500} for name in ZONES]
-    server = {"folder": folder, "hostname": "mta.test"}
-    return Config.model_validate({"server": server, "zones": zones, "learning": {"initial": 100}})
+    server = {"folder": folder, "hostname": "mta.test", "queues": queues, "log_level": "warning"}
+    log = {"mail": False}
+    return Config.model_validate({"server": server, "zones": zones, "learning": {"initial": 100}, "log": log})
 
 
 # -- the queue's process
@@ -74,9 +85,19 @@ async def _queue(folder: Path, recipients: int, domains: int, pipe: Connection) 
     server = await serve(queue, folder)
     begun = time.monotonic()
     await fill_within(queue, _letters(recipients, domains), BODY)
-    for delivery in await queue.lease(200):
-        await queue.settle(_result(delivery, HELD))
+    await hold_some(queue)
     pipe.send(time.monotonic() - begun)
+    await watch(pipe)
+    server.close()
+
+
+async def hold_some(queue: Any, most: int = 200) -> None:
+    for delivery in await queue.lease(most):
+        await queue.settle(_result(delivery, HELD))
+
+
+async def watch(pipe: Connection) -> None:
+    """Tells what is to be known of this process, until its end."""
     beats, pauses = list[tuple[float, float]](), list[float]()
     gc.callbacks.append(_noting(pauses))
     watching = asyncio.ensure_future(_watch(beats))
@@ -89,11 +110,17 @@ async def _queue(folder: Path, recipients: int, domains: int, pipe: Connection) 
         if pipe.poll():
             if pipe.recv() == "end":
                 watching.cancel()
-                server.close()
                 return
             pipe.send(Watched(list(beats), list(pauses), time.process_time()))
             beats.clear()
             pauses.clear()
+
+
+def fill_one(recipients: int, domains: int, config: Config, number: int) -> None:
+    """One of several queues."""
+    most = 200 // config.server.queues if isinstance(config.server.queues, int) else 1
+    letters, end = _letters(recipients, domains), partial(hold_some, most=most)
+    uvloop.run(several.fill(config, number, letters, BODY, end))
 
 
 async def _watch(beats: list[tuple[float, float]]) -> None:
@@ -133,13 +160,13 @@ def _letters(recipients: int, domains: int) -> Iterator[Envelope]:
 # -- the sender's process
 
 
-def sender_process(folder: Path, pipe: Connection) -> None:
-    uvloop.run(_sender(folder, pipe))
+def sender_process(folder: Path, name: str, pipe: Connection) -> None:
+    uvloop.run(_sender(folder, name, pipe))
 
 
-async def _sender(folder: Path, pipe: Connection) -> None:
+async def _sender(folder: Path, name: str, pipe: Connection) -> None:
     done, going = 0, asyncio.Event()
-    queue = await RemoteQueue.connect(folder, "sender-1")
+    queue = await RemoteQueue.connect(folder, name)
 
     async def send() -> None:
         nonlocal done
@@ -175,17 +202,21 @@ def _result(delivery: Any, verdict: int) -> Result:
 
 
 class Operator:
-    """Asks one question after another; took: seconds, by question."""
+    """Asks one question after another; took: seconds, by question. folders: of each queue."""
 
-    def __init__(self, folder: Path, domains: int) -> None:
-        self._folder, self._domains, self._die = folder, domains, random.Random(2)
+    def __init__(self, folder: Path, domains: int, folders: Sequence[Path]) -> None:
+        self._folder, self._domains, self._die, self._folders = folder, domains, random.Random(2), folders
         self.took: dict[str, list[float]] = defaultdict(list)
         self.worked: dict[str, list[float]] = defaultdict(list)
-        self.clock: Any = None
+        self.authority: dict[str, list[float]] = defaultdict(list)
+        self.clock: Callable[[], tuple[float, float]] | None = None
+        """How long the queues have worked, and their authority."""
         rows = self._ask("list", limit=500)["rows"] + self._ask("list", limit=500, state="deferred")["rows"]
         self._ids, self._addresses = [row["id"] for row in rows], [row["recipient"] for row in rows]
 
     def _ask(self, question: str, **about: Any) -> Any:
+        if question == "positions":  # it is about the files of one queue
+            return ask_at(self._folders[len(self.took[question]) % len(self._folders)] / SOCKET, question, **about)
         return ask(self._folder, question, **about)
 
     def round(self) -> None:
@@ -223,15 +254,49 @@ class Operator:
         with suppress(ValueError):  # nothing of it is there any more
             self.ask("explain", f"explain {kind}", what=name)
 
-    def ask(self, question: str, name: str = "", **about: Any) -> Any:
-        before = self.clock() if self.clock else 0.0
+    def ask(self, question: str, name: str = "", /, **about: Any) -> Any:
+        before = self.clock() if self.clock else (0.0, 0.0)
         begun = time.perf_counter()
         try:
             return self._ask(question, **about)
         finally:
             self.took[name or question].append(time.perf_counter() - begun)
             if self.clock:
-                self.worked[name or question].append(self.clock() - before)
+                after = self.clock()
+                self.worked[name or question].append(after[0] - before[0])
+                self.authority[name or question].append(after[1] - before[1])
+
+    def orders(self, times: int) -> None:
+        """Each that an operator gives, so often; what it has changed is changed back."""
+        for number in range(times):
+            domain, address = f"d{self._die.randrange(self._domains)}.test", f"gone{number}@stopped.test"
+            campaign = f"c{self._die.randrange(CAMPAIGNS) | 1}"
+            self.ask("stop", "suspend", kind="domain", name=domain, cause="a trial")
+            self.ask("lift", "resume", kind="domain", name=domain)
+            self.ask("suppress", "suppression add", rows=[[address, "manual"]])
+            self.ask("unsuppress", "suppression remove", addresses=[address])
+            self.ask("campaign-pause", "campaign pause", name=campaign)
+            self.ask("campaign-resume", "campaign resume", name=campaign)
+
+    def tasks(self, times: int) -> None:
+        """A third is to be deleted, and that is canceled at once."""
+        for _ in range(times):
+            row = self.ask("task", "delete a third", verb="delete", where=A_THIRD)
+            self.ask("task-cancel", "task cancel", id=row["id"])
+
+    def delete(self) -> tuple[int, float, float]:
+        """A third, and its undo. How many that were; how long it took to delete them, and to put them back, seconds."""
+        row = self.ask("task", "delete a third", verb="delete", where=A_THIRD)
+        done = self._ended(row["id"])
+        self.ask("task-undo", "undo", id=row["id"])
+        undone = self._ended(row["id"])
+        return undone[0]["done"], done[1], undone[1]
+
+    def _ended(self, id: str) -> tuple[dict[str, Any], float]:
+        begun = time.monotonic()
+        while (row := self._ask("task-row", id=id))["state"] == "running":
+            time.sleep(0.1)
+        return row, time.monotonic() - begun
 
 
 def tails(values: list[float]) -> dict[str, float]:
@@ -253,64 +318,124 @@ class Stretch(NamedTuple):
 
 
 class Trial:
-    """The queue, the sender and the operator. Used as a context: it ends its processes."""
+    """The queues, their senders and the operator. Used as a context: it ends its processes."""
 
-    def __init__(self, folder: Path, recipients: int, say: Callable[[str], object]) -> None:
+    def __init__(self, folder: Path, recipients: int, say: Callable[[str], object], queues: int = 1) -> None:
         self.folder, self.domains = folder, max(100, recipients // IN_A_DOMAIN)
-        context = multiprocessing.get_context("spawn")
-        self._queue, theirs = context.Pipe()
-        arguments = (folder, recipients, self.domains, theirs)
-        self._processes = [context.Process(target=queue_process, args=arguments, daemon=True)]
-        self._processes[0].start()
-        theirs.close()  # so that its end is noticed
-        took_s = self._queue.recv()
+        self._context = multiprocessing.get_context("spawn")
+        self._processes = list[BaseProcess]()
+        self._several: several.SeveralQueues | None = None
+        begun = time.monotonic()
+        if queues > 1:
+            fill = partial(fill_one, recipients, self.domains)
+            self._several = several.SeveralQueues(config_of(folder, queues), fill, watch)
+            folders, self._queues, took_s = self._several.folders, self._several.pipes, self._several.filled_s
+        else:
+            folders, self._queues = [folder], [self._start(queue_process, folder, recipients, self.domains)]
+            took_s = self._queues[0].recv()
         say(f"{recipients:,} recipients for {self.domains:,} domains were queued in {took_s:.0f} s")
-        self._sender, its = context.Pipe()
-        self._processes.append(context.Process(target=sender_process, args=(folder, its), daemon=True))
-        self._processes[1].start()
-        its.close()
-        self._operator = Operator(folder, self.domains)
+        self._senders = [
+            self._start(sender_process, place, f"sender-{number + 1}") for number, place in enumerate(folders)
+        ]
+        if self._several is not None:
+            self._several.wait()
+            say(f"{queues} queues answer as one {time.monotonic() - begun - took_s:.0f} s later")
+        self._operator = Operator(folder, self.domains, folders)
+
+    def _start(self, work: Callable[..., None], *arguments: Any) -> Connection:
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(target=work, args=(*arguments, theirs), daemon=True)
+        self._processes.append(process)
+        process.start()
+        theirs.close()  # so that its end is noticed
+        return ours
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for pipe in (self._queue, self._sender):
+        for pipe in (*self._queues, *self._senders):
             with suppress(OSError):
                 pipe.send("end")
         for process in self._processes:
             process.join(10)
             if process.is_alive():
                 process.kill()
+        if self._several is not None:
+            self._several.end()
 
     def idle(self, seconds: float) -> dict[str, Any]:
-        """Milliseconds that each question took, and that the queue worked for it, while nothing is sent."""
+        """Milliseconds that each question took, and that the queues worked for it, while nothing is sent."""
         operator, end = self._operator, time.monotonic() + seconds
-        operator.clock = lambda: self.watched().worked
+        operator.clock = self._worked
         while time.monotonic() < end:
             operator.round()
-        operator.clock = None
+        return {"idle": self._taken(), **self._work()}
+
+    def orders(self, times: int) -> dict[str, Any]:
+        """The same of orders."""
+        self._operator.clock = self._worked
+        self._operator.orders(times)
+        self._operator.tasks(TASKS)
+        deleted = [self._operator.delete()]
+        names = "recipients", "deleted_s", "put_back_s"
+        return {"orders": self._taken(), **self._work("orders_"), "deletes": [dict(zip(names, one, strict=True))
+                for one in deleted]}  # fmt: skip
+
+    def _taken(self) -> dict[str, dict[str, float]]:
+        operator = self._operator
         took = {name: tails(took) for name, took in operator.took.items()}
         operator.took.clear()
-        return {"idle": took, "work": {name: tails(worked) for name, worked in operator.worked.items()}}
+        operator.clock = None
+        return took
+
+    def _work(self, kind: str = "") -> dict[str, Any]:
+        """Of the queues; of several, of their authority, too."""
+        operator = self._operator
+        found = {f"{kind}work": {name: tails(worked) for name, worked in operator.worked.items()}}
+        if self._several is not None:
+            found[f"{kind}authority"] = {name: tails(worked) for name, worked in operator.authority.items()}
+        operator.worked.clear()
+        operator.authority.clear()
+        return found
 
     def stretch(self, seconds: float, asked: bool) -> Stretch:
-        """Mail is sent as quickly as the queue gives it out."""
-        _told(self._sender, "go")
+        """Mail is sent as quickly as the queues give it out."""
+        self._sent("go")
         time.sleep(min(1.0, seconds / 4))
-        before, count, begun = self.watched(), _told(self._sender, "count"), time.monotonic()
+        before, count, begun = self.watched(), self._sent("count"), time.monotonic()
         while time.monotonic() < begun + seconds:
             self._operator.round() if asked else time.sleep(0.1)
-        sent, took_s, watched = _told(self._sender, "count") - count, time.monotonic() - begun, self.watched()
-        _told(self._sender, "stop")
+        sent, took_s, watched = self._sent("count") - count, time.monotonic() - begun, self.watched()
+        self._sent("stop")
         return Stretch(asked, sent / took_s, sent / (watched.worked - before.worked), watched)
 
+    def busy_orders(self, times: int) -> dict[str, Any]:
+        """Orders while mail is sent."""
+        self._sent("go")
+        time.sleep(0.5)
+        self._operator.took.clear()
+        self._operator.orders(times)
+        self._operator.tasks(TASKS)
+        self._sent("stop")
+        return {"busy_orders": self._taken()}
+
+    def _sent(self, word: str) -> int:
+        return sum(_told(pipe, word) for pipe in self._senders)
+
+    def _worked(self) -> tuple[float, float]:
+        if self._several is not None:
+            return self._several.worked_s()
+        return self.watched().worked, 0.0
+
     def watched(self) -> Watched:
-        return cast(Watched, _told(self._queue, "watched"))
+        each = [cast(Watched, _told(pipe, "watched")) for pipe in self._queues]
+        beats, pauses = [beat for one in each for beat in one.beats], [pause for one in each for pause in one.pauses]
+        return Watched(beats, pauses, sum(one.worked for one in each))
 
     def busy(self) -> dict[str, Any]:
         """Milliseconds that each question took while mail was sent."""
-        return {name: tails(took) for name, took in self._operator.took.items()}
+        return self._taken()
 
 
 def _told(pipe: Connection, word: str) -> Any:
@@ -319,19 +444,26 @@ def _told(pipe: Connection, word: str) -> Any:
 
 
 def trial(
-    folder: Path, recipients: int, seconds: float, say: Callable[[str], object] = print, stretches: int = 6
-) -> dict[str, Any]:
-    """The figures. Stretches with questions and without follow one another so that what changes slowly is shared."""
-    with Trial(folder, recipients, say) as trial:
-        found: dict[str, Any] = {"recipients": recipients, "size": ask(folder, "size")["total"]}
+    folder: Path, recipients: int, seconds: float, say: Callable[[str], object] = print, stretches: int = 6,
+    queues: int = 1, orders: int = 0,
+) -> dict[str, Any]:  # fmt: skip
+    """The figures. Stretches with questions and without follow one another so that what changes slowly is shared.
+    orders: how often each is given; 0: none is."""
+    with Trial(folder, recipients, say, queues) as trial:
+        found: dict[str, Any] = {"recipients": recipients, "size": ask(folder, "size")["total"], "queues": queues}
         found |= trial.idle(seconds)
+        if orders:
+            say(f"the machine's load is {os.getloadavg()[0]:.1f}; orders follow")
+            found |= trial.orders(orders)
         made = list[Stretch]()
         trial.stretch(seconds, asked=False)  # the first is quicker than all others: what was queued last is in memory
         for number in range(stretches):
             made.append(trial.stretch(seconds, asked=number % 4 in (1, 2)))
-            say(f"{'asked' if made[-1].asked else 'alone'}: {made[-1].rate:,.0f} deliveries a second")
+            say(f"{'asked' if made[-1].asked else 'alone'}: {made[-1].rate:,.0f} deliveries a second, "
+                f"load {os.getloadavg()[0]:.1f}")  # fmt: skip
         found |= {"busy": trial.busy()} | {name: _sum(made, name == "asked") for name in ("alone", "asked")}
         found["ratio"] = round(found["asked"]["rate"] / max(1, found["alone"]["rate"]), 3)
+        found |= trial.busy_orders(orders) if orders else {}
         if not ask(folder, "size")["total"]["queued"]:
             say("the queue ran empty: take more recipients, or fewer seconds")
         return found
@@ -356,25 +488,31 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recipients", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=float, default=10.0, help="of each stretch (default 10)")
+    parser.add_argument("--queues", type=int, default=1, help="of the MTA (default 1)")
+    parser.add_argument(
+        "--orders", type=int, help="how often each order is given (default 20 with several queues, 0 with one)"
+    )
     parser.add_argument("--stretches", type=int, default=6, help="while mail is sent, half of them with questions")
     parser.add_argument("--folder", type=Path, help="where the queue lies; else in /tmp")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
         said = lambda text: print(text, file=sys.stderr)  # noqa: E731
-        found = trial(Path(folder) / "mta", asked.recipients, asked.seconds, said, max(2, asked.stretches))
+        orders = asked.orders if asked.orders is not None else ORDERS if asked.queues > 1 else 0
+        stretches = max(2, asked.stretches)
+        found = trial(Path(folder) / "mta", asked.recipients, asked.seconds, said, stretches, asked.queues, orders)
     print(json.dumps(found, indent=1)) if asked.json else _show(found)
     return 0
 
 
 def _show(found: dict[str, Any]) -> None:
-    heads = ("idle p50", "p99", "max", "work p50", "max", "busy p50", "p99", "max")
-    print(f"{'question':20}", *(f"{head:>8}" for head in heads), " ms")
-    for name, idle in sorted(found["idle"].items()):
-        busy = found["busy"].get(name, {"p50": 0, "p99": 0, "max": 0})
-        work = found["work"][name]
-        cells = (*idle.values(), work["p50"], work["max"], *busy.values())
-        print(f"{name:20}", *(f"{cell:8}" for cell in cells))
+    _table("question", found, "idle", "work", "authority", "busy")
+    if "orders" in found:
+        _table("order", found, "orders", "orders_work", "orders_authority", "busy_orders")
+        for one in found["deletes"]:
+            print(
+                f"{one['recipients']:,} were deleted in {one['deleted_s']:.1f} s, put back in {one['put_back_s']:.1f} s"
+            )
     for name in ("alone", "asked"):
         one = found[name]
         print(f"{name}: {one['rate']:,} deliveries a second ({', '.join(map(str, one['rates']))}), "
@@ -382,6 +520,17 @@ def _show(found: dict[str, Any]) -> None:
         print(f"  the loop was late by {one['late']} ms, of which it worked {one['worked']} ms")
         print(f"  searches for garbage: {one['garbage']} ms")
     print(f"asked / alone: {found['ratio']:.3f}")
+
+
+def _table(what: str, found: dict[str, Any], idle: str, work: str, authority: str, busy: str) -> None:
+    """ms. Of several queues, also what the authority worked for it."""
+    heads = ["idle p50", "p99", "max", "work p50", "max", *(["auth p50", "max"] if authority in found else [])]
+    print(f"{what:20}", *(f"{head:>8}" for head in (*heads, "busy p50", "p99", "max")), " ms")
+    for name, took in sorted(found[idle].items()):
+        there = found[busy].get(name, {"p50": 0, "p99": 0, "max": 0})
+        worked = [found[kind][name] for kind in (work, authority) if kind in found]
+        cells = (*took.values(), *(one[at] for one in worked for at in ("p50", "max")), *there.values())
+        print(f"{name:20}", *(f"{cell:8}" for cell in cells))
 
 
 if __name__ == "__main__":

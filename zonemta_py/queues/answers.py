@@ -27,6 +27,8 @@ from zonemta_py.queues.joined import campaigns, people, places, sizes, standing,
 from zonemta_py.queues.joined.asked import AskedQueues, GiveOrder, Used, unused
 
 Answer = Callable[..., Awaitable[Any]]
+ROOM, AGAIN_S = 20, 0.01
+"""Rows of a queue besides its part of a page: a message has several. After less time it is asked again."""
 
 
 class Way(NamedTuple):
@@ -97,15 +99,23 @@ def _each(question: Question[..., Any]) -> Answer:
 
 
 async def _list(queues: AskedQueues, limit: int = 100, after: str = "", **where: Any) -> dict[str, Any]:
-    limit = max(1, min(limit, places.LIST_MAX))
+    """Each queue is asked for little more than its part of a page, and again where that was not enough, and quick."""
+    limit, rows, walked = max(1, min(limit, places.LIST_MAX)), list[dict[str, Any]](), 0
+    until = time.monotonic() + AGAIN_S
+    while True:
+        left = limit - len(rows)
 
-    async def ask(numbers: Any, cursor: str) -> dict[int, Any]:
-        return await queues.each(questions.list_, {"limit": limit, "after": cursor} | where, numbers)
+        async def ask(numbers: Any, cursor: str, left: int = left) -> dict[int, Any]:
+            most = min(left, left // len(numbers) + ROOM)
+            return await queues.each(questions.list_, {"limit": most, "after": cursor} | where, numbers)
 
-    found = await places.listed(ask, list(queues.asks), after, limit)
-    walked = sum(page["walked"] for page in found.pages.values())
-    short = found.next is not None and len(found.rows) < limit
-    return {"rows": found.rows, "next": found.next, "walked": walked, "more": short}
+        found = await places.listed(ask, list(queues.asks), after, left)
+        rows += found.rows
+        walked += sum(page["walked"] for page in found.pages.values())
+        if found.next is None or len(rows) >= limit or time.monotonic() > until:
+            break
+        after = found.next
+    return {"rows": rows, "next": found.next, "walked": walked, "more": found.next is not None and len(rows) < limit}
 
 
 _WAYS: tuple[tuple[str, Question[..., Any], Answer], ...] = (

@@ -192,7 +192,7 @@ async def _paths(
     schedule, after = queue.core.schedule, number(after)
     if names is not None:
         found = await lanes.named(schedule, [(one[0], one[-1]) for one in names[:LANES] if one], Pace())
-        return {"rows": found.rows, "next": None, "whole": whole(schedule)}
+        return {"rows": found.rows, "next": found.next, "whole": whole(schedule)}
     if zone is not None and zone not in schedule.zones:
         return {"rows": [], "next": None, "whole": whole(schedule)}
     zones = list(schedule.zones.values()) if zone is None else [schedule.zones[zone]]

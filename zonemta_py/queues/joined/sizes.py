@@ -76,9 +76,15 @@ async def sizes(
     if after:
         counts.cursor(after)
     if not by_part:
-        found = await queues.each(questions.sizes, asked | {"limit": counts.PAGE_MAX})
-        if all(page["next"] is None for page in found.values()):
+        found = await queues.each(questions.sizes, asked | {"limit": counts.PAGE_MAX if after else limit})
+        many = any(page["next"] is not None for page in found.values())
+        if many and not after and all(page["of"] <= counts.PAGE_MAX for page in found.values()):
+            found = await queues.each(questions.sizes, asked | {"limit": counts.PAGE_MAX})
+            many = any(page["next"] is not None for page in found.values())
+        if not many:
             return _whole(found, by, limit, after)
+        if not after:
+            return await _parts(queues, asked, limit, after, found)
     return await _parts(queues, asked, limit, after)
 
 
@@ -97,15 +103,18 @@ def _whole(found: Mapping[int, Row], by: str, limit: int, after: str) -> Row:
     return {"rows": ordered[:limit], "next": following, "of": len(rows), "complete": complete}
 
 
-async def _parts(queues: AskedQueues, asked: Row, limit: int, after: str) -> Row:
-    """Each name where its largest part is, or the first of them. of: at most so many."""
+async def _parts(
+    queues: AskedQueues, asked: Row, limit: int, after: str, first: Mapping[int, Row] | None = None
+) -> Row:
+    """Each name where its largest part is, or the first of them. of: at most so many. first: the first pages."""
     rows, by = list[Row](), asked["by"]
     while True:
-        found = await queues.each(questions.sizes, asked | {"limit": limit, "after": after})
+        found = first or await queues.each(questions.sizes, asked | {"limit": limit, "after": after})
+        first = None
         until = min((_Rank.of(by, page["next"]) for page in found.values() if page["next"] is not None), default=None)
         parts = {_rank(by, _total(row), row["name"]): row for page in found.values() for row in page["rows"]}
         ranked = sorted(rank for rank in parts if until is None or rank <= until)
-        known = await _known(queues, asked, [rank.name for rank in ranked])
+        known = await _known(queues, asked, [rank.name for rank in ranked], found)
         for rank in ranked:
             row = parts[rank]
             there = known.get(row["name"], [row])
@@ -122,14 +131,22 @@ async def _parts(queues: AskedQueues, asked: Row, limit: int, after: str) -> Row
     return {"rows": rows, "next": following and _PART + following, "of": of, "complete": complete}
 
 
-async def _known(queues: AskedQueues, asked: Row, names: list[str]) -> dict[str, list[Row]]:
-    """What each queue has of them."""
-    found, left = dict[str, list[Row]](), list(dict.fromkeys(names))
-    while left:
-        some, left = left[: counts.PAGE_MAX], left[counts.PAGE_MAX :]
-        for page in (await queues.each(questions.sizes, asked | {"names": some})).values():
+async def _known(queues: AskedQueues, asked: Row, names: list[str], pages: Mapping[int, Row]) -> dict[str, list[Row]]:
+    """What each queue has of them; it is asked for those that it has not told of on its page."""
+    found, chosen = dict[str, list[Row]](), dict.fromkeys(names)
+    left = {number: dict(chosen) for number in queues.asks}
+    for number, page in pages.items():
+        for row in page["rows"]:
+            if row["name"] in chosen:
+                found.setdefault(row["name"], []).append(row)
+                left[number].pop(row["name"], None)
+    missing = {number: list(some) for number, some in left.items()}
+    while missing := {number: some for number, some in missing.items() if some}:
+        some = {number: asked | {"names": its[: counts.PAGE_MAX]} for number, its in missing.items()}
+        for page in (await queues.each_its(questions.sizes, some)).values():
             for row in page["rows"]:
                 found.setdefault(row["name"], []).append(row)
+        missing = {number: its[counts.PAGE_MAX :] for number, its in missing.items()}
     return found
 
 

@@ -24,6 +24,8 @@ from zonemta_py.schedule.policy.standing import LEARNED, NOTED, RESTING, SUSPEND
 from zonemta_py.schedule.policy.state import GUARD, LOST
 
 Row = dict[str, Any]
+FEW = 100
+"""Flow queues of each queue that are looked at for the first page, to see whether these are all."""
 STANDING_MAX = 50_000
 """Rows of one queue that are looked at."""
 _ID = re.compile(r"[0-9a-f]{16}")
@@ -101,22 +103,26 @@ async def _lanes(
     queues: AskedQueues, zone: str | None = None, limit: int = LANES, after: int | str = 0,
     names: list[list[str]] | None = None,
 ) -> Row:  # fmt: skip
-    """As many as each queue gives at once are in the order of their length; of more, a page has some of each queue."""
+    """As many as each queue gives at once are in the order of their length; of more, a page has some of each queue: the
+    longest there, whole rows in the order of their length, each on the page where its longest part is."""
     limit = max(1, min(limit, LANES))
     if names is not None:
-        found = await queues.each(questions.lanes, {"names": names})
-        return {"rows": _longest(row for page in found.values() for row in page["rows"]), "next": None,
-                "whole": _whole(found)}  # fmt: skip
+        known, found = await _named(queues, dict.fromkeys(queues.asks, names))
+        rows = _longest(row for each in known.values() for row in each.values())
+        return {"rows": rows, "next": None, "whole": _whole(found)}
     if isinstance(after, str) and after.startswith(_LATER):
         return await _later(queues, zone, limit, _offsets(queues, after))
-    start, found = max(0, number(after)), await queues.each(questions.lanes, {"zone": zone, "limit": LANES})
-    for one in [one for one, page in found.items() if page["next"] is not None]:
-        found[one] = await _rest_of(queues, zone, one, found[one])
+    start, share = max(0, number(after)), max(1, limit // len(queues.asks))
+    first = LANES if start else min(LANES, max(share, FEW))
+    found = await queues.each(questions.lanes, {"zone": zone, "limit": first})
+    if start:
+        found = {one: await _rest_of(queues, zone, one, page) for one, page in found.items()}
+    if any(page["next"] is not None for page in found.values()):
+        if start:
+            raise Refused("there are more flow queues now than at the first page; begin again")
+        return await _later(queues, zone, limit, dict.fromkeys(queues.asks, 0), found if first == share else None)
     rows = _longest(row for page in found.values() for row in page["rows"])
-    offsets = {one: page["next"] for one, page in found.items() if page["next"] is not None}
-    if offsets:
-        rows = await _largest_parts(queues, rows, {one: page["rows"] for one, page in found.items()})
-    following: int | str | None = start + limit if len(rows) > start + limit else _cursor(offsets)
+    following = start + limit if len(rows) > start + limit else None
     return {"rows": rows[start : start + limit], "next": following, "whole": _whole(found)}
 
 
@@ -129,11 +135,15 @@ async def _rest_of(queues: AskedQueues, zone: str | None, one: int, page: Row) -
     return page
 
 
-async def _later(queues: AskedQueues, zone: str | None, limit: int, offsets: dict[int, int]) -> Row:
-    share = max(1, limit // len(offsets))
-    asked = {one: {"zone": zone, "limit": share, "after": at} for one, at in offsets.items()}
-    some = dict(list(asked.items())[:limit])
-    found = await queues.each_its(questions.lanes, some)
+async def _later(
+    queues: AskedQueues, zone: str | None, limit: int, offsets: dict[int, int], found: dict[int, Row] | None = None
+) -> Row:
+    """found: the pages, if they are there."""
+    if found is None:
+        share = max(1, limit // len(offsets))
+        asked = {one: {"zone": zone, "limit": share, "after": at} for one, at in offsets.items()}
+        some = dict(list(asked.items())[:limit])
+        found = await queues.each_its(questions.lanes, some)
     rows = _longest(row for page in found.values() for row in page["rows"])
     rows = await _largest_parts(queues, rows, {one: page["rows"] for one, page in found.items()})
     left = {one: at for one, at in offsets.items() if one not in found}
@@ -141,13 +151,29 @@ async def _later(queues: AskedQueues, zone: str | None, limit: int, offsets: dic
     return {"rows": rows, "next": _cursor(dict(sorted(left.items()))), "whole": _whole(found)}
 
 
-async def _largest_parts(queues: AskedQueues, rows: list[Row], parts: Mapping[int, list[Row]]) -> list[Row]:
-    """Whole rows of those whose largest part, or the first of them, is among the parts."""
-    names, known = [[row["zone"], _name(row)] for row in rows], dict[tuple[Any, ...], dict[int, Row]]()
-    for at in range(0, len(names), LANES):
-        for one, page in (await queues.each(questions.lanes, {"names": names[at : at + LANES]})).items():
+async def _named(
+    queues: AskedQueues, asked: Mapping[int, list[list[str]]]
+) -> tuple[dict[tuple[Any, ...], dict[int, Row]], dict[int, Row]]:
+    """What each queue has of the flow queues with these names, by what makes one; and its last page."""
+    known, left, pages = dict[tuple[Any, ...], dict[int, Row]](), dict(asked), dict[int, Row]()
+    while left := {one: names for one, names in left.items() if names}:
+        some = {one: {"names": names[:LANES]} for one, names in left.items()}
+        for one, page in (await queues.each_its(questions.lanes, some)).items():
+            pages[one] = page
             for row in page["rows"]:
                 known.setdefault(_key(row), {})[one] = row
+            left[one] = left[one][LANES if page["next"] is None else page["next"] :]
+    return known, pages
+
+
+async def _largest_parts(queues: AskedQueues, rows: list[Row], parts: Mapping[int, list[Row]]) -> list[Row]:
+    """Whole rows of those whose largest part, or the first of them, is among the parts."""
+    mine = {one: {_key(row): row for row in parts.get(one, ())} for one in queues.asks}
+    others = {one: [[row["zone"], _name(row)] for row in rows if _key(row) not in there] for one, there in mine.items()}
+    known, _ = await _named(queues, others)
+    for one, there in mine.items():
+        for key, row in there.items():
+            known.setdefault(key, {})[one] = row
     here = {(one, _key(row)) for one, some in parts.items() for row in some}
     whole = list[Row]()
     for row in rows:

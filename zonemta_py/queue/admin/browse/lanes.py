@@ -53,11 +53,13 @@ async def of_flows(
 
 
 async def named(schedule: Schedule, names: Iterable[Sequence[str]], pace: Pace) -> Rows:
-    """Those of these zones and names, as far as there are any."""
-    zones = schedule.zones
-    found = [zones[zone].flow_queues.by_key.get(name) for zone, name in names if zone in zones]
-    made, _ = await _made(schedule, [one for one in found if one is not None], pace)
-    return Rows(made, 0, None)
+    """Those of these zones and names, as far as there are any. next: how many of the names to leave out."""
+    zones, there = schedule.zones, list[tuple[int, FlowQueue]]()
+    for place, (zone, name) in enumerate(names):
+        if zone in zones and (found := zones[zone].flow_queues.by_key.get(name)) is not None:
+            there.append((place, found))
+    made, looked = await _made(schedule, [one for _, one in there], pace)
+    return Rows(made, 0, there[looked][0] if looked < len(there) else None)
 
 
 def counted(flows: Iterable[ByLength[FlowQueue]]) -> int:
