@@ -169,10 +169,10 @@ async def _named(
 async def _largest_parts(queues: AskedQueues, rows: list[Row], parts: Mapping[int, list[Row]]) -> list[Row]:
     """Whole rows of those whose largest part, or the first of them, is among the parts."""
     mine = {one: {_key(row): row for row in parts.get(one, ())} for one in queues.asks}
-    others = {one: [[row["zone"], _name(row)] for row in rows if _key(row) not in there] for one, there in mine.items()}
+    others = {one: [[row["zone"], _name(row)] for row in rows if _key(row) not in own] for one, own in mine.items()}
     known, _ = await _named(queues, others)
-    for one, there in mine.items():
-        for key, row in there.items():
+    for one, own in mine.items():
+        for key, row in own.items():
             known.setdefault(key, {})[one] = row
     here = {(one, _key(row)) for one, some in parts.items() for row in some}
     whole = list[Row]()
