@@ -19,9 +19,11 @@ from ports import free_port
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from benchmark import roots
 from benchmark.contenders import BenchError, Contender, Postfix, Zonemta
 from benchmark.counted import SHAPES, count
 from benchmark.load import smtp_source
+from benchmark.peers import PEERS
 from benchmark.quota import Queues, is_one
 from benchmark.report import OURS, PEER, TITLES, judge, medians, number, show, show_counts, show_ratios, show_variants
 from benchmark.scenarios import RELAY, Bench, Figures, ceiling, dead, relay, restart, syncs, unmeasurable_syncs
@@ -39,8 +41,8 @@ def main(
     contenders: Annotated[
         str,
         typer.Option(
-            help="zonemta, postfix, limits, starttls, ed25519, rsa2048, events, events-down, zonemta-logged,"
-            " zonemta-logged-json, zonemta@DIR (another checkout), queues=N,"
+            help="zonemta, postfix, exim, opensmtpd, limits, starttls, ed25519, rsa2048, events, events-down,"
+            " zonemta-logged, zonemta-logged-json, zonemta@DIR (another checkout), queues=N,"
             " queues=N@SHARE (of a core for each process)."
         ),
     ] = "zonemta,postfix",
@@ -143,8 +145,12 @@ def _contenders(text: str, work: Path, to: Console) -> list[Contender]:
             made.append(Variant(name, work / name, free_port()))
         elif name.startswith(PREFIX):
             made.append(Checkout(Path(name.removeprefix(PREFIX)).resolve(), work / "checkout", free_port()))
+        elif name in PEERS and (missing := roots.missing(name)):
+            to.print(f"[bold yellow]{PEERS[name].name} is NOT measured: {missing}.[/]")
+        elif name in PEERS:
+            made.append(PEERS[name](work / name, free_port()))
         elif name != "postfix":
-            known = ", ".join(("zonemta", "postfix", *SECTIONS))
+            known = ", ".join(("zonemta", "postfix", *PEERS, *SECTIONS))
             raise typer.BadParameter(f"there is no contender {name!r}; take some of {known}")
         elif missing := Postfix.missing():
             to.print(f"[bold yellow]Postfix is NOT measured: {missing}. Targets against it say n/a.[/]")

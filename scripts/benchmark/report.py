@@ -17,6 +17,7 @@ from benchmark.variants import PREFIX
 
 Figures = dict[str, Any]
 OURS, PEER = "zonemta-py", "Postfix"
+PEERS = (PEER, "Exim", "OpenSMTPD")
 RELAYED = {
     "messages_per_s": "messages/s end to end",
     "recipients_per_s": "recipients/s end to end",
@@ -158,7 +159,7 @@ def show_variants(console: Console, results: dict[str, dict[str, Figures]]) -> N
     for scenario, by in results.items():
         plain = by.get(OURS)
         for name, figures in by.items():
-            if plain is None or name in (OURS, PEER) or not figures.get("messages_per_s"):
+            if plain is None or name in (OURS, *PEERS) or not figures.get("messages_per_s"):
                 continue
             speed, cpu = figures["messages_per_s"], figures["cpu_ms_per_message"]
             part, more = speed / plain["messages_per_s"], cpu - plain["cpu_ms_per_message"]

@@ -19,10 +19,17 @@ from rich.console import Console
 
 ROOT = Path(__file__).resolve().parents[2]
 
-from benchmark import bodies, processes, report, scenarios  # noqa: E402
+from benchmark import (  # noqa: E402
+    bodies,
+    processes,
+    report,
+    roots,
+    scenarios,
+)
 from benchmark.contenders import BenchError, Postfix, Zonemta, to_toml  # noqa: E402
 from benchmark.destination import Destination  # noqa: E402
 from benchmark.load import Load, smtp_source  # noqa: E402
+from benchmark.peers import PEERS  # noqa: E402
 from ports import free_port  # noqa: E402
 
 from zonemta_py import config  # noqa: E402
@@ -221,6 +228,20 @@ def test_postfix_is_measured(tmp_path: Path) -> None:
     assert medians["complete"] is True
 
 
+@pytest.mark.parametrize("name", sorted(PEERS))
+def test_other_servers_are_measured(tmp_path: Path, name: str) -> None:
+    """Each relays all in a root of its own."""
+    if missing := roots.missing(name):
+        pytest.skip(missing)
+    out = tmp_path / "out.json"
+    which = ("--contenders", name, "--scenarios", "A", "--share", "0.01", "--no-syncs", "--folder", str(tmp_path))
+    done = bench_script(*which, "--json", str(out))
+    assert done.returncode == 0, done.stdout + done.stderr
+    (figures,) = json.loads(out.read_text())["medians"]["A"].values()
+    assert figures["complete"] is True
+    assert figures["cpu_ms_per_message"] > 0
+
+
 def test_this_mta_is_measured(tmp_path: Path) -> None:
     """A short run of each kind gives every figure for this MTA, and loses nothing; B, D and H are A and L with other
     numbers."""
@@ -279,7 +300,7 @@ def test_what_cannot_be_counted_is_one_sentence() -> None:
         assert sentence in done.stderr
 
 
-@pytest.mark.parametrize("words", [("--scenarios", "X"), ("--contenders", "exim"), ("--generator", "swaks")])
+@pytest.mark.parametrize("words", [("--scenarios", "X"), ("--contenders", "courier"), ("--generator", "swaks")])
 def test_unknown_names_are_refused(words: tuple[str, str]) -> None:
     """A name that does not exist is refused with those that do, without a traceback."""
     done = bench_script(*words)
