@@ -198,7 +198,8 @@ class _Rate(_Contest):
         least = self._least(queues)
         wants = dict[int, float]()
         for queue in queues:
-            hungry = queue in self.wanters or now - self.hungry.get(queue, -math.inf) < HUNGRY_S
+            waits = queue in self.wanters and not self.parts.get(queue)
+            hungry = waits or now - self.hungry.get(queue, -math.inf) < HUNGRY_S
             speed, at = self.speeds.get(queue, (0.0, now))
             wants[queue] = math.inf if hungry or now - at > IDLE_S else 1.25 * speed / self.size * PARTS
         return _levelled(wants, PARTS, least)
@@ -242,7 +243,8 @@ class _Count(_Contest):
         room = self.size - sum(self.ghosts.values()) - sum(self.spent(queue) for queue in self.charged)
         wants = dict[int, float]()
         for queue in queues:
-            hungry = queue in self.wanters or now - self.hungry.get(queue, -math.inf) < HUNGRY_S
+            waits = queue in self.wanters and self.charged.get(queue, 0) <= self.in_use.get(queue, 0)
+            hungry = waits or now - self.hungry.get(queue, -math.inf) < HUNGRY_S
             wants[queue] = math.inf if hungry else self._keeps(queue)
         return _levelled(wants, max(0, room), 0)
 

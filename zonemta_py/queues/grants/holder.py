@@ -114,11 +114,13 @@ class SharedRate(Bucket):
 
     def asked(self, now: float, cost: float) -> bool:
         """Somebody waits for so much of it; whether it has to be granted first."""
-        self.hungry, self.last = True, now
+        self.last = now
         if now >= self.cost_until:
             self.cost, self.cost_until = 0.0, now + COST_S
         self.cost = max(self.cost, cost)
-        return self.wait(now, cost) == math.inf
+        wait = self.wait(now, cost)
+        self.hungry |= wait > 0  # else it is something else that is missing
+        return wait == math.inf
 
     @property
     def has(self) -> int:
@@ -230,7 +232,8 @@ class SharedCount:
 
     def asked(self, now: float, cost: float) -> bool:
         """Somebody waits for so many; whether they have to be granted first."""
-        self.hungry, self.last = True, now
+        self.last = now
+        self.hungry |= self.room < cost
         return self.room < cost and (self.contested or self.granted < self.size)
 
     def spare(self) -> int:
