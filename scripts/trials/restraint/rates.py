@@ -179,8 +179,10 @@ class _Run:
         except ValueError:
             return False
         reasons = [reason for row in answer["rows"] for reason in row["reasons"] if reason["kind"] == "limit"]
+        others = f"({limit.kind}, which other queues have now)"
         return any(
-            reason["cause"].startswith(limit.name) and reason["cause"].endswith(f"({limit.kind})") for reason in reasons
+            reason["cause"].startswith(limit.name) and reason["cause"].endswith((f"({limit.kind})", others))
+            for reason in reasons
         )
 
 
