@@ -20,7 +20,7 @@ from tests.queue.lives import seeds
 from tests.queue.test_campaigns import template
 from tests.queues.conftest import One, Three, envelope
 from zonemta_py.mail.envelope import Envelope, Recipient
-from zonemta_py.queue.admin.browse import by_id, counts, of_index, ranges, story
+from zonemta_py.queue.admin.browse import ages, by_id, counts, of_index, ranges, story
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD, Feedback, QueueRefusal
 from zonemta_py.queue.questions.question import Refused
 from zonemta_py.queues.joined import standing as joined_standing
@@ -449,6 +449,8 @@ async def test_of_very_many_names_each_is_there_once_with_its_sum(
     assert max(map(_all_of, whole)) > min(map(_all_of, whole))
     monkeypatch.setattr(counts, "PAGE_MAX", 5)
     monkeypatch.setattr(joined_standing, "LANES", 4)
+    assert (await both.three.ask("sizes", by="domain", limit=3))["by_part"]
+    assert (await both.three.ask("lanes", limit=3))["by_part"]
     for most in (1, 3, 5):
         rows = await every(both.three, "sizes", both.die, most, by="domain")
         assert sorted(rows, key=_name) == sorted(whole, key=_name)
@@ -458,6 +460,22 @@ async def test_of_very_many_names_each_is_there_once_with_its_sum(
         assert Counter((row["site"], row["waiting"]) for row in flows) == Counter(
             (row["name"], _all_of(row)) for row in whole if row["queued"]
         )
+
+
+async def test_what_ages_may_lack_is_said(three_and_one: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each queue lists the ages of its largest names only."""
+    both = Both(*await three_and_one(**OPTIONS), 3)
+    await many(both, 30)
+    whole = {row["name"]: row["total"] for row in (await both.three.ask("qshape", limit=1000))["rows"]}
+    assert "lacks" not in await both.three.ask("qshape")
+    monkeypatch.setattr(ages, "PAGE_MAX", 4)
+    for home in both.three.houses.values():
+        ages._shapes.pop(home.queue.core)
+    found = await both.three.ask("qshape", limit=1000)
+    assert len(found["rows"]) == 4
+    assert found["lacks"] > 0
+    for row in found["rows"]:
+        assert row["total"] <= whole[row["name"]] <= row["total"] + found["lacks"]
 
 
 async def _parts(three: Three, domain: str) -> list[dict[str, Any]]:

@@ -168,7 +168,8 @@ def _sizes_by(page: Mapping[str, Any], by: str, json: bool) -> None:
     rows = [(row["name"] or _NAMELESS.get(by, ""), *_counts(row)) for row in page["rows"]]
     more = f"More: --after {shlex.quote(page['next'])}" if page["next"] else ""
     more = more if page["complete"] else "Not all domains have been looked at yet: ask again"
-    return print_table(f"Recipients by {by}, the largest first", [by, *_HEADS], rows, more)
+    order = "by their largest part in one queue" if page.get("by_part") else "the largest first"
+    return print_table(f"Recipients by {by}, {order}", [by, *_HEADS], rows, more)
 
 
 _NAMELESS = {"sender": "<>", "user": "(no login)", "subject": "(no subject)", "class": "(not tried)"}

@@ -308,7 +308,8 @@ def lanes(zone: ZoneName = None, config: ConfigFile = None, folder: Folder = Non
     )  # fmt: skip
     now_ms = int(time.time() * 1000)
     footer = "" if rows else "Nothing is waiting in memory; `zonemta queue size` counts what is deferred or held"
-    footer = f"These are the {len(rows):,} longest; --zone shows those of one zone" if page["next"] else footer
+    of = " by their largest part in one queue" if page.get("by_part") else ""
+    footer = f"These are the {len(rows):,} longest{of}; --zone shows those of one zone" if page["next"] else footer
     cells = [_lane(row, now_ms) for row in rows]
     return print_table(f"Lanes: {len(rows)}", columns, cells, footer, _ORDER_OF_LANES, _KEYS_OF_LANES)
 

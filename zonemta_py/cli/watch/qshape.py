@@ -86,6 +86,8 @@ def qshape(
     names = [*(f"{end} " for end in found["minutes"]), f"{found['minutes'][-1]}+ "]
     rows = [(row["name"], row["total"], *row["ages"]) for row in (found["all"] | {"name": "TOTAL"}, *found["rows"])]
     print_table("", (what, "T ", *names), rows)
+    if found.get("lacks"):
+        print_aside(f"Each row may lack up to {found['lacks']:,}: there are more names in each queue than it lists")
     if not found["complete"]:
         print_aside(f"{found['walked']:,} of {found['of']:,} recipients were counted so far; ask again for the others")
     elif time.time() - found["at_ms"] / 1000 >= _NEW_S:

@@ -69,6 +69,9 @@ class SizesDocument(TypedDict):
     """How many there are."""
     complete: bool
     """Whether all have been looked at; a first question about a zone's domains has those of a moment: ask again."""
+    by_part: NotRequired[Unlisted[bool]]
+    """The order is that of the largest part that one of several queues has of each, as there are very many; the numbers
+    are those of all queues."""
 
 
 class Tally(TypedDict):
@@ -97,6 +100,8 @@ class AgesDocument(TypedDict):
     """Whether a newer one is being made: ask again."""
     all: Unlisted[Age]
     names: Unlisted[int]
+    lacks: NotRequired[Unlisted[int]]
+    """So many recipients at most are missing in each row, as several queues have more names than one answer has."""
     walked: Unlisted[int]
     of: Unlisted[int]
 
@@ -318,6 +323,8 @@ class Lanes(TypedDict):
     """Pass it as `after` to get the next page; null: this is the last one."""
     whole: list[Reason]
     """Why nothing at all is sent; empty: nothing stops the whole."""
+    by_part: NotRequired[Unlisted[bool]]
+    """As of `SizesDocument`."""
 
 
 class Standing(TypedDict):

@@ -1,8 +1,9 @@
 """How much there is in several queues: sums, by name in pages, by age, and the numbers for Prometheus.
 
 A page of names has exact sums. Its order is that of the sums as long as each queue's names fit into one answer; of
-more, it is that of each name's largest part, since a sum is only known once all queues were asked about it. Domains are
-nearly whole in one queue, so there the two differ little.
+more, it is that of each name's largest part, since a sum is only known once all queues were asked about it, and the
+answer says so (`by_part`). Domains are nearly whole in one queue, so there the two differ little. Of ages a queue has
+those of its largest names only: what a row may lack of the others is said, too (`lacks`).
 """
 
 from __future__ import annotations
@@ -128,7 +129,8 @@ async def _parts(
             break
         after = following
     of, complete = sum(page["of"] for page in found.values()), all(page["complete"] for page in found.values())
-    return {"rows": rows, "next": following and _PART + following, "of": of, "complete": complete}
+    more = following and _PART + following
+    return {"rows": rows, "next": more, "of": of, "complete": complete, "by_part": True}
 
 
 async def _known(queues: AskedQueues, asked: Row, names: list[str], pages: Mapping[int, Row]) -> dict[str, list[Row]]:
@@ -219,9 +221,14 @@ async def qshape(
     rows = [_shape(name, its) for name, its in names.items()]
     rows.sort(key=lambda row: (row["total"], row["name"]), reverse=True)
     whole = _side(*(one["all"]["ages"] for one in found))
-    return {
+    cut = [one for one in found if one["names"] > len(one["rows"]) > 0]
+    missing = sum(one["all"]["total"] - sum(row["total"] for row in one["rows"]) for one in cut)
+    least = missing if subdomains else sum(one["rows"][-1]["total"] for one in cut)
+    lacks = {"lacks": min(missing, least)} if cut else {}
+    return lacks | {
         "by": by, "minutes": found[0]["minutes"], "rows": rows[: ages.PAGE_MAX][max(0, after) :][: max(1, limit)],
-        "all": _shape("all", whole), "names": count, "walked": sum(one["walked"] for one in found),
+        "all": _shape("all", whole), "names": count,
+        "walked": sum(one["walked"] for one in found),
         "of": sum(one["of"] for one in found), "complete": all(one["complete"] for one in found),
         "counting": any(one["counting"] for one in found), "at_ms": min(one["at_ms"] for one in found),
     }  # fmt: skip

@@ -148,7 +148,7 @@ async def _later(
     rows = await _largest_parts(queues, rows, {one: page["rows"] for one, page in found.items()})
     left = {one: at for one, at in offsets.items() if one not in found}
     left |= {one: page["next"] for one, page in found.items() if page["next"] is not None}
-    return {"rows": rows, "next": _cursor(dict(sorted(left.items()))), "whole": _whole(found)}
+    return {"rows": rows, "next": _cursor(dict(sorted(left.items()))), "whole": _whole(found), "by_part": True}
 
 
 async def _named(
