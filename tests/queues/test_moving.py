@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.queue.conftest import BODY
 from tests.queue.conftest import house as house
 from tests.queue.test_families import contents, lived, repaired, wrong
 from zonemta_py.config import Config
@@ -18,10 +19,11 @@ from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.disk.notes import Note
 from zonemta_py.events.derive import events_of
 from zonemta_py.journal import families, segments
+from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.queue.lifecycle import moved
 from zonemta_py.queue.lifecycle.moved import Contents
 from zonemta_py.queue.queue import LocalQueue
-from zonemta_py.queue.recovery import offline
+from zonemta_py.queue.recovery import offline, owed
 from zonemta_py.queues import layout, moving
 from zonemta_py.queues.member import noted
 from zonemta_py.queues.orders import OrderLog
@@ -123,6 +125,45 @@ async def test_what_all_have_does_not_grow(house: Make) -> None:
     after = contents(config.folder)
     for name in same:
         assert after[name] == before[name], name
+
+
+async def test_a_receiver_that_lost_its_answer_gets_it_wherever_the_message_is(house: Make) -> None:
+    """Its queue dies before it answers, mail is moved, and any queue that is there then is asked: else it would store
+    the message again."""
+    home = await house()
+    message = Envelope("ann@src.test", [Recipient("bob@b.test")], len(BODY))
+    message.token = "lost"
+    message_id = await home.put_envelope(message)
+    home.abandon()  # it is killed
+    config = home.config
+    for count in (3, 1, 3):
+        await rebalanced(home, config, count)
+        for number in range(count):
+            queue = await moving.resting(layout.config_of(config, number), home.clock)
+            assert queue.core.known["lost"] == (message_id, 1, 0), (count, number)
+            await moving.closed(queue)
+    home.clock.now_s += owed.KEPT_MS / 1000
+    queue = await moving.resting(config, home.clock)
+    assert queue.core.known == {}
+    moving.abandon(queue)
+
+
+async def test_it_gets_it_after_the_second_death_too(house: Make) -> None:
+    """The process between had written a position, and was not asked. A file that is damaged counts as none."""
+    home = await house()
+    message = Envelope("ann@src.test", [Recipient("bob@b.test")], len(BODY))
+    message.token = "lost"
+    message_id = await home.put_envelope(message)
+    for _ in range(3):
+        home.abandon()
+        await home.open()
+        assert home.queue.core.known == {"lost": (message_id, 1, 0)}
+        await home.queue.position()
+        await home.rest()
+    home.abandon()
+    (home.folder / owed.NAME).write_bytes(b"\xc1 no rows")
+    await home.open()
+    assert home.queue.core.known == {}
 
 
 async def one_of_two(home: Any) -> Config:

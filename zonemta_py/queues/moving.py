@@ -45,6 +45,7 @@ from zonemta_py.queue.lifecycle import moved
 from zonemta_py.queue.lifecycle.moved import Contents
 from zonemta_py.queue.lifecycle.requests import RequestRecord
 from zonemta_py.queue.queue import LocalQueue
+from zonemta_py.queue.recovery import owed
 from zonemta_py.queue.recovery.start import open_queue
 from zonemta_py.queue.suppression.entry import Suppressed
 from zonemta_py.queue.suppression.evidence import Evidence
@@ -296,6 +297,7 @@ class _Rebalance:
         try:
             for number in sorted({*self._established, *self._new, *self._going}):
                 self._queues[number] = await resting(layout.config_of(self._config, number), self._clock)
+            self._keep_owed()
             await self._all_alike()
             for number in self._fresh:
                 await self._replicate(number)
@@ -324,6 +326,12 @@ class _Rebalance:
         return self._queues[self._first]
 
     # -- before anything is moved
+
+    def _keep_owed(self) -> None:
+        """Whichever queue is asked whether a message is stored says so, wherever it is by then."""
+        known = {token: row for queue in self._queues.values() for token, row in queue.core.known.items()}
+        for queue in self._queues.values():
+            owed.keep(queue.core.config.folder, known, queue.core.clock.ms())
 
     async def _all_alike(self) -> None:
         """All have carried out the same orders, to the end."""

@@ -43,7 +43,7 @@ from zonemta_py.queue.fsck.repair import repair
 from zonemta_py.queue.hooks import Hooks, NoHooks
 from zonemta_py.queue.lifecycle import in_doubt, moved, settle
 from zonemta_py.queue.queue import LocalQueue
-from zonemta_py.queue.recovery import doubts, journal_tail, restore, unrecorded
+from zonemta_py.queue.recovery import doubts, journal_tail, owed, restore, unrecorded
 from zonemta_py.queue.recovery.once import Once
 from zonemta_py.queue.recovery.open_store import open_store, say, stop_to_recover
 from zonemta_py.queue.recovery.replay import Replay
@@ -429,7 +429,7 @@ async def _leftovers(queue: LocalQueue, suffix: Suffix, last_id: str, clear: boo
         core.disk.ledger.append(Type.ENVELOPE, b"\x93" + packing.pack(message_id) + metadata + packing.pack(rows))
         core.disk.segments.born(message_id)
         suffix.owed(message_id, packing.unpack(metadata), len(rows))
-    core.known = suffix.known
+    core.known = owed.keep(core.config.folder, suffix.known, core.clock.ms())
     for campaign in core.campaigns.by_name.values():  # as for messages: the batch is the commit
         since = campaign.seq > suffix.position_seq if campaign.seq else campaign.created_ms > suffix.since_ms
         if since and campaign.name not in suffix.begun and not campaign.named:
