@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import math
 import tempfile
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from itertools import pairwise
@@ -62,11 +62,31 @@ Name = tuple[Key, str]
 """Of one limit: whose, and of which kind (one of KINDS, "connections", or "leases" of a zone)."""
 
 
+class Mean:
+    """Of a value, over REMEMBERED_S or so."""
+
+    def __init__(self) -> None:
+        self._mean, self._at = 0.0, 0.0
+
+    def of(self, value: float, now: float) -> float:
+        """It has been that since the last call."""
+        kept = math.exp((self._at - now) / REMEMBERED_S)
+        self._mean, self._at = kept * self._mean + (1 - kept) * value, now
+        return self._mean
+
+
 class Allowance:
     """What is there of one rate, by all that went."""
 
     def __init__(self, size: float, burst: float, now: float) -> None:
         self.size, self.burst, self._level, self._at = size, burst, burst, now
+        self._speed, self._speed_at = 0.0, now
+
+    def speed(self, now: float) -> float:
+        """How much of it went a second, over REMEMBERED_S or so."""
+        self._speed *= math.exp((self._speed_at - now) / REMEMBERED_S)
+        self._speed_at = now
+        return self._speed
 
     def level(self, now: float) -> float:
         self._level = min(self.burst, self._level + (now - self._at) * self.size)
@@ -75,6 +95,7 @@ class Allowance:
 
     def take(self, now: float, cost: float) -> None:
         self._level = self.level(now) - cost
+        self._speed = self.speed(now) + cost / REMEMBERED_S
 
     def change(self, size: float, burst: float, now: float) -> None:
         self._level = min(self.level(now), burst)
@@ -446,8 +467,8 @@ class Simulation(Machine):
         """For how long a queue with mail has had nothing of a limit of one connection, in calm seconds, at most."""
         self._starving: dict[tuple[Key, int], float] = defaultdict(float)
         self._there: dict[Name, Allowance] = {}
-        self._closed_s: dict[Scope, Counter[Name]] = defaultdict(Counter)
-        """For how long each limit has held up mail like that, by and by forgotten."""
+        self._occupied: dict[Name, Mean] = defaultdict(Mean)
+        """Which share of connections was in use."""
         self._calm = self._quiet_spans()
         self.out: dict[Queue, dict[int, Batch]] = defaultdict(dict)
         self.zone_leases: dict[str, int] = defaultdict(int)
@@ -628,7 +649,8 @@ class Simulation(Machine):
         costs = {"messages": 1, "recipients": 1, "new_connections": int(opens), "bytes": size}
         most = next(zone["connections"] for zone in self.configuration.zones if zone["name"] == scope.zone)
         usable = most - most // RESERVE
-        leases, levels = self.zone_leases[scope.zone], dict[Name, float]()
+        leases, busy = self.zone_leases[scope.zone], dict[Name, float]()
+        busy[(scope.zone,), "leases"] = self._occupied[(scope.zone,), "leases"].of(leases / usable, self.now)
         every: list[tuple[Name, bool, float, float]] = [
             (((scope.zone,), "leases"), leases < usable, usable, max(0, usable - leases))
         ]
@@ -637,22 +659,18 @@ class Simulation(Machine):
                 if cost and getattr(throttle, kind):
                     one = self._allowance(key, kind, throttle)
                     level = one.level(self.now)
-                    levels[key, kind] = level / one.burst
+                    busy[key, kind] = one.speed(self.now) / one.size
                     full = level >= one.burst - 1e-9
                     enough = min(cost * self.queue_count, one.burst)  # each queue has too little of a part of less
                     every.append(((key, kind), level >= enough - 1e-9, one.size, one.size * full))
             if throttle.connections and opens:
                 free = throttle.connections - self.level[key][-1][1]
+                busy[key, "connections"] = self._occupied[key, "connections"].of(
+                    1 - free / throttle.connections, self.now
+                )
                 every.append(((key, "connections"), free > 0, throttle.connections, max(0, free)))
         closed = [name for name, room, _, _ in every if not room]
-        held = self._closed_s[scope]
-        for name in held:
-            held[name] *= 1 - SAMPLE_S / REMEMBERED_S
-        filling = {name: level for name, level in levels.items() if level < 1 - 1e-9}
-        narrowest = min(filling, key=filling.__getitem__, default=None)  # what does not go now goes later
-        held.update(dict.fromkeys(closed if narrowest is None else [narrowest], SAMPLE_S))
-        if narrowest is None:
-            narrowest = max(held, key=held.__getitem__, default=None)
+        narrowest = max((name for name, *_ in every), key=busy.__getitem__)
         for name, _, whole, lost in every:
             if not closed or closed == [name]:
                 if name == narrowest:
