@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from zonemta_py.config import Config
+from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.api import QueueRefusal
+from zonemta_py.queues.authority import Authority
 from zonemta_py.queues.orders import GivenOrder, OrderLog
+from zonemta_py.wire.channel import Lost
 
 NAMES = st.sampled_from(["suppress", "stop", "lift", "task"])
 
@@ -93,3 +101,59 @@ def test_a_queue_that_is_ahead_moves_the_numbers(tmp_path: Path) -> None:
     log = OrderLog(tmp_path / "orders")
     log.skip(17)
     assert give(log, "stop", kind="zone", name="x").number == 18
+
+
+class Queue:
+    """As the authority sees one. dies: when it has noted an order, before it answers; once. refuses: unless it is sure
+    that another has taken it."""
+
+    def __init__(self, dies: bool = False, refuses: bool = False) -> None:
+        self.noted, self.dies, self.refuses = 0, dies, refuses
+
+    async def ask(self, question: str, **asked: Any) -> Any:
+        if question == "order-number":
+            return self.noted
+        if question == "share":
+            await asyncio.sleep(0.01)
+            return []
+        if self.refuses and not asked["sure"]:
+            return ["refused", "there is none"]
+        self.noted = asked["number"]
+        if self.dies:
+            self.dies = False
+            raise Lost(Reply(451, "4.3.0", "the queue is restarting"))
+        return ["done", 1, {}]
+
+
+async def ordered(tmp_path: Path, *queues: Queue) -> dict[int, Any]:
+    config = Config.model_validate({"server": {"folder": tmp_path, "hostname": "mta.test", "queues": len(queues)}})
+    authority = Authority(config, list(range(len(queues))))
+    for link, queue in zip(authority.links.values(), queues, strict=True):
+        link._queue = queue  # type: ignore[assignment]
+    tasks = authority.start()
+    await asyncio.sleep(0.1)
+    try:
+        return await asyncio.wait_for(authority.order("stop", {"kind": "zone", "name": "bulk"}), 20)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_queue_that_dies_between_its_note_and_its_answer_holds_up_nothing(tmp_path: Path) -> None:
+    """It has carried the order out, leases on, and will never say what came of it: others that refuse must carry it out
+    as well."""
+    queues = [Queue(), Queue(dies=True), Queue(refuses=True)]
+    assert await ordered(tmp_path, *queues) == {0: 1, 2: 1}
+    assert [queue.noted for queue in queues] == [1, 1, 1]
+
+
+async def test_if_only_such_a_queue_has_taken_it_the_others_do(tmp_path: Path) -> None:
+    queues = [Queue(dies=True), Queue(refuses=True)]
+    assert await ordered(tmp_path, *queues) == {1: 1}
+    assert [queue.noted for queue in queues] == [1, 1]
+
+
+async def test_if_nobody_can_say_what_came_of_it_that_is_said(tmp_path: Path) -> None:
+    with pytest.raises(QueueRefusal, match="look whether the order holds"):
+        await ordered(tmp_path, Queue(dies=True))

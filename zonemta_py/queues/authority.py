@@ -62,8 +62,15 @@ class InProgress:
         self.order = order
         self.answers = dict[int, list[Any]]()
         self.sure = dict[int, list[Any]]()
+        self.passed = set[int]()
+        """Queues that have carried it out, and died before they said so."""
         self.taken: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._news = asyncio.Event()
+
+    def is_behind(self, queue: int) -> None:
+        """The queue's next process says that it was carried out there."""
+        self.passed.add(queue)
+        self._news.set()
 
     def say(self, answers: dict[int, list[Any]], queue: int, answer: list[Any]) -> None:
         answers[queue] = answer
@@ -73,7 +80,8 @@ class InProgress:
         """Until each of these queues has answered, or may lease nothing before it has."""
         while True:
             now = time.monotonic()
-            left = [link.until - now for link in links if link.number not in answers and link.until > now]
+            heard = answers.keys() | self.passed  # one that has passed it may lease on, and never answers
+            left = [link.until - now for link in links if link.number not in heard and link.until > now]
             if not left:
                 return
             self._news.clear()
@@ -131,6 +139,9 @@ class Link:
                 self._orders.skip(applied)
                 self._tell_lost(applied)
                 self.applied = applied
+                progress = self._progress()
+                if progress is not None and progress.order.number <= applied:
+                    progress.is_behind(self.number)
             while (order := next(self._orders.after(self.applied), None)) is not None:
                 await self._give_one(order)
                 self.applied = order.number
@@ -343,7 +354,7 @@ class Authority:
     async def _settled(self, progress: InProgress, links: list[Link]) -> dict[int, Any]:
         number, answers = progress.order.number, dict(progress.answers)
         done = {queue: answer for queue, answer in answers.items() if answer[0] == DONE}
-        if not done:
+        if not done and not progress.passed:
             if len(answers) < len(links):
                 raise QueueRefusal(UNKNOWN if answers else NOBODY)
             await asyncio.to_thread(self._orders.void, number)
@@ -353,6 +364,8 @@ class Authority:
         progress.taken.set_result(True)
         await progress.wait(progress.sure, [link for link in links if link.number in answers.keys() - done.keys()])
         done |= {queue: answer for queue, answer in progress.sure.items() if answer[0] == DONE}
+        if not done:
+            raise QueueRefusal(UNKNOWN)
         return {queue: answer[1] for queue, answer in done.items()}
 
     def _carried(self) -> None:

@@ -43,7 +43,9 @@ async def trial(
             client = Client(mta.port, ledger)
             killer = _Killer(mta, deaths, seed, kills, letters, (*ROLES, *(SEVERAL if queues > 1 else ())))
             done = lambda: client.replies[250] + running.counters.messages  # noqa: E731
-            await asyncio.gather(killer.until_in(client.hand_in(range(letters))), killer.work(done, progress))
+            async with asyncio.TaskGroup() as group:  # where one fails, nobody starts the MTA again
+                group.create_task(killer.until_in(client.hand_in(range(letters))))
+                group.create_task(killer.work(done, progress))
             await mta.drained()
             in_doubt = mta.in_doubt()
         finally:

@@ -144,7 +144,9 @@ async def trial(
             resizer = Resizer(mta, deaths, dice, progress)
             ordering = asyncio.create_task(operator.work())
             changing = resizer.work(lambda: traffic.done + running.counters.messages, letters, changes, kills)
-            await asyncio.gather(resizer.until_in(traffic.work()), changing)
+            async with asyncio.TaskGroup() as group:  # where one fails, nobody starts the MTA again
+                group.create_task(resizer.until_in(traffic.work()))
+                group.create_task(changing)
             ledger.calm()
             await operator.end(ordering)
             await release_all(mta)

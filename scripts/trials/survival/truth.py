@@ -328,7 +328,9 @@ async def _live(
             await _running(mta)
             await asyncio.sleep(0.02)
 
-    await asyncio.gather(work(), strike())
+    async with asyncio.TaskGroup() as group:  # where one fails, nobody starts the MTA again
+        group.create_task(work())
+        group.create_task(strike())
 
 
 async def _running(mta: Mta) -> None:
