@@ -111,6 +111,7 @@ async def watch(pipe: Connection) -> None:
             if pipe.recv() == "end":
                 watching.cancel()
                 return
+            os.set_blocking(pipe.fileno(), True)  # the event loop has made it another one; there may be much to tell
             pipe.send(Watched(list(beats), list(pauses), time.process_time()))
             beats.clear()
             pauses.clear()
