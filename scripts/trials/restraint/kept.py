@@ -26,6 +26,8 @@ from zonemta_py.sink import depth
 
 ROUNDED_S = 0.01
 """A grant is written down in whole milliseconds, by a clock that may be drawn towards the right time meanwhile."""
+ROUNDED_MS = 2
+"""Of the end of one lease and the beginning of another, which goes over its connection."""
 RELEASED = (5, 6)
 """Verdicts that say that nothing was tried: such a lease was given back, with all that it was charged."""
 
@@ -154,7 +156,7 @@ class Grants:
             self.counted[owner].add(since_ms / 1000, costs[limit.kind])
         elif limit.kind == "connections" and end is not None:
             self.leased[owner].add(since_ms / 1000, 1.0)
-            self.leased[owner].add(end[0] / 1000, -1.0)
+            self.leased[owner].add(max(since_ms, end[0] - ROUNDED_MS) / 1000, -1.0)
 
 
 def _records(folder: Path) -> Iterable[Any]:
