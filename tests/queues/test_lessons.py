@@ -56,3 +56,18 @@ async def test_what_all_have_learnt_is_listed_once(three_and_one: Make) -> None:
             await home.rest()
     heard = (await three.ask("evidence", address="ann@x.test"))["heard"]
     assert [row["message"] for row in heard] == ["m1", "m2", "only in 0", "only in 1", "only in 2"]
+
+
+async def test_an_order_waits_for_a_queue_that_is_busy_with_it(tmp_path: Path) -> None:
+    """Its time to lease is over meanwhile: it is not told that no queue runs."""
+    authority = Authority(Config.model_validate({"server": {"folder": tmp_path, "queues": 3}}), [0, 1, 2])
+    for link in authority.links.values():
+        link.until = 0.0
+    authority.links[1].applied = 0  # it was heard from
+    giving = asyncio.ensure_future(authority.order(questions.stop, {"kind": "zone", "name": "default"}))
+    while authority._progress is None:  # noqa: ASYNC110 (until it is on the disk)
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.05)
+    assert not giving.done()
+    authority._progress.say(authority._progress.answers, 1, ["done", 3, {}])
+    assert await giving == {1: 3}

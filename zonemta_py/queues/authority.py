@@ -44,6 +44,8 @@ LEASE_S = 2.0
 """How long a queue may lease after it was heard from."""
 ROUND_S = 0.25
 AGAIN_S = 0.2
+CARRIED_S = 20.0
+"""How long an order waits for the first of those queues that are there."""
 DECIDED_AT_ONCE = 8
 LOOK_S, LEAST_S = 0.005, 0.001
 TAUGHT_AT_ONCE = 200
@@ -75,6 +77,14 @@ class InProgress:
     def say(self, answers: dict[int, list[Any]], queue: int, answer: list[Any]) -> None:
         answers[queue] = answer
         self._news.set()
+
+    async def first(self, seconds: float) -> None:
+        """Until a queue has answered: one that is busy may lease nothing any more, and be about it."""
+        until = time.monotonic() + seconds
+        while not self.answers and (left := until - time.monotonic()) > 0:
+            self._news.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), left)
 
     async def wait(self, answers: dict[int, list[Any]], links: list[Link]) -> None:
         """Until each of these queues has answered, or may lease nothing before it has."""
@@ -316,6 +326,8 @@ class Authority:
                 for link in links:
                     link.news.set()
                 await progress.wait(progress.answers, links)
+                if any(link.applied is not None for link in links):
+                    await progress.first(CARRIED_S)
                 return await self._settled(progress, links)
             finally:
                 if not progress.taken.done():
