@@ -1,6 +1,7 @@
 """Mail and state that go from queue to queue: nothing is lost, nothing is there twice, whatever ends the process that
 moves it; and the journal alone says the same of it."""
 
+import asyncio
 import random
 import shutil
 from collections import Counter
@@ -25,8 +26,11 @@ from zonemta_py.queue.lifecycle.moved import Contents
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.recovery import offline, owed
 from zonemta_py.queues import layout, moving
+from zonemta_py.queues.client import Queues
 from zonemta_py.queues.member import noted
 from zonemta_py.queues.orders import OrderLog
+from zonemta_py.queues.placement import Placement
+from zonemta_py.wire.server import serve
 
 Make = Callable[..., Any]
 WAITING = ("delivery-zone", "deferred", "parked", "held", "deleted", "bounced")
@@ -164,6 +168,24 @@ async def test_it_gets_it_after_the_second_death_too(house: Make) -> None:
     (home.folder / owed.NAME).write_bytes(b"\xc1 no rows")
     await home.open()
     assert home.queue.core.known == {}
+
+
+async def test_another_queue_is_asked_where_there_is_none_any_more(house: Make) -> None:
+    """By a process that still knows of it: it need not wait until its client has gone."""
+    home = await house()
+    message = Envelope("ann@src.test", [Recipient("bob@b.test")], len(BODY))
+    message.token = "lost"
+    message_id = await home.put_envelope(message)
+    home.abandon()
+    await home.open()
+    server = await serve(home.queue, home.folder)
+    queues = Queues(home.folder, Placement([0, 1]), "receiver")
+    try:
+        gone = queues._queues[1]
+        assert await asyncio.wait_for(gone.known("lost"), 10) == [message_id, 1, 0]
+        assert await asyncio.wait_for(gone.known("other"), 10) is None
+    finally:
+        server.close()
 
 
 async def one_of_two(home: Any) -> Config:

@@ -55,6 +55,8 @@ class Queues:
         self._queues = {
             number: RemoteQueue.lasting(layout.folder_of(folder, number), name, lease_s) for number in place.numbers
         }
+        for queue in self._queues.values():
+            queue.heir = self._queues[min(self._queues)]
         self._authority = RemoteQueue.lasting(folder, name, socket=AUTHORITY)
         self._placement = place
         self._leased: dict[int, int] = {}

@@ -95,6 +95,8 @@ class RemoteQueue:
         self.pulse: Pulse | None = None
         self._back: asyncio.Future[None] | None = None
         self._patience_s = PATIENCE_S if reconnect else 0.0
+        self.heir: RemoteQueue | None = None
+        """Knows what this one has stored, once there is no such queue any more."""
 
     @classmethod
     def lasting(cls, folder: Path, name: str, lease_s: float = 0, socket: str = SOCKET) -> RemoteQueue:
@@ -213,7 +215,7 @@ class RemoteQueue:
         until = loop.time() + ASK_S
         while (left := until - loop.time()) > 0:
             try:
-                receipt = await asyncio.wait_for(self._asked_again(envelope.token), left)
+                receipt = await asyncio.wait_for(self.known(envelope.token), left)
             except TimeoutError:
                 break
             except (Exception, asyncio.CancelledError) as error:
@@ -226,11 +228,14 @@ class RemoteQueue:
             return Receipt(*receipt)
         raise Unanswered(UNANSWERED)
 
-    async def _asked_again(self, token: str) -> Any:
+    async def known(self, token: str) -> Any:
+        """The receipt of a message, None: it is not stored. Waits for the queue to be there, or asks its heir."""
         while True:
             try:
                 return await self._request(Operation.KNOWN, token)
             except QueueRefusal:
+                if self.heir is not None and not self._path.parent.exists():
+                    return await self.heir.known(token)
                 await asyncio.sleep(RECONNECT_S)
 
     def begin(self, client: str = "", envelope: Envelope | None = None) -> RemoteIncoming:
