@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.queue.conftest import house as house
+from tests.queue.test_guard import refused
+from tests.queue.test_suppression_policy import guards
 from zonemta_py.config import Config
 from zonemta_py.queue import questions
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.core.commit import immediately
+from zonemta_py.queue.questions.question import given
 from zonemta_py.queue.suppression.policy import Statement
 from zonemta_py.queues.authority import TAUGHT_AT_ONCE, Authority
-from zonemta_py.queues.member import LESSONS
+from zonemta_py.queues.member import LESSONS, Member
+from zonemta_py.schedule.policy.state import GUARD
 
 DAY_MS = 86_400_000
 Make = Callable[..., Any]
@@ -71,3 +77,21 @@ async def test_an_order_waits_for_a_queue_that_is_busy_with_it(tmp_path: Path) -
     assert not giving.done()
     authority._progress.say(authority._progress.answers, 1, ["done", 3, {}])
     assert await giving == {1: 3}
+
+
+async def test_a_guard_is_ended_by_the_queue_that_has_put_it_up(house: Make) -> None:
+    """Another one, by which nothing goes there, sees no reason for it; one that nobody ends is ended after a day."""
+    home = await house(suppression={"guard_calm_s": 3600})
+    await refused(home, 20)
+    core = home.queue.core
+    core.membership = Member(home.queue)
+    with given(True, repeated=True):
+        core.schedule.policy.stop(GUARD, "elsewhere.test", math.inf, "another queue has put it up")
+    home.queue.policy.tick()
+    assert sorted(guards(home)) == ["elsewhere.test", "x.test"]
+    await home.move(3_601)
+    home.queue.policy.tick()
+    assert guards(home) == ["elsewhere.test"]
+    await home.move(86_400)
+    home.queue.policy.tick()
+    assert guards(home) == []

@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 
 SLICES = 6
 SAVED_MS = 60_000
+_ORPHAN_MS = 86_400_000
+"""After so long without reason here, a guard is ended that another of several queues has put up: it may be no more."""
 LATER = "later"
 """In the place of a source: it came back later, whichever source had sent the mail."""
 PLACES_MAX = 5_000
@@ -86,6 +88,8 @@ class Guard:
         """By slice of the time: how many people got mail."""
         self._last_ms: dict[str, int] = {}
         """By guard that is up: when there was reason for it last."""
+        self._own = set[str]()
+        """Guards that this queue has put up, or may have: of several queues, it is those that end them."""
         self._load(core.clock.steady_ms())
 
     @property
@@ -144,6 +148,7 @@ class Guard:
 
     def _raise(self, name: str, news: Iterable[Refused], share: str, within: str, ms: int) -> list[str]:
         self._last_ms[name] = ms
+        self._own.add(name)
         if self.up(name):
             return []
         people = [one.who for one in news]
@@ -191,13 +196,19 @@ class Guard:
         for name in self._last_ms.keys() - up:  # somebody has lifted it
             self._forget(name)
         self._last_ms = {name: self._last_ms.get(name, ms) for name in up}
+        self._own.intersection_update(up)
         for name in up:
-            if ms - self._last_ms[name] >= self._terms.guard_calm_s * 1000:
+            if ms - self._last_ms[name] >= self._calm_ms(name):
                 self.lift(name, "it has been calm")
         if ms - self._saved_ms >= SAVED_MS:
             self._saved_ms = ms
             self._write(self._old + self._answered.changes(self._least()))
             self._old = []
+
+    def _calm_ms(self, name: str) -> float:
+        """How long there must be no reason for it here before this queue ends it."""
+        calm_ms = self._terms.guard_calm_s * 1000
+        return calm_ms if self._core.membership is None or name in self._own else max(_ORPHAN_MS, 2 * calm_ms)
 
     def lift(self, name: str, cause: str) -> bool:
         """What was counted so far counts no more, so that it does not rise again at once."""
@@ -250,7 +261,8 @@ class Guard:
         old: list[Operation] = []
         for key, value in self._core.disk.store.scan(keys.GUARDS, keys.end(keys.GUARDS)):
             counts = [(number, count) for number, count in packing.unpack(value) if number >= last - SLICES]
-            pair = pair_of(key.removeprefix(keys.GUARDS).decode())
+            pair = pair_of(name := key.removeprefix(keys.GUARDS).decode())
+            self._own.add(name)
             for number, count in counts:
                 slices.setdefault(number, {})[pair] = count
             if not counts:
