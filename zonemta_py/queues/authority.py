@@ -78,13 +78,15 @@ class InProgress:
         answers[queue] = answer
         self._news.set()
 
-    async def first(self, seconds: float) -> None:
-        """Until a queue has answered: one that is busy may lease nothing any more, and be about it."""
+    async def first(self, links: list[Link], seconds: float) -> None:
+        """Until a queue has answered, as long as one is about it: it may be busy, and lease nothing any more."""
         until = time.monotonic() + seconds
-        while not self.answers and (left := until - time.monotonic()) > 0:
+        while not self.answers and any(link.lacks(self.order) for link in links):
+            if (left := until - time.monotonic()) <= 0:
+                return
             self._news.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), left)
+                await asyncio.wait_for(self._news.wait(), min(left, ROUND_S))
 
     async def wait(self, answers: dict[int, list[Any]], links: list[Link]) -> None:
         """Until each of these queues has answered, or may lease nothing before it has."""
@@ -121,6 +123,10 @@ class Link:
     @property
     def ask(self) -> Any:
         return self._queue.ask
+
+    def lacks(self, order: GivenOrder) -> bool:
+        """Whether it is there, and has not carried that order out."""
+        return self.applied is not None and self.applied < order.number
 
     def start(self) -> list[asyncio.Task[None]]:
         loop = asyncio.get_running_loop()
@@ -326,8 +332,7 @@ class Authority:
                 for link in links:
                     link.news.set()
                 await progress.wait(progress.answers, links)
-                if any(link.applied is not None for link in links):
-                    await progress.first(CARRIED_S)
+                await progress.first(links, CARRIED_S)
                 return await self._settled(progress, links)
             finally:
                 if not progress.taken.done():

@@ -53,6 +53,13 @@ class Outcome(NamedTuple):
 def outcome(number: int, queues: int = 3, seconds: float = 60.0) -> Outcome:
     """Tries the configuration of that number."""
     logging.disable(logging.WARNING)
+    try:
+        return _outcome(number, queues, seconds)
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def _outcome(number: int, queues: int, seconds: float) -> Outcome:
     terms = configuration(number, queues, seconds)
     world = simulated(terms)
     alone: Simulation | None = None
