@@ -289,9 +289,19 @@ class Site:
         await self.ask("campaign-resume", name=CAMPAIGNS[0])
         for kind, name in (("zone", "bulk"), ("domain", SITES[0]), ("domain", SITES[1])):
             await self.ask("lift", kind=kind, name=name)
-        for verb in ("release", "requeue"):
-            row = await self.ask("task", verb=verb, where={"all": True}, cause="let go")
-            await self._ended(row["id"])
+        await self._all("release")
+        await self._all("requeue")
+        for _ in range(60):  # what was being tried meanwhile, and waits ten hours for that
+            total = (await self.ask("size"))["total"]
+            if not (total["queued"] or total["leased"]):
+                if not total["deferred"]:
+                    return
+                await self._all("requeue")
+            await asyncio.sleep(1)
+
+    async def _all(self, verb: str) -> None:
+        row = await self.ask("task", verb=verb, where={"all": True}, cause="let go")
+        await self._ended(row["id"])
 
     async def popped(self) -> list[str]:
         wrong = list[str]()
