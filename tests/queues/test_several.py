@@ -16,8 +16,11 @@ from survival.rig import Mta
 from tests.queues.processes import QUEUES, killed, pid, running, until
 from zonemta_py.disk.keys import queue_of
 from zonemta_py.queues import layout
+from zonemta_py.queues.authority import SILENT_S
 from zonemta_py.queues.member import noted
 from zonemta_py.queues.placement import Placement
+from zonemta_py.wire import SOCKET
+from zonemta_py.wire.blocking_client import ask, ask_at
 
 
 async def order(mta: Mta, question: str, **arguments: object) -> float:
@@ -69,21 +72,26 @@ async def test_a_queue_that_stood_still_leases_nothing_against_an_order(tmp_path
         os.kill(victim, signal.SIGSTOP)
         try:
             assert await order(mta, "stop", kind="zone", name="default") < 5
-            await client_of_nobody()
+            assert await order(mta, "stop", kind="domain", name="a.test", seconds=3600) < 5
+            await asyncio.sleep(SILENT_S)
+            with pytest.raises(ValueError, match="queue 2: it does not answer"):  # which one, and at once
+                await asyncio.wait_for(asyncio.to_thread(ask, mta.folder, "size"), 10)
         finally:
             os.kill(victim, signal.SIGCONT)
         await asyncio.sleep(1.0)
+        each = [
+            ask_at(layout.folder_of(mta.folder, number) / SOCKET, "standing", limit=100, after=0)
+            for number in range(QUEUES)
+        ]
+        ends = [row["until_ms"] for rows in each for row in rows if row["name"] == "a.test"]
+        assert len(ends) == QUEUES
+        assert max(ends) - min(ends) < 1_000, "it ends everywhere when it was to end"
         standing = await asyncio.to_thread(mta.ask, "standing")
         assert {row["name"] for row in standing if row["kind"] == "zone"} == {"default", "bulk"}
         for zone in ("default", "bulk"):
             await order(mta, "lift", kind="zone", name=zone)
         await mta.drained()
     assert ledger.judge([]).broken == []
-
-
-async def client_of_nobody() -> None:
-    """A little later."""
-    await asyncio.sleep(0.5)
 
 
 async def test_an_order_that_no_queue_takes_is_refused_once_and_forgotten(tmp_path: Path) -> None:
@@ -133,9 +141,6 @@ async def test_suppressed_by_one_reply_is_suppressed_everywhere(tmp_path: Path) 
 
 
 def listed(folder: Path, address: str) -> bool:
-    from zonemta_py.wire import SOCKET
-    from zonemta_py.wire.blocking_client import ask_at
-
     return ask_at(folder / SOCKET, "suppression", address=address) is not None
 
 

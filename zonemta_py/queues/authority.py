@@ -47,6 +47,8 @@ AGAIN_S = 0.2
 CARRIED_S = 20.0
 """How long an order waits for the first of those queues that are there."""
 DECIDED_AT_ONCE = 8
+SILENT_S = 3.0
+"""After so long a queue that says nothing is not waited for with answers."""
 LOOK_S, LEAST_S = 0.005, 0.001
 TAUGHT_AT_ONCE = 200
 """Lessons of one order: a queue that learns them does nothing else."""
@@ -115,6 +117,7 @@ class Link:
         self._pushes: set[asyncio.Task[None]] = set()
         self.until = time.monotonic() + LEASE_S
         """When what it was last allowed ends; at first, what this process's forerunner may have allowed."""
+        self._heard_at = time.monotonic()
         self.applied: int | None = None
         """The last order that it has carried out; None: it has not been heard from."""
         self.news = asyncio.Event()
@@ -176,8 +179,12 @@ class Link:
             progress.say(progress.sure, self.number, await self._order(settled, True))
 
     async def _order(self, order: GivenOrder, sure: bool) -> list[Any]:
+        arguments = order.arguments
+        if order.question == questions.stop and arguments.get("seconds") is not None:  # since it was given
+            passed_s = max(0.0, time.time() - order.ms / 1000)
+            arguments = arguments | {"seconds": max(LEAST_S, arguments["seconds"] - passed_s)}
         found: list[Any] = await self._queue.ask(
-            questions.order, number=order.number, asked=order.question, arguments=order.arguments, sure=sure
+            questions.order, number=order.number, asked=order.question, arguments=arguments, sure=sure
         )
         return found
 
@@ -207,8 +214,15 @@ class Link:
                 push.cancel()
 
     async def _exchange(self, messages: list[Any], wait_s: float) -> None:
-        for kind, what in await self._queue.ask(questions.share, until=self.until, messages=messages, wait_s=wait_s):
+        news = await self._queue.ask(questions.share, until=self.until, messages=messages, wait_s=wait_s)
+        self._heard_at = time.monotonic()
+        for kind, what in news:
             self._heard(self.number, kind, what)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether its process is there, and says nothing."""
+        return self._queue.there and time.monotonic() > self._heard_at + SILENT_S
 
     def push(self, message: Sequence[Any]) -> None:
         """Sends it at once, in the order of the calls; if it does not arrive, the connection begins anew."""
@@ -276,7 +290,8 @@ class Authority:
         self._grants = Grants(len(numbers))
         self.links = self._grants.links = {number: self._link(config.folder, number) for number in numbers}
         asks = {number: link.ask for number, link in self.links.items()}
-        self._merged = Merged(asks, self.order, used=self._grants.used)
+        is_silent = lambda number: self.links[number].is_silent  # noqa: E731
+        self._merged = Merged(asks, self.order, used=self._grants.used, is_silent=is_silent)
 
     def _link(self, folder: Path, number: int) -> Link:
         queue = RemoteQueue.lasting(layout.folder_of(folder, number), "authority")

@@ -57,6 +57,8 @@ PATIENCE_S = 30.0
 """How long a request waits for a queue that is starting."""
 ASK_S = 240.0
 """How long to wait until it says whether it is stored; clients wait ten minutes after the dot (RFC 5321 4.5.3.2.6)."""
+LOOK_S = 0.5
+"""How often to look whether there still is such a queue."""
 FRAMES_AHEAD_MAX = 16
 """Frames of chunks that the queue has not answered yet, of all messages on their way in together."""
 MESSAGES_AHEAD_MAX = 32
@@ -170,10 +172,10 @@ class RemoteQueue:
         end = asyncio.get_running_loop().time() + self._patience_s
         while self._protocol is None:
             left_s = end - asyncio.get_running_loop().time()
-            if left_s <= 0:
+            if left_s <= 0 or (self.heir is not None and not self._path.parent.exists()):
                 raise QueueRefusal(GONE)
             self._back = self._back or asyncio.get_running_loop().create_future()
-            await asyncio.wait([self._back], timeout=left_s)
+            await asyncio.wait([self._back], timeout=min(left_s, LOOK_S) if self.heir is not None else left_s)
         return self._protocol
 
     async def _asked(self, operation: Operation, *arguments: Any) -> Any:

@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import QueueFault, QueueRefusal
 from zonemta_py.queue.questions.question import Ask, Question, Refused
+from zonemta_py.wire.channel import Lost
 
 T = TypeVar("T")
 _UNKNOWN = ("there is no ", "no mail of ", "nothing ")
@@ -38,17 +39,29 @@ Used = Callable[[Sequence[str]], float]
 """Units of a shared rate with that id that have gone, and that no queue has to its account."""
 
 
+LOOK_S, AGAIN_S = 0.5, 0.3
+AGAIN = 20
+"""How often a question is put again to a queue that died before it answered."""
+SILENT = Reply(451, "4.3.0", "it does not answer: it is stopped or stuck; see its process, and its log")
+
+
 def unused(_: Sequence[str]) -> float:
     return 0.0
+
+
+def speaking(_: int) -> bool:
+    return False
 
 
 class AskedQueues:
     """By number. now_ms: the clock."""
 
     def __init__(
-        self, asks: Mapping[int, Ask], order: GiveOrder, now_ms: Callable[[], int], used: Used = unused
-    ) -> None:
+        self, asks: Mapping[int, Ask], order: GiveOrder, now_ms: Callable[[], int], used: Used = unused,
+        is_silent: Callable[[int], bool] = speaking,
+    ) -> None:  # fmt: skip
         self.asks, self._order, self.now_ms, self.used = dict(sorted(asks.items())), order, now_ms, used
+        self._is_silent = is_silent
         self.last_number = 0
         """Of a task that was ordered here."""
 
@@ -63,11 +76,33 @@ class AskedQueues:
         asked = [self._ask(number, question, its) for number, its in arguments.items()]
         return answered(dict(zip(arguments, await asyncio.gather(*asked), strict=True)))
 
+    async def some(self, question: Question[..., Any], arguments: dict[str, Any]) -> dict[int, Any]:
+        """What those have said that can answer now, as long as one does: an order waits for no queue that is dead or
+        stuck. Raises ValueError, QueueRefusal."""
+        answers = await asyncio.gather(*(self._ask(number, question, arguments) for number in self.asks))
+        said = dict(zip(self.asks, answers, strict=True))
+        there = {number: one for number, one in said.items() if not isinstance(one, QueueRefusal)}
+        return answered(there or said)
+
     async def _ask(self, number: int, question: Question[..., Any], arguments: dict[str, Any]) -> Any:
+        for _ in range(AGAIN):
+            found = await self._asked(number, question, arguments)
+            if not isinstance(found, Lost):
+                break
+            await asyncio.sleep(AGAIN_S)
+        return found
+
+    async def _asked(self, number: int, question: Question[..., Any], arguments: dict[str, Any]) -> Any:
+        asking = asyncio.ensure_future(self.asks[number](question, **arguments))
         try:
-            return await self.asks[number](question, **arguments)
+            while not (await asyncio.wait([asking], timeout=LOOK_S))[0]:
+                if self._is_silent(number):
+                    return QueueRefusal(SILENT)
+            return asking.result()
         except (ValueError, QueueRefusal) as error:
             return error
+        finally:
+            asking.cancel()
 
     async def one(
         self, question: Question[..., Any], arguments: dict[str, Any], id: str, has: Callable[[Any], bool] | None = None

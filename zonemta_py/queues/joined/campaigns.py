@@ -39,6 +39,12 @@ async def one(queues: AskedQueues, name: str) -> Row:
     return joined(found.values(), queues.now_ms())
 
 
+async def _known(queues: AskedQueues, name: str) -> Row:
+    """The same before an order, which waits for no queue: of those that answer."""
+    found = await queues.some(questions.campaign, {"name": name})
+    return joined(found.values(), queues.now_ms())
+
+
 async def rows_of(queues: AskedQueues, names: list[str]) -> dict[str, Row]:
     """Of those of them that there are."""
     found = dict[str, list[Row]]()
@@ -211,7 +217,7 @@ async def ordered(queues: AskedQueues, question: Question[..., Any], given: Mapp
 
 async def _going(queues: AskedQueues, name: str) -> Row:
     """Raises Refused: it has ended in all queues; in one it may have sooner."""
-    there = await one(queues, name)
+    there = await _known(queues, name)
     if there["state"] == "ended":
         raise Refused(f"campaign {name!r} has ended")
     return there
@@ -252,12 +258,15 @@ async def resume(queues: AskedQueues, name: str, cause: str = "") -> Row:
 
 async def _short(queues: AskedQueues, name: str) -> Row:
     """As orders are answered: without what only the row of a single one has."""
-    row, more = await one(queues, name), ("history", "bounds", "priority", "life_h", "notify", "in_doubt", "variants")
+    row, more = (
+        await _known(queues, name),
+        ("history", "bounds", "priority", "life_h", "notify", "in_doubt", "variants"),
+    )
     return {key: value for key, value in row.items() if key not in more}
 
 
 async def cancel(queues: AskedQueues, name: str, cause: str = "", number: int = 0) -> Row:
-    if (await one(queues, name))["state"] == "ended":
+    if (await _known(queues, name))["state"] == "ended":
         raise Refused(f"campaign {name!r} has ended; nothing of it is waiting")
     order = {"name": name, "cause": cause, "number": number or next_number(queues)}
     return await ordered(queues, questions.campaign_cancel, order)
