@@ -59,15 +59,20 @@ def suspend(
         name = name.lower().rstrip(".")
     name = split_key(name)[0] if kind == "destination" else name  # of what is apart there, all that goes there
     kinds = (kind, "domain") if kind == "destination" else (kind,)
-    rows = [row for row in answer(chosen, questions.standing) if row["kind"] in kinds and row["name"] == name]
     over: questions.Standing = {
         "kind": kind, "name": name, "cause": because, "since_ms": now_ms, "until_ms": now_ms, "group": "suspended",
     }  # fmt: skip
-    row = rows[0] if rows else over  # one second may be over
+    try:
+        rows = [row for row in answer(chosen, questions.standing) if row["kind"] in kinds and row["name"] == name]
+        row = rows[0] if rows else over  # one second may be over
+        waiting = "" if json else _waiting(chosen, row["kind"], name, held)
+    except CommandError as error:  # of several queues, one is stuck: the order holds for it all the same
+        row = over
+        row["until_ms"] = 0 if seconds is None else now_ms + int(seconds * 1000)
+        waiting = f"how much waits is not known: {error}"
     if json:
         return print_json({**row, "held": held, "undo": _undo(row)})
     end = when.until(row["until_ms"], now_ms, "it is resumed")
-    waiting = _waiting(chosen, row["kind"], name, held)
     return print(printable(f"{row['kind']} {name} is suspended until {end} ({waiting}); undo: {_undo(row)}"))
 
 

@@ -42,7 +42,7 @@ Used = Callable[[Sequence[str]], float]
 LOOK_S, AGAIN_S = 0.5, 0.3
 AGAIN = 20
 """How often a question is put again to a queue that died before it answered."""
-SILENT = Reply(451, "4.3.0", "it does not answer: it is stopped or stuck; see its process, and its log")
+_SILENT = "queue %d does not answer: it is stopped or stuck; see its process, and its log"
 
 
 def unused(_: Sequence[str]) -> float:
@@ -97,7 +97,7 @@ class AskedQueues:
         try:
             while not (await asyncio.wait([asking], timeout=LOOK_S))[0]:
                 if self._is_silent(number):
-                    return QueueRefusal(SILENT)
+                    return QueueRefusal(Reply(451, "4.3.0", _SILENT % number))
             return asking.result()
         except (ValueError, QueueRefusal) as error:
             return error
@@ -184,6 +184,9 @@ def _raised(found: T | Exception) -> T:
 
 
 def _one_fault(faults: dict[int, QueueRefusal], of: int) -> QueueRefusal:
+    first = next((one for one in faults.values() if one.reply.text.startswith("queue ")), None)
+    if first is not None:
+        return first
     first = next(iter(faults.values()))
     if len(faults) == of and len({str(one) for one in faults.values()}) == 1:
         return first
