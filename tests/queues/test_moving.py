@@ -5,7 +5,8 @@ import asyncio
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from tests.queue.conftest import BODY
 from tests.queue.conftest import house as house
+from tests.queue.tasks.test_tasks import done as task_done
 from tests.queue.test_families import contents, lived, repaired, wrong
 from zonemta_py.config import Config
 from zonemta_py.disk import identity, keys, packing
@@ -21,11 +23,17 @@ from zonemta_py.disk.notes import Note
 from zonemta_py.events.derive import events_of
 from zonemta_py.journal import families, segments
 from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.queue.core import sizes
+from zonemta_py.queue.core.commit import Inline
+from zonemta_py.queue.core.tasks import WORK, Task
 from zonemta_py.queue.lifecycle import moved
 from zonemta_py.queue.lifecycle.moved import Contents
+from zonemta_py.queue.questions.question import Refused
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.recovery import offline, owed
+from zonemta_py.queue.recovery.start import open_queue
 from zonemta_py.queues import layout, moving
+from zonemta_py.queues.answers import Merged
 from zonemta_py.queues.client import Queues
 from zonemta_py.queues.member import noted
 from zonemta_py.queues.orders import OrderLog
@@ -66,7 +74,7 @@ def recipients(rows: dict[str, dict[bytes, bytes]]) -> dict[bytes, Note]:
 def joined(config: Config) -> dict[str, Any]:
     """What there is in all queues together: each recipient once."""
     found: dict[str, Any] = {"recipients": {}, "messages": {}, "sizes": Counter(), "in-doubt": {}}
-    found |= {"campaigns": {}, "suppressed": {}, "state": Counter(), "at": set()}
+    found |= {"campaigns": {}, "suppressed": {}, "state": Counter(), "at": set(), "tasks": {}}
     for rows in stores(config).values():
         mine = recipients(rows)
         assert not mine.keys() & found["recipients"].keys()
@@ -75,6 +83,10 @@ def joined(config: Config) -> dict[str, Any]:
         found["in-doubt"] |= rows["in-doubt"]
         found["at"] |= rows["at"].keys()
         found["suppressed"] |= rows["suppressed"] | rows["suppressed-in"]
+        for key, value in rows["task"].items():
+            row, known = packing.unpack(value), found["tasks"].get(key, [0, 0, 0, 0])
+            figures = [row[name] + n for name, n in zip(("done", "undone", "suppressed"), known, strict=False)]
+            found["tasks"][key] = [*figures, max(row["until_ms"], known[3])]
         for name in ("size", "size-flow"):
             for key, value in rows[name].items():
                 found["sizes"] += Counter({(key, place): n for place, n in enumerate(packing.unpack(value))})
@@ -319,6 +331,228 @@ async def test_a_story_goes_on_in_the_other_queue(house: Make) -> None:
 def events(folder: Path) -> list[str]:
     records = segments.read_files(segments.every_file(folder / "journal", folder / "archive"))
     return [event.type for record in records for event in events_of(record)]
+
+
+class Whole:
+    """All queues of an MTA, open and not sending. As `Merged` answers of them."""
+
+    def __init__(self, queues: dict[int, LocalQueue], now_ms: Callable[[], int]) -> None:
+        self.queues, self._merged = queues, Merged({n: one.ask for n, one in queues.items()}, self._order, now_ms)
+
+    async def ask(self, question: str, **given: Any) -> Any:
+        return await self._merged.answer(question, given)
+
+    def total(self, place: int) -> int:
+        """Recipients, of those that `sizes` counts there."""
+        return sum(queue.core.counters.sizes.total[place] for queue in self.queues.values())
+
+    async def _order(self, question: str, given: dict[str, Any]) -> dict[int, Any]:
+        """Refused where all refuse it."""
+        found, refusals = dict[int, Any](), list[Refused]()
+        for number, queue in self.queues.items():
+            try:
+                found[number] = await queue.ask(question, **given)
+            except Refused as refusal:
+                refusals.append(refusal)
+        if not found:
+            raise refusals[0]
+        return found
+
+    async def at_rest(self) -> None:
+        """No task has anything to do."""
+        for queue in self.queues.values():
+            tasks = queue.core.tasks.by_number
+            await comes(lambda: all(task.state not in WORK for task in tasks.values()))  # noqa: B023
+            await queue.core.disk.journal.stable()
+            await queue.core.disk.lines.stable()
+
+    async def over(self) -> None:
+        """The time of all undos is over, and what it leaves is done."""
+        for queue in self.queues.values():
+            tasks = queue.core.tasks.by_number
+            await comes(lambda: not any(task.until_ms for task in tasks.values()))  # noqa: B023
+        await self.at_rest()
+
+
+async def comes(found: Callable[[], bool]) -> None:
+    for _ in range(6000):
+        if found():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it does not come")
+
+
+@asynccontextmanager
+async def whole(home: Any, config: Config) -> AsyncIterator[Whole]:
+    numbers = layout.numbers(config.folder)
+    configs = {number: layout.config_of(config, number) for number in numbers}
+    queues = {number: await open_queue(one, clock=home.clock, hire=Inline) for number, one in configs.items()}
+    yield Whole(queues, home.clock.ms)
+    for queue in queues.values():
+        await moving.closed(queue)
+
+
+DEAD = [f"u{number}.dead.test" for number in range(6)]
+
+
+async def with_tasks(home: Any, verb: str, config: Config, numbers: list[int]) -> dict[str, Any]:
+    """Six tasks, each about one domain, which one queue has, the last also the first one; as they are seen. They end at
+    other times in other queues."""
+    async with whole(home, config) as mta:
+        for place, domain in enumerate(DEAD):
+            to = [f"bob@{domain}", f"cat@{domain}"]
+            for number in [numbers[place % len(numbers)], *(numbers[:1] if domain == DEAD[-1] else [])]:
+                message = Envelope("ann@src.test", [Recipient(one) for one in to], len(BODY))
+                message.received_ms = home.clock.ms()
+                await mta.queues[number].accept(message, BODY)
+        for place, domain in enumerate(DEAD):
+            for queue in mta.queues.values():
+                order = {"verb": verb, "where": {"domain": domain}, "undo_s": 600.0, "number": place + 10**15}
+                await queue.ask("task", **order)
+                await mta.at_rest()
+                home.clock.now_s += 1
+        return await seen_tasks(mta)
+
+
+async def seen_tasks(mta: Whole) -> dict[str, Any]:
+    """What is told of all tasks; until: the latest time of all queues."""
+    found = dict[str, Any]()
+    for row in await mta.ask("tasks"):
+        id = row["id"]
+        tasks = [queue.core.tasks.by_number[int(id)] for queue in mta.queues.values()]
+        kept = ("state", "count", "done", "undone", "undoable", "zones", "examples")
+        found[id] = {name: row[name] for name in kept} | {"until": max(task.until_ms for task in tasks)}
+    return found
+
+
+TIMES = [(3, 1), (3, 2), (4, 1), (1, 3), (1, 3, 1, 3), (3, 2, 1, 4), (2, 4, 3)]
+
+
+@pytest.mark.parametrize("counts", TIMES)
+@pytest.mark.parametrize("verb", ["delete", "hold"])
+async def test_a_task_can_be_undone_wherever_its_mail_is(house: Make, verb: str, counts: tuple[int, ...]) -> None:
+    """Until the time that the queue said which had it longest: a queue that had nothing to do for it, and is done with
+    it, has its mail now."""
+    home = await house()
+    config = await stopped(home)
+    await rebalanced(home, config, counts[0])
+    seen = await with_tasks(home, verb, config, list(range(counts[0])))
+    assert [row["state"] for row in seen.values()] == ["undoable"] * 6
+    for count in counts[1:]:
+        await rebalanced(home, config, count)
+        await sound(home, config)
+        for number, rows in stores(config).items():
+            alone = without_tasks(home, layout.folder_of(config.folder, number))
+            assert of_undo(alone) == of_undo(rows["task"]), (count, number)
+        async with whole(home, config) as mta:
+            assert await seen_tasks(mta) == seen, count
+    later, taken = home.base / "later", {"delete": sizes.DELETED, "hold": sizes.HELD}[verb]
+    shutil.copytree(config.folder, later, ignore=shutil.ignore_patterns("LOCK", "identity"))
+    async with whole(home, config) as mta:
+        assert mta.total(taken) == 14
+        for id in seen:
+            assert (await mta.ask("task-undo", id=id))["undoable"] is False
+        await mta.at_rest()
+        now = await seen_tasks(mta)
+        assert [(row["state"], row["undone"] == row["done"]) for row in now.values()] == [("undone", True)] * 6
+        assert (mta.total(taken), mta.total(sizes.DEFERRED)) == (0, 14)
+    await sound(home, config)
+    home.folder = later
+    await when_it_is_over(home, 0 if verb == "delete" else 14)
+
+
+async def when_it_is_over(home: Any, left: int) -> None:
+    """What was deleted is removed, in the end."""
+    home.clock.now_s += 3_600
+    async with whole(home, home.config) as mta:
+        await mta.over()
+        assert (mta.total(sizes.DELETED), mta.total(sizes.HELD)) == (0, left)
+        assert {row["state"] for row in await mta.ask("tasks")} == {"done"}
+        assert sum(queue.core.counters.message_count for queue in mta.queues.values()) == left // 2
+    await sound(home, home.config)
+
+
+def of_undo(rows: dict[bytes, bytes]) -> dict[bytes, Any]:
+    names = ("state", "until_ms", "done", "undone", "count", "zones", "stopped")
+    return {key: [packing.unpack(value)[name] for name in names] for key, value in rows.items()}
+
+
+def without_tasks(home: Any, folder: Path) -> dict[bytes, bytes]:
+    """What the journal alone says of them."""
+    copy = home.base / "without"
+    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("queues", "LOCK"))
+    store = Store(copy / "store")
+    store.write([(key, None) for key in store.keys(keys.TASKS, keys.end(keys.TASKS))], sync=True)
+    store.close()
+    repaired(home, copy)
+    found = contents(copy)["task"]
+    shutil.rmtree(copy)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        (("done", 0), ("undoable", 9), ("undoable", 9)),
+        (("undoable", 5), ("undoable", 9), ("undoable", 9)),
+        (("ending", 0), ("undoable", 9), ("undoable", 9)),
+        (("ending", 0), ("done", 0), ("ending", 0)),
+        (("canceled", 0), ("undoable", 9), ("canceled", 9)),
+        (("canceled", 5), ("done", 0), ("canceled", 5)),
+        (("canceled", 5), ("undone", 0), ("canceled", 5)),
+        (("canceled", 0), ("done", 0), ("canceled", 0)),
+        (("undone", 0), ("done", 0), ("undone", 0)),
+        (("undoing", 5), ("undoable", 9), ("undoing", 9)),
+    ],
+)
+async def test_what_two_queues_say_of_a_task(house: Make, one: Any, other: Any, both: Any) -> None:
+    """Whichever of them goes: it can be undone while it can be in one of them, and is done to its end."""
+    tasks = (await house()).queue.core.tasks
+    for number, (first, second) in enumerate([(one, other), (other, one)], start=1):
+        made = (
+            Task(
+                number, "delete", {}, {}, "", "", "", [], 0, 0, 600, state, until_ms=until, stopped=state == "canceled"
+            )
+            for state, until in (first, second)
+        )
+        tasks.add(next(made))
+        second_one = next(made)
+        tasks.take_over(second_one)
+        assert not tasks.turns(second_one)
+        found = tasks.by_number.pop(number)
+        assert (found.state, found.until_ms) == both
+        tasks.unwritten.clear()
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("over", [False, True])
+async def test_one_message_takes_its_undo_with_it(house: Make, known: bool, over: bool) -> None:
+    """To a queue that does not know of the task, or is done with it."""
+    home, other = await house(), await house()
+    message_id = await home.put("ann@a.test")
+    number, row = 10**15, await task_done(home, "delete", undo_s=600, number=10**15)
+    other.clock = home.clock
+    if known:
+        await task_done(other, "delete", where={"domain": "a.test"}, undo_s=600, number=number)
+    giver, taker = await resting(home, 0), await resting(other, 1)
+    assert await moving.move(giver, taker, message_id)
+    await moving.take_mail(taker)
+    for queue in (giver, taker):
+        await moving.closed(queue)
+    until_ms = giver.core.tasks.by_number[number].until_ms
+    await other.open()
+    task = other.queue.core.tasks.by_number[number]
+    assert (task.state, task.until_ms, task.done) == ("undoable", until_ms, 0)
+    if over:
+        home.clock.now_s += 601
+        await comes(lambda: task.state == "done")
+    else:
+        await other.queue.ask("task-undo", id=row["id"])
+        await comes(lambda: task.state == "undone")
+    await other.rest()
+    total = other.queue.core.counters.sizes.total
+    assert (total[sizes.DELETED], total[sizes.DEFERRED]) == (0, 0 if over else 1)
+    other.abandon()
 
 
 LARGE = b"Subject: large\r\n\r\n" + random.Random(1).randbytes(700_000)

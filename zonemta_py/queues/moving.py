@@ -93,7 +93,11 @@ FAMILIES = (
         for name in ("delivery-zone", "deferred", "parked", "held", "deleted", "bounced", "at")
     ),
     Becomes("in-doubt", _WITH_MAIL, "with its message; of one that has ended, to the first queue"),
-    Becomes("task", "all, without figures; each ends before", "figures are added to the first queue's"),
+    Becomes(
+        "task",
+        "all, without figures; each ends before",
+        "figures are added to the first queue's; it can be undone as long as in the queue that had it longest",
+    ),
     Becomes("size", "counted with the mail", "counted with the mail"),
     Becomes("size-flow", "counted with the mail", "counted with the mail"),
     Becomes("tracked", "its own", "stays in the folder"),
@@ -179,26 +183,32 @@ def _copy(giver: Core, campaign: Campaign) -> tuple[Campaign, list[Operation]]:
 
 
 async def _take_tasks(giver: Core, taker: Core, found: list[Contents]) -> None:
-    """Those that can undo what they have done to these recipients are there before them."""
+    """Those that can undo what they have done to these recipients are there before them, and can undo it there as long
+    as here: the other queue's own may have had nothing to do, and be over."""
     numbers = {part.place.task for one in found for part in one.parts if part.place.task}
     numbers |= {step[0] for one in found for part in one.parts for step in part.note.done or ()}
-    known = giver.tasks.by_number
-    if missing := [known[number] for number in sorted(numbers - taker.tasks.by_number.keys()) if number in known]:
-        for task in missing:
+    known = [giver.tasks.by_number[number] for number in sorted(numbers & giver.tasks.by_number.keys())]
+    if lacking := [task for task in (_as_there(giver, taker, one) for one in known) if taker.tasks.turns(task)]:
+        for task in lacking:
             taker.tasks.take_over(await _recorded_task(giver, taker, _without_figures(task), 0))
         await _written(taker, [])
 
 
-async def _recorded_task(giver: Core, taker: Core, task: Task, at: int) -> Task:
+def _as_there(giver: Core, taker: Core, task: Task) -> Task:
+    """With steady times of the other queue."""
     apart_ms = taker.clock.apart_ms() - giver.clock.apart_ms()
-    task = replace(task, now_ms=task.now_ms + apart_ms, until_ms=task.until_ms and task.until_ms + apart_ms)
+    return replace(task, now_ms=task.now_ms + apart_ms, until_ms=task.until_ms and task.until_ms + apart_ms)
+
+
+async def _recorded_task(giver: Core, taker: Core, task: Task, at: int) -> Task:
+    """task: as it is there."""
     seq = _record(taker, TASK, giver, {**packing.unpack(task.row()), "at": at})
     await taker.disk.journal.stable()
     return replace(task, seq=seq)
 
 
 def _without_figures(task: Task) -> Task:
-    return replace(task, done=0, undone=0, count=None, zones={}, examples=[], suppressed=0)
+    return replace(task, done=0, undone=0, count=None if task.count is None else 0, zones={}, examples=[], suppressed=0)
 
 
 def _record(taker: Core, what: str, giver: Core, value: Any) -> int:
@@ -350,6 +360,7 @@ class _Rebalance:
                     )
                 await asyncio.sleep(_LOOK_S)
             queue.tasks.engine.rest()
+            await queue.core.disk.journal.stable()  # one whose time is over has its state, too
 
     async def _replicate(self, number: int) -> None:
         """What all queues have, in one that is new."""
@@ -362,7 +373,8 @@ class _Rebalance:
                 await _take_campaign(source, core, campaign.name)
         for task in source.tasks.by_number.values():
             if task.number not in core.tasks.by_number:
-                core.tasks.take_over(await _recorded_task(source, core, _without_figures(task), 0))
+                copy = _without_figures(_as_there(source, core, task))
+                core.tasks.take_over(await _recorded_task(source, core, copy, 0))
         for other in self._established:
             await _copy_requests(self._core(other), core)
         _join_policy(source, core, today=False)
@@ -480,8 +492,9 @@ class _Rebalance:
             campaigns = await self._campaigns(giver, taker.core, at)
             tasks = list[Task]()
             if other == self._first:
-                for task in giver.tasks.by_number.values():
-                    if task.number not in taker.core.tasks.by_number or task.done or task.undone:
+                for task in [_as_there(giver, taker.core, one) for one in giver.tasks.by_number.values()]:
+                    counts = task.done or task.undone or task.count or task.suppressed
+                    if counts or taker.core.tasks.turns(task):
                         tasks.append(await _recorded_task(giver, taker.core, task, at))
                 changes += await _inherited(giver, taker.core)
             for one in tasks:

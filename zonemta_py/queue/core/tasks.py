@@ -28,6 +28,9 @@ RUNNING, UNDOABLE, DONE = "running", "undoable", "done"
 CANCELED, UNDOING, UNDONE, ENDING = "canceled", "undoing", "undone", "ending"
 WORK = (RUNNING, UNDOING, ENDING)
 """States in which there is something to do for it."""
+_JOINED = (RUNNING, UNDOING, UNDOABLE, ENDING, UNDONE, CANCELED, DONE)
+"""Of the states that a task has in two queues, that which comes first here is that of both; one that was canceled and
+can be undone counts as UNDOABLE."""
 STATES = (RUNNING, UNDOABLE, DONE, CANCELED, UNDOING, UNDONE, ENDING)
 CREATED, DID, UNDID, CANCEL, UNDO, ENDED = "created", "did", "undid", "canceled", "undone", "ended"
 """What a TASK record says."""
@@ -154,7 +157,8 @@ class Tasks:
         self.unwritten |= self.written
 
     def take_over(self, task: Task) -> None:
-        """Another queue had it, or the same one as this has: what it has done is added."""
+        """Another queue had it, or the same one as this has: what it has done is added, and it can be undone as long as
+        one of them can."""
         known = self.by_number.get(task.number)
         if known is None:
             self.add(task)
@@ -165,8 +169,13 @@ class Tasks:
         for zone, count in task.zones.items():
             known.zones[zone] = known.zones.get(zone, 0) + count
         known.examples = (known.examples + task.examples)[:_EXAMPLES_MAX]
-        known.until_ms = max(known.until_ms, task.until_ms)
+        known.state, known.until_ms, known.ended_ms, known.stopped = _turned(known, task)
         self.changed(known)
+
+    def turns(self, task: Task) -> bool:
+        """Whether it would have another state, or can be undone for longer, once that one is taken over."""
+        known = self.by_number.get(task.number)
+        return known is None or _turned(known, task) != _turned(known, known)
 
     def removed(self, number: int, count: int) -> None:
         """So many recipients ended at once for that task; 0: for none."""
@@ -203,6 +212,16 @@ class Tasks:
         elif record.what == ENDED:
             task.state, task.ended_ms, task.until_ms = value["state"], task.ended_ms or ms, value["until_ms"]
             task.suppressed = value.get("suppressed", task.suppressed)
+
+
+def _turned(one: Task, other: Task) -> tuple[str, int, int, bool]:
+    """State, until_ms, ended_ms and stopped of a task that two queues have had, once one has all that it has done."""
+    until_ms, stopped = max(one.until_ms, other.until_ms), one.stopped or other.stopped
+    found = (UNDOABLE if task.state == CANCELED and task.until_ms else task.state for task in (one, other))
+    state = min(found, key=_JOINED.index)
+    if state == UNDOABLE and stopped:
+        state = CANCELED
+    return state, until_ms, max(one.ended_ms, other.ended_ms), stopped
 
 
 def _without(value: Any, who: str) -> Any:

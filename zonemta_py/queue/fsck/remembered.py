@@ -147,7 +147,9 @@ class Remembered:
             self._counts.setdefault(name, CampaignCounts()).join(CampaignCounts(*value["counts"]))
 
     def _once(self, taken: TakenRecord) -> bool:
-        """A crash may have made the other queue's figures be recorded twice."""
+        """A crash may have made the other queue's figures be recorded twice; what has none (0) counts each time."""
+        if not taken.value["at"]:
+            return True
         said = taken.queue, taken.value["at"], f"{taken.what} {taken.value.get('name') or taken.value.get('number')}"
         known, self._taken_over = said in self._taken_over, self._taken_over | {said}
         return not known

@@ -267,8 +267,7 @@ class Engine:
                 waiting = True
                 if now_ms >= task.until_ms:
                     last = CANCELED if task.stopped else DONE
-                    state = ENDING if task.verb in DELETING and task.done > task.undone else last
-                    self._ended(task, state)
+                    self._ended(task, ENDING if task.verb in DELETING else last)  # others may have counted it
                     told = True
         self._forget()
         if told:
