@@ -104,6 +104,20 @@ async def test_what_is_so_only_now_raises_no_guard(home: Any) -> None:
     assert guards(home) == ["x.test"]
 
 
+async def test_those_before_are_held_back_also_if_the_last_one_says_nothing_new(home: Any) -> None:
+    """Of the last one it was known that day already that the mailbox does not receive mail."""
+    await home.put("p19@x.test", sender="")
+    (delivery,) = await home.leases()
+    now = Reply(450, "4.2.1", "the mailbox is disabled, not accepting messages")
+    await home.settle(delivery, DEFERRED, reply=now, stage="rcpt", opened=delivery.may_connect)
+    await settled(home)
+    await refused(home, 19)
+    assert len(await listed(home)) == 19
+    await home.put("p19@x.test", sender="")
+    await answered(home, {"p19@x.test": Reply(550, "5.2.1", "mailbox disabled")})
+    assert (guards(home), await listed(home)) == (["x.test"], {})
+
+
 async def test_both_ways_count_together(home: Any) -> None:
     """Ten in the dialogue and ten by mail; what is said either way is held back then, and counts once released."""
     await refused(home, 10)

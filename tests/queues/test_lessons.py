@@ -12,7 +12,8 @@ import pytest
 
 from tests.queue.conftest import house as house
 from tests.queue.test_guard import refused
-from tests.queue.test_suppression_policy import guards
+from tests.queue.test_suppression_policy import guards, listed, settled
+from tests.queues.conftest import Three
 from zonemta_py.config import Config
 from zonemta_py.queue import questions
 from zonemta_py.queue.api import QueueRefusal
@@ -20,7 +21,7 @@ from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.questions.question import given
 from zonemta_py.queue.suppression.policy import Statement
 from zonemta_py.queues.authority import TAUGHT_AT_ONCE, Authority
-from zonemta_py.queues.member import LESSONS, Member
+from zonemta_py.queues.member import LESSONS, Lessons, Member
 from zonemta_py.schedule.policy.state import GUARD
 
 DAY_MS = 86_400_000
@@ -95,3 +96,117 @@ async def test_a_guard_is_ended_by_the_queue_that_has_put_it_up(house: Make) -> 
     await home.move(86_400)
     home.queue.policy.tick()
     assert guards(home) == []
+
+
+class Pupil:
+    """A member that learns and teaches, and shares no limits: nobody is there to grant any."""
+
+    def __init__(self, home: Any) -> None:
+        self.lessons = Lessons(home.queue)
+        self.lesson = self.lessons.add
+        home.queue.core.membership = self
+
+    def may_lease(self) -> bool:
+        return True
+
+    def refusal(self, _: Any) -> None: ...
+
+    def turn(self) -> None: ...
+
+
+class School:
+    """Three queues that learn from each other when they are told to. told: all lessons so far, of which queue."""
+
+    def __init__(self, three: Three) -> None:
+        self.three, self.told = three, list[tuple[int, list[list[Any]]]]()
+        self.pupils = {number: Pupil(home) for number, home in three.houses.items()}
+
+    async def learn(self) -> None:
+        """All that each has to tell, and what follows from it."""
+        for _ in range(3):
+            for number, pupil in self.pupils.items():
+                while lessons := pupil.lessons.next():
+                    self.told.append((number, lessons))
+                    self.tell(number, lessons)
+            for home in self.three.houses.values():
+                await settled(home)
+
+    def tell(self, origin: int, lessons: list[list[Any]]) -> None:
+        """As an order does."""
+        for number, pupil in self.pupils.items():
+            with given(True, repeated=number > 0):
+                (pupil.lessons.forget if number == origin else pupil.lessons.take)(lessons)
+
+    async def lists(self) -> list[list[str]]:
+        return [sorted(await listed(home)) for home in self.three.houses.values()]
+
+    def held(self) -> list[int]:
+        """For how many people each holds something back."""
+        return [
+            sum(any(item.held for item in found.items) for found in home.queue.policy.store.portion(b"")[0])
+            for home in self.three.houses.values()
+        ]
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["one by one", "all at once"])
+async def test_all_hold_back_what_a_guard_in_one_holds_back(three_and_one: Make, late: bool) -> None:
+    """Also what was heard before it went up, and has suppressed people elsewhere already."""
+    three, _ = await three_and_one(suppression={})
+    school = School(three)
+    await refused(three.houses[1], 19)
+    if not late:
+        await school.learn()
+        assert [len(one) for one in await school.lists()] == [19, 19, 19]
+    await refused(three.houses[1], 41, first=19)
+    await school.learn()
+    assert [guards(home) for home in three.houses.values()] == [["x.test"]] * 3
+    assert await school.lists() == [[], [], []]
+    assert school.held() == [60, 60, 60]
+    assert [row["people"] for row in await three.ask("guards")] == [60]
+    for origin, lessons in school.told:  # the authority has died meanwhile
+        school.tell(origin, lessons)
+    assert school.held() == [60, 60, 60]
+    assert await three.ask("guard-release", name="x.test", drop=True) == 60
+    await school.learn()
+    assert await school.lists() == [[], [], []]
+    assert school.held() == [0, 0, 0]
+    assert await three.ask("guards") == []
+
+
+async def test_a_guard_in_one_holds_back_what_the_others_have_heard(three_and_one: Make) -> None:
+    """Each of them has heard too little to put one up. Released, it counts for all of them."""
+    three, _ = await three_and_one(suppression={})
+    school = School(three)
+    for number, people in ((0, 14), (2, 13)):
+        await refused(three.houses[number], people, first=100 * number)
+    await refused(three.houses[0], 3, domain="y.test")
+    await school.learn()
+    await refused(three.houses[1], 20, first=300)
+    await refused(three.houses[2], 1, first=400)  # it does not know yet
+    await school.learn()
+    assert school.held() == [48, 48, 48]
+    assert await school.lists() == [[f"p{number}@y.test" for number in range(3)]] * 3
+    assert [row["people"] for row in await three.ask("guards")] == [48]
+    assert await three.ask("guard-release", name="x.test") == 48
+    await school.learn()
+    assert [len(one) for one in await school.lists()] == [51, 51, 51]
+    assert school.held() == [0, 0, 0]
+
+
+async def test_what_a_guard_takes_off_the_lists_is_told_once(three_and_one: Make) -> None:
+    """And what is put on them when it is released; by a queue that has heard it, whichever has put the guard up."""
+    three, _ = await three_and_one(suppression={})
+    school = School(three)
+    await refused(three.houses[2], 5, first=100)
+    await refused(three.houses[1], 19)
+    await school.learn()
+    assert [len(one) for one in await school.lists()] == [24, 24, 24]
+    await refused(three.houses[1], 1, first=19)
+    await school.learn()
+    assert await school.lists() == [[], [], []]
+    assert await three.ask("guard-release", name="x.test") == 25
+    await school.learn()
+    for who, times in (("p3", 2), ("p103", 2), ("p19", 1)):
+        told = [row["what"] for row in (await three.ask("trace", what=f"{who}@x.test"))["rows"]]
+        assert told.count("suppressed") == times, who
+        assert told.count("no longer suppressed") == times - 1, who

@@ -140,6 +140,29 @@ async def test_suppressed_by_one_reply_is_suppressed_everywhere(tmp_path: Path) 
         assert [row["what"] for row in told].count("suppressed") == 1
 
 
+async def test_a_guard_holds_back_everywhere_what_it_holds_back_in_one(tmp_path: Path) -> None:
+    """Dropped, nobody is on the list, whichever queue is asked: also of those who were, before it went up."""
+    async with running(tmp_path) as (mta, _, _client):
+        people = [f"gone-{number}@one.test" for number in range(60)]
+        for who in people:
+            await submit(mta, who)
+        await mta.drained()
+
+        def held(number: int) -> list[int]:
+            return [row["people"] for row in ask_at(layout.folder_of(tmp_path, number) / SOCKET, "guards")]
+
+        await until(lambda: [held(number) for number in range(QUEUES)] == [[60]] * QUEUES)
+        (guard,) = await asyncio.to_thread(mta.ask, "guards")
+        assert guard["people"] == 60
+        assert await asyncio.to_thread(mta.ask, "guard-release", name=guard["name"], drop=True) == 60
+        for number in range(QUEUES):
+            folder = layout.folder_of(tmp_path, number)
+            await until(lambda folder=folder: not any(listed(folder, who) for who in people))
+        assert await asyncio.to_thread(mta.ask, "guards") == []
+        whole = await asyncio.to_thread(mta.ask, "suppressions", limit=100)
+        assert whole["rows"] == []
+
+
 def listed(folder: Path, address: str) -> bool:
     return ask_at(folder / SOCKET, "suppression", address=address) is not None
 

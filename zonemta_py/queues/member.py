@@ -26,6 +26,7 @@ from zonemta_py.queue.api import ORDERS_NOTE, QueueRefusal
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.questions.question import given, is_given
 from zonemta_py.queue.queue import LocalQueue
+from zonemta_py.queue.suppression.guard import Raised
 from zonemta_py.queue.suppression.policy import Statement
 from zonemta_py.queues import placement
 from zonemta_py.queues.grants.holder import GrantHolder
@@ -37,7 +38,7 @@ LESSONS, GRANTS, CAMPAIGNS, BEGIN = "lessons", "grants", "campaigns", "begin"
 """What `share` answers with: [LESSONS, rows], [GRANTS, message], [CAMPAIGNS, names]. Its messages: [GRANTS, message];
 [BEGIN], the first one of each connection."""
 LEAST_S = 0.001
-HEARD, TOOK, STAND = "heard", "took", "stand"
+HEARD, HELD, TOOK, STAND = "heard", "held", "took", "stand"
 ELSEWHERE = Reply(451, "4.3.0", "the number of queues has just changed; try again in a moment")
 AT_ONCE = 200
 
@@ -232,6 +233,8 @@ class Lessons:
                 operations += self._queue.policy.took(*row) if self._queue.policy.store.any else []
             elif kind == STAND:
                 self._core.stand(row)
+            elif kind == HELD:
+                operations += self._queue.policy.guarded(Raised(*row))
         if operations:
             self._core.disk.lines.submit(operations, immediately, sync=False, keep=True)
 
@@ -240,6 +243,8 @@ class Lessons:
         """With times by the machine's clock, which all queues have, instead of a queue's steady time; or back."""
         if kind == HEARD:
             row[3] += apart_ms
+        elif kind == HELD:
+            row[1] += apart_ms
         elif kind == TOOK:
             row[2] += apart_ms
         elif kind == STAND and row[0] == "stop":

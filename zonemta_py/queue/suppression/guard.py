@@ -49,6 +49,15 @@ class Refused(NamedTuple):
     who: str
 
 
+class Raised(NamedTuple):
+    """A guard has gone up. ms: steady time. later: for what came back by mail, too; else only for what was said to that
+    source in the dialogue."""
+
+    name: str
+    ms: int
+    later: bool
+
+
 def name_of(pair: Pair) -> str:
     return f"{pair[1]} {pair[0]}".strip()
 
@@ -80,6 +89,8 @@ class Guard:
         self._core = core
         self._refused: OrderedDict[str, dict[str, deque[Refused]]] = OrderedDict()
         """By place, then by source, or LATER."""
+        self._taught: OrderedDict[str, dict[str, deque[Refused]]] = OrderedDict()
+        """Likewise, what other queues have heard: it counts there, and is held back here too."""
         self._answered = ProviderAnswers()
         self._saved_ms = 0
         self._old: list[Operation] = []
@@ -124,49 +135,70 @@ class Guard:
         config = self._core.config
         return (source.address for zone in config.zones for source in config.sources(zone))
 
-    def refused(self, pair: Pair, who: str, ms: int, later: bool = False) -> list[str]:
-        """It is news that this person does not exist. Returns all whose evidence is to be held back because of this,
-        if it is the one too many. ms: steady time. later: a bounce that came back says so."""
+    def refused(self, pair: Pair, who: str, ms: int, later: bool = False) -> Raised | None:
+        """It is news that this person does not exist. Returns the guard that has gone up, if it is the one too many:
+        the evidence of all who are `recent` is to be held back. ms: steady time. later: a bounce that came back says
+        so."""
         terms, (source, place) = self._terms, pair
         if not terms.guard_people or not place:
-            return []
+            return None
         self._turn(ms)
         self._answered.refused(place, later)
-        news = self._remember(place, LATER if later else source, who, ms)
+        news = self._remember(self._refused, place, LATER if later else source, who, ms)
         told = news.get(source, ())
         if len(told) >= terms.guard_people and not later:
             share = len(told) / (len(told) + self._took(pair))
             if share >= terms.guard_share:
-                return self._raise(name_of(pair), told, f"{share:.0%}", f"within {terms.guard_within_s:g} s", ms)
+                up = Raised(name_of(pair), ms, later=False)
+                return self._raise(up, len(told), f"{share:.0%}", f"within {terms.guard_within_s:g} s")
         count = sum(map(len, news.values()))
         if LATER in news and count >= terms.guard_people:
             share = self._answered.share(place)
             if share >= terms.guard_share:
-                everybody = [one for some in news.values() for one in some]
-                return self._raise(place, everybody, f"{share:.0%}", "within a day, some by mail", ms)
-        return []
+                return self._raise(Raised(place, ms, later=True), count, f"{share:.0%}", "within a day, some by mail")
+        return None
 
-    def _raise(self, name: str, news: Iterable[Refused], share: str, within: str, ms: int) -> list[str]:
-        self._last_ms[name] = ms
+    def taught(self, pair: Pair, who: str, ms: int, later: bool = False) -> None:
+        """Likewise, but another of several queues has heard it, whose guard counts it."""
+        if self._terms.guard_people and pair[1]:
+            self._remember(self._taught, pair[1], LATER if later else pair[0], who, ms)
+
+    def recent(self, up: Raised) -> dict[str, bool]:
+        """For whom that guard has gone up, as far as this queue knows: of whom it was news then, or shortly before; and
+        whether it was news to this queue."""
+        (source, place), since_ms = pair_of(up.name), up.ms - self._terms.guard_within_s * 1000
+        return {
+            one.who: here
+            for here, known in ((False, self._taught), (True, self._refused))
+            for of, some in known.get(place, {}).items()
+            if up.later or of == source
+            for one in some
+            if one.ms > since_ms
+        }
+
+    def _raise(self, up: Raised, people: int, share: str, within: str) -> Raised | None:
+        name = up.name
+        self._last_ms[name] = up.ms
         self._own.add(name)
         if self.up(name):
-            return []
-        people = [one.who for one in news]
+            return None
         cause = (
-            f"{len(people):,} people new to us do not exist there, it says, {share} of those it answered about"
+            f"{people:,} people new to us do not exist there, it says, {share} of those it answered about"
             f" {within}: the provider or the list is bad; nobody is suppressed for that"
         )
         self._core.schedule.policy.stop(GUARD, name, math.inf, cause)
         self._core.counters.meter.add("zonemta_suppression_guards_total")
         log.error("%s: %s; see `zonemta suppression guards`", name, cause)
-        return people
+        return up
 
-    def _remember(self, place: str, source: str, who: str, ms: int) -> dict[str, deque[Refused]]:
+    def _remember(
+        self, known: OrderedDict[str, dict[str, deque[Refused]]], place: str, source: str, who: str, ms: int
+    ) -> dict[str, deque[Refused]]:
         """All of that time at that place."""
-        news = self._refused.setdefault(place, {})
-        self._refused.move_to_end(place)
-        if len(self._refused) > PLACES_MAX:
-            self._refused.popitem(last=False)
+        news = known.setdefault(place, {})
+        known.move_to_end(place)
+        if len(known) > PLACES_MAX:
+            known.popitem(last=False)
         news.setdefault(source, deque(maxlen=PEOPLE_MAX)).append(Refused(ms, who))
         for name, some in list(news.items()):
             while some and some[0].ms <= ms - self._terms.guard_within_s * 1000:
@@ -220,10 +252,11 @@ class Guard:
         source, place = pair_of(name)
         self._answered.believe(place, source, self._core.clock.steady_ms())
         self._write(self._answered.state(place))
-        if not source:
-            self._refused.pop(place, None)
-        elif place in self._refused:
-            self._refused[place].pop(source, None)
+        for known in (self._refused, self._taught):
+            if not source:
+                known.pop(place, None)
+            elif place in known:
+                known[place].pop(source, None)
 
     def _least(self) -> float:
         """About how many people a place must have answered for that to keep a guard down."""

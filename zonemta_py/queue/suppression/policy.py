@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Container
+from contextvars import Context
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
@@ -25,13 +26,13 @@ from zonemta_py.mail.addresses.person import person
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
-from zonemta_py.queue.questions.question import Refused
+from zonemta_py.queue.questions.question import Refused, is_repeated
 from zonemta_py.queue.suppression import evidence as proof
 from zonemta_py.queue.suppression.entry import ALL, Suppressed
 from zonemta_py.queue.suppression.evidence import Evidence, Item
 from zonemta_py.queue.suppression.evidence_store import is_pending
 from zonemta_py.queue.suppression.from_evidence import BY, GUARD_BY, HARD_BOUNCE, scope_of, wanted
-from zonemta_py.queue.suppression.guard import Guard, News, Pair, covers, name_of
+from zonemta_py.queue.suppression.guard import Guard, News, Pair, Raised, covers, name_of
 from zonemta_py.queue.suppression.register import SuppressionList
 from zonemta_py.schedule.policy.state import GUARD
 from zonemta_py.schedule.time.pace import behind
@@ -79,7 +80,8 @@ class SuppressionPolicy:
         self._back: dict[str, None] = {}
         """Whose entry is taken back, as it is held back now."""
         self._taught: dict[str, None] = {}
-        """Those of whom another queue has heard last: it tells that they are listed."""
+        """Those of whom another queue has heard last, or whom it has released: it tells that they are listed, or taken
+        off."""
         self._at_work = False
         self._tidied = b""
         self._later: list[Callable[[], list[Operation]]] = []
@@ -119,15 +121,18 @@ class SuppressionPolicy:
         try:
             before = self.store.get(who)
         except StoreFenced:
-            return self._wait(partial(self.heard, heard))
+            return self._wait(partial(self.heard, heard, taught))
         if before is None and self.store.pending >= PEOPLE_MAX and not heard.agreed and group in GROUPS:
             return []
         found, name = before.copy() if before is not None else Evidence(who), name_of(heard.pair)
         later = heard.stage == proof.REPORT
-        held_too, written = list[str](), list[Operation]()
+        raised, written = None, list[Operation]()
         final = group in proof.GUARDED and not heard.said.startswith("4")
-        if final and not taught and not any(map(proof.is_final, found.items)):
-            held_too = self.guard.refused(heard.pair, who, heard.ms, later)
+        news = final and not any(map(proof.is_final, found.items))
+        if news and taught:
+            self.guard.taught(heard.pair, who, heard.ms, later)
+        elif news:
+            raised = self.guard.refused(heard.pair, who, heard.ms, later)
             written = self.guard.state(name) if name else []
         guard = self.guard.holder(heard.pair, later) if group in proof.GUARDED else ""
         item = Item(
@@ -135,18 +140,25 @@ class SuppressionPolicy:
             guard or name, heard.what, heard.said[:SAID_MAX], heard.stage, heard.campaign, heard.scope,
         )  # fmt: skip
         found.forget_old(heard.ms)
-        if not found.add(item):
+        if not found.add(item) and raised is None:
             return []
         written += self.store.put(who, found, before)
-        for other in held_too:
+        for other, here in self.guard.recent(raised).items() if raised is not None else ():
             if other != who:
-                written += self._hold(other, guard, heard.ms)
-        if taught:
-            self._taught[who] = None
-        else:
-            self._taught.pop(who, None)
+                written += self._hold(other, guard, heard.ms, here)
+        self._tells(who, not taught)
+        if not taught:
             written += self._teach("heard", list(heard))
+            written += self._teach("held", list(raised)) if raised is not None else []
         self._look(who)
+        return written
+
+    def guarded(self, up: Raised) -> list[Operation]:
+        """Another of several queues has put that guard up, and it has not ended yet: what was heard shortly before is
+        held back here too, wherever it was heard."""
+        written = list[Operation]()
+        for who, here in self.guard.recent(up).items() if self.guard.up(up.name) else ():
+            written += self._hold(who, up.name, up.ms, here)
         return written
 
     def _teach(self, kind: str, row: list[Any]) -> list[Operation]:
@@ -170,13 +182,14 @@ class SuppressionPolicy:
     def _counts(self, group: str, tenant: str) -> bool:
         return group in proof.AT_ONCE or (group in GROUPS and self._core.config.suppression.of(tenant).automatic)
 
-    def _hold(self, who: str, name: str, ms: int) -> list[Operation]:
-        """What that provider has just said of the person is held back, and an entry that it led to is taken back."""
+    def _hold(self, who: str, name: str, ms: int, here: bool) -> list[Operation]:
+        """What that provider has just said of the person is held back, and an entry that it led to is taken back. here:
+        this queue has heard it, and tells of that."""
         since_ms = ms - self._core.config.suppression.guard_within_s * 1000
         try:
             before = self.store.get(who)
         except StoreFenced:
-            return self._wait(partial(self._hold, who, name, ms))
+            return self._wait(partial(self._hold, who, name, ms, here))
         if before is None:
             return []
         found = before.copy()
@@ -188,8 +201,16 @@ class SuppressionPolicy:
         ]
         self._due.pop(who, None)
         self._back[who] = None
+        self._tells(who, here)
         self._wake()
         return self.store.put(who, found, before)
+
+    def _tells(self, who: str, here: bool) -> None:
+        """Whether this queue is the one that tells of what follows for the person."""
+        if here:
+            self._taught.pop(who, None)
+        else:
+            self._taught[who] = None
 
     def _wait(self, again: Callable[[], list[Operation]]) -> list[Operation]:
         """The disk has errors: the store cannot be read now. It is done before the next batch is written, which is the
@@ -213,7 +234,8 @@ class SuppressionPolicy:
     def _wake(self) -> None:
         if not self._at_work and self._core.ready:
             self._at_work = True
-            self._core.keep(asyncio.ensure_future(self._work()))
+            # Whoever is due then, it is not done by the order that has woken it: that one may be told by another queue.
+            self._core.keep(asyncio.get_running_loop().create_task(self._work(), context=Context()))
 
     async def _work(self) -> None:
         """Until nothing is due."""
@@ -268,7 +290,7 @@ class SuppressionPolicy:
 
     async def _take_back(self, people: list[str]) -> None:
         """Their entries that this policy has made, unless there is other evidence."""
-        scopes: dict[str, list[str]] = {}
+        scopes: dict[tuple[str, bool], list[str]] = {}
         clock, terms = self._core.clock, self._core.config.suppression
         for who in people:
             found = self.store.get(who)
@@ -278,9 +300,9 @@ class SuppressionPolicy:
                 entry = self._list.of(who, scope)
                 ours = entry is not None and entry.by == BY and entry.kind == HARD_BOUNCE
                 if ours and (scope, HARD_BOUNCE) not in asked:
-                    scopes.setdefault(scope, []).append(who)
-        for scope, those in scopes.items():
-            await self._list.remove(those, GUARD_BY, scope)
+                    scopes.setdefault((scope, who in self._taught), []).append(who)
+        for (scope, again), those in scopes.items():
+            await self._list.remove(those, GUARD_BY, scope, again)
             for who in those:
                 self._note(who, lambda listed, scope=scope: [one for one in listed if one != f"{HARD_BOUNCE} {scope}"])  # type: ignore[misc]
 
@@ -377,6 +399,7 @@ class SuppressionPolicy:
         if not drop:
             kept.items += [item._replace(held=False) for item in theirs]
             self._due[found.who] = None
+            self._tells(found.who, not is_repeated())
         return self.store.put(found.who, kept, found)
 
     def _called(self, name: str) -> list[str]:

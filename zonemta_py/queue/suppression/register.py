@@ -255,8 +255,9 @@ class SuppressionList:
                 fresh[row.key()] = after._replace(again=again)
         return list(fresh.values())
 
-    async def remove(self, addresses: Iterable[str], by: str, scope: str | None = None) -> int:
-        """Returns how many people were listed; scope: only in that one. Raises QueueRefusal, StoreError."""
+    async def remove(self, addresses: Iterable[str], by: str, scope: str | None = None, again: bool = False) -> int:
+        """Returns how many people were listed; scope: only in that one; again: another of several queues tells of it.
+        Raises QueueRefusal, StoreError."""
         count = 0
         people = map(person, dict.fromkeys(addresses))
         scopes = [scope] if scope else [ALL, *self._scopes()]
@@ -265,7 +266,7 @@ class SuppressionList:
                 there = [(who, name) for who in portion for name in scopes if self.of(who, name) is not None]
                 if there:
                     named = [name for _, name in there] if any(name != ALL for _, name in there) else None
-                    record = UnsuppressRecord([who for who, _ in there], by, named, is_repeated())
+                    record = UnsuppressRecord([who for who, _ in there], by, named, again or is_repeated())
                     await self._change(Type.UNSUPPRESS, record)
                     if not self._pending:
                         self._look()

@@ -104,18 +104,21 @@ def _same(one: Row, other: Row) -> bool:
 
 
 async def guards(queues: AskedQueues) -> list[Row]:
+    """What one holds back it has taught the others, and they hold it back too: the people are those of one queue."""
     found = dict[str, Row]()
     for rows in (await queues.each(questions.guards, {})).values():
         for row in rows:
             known = found.get(row["name"])
             found[row["name"]] = row if known is None else known | {
-                "since_ms": min(known["since_ms"], row["since_ms"]), "people": known["people"] + row["people"]
+                "since_ms": min(known["since_ms"], row["since_ms"]), "people": max(known["people"], row["people"])
             }  # fmt: skip
     return list(found.values())
 
 
 async def guard_release(queues: AskedQueues, **order: Any) -> int:
-    return sum((await queues.ordered(questions.guard_release, order)).values())
+    """About how many people that is: the same in all, as of `guards`."""
+    found: int = max((await queues.ordered(questions.guard_release, order)).values())
+    return found
 
 
 # -- who is in doubt
