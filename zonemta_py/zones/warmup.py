@@ -74,7 +74,7 @@ class Days:
         return None if self.warm else self.schedule.caps[self.step]
 
     @property
-    def _own(self) -> int:
+    def own_cap(self) -> int:
         """This queue's part of the cap."""
         cap, (number, queues) = self.schedule.caps[self.step], self._part
         return cap // queues + ((number + self.day) % queues < cap % queues)
@@ -86,7 +86,7 @@ class Days:
             self._begin(day)
         if self.step >= len(self.schedule.caps):
             return UNLIMITED
-        return max(0, self._own - self.sent) if day >= self.since else 0
+        return max(0, self.own_cap - self.sent) if day >= self.since else 0
 
     def next_ms(self) -> int:
         """When there is room again, if there is none: the next UTC midnight, or the first day."""
@@ -119,7 +119,7 @@ class Days:
     @property
     def verdict(self) -> str:
         """The result of today so far: "good", "bad: and why", or "quiet" (too few attempts to tell)."""
-        attempts, cap = self.delivered + self.deferred + self.blocked, UNLIMITED if self.warm else self._own
+        attempts, cap = self.delivered + self.deferred + self.blocked, UNLIMITED if self.warm else self.own_cap
         if not attempts or (attempts < min(self.schedule.least, cap) and self.sent < cap):
             return "quiet"  # a day that used its whole cap counts, however small that is
         for count, most, what in (

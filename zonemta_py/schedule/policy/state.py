@@ -154,7 +154,8 @@ class PolicyState:
                 return self._hold("source", f"source {source} at {site}", stop)
         days = self.warmups.of(source, provider or site)
         if days is not None and days.room(self._steady_ms()) <= 0:
-            cause = f"warm-up: {source} has sent its {days.cap} of today to {provider or site}"
+            cap = f"{days.own_cap}, its part of the {days.cap}" if days.own_cap != days.cap else f"its {days.cap}"
+            cause = f"warm-up: {source} has sent {cap} of today to {provider or site}"
             return Blocked("source", cause, days.next_ms() / 1000, self._now_ms())
         return None
 
