@@ -15,8 +15,10 @@ from survival.rig import Mta
 
 from tests.queues.processes import QUEUES, killed, pid, running, until
 from zonemta_py.disk.keys import queue_of
+from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.queues import layout
 from zonemta_py.queues.authority import SILENT_S
+from zonemta_py.queues.client import STUCK_S, Queues
 from zonemta_py.queues.member import noted
 from zonemta_py.queues.placement import Placement
 from zonemta_py.wire import SOCKET
@@ -92,6 +94,32 @@ async def test_a_queue_that_stood_still_leases_nothing_against_an_order(tmp_path
             await order(mta, "lift", kind="zone", name=zone)
         await mta.drained()
     assert ledger.judge([]).broken == []
+
+
+async def test_mail_passes_over_a_queue_that_stands_still(tmp_path: Path) -> None:
+    """Only what it may have stored waits for it."""
+    async with running(tmp_path) as (mta, _, _client):
+        number = Placement(range(QUEUES)).of_domain("still.test")[0]
+        victim = pid(mta, f"queue-{number}")
+        queues = Queues(mta.folder, Placement(range(QUEUES)), "receiver")
+        body = b"Subject: news\r\n\r\nThe news.\r\n"
+        await queues.accept(Envelope("n@src.test", [Recipient("first@still.test")], len(body)), body)
+        os.kill(victim, signal.SIGSTOP)
+        try:
+            late = asyncio.ensure_future(
+                queues.accept(Envelope("n@src.test", [Recipient("late@still.test")], len(body)), body)
+            )
+            await asyncio.sleep(STUCK_S + 0.5)
+            others = [Envelope("n@src.test", [Recipient(f"u{n}@still.test")], len(body)) for n in range(5)]
+            receipts = [await asyncio.wait_for(queues.accept(one, body), 10) for one in others]
+            assert number not in {queue_of(one.id) for one in receipts}
+            assert not late.done()
+        finally:
+            os.kill(victim, signal.SIGCONT)
+        assert queue_of((await asyncio.wait_for(late, 30)).id) == number
+        after = await queues.accept(Envelope("n@src.test", [Recipient("after@still.test")], len(body)), body)
+        assert queue_of(after.id) == number
+        await mta.drained()
 
 
 async def test_an_order_that_no_queue_takes_is_refused_once_and_forgotten(tmp_path: Path) -> None:

@@ -35,6 +35,8 @@ from zonemta_py.wire import AUTHORITY
 from zonemta_py.wire.client import RemoteQueue
 
 T = TypeVar("T")
+STUCK_S = 3.0
+"""After so long without an answer to a message a queue gets no others, as long as another one takes them."""
 LEASES_MAX = 100_000
 """Leases of named queues of which it is remembered where they are."""
 _OF_ITS_OWN = ("4.3.0", "4.3.1")
@@ -59,6 +61,8 @@ class Queues:
             queue.heir = self._queues[min(self._queues)]
         self._authority = RemoteQueue.lasting(folder, name, socket=AUTHORITY)
         self._placement = place
+        self._under_way: dict[int, dict[int, float]] = {number: {} for number in place.numbers}
+        """Of each queue: since when messages wait for its answer, the longest first."""
         self._leased: dict[int, int] = {}
         """The queue of a lease whose message's id names another one."""
 
@@ -70,13 +74,27 @@ class Queues:
         order = self._placement.order(envelope)
         for number in self._ready(order)[:-1]:
             try:
-                return await self._queues[number].accept(envelope, body)
+                return await self._accepted(number, envelope, body)
             except Unanswered:
                 raise
             except QueueRefusal as refusal:
                 if refusal.reply.enhanced not in _OF_ITS_OWN:
                     raise
-        return await self._queues[self._ready(order)[-1]].accept(envelope, body)
+        return await self._accepted(self._ready(order)[-1], envelope, body)
+
+    async def _accepted(self, number: int, envelope: Envelope, body: bytes) -> Receipt:
+        under_way = self._under_way[number]
+        under_way[id(envelope)] = asyncio.get_running_loop().time()
+        try:
+            return await self._queues[number].accept(envelope, body)
+        finally:
+            del under_way[id(envelope)]
+
+    def _takes(self, number: int) -> bool:
+        """Whether it runs, as far as is known here: one that is stuck has not answered for a while."""
+        since = next(iter(self._under_way[number].values()), None)
+        stuck = since is not None and asyncio.get_running_loop().time() - since > STUCK_S
+        return self._queues[number].there and not stuck
 
     def begin(self, client: str = "", envelope: Envelope | None = None) -> Incoming:
         order = self._placement.order(envelope) if envelope is not None else list(self._queues)
@@ -86,7 +104,7 @@ class Queues:
         """Those that run come first."""
         if len(order) == 1:
             return order
-        there = [number for number in order if self._queues[number].there]
+        there = [number for number in order if self._takes(number)]
         return [*there, *(number for number in order if number not in there)]
 
     # -- Reception
