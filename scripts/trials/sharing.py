@@ -126,7 +126,7 @@ class _Actor:
 class _Master(_Actor):
     def __init__(self, world: Machine, era: str) -> None:
         super().__init__(world)
-        self.authority = GrantAuthority(world.queue_count, era, self.now)
+        self.authority = GrantAuthority(range(world.queue_count), era, self.now)
         self.tick()
 
     @property

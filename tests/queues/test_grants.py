@@ -113,7 +113,7 @@ def test_nobody_waits_for_ever_who_needs_two(one: Limit, other: Limit) -> None:
 
 def test_a_debt_is_not_forgotten_with_a_queue_that_got_part_of_it() -> None:
     """Its process has ended just then."""
-    authority, limit = GrantAuthority(2, "era", 0.0), ("bytes", "limit")
+    authority, limit = GrantAuthority(range(2), "era", 0.0), ("bytes", "limit")
     for queue in range(2):
         authority.connected(queue, 0.0)
         authority.heard(queue, (1, "process", False, 0.0, [], "hello"), 0.0)
@@ -227,7 +227,7 @@ def test_a_queue_alone_has_all_and_says_little() -> None:
 
 def test_messages_are_ready_for_msgpack() -> None:
     """What comes out of it is understood as what went in."""
-    authority, holder = GrantAuthority(1, "era", 0.0), GrantHolder("process", 1)
+    authority, holder = GrantAuthority(range(1), "era", 0.0), GrantHolder("process", 1)
     rate, slots = holder.rate(("messages", "limit"), 1, 1, 0.0), holder.count(("connections", "limit"), 1)
     authority.connected(0, 0.0)
     for step in range(20):

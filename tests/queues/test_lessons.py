@@ -14,22 +14,27 @@ from tests.queue.conftest import house as house
 from tests.queue.test_guard import refused
 from tests.queue.test_suppression_policy import guards, listed, settled
 from tests.queues.conftest import Three
-from zonemta_py.config import Config
 from zonemta_py.queue import questions
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.questions.question import given
 from zonemta_py.queue.suppression.policy import Statement
-from zonemta_py.queues.authority import TAUGHT_AT_ONCE, Authority
+from zonemta_py.queues.authority import TAUGHT_AT_ONCE, Authority, OnMachine
 from zonemta_py.queues.member import LESSONS, Lessons, Member
+from zonemta_py.queues.orders import OrderLog
 from zonemta_py.schedule.policy.state import GUARD
 
 DAY_MS = 86_400_000
 Make = Callable[..., Any]
 
 
+def three(folder: Path) -> Authority:
+    queues = {number: OnMachine.lasting(folder / str(number), "authority") for number in range(3)}
+    return Authority(queues, OrderLog(folder / "orders"))
+
+
 async def test_an_order_waits_for_one_order_of_lessons_however_many_there_are(tmp_path: Path) -> None:
-    authority = Authority(Config.model_validate({"server": {"folder": tmp_path, "queues": 3}}), [0, 1, 2])
+    authority = three(tmp_path)
     for link in authority.links.values():
         link.until = 0.0  # none runs
     lessons = [[number, "took", [f"p{number}@x.test", "", 1]] for number in range(20 * TAUGHT_AT_ONCE)]
@@ -67,7 +72,7 @@ async def test_what_all_have_learnt_is_listed_once(three_and_one: Make) -> None:
 
 async def test_an_order_waits_for_a_queue_that_is_busy_with_it(tmp_path: Path) -> None:
     """Its time to lease is over meanwhile: it is not told that no queue runs."""
-    authority = Authority(Config.model_validate({"server": {"folder": tmp_path, "queues": 3}}), [0, 1, 2])
+    authority = three(tmp_path)
     for link in authority.links.values():
         link.until = 0.0
     authority.links[1].applied = 0  # it was heard from

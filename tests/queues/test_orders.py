@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from zonemta_py.config import Config
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queues.authority import Authority
@@ -109,6 +108,10 @@ class Queue:
 
     def __init__(self, dies: bool = False, refuses: bool = False) -> None:
         self.noted, self.dies, self.refuses = 0, dies, refuses
+        self.there = True
+
+    def moment(self, here: float) -> float:
+        return here
 
     async def ask(self, question: str, **asked: Any) -> Any:
         if question == "order-number":
@@ -126,10 +129,7 @@ class Queue:
 
 
 async def ordered(tmp_path: Path, *queues: Queue) -> dict[int, Any]:
-    config = Config.model_validate({"server": {"folder": tmp_path, "hostname": "mta.test", "queues": len(queues)}})
-    authority = Authority(config, list(range(len(queues))))
-    for link, queue in zip(authority.links.values(), queues, strict=True):
-        link._queue = queue  # type: ignore[assignment]
+    authority = Authority(dict(enumerate(queues)), OrderLog(tmp_path / "orders"))
     tasks = authority.start()
     await asyncio.sleep(0.1)
     try:

@@ -29,7 +29,7 @@ class Trio:
     def __init__(self, folder: Path, **options: Any) -> None:
         self.clock = Hand()
         self.houses = [House(folder / f"house{number}", **options) for number in range(3)]
-        self.authority = GrantAuthority(3, "first", self.clock.monotonic())
+        self.authority = GrantAuthority(range(3), "first", self.clock.monotonic())
         self.doors: list[SharedLimits] = []
         self.taken: dict[int, list[float]] = defaultdict(list)
         """When each queue leased something."""

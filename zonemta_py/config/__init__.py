@@ -63,9 +63,11 @@ __all__ = [
     "Warmup",
     "Window",
     "Zone",
+    "is_shared",
     "load",
     "processes",
     "queue_count",
+    "queue_numbers",
     "rate",
     "sender_count",
     "usual_file",
@@ -89,10 +91,20 @@ def processes(wanted: int) -> int:
     return wanted or max(1, (os.cpu_count() or 2) // 2)
 
 
-def queue_count(config: Config) -> int:
-    """How many queues there are to be."""
+def queue_numbers(config: Config) -> tuple[int, ...]:
+    """Of the queues that there are to be here; the first one has `server.folder` itself."""
     wanted = config.server.queues
-    return processes(0) if wanted == "auto" else wanted
+    return config.queues_given or tuple(range(processes(0) if wanted == "auto" else wanted))
+
+
+def queue_count(config: Config) -> int:
+    """How many queues there are to be here."""
+    return len(queue_numbers(config))
+
+
+def is_shared(config: Config) -> bool:
+    """Whether there are several queues, here or on other machines, which share limits and orders."""
+    return bool(config.queues_given) or queue_count(config) > 1
 
 
 def sender_count(config: Config) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -70,6 +70,7 @@ class Config(Section):
     reports: ReportsSection = ReportsSection.model_construct()
     plugins: Plugins = Plugins.model_construct()
     _queue: int = PrivateAttr(0)
+    _queues: tuple[int, ...] = PrivateAttr(())
 
     @model_validator(mode="after")
     def _check(self, info: ValidationInfo) -> Config:
@@ -254,10 +255,21 @@ class Config(Section):
         found._queue = number
         return found
 
+    def with_queues(self, home: int, numbers: Iterable[int]) -> Config:
+        """The same, of a node of a cluster whose queues have these numbers. home: of the one that has `folder`."""
+        found = self.model_copy()
+        found._queue, found._queues = home, (home, *sorted(set(numbers) - {home}))
+        return found
+
     @property
     def queue_number(self) -> int:
-        """Of the queue that it is for; 0: the first, or the only one."""
+        """Of the queue that it is for; of the MTA's: of the one that has `folder`, which is 0 without a cluster."""
         return self._queue
+
+    @property
+    def queues_given(self) -> tuple[int, ...]:
+        """Numbers of this node's queues in a cluster, `home` first; (): `server.queues` says how many there are."""
+        return self._queues
 
     @property
     def reports_folder(self) -> Path | None:

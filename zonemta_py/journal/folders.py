@@ -1,15 +1,17 @@
 """Where an MTA's journals are: each of its queues has a folder with a journal and an archive of its own.
 
 Queue 0 has the MTA's folder (`server.folder`) itself, queue k `queues/k/` in it, and one that there is no more
-`queues/k.gone-TIME/`. Whoever reads files reads those of all: they are the MTA's history. Each journal has a source, a
-number that stays the same when its folder is set aside, or copied whole: 0 of queue 0, of others made of the queue's
-number and name. Record numbers are a journal's own; where rows of several come together, `base_of` sets them apart.
+`queues/k.gone-TIME/`. On a node of a cluster another one than queue 0 may have the folder itself, its *home* queue.
+Whoever reads files reads those of all: they are the MTA's history. Each journal has a source, a number that stays the
+same when its folder is set aside, or copied whole: 0 of the home queue, of others made of the queue's number and name.
+Record numbers are a journal's own; where rows of several come together, `base_of` sets them apart.
 Failures: OSError.
 """
 
 from __future__ import annotations
 
 import heapq
+import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from zlib import crc32
@@ -32,13 +34,23 @@ _NAMES = 1 << 63 - SHIFT - 6
 
 def folder_of(folder: Path, number: int) -> Path:
     """Of the queue of that number. folder: the MTA's."""
-    return folder / FOLDER / str(number) if number else folder
+    return folder if number == home_of(folder) else folder / FOLDER / str(number)
+
+
+def home_of(folder: Path) -> int:
+    """The number of the queue that has the MTA's folder itself: 0, or of a node of a cluster what it was given."""
+    try:
+        return int(json.loads((folder / FOLDER / LAYOUT).read_bytes())["home"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
 
 
 def every(folder: Path) -> dict[int, Path]:
     """The folders of all queues that are, or were, by source. folder: the MTA's."""
     names = "journal", "archive"
-    return {0: folder} | _by_source(one for one in _others(folder) if any((one / name).is_dir() for name in names))
+    return {_home_source(folder): folder} | _by_source(
+        one for one in _others(folder) if any((one / name).is_dir() for name in names)
+    )
 
 
 def beside(place: Path) -> dict[int, Path]:
@@ -48,7 +60,9 @@ def beside(place: Path) -> dict[int, Path]:
     if queue.parent.name == FOLDER and _number(queue) >= 0 and (queue.parent.parent / "journal").is_dir():
         return {_source(queue): place} if there else {}
     others = _by_source(one for one in _others(place.parent) if (one / place.name).is_dir() or is_gone(one))
-    return ({0: place} if there else {}) | {source: one / place.name for source, one in others.items()}
+    return ({_home_source(place.parent): place} if there else {}) | {
+        source: one / place.name for source, one in others.items()
+    }
 
 
 def files(place: Path) -> list[Path]:
@@ -106,10 +120,15 @@ def _number(folder: Path) -> int:
     return int(number) if number.isascii() and number.isdigit() and 0 < int(number) < QUEUES_MAX else -1
 
 
-def _source(folder: Path) -> int:
-    """Of a queue but for queue 0."""
+def _home_source(folder: Path) -> int:
+    number = home_of(folder)
+    return _source(folder, number) if number else 0
+
+
+def _source(folder: Path, number: int = 0) -> int:
+    """Of a queue but for queue 0. number: 0: as the folder's name says."""
     try:
         name = identity.name_of(folder).partition(".")[0]
     except ValueError:  # a copy of the journal alone
         name = ""
-    return _number(folder) + QUEUES_MAX * (crc32(name.encode()) % _NAMES if name else 0)
+    return (number or _number(folder)) + QUEUES_MAX * (crc32(name.encode()) % _NAMES if name else 0)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from zonemta_py.config import Config, ConfigError, queue_count
+from zonemta_py.config import Config, ConfigError, queue_numbers
 from zonemta_py.config.section import Place, every, shipped
 from zonemta_py.config.values import OnDisk, marked, written
 from zonemta_py.journal.folders import folder_of
@@ -123,7 +123,7 @@ def _check_folder(config: Config) -> None:
     there = next(path for path in (config.folder, *config.folder.parents) if path.exists())
     if not there.is_dir():
         raise ConfigError(f"server.folder: {there} is a file; name a folder, which is made if it is not there")
-    last = folder_of(config.folder, queue_count(config) - 1) / SOCKET
+    last = folder_of(config.folder, max(queue_numbers(config))) / SOCKET
     if (more := len(os.fsencode(last)) - PATH_BYTES_MAX) > 0:
         sentence = (
             f"{config.folder}: is too long by {more} bytes for the path of a socket; name a shorter server.folder"

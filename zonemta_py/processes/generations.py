@@ -150,14 +150,13 @@ class Generations:
 
     @staticmethod
     def _for_queue(given: Given, name: str) -> Given:
-        number = roles.queue_number(name)
-        return given._replace(config=layout.config_of(given.config, number)) if number else given
+        return given._replace(config=layout.config_of(given.config, roles.queue_number(name, given.config)))
 
     def _sends_for(self, queue: str, name: str) -> bool:
         """Whether that process is a sender, also one that is retired, which may have been that queue's."""
         if queue_count(self.config) == 1 or not SENDER.has(name):
             return SENDER.has(name)
-        return roles.queue_of(name, self.config) == roles.queue_number(queue)
+        return roles.queue_of(name, self.config) == roles.queue_number(queue, self.config)
 
     def _start(self, role: Role, resumed: bool = False) -> None:
         """All of a role. resumed: those that are kept over a drain, and are there, go on."""

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zonemta_py.config import Config, ConfigError, queue_count
+from zonemta_py.config import Config, ConfigError, is_shared
 from zonemta_py.config.file import SourceFile
 from zonemta_py.logs import mail, setup
 from zonemta_py.logs.causes import cause
@@ -233,7 +233,7 @@ async def run(given: Given, host: Host, pipe: Pipe, senders: Collection[int]) ->
     if queue.core.copied:
         print(f"zonemta: {queue.core.copied}", file=sys.stderr, flush=True)
     peer_process.outlive(queue, senders)
-    if queue_count(config) > 1:
+    if is_shared(config):
         from zonemta_py.queues.member import Member
 
         queue.core.membership = Member(queue)
@@ -245,7 +245,7 @@ async def run(given: Given, host: Host, pipe: Pipe, senders: Collection[int]) ->
     reporting.begin("queue", queue, plugged.totals)
     total = (await queue.ask(questions.size))["total"]
     counts = ", ".join(f"{total[state]:,} {state}" for state in ("queued", "deferred", "held"))
-    which = f"queue {config.queue_number} is " if queue_count(config) > 1 else ""
+    which = f"queue {config.queue_number} is " if is_shared(config) else ""
     print(f"zonemta: {which}ready; recipients: {counts}", file=sys.stderr, flush=True)
     await asyncio.gather(
         _rules_soon(config), noting, metrics.watch(queue), listening.serve_forever()

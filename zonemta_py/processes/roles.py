@@ -25,7 +25,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import uvloop
 
-from zonemta_py.config import Config, ConfigError, Listener, processes, queue_count, sender_count
+from zonemta_py.config import (
+    Config,
+    ConfigError,
+    Listener,
+    is_shared,
+    processes,
+    queue_count,
+    queue_numbers,
+    sender_count,
+)
 from zonemta_py.logs import setup
 from zonemta_py.logs.causes import cause
 from zonemta_py.metrics import report
@@ -95,7 +104,7 @@ class Role:
         """Of its processes."""
         count = self.count(config)
         if self.name == QUEUE.name:  # with one, and with several: the first goes on when others come or go
-            return [QUEUE.name, *(f"{QUEUE.name}-{number}" for number in range(1, count))]
+            return [QUEUE.name, *(f"{QUEUE.name}-{number}" for number in queue_numbers(config)[1:])]
         return [f"{self.name}-{number + 1}" for number in range(count)] if self.numbered else [self.name] * count
 
     def has(self, name: str) -> bool:
@@ -211,20 +220,21 @@ AUTHORITY = Role(
     "authority",
     _authority,
     ("queues.authority",),
-    count=lambda config: int(queue_count(config) > 1),
+    count=lambda config: int(is_shared(config)),
     kept=True,
     stays=True,
 )
 
 
-def queue_number(name: str) -> int:
+def queue_number(name: str, config: Config) -> int:
     """Of the process of a queue with that name."""
-    return int(name.partition("-")[2] or 0)
+    return int(name.partition("-")[2] or config.queue_number)
 
 
 def queue_of(sender: str, config: Config) -> int:
     """The number of the queue that the sender of that name belongs to."""
-    return (int(sender.partition("-")[2]) - 1) % queue_count(config)
+    numbers = queue_numbers(config)
+    return numbers[(int(sender.partition("-")[2]) - 1) % len(numbers)]
 
 
 # -- mail in
@@ -282,7 +292,7 @@ async def deliver(config: Config, host: Host, name: str, generation: int) -> Non
     from zonemta_py.wire import reporting
     from zonemta_py.wire.client import RemoteQueue
 
-    if (number := queue_of(name, config)) > 0:
+    if (number := queue_of(name, config)) != config.queue_number:
         from zonemta_py.queues import layout
 
         config = layout.config_of(config, number)

@@ -72,7 +72,9 @@ class Membership(Protocol):
     number: int
     """Of the last order that it has carried out."""
 
-    async def carry_out(self, number: int, question: str, arguments: dict[str, Any], sure: bool) -> list[Any]:
+    async def carry_out(
+        self, number: int, question: str, arguments: dict[str, Any], sure: bool, repeated: bool
+    ) -> list[Any]:
         """As of `questions.order`."""
 
     async def share(self, until: float, messages: list[Any], wait_s: float) -> list[Any]:

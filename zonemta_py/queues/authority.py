@@ -16,17 +16,17 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from math import inf
 from secrets import token_hex
-from typing import Any
+from typing import Any, Protocol
 
 from zonemta_py.config import Config
 from zonemta_py.logs.causes import cause
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue import questions
 from zonemta_py.queue.api import QueueRefusal
-from zonemta_py.queue.questions.question import Question
+from zonemta_py.queue.questions.question import A, P, Question
 from zonemta_py.queues import layout
 from zonemta_py.queues.answers import Merged
 from zonemta_py.queues.grants.authority import GrantAuthority
@@ -56,6 +56,49 @@ NOBODY = Reply(451, "4.3.0", "no queue is running; the order holds from their st
 UNKNOWN = Reply(
     451, "4.3.0", "a queue that may know what is meant does not answer; look whether the order holds, later"
 )
+
+
+class LinkedQueue(Protocol):
+    """One queue, wherever it is."""
+
+    async def ask(self, question: Question[P, A], *_: P.args, **arguments: P.kwargs) -> A:
+        """Raises ValueError, QueueRefusal; Lost: it ended before it answered."""
+
+    @property
+    def there(self) -> bool:
+        """Whether its process can be spoken with now, as far as is known."""
+
+    def moment(self, here: float) -> float:
+        """A moment of this process's monotonic clock by that of the queue's machine; or an earlier one."""
+
+
+class OnMachine(RemoteQueue):
+    """One on this machine."""
+
+    def moment(self, here: float) -> float:
+        return here
+
+
+class Orders(Protocol):
+    """The log of orders: `OrderLog`, or one that several machines have."""
+
+    @property
+    def last(self) -> int: ...
+    @property
+    def dropped(self) -> int: ...
+
+    def write(self, ms: int, question: str, arguments: dict[str, Any]) -> GivenOrder: ...
+    def given(self, order: GivenOrder) -> None: ...
+    def get(self, number: int) -> GivenOrder | None: ...
+    def settle(self, number: int, settled: dict[str, Any]) -> GivenOrder: ...
+    def void(self, number: int) -> None: ...
+    def after(self, number: int) -> Iterator[GivenOrder]: ...
+    def skip(self, number: int) -> None: ...
+    def done(self, number: int) -> None: ...
+
+
+def for_ever() -> float:
+    return inf
 
 
 class InProgress:
@@ -105,13 +148,15 @@ class InProgress:
 
 class Link:
     """To one queue. progress: what is being given now. carried: called when it has carried out orders. heard: with its
-    number, and what it says. grants: hears when a connection begins and ends."""
+    number, and what it says. grants: hears when a connection begins and ends. term: until when anything may be granted
+    (monotonic seconds). repeated: another queue tells of orders."""
 
     def __init__(
-        self, number: int, queue: RemoteQueue, orders: OrderLog, progress: Callable[[], InProgress | None],
+        self, number: int, queue: LinkedQueue, orders: Orders, progress: Callable[[], InProgress | None],
         carried: Callable[[], None], heard: Callable[[int, str, list[Any]], None], grants: Grants,
+        term: Callable[[], float], repeated: bool,
     ) -> None:  # fmt: skip
-        self.number, self._queue, self._orders = number, queue, orders
+        self.number, self._queue, self._orders, self._term, self._repeated = number, queue, orders, term, repeated
         self._progress, self._carried, self._heard, self._grants = progress, carried, heard, grants
         self._fault: Exception | None = None
         self._pushes: set[asyncio.Task[None]] = set()
@@ -184,8 +229,9 @@ class Link:
             passed_s = max(0.0, time.time() - order.ms / 1000)
             arguments = arguments | {"seconds": max(LEAST_S, arguments["seconds"] - passed_s)}
         found: list[Any] = await self._queue.ask(
-            questions.order, number=order.number, asked=order.question, arguments=arguments, sure=sure
-        )
+            questions.order, number=order.number, asked=order.question, arguments=arguments, sure=sure,
+            repeated=self._repeated,
+        )  # fmt: skip
         return found
 
     def _tell_lost(self, applied: int) -> None:
@@ -205,7 +251,7 @@ class Link:
         try:
             while self._fault is None:
                 if self.applied == self._orders.last:
-                    self.until = time.monotonic() + LEASE_S
+                    self.until = max(self.until, min(time.monotonic() + LEASE_S, self._term()))
                 await self._exchange([], ROUND_S if self.applied == self._orders.last else LOOK_S)
             raise self._fault
         finally:
@@ -214,7 +260,9 @@ class Link:
                 push.cancel()
 
     async def _exchange(self, messages: list[Any], wait_s: float) -> None:
-        news = await self._queue.ask(questions.share, until=self.until, messages=messages, wait_s=wait_s)
+        news = await self._queue.ask(
+            questions.share, until=self._queue.moment(self.until), messages=messages, wait_s=wait_s
+        )
         self._heard_at = time.monotonic()
         for kind, what in news:
             self._heard(self.number, kind, what)
@@ -238,10 +286,11 @@ class Link:
 
 
 class Grants:
-    """Gives queues their shares of limits, by `GrantAuthority`: it hears what comes, and what it says is sent."""
+    """Gives queues their shares of limits, by `GrantAuthority`: it hears what comes, and what it says is sent, up to
+    the end of its `term`."""
 
-    def __init__(self, queues: int) -> None:
-        self._authority = GrantAuthority(queues, token_hex(8), time.monotonic())
+    def __init__(self, queues: Iterable[int], term: Callable[[], float]) -> None:
+        self._authority, self._term = GrantAuthority(queues, token_hex(8), time.monotonic()), term
         self.links: dict[int, Link] = {}
         self._due: asyncio.Handle | None = None
 
@@ -266,6 +315,9 @@ class Grants:
         self._due = asyncio.get_running_loop().call_soon(self._tick)
 
     def _tick(self) -> None:
+        if time.monotonic() >= self._term():
+            self._due = asyncio.get_running_loop().call_later(ROUND_S, self._tick)
+            return
         for queue, message in self._authority.tick(time.monotonic()):
             self.links[queue].push(message)
         wait_s = self._authority.next_at() - time.monotonic()
@@ -273,12 +325,10 @@ class Grants:
 
 
 class Authority:
-    """Of the queues of one MTA, in its own process. Raises OSError, ValueError."""
+    """Of these queues. term: until when it may grant anything (monotonic seconds). Raises OSError, ValueError."""
 
-    def __init__(self, config: Config, numbers: list[int]) -> None:
-        self._orders = OrderLog(config.folder / layout.FOLDER / layout.ORDERS)
-        for sentence in self._orders.lost:
-            log.error("%s", sentence)
+    def __init__(self, queues: Mapping[int, LinkedQueue], orders: Orders, term: Callable[[], float] = for_ever) -> None:
+        self._orders = orders
         self._one = asyncio.Lock()
         self._progress: InProgress | None = None
         self._deciding: dict[str, asyncio.Task[None]] = {}
@@ -287,15 +337,17 @@ class Authority:
         self._lessons = dict[int, list[Any]]()
         """What is to be taught, by the queue that was told."""
         self._teaching: asyncio.Task[None] | None = None
-        self._grants = Grants(len(numbers))
-        self.links = self._grants.links = {number: self._link(config.folder, number) for number in numbers}
+        self._grants = Grants(queues, term)
+        self.links = self._grants.links = {
+            number: Link(
+                number, queue, orders, lambda: self._progress, self._carried, self._heard, self._grants, term,
+                repeated=number != min(queues),
+            )
+            for number, queue in queues.items()
+        }  # fmt: skip
         asks = {number: link.ask for number, link in self.links.items()}
         is_silent = lambda number: self.links[number].is_silent  # noqa: E731
         self._merged = Merged(asks, self.order, used=self._grants.used, is_silent=is_silent)
-
-    def _link(self, folder: Path, number: int) -> Link:
-        queue = RemoteQueue.lasting(layout.folder_of(folder, number), "authority")
-        return Link(number, queue, self._orders, lambda: self._progress, self._carried, self._heard, self._grants)
 
     def _heard(self, queue: int, kind: str, what: Any) -> None:
         if kind == LESSONS:
@@ -408,9 +460,14 @@ class Authority:
 
 
 async def run(config: Config) -> None:
-    """For ever."""
-    authority = Authority(config, layout.numbers(config.folder))
-    listening = await serve(authority.ask, config.folder / AUTHORITY)
+    """For ever. Raises OSError, ValueError."""
+    folder = config.folder
+    orders = OrderLog(folder / layout.FOLDER / layout.ORDERS)
+    for sentence in orders.lost:
+        log.error("%s", sentence)
+    places = {number: layout.folder_of(folder, number) for number in layout.numbers(folder)}
+    authority = Authority({number: OnMachine.lasting(at, "authority") for number, at in places.items()}, orders)
+    listening = await serve(authority.ask, folder / AUTHORITY)
     tasks = authority.start()
     with contextlib.suppress(asyncio.CancelledError):
         await asyncio.gather(listening.serve_forever(), *tasks)

@@ -2,7 +2,7 @@
 
 So a folder of an MTA with one queue is that of queue 0. The file `queues/layout` says which queues there are; without
 it, there is only that one. One that there is no more leaves `queues/k.gone-TIME`, whose journal and archive have what
-became of its mail up to then.
+became of its mail up to then. On a node of a cluster the file says, too, which queue is at `home` in `server.folder`.
 """
 
 from __future__ import annotations
@@ -17,15 +17,22 @@ from zonemta_py.disk.files import fresh_file, sync
 from zonemta_py.journal.folders import FOLDER as FOLDER
 from zonemta_py.journal.folders import GONE, LAYOUT
 from zonemta_py.journal.folders import folder_of as folder_of
+from zonemta_py.journal.folders import home_of as home_of
+from zonemta_py.queue.api import ORDERS_NOTE
 from zonemta_py.wire import AUTHORITY
 
 ORDERS = "orders"
 """The log of orders, in FOLDER."""
+OF_A_QUEUE = (
+    "store", "journal", "archive", "bodies", "receipts", "quarantine", "feedback", "events", "reporting", "identity",
+    "configuration", "owed", ORDERS_NOTE,
+)  # fmt: skip
+"""What a queue has in its folder; all else there is the MTA's."""
 
 
 def config_of(config: Config, number: int) -> Config:
     """The same configuration, with that queue's folder."""
-    return config.for_queue(number, folder_of(config.folder, number)) if number else config
+    return config.for_queue(number, folder_of(config.folder, number)) if number != config.queue_number else config
 
 
 def each(config: Config) -> list[Config]:
@@ -34,8 +41,10 @@ def each(config: Config) -> list[Config]:
 
 
 def numbers(folder: Path) -> list[int]:
-    """Of the queues that there are, also if the MTA does not run. Raises ValueError with one sentence, OSError."""
-    return _read(folder)[0]
+    """Of the queues that there are, also if the MTA does not run; the one that has the folder itself is the first.
+    Raises ValueError with one sentence, OSError."""
+    home = home_of(folder)
+    return sorted(_read(folder)[0], key=lambda number: (number != home, number))
 
 
 def known(folder: Path) -> list[int]:
@@ -72,7 +81,7 @@ def gone(folder: Path) -> list[Path]:
 def set_aside(folder: Path, number: int) -> None:
     """There is no such queue any more: its folder, if it has anything, becomes one of `gone`. Raises OSError."""
     place = folder_of(folder, number)
-    if number and place.exists():
+    if number != home_of(folder) and place.exists():
         if not any(place.iterdir()):
             place.rmdir()
             return
@@ -80,17 +89,36 @@ def set_aside(folder: Path, number: int) -> None:
         sync(place.parent)
 
 
-def write(folder: Path, queues: Iterable[int], becoming: Iterable[int] = ()) -> None:
+def set_home_aside(folder: Path) -> None:
+    """The same of the queue that has the MTA's folder itself: what is a queue's goes into a folder of its own. Can be
+    repeated after a crash. Raises OSError."""
+    number = home_of(folder)
+    place = folder / FOLDER / f"{number}.going"
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name in OF_A_QUEUE:
+        if (folder / name).exists():
+            (folder / name).rename(place / name)
+    sync(folder)
+    if any(place.iterdir()):
+        place.rename(place.with_name(f"{number}{GONE}{time.time_ns() // 1_000_000}"))
+    else:
+        place.rmdir()
+    sync(place.parent)
+
+
+def write(folder: Path, queues: Iterable[int], becoming: Iterable[int] = (), home: int | None = None) -> None:
     """Those that there are from now on, with their folders. becoming: those that there are to be, for which mail is
-    about to be moved. Raises OSError."""
+    about to be moved. home: the one that has `folder` itself; None: as it is. Raises OSError."""
     there, next_ = sorted(queues), sorted(becoming)
     path = folder / FOLDER / LAYOUT
-    if there == [0] and not next_:
+    home = home_of(folder) if home is None else home
+    if there == [0] and not next_ and not home:
         path.unlink(missing_ok=True)
         (folder / AUTHORITY).unlink(missing_ok=True)
         return
-    for number in {*there, *next_}:
-        folder_of(folder, number).mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.parent.mkdir(mode=0o700, exist_ok=True)
+    for number in {*there, *next_} - {home}:
+        (folder / FOLDER / str(number)).mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    said = {"queues": there} | ({"becoming": next_} if next_ else {}) | ({"home": home} if home else {})
     with fresh_file(path) as file:
-        file.write(json.dumps({"queues": there} | ({"becoming": next_} if next_ else {})).encode())
+        file.write(json.dumps(said).encode())

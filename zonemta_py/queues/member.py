@@ -84,10 +84,12 @@ class Member:
     def may_lease(self) -> bool:
         return self._core.clock.monotonic() < self._until
 
-    async def carry_out(self, number: int, question: str, arguments: dict[str, Any], sure: bool) -> list[Any]:
+    async def carry_out(
+        self, number: int, question: str, arguments: dict[str, Any], sure: bool, repeated: bool
+    ) -> list[Any]:
         async with self._one:
             try:
-                with given(sure, repeated=self._core.config.queue_number > 0) as order:
+                with given(sure, repeated) as order:
                     answer = [DONE, await self._queue.answer(question, arguments), order.settled]
             except QueueRefusal as refusal:
                 if not sure:

@@ -533,7 +533,8 @@ async def _carried_out(queue: LocalQueue, orders: OrderLog) -> None:
     member = Member(queue)
     queue.core.membership = member
     for order in orders.after(noted(queue.core.config.folder)):
-        await member.carry_out(order.number, order.question, order.arguments, True)
+        repeated = queue.core.config.queue_number > 0
+        await member.carry_out(order.number, order.question, order.arguments, True, repeated)
     queue.core.membership = None
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
-from zonemta_py.config import Config, Zone, queue_count
+from zonemta_py.config import Config, Zone, queue_numbers
 from zonemta_py.mail.addresses.domain import canonical
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.zones.pull import PUSHED, queue_of
@@ -32,7 +32,7 @@ DOMAINS_MAX = 20_000
 def of(config: Config) -> Placement:
     """Of the queues that a configuration wants."""
     accounts = [one.name for one in config.accounts if one.messages or one.recipients or one.sessions]
-    return Placement(range(queue_count(config)), accounts, config.zones)
+    return Placement(queue_numbers(config), accounts, config.zones)
 
 
 class Placement:

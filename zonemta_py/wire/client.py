@@ -17,7 +17,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
+from typing import Any, Self
 
 from zonemta_py.disk import body_file
 from zonemta_py.disk.bodies import Shrinker, restore, shrink
@@ -101,7 +101,7 @@ class RemoteQueue:
         """Knows what this one has stored, once there is no such queue any more."""
 
     @classmethod
-    def lasting(cls, folder: Path, name: str, lease_s: float = 0, socket: str = SOCKET) -> RemoteQueue:
+    def lasting(cls, folder: Path, name: str, lease_s: float = 0, socket: str = SOCKET) -> Self:
         """One that is usable at once and lasts: it connects by itself, now and whenever the queue is back.
 
         lease_s: as of `connect`. socket: name of the socket in that folder.

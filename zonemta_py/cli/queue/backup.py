@@ -60,7 +60,7 @@ def backup(
 def _gather(folder: Path, made: Path) -> None:
     """Of several queues, the copies of the others come into that of the first. Raises OSError."""
     numbers = layout.numbers(folder)
-    layout.write(made, numbers)
+    layout.write(made, numbers, home=layout.home_of(folder))
     for number in numbers[1:]:
         place = layout.folder_of(made, number)
         place.rmdir()

@@ -148,9 +148,9 @@ async def _stable(queue: QueueContext, after: int = 0, wait_s: float = 0, writte
 
 @OF_QUEUE.to(questions.order)
 async def _order(
-    queue: QueueContext, number: int, asked: str, arguments: dict[str, Any], sure: bool = False
+    queue: QueueContext, number: int, asked: str, arguments: dict[str, Any], sure: bool = False, repeated: bool = False
 ) -> list[Any]:
-    return await _membership(queue).carry_out(number, asked, arguments, sure)
+    return await _membership(queue).carry_out(number, asked, arguments, sure, repeated)
 
 
 @OF_QUEUE.to(questions.learn)

@@ -941,9 +941,12 @@ def report(*, process: str, counts: list[list[Any]], gauges: list[list[Any]]) ->
 
 
 # Carries out an order that all queues have, and notes its number: ["done", answer, arguments by which the others carry
-# it out] or ["refused", why]. sure: another queue has taken it, so names are not checked.
+# it out] or ["refused", why]. sure: another queue has taken it, so names are not checked. repeated: another one tells
+# of it in events.
 @question
-def order(*, number: int, asked: str, arguments: dict[str, Any], sure: bool = False) -> list[Any]: ...
+def order(
+    *, number: int, asked: str, arguments: dict[str, Any], sure: bool = False, repeated: bool = False
+) -> list[Any]: ...
 # Learns what one of the queues has been told by servers and people. lessons: rows [number, kind, row], as of
 # `queue.api.Membership.lesson`.
 @question

@@ -25,7 +25,7 @@ at `next_at`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from zonemta_py.queues.grants.messages import (
@@ -263,11 +263,11 @@ def _levelled(wants: dict[int, float], total: int, least: int) -> dict[int, int]
 
 
 class GrantAuthority:
-    """For queues 0 … queues - 1. era: another text for each authority that there ever was."""
+    """For queues with these numbers. era: another text for each authority that there ever was."""
 
-    def __init__(self, queues: int, era: str, now: float) -> None:
+    def __init__(self, queues: Iterable[int], era: str, now: float) -> None:
         self._era = era
-        self._queues = {number: _Queue() for number in range(queues)}
+        self._queues = {number: _Queue() for number in queues}
         self._all: dict[Id, _Rate | _Count] = {}
         self._begun_at: float | None = None
         """When it began to give."""
