@@ -191,16 +191,39 @@ async def test_a_guard_holds_back_everywhere_what_it_holds_back_in_one(tmp_path:
         assert whole["rows"] == []
 
 
+async def test_a_guard_is_for_what_all_queues_have_heard(tmp_path: Path) -> None:
+    """Each of them hears of fewer than it takes; it goes up once, also where one of them dies meanwhile."""
+    async with running(tmp_path) as (mta, _, _client):
+        place = Placement(range(QUEUES))
+        first = {place.of_domain(domain := f"d{number}.test")[0]: domain for number in range(50)}
+        assert set(first) == set(range(QUEUES))
+        people = [f"gone-{number}@one.test" for number in range(21)]
+        for number, who in enumerate(people):  # the first recipient's domain says which queue takes it
+            await submit(mta, f"ann@{first[number % QUEUES]}", who)
+            if number == 15:
+                await killed(mta, "queue-2")
+        await mta.drained()
+
+        def held(number: int) -> list[int]:
+            return [row["people"] for row in ask_at(layout.folder_of(tmp_path, number) / SOCKET, "guards")]
+
+        await until(lambda: [held(number) for number in range(QUEUES)] == [[21]] * QUEUES)
+        for number in range(QUEUES):
+            folder = layout.folder_of(tmp_path, number)
+            await until(lambda folder=folder: not any(listed(folder, who) for who in people))
+        assert mta.log.read_text().count("do not exist there, it says") == 1
+
+
 def listed(folder: Path, address: str) -> bool:
     return ask_at(folder / SOCKET, "suppression", address=address) is not None
 
 
-async def submit(mta: Mta, recipient: str) -> None:
+async def submit(mta: Mta, *recipients: str) -> None:
     import smtplib
 
     def send() -> None:
         with smtplib.SMTP("127.0.0.1", mta.port) as server:
-            server.sendmail("news@example.com", [recipient], "Subject: news\r\n\r\nThe news of the day.\r\n")
+            server.sendmail("news@example.com", list(recipients), "Subject: news\r\n\r\nThe news of the day.\r\n")
 
     await asyncio.to_thread(send)
 

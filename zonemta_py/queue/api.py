@@ -104,8 +104,11 @@ class Membership(Protocol):
 
     def lesson(self, kind: str, row: list[Any]) -> list[Operation]:
         """What keeps, in the batch that it follows from, something that the other queues are to learn too: "heard", a
-        `Statement`; "took", that somebody has got mail; "stand", a `StandingRecord`. Nothing while it is taught
-        itself."""
+        `Statement`; "held", a guard that has gone up; "counted", figures of guards; "took", that somebody has got mail;
+        "stand", a `StandingRecord`. Nothing while it is taught itself."""
+
+    def is_telling(self, kind: str) -> bool:
+        """Whether there is something of that kind which not all queues have learnt."""
 
 
 class Retired(Exception):

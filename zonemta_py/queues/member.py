@@ -38,7 +38,7 @@ LESSONS, GRANTS, CAMPAIGNS, BEGIN = "lessons", "grants", "campaigns", "begin"
 """What `share` answers with: [LESSONS, rows], [GRANTS, message], [CAMPAIGNS, names]. Its messages: [GRANTS, message];
 [BEGIN], the first one of each connection."""
 LEAST_S = 0.001
-HEARD, HELD, TOOK, STAND = "heard", "held", "took", "stand"
+HEARD, HELD, COUNTED, TOOK, STAND = "heard", "held", "counted", "took", "stand"
 ELSEWHERE = Reply(451, "4.3.0", "the number of queues has just changed; try again in a moment")
 AT_ONCE = 200
 
@@ -178,6 +178,9 @@ class Member:
             self._news.set()
         return operations
 
+    def is_telling(self, kind: str) -> bool:
+        return self._lessons.is_telling(kind)
+
     async def learn(self, origin: int, lessons: list[list[Any]]) -> None:
         if origin == self._core.config.queue_number:
             self._lessons.forget(lessons)
@@ -204,6 +207,10 @@ class Lessons:
         self._last += 1
         self._kept[self._last] = [kind, self._by_clock(kind, list(row), -self._core.clock.apart_ms())]
         return [(keys.lesson(self._last), packing.pack(self._kept[self._last]))]
+
+    def is_telling(self, kind: str) -> bool:
+        """Whether there is one of that kind which not all queues have learnt."""
+        return any(kept[0] == kind for kept in self._kept.values())
 
     def next(self) -> list[list[Any]]:
         """The next ones, [number, kind, row]."""
@@ -237,6 +244,8 @@ class Lessons:
                 self._core.stand(row)
             elif kind == HELD:
                 operations += self._queue.policy.guarded(Raised(*row))
+            elif kind == COUNTED:
+                operations += self._queue.policy.guard.learn(row)
         if operations:
             self._core.disk.lines.submit(operations, immediately, sync=False, keep=True)
 
@@ -247,6 +256,8 @@ class Lessons:
             row[3] += apart_ms
         elif kind == HELD:
             row[1] += apart_ms
+        elif kind == COUNTED:
+            row[0] += apart_ms
         elif kind == TOOK:
             row[2] += apart_ms
         elif kind == STAND and row[0] == "stop":

@@ -47,6 +47,7 @@ from zonemta_py.queue.lifecycle.requests import RequestRecord
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.recovery import owed
 from zonemta_py.queue.recovery.start import open_queue
+from zonemta_py.queue.suppression import provider_answers, shared_counts
 from zonemta_py.queue.suppression.entry import Suppressed
 from zonemta_py.queue.suppression.evidence import Evidence
 from zonemta_py.queues import layout
@@ -122,7 +123,7 @@ FAMILIES = (
     Becomes("feedback", "stays: all queues are asked", "to the first queue, with new numbers"),
     Becomes("feedback-of", "stays", "with it"),
     Becomes("evidence", _OF_ALL, "what the others lack"),
-    Becomes("guard", _OF_ALL, "the larger figures of both in the first queue, as they have the same behind them"),
+    Becomes("guard", _OF_ALL, "the larger figures of both in the first queue, of each process that has counted"),
     Becomes("guard-day", _OF_ALL, "the same"),
     Becomes("lesson", "stays, until all have learnt it", "to the first queue, with new numbers"),
     Becomes("taken", "deleted when the move is recorded", "deleted when the move is recorded"),
@@ -659,24 +660,12 @@ async def _inherited(giver: Core, taker: Core) -> list[Operation]:
         changes.append((keys.lesson(number), value))
     changes += _feedback(giver, taker)
     for key, value in theirs.scan(keys.GUARDS, keys.end(keys.GUARDS)):
-        changes.append((key, packing.pack(_larger(packing.unpack(value), packing.unpack(ours.get(key) or b"\x90")))))
+        known = packing.unpack(ours.get(key) or packing.pack([]))
+        changes.append((key, packing.pack(shared_counts.joined(packing.unpack(value), known))))
     for key, value in theirs.scan(keys.GUARD_DAYS, keys.end(keys.GUARD_DAYS)):
-        cells, believed = packing.unpack(value)[:2]
-        known, known_believed = packing.unpack(ours.get(key) or b"\x92\x90\x80")[:2]
-        later = {one: max(believed.get(one, 0), known_believed.get(one, 0)) for one in {**believed, **known_believed}}
-        changes.append((key, packing.pack([_larger(cells, known), later])))
+        changes.append((key, provider_answers.merged(value, ours.get(key))))
     await taker.disk.journal.stable()
     return changes
-
-
-def _larger(rows: list[list[int]], others: list[list[int]]) -> list[list[int]]:
-    """[time, count …]: of the same time, the larger counts. Added up, what a queue had got when it was new would count
-    again with each that goes."""
-    found: dict[int, list[int]] = {}
-    for at, *counts in (*rows, *others):
-        known = found.get(at, counts)
-        found[at] = [max(one, other) for one, other in zip(counts, known, strict=True)]
-    return [[at, *counts] for at, counts in sorted(found.items())]
 
 
 def _feedback(giver: Core, taker: Core) -> list[Operation]:

@@ -113,8 +113,7 @@ class SuppressionPolicy:
 
     def heard(self, heard: Statement, taught: bool = False) -> list[Operation]:
         """For whoever applies the record that says so, in its turn; what it gives back goes into the same batch. What
-        nothing proves to be genuine must not be given here. taught: another of several queues has heard it, whose guard
-        counts it."""
+        nothing proves to be genuine must not be given here. taught: another of several queues has heard it."""
         who, group = person(heard.address), proof.OF_CLASS.get(heard.what, heard.what)
         if not heard.address or who in self._list.leaving or not self._counts(group, heard.tenant):
             return []
@@ -133,6 +132,7 @@ class SuppressionPolicy:
             self.guard.taught(heard.pair, who, heard.ms, later)
         elif news:
             raised = self.guard.refused(heard.pair, who, heard.ms, later)
+        if news:
             written = self.guard.state(name) if name else []
         guard = self.guard.holder(heard.pair, later) if group in proof.GUARDED else ""
         item = Item(
@@ -336,7 +336,16 @@ class SuppressionPolicy:
 
     def tick(self) -> None:
         """About once a second."""
-        self.guard.tick(self._core.clock.steady_ms())
+        now_ms, member = self._core.clock.steady_ms(), self._core.membership
+        self.guard.tick(now_ms)
+        if member is not None:
+            written = list[Operation]()
+            for up in self.guard.decide(now_ms):
+                written += [*self.guarded(up), *self._teach("held", list(up))]
+            if not member.is_telling("counted") and (figures := self.guard.figures(now_ms)):
+                written += [*self.guard.told(figures), *self._teach("counted", figures)]
+            if written:
+                self._core.disk.lines.submit(written, immediately, sync=False, keep=True)
 
     def tidy(self) -> None:
         """Forgets what is old, a portion at each call. Raises StoreError."""
