@@ -25,13 +25,15 @@ async def test_one_three_one_under_load(tmp_path: Path) -> None:
             await asyncio.to_thread(mta.ask, "stop", kind="zone", name="bulk")
             await client.hand_in(range(60))
             handing = asyncio.create_task(client.hand_in(range(60, 260)))
-            await resized(mta, 3)
+            answers = [await resized(mta, 3)]
             standing = await asyncio.to_thread(mta.ask, "standing")
             assert [(row["kind"], row["name"]) for row in standing if row["group"] == "suspended"] == [("zone", "bulk")]
             await asyncio.sleep(1)
-            await resized(mta, 2)
+            answers.append(await resized(mta, 2))
             await handing
-            await resized(mta, 1)
+            answers.append(await resized(mta, 1))
+            assert [one["number"] for one in answers] == [one["generation"] for one in answers] == [2, 3, 4]
+            assert await asyncio.to_thread(mta.ask, "generation") == {"generation": 4, "number": 4}
             await asyncio.to_thread(mta.ask, "lift", kind="zone", name="bulk")
             await mta.drained()
             in_doubt = mta.in_doubt()

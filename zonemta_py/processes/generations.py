@@ -287,7 +287,8 @@ class Generations:
             names = ", ".join(key for key, _, _ in changes[:10]) + (" …" if len(changes) > 10 else "")
             _log(f"another configuration holds, given by {by}; changed: {names or 'nothing'}")
         later = [key for key, _, _ in changes if key in LATER]
-        return {"changes": changes, "refused": refused, "later": later, "generation": self._given.generation}
+        given = self._given if self._later is None else self._later[0]
+        return {"changes": changes, "refused": refused, "later": later, "generation": given.generation}
 
     def _patiently(self, pipe: Pipe, seconds: float) -> bool:
         """Whether there is a message, or the end, within that time; processes are kept up meanwhile.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
 from survival.rig import PATIENCE_S, Mta
 from zonemta_py.queues import layout
@@ -17,12 +18,13 @@ def configure(mta: Mta, queues: int) -> None:
     mta.config_file.write_text(text.replace(before, f"queues = {queues}", 1))
 
 
-async def resized(mta: Mta, queues: int) -> None:
-    """Returns when they are there. Raises AssertionError."""
+async def resized(mta: Mta, queues: int) -> dict[str, Any]:
+    """Returns what the reload has answered, when they are there. Raises AssertionError."""
     configure(mta, queues)
-    answer = await asyncio.to_thread(mta.ask, "reload", by="test")
+    answer: dict[str, Any] = await asyncio.to_thread(mta.ask, "reload", by="test")
     assert not answer["refused"], answer
     await settled(mta, queues)
+    return answer
 
 
 async def settled(mta: Mta, queues: int) -> None:
