@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 
 from zonemta_py.config.accounts import Account
+from zonemta_py.config.cluster import ClusterSection
 from zonemta_py.config.file import read
 from zonemta_py.config.limits import Learning, Rate, SharesSection, Throttle, Window, rate
 from zonemta_py.config.reception import Limits, Listener
@@ -30,6 +31,7 @@ __all__ = [
     "QUEUE_NAME",
     "USUAL_FILE",
     "Account",
+    "ClusterSection",
     "Config",
     "ConfigError",
     "DestinationTable",

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 from zonemta_py.config.root import Config
 from zonemta_py.config.secret import HIDDEN, hidden
 
-FIXED = ("server.folder", "server.user", "server.group")
-"""What a running MTA cannot change, not even for its next start: commands find it by its folder, as its user."""
+FIXED = ("server.folder", "server.user", "server.group", "cluster.")
+"""What a running MTA cannot change, not even for its next start: commands find it by its folder, as its user. Ending in
+a dot: a whole table, which it is connected by."""
 LATER = ("queue.write_buffer_bytes",)
 """What a reload takes over for the next start only."""
 ABSENT = "(default)"

@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import PrivateAttr, ValidationInfo, model_validator
 
 from zonemta_py.config.accounts import Account
+from zonemta_py.config.cluster import ClusterSection, node_name
 from zonemta_py.config.limits import Learning, SharesSection, Throttle, Window
 from zonemta_py.config.reception import Limits, Listener
 from zonemta_py.config.section import ConfigError, Faults, FileContext, Place, Section
@@ -69,6 +70,7 @@ class Config(Section):
     event_sinks: list[EventSink] = []
     reports: ReportsSection = ReportsSection.model_construct()
     plugins: Plugins = Plugins.model_construct()
+    cluster: ClusterSection = ClusterSection.model_construct()
     _queue: int = PrivateAttr(0)
     _queues: tuple[int, ...] = PrivateAttr(())
 
@@ -270,6 +272,11 @@ class Config(Section):
     def queues_given(self) -> tuple[int, ...]:
         """Numbers of this node's queues in a cluster, `home` first; (): `server.queues` says how many there are."""
         return self._queues
+
+    @property
+    def node(self) -> str:
+        """This machine's name in its cluster."""
+        return node_name(self.cluster, self.server.name)
 
     @property
     def reports_folder(self) -> Path | None:

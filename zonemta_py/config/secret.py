@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 HIDDEN = "(hidden, see the file)"
-_KEYS = frozenset(("password", "secret", "secrets", "earlier_secrets", "users"))
+_KEYS = frozenset(("password", "system_password", "secret", "secrets", "earlier_secrets", "users"))
 _OPTION = re.compile(r"pass|secret|token|credential|api_?key|auth", re.IGNORECASE)
 """In names of plugins' options, whose purpose is unknown here."""
 _LOGIN = re.compile(r"(?<=://)[^/@\s]+@")

@@ -199,7 +199,7 @@ class EventSink(Section):
         if parts is None or parts.scheme not in schemes or not (parts.hostname or parts.path.strip("/")):
             raise ValueError(f"{'an' if self.kind == 'amqp' else 'a'} {self.kind} needs a url such as {example}")
         hosts = [parts.hostname or "", *(urlsplit(f"kafka://{one}").hostname or "" for one in self.bootstrap)]
-        if parts.scheme not in SAFE and not self.cleartext and not all(map(_is_here, hosts)):
+        if parts.scheme not in SAFE and not self.cleartext and not all(map(is_here, hosts)):
             raise ValueError(
                 f"{parts.scheme}:// would carry addresses of people in the clear; use {schemes[0]}://, or set"
                 " cleartext = true"
@@ -237,7 +237,7 @@ def signing_key(secret: str) -> bytes:
         return b""
 
 
-def _is_here(host: str) -> bool:
+def is_here(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -39,7 +39,13 @@ def faults(queue: QueueContext, config: Config) -> list[str]:
             found.append(f"zone {name!r} {what}, but {sentence}")
     before, after = leaves(core.config), leaves(config)
     fixed = "{} cannot be changed while the MTA runs: put it back, or stop the MTA, change it and start again"
-    return [fixed.format(key) for key in FIXED if before.get(key) != after.get(key)] + found
+    keys = [
+        key
+        for one in FIXED
+        for key in sorted({*before, *after})
+        if key == one or (one[-1] == "." and key.startswith(one))
+    ]
+    return [fixed.format(key) for key in keys if before.get(key) != after.get(key)] + found
 
 
 def _not_empty(core: Core, name: str) -> str:
