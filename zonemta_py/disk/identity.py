@@ -75,6 +75,17 @@ def adopt(folder: Path, machine: str) -> Identity:
     return _read(path)
 
 
+def known(folder: Path) -> list[Any]:
+    """Which queue it is, and its incarnation; [] if nothing says so."""
+    found = _read(folder / NAME)
+    return [] if found.inode == _UNREADABLE else [found.queue, found.incarnation]
+
+
+def take_over(folder: Path, queue: str, incarnation: int, machine: str) -> None:
+    """Its files were made again here, of what other machines had of that queue."""
+    _write(folder / NAME, queue, incarnation + 1, machine)
+
+
 def original(folder: Path) -> Path | None:
     """Where the queue is of which this folder is a copy; None if that is not there, or not known."""
     found = _read(folder / NAME)

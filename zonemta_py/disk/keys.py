@@ -35,6 +35,7 @@
     lesson <number>                                  what the other queues are to learn, of several
     taken <id>                                       that message, or part of its state, was taken over from a queue
     state                                            how far the journal has been applied
+    log                                              how far this and the journal have what other machines keep
 
 Ids are 16 hexadecimal digits that grow with time (44 bits of milliseconds, 10 of sequence, 10 of the number of the
 queue that has given it out), so a slice of time is a range of keys. `due` and `until` are milliseconds since 1970 in 12
@@ -46,6 +47,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 STATE = b"state"
+LOG = b"log"
+"""Of a queue of a cluster."""
 SIZES = b"size "
 FLOW_SIZES = b"size-flow "
 QUOTAS = b"quota "

@@ -65,6 +65,7 @@ FAMILIES = (
     Family("lesson", (), "the other queues do not learn it", "what the other queues were to learn"),
     Family("taken", (), "only of a move between queues that is under way: what was moved is recorded by then"),
     Family("state", (), "counted again; how far the journal was applied is found by applying it again"),
+    Family("log", (), "the log begins anew with all that is here"),
     Family("probe", (), "written and deleted at once, to try a disk"),
 )  # fmt: skip
 

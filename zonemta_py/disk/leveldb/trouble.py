@@ -11,6 +11,9 @@ from zonemta_py.mail.reply import Reply
 log = logging.getLogger(__name__)
 
 NO_SPACE = Reply(452, "4.3.1", "the queue's disk is full, try again later")
+NO_QUORUM = Reply(
+    451, "4.3.2", "the cluster cannot keep mail safely now, try again later; most of its NATS servers must be reached"
+)
 DISK_ERROR = Reply(451, "4.3.0", "the queue's disk reported an error, try again later")
 
 

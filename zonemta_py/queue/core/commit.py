@@ -8,6 +8,9 @@ Failures. Store: units with mail being accepted fail (their clients get 451 or 4
 again once the store has been closed and reopened (after an error LevelDB may lose later writes), and so is everything
 written since the last successful sync; whatever a failed batch may have left of refused mail is deleted. Journal:
 nothing fails; everything waits and is written again into a new file. `trouble` says why mail is refused now.
+
+Where other machines keep what is written (`Log`), they have a batch before the store, and records are stable once they
+are there and here. While they do not answer, mail is refused, and all else waits.
 """
 
 from __future__ import annotations
@@ -16,14 +19,16 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Protocol
 
+from zonemta_py.disk import keys
 from zonemta_py.disk.frame import Record, record
 from zonemta_py.disk.leveldb.store import Operation, Store, StoreDamaged, StoreError, bytes_of
-from zonemta_py.disk.leveldb.trouble import NO_SPACE, refusal, tell
+from zonemta_py.disk.leveldb.trouble import NO_QUORUM, NO_SPACE, refusal, tell
 from zonemta_py.journal.receipts import Receipts
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.segments import Writer
@@ -130,6 +135,38 @@ class Closing(Protocol):
         """The batch with the last changes failed."""
 
 
+class Log(Protocol):
+    """What both lines write, kept by other machines too (`cluster.log`): a batch is there before it is written here."""
+
+    records: int
+    """The last record of the journal that it has, or is about to have."""
+
+    def watch(self, late: Callable[[], None], back: Callable[[], None]) -> None:
+        """late: called when it has not answered for too long; back: when it does again."""
+
+    def store(self, number: int, operations: list[Operation], then: Callable[[bytes], None]) -> None:
+        """A batch. then(the value of the key `log` for it): once it is kept."""
+
+    def written(self, store: Store) -> None:
+        """The batch is written here too, and no other one is under way."""
+
+    def journal(self, records: list[Record]) -> tuple[int, int]:
+        """Records, in their order; returns what `agreed` and `kept` are told."""
+
+    def agreed(self, place: tuple[int, int], then: Callable[[], None]) -> None:
+        """Calls `then` once it has all records up to there."""
+
+    def kept(self, place: tuple[int, int]) -> None:
+        """These are stable here too."""
+
+    def body(self, folder: Path, message_id: str) -> Awaitable[None]:
+        """The file of a large body, on its way in: before the batch that accepts its message."""
+
+    def begin(self, store: Store, folder: Path, applied: int, anew: bool) -> None:
+        """Once, before anything is written: both disks are as they will be opened. folder: the journal's. applied: of
+        its last position. anew: they have been repaired, so that what the log has is not what was here."""
+
+
 class StoreLine:
     """Writes to the store."""
 
@@ -142,8 +179,9 @@ class StoreLine:
         damaged: Callable[[StoreDamaged], None],
         hire: Hire = Thread,
         receipts: Receipts | None = None,
+        replica: Log | None = None,
     ) -> None:
-        self.store = store
+        self.store, self.replica = store, replica
         self.syncs = 0
         self._receipts = receipts
         self.trouble: Reply | None = None
@@ -158,6 +196,11 @@ class StoreLine:
         self._timer: asyncio.TimerHandle | None = None
         self._soon = False
         self._busy = False
+        self._underway: list[Unit] = []
+        """Units of the batch that the log is to keep."""
+        self._refused: list[Operation] = []
+        if replica is not None:
+            replica.watch(self._late, self._back)
 
     def submit(
         self,
@@ -220,10 +263,44 @@ class StoreLine:
         self._busy = True
         self._after_this += self._after_sync
         self._after_sync = []
+        if self.replica is not None:
+            self._underway = units
+            then = partial(self._kept, units, operations, sync, envelopes)
+            self.replica.store(self._closing.batches, operations, then)
+            return
         self._worker.run(
             partial(self._write, operations, sync, self._closing.batches, envelopes),
             partial(self._finish, units, operations, sync),
         )
+
+    def _kept(
+        self, units: list[Unit], operations: list[Operation], sync: bool, envelopes: list[bytes], mark: bytes
+    ) -> None:
+        """The log has the batch: now it is written here. mark: up to where store and journal have what the log has."""
+        self._underway = []
+        operations.append((keys.LOG, mark))
+        self._worker.run(
+            partial(self._write, operations, sync, self._closing.batches, envelopes),
+            partial(self._finish, units, operations, sync),
+        )
+
+    def _late(self) -> None:
+        """The log does not answer: mail is refused until it does. It may have the batch that is under way, or get it
+        yet, so the next one deletes what was refused."""
+        if self.trouble is None:
+            self.trouble = NO_QUORUM
+        waiting, self._waiting = self._waiting, deque(unit for unit in self._waiting if unit.keep)
+        refused = [unit for unit in self._underway if not unit.keep]
+        self._refused += [(key, None) for unit in refused for key, _ in unit.operations]
+        for unit in [*refused, *(unit for unit in waiting if not unit.keep)]:
+            done, unit.done = unit.done, immediately
+            done(NO_QUORUM)
+
+    def _back(self) -> None:
+        if self.trouble is NO_QUORUM:
+            self.trouble = None
+            log.warning("the cluster keeps what is written again; mail is accepted")
+            self._kick()
 
     def _write(self, operations: list[Operation], sync: bool, number: int, envelopes: list[bytes]) -> None:
         self.store.write(operations, sync)
@@ -236,10 +313,18 @@ class StoreLine:
             self._written(operations, sync)
             for unit in units:
                 unit.done(None)
+            if self.replica is not None:
+                self._written_too(self.replica)
             if self._waiting:
                 self._kick()
             return
         self._fail(units, error)
+
+    def _written_too(self, replica: Log) -> None:
+        replica.written(self.store)
+        if self._refused:
+            self._waiting.appendleft(Unit(self._refused, False, True, immediately))
+            self._refused = []
 
     def _written(self, operations: list[Operation], sync: bool) -> None:
         if sync:
@@ -309,8 +394,10 @@ class JournalLine:
 
     lazy_s = 0.1
 
-    def __init__(self, writer: Writer, next_seq: int, hire: Hire = Thread) -> None:
+    def __init__(self, writer: Writer, next_seq: int, hire: Hire = Thread, replica: Log | None = None) -> None:
         self.next_seq = next_seq
+        self._replica = replica
+        self._place = self._agreed = (0, 0)
         self.stable_seq = next_seq - 1
         self.syncs = 0
         self.trouble: Reply | None = None
@@ -361,6 +448,8 @@ class JournalLine:
         records, self._buffer = self._buffer, []
         sync, last = bool(self._waiting), self.next_seq - 1
         self._busy = True
+        if self._replica is not None:
+            self._place = self._replica.journal(records)
         self._worker.run(partial(self._writer.write, records, sync), partial(self._finish, last, sync))
 
     def _finish(self, last: int, sync: bool, error: Exception | None) -> None:
@@ -374,6 +463,10 @@ class JournalLine:
         if self.trouble is not None:
             self.trouble = None
             log.warning("the journal can be written again; mail is accepted")
+        if sync and self._replica is not None and self._place > self._agreed:
+            self._busy = True  # until other machines have it too
+            self._replica.agreed(self._place, partial(self._there, last))
+            return
         if sync:
             self.syncs += 1
             self.stable_seq = last
@@ -383,6 +476,13 @@ class JournalLine:
             self._kick()
         elif self._waiting or self._buffer:
             self._later(PATIENT_S if self._waiting else self.lazy_s)
+
+    def _there(self, last: int) -> None:
+        """Other machines have it."""
+        self._agreed = self._place
+        if self._replica is not None:
+            self._replica.kept(self._place)
+        self._finish(last, True, None)
 
     def _later(self, after_s: float) -> None:
         """At the latest; one timer is enough."""

@@ -15,7 +15,7 @@ from zonemta_py.disk.space import LEAST_BYTES, Space
 from zonemta_py.journal.receipts import Receipts
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core.bodies import Bodies, Uncommitted
-from zonemta_py.queue.core.commit import Closing, Hire, JournalLine, StoreLine
+from zonemta_py.queue.core.commit import Closing, Hire, JournalLine, Log, StoreLine
 from zonemta_py.queue.core.compaction import Compaction
 from zonemta_py.queue.core.ledger import Ledger
 from zonemta_py.queue.core.locator import Places
@@ -28,19 +28,20 @@ SETTLED_S = 0.02
 
 
 class Disk:
-    """Store, journal, and all that is written beside them. closing: what every batch ends with."""
+    """Store, journal, and all that is written beside them. closing: what every batch ends with. replica: what keeps
+    both elsewhere too."""
 
     def __init__(
         self, config: Config, store: Store, journal: JournalLine, closing: Closing, *, segments: Segments,
         ids: keys.Ids, clock: Steady, damaged: Callable[[Exception], None], hire: Hire, receipts: Receipts | None,
-        bodies: Bodies | None,
+        bodies: Bodies | None, replica: Log | None = None,
     ) -> None:  # fmt: skip
         self.store, self.journal, self.segments, self.ids = store, journal, segments, ids
-        self._damaged = damaged
+        self._damaged, self.replica = damaged, replica
         self.quarantine = Quarantine(config.folder / "quarantine")
         self.places = Places(store)
         self.receipts = receipts or Receipts(config.folder)
-        self.lines = StoreLine(store, closing, damaged, hire, self.receipts)
+        self.lines = StoreLine(store, closing, damaged, hire, self.receipts, replica)
         self.space = Space(config.folder, _reserved(config))
         uncommitted = Uncommitted(config.queue, lambda: self.space.room(clock.monotonic()))
         self.bodies = bodies or Bodies(config.folder, uncommitted, self.lines.after_sync)

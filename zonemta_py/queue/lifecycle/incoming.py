@@ -16,6 +16,7 @@ from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import QueueRefusal, Receipt
 from zonemta_py.queue.core.bodies import Stored, client_of
+from zonemta_py.queue.core.commit import Log
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.lifecycle.accept import Acceptance
 
@@ -124,7 +125,16 @@ class LocalIncoming:
         await self._written()
         assert self._file is not None
         self._file_bytes = await self._done(self._core.disk.bodies.run(self._file.finish))
+        if self._core.disk.replica is not None:
+            await self._copied(self._core.disk.replica)
         self._check()
+
+    async def _copied(self, replica: Log) -> None:
+        """Until other machines have its file, or are about to, before the batch that accepts it."""
+        try:
+            await replica.body(self._core.disk.bodies.folder, self._id)
+        except OSError as error:  # it was aborted, or the disk fails
+            self._trouble = self._trouble or refusal(error)
 
     def hand_over(self) -> Stored | None:
         """The commit is in progress, so abort must leave the file alone; None: there is no file.

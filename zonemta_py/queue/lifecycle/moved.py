@@ -193,6 +193,9 @@ async def take(core: Core, giver: Core, arrivals: list[Arrival]) -> None:
         for message in filed:
             _copy_body(giver, core, message.id)
         sync(core.disk.bodies.folder)
+        if core.disk.replica is not None:
+            for message in filed:
+                await core.disk.replica.body(core.disk.bodies.folder, message.id)
     for one in arrivals:
         core.disk.ids.reach(one.contents.message.id)
         _count(core, one.contents, 1)

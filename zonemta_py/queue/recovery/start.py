@@ -35,7 +35,7 @@ from zonemta_py.journal.segments import Writer
 from zonemta_py.queue.campaigns.commands import begun
 from zonemta_py.queue.core import policy_copy
 from zonemta_py.queue.core.bodies import Bodies
-from zonemta_py.queue.core.commit import Hire, Inline, JournalLine, Thread
+from zonemta_py.queue.core.commit import Hire, Inline, JournalLine, Log, Thread
 from zonemta_py.queue.core.core import Callbacks, Core
 from zonemta_py.queue.fsck import bodies as check_bodies
 from zonemta_py.queue.fsck import compare
@@ -64,7 +64,7 @@ _SHOWN = {_STANDING: "orders", _SUPPRESSIONS: "suppressions"}
 @dataclass(frozen=True)
 class Rebuild:
     """How a queue is built from its files. hire: creates the workers that wait for the disk. receipts, bodies:
-    replacements for those on disk."""
+    replacements for those on disk. replica: what keeps both disks elsewhere too."""
 
     config: Config
     hooks: Hooks
@@ -74,6 +74,7 @@ class Rebuild:
     hire: Hire = Inline
     receipts: Receipts | None = None
     bodies: Bodies | None = None
+    replica: Log | None = None
 
     def opening(self, store: Store, writer: Writer, suffix: Suffix, next_seq: int, marks: bool) -> Opening:
         """marks: the marks of the last position can be trusted. Raises StoreError, OSError."""
@@ -89,7 +90,7 @@ class Rebuild:
             core = Core(
                 self.config,
                 store,
-                JournalLine(writer, next_seq, self.hire),
+                JournalLine(writer, next_seq, self.hire, self.replica),
                 marks=suffix.marks if marks else {},
                 segments=suffix.segments,
                 ids=ids,
@@ -103,6 +104,7 @@ class Rebuild:
                 hire=self.hire,
                 receipts=self.receipts,
                 bodies=self.bodies,
+                replica=self.replica,
             )
             _take_up(core, suffix)
             if steady.stepped:
@@ -181,15 +183,17 @@ async def begin(
     damaged: Callable[[Exception], None] | None = None,
     resolver: DestinationResolver | None = None,
     hire: Hire = Thread,
+    replica: Log | None = None,
 ) -> Opening:
-    """Opens the disk, and repairs it if it is damaged; `Opening.finish` does the rest.
+    """Opens the disk, and repairs it if it is damaged; `Opening.finish` does the rest. replica: what keeps both disks
+    elsewhere too.
 
     Raises StoreError, OSError.
     """
     version.check(config.folder)
     store, repaired = open_store(config, Once(config.folder / "quarantine"))
     damaged = damaged or stop_to_recover(config.folder)
-    rebuild = Rebuild(config, hooks or NoHooks(), clock or Clock(), damaged, resolver, hire)
+    rebuild = Rebuild(config, hooks or NoHooks(), clock or Clock(), damaged, resolver, hire, replica=replica)
     try:
         opening, found = await recover(rebuild, store, repaired)
     except StoreDamaged as error:
@@ -217,7 +221,8 @@ async def recover(
     faults: list[segments.Fault] = []
     suffix = read_suffix(folder, faults)
     state, gone = compare.state_of(store), not segments.files(folder)
-    if restore.restore(config, store, state.stable, suffix, quarantine, repaired):
+    restored = restore.restore(config, store, state.stable, suffix, quarantine, repaired)
+    if restored:
         faults = []
         suffix = read_suffix(folder, faults)
     repaired = repaired or (gone and not state.stable and restore.was_here(config.folder))
@@ -242,6 +247,7 @@ async def recover(
         quarantine.case("store", note)
     marked = (config.folder / ORDERS_MARK).exists() or doubts.noted(config.folder) is not None
     if not (faults or lost_tail or repaired or thorough or marked):
+        _keep_elsewhere(rebuild, store, suffix, restored)
         return rebuild.opening(store, Writer(folder), suffix, next_seq, marks=True), None
     faults = _repair_journal(config, quarantine, state.stable if lost_tail else 0, thorough)
     if (faults or gone or lost_tail) and (repaired or not policy_copy.is_kept(store)):
@@ -256,10 +262,18 @@ async def recover(
         )
     suffix = read_suffix(folder, [])
     next_seq = _seal(folder, suffix, clock.ms())
+    _keep_elsewhere(rebuild, store, suffix, True)
     opening = rebuild.opening(store, Writer(folder), suffix, next_seq, marks=not repaired)
     opening.queue.core.disk.segments.count_again(found.living())
     await _remember(opening.queue.core, found)
     return opening, found.report
+
+
+def _keep_elsewhere(rebuild: Rebuild, store: Store, suffix: Suffix, anew: bool) -> None:
+    """Both disks are as the queue begins. anew: they were repaired."""
+    if rebuild.replica is not None:
+        applied = suffix.applied if suffix.position_seq else 0
+        rebuild.replica.begin(store, rebuild.config.folder / "journal", applied, anew)
 
 
 async def _remember(core: Core, found: compare.Comparison) -> None:
@@ -287,7 +301,9 @@ async def _checked(
     folder = rebuild.config.folder / "journal"
     writer, suffix = Writer(folder), read_suffix(folder, [])
     # Not one number more: what the store takes for stable must be stable.
-    opening = replace(rebuild, hire=Inline).opening(store, writer, suffix, suffix.last_seq + 1, marks=False)
+    opening = replace(rebuild, hire=Inline, replica=None).opening(
+        store, writer, suffix, suffix.last_seq + 1, marks=False
+    )
     await opening.apply(whole=False)
     core = opening.queue.core
     await core.disk.bodies.settled()

@@ -1,0 +1,85 @@
+"""A stream in memory that behaves as JetStream's do: an append is refused unless it follows the last message, and an
+answer may come late, or never, whether the message was kept or not."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+
+from zonemta_py.cluster.log import Info, NotReached
+
+
+class MemoryStream:
+    """delay_s: of each answer, at most. faulty: how often a message or an answer gets lost. down: nothing answers."""
+
+    def __init__(self, seed: int = 0, delay_s: float = 0.0, faulty: float = 0.0) -> None:
+        self.messages: dict[int, bytes] = {}
+        self.first, self.last = 1, 0
+        self.die, self.delay_s, self.faulty = random.Random(seed), delay_s, faulty
+        self.down = False
+        self.held: list[tuple[bytes, int]] | None = None
+        """Not None: what is sent arrives later, when `arrive` is called."""
+        self.refused = 0
+
+    async def begin_append(self, data: bytes, expected: int) -> asyncio.Future[int]:
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[int] = loop.create_future()
+        if self.held is not None:
+            self.held.append((data, expected))
+            return done
+        if self.down:
+            raise NotReached("down")
+        if self.faulty and self.die.random() < self.faulty / 2:
+            return done  # it is lost
+        kept = self.put(data, expected)
+        if self.faulty and self.die.random() < self.faulty / 2:
+            return done  # the answer is
+
+        def answer() -> None:
+            if done.done():
+                return
+            if kept:
+                done.set_result(kept)
+            else:
+                done.set_exception(NotReached("wrong last sequence"))
+
+        loop.call_later(self.die.random() * self.delay_s, answer) if self.delay_s else loop.call_soon(answer)
+        return done
+
+    def put(self, data: bytes, expected: int) -> int:
+        """0: it does not follow the last one."""
+        if expected != self.last:
+            self.refused += 1
+            return 0
+        self.last += 1
+        self.messages[self.last] = data
+        return self.last
+
+    def arrive(self) -> None:
+        """What was on its way is there, with whatever number it expects."""
+        held, self.held = self.held or [], None
+        for data, expected in held:
+            self.put(data, expected)
+
+    async def info(self) -> Info:
+        await asyncio.sleep(0)
+        if self.down:
+            raise NotReached("down")
+        return Info(self.first, self.last, sum(map(len, self.messages.values())))
+
+    async def get(self, sequence: int) -> bytes | None:
+        await asyncio.sleep(0)
+        if self.down:
+            raise NotReached("down")
+        return self.messages.get(sequence)
+
+    async def read(self, first: int, last: int) -> AsyncIterator[tuple[int, bytes]]:
+        for sequence in range(max(first, self.first), last + 1):
+            if sequence in self.messages:
+                yield sequence, self.messages[sequence]
+
+    async def purge(self, before: int) -> None:
+        for sequence in range(self.first, min(before, self.last + 1)):
+            self.messages.pop(sequence, None)
+        self.first = max(self.first, min(before, self.last + 1))

@@ -1,0 +1,71 @@
+"""Random lives of a queue whose log another machine takes over, by the model of tests/queue/test_model.py: all that was
+acknowledged is there again, and nothing else is; `zonemta fsck` finds nothing to say about the folder."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import rule, run_state_machine_as_test
+
+from tests.cluster.houses import KeptHouse
+from tests.cluster.memory import MemoryStream
+from tests.queue.test_model import Life
+from zonemta_py.cluster import log
+
+EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "10"))
+
+
+class KeptLife(Life):
+    """Bodies of all sizes; copies of what lives begin at any time."""
+
+    damage = None  # type: ignore[assignment]
+
+    @rule()
+    def large(self) -> None:
+        self.number += 1
+        address = f"r{self.number}-0@x.test"
+        body = b"Subject: large\r\n\r\n" + random.Random(self.number).randbytes(700_000)
+        message_id = self._run(self.home.put(address, sender="", body=body))
+        self._comes((message_id, address), "", "default")
+
+    @rule()
+    def copy(self) -> None:
+        self.home.log.mark = self.home.log.mark._replace(appended=1 << 40)
+
+
+@pytest.mark.parametrize("ways", [("there",), ("here", "power", "there")])
+@pytest.mark.parametrize("faulty", [0.0, 0.02])
+def test_any_life_goes_on_elsewhere(
+    ways: tuple[str, ...], faulty: float, memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it was struck."""
+    monkeypatch.setattr(log, "RESTS", 0.0)
+    monkeypatch.setattr(log, "TRY_S", 0.1)
+    monkeypatch.setattr(log, "TICK_S", 0.02)
+    monkeypatch.setattr(log, "AGAIN_S", 0.005)
+    number = 0
+
+    class OneLife(KeptLife):
+        def make(self) -> Any:
+            nonlocal number
+            number += 1
+            zones = [{"name": "default", "default": True}, {"name": "bulk", "recipient_domains": ["b.test"]}]
+            house = KeptHouse(
+                memory / str(number), MemoryStream(number, 0.002, faulty), zones=zones,
+                retry={"jitter": 0, "life_h": 10_000}, queue={"undo_s": 1e6, "keep_bounced_s": 1e6},
+            )  # fmt: skip
+            house.ways = ways
+            return house
+
+    run_state_machine_as_test(
+        OneLife,
+        settings=settings(
+            max_examples=EXAMPLES, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck),
+            phases=(Phase.explicit, Phase.generate),
+        ),
+    )  # fmt: skip

@@ -1,0 +1,554 @@
+"""The log of a queue: what its disks get, kept by JetStream on several servers (`queue.core.commit.Log`).
+
+It holds the store's batches, the journal's records and the files of large bodies, as blocks (`blocks`), and from time
+to time a copy of all that lives, so that what came before can go. So what `restore` makes of it is what the disks of
+the queue would be after a crash.
+
+One process writes it. It knows the number of each message before it sends it; several are on their way, each to be
+appended after the one before. After an error it looks which of them are there, and sends the others again, for as long
+as it takes. Who finds another's block in the place of its own has been *replaced*: `replaced` is called, and nothing is
+answered any more.
+
+Promise: `then` is called once the quorum has the block and all that were given before it, in their order. Failures: if
+that takes longer than QUORUM_WAIT_S, `late` is told, and `back` when it is over; nothing is given up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import sys
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, Self
+
+from zonemta_py.cluster import blocks
+from zonemta_py.cluster.blocks import Block, Joiner, Kind, Pen
+from zonemta_py.disk import body_file, identity, keys
+from zonemta_py.disk.frame import Record
+from zonemta_py.disk.leveldb.instant import KeptInstant
+from zonemta_py.disk.leveldb.store import Operation, Store, StoreError
+from zonemta_py.disk.packing import pack, unpack
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
+
+log = logging.getLogger(__name__)
+
+QUORUM_WAIT_S = 20.0
+"""So long mail waits for the quorum: electing another leader takes 5 to 6 s."""
+REPLACED = os.EX_TEMPFAIL
+"""Exit status of a queue's process that was replaced: its node looks what is its own, and starts again."""
+TRY_S = 4.0
+"""Without an answer to anything it is looked whether it has come."""
+AGAIN_S = 0.25
+LOST_S = 15.0
+"""So long a stream may seem to lack what was acknowledged: a new leader knows first that it is one."""
+TICK_S = 0.25
+FLYING_MOST, FLYING_BYTES = 32, 4 * 1024 * 1024
+ROOM_BYTES = 8 * 1024 * 1024
+"""Bodies and copies wait while more than this is to be sent."""
+SLACK_BYTES, SLACK = 16 * 1024 * 1024, 0.8
+"""A copy is made once more than this, and this part of what lives, came since the last one."""
+RESTS = 2.0
+"""For each second of its work a copy rests so long."""
+RECORDS_MOST = 500
+
+
+class NotReached(Exception):
+    """No answer: it may have been done."""
+
+
+class Replaced(Exception):
+    """One sentence: another process writes this log now, or it is not what was left there."""
+
+
+class Info(NamedTuple):
+    """first: the oldest message's number; last + 1 if there is none. bytes: what the stream takes on each server."""
+
+    first: int
+    last: int
+    bytes: int
+
+
+class Stream(Protocol):
+    """A stream as the log needs it. All but `begin_append` go on trying for some seconds, and raise NotReached."""
+
+    async def begin_append(self, data: bytes, expected: int) -> asyncio.Future[int]:
+        """One try. The future, or this, has an error if it was refused, or nobody knows."""
+
+    async def info(self) -> Info: ...
+    async def get(self, sequence: int) -> bytes | None: ...
+    def read(self, first: int, last: int) -> AsyncIterator[tuple[int, bytes]]: ...
+    async def purge(self, before: int) -> None: ...
+
+
+class Mark(NamedTuple):
+    """Value of the store's key `log`."""
+
+    base: int = 0
+    sequence: int = 0
+    journal: int = 0
+    record: int = 0
+    batches: int = 0
+    appended: int = 0
+    live: int = 0
+
+    @classmethod
+    def of(cls, value: bytes | None) -> Self:
+        return cls(*unpack(value)[:7]) if value else cls()
+
+
+class _Message:
+    __slots__ = ("data", "sequence", "since", "then")
+
+    def __init__(self, sequence: int, data: bytes, since: float) -> None:
+        self.sequence, self.data, self.since = sequence, data, since
+        self.then: Callable[[], None] | None = None
+
+
+def stop(error: Replaced) -> None:
+    """The process ends before it answers anybody."""
+    print(f"zonemta: {error}", file=sys.stderr, flush=True)
+    os._exit(REPLACED)
+
+
+class ReplicatedLog:
+    """The log as its writer has it."""
+
+    def __init__(
+        self, stream: Stream, number: int, pen: Pen, last: int, first: int, size: int,
+        replaced: Callable[[Replaced], None] = stop,
+    ) -> None:  # fmt: skip
+        self.stream, self.number, self.pen = stream, number, pen
+        self.first, self.last = first, last
+        """What was there when it was opened; the last one is this process's TAKEOVER."""
+        self.records = 0
+        self.needs_base = False
+        """What is on disk here is not what the log says: it begins anew."""
+        self.mark = Mark(base=pen.base, sequence=last, journal=last, appended=size)
+        self._replaced = replaced
+        self._next = last + 1
+        self._pending = deque[_Message]()
+        self._unsent = deque[_Message]()
+        self._flying = dict[asyncio.Future[int], _Message]()
+        self._pending_bytes = self._flying_bytes = 0
+        self._wake = asyncio.Event()
+        self._broken: BaseException | None = None
+        self._answered_at = 0.0
+        self._room = asyncio.Event()
+        self._watchers = list[tuple[Callable[[], None], Callable[[], None]]]()
+        self.is_late = False
+        self.patience_s = QUORUM_WAIT_S
+        self._loop = asyncio.get_running_loop()
+        self._place = (last, 0)
+        self._journals = deque[tuple[int, int]]([(first, 0)])
+        """Of blocks of records: number of the first message, of the first record. Records before the second of these
+        are somewhere from the first one's message on."""
+        self._needed = 0
+        """The first record that a recovery needs; 0: unknown."""
+        self._position: tuple[int, int] | None = None
+        """Of the last POSITION on its way: its message, and which record is needed from then on."""
+        self._copying = False
+        self._sent_since = set[str]()
+        """Bodies appended since the copy under way, or the last one, was begun."""
+        self._tasks = {self._loop.create_task(self._run()), self._loop.create_task(self._look())}
+        self.appended_bytes = self.messages = self.copies = 0
+        """By this process."""
+
+    @classmethod
+    async def fenced(
+        cls, stream: Stream, number: int, epoch: int, node: str, replaced: Callable[[Replaced], None] = stop
+    ) -> Self:
+        """Appends TAKEOVER: from then on nobody else can write. Raises Replaced: a later owner has written already;
+        NotReached."""
+        while True:
+            info = await stream.info()
+            base = 0
+            if info.last >= info.first:
+                before = await stream.get(info.last)
+                found = blocks.head(before) if before is not None else None
+                if found is not None and found.epoch > epoch:
+                    raise Replaced(_other(number, found.epoch))
+                base = found.base if found is not None else 0
+            pen = Pen(epoch, base, secrets.randbits(32) or 1)
+            data = blocks.cut(Kind.TAKEOVER, pen, info.last + 1, pack([epoch, node]))[0]
+            if await _appended(stream, data, info.last):
+                return cls(stream, number, pen, info.last + 1, info.first, info.bytes, replaced)
+            await asyncio.sleep(AGAIN_S)
+
+    @classmethod
+    async def open(
+        cls, nats: Any, cluster: str, number: int, epoch: int, node: str = "",
+        replaced: Callable[[Replaced], None] = stop,
+    ) -> Self:  # fmt: skip
+        """nats: a `cluster.nats.Nats`. Makes the stream if there is none. Raises as `fenced`."""
+        from zonemta_py.cluster.log_stream import LogStream
+
+        return await cls.fenced(await LogStream.make(nats, cluster, number), number, epoch, node, replaced)
+
+    def close(self) -> None:
+        """What was not acknowledged may be there, or not."""
+        for task in self._tasks:
+            task.cancel()
+        for future in list(self._flying):
+            future.cancel()
+        self._unsent.clear()
+
+    def resume(self, mark: Mark, records: int, journals: list[tuple[int, int]]) -> None:
+        """Both disks have all that is there. records: the last one of the journal that is. journals: blocks of records
+        that were read: number of the first message, of the first record."""
+        self.records = records
+        self.mark = mark._replace(journal=self.last, record=records)
+        self._place = self.last, records
+        self._journals.extend(journals)
+
+    # -- what the disks' lines say (queue.core.commit.Log)
+
+    def watch(self, late: Callable[[], None], back: Callable[[], None]) -> None:
+        self._watchers.append((late, back))
+
+    def store(self, number: int, operations: list[Operation], then: Callable[[bytes], None]) -> None:
+        def kept() -> None:
+            self.mark = self.mark._replace(sequence=message.sequence, batches=number)
+            then(pack(self.mark))
+
+        message = self._append(Kind.STORE, pack([number, operations]))
+        message.then = kept
+
+    def written(self, store: Store) -> None:
+        if not self._copying and self.mark.appended > SLACK_BYTES + SLACK * self.mark.live:
+            self._copy(store, False)
+
+    def journal(self, records: list[Record]) -> tuple[int, int]:
+        if records:
+            first = records[0].seq
+            self._journals.append((self._next, first))
+            message = self._append(Kind.JOURNAL, pack(records))
+            self.records = records[-1].seq
+            self._place = message.sequence, self.records
+            for record in records:
+                if record[2] == Type.POSITION:
+                    self._position = message.sequence, int(unpack(record.body).get("applied", 0)) + 1
+        return self._place
+
+    def agreed(self, place: tuple[int, int], then: Callable[[], None]) -> None:
+        if not self._pending or self._pending[0].sequence > place[0]:
+            then()
+            return
+        message = self._pending[place[0] - self._pending[0].sequence]
+        before = message.then
+
+        def both() -> None:
+            if before is not None:
+                before()
+            then()
+
+        message.then = both
+
+    def kept(self, place: tuple[int, int]) -> None:
+        self.mark = self.mark._replace(journal=place[0], record=place[1])
+        if self._position is not None and self._position[0] <= place[0]:
+            self._needed, self._position = self._position[1], None
+
+    async def body(self, folder: Path, message_id: str) -> None:
+        self._sent_since.add(message_id)
+        await self._send_file(folder, message_id)
+
+    async def _send_file(self, folder: Path, message_id: str) -> None:
+        with await asyncio.to_thread((folder / message_id).open, "rb") as file:
+            at = 0
+            while True:
+                await self._has_room()
+                data = await asyncio.to_thread(file.read, blocks.PIECE_BYTES - 64)
+                if not data and at:
+                    return
+                self._append(Kind.BODY, pack([message_id, at, data]))
+                at += len(data)
+
+    def begin(self, store: Store, folder: Path, applied: int, anew: bool) -> None:
+        if anew or self.needs_base or not self.pen.base:
+            self._begin_anew(store, folder, applied)
+            return
+        if applied:
+            self._needed = applied + 1
+        self._take(segments.read(folder, self.records + 1))
+
+    def _take(self, records: Any) -> None:
+        rows = list(records)
+        for at in range(0, len(rows), RECORDS_MOST):
+            self.journal(rows[at : at + RECORDS_MOST])
+
+    def _begin_anew(self, store: Store, folder: Path, applied: int) -> None:
+        """A base: the records that are needed, and a copy of the store."""
+        self.pen = self.pen._replace(base=secrets.randbits(32) or 1)
+        self.mark = self.mark._replace(base=self.pen.base, live=0)
+        self._journals.clear()
+        self._copying = False
+        self._journals.append((self._copy(store, True), 0))
+        self._needed = applied + 1 if applied else 1
+        self._take(segments.read(folder, applied + 1 if applied else 0))
+        self.needs_base = False
+
+    # -- copies
+
+    def _copy(self, store: Store, base: bool) -> int:
+        """Begins one; returns the number of its first message. No batch is under way."""
+        bodies = store.folder.parent / body_file.FOLDER
+        kept = KeptInstant()
+        with store.instant(kept) as instant:
+            state = instant.get(keys.STATE)
+        batches = unpack(state)[4] if state else 0
+        self._copying = True
+        self.mark = self.mark._replace(appended=0)
+        self._sent_since = set()
+        found = identity.known(store.folder.parent)
+        began = self._append(Kind.BEGIN, pack([batches, base, found])).sequence
+        task = self._loop.create_task(self._copied(store, kept, began, bodies, body_file.ids(bodies)))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return began
+
+    async def _copied(self, store: Store, kept: KeptInstant, began: int, folder: Path, files: list[str]) -> None:
+        before = self.mark.appended
+        try:
+            live = await self._copied_keys(store, kept)
+            for message_id in files:
+                if message_id in self._sent_since:
+                    continue
+                try:
+                    size = (folder / message_id).stat().st_size
+                    await self._send_file(folder, message_id)
+                except FileNotFoundError:  # it has ended
+                    continue
+                live += size
+        except (StoreError, OSError) as error:
+            log.warning("the copy of the queue in its log was broken off (%s); it is made again", error)
+            self._copying = False
+            self.mark = self.mark._replace(appended=before + SLACK_BYTES)
+            return
+        finally:
+            kept.close()
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._append(Kind.END, pack([began])).then = partial(done.set_result, None)
+        await done
+        self.copies += 1
+        self._copying = False
+        self.mark = self.mark._replace(live=live, appended=max(0, self.mark.appended - live))
+        await self._trim(began)
+
+    async def _copied_keys(self, store: Store, kept: KeptInstant) -> int:
+        at, live = b"", 0
+        while at < b"\xff":
+            await self._has_room()
+            began = self._loop.time()
+            rows, at = await asyncio.to_thread(_portion, store, kept, at)
+            if rows:
+                done: asyncio.Future[None] = self._loop.create_future()
+                before = self.appended_bytes
+                self._append(Kind.LIVE, pack(rows)).then = partial(done.set_result, None)
+                live += self.appended_bytes - before
+                await done
+            await asyncio.sleep(RESTS * (self._loop.time() - began))
+        return live
+
+    async def _trim(self, began: int) -> None:
+        """What came before the copy goes, but for records that a recovery needs."""
+        while len(self._journals) > 1 and self._journals[1][1] <= self._needed:
+            self._journals.popleft()
+        before = min(began, self._journals[0][0]) if self._journals else began
+        while True:
+            try:
+                await self.stream.purge(before)
+                return
+            except NotReached:
+                await asyncio.sleep(1)
+
+    # -- messages
+
+    def _append(self, kind: Kind, body: bytes) -> _Message:
+        """Returns the block's last message."""
+        was_idle = not self._pending
+        since = self._loop.time()
+        message: _Message | None = None
+        for data in blocks.cut(kind, self.pen, self._next, body):
+            message = _Message(self._next, data, since)
+            self._next += 1
+            size = len(data)
+            self._pending.append(message)
+            self._unsent.append(message)
+            self._pending_bytes += size
+            self.appended_bytes += size
+            self.mark = self.mark._replace(appended=self.mark.appended + size)
+        assert message is not None
+        self.messages += 1
+        if was_idle:
+            self._answered_at = since
+        self._wake.set()
+        return message
+
+    async def _has_room(self) -> None:
+        while self._pending_bytes > ROOM_BYTES:
+            self._room.clear()
+            await self._room.wait()
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                try:
+                    await self._flow()
+                except NotReached as error:
+                    self._broken = error
+                await self._settle()
+        except Replaced as error:
+            self._replaced(error)
+        except Exception as error:
+            log.exception("what the log of queue %d has could not be noted", self.number)
+            self._replaced(Replaced(f"queue {self.number} is started again, since its log failed on {error!r}"))
+
+    async def _flow(self) -> None:
+        """Sends what there is until something is wrong."""
+        stream, unsent, flying = self.stream, self._unsent, self._flying
+        while self._broken is None:
+            while unsent and len(flying) < FLYING_MOST and self._flying_bytes < FLYING_BYTES:
+                message = unsent[0]
+                future = await stream.begin_append(message.data, message.sequence - 1)
+                unsent.popleft()
+                flying[future] = message
+                self._flying_bytes += len(message.data)
+                future.add_done_callback(self._answered)
+                if self._broken is not None:
+                    return
+            self._wake.clear()
+            await self._wake.wait()
+
+    def _answered(self, future: asyncio.Future[int]) -> None:
+        message = self._flying.pop(future, None)
+        if message is None or future.cancelled():
+            return
+        self._flying_bytes -= len(message.data)
+        error = future.exception()
+        if error is None and self._pending and self._pending[0] is message and future.result() == message.sequence:
+            self._acknowledge()
+        elif self._broken is None:
+            self._broken = error or NotReached("an answer is missing")
+        self._wake.set()
+
+    def _acknowledge(self) -> None:
+        """The first one that is pending."""
+        message = self._pending.popleft()
+        self._pending_bytes -= len(message.data)
+        self._answered_at = self._loop.time()
+        if self._pending_bytes <= ROOM_BYTES:
+            self._room.set()
+        if self.is_late:
+            self.is_late = False
+            for _, back in self._watchers:
+                back()
+        if message.then is not None:
+            message.then()
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            if not self._pending:
+                continue
+            now = self._loop.time()
+            if now - max(self._answered_at, self._pending[0].since) > TRY_S and self._flying:
+                self._broken = self._broken or NotReached("no answer")
+                self._answered_at = now
+                self._wake.set()
+            if now - self._pending[0].since > self.patience_s:
+                if not self.is_late:
+                    log.error(
+                        "queue %d: most of the NATS servers cannot be reached (for %.0f s); mail is refused with 451 "
+                        "until they can, and none is sent", self.number, now - self._pending[0].since,
+                    )  # fmt: skip
+                self.is_late = True
+                for late, _ in self._watchers:
+                    late()
+
+    async def _settle(self) -> None:
+        """After an error: what is there, and what has to be sent again. Raises Replaced."""
+        for future in list(self._flying):
+            self._flying.pop(future)
+            future.cancel()
+        self._flying_bytes = 0
+        lost_since = self._loop.time()
+        while self._pending:
+            try:
+                info = await self.stream.info()
+                if info.last < self._pending[0].sequence - 1:
+                    if self._loop.time() - lost_since > LOST_S:
+                        raise Replaced(
+                            f"the log of queue {self.number} has lost what it had acknowledged: it ends with message "
+                            f"{info.last}, before {self._pending[0].sequence - 1}; it is made again of the queue's own"
+                            " files"
+                        )
+                    raise NotReached("its leader may not know yet that it is one")
+                while self._pending and self._pending[0].sequence <= info.last:
+                    message = self._pending[0]
+                    data = await self.stream.get(message.sequence)
+                    if data is None:
+                        raise NotReached("its leader may not have it yet")
+                    if data != message.data:
+                        found = blocks.head(data)
+                        raise Replaced(_other(self.number, found.epoch if found is not None else 0))
+                    self._acknowledge()
+                break
+            except NotReached:
+                await asyncio.sleep(AGAIN_S)
+        self._broken = None
+        self._unsent.clear()
+        self._unsent.extend(self._pending)
+
+    # -- for whoever waits
+
+    async def stable(self) -> None:
+        """Until all that was given is acknowledged."""
+        done: asyncio.Future[None] = self._loop.create_future()
+        self.agreed((self._next - 1, 0), partial(done.set_result, None))
+        await asyncio.shield(done)
+
+
+async def blocks_of(stream: Stream, first: int, last: int, joiner: Joiner) -> AsyncIterator[Block]:
+    """The blocks from message `first` to message `last`. Raises NotReached."""
+    async for sequence, data in stream.read(first, last):
+        block = joiner.take(sequence, data)
+        if block is not None:
+            yield block
+    joiner.ends(last)
+
+
+def _other(number: int, epoch: int) -> str:
+    return (
+        f"queue {number} has another owner now (epoch {epoch} of its log), which goes on with its mail; this one ends,"
+        " and has answered for nothing that the other does not have"
+    )
+
+
+async def _appended(stream: Stream, data: bytes, expected: int) -> bool:
+    """False: another one was faster."""
+    try:
+        async with asyncio.timeout(TRY_S):
+            return await (await stream.begin_append(data, expected)) == expected + 1
+    except Exception:  # refused, or nobody knows: it is there, or is sent again
+        return await stream.get(expected + 1) == data
+
+
+def _portion(store: Store, kept: KeptInstant, start: bytes) -> tuple[list[Operation], bytes]:
+    """Keys and values for one block, and where to go on. Without the index, which comes with its keys."""
+    rows, size = list[Operation](), 0
+    with store.instant(kept) as instant:
+        for first, stop in ((start, keys.INDEX), (max(start, keys.end(keys.INDEX)), b"\xff")):
+            for key, value in instant.scan(first, stop) if first < stop else ():
+                if key in (keys.LOG, b"probe"):
+                    continue
+                rows.append((key, value))
+                size += len(key) + len(value) + 6
+                if size > blocks.PIECE_BYTES:
+                    return rows, key + b"\0"
+    return rows, b"\xff"

@@ -1,0 +1,67 @@
+"""The stream of a queue's log in JetStream, as `log.Stream` has it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Self
+
+from zonemta_py.cluster.log import Info, NotReached
+from zonemta_py.cluster.nats import Nats, NatsError, NotThere
+
+
+def stream_of(cluster: str, number: int) -> str:
+    return f"zonemta-{cluster}-LOG-{number}"
+
+
+class LogStream:
+    """One queue's."""
+
+    def __init__(self, nats: Nats, cluster: str, number: int) -> None:
+        self._nats = nats
+        self.name, self.subject = stream_of(cluster, number), f"zonemta.{cluster}.log.{number}"
+
+    @classmethod
+    async def make(cls, nats: Nats, cluster: str, number: int) -> Self:
+        """It is there then. Raises NotReached."""
+        self = cls(nats, cluster, number)
+        try:
+            await nats.make_stream(self.name, self.subject)
+        except NatsError as error:
+            raise NotReached(str(error)) from None
+        return self
+
+    async def begin_append(self, data: bytes, expected: int) -> asyncio.Future[int]:
+        try:
+            return await self._nats.begin_append(self.subject, data, expected)
+        except NatsError as error:
+            raise NotReached(str(error)) from None
+
+    async def info(self) -> Info:
+        try:
+            found = await self._nats.info(self.name)
+        except NatsError as error:
+            raise NotReached(str(error)) from None
+        return Info(found.first, found.last, found.bytes)
+
+    async def get(self, sequence: int) -> bytes | None:
+        try:
+            with suppress(NotThere):
+                return (await self._nats.get_block(self.name, sequence)).data
+        except NatsError as error:
+            raise NotReached(str(error)) from None
+        return None
+
+    async def read(self, first: int, last: int) -> AsyncIterator[tuple[int, bytes]]:
+        try:
+            async for block in self._nats.read(self.name, first, last):
+                yield block
+        except NatsError as error:
+            raise NotReached(str(error)) from None
+
+    async def purge(self, before: int) -> None:
+        try:
+            await self._nats.purge(self.name, before)
+        except NatsError as error:
+            raise NotReached(str(error)) from None
