@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, NoReturn, Protocol, Self
 
 from zonemta_py.cluster import blocks
 from zonemta_py.cluster.blocks import Block, Joiner, Kind, Pen
@@ -110,7 +110,11 @@ class _Message:
         self.then: Callable[[], None] | None = None
 
 
-def stop(error: Replaced) -> None:
+def _nothing() -> None:
+    """Nobody watches yet."""
+
+
+def stop(error: Replaced) -> NoReturn:
     """The process ends before it answers anybody."""
     print(f"zonemta: {error}", file=sys.stderr, flush=True)
     os._exit(REPLACED)
@@ -140,7 +144,8 @@ class ReplicatedLog:
         self._broken: BaseException | None = None
         self._answered_at = 0.0
         self._room = asyncio.Event()
-        self._watchers = list[tuple[Callable[[], None], Callable[[], None]]]()
+        self._late: Callable[[], None] = _nothing
+        self._back: Callable[[], None] = _nothing
         self.is_late = False
         self.patience_s = QUORUM_WAIT_S
         self._loop = asyncio.get_running_loop()
@@ -209,7 +214,7 @@ class ReplicatedLog:
     # -- what the disks' lines say (queue.core.commit.Log)
 
     def watch(self, late: Callable[[], None], back: Callable[[], None]) -> None:
-        self._watchers.append((late, back))
+        self._late, self._back = late, back
 
     def store(self, number: int, operations: list[Operation], then: Callable[[bytes], None]) -> None:
         def kept() -> None:
@@ -446,8 +451,7 @@ class ReplicatedLog:
             self._room.set()
         if self.is_late:
             self.is_late = False
-            for _, back in self._watchers:
-                back()
+            self._back()
         if message.then is not None:
             message.then()
 
@@ -468,8 +472,7 @@ class ReplicatedLog:
                         "until they can, and none is sent", self.number, now - self._pending[0].since,
                     )  # fmt: skip
                 self.is_late = True
-                for late, _ in self._watchers:
-                    late()
+                self._late()
 
     async def _settle(self) -> None:
         """After an error: what is there, and what has to be sent again. Raises Replaced."""

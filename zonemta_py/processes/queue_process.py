@@ -213,9 +213,14 @@ async def run(given: Given, host: Host, pipe: Pipe, senders: Collection[int]) ->
 
     config = given.config
     hooks = PluginHooks(host, {zone.name for zone in config.zones})
+    replica = None
+    if config.cluster.enabled:
+        from zonemta_py.cluster.queue_log import opened
+
+        replica = await opened(config)
     while True:
         try:
-            opening = await begin(config, hooks, resolver=resolver_of(config))
+            opening = await begin(config, hooks, resolver=resolver_of(config), replica=replica)
             break
         except (StoreError, OSError) as error:
             gc.enable()
