@@ -416,8 +416,9 @@ class Nats:
     async def _published(
         self, subject: str, data: bytes, header: str, expected: int | None, timeout_s: float,
         found_there: Callable[[str, int], Awaitable[tuple[int, str]]],
+        more: Mapping[str, str] | None = None,
     ) -> int:  # fmt: skip
-        headers = {MARK: next(self._marks)}
+        headers = {MARK: next(self._marks), **(more or {})}
         if expected is not None:
             headers[header] = str(expected)
         tried = False
@@ -709,13 +710,30 @@ class Bucket:
 
     async def create(self, key: str, value: bytes, timeout_s: float = CALL_S) -> int:
         """Raises WrongSequence if it is there."""
-        return await self._put(key, value, 0, timeout_s)
+        try:
+            return await self._put(key, value, 0, timeout_s)
+        except WrongSequence as error:
+            if (deleted := await self._deleted(key, timeout_s)) is None:
+                raise error
+            return await self._put(key, value, deleted, timeout_s)
+
+    async def _deleted(self, key: str, timeout_s: float) -> int | None:
+        """The revision of that; None: it is there."""
+        which = {"last_by_subj": f"$KV.{self._name}.{key}"}
+        message = (await self._nats._api(f"STREAM.MSG.GET.{self._stream}", which, timeout_s))["message"]
+        return int(message["seq"]) if _headers(message).get("KV-Operation") else None
 
     async def update(self, key: str, value: bytes, revision: int, timeout_s: float = CALL_S) -> int:
         """The new revision. Raises WrongSequence if the last one is another."""
         return await self._put(key, value, revision, timeout_s)
 
-    async def _put(self, key: str, value: bytes, expected: int | None, timeout_s: float) -> int:
+    async def delete(self, key: str, revision: int, timeout_s: float = CALL_S) -> int:
+        """The revision of that. Raises WrongSequence."""
+        return await self._put(key, b"", revision, timeout_s, {"KV-Operation": "DEL"})
+
+    async def _put(
+        self, key: str, value: bytes, expected: int | None, timeout_s: float, more: Mapping[str, str] | None = None
+    ) -> int:
         async def newer(subject: str, expected: int) -> tuple[int, str]:
             found = await self._nats._marked(self._stream, {"last_by_subj": subject})
             if found[0] <= expected:
@@ -723,7 +741,7 @@ class Bucket:
             return found
 
         subject = f"$KV.{self._name}.{key}"
-        return await self._nats._published(subject, value, EXPECTED_OF_SUBJECT, expected, timeout_s, newer)
+        return await self._nats._published(subject, value, EXPECTED_OF_SUBJECT, expected, timeout_s, newer, more)
 
     async def all(self, timeout_s: float = CALL_S) -> list[Entry]:
         """Every key's last value, as one of the replicas has them: perhaps not the newest."""
