@@ -143,6 +143,12 @@ def _send() -> Commands:
     return {"send": commands.send, "sendmail": sendmail.sendmail}
 
 
+def _cluster() -> Commands:
+    from zonemta_py.cli.queue import cluster
+
+    return {"cluster": cluster.app}
+
+
 def _postfix() -> Commands:
     from zonemta_py.cli.send import mailq, postfix
 
@@ -173,6 +179,7 @@ _LOADS: dict[Callable[[], Commands], tuple[str, ...]] = {
     _shell: ("completion",),
     _queue: ("queue",),
     _suspensions: ("suspend", "resume", "standing", "stop", "lift"),
+    _cluster: ("cluster",),
     _reasons: ("explain", "lanes", "accounts", "warmup"),
     _people: ("suppression", "forget"),
     _disk: ("journal", "backup", "fsck"),

@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Protocol, Self
 
-from zonemta_py.cluster import blocks
+from zonemta_py.cluster import REPLACED, blocks
 from zonemta_py.cluster.blocks import Block, Joiner, Kind, Pen
 from zonemta_py.disk import body_file, identity, keys
 from zonemta_py.disk.frame import Record
@@ -40,8 +40,6 @@ log = logging.getLogger(__name__)
 
 QUORUM_WAIT_S = 20.0
 """So long mail waits for the quorum: electing another leader takes 5 to 6 s."""
-REPLACED = os.EX_TEMPFAIL
-"""Exit status of a queue's process that was replaced: its node looks what is its own, and starts again."""
 TRY_S = 4.0
 """Without an answer to anything it is looked whether it has come."""
 AGAIN_S = 0.25

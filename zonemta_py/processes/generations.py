@@ -28,13 +28,14 @@ from zonemta_py.config import Config, ConfigError, queue_count
 from zonemta_py.config.difference import LATER, difference, leaves
 from zonemta_py.config.file import SourceFile
 from zonemta_py.journal import folders
+from zonemta_py.logs.causes import cause
 from zonemta_py.plugin.host import Host
 from zonemta_py.processes import probe, queue_process, roles
 from zonemta_py.processes.pipe import Pipe, pair
 from zonemta_py.processes.ports import Ports, StartError
 from zonemta_py.processes.probe import Again, ConfigurationRefused
 from zonemta_py.processes.queue_process import LOAD_S, LOADS_TWICE, Given
-from zonemta_py.processes.rearrange import is_due, rearrange
+from zonemta_py.processes.rearrange import is_due, join, rearrange
 from zonemta_py.processes.roles import AUTHORITY, QUEUE, ROLES, SENDER, Child, Role
 from zonemta_py.processes.running import Processes
 from zonemta_py.queue.poison import Deaths
@@ -121,7 +122,11 @@ class Generations:
         """All processes of the first configuration."""
         self._host, config = host, self.config
         _forget_deaths(config.folder)
-        if is_due(config):
+        if config.cluster.enabled:
+            join(config, self._processes)
+            config = self._with_queues(config)
+            self._given = self._given._replace(config=config)
+        elif is_due(config):
             rearrange(config, self._processes)
         self._start_queues()  # they load themselves, while the receivers are loaded here
         for role in ROLES[1:]:
@@ -197,8 +202,40 @@ class Generations:
         self._resize()
         self.asked()
 
+    @staticmethod
+    def _with_queues(config: Config) -> Config:
+        """With those that this node of a cluster has. Raises StartError."""
+        try:
+            numbers = layout.numbers(config.folder)
+        except (ValueError, OSError) as error:
+            raise StartError(cause(error)) from None
+        return config.with_queues(layout.home_of(config.folder), numbers)
+
+    def _take_over(self) -> None:
+        """What has come to this node is served."""
+        try:
+            config = self._with_queues(self.config)
+        except StartError as error:
+            _log(str(error))
+            return
+        if config.queues_given == self.config.queues_given:
+            return
+        more = ", ".join(str(one) for one in config.queues_given if one not in self.config.queues_given)
+        given = self._given._replace(config=config, generation=self._given.generation + 1)
+        for role in ROLES:
+            role.load(config)
+        try:
+            self._offer(given, check=False)
+        except ConfigurationRefused as refused:  # such as queues that are dying: asked again
+            _log(f"queue {more} is not served yet: {refused.sentences[0]}")
+            return
+        _log(f"queue {more} of another node is served here from now on")
+        self._hold(given, self._host)
+
     def asked(self) -> None:
-        """A queue's process has questions."""
+        """A queue's process has questions, or a queue has come from another node."""
+        if self.config.cluster.enabled:
+            self._take_over()
         for pipe in list(self._pipes.values()):
             pipe.read()
             while pipe.asked:
@@ -262,6 +299,8 @@ class Generations:
             if found.fault:
                 raise ConfigurationRefused(found.fault.splitlines())
             given = Given(found.config, found.origin, by, self._given.generation + 1)
+            if given.config.cluster.enabled:
+                given = given._replace(config=self._with_queues(given.config))
             host = self._change(given, check)
         except (ConfigError, StartError) as error:
             return self._told(changes, str(error).splitlines(), by)

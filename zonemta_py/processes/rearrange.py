@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 
 from zonemta_py.config import Config, queue_count
@@ -23,6 +24,8 @@ TELL_S = 5.0
 
 def is_due(config: Config) -> bool:
     """Whether other queues are there than there are to be. Raises StartError."""
+    if config.cluster.enabled:
+        return False
     if queue_count(config) == 1 and not (config.folder / layout.FOLDER).exists():
         return False
     try:
@@ -33,22 +36,45 @@ def is_due(config: Config) -> bool:
 
 def rearrange(config: Config, processes: Processes) -> None:
     """No queue may run. Raises StartError."""
+    died = "the process that moves mail between queues died; see the log, and start again: it goes on where it was"
+    _aside(processes, partial(_move, config), "moving", died)
+
+
+def join(config: Config, processes: Processes) -> None:
+    """A node learns which queues of the cluster are its own; `layout` says so then. Raises StartError."""
+    _aside(processes, partial(_join, config), "joining", "the process that joins the cluster died; see the log")
+
+
+def _aside(processes: Processes, work: Callable[[Pipe], None], name: str, died: str) -> None:
+    """Waits for a process of its own, which says what is wrong; "": nothing. Raises StartError."""
     ours, theirs = pair()
     processes.remember(ours)
     pid = 0
     try:
         try:
-            pid = processes.aside(partial(_move, config, theirs), "moving")
+            pid = processes.aside(partial(work, theirs), name)
         finally:
             theirs.close()
         fault: str = ours.recv()
     except EOFError:
-        fault = "the process that moves mail between queues died; see the log, and start again: it goes on where it was"
+        fault = died
     finally:
         processes.forget(ours)
         processes.put_down(pid)
     if fault:
         raise StartError(fault)
+
+
+def _join(config: Config, pipe: Pipe) -> None:
+    """In a process of its own."""
+    from zonemta_py.cluster.join import join as join_cluster
+
+    try:
+        asyncio.run(join_cluster(config))
+    except (ValueError, OSError) as error:
+        pipe.send(cause(error))
+        return
+    pipe.send("")
 
 
 def _move(config: Config, pipe: Pipe) -> None:

@@ -152,7 +152,7 @@ def open_files(wanted: int) -> int:
 
 def queue_client(config: Config, kind: str, lease_s: float = 0) -> RemoteQueue | Queues:
     """The queue, or all queues as one, for a process that survives them."""
-    if queue_count(config) == 1:
+    if not is_shared(config):
         from zonemta_py.wire.client import RemoteQueue
 
         return RemoteQueue.lasting(config.folder, kind, lease_s)
@@ -209,10 +209,15 @@ QUEUE = Role(
 
 
 def _authority(child: Child) -> None:
-    """What several queues share."""
+    """What several queues share; on a node of a cluster, its agent."""
+    listen_to_log(child.config, child.host)
+    if child.config.cluster.enabled:
+        from zonemta_py.cluster import agent
+
+        uvloop.run(agent.run(child.config))
+        return
     from zonemta_py.queues import authority
 
-    listen_to_log(child.config, child.host)
     uvloop.run(authority.run(child.config))
 
 
@@ -499,7 +504,7 @@ async def _report_tls(config: Config, now: float) -> None:
 
     try:
         one = await RemoteQueue.connect(config.folder, "reporter")
-        submission = one if queue_count(config) == 1 else queue_client(config, "reporter")
+        submission = queue_client(config, "reporter") if is_shared(config) else one
         await daily_reports.run(config, DnsDestinationResolver(config), submission, now)
     except (QueueRefusal, OSError) as error:
         print(f"zonemta: TLS reports cannot be sent now: {cause(error)}", file=sys.stderr, flush=True)

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
+from zonemta_py.cluster import REPLACED
 from zonemta_py.metrics.connections import SERVICES, TABLES
 from zonemta_py.metrics.processes import PROCESSES
 from zonemta_py.processes.pipe import ASKED
@@ -73,6 +74,8 @@ class Processes:
         self._pause: dict[str, float] = {}
         self._due: dict[str, float] = {}
         self._stopping = False
+        self.is_replaced = False
+        """Other nodes of the cluster have taken over what is here."""
         self.broken: dict[str, str] = {}
         """Roles of those that ended otherwise than they were told to while all is to end, and how."""
         signal.pthread_sigmask(signal.SIG_BLOCK, WAITED_FOR)
@@ -253,6 +256,7 @@ class Processes:
                 self.broken[role] = _how(status)
             return
         now = time.monotonic()
+        self.is_replaced = self.is_replaced or (os.WIFEXITED(status) and os.WEXITSTATUS(status) == REPLACED)
         known = self._roles.get(role)
         if known is None:  # an occasional one, of a role that is no more
             return

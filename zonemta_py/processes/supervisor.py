@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 LOAD_AFTER_S = 30.0
 """After the start, when mail flows and its first rush is over, what the queue's next process needs is loaded here."""
+LOOK_S_REAPING = 0.01
 LOOK_S = 60.0
 """How long the supervisor sleeps at most while it is to end: a time may be too long for the kernel."""
 Again = Callable[[], tuple[Config, SourceFile]]
@@ -85,6 +86,8 @@ def run(
     while True:
         processes.start_due()
         told = processes.wait(load_at)
+        if processes.is_replaced:
+            _begin_anew(processes)
         if load_at is not None and time.monotonic() >= load_at:
             generations.load_queue()
             load_at = None
@@ -98,6 +101,22 @@ def run(
             signal.pthread_sigmask(signal.SIG_UNBLOCK, WAITED_FOR)
             os.kill(os.getpid(), signal.SIGTERM)  # as default: the children die with us
             os._exit(os.EX_OK)
+
+
+def _begin_anew(processes: Processes) -> NoReturn:
+    """This node of a cluster was taken for dead, and others have its mail: the same command begins with no mail. It
+    ends where that cannot be, and whoever started it starts it again."""
+    print("zonemta: other nodes have taken over the mail of this one, which begins anew", file=sys.stderr, flush=True)
+    processes.stop()
+    processes.tell(signal.SIGKILL, lambda _: True)
+    while processes.roles(lambda _: True):
+        time.sleep(LOOK_S_REAPING)
+        processes.reap()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, WAITED_FOR)
+    try:
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+    except OSError:
+        os._exit(os.EX_TEMPFAIL)
 
 
 def _drain(

@@ -293,6 +293,7 @@ class Grants:
         self._authority, self._term = GrantAuthority(queues, token_hex(8), time.monotonic()), term
         self.links: dict[int, Link] = {}
         self._due: asyncio.Handle | None = None
+        self._ended = False
 
     def connected(self, queue: int) -> None:
         self._authority.connected(queue, time.monotonic())
@@ -310,9 +311,16 @@ class Grants:
         self._soon()
 
     def _soon(self) -> None:
+        if self._ended:
+            return
         if self._due is not None:
             self._due.cancel()
         self._due = asyncio.get_running_loop().call_soon(self._tick)
+
+    def stop(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+        self._ended = True
 
     def _tick(self) -> None:
         if time.monotonic() >= self._term():
@@ -373,6 +381,13 @@ class Authority:
 
     def start(self) -> list[asyncio.Task[None]]:
         return [task for link in self.links.values() for task in link.start()]
+
+    def stop(self) -> None:
+        """Another one follows; nothing is granted or decided here any more. The tasks of `start` are its caller's."""
+        self._grants.stop()
+        for task in (*self._deciding.values(), self._teaching):
+            if task is not None:
+                task.cancel()
 
     async def ask(self, question: str, arguments: dict[str, Any]) -> Any:
         """A question to the MTA. Raises ValueError, QueueRefusal."""

@@ -23,6 +23,8 @@ from zonemta_py.wire import AUTHORITY
 
 ORDERS = "orders"
 """The log of orders, in FOLDER."""
+NODES = "cluster"
+"""The file in FOLDER with the numbers of all queues of the cluster that this node is in (JSON: {number: node})."""
 OF_A_QUEUE = (
     "store", "journal", "archive", "bodies", "receipts", "quarantine", "feedback", "events", "reporting", "identity",
     "configuration", "owed", ORDERS_NOTE,
@@ -70,6 +72,11 @@ def _read(folder: Path) -> tuple[list[int], list[int]]:
         raise ValueError(
             f'{path}: cannot be read; write {{"queues": [0, 1, …]}} there, with the names of the folders beside it'
         ) from None
+
+
+def far_folder(folder: Path, number: int) -> Path:
+    """Where the socket is that leads to a queue of another node."""
+    return folder / FOLDER / "far" / str(number)
 
 
 def gone(folder: Path) -> list[Path]:

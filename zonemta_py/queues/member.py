@@ -20,6 +20,7 @@ from zonemta_py.config import Config, queue_count
 from zonemta_py.disk import keys, packing
 from zonemta_py.disk.files import replace_file
 from zonemta_py.disk.leveldb.store import Operation
+from zonemta_py.journal.folders import QUEUES_MAX
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import ORDERS_NOTE, QueueRefusal
@@ -75,7 +76,9 @@ class Member:
         """About limits, not sent yet."""
         self._campaigns = set[str]()
         """About which something may have to be decided."""
-        self._holder = GrantHolder(token_hex(8), queue_count(queue.core.config), haunted=bool(queue.leases.before))
+        config = queue.core.config
+        most = QUEUES_MAX if config.cluster.enabled else queue_count(config)
+        self._holder = GrantHolder(token_hex(8), most, haunted=bool(queue.leases.before))
         self._limits = SharedLimits(queue.core.schedule, self._holder, [one.batch for one in queue.leases.out.values()])
         self._timer: asyncio.TimerHandle | None = None
 
@@ -108,6 +111,8 @@ class Member:
 
     def refusal(self, envelope: Envelope) -> Reply | None:
         """What must be found in one queue alone, and comes from a process that knows of other queues than there are."""
+        if self._core.config.cluster.enabled:  # its placement knows the queues of this node
+            return None
         if envelope.protocol != PUSHED and (not envelope.request or envelope.account):
             return None  # in the wrong place it is counted all the same, and found
         order = self._placement.order(envelope)

@@ -29,10 +29,10 @@ DOMAINS_MAX = 20_000
 """Domains whose order is remembered."""
 
 
-def of(config: Config) -> Placement:
-    """Of the queues that a configuration wants."""
+def of(config: Config, numbers: Iterable[int] = ()) -> Placement:
+    """Of the queues that a configuration wants; numbers: or of these."""
     accounts = [one.name for one in config.accounts if one.messages or one.recipients or one.sessions]
-    return Placement(queue_numbers(config), accounts, config.zones)
+    return Placement([*numbers] or queue_numbers(config), accounts, config.zones)
 
 
 class Placement:

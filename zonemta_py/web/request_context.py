@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from zonemta_py.config import Config, Zone, queue_count
+from zonemta_py.config import Config, Zone, is_shared
 from zonemta_py.config.senders import Rights, rights
 from zonemta_py.events.hub import Hub
 from zonemta_py.journal.folders import folder_of
@@ -68,7 +68,7 @@ class Visit:
 
 
 def _hub(config: Config, queue: QueueFace) -> Hub | Hubs:
-    if queue_count(config) == 1:
+    if not is_shared(config):
         return Hub(config.folder, queue.ask)
     from zonemta_py.events.hubs import Hubs
     from zonemta_py.queues.client import Queues

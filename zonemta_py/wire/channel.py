@@ -89,10 +89,8 @@ class Channel(asyncio.Protocol):
                 continue
             if status == OK:
                 future.set_result(payload)
-            elif status == REFUSED:
-                future.set_exception(QueueRefusal(Reply(*payload)))
             else:
-                future.set_exception(QueueFault(payload) if status == FAULT else ValueError(payload))
+                future.set_exception(_error(status, payload))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -108,3 +106,16 @@ def ignore(future: asyncio.Future[Any]) -> None:
     """Nothing may be left to retrieve it."""
     if not future.cancelled():
         future.exception()
+
+
+def answer_of(status: int, payload: Any) -> Any:
+    """What an answer says. Raises ValueError, QueueRefusal, QueueFault."""
+    if status == OK:
+        return payload
+    raise _error(status, payload)
+
+
+def _error(status: int, payload: Any) -> Exception:
+    if status == REFUSED:
+        return QueueRefusal(Reply(*payload))
+    return QueueFault(payload) if status == FAULT else ValueError(payload)

@@ -65,16 +65,21 @@ class QuestionConnection(asyncio.Protocol):
         task.add_done_callback(self._tasks.discard)
 
     async def _finish(self, number: int, question: str, arguments: dict[str, Any]) -> None:
-        try:
-            found = (number, OK, await self._answer(question, arguments))
-        except QueueFault as fault:
-            found = (number, FAULT, fault.reply.text)
-        except QueueRefusal as refusal:
-            found = (number, REFUSED, (refusal.reply.code, refusal.reply.enhanced, refusal.reply.text))
-        except ValueError as error:
-            found = (number, WRONG, str(error))
-        except Exception:
-            log.exception("a question failed")
-            found = (number, FAULT, f"{question}: it could not be answered, by a fault of zonemta; the log says where")
+        found = await outcome(self._answer, question, arguments)
         if self._transport is not None:
-            self._transport.write(pack(found))
+            self._transport.write(pack((number, *found)))
+
+
+async def outcome(answer: Answering, question: str, arguments: dict[str, Any]) -> tuple[int, Any]:
+    """The status and the payload of its answer."""
+    try:
+        return OK, await answer(question, arguments)
+    except QueueFault as fault:
+        return FAULT, fault.reply.text
+    except QueueRefusal as refusal:
+        return REFUSED, (refusal.reply.code, refusal.reply.enhanced, refusal.reply.text)
+    except ValueError as error:
+        return WRONG, str(error)
+    except Exception:
+        log.exception("a question failed")
+        return FAULT, f"{question}: it could not be answered, by a fault of zonemta; the log says where"

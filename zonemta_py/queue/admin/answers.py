@@ -229,6 +229,11 @@ async def _lift(queue: QueueContext, kind: str, name: str) -> bool:
     return lifted
 
 
+@OF_QUEUE.to(questions.cluster)
+async def _cluster(queue: QueueContext) -> dict[str, Any]:
+    raise Refused("this MTA is no node of a cluster; set [cluster] in its configuration")
+
+
 @OF_QUEUE.to(questions.accounts)
 async def _accounts(queue: QueueContext) -> list[dict[str, Any]]:
     return queue.core.counters.quotas.rows() + queue.core.counters.sessions.rows()

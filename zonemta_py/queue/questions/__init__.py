@@ -892,6 +892,42 @@ class Closed(TypedDict):
     """Its name in the archive; "" if it held only position records."""
 
 
+class ClusterNode(TypedDict):
+    node: str
+    alive: bool
+    leads: bool
+    seen_s: float
+    """Since its last sign of life."""
+    version: str
+    hostname: str
+    sizes: dict[str, int]
+    """Recipients by state: queued, deferred, held."""
+
+
+class ClusterQueue(TypedDict):
+    queue: int
+    node: str
+    """The one that serves it."""
+    epoch: int
+    """One more with each node that took it over."""
+    log: dict[str, int]
+    """Of its log: bytes, first, last (sequences); empty where NATS does not say so."""
+
+
+class ClusterState(TypedDict):
+    cluster: str
+    node: str
+    """The one that answers."""
+    leader: str
+    """Empty: none, or it is not known."""
+    connected: bool
+    """Whether this node is connected with NATS."""
+    nodes: list[ClusterNode]
+    queues: list[ClusterQueue]
+
+
+@question
+def cluster() -> ClusterState: ...  # Its nodes and queues; a node's agent answers (`zonemta_py/cluster/agent.py`).
 @question
 def ready() -> list[str]: ...  # Why it should get no mail now (`admin/readiness.py`); answered during recovery, too.
 # Another configuration, from where the first came (`processes/generations.py`). check: only says what it would do.

@@ -18,7 +18,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zonemta_py.config import Config, Zone, queue_count
+from zonemta_py.config import Config, Zone, queue_numbers
 from zonemta_py.journal.records.mail import BOUNCED, DEFERRED, DELIVERED, OutcomeRow
 from zonemta_py.mail.rules.classes import BLOCKED_CLASSES
 from zonemta_py.schedule.batch import Blocked, EgressPath, FlowQueue
@@ -99,7 +99,7 @@ class PolicyState:
     def _read(self, config: Config) -> None:
         self._config = config
         sources = [source for pool in config.pools for source in pool.sources]
-        self.warmups = Warmups(config.warmups, sources, (config.queue_number, queue_count(config)))
+        self.warmups = Warmups(config.warmups, sources, _part(config))
         self._windows = {found.name: found for found in config.windows}
 
     def configure(self, config: Config) -> None:
@@ -487,3 +487,10 @@ class Pauses:
     def restore(self, state: list[Any]) -> None:
         for kind, name, spans in state:
             self._spans[kind, name] = [(begin, end) for begin, end in spans]
+
+
+def _part(config: Config) -> tuple[int, int]:
+    """Of a warm-up's cap, as of `Days`. A source is on one machine, so what other nodes of a cluster have counts not."""
+    numbers = queue_numbers(config)
+    number = config.queue_number
+    return (numbers.index(number) if number in numbers else number % len(numbers)), len(numbers)

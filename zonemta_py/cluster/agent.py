@@ -1,0 +1,299 @@
+"""A node's agent: it joins the node's queues with those of all others.
+
+It says each second that the node lives, answers for the node's queues to other nodes (`calls.py`), passes what operators
+ask on to the leader, and is that itself if it is elected: then it runs the authority of all queues of all nodes
+(`queues/authority.py`), as there is one where several queues are on one machine. When another node dies, its queues are
+taken over: whoever is first to write his name behind a queue's number has it, and his supervisor starts it.
+
+What is about this node alone (its configuration, its end, its files) is answered here, also while the others cannot be
+reached. Failures: those of the questions. A node whose own queues others have taken over ends with REPLACED.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from zonemta_py.cluster import REPLACED
+from zonemta_py.cluster.calls import LEADER, Calls, FarQueue, NotHere
+from zonemta_py.cluster.leader import Leadership
+from zonemta_py.cluster.nats import Nats, NatsError
+from zonemta_py.cluster.nodes import Membership
+from zonemta_py.cluster.orders import ClusterOrders
+from zonemta_py.cluster.tunnel import Tunnels
+from zonemta_py.config import Config
+from zonemta_py.config.cluster import node_name
+from zonemta_py.disk.files import replace_file
+from zonemta_py.logs.causes import cause
+from zonemta_py.mail.reply import Reply
+from zonemta_py.processes.pipe import ASKED
+from zonemta_py.queue import questions
+from zonemta_py.queue.api import QueueRefusal
+from zonemta_py.queue.questions.question import Question, Refused
+from zonemta_py.queues import layout
+from zonemta_py.queues.answers import TABLE, Merged
+from zonemta_py.queues.authority import Authority, OnMachine
+from zonemta_py.wire import AUTHORITY, SOCKET
+from zonemta_py.wire.question_server import Answering, serve
+
+log = logging.getLogger(__name__)
+
+BEAT_S = 1.0
+LOOK_S = 0.5
+AGAIN_S = 0.2
+PATIENCE_S = 12.0
+"""How long a question waits for somebody to lead: an election takes less."""
+START_S = 5.0
+"""After so long the supervisor is reminded of a queue that it has not started."""
+TURN_S = 0.15
+"""Between two nodes that would take a dead one's queue over."""
+OF_NODE = frozenset(
+    {name for name, way in TABLE.items() if way.how == "first"}
+    | set(map(str, (questions.ready, questions.generation, questions.draining, questions.copied, questions.adopt,
+                    questions.rotate)))
+)  # fmt: skip
+"""Questions that are about this node."""
+
+
+class Agent:
+    """Of one node."""
+
+    def __init__(self, config: Config, nats: Nats, members: Membership, leadership: Leadership) -> None:
+        self._config, self._folder, self._nats = config, config.folder, nats
+        self._members, self._leadership = members, leadership
+        self._name = node_name(config.cluster, config.server.hostname)
+        self._here: dict[int, OnMachine] = {}
+        self._started_at: dict[int, float] = {}
+        """When the supervisor was last told of a queue."""
+        self._calls = Calls(nats, config.cluster.name, self._name, self._answering)
+        self._tunnels = Tunnels(nats, config.cluster.name, self._name, self._folder, self._owner, self._socket)
+        self._authority: Authority | None = None
+        self._leading: asyncio.Task[None] | None = None
+        self._take_up()
+        self._began = frozenset(self._here)
+        """Receivers that are there know their sockets."""
+
+    async def run(self) -> None:
+        """For ever."""
+        await self._calls.serve()
+        await self._tunnels.start()
+        self._members.on_died(self._died)
+        self._leadership.on_begin(self._begin)
+        self._leadership.on_end(self._end)
+        listening = await serve(self.ask, self._folder / AUTHORITY)
+        await asyncio.gather(
+            listening.serve_forever(), self._members.run(), self._leadership.run(), self._beat(), self._watch()
+        )
+
+    def _take_up(self) -> None:
+        """Queues that have come to this node."""
+        for number in layout.numbers(self._folder):
+            if number not in self._here:
+                self._here[number] = OnMachine.lasting(layout.folder_of(self._folder, number), "agent")
+        self._own = Merged({number: queue.ask for number, queue in self._here.items()}, _no_order)
+
+    # -- what is asked
+
+    def _answering(self, to: int) -> Answering | None:
+        if to == LEADER:
+            return self._authority.ask if self._authority is not None else None
+        queue = self._here.get(to)
+        if queue is None or self._owner(to) != self._name:
+            return None
+
+        async def answer(question: str, arguments: dict[str, Any]) -> Any:
+            return await queue.ask(Question(question), **arguments)
+
+        return answer
+
+    def _socket(self, number: int) -> Path:
+        return layout.folder_of(self._folder, number) / SOCKET
+
+    def _owner(self, number: int) -> str:
+        found = self._members.owners().get(number)
+        return found.node if found is not None else ""
+
+    async def ask(self, question: str, arguments: dict[str, Any]) -> Any:
+        """A question of somebody on this node. Raises ValueError, QueueRefusal."""
+        if question == questions.cluster:
+            return await self._state()
+        if question in OF_NODE:
+            return await self._own.answer(question, arguments)
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            if self._authority is not None:
+                return await self._authority.ask(question, arguments)
+            leader = self._leadership.leader
+            try:
+                if leader and leader != self._name:
+                    return await self._calls.ask(leader, LEADER, question, arguments)
+            except NotHere as error:
+                if time.monotonic() > until:
+                    raise QueueRefusal(error.reply) from None
+            if time.monotonic() > until:
+                raise QueueRefusal(Reply(451, "4.3.0", self._alone()))
+            await asyncio.sleep(AGAIN_S)
+
+    def _alone(self) -> str:
+        if not self._nats.is_connected:
+            return "this node is cut off from NATS, so nothing can be asked of all nodes; see its servers"
+        return "no node leads the cluster now, since NATS has no quorum or nodes have just died; try again in a moment"
+
+    async def _state(self) -> dict[str, Any]:
+        """As of `questions.cluster`."""
+        now, nodes = time.time(), []
+        for name, facts in sorted(self._members.nodes().items()):
+            nodes.append({"node": name, "alive": self._members.is_alive(name), **facts.told(now)})
+        queues = [
+            {"queue": number, "node": owner.node, "epoch": owner.epoch}
+            for number, owner in sorted(self._members.owners().items())
+        ]
+        return {
+            "cluster": self._config.cluster.name, "node": self._name, "leader": self._leadership.leader,
+            "connected": self._nats.is_connected, "nodes": nodes, "queues": queues,
+        }  # fmt: skip
+
+    # -- leading
+
+    def _begin(self) -> None:
+        self._leading = asyncio.get_running_loop().create_task(self._lead())
+
+    def _end(self) -> None:
+        if self._leading is not None:
+            self._leading.cancel()
+            self._leading = None
+
+    async def _lead(self) -> None:
+        while True:
+            try:
+                await self._lead_once()
+            except NatsError as error:
+                log.warning("orders cannot be given: %s; trying again", error)
+            except OSError as error:
+                log.warning("orders cannot be given: %s; trying again", cause(error))
+            await asyncio.sleep(AGAIN_S)
+
+    async def _lead_once(self) -> None:
+        """Until another queue is there, or the orders are another one's."""
+        orders = await ClusterOrders.open(self._nats, self._config, asyncio.get_running_loop())
+        numbers = sorted(self._members.owners())
+        queues = {
+            number: FarQueue(number, self._name, self._here, self._owner, self._calls) for number in numbers
+        }  # fmt: skip
+        authority = Authority(queues, orders, lambda: self._leadership.until)
+        print(f"zonemta: this node leads cluster {self._config.cluster.name}", file=sys.stderr, flush=True)
+        self._authority, tasks = authority, authority.start()
+        try:
+            while not orders.is_over and sorted(self._members.owners()) == numbers:  # noqa: ASYNC110
+                await asyncio.sleep(AGAIN_S)
+        finally:
+            self._authority = None
+            authority.stop()
+            for task in tasks:
+                task.cancel()
+
+    # -- living and dying
+
+    async def _beat(self) -> None:
+        while True:
+            begun = time.monotonic()
+            try:
+                await self._members.beat(await self._facts())
+            except NatsError as error:
+                log.debug("no sign of life: %s", error)
+            await asyncio.sleep(max(0.0, BEAT_S - (time.monotonic() - begun)))
+
+    async def _facts(self) -> dict[str, Any]:
+        sizes = {"queued": 0, "deferred": 0, "held": 0}
+        with contextlib.suppress(ValueError, QueueRefusal, TimeoutError):
+            total = (await asyncio.wait_for(self._own.answer(questions.size, {}), BEAT_S))["total"]
+            sizes = {name: total[name] for name in sizes}
+        zones = [zone.name for zone in self._config.zones]
+        return {
+            "version": version("zonemta-py"), "queues": sorted(self._here), "zones": zones, "sizes": sizes,
+            "hostname": self._config.server.hostname, "leads": self._authority is not None,
+        }  # fmt: skip
+
+    def _died(self, node: str, numbers: list[int]) -> None:
+        self._calls.lost(node)
+        self._tunnels.lost(node)
+        for number in numbers:
+            asyncio.get_running_loop().create_task(self._take_over(node, number))
+
+    async def _take_over(self, node: str, number: int) -> None:
+        alive = sorted(name for name in self._members.nodes() if name != node and self._members.is_alive(name))
+        if self._name in alive:  # the least loaded could be better; this spreads them, and two seldom try at once
+            await asyncio.sleep(TURN_S * ((alive.index(self._name) + number) % len(alive)))
+        try:
+            epoch = await self._members.take(number, node)
+        except NatsError as error:
+            log.warning("queue %d of node %s cannot be taken over: %s", number, node, error)
+            return
+        if epoch is not None:
+            log.warning("node %s is dead; its queue %d is taken over", node, number)
+            self._look()
+
+    async def _watch(self) -> None:
+        known = dict[int, str]()
+        while True:
+            await self._members.changed(LOOK_S)
+            self._look()
+            nodes = {number: owner.node for number, owner in sorted(self._members.owners().items())}
+            if nodes and nodes != known:
+                known = nodes
+                replace_file(self._folder / layout.FOLDER / layout.NODES, json.dumps(nodes).encode(), 0o600)
+                await self._tunnels.serve(nodes.keys() - self._began)
+
+    def _look(self) -> None:
+        """Serves what is this node's, and no more than that."""
+        there = layout.numbers(self._folder)
+        mine = [number for number, owner in self._members.owners().items() if self._members.is_mine(owner)]
+        if lost := [number for number in there if number in self._members.owners() and number not in mine]:
+            owner = self._owner(lost[0])
+            print(f"zonemta: node {owner} has taken over queue {lost[0]} of this node", file=sys.stderr, flush=True)
+            os._exit(REPLACED)
+        if more := [number for number in mine if number not in there]:
+            layout.write(self._folder, [*there, *more])
+            self._take_up()
+        now = time.monotonic()
+        for number in mine:
+            if not self._here[number].there and now > self._started_at.get(number, 0.0) + START_S:
+                self._started_at[number] = now
+                os.kill(os.getppid(), ASKED)
+
+
+async def _no_order(question: Question[..., Any], arguments: dict[str, Any]) -> dict[int, Any]:
+    raise Refused(f"{question} is for all nodes, and goes to the leader")
+
+
+async def run(config: Config) -> None:
+    """For ever."""
+    section = config.cluster
+    name = node_name(section, config.server.hostname)
+    nats = await connected(config, f"zonemta {name}")
+    members = await Membership.resume(nats, config)
+    leadership = Leadership(nats, config, members.instance)
+    with contextlib.suppress(asyncio.CancelledError):
+        await Agent(config, nats, members, leadership).run()
+    os._exit(os.EX_SOFTWARE)
+
+
+async def connected(config: Config, name: str) -> Nats:
+    """As soon as NATS can be reached; meanwhile it says now and then why that cannot be."""
+    said = ""
+    while True:
+        try:
+            return await Nats.connect(config.cluster, name)
+        except NatsError as error:
+            if str(error) != said:
+                said = str(error)
+                print(f"zonemta: {said}; trying again", file=sys.stderr, flush=True)
+            await asyncio.sleep(BEAT_S)
