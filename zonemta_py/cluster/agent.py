@@ -1,9 +1,9 @@
 """A node's agent: it joins the node's queues with those of all others.
 
-It says each second that the node lives, answers for the node's queues to other nodes (`calls.py`), passes what operators
-ask on to the leader, and is that itself if it is elected: then it runs the authority of all queues of all nodes
-(`queues/authority.py`), as there is one where several queues are on one machine. When another node dies, its queues are
-taken over: whoever is first to write his name behind a queue's number has it, and his supervisor starts it.
+It says each second that the node lives, answers for the node's queues to other nodes (`calls.py`), passes what
+operators ask on to the leader, and is that itself if it is elected: then it runs the authority of all queues of all
+nodes (`queues/authority.py`), as there is one where several queues are on one machine. When another node dies, its
+queues are taken over: whoever is first to write his name behind a queue's number has it, and his supervisor starts it.
 
 What is about this node alone (its configuration, its end, its files) is answered here, also while the others cannot be
 reached. Failures: those of the questions. A node whose own queues others have taken over ends with REPLACED.
@@ -25,12 +25,13 @@ from typing import Any
 from zonemta_py.cluster import REPLACED
 from zonemta_py.cluster.calls import LEADER, Calls, FarQueue, NotHere
 from zonemta_py.cluster.leader import Leadership
+from zonemta_py.cluster.join import connected
+from zonemta_py.cluster.log_stream import stream_of
 from zonemta_py.cluster.nats import Nats, NatsError
-from zonemta_py.cluster.nodes import Membership
+from zonemta_py.cluster.nodes import Membership, NotAdmitted
 from zonemta_py.cluster.orders import ClusterOrders
 from zonemta_py.cluster.tunnel import Tunnels
 from zonemta_py.config import Config
-from zonemta_py.config.cluster import node_name
 from zonemta_py.disk.files import replace_file
 from zonemta_py.logs.causes import cause
 from zonemta_py.mail.reply import Reply
@@ -53,8 +54,6 @@ PATIENCE_S = 12.0
 """How long a question waits for somebody to lead: an election takes less."""
 START_S = 5.0
 """After so long the supervisor is reminded of a queue that it has not started."""
-TURN_S = 0.15
-"""Between two nodes that would take a dead one's queue over."""
 OF_NODE = frozenset(
     {name for name, way in TABLE.items() if way.how == "first"}
     | set(map(str, (questions.ready, questions.generation, questions.draining, questions.copied, questions.adopt,
@@ -69,7 +68,7 @@ class Agent:
     def __init__(self, config: Config, nats: Nats, members: Membership, leadership: Leadership) -> None:
         self._config, self._folder, self._nats = config, config.folder, nats
         self._members, self._leadership = members, leadership
-        self._name = node_name(config.cluster, config.server.hostname)
+        self._name = config.node
         self._here: dict[int, OnMachine] = {}
         self._started_at: dict[int, float] = {}
         """When the supervisor was last told of a queue."""
@@ -85,12 +84,14 @@ class Agent:
         """For ever."""
         await self._calls.serve()
         await self._tunnels.start()
-        self._members.on_died(self._died)
-        self._leadership.on_begin(self._begin)
-        self._leadership.on_end(self._end)
+        self._leadership.begins, self._leadership.ends = self._begin, self._end
         listening = await serve(self.ask, self._folder / AUTHORITY)
         await asyncio.gather(
-            listening.serve_forever(), self._members.run(), self._leadership.run(), self._beat(), self._watch()
+            listening.serve_forever(),
+            self._members.run(self._died),
+            self._leadership.run(),
+            self._beat(),
+            self._watch(),
         )
 
     def _take_up(self) -> None:
@@ -149,21 +150,29 @@ class Agent:
 
     async def _state(self) -> dict[str, Any]:
         """As of `questions.cluster`."""
-        now, nodes = time.time(), []
-        for name, facts in sorted(self._members.nodes().items()):
-            nodes.append({"node": name, "alive": self._members.is_alive(name), **facts.told(now)})
-        queues = [
-            {"queue": number, "node": owner.node, "epoch": owner.epoch}
-            for number, owner in sorted(self._members.owners().items())
-        ]
+        leader = self._leadership.leader
+        nodes = [
+            {
+                "node": name, "alive": one.is_alive, "leads": name == leader, "seen_s": round(one.age_s, 3),
+                **{key: one.facts.get(key, none) for key, none in (("version", ""), ("hostname", ""), ("sizes", {}))},
+            }
+            for name, one in self._members.nodes().items()
+        ]  # fmt: skip
+        queues = []
+        for number, owner in self._members.owners().items():
+            log_bytes = {}
+            with contextlib.suppress(NatsError):
+                info = await self._nats.info(stream_of(self._config.cluster.name, number), BEAT_S)
+                log_bytes = {"bytes": info.bytes, "first": info.first, "last": info.last}
+            queues.append({"queue": number, "node": owner.node, "epoch": owner.epoch, "log": log_bytes})
         return {
-            "cluster": self._config.cluster.name, "node": self._name, "leader": self._leadership.leader,
+            "cluster": self._config.cluster.name, "node": self._name, "leader": leader,
             "connected": self._nats.is_connected, "nodes": nodes, "queues": queues,
         }  # fmt: skip
 
     # -- leading
 
-    def _begin(self) -> None:
+    def _begin(self, term: int) -> None:
         self._leading = asyncio.get_running_loop().create_task(self._lead())
 
     def _end(self) -> None:
@@ -207,6 +216,8 @@ class Agent:
             begun = time.monotonic()
             try:
                 await self._members.beat(await self._facts())
+            except NotAdmitted as error:
+                print(f"zonemta: {error}", file=sys.stderr, flush=True)
             except NatsError as error:
                 log.debug("no sign of life: %s", error)
             await asyncio.sleep(max(0.0, BEAT_S - (time.monotonic() - begun)))
@@ -229,11 +240,8 @@ class Agent:
             asyncio.get_running_loop().create_task(self._take_over(node, number))
 
     async def _take_over(self, node: str, number: int) -> None:
-        alive = sorted(name for name in self._members.nodes() if name != node and self._members.is_alive(name))
-        if self._name in alive:  # the least loaded could be better; this spreads them, and two seldom try at once
-            await asyncio.sleep(TURN_S * ((alive.index(self._name) + number) % len(alive)))
         try:
-            epoch = await self._members.take(number, node)
+            epoch = await self._members.take(number)
         except NatsError as error:
             log.warning("queue %d of node %s cannot be taken over: %s", number, node, error)
             return
@@ -244,18 +252,19 @@ class Agent:
     async def _watch(self) -> None:
         known = dict[int, str]()
         while True:
-            await self._members.changed(LOOK_S)
             self._look()
             nodes = {number: owner.node for number, owner in sorted(self._members.owners().items())}
             if nodes and nodes != known:
                 known = nodes
                 replace_file(self._folder / layout.FOLDER / layout.NODES, json.dumps(nodes).encode(), 0o600)
                 await self._tunnels.serve(nodes.keys() - self._began)
+            await asyncio.sleep(LOOK_S)
 
     def _look(self) -> None:
         """Serves what is this node's, and no more than that."""
         there = layout.numbers(self._folder)
-        mine = [number for number, owner in self._members.owners().items() if self._members.is_mine(owner)]
+        instance = self._members.instance
+        mine = [number for number, owner in self._members.owners().items() if owner.instance == instance]
         if lost := [number for number in there if number in self._members.owners() and number not in mine]:
             owner = self._owner(lost[0])
             print(f"zonemta: node {owner} has taken over queue {lost[0]} of this node", file=sys.stderr, flush=True)
@@ -276,24 +285,26 @@ async def _no_order(question: Question[..., Any], arguments: dict[str, Any]) -> 
 
 async def run(config: Config) -> None:
     """For ever."""
-    section = config.cluster
-    name = node_name(section, config.server.hostname)
-    nats = await connected(config, f"zonemta {name}")
-    members = await Membership.resume(nats, config)
+    try:
+        nats = await connected(config, f"{config.node}: agent")
+        members = Membership(nats, config, config.folder)
+        await _joined(members, layout.numbers(config.folder))
+    except (ValueError, NotAdmitted, OSError) as error:
+        print(f"zonemta: {error}", file=sys.stderr, flush=True)
+        os._exit(os.EX_CONFIG)
     leadership = Leadership(nats, config, members.instance)
     with contextlib.suppress(asyncio.CancelledError):
         await Agent(config, nats, members, leadership).run()
     os._exit(os.EX_SOFTWARE)
 
 
-async def connected(config: Config, name: str) -> Nats:
-    """As soon as NATS can be reached; meanwhile it says now and then why that cannot be."""
-    said = ""
+async def _joined(members: Membership, numbers: list[int]) -> None:
+    """As who this node's queues are. Raises NotAdmitted, OSError."""
     while True:
         try:
-            return await Nats.connect(config.cluster, name)
+            if (await members.join(0, numbers)).replaced:
+                os._exit(REPLACED)
+            return
         except NatsError as error:
-            if str(error) != said:
-                said = str(error)
-                print(f"zonemta: {said}; trying again", file=sys.stderr, flush=True)
-            await asyncio.sleep(BEAT_S)
+            log.warning("the cluster cannot be joined: %s; trying again", error)
+            await asyncio.sleep(AGAIN_S)

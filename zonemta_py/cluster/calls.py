@@ -1,9 +1,9 @@
 """Questions from one node of a cluster to another, over NATS: to a queue there, or to the leader.
 
 A call is [to, question, arguments, clock]: to, the number of a queue, or LEADER; clock, the machine by whose monotonic
-clock moments in it are. Its answer is [status, value, clock, moment]: a status of `wire.frames`, or ELSEWHERE if whom it
-is for is not there; and what the answering machine's clock was before the answer left. So a moment of one's own clock can
-be said by the other's, or one before it: what is granted ends there no later than here.
+clock moments in it are. Its answer is [status, value, clock, moment]: a status of `wire.frames`, or ELSEWHERE if whom
+it is for is not there; and what the answering machine's clock was before the answer left. So a moment of one's own
+clock can be said by the other's, or one before it: what is granted ends there no later than here.
 
 Failures: `Lost`, if nobody answers; else those of the question.
 """

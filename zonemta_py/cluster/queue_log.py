@@ -12,15 +12,13 @@ import asyncio
 from zonemta_py.cluster.catch_up import catch_up
 from zonemta_py.cluster.log import NotReached, Replaced, ReplicatedLog, stop
 from zonemta_py.cluster.nats import Nats, NatsError, NotThere
+from zonemta_py.cluster.nodes import BUCKET, QUEUE, Owner
 from zonemta_py.config import Config
-from zonemta_py.config.cluster import node_name
 from zonemta_py.disk.leveldb.store import StoreError
 from zonemta_py.disk.packing import unpack
 from zonemta_py.logs.causes import cause
 from zonemta_py.queue.recovery.open_store import say
 
-NODES = "nodes"
-"""The bucket with the owners of queues."""
 AGAIN_S = 1.0
 
 
@@ -31,7 +29,7 @@ async def opened(config: Config) -> ReplicatedLog:
         nats: Nats | None = None
         log: ReplicatedLog | None = None
         try:
-            node = node_name(config.cluster, config.server.hostname)
+            node = config.node
             nats = await Nats.connect(config.cluster, f"{node}: queue {number}")
             log = await ReplicatedLog.open(nats, config.cluster.name, number, await _epoch(nats, number, node), node)
             await catch_up(config, log)
@@ -51,9 +49,9 @@ async def opened(config: Config) -> ReplicatedLog:
 async def _epoch(nats: Nats, number: int, node: str) -> int:
     """Of this node as the queue's owner. Raises Replaced: another one is; NotReached, NatsError."""
     try:
-        found = unpack((await nats.bucket(NODES).get(f"queue.{number}")).value or b"")
+        found = Owner(*unpack((await nats.bucket(BUCKET).get(f"{QUEUE}{number}")).value or b""))
     except NotThere:
         raise NotReached("this node has not joined the cluster with it yet") from None
-    if found["node"] != node:
-        raise Replaced(f"queue {number} is {found['node']}'s now, which goes on with its mail; this one ends")
-    return int(found["epoch"])
+    if found.node != node:
+        raise Replaced(f"queue {number} is {found.node}'s now, which goes on with its mail; this one ends")
+    return found.epoch

@@ -6,7 +6,8 @@ import typer
 
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, in_force, tabled
-from zonemta_py.cli.terminal.output import print_json, print_table, size
+from zonemta_py.cli.terminal.output import print_json, print_table
+from zonemta_py.metrics.quantities import size
 from zonemta_py.queue import questions
 
 app = typer.Typer()

@@ -490,7 +490,7 @@ class Pauses:
 
 
 def _part(config: Config) -> tuple[int, int]:
-    """Of a warm-up's cap, as of `Days`. A source is on one machine, so what other nodes of a cluster have counts not."""
+    """Of a warm-up's cap, as of `Days`. A source is on one machine: what other nodes of a cluster have has no part."""
     numbers = queue_numbers(config)
     number = config.queue_number
     return (numbers.index(number) if number in numbers else number % len(numbers)), len(numbers)
