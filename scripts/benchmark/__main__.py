@@ -25,7 +25,21 @@ from benchmark.counted import SHAPES, count
 from benchmark.load import smtp_source
 from benchmark.peers import PEERS
 from benchmark.quota import Queues, is_one
-from benchmark.report import OURS, PEER, TITLES, judge, medians, number, show, show_counts, show_ratios, show_variants
+from benchmark.report import (
+    KEPT,
+    OURS,
+    PEER,
+    PHASES,
+    TITLES,
+    judge,
+    medians,
+    number,
+    show,
+    show_counts,
+    show_kept,
+    show_ratios,
+    show_variants,
+)
 from benchmark.scenarios import RELAY, Bench, Figures, ceiling, dead, relay, restart, syncs, unmeasurable_syncs
 from benchmark.variants import PREFIX, SECTIONS, Checkout, Variant, checked_out
 from zonemta_py.cli.service.machine import interpreter
@@ -54,6 +68,10 @@ def main(
         bool, typer.Option("--count", help="Count calls, allocations, bytes and syncs a message, in place of time.")
     ] = False,
     only_ceiling: Annotated[bool, typer.Option("--ceiling", help="The load generator straight at the sink.")] = False,
+    only_quorum: Annotated[
+        bool,
+        typer.Option("--quorum", help="A's messages in a queue that three servers have: RabbitMQ's, beside this MTA."),
+    ] = False,
     generator: Annotated[str, typer.Option(help="smtp-source or own; empty: smtp-source if installed.")] = "",
     share: Annotated[float, typer.Option(min=0.001, help="Share of the usual messages, for a quick look.")] = 1.0,
     sessions: Annotated[int, typer.Option(min=0, help="Of the load generator at once; 0: the scenario's.")] = 0,
@@ -83,7 +101,9 @@ def main(
             bench = Bench(work, _generator(generator), watch, share, queued, queued_per_message, sessions)
             session = Session(bench, runs, progress.console)
             session.introduce()
-            if only_ceiling:
+            if only_quorum:
+                session.measure_quorum()
+            elif only_ceiling:
                 session.measure_ceiling([name for name in names if name in RELAY])
             else:
                 if against:
@@ -94,6 +114,8 @@ def main(
         raise SystemExit(str(error)) from None
     finally:
         shutil.rmtree(work, ignore_errors=True)
+    if only_quorum:
+        show_kept(console, session.kept_medians())
     show(console, session.medians())
     show_variants(console, session.medians())
     if against:
@@ -170,6 +192,8 @@ class Session:
     def __init__(self, bench: Bench, runs: int, to: Console) -> None:
         self.bench, self._times, self._to = bench, runs, to
         self.runs: dict[str, dict[str, list[Figures]]] = {}
+        self.kept: dict[str, list[dict[str, Figures]]] = {}
+        """Of a queue that several servers have: contender → figures of each run, by phase."""
         self.versions: dict[str, str] = {}
         self.errors: list[str] = []
 
@@ -201,6 +225,37 @@ class Session:
             for _ in range(self._times):
                 self._note(name, "ceiling", partial(ceiling, self.bench, name))
 
+    def measure_quorum(self) -> None:
+        from benchmark import quorum
+
+        found = quorum.contenders(lambda said: self._to.print(f"[bold yellow]{said}[/]", soft_wrap=True))
+        for turn in range(self._times):
+            for kind in found if turn % 2 == 0 else found[::-1]:
+                try:
+                    figures = quorum.measure(self.bench, kind, turn)
+                except (BenchError, OSError, subprocess.SubprocessError) as error:
+                    self._failed(f"{kind.name}: {error}")
+                    continue
+                self.kept.setdefault(kind.name, []).append(figures)
+                for phase, row in figures.items():
+                    shown = "; ".join(f"{number(row[key])} {title}" for key, title in KEPT.items())
+                    self._to.print(f"{time.strftime('%H:%M:%S')} {kind.name}, {PHASES[phase]}: {shown}", soft_wrap=True)
+                    self._warn(row)
+
+    def kept_medians(self) -> dict[str, dict[str, Figures]]:
+        return {
+            name: {phase: medians([run[phase] for run in runs]) for phase in PHASES} for name, runs in self.kept.items()
+        }
+
+    def _warn(self, figures: Figures) -> None:
+        if figures.get("foreign_share", 0) > FOREIGN_SHARE:
+            share = f"{figures['foreign_share']:.0%}"
+            self._to.print(f"[yellow]Other programs took {share} of the processors in that run: it may not count.[/]")
+
+    def _failed(self, sentence: str) -> None:
+        self.errors.append(sentence)
+        self._to.print(f"[bold red]{sentence}[/]", soft_wrap=True)
+
     def _count_syncs(self, names: list[str], contenders: list[Contender]) -> None:
         if missing := unmeasurable_syncs():
             self._to.print(f"[bold yellow]Sync calls are NOT counted: {missing}.[/]")
@@ -214,20 +269,16 @@ class Session:
         try:
             figures = run()
         except (BenchError, OSError, subprocess.CalledProcessError) as error:
-            self.errors.append(f"{scenario} {contender}: {error}")
-            self._to.print(f"[bold red]{self.errors[-1]}[/]", soft_wrap=True)
+            self._failed(f"{scenario} {contender}: {error}")
             return
         self.runs.setdefault(scenario, {}).setdefault(contender, []).append(figures)
         titles = TITLES[scenario] | {"sink_cpu_ms_per_message": "CPU ms a message in the sink"}
         shown = [f"{number(figures[key])} {title}" for key, title in titles.items() if figures.get(key) is not None]
         self._to.print(f"{time.strftime('%H:%M:%S')} {scenario} {contender}: {'; '.join(shown)}", soft_wrap=True)
-        if figures.get("foreign_share", 0) > FOREIGN_SHARE:
-            share = f"{figures['foreign_share']:.0%}"
-            self._to.print(f"[yellow]Other programs took {share} of the processors in that run: it may not count.[/]")
+        self._warn(figures)
         if figures.get("complete") is False:
             lost, extra = figures["missing"], figures["surplus"]
-            self.errors.append(f"{scenario} {contender}: {lost} recipients missing, {extra} too many")
-            self._to.print(f"[bold red]{self.errors[-1]}[/]")
+            self._failed(f"{scenario} {contender}: {lost} recipients missing, {extra} too many")
 
     def medians(self) -> dict[str, dict[str, Figures]]:
         return {name: {who: medians(rows) for who, rows in by.items()} for name, by in self.runs.items()}
@@ -244,6 +295,7 @@ class Session:
             "medians": summary,
             "targets": judge(summary),
             "runs": self.runs,
+            "kept": self.kept,
             "errors": self.errors,
         }
 

@@ -28,6 +28,15 @@ RELAYED = {
     "kb_written_per_message": "KB written a message",
     "syncs_per_message": "sync calls a message",
 }
+PHASES = {"put": "enqueued", "take": "dequeued", "through": "both at once"}
+"""Of a queue that several servers have (`quorum.py`)."""
+KEPT = {
+    "messages_per_s": "messages/s",
+    "cpu_ms_per_message": "CPU ms a message, servers",
+    "client_cpu_ms_per_message": "CPU ms a message, clients and sink",
+    "kb_written_per_message": "KB written a message",
+    "pss_mb": "PSS MB, servers",
+}
 RATIOS = {
     "cpu_ms_per_message": "CPU ms a message",
     **{f"cpu_ms_{role}": f"  {role}" for role in ROLES},
@@ -149,6 +158,19 @@ def show(console: Console, results: dict[str, dict[str, Figures]]) -> None:
         table.add_section()
     if table.row_count:
         console.print(table)
+
+
+def show_kept(console: Console, results: dict[str, dict[str, Figures]]) -> None:
+    """What a queue costs that several servers have. results: contender → phase → medians."""
+    table = Table(title="Kept by several servers, medians", title_justify="left")
+    for title in ("", "", *results):
+        table.add_column(title, justify="right" if title else "left")
+    for phase, meaning in PHASES.items():
+        for figure, title in KEPT.items():
+            cells = [by[phase].get(figure) for by in results.values()]
+            table.add_row(meaning, title, *map(number, cells))
+        table.add_section()
+    console.print(table)
 
 
 def show_variants(console: Console, results: dict[str, dict[str, Figures]]) -> None:

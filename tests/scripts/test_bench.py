@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 from benchmark import (  # noqa: E402
     bodies,
     processes,
+    quorum,
     report,
     roots,
     scenarios,
@@ -240,6 +241,41 @@ def test_other_servers_are_measured(tmp_path: Path, name: str) -> None:
     (figures,) = json.loads(out.read_text())["medians"]["A"].values()
     assert figures["complete"] is True
     assert figures["cpu_ms_per_message"] > 0
+
+
+def test_what_three_servers_keep(tmp_path: Path) -> None:
+    """RabbitMQ's quorum queue and this MTA take the same messages, and give all of them out; nothing of it runs on."""
+    if missing := quorum.Rabbit.missing():
+        pytest.skip(missing)
+    out = tmp_path / "out.json"
+    done = bench_script("--quorum", "--share", "0.02", "--folder", str(tmp_path), "--json", str(out))
+    assert done.returncode == 0, done.stdout + done.stderr
+    kept = json.loads(out.read_text())["kept"]
+    assert list(kept) == ["RabbitMQ quorum", "zonemta-py, one copy"]
+    for (phases,) in kept.values():
+        assert list(phases) == list(report.PHASES)
+        assert all(phases[phase][figure] > 0 for phase in phases for figure in report.KEPT)
+    left = [path for path in Path("/proc").glob("[0-9]*/environ") if str(tmp_path).encode() in _read(path)]
+    assert left == []
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # ended meanwhile
+        return b""
+
+
+def test_a_broker_that_does_not_run_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if missing := quorum.Rabbit.missing():
+        pytest.skip(missing)
+    monkeypatch.setattr(quorum, "_SETTINGS", "listeners.tcp.1 = nowhere\n")
+    rabbit = quorum.Rabbit(tmp_path / "rabbit")
+    try:
+        with pytest.raises(BenchError, match=r"^a broker of RabbitMQ does not run: .*listeners"):
+            rabbit.start()
+    finally:
+        rabbit.close()
 
 
 def test_this_mta_is_measured(tmp_path: Path) -> None:
