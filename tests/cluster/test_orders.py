@@ -94,6 +94,8 @@ async def test_a_former_leader_writes_nothing(open_log: Open) -> None:
     for _ in range(2):
         with pytest.raises(OSError, match="another node leads the cluster"):
             await asyncio.to_thread(first.write, 0, "lift", {})
+        assert first.is_over
+    assert not second.is_over
     await give(second, "task")
     with pytest.raises(OSError, match="another node leads the cluster"):
         await asyncio.to_thread(first.void, 1)

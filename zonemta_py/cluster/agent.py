@@ -24,8 +24,8 @@ from typing import Any
 
 from zonemta_py.cluster import REPLACED
 from zonemta_py.cluster.calls import LEADER, Calls, FarQueue, NotHere
-from zonemta_py.cluster.leader import Leadership
 from zonemta_py.cluster.join import connected
+from zonemta_py.cluster.leader import Leadership
 from zonemta_py.cluster.log_stream import stream_of
 from zonemta_py.cluster.nats import Nats, NatsError
 from zonemta_py.cluster.nodes import Membership, NotAdmitted

@@ -105,14 +105,14 @@ class StreamInfo(NamedTuple):
     replicas: int
 
 
-class Block(NamedTuple):
+class StreamMessage(NamedTuple):
     """A message of a stream."""
 
     sequence: int
     data: bytes
 
 
-class Entry(NamedTuple):
+class KeyEntry(NamedTuple):
     """Of a bucket. value: None: it was deleted."""
 
     key: str
@@ -178,6 +178,21 @@ class Nats:
             await asyncio.wait({self._keeper}, timeout=AGAIN_S)
         for task in self._tasks:
             task.cancel()
+
+    @property
+    def version(self) -> tuple[int, ...]:
+        """Of the server that it is connected to; (): unknown."""
+        found = self._client._server_info.get("version", "") if self._client is not None else ""
+        return tuple(map(int, re.findall(r"\d+", found)[:3]))
+
+    @property
+    def payload_max(self) -> int:
+        """Bytes that this server takes at once."""
+        return self._client.max_payload if self._client is not None else 0
+
+    async def account(self, timeout_s: float = CALL_S) -> None:
+        """Whether JetStream may be used with this login. Raises NatsRefusal if not."""
+        await self._api("INFO", {}, timeout_s)
 
     @property
     def is_connected(self) -> bool:
@@ -456,14 +471,14 @@ class Nats:
         message = (await self._api(f"STREAM.MSG.GET.{stream}", which, CALL_S))["message"]
         return message["seq"], _headers(message).get(MARK, "")
 
-    async def get_block(self, stream: str, sequence: int, timeout_s: float = CALL_S) -> Block:
+    async def get_block(self, stream: str, sequence: int, timeout_s: float = CALL_S) -> StreamMessage:
         """As the stream's leader has it. Raises NotThere."""
         message = (await self._api(f"STREAM.MSG.GET.{stream}", {"seq": sequence}, timeout_s))["message"]
-        return Block(message["seq"], _unbase64(message.get("data", "")))
+        return StreamMessage(message["seq"], _unbase64(message.get("data", "")))
 
     async def read(
         self, stream: str, first: int, last: int | None = None, timeout_s: float = CALL_S
-    ) -> AsyncIterator[Block]:
+    ) -> AsyncIterator[StreamMessage]:
         """What is there from `first` to `last` (None: the last one now), in order; what has been purged, or is lost, is
         not among it. timeout_s: without anything new."""
         if last is None:
@@ -485,17 +500,17 @@ class Nats:
                 first += 1
                 yield block
 
-    async def _some(self, stream: str, first: int, most: int, timeout_s: float) -> list[Block]:
+    async def _some(self, stream: str, first: int, most: int, timeout_s: float) -> list[StreamMessage]:
         which = {"seq": first, "batch": most, "max_bytes": BATCH_BYTES}
         found = await self._again(timeout_s, lambda seconds: self._batch(stream, which, seconds))
-        return [Block(int(one.headers["Nats-Sequence"]), one.data) for one in found]
+        return [StreamMessage(int(one.headers["Nats-Sequence"]), one.data) for one in found]
 
-    async def _from_leader(self, stream: str, first: int, timeout_s: float) -> Block | None:
+    async def _from_leader(self, stream: str, first: int, timeout_s: float) -> StreamMessage | None:
         """The next one from there on; None: there is none."""
         with suppress(NotThere):
             which = {"seq": first, "next_by_subj": ">"}
             message = (await self._api(f"STREAM.MSG.GET.{stream}", which, timeout_s))["message"]
-            return Block(message["seq"], _unbase64(message.get("data", "")))
+            return StreamMessage(message["seq"], _unbase64(message.get("data", "")))
         return None
 
     async def _batch(self, stream: str, which: Mapping[str, Any], timeout_s: float) -> list[_Answer]:
@@ -696,13 +711,13 @@ class Bucket:
             deny_delete=True,
         )  # fmt: skip
 
-    async def get(self, key: str, timeout_s: float = CALL_S) -> Entry:
+    async def get(self, key: str, timeout_s: float = CALL_S) -> KeyEntry:
         """As the bucket's leader has it. Raises NotThere."""
         which = {"last_by_subj": f"$KV.{self._name}.{key}"}
         message = (await self._nats._api(f"STREAM.MSG.GET.{self._stream}", which, timeout_s))["message"]
         if _headers(message).get("KV-Operation"):
             raise NotThere(f"{key} has been deleted")
-        return Entry(key, _unbase64(message.get("data", "")), message["seq"])
+        return KeyEntry(key, _unbase64(message.get("data", "")), message["seq"])
 
     async def put(self, key: str, value: bytes, timeout_s: float = CALL_S) -> int:
         """The new revision."""
@@ -743,7 +758,7 @@ class Bucket:
         subject = f"$KV.{self._name}.{key}"
         return await self._nats._published(subject, value, EXPECTED_OF_SUBJECT, expected, timeout_s, newer, more)
 
-    async def all(self, timeout_s: float = CALL_S) -> list[Entry]:
+    async def all(self, timeout_s: float = CALL_S) -> list[KeyEntry]:
         """Every key's last value, as one of the replicas has them: perhaps not the newest."""
         start = f"$KV.{self._name}."
         which = {"multi_last": [f"{start}>"], "batch": 10_000}
@@ -752,7 +767,7 @@ class Bucket:
             return await self._nats._batch(self._stream, which, seconds)
 
         return [
-            Entry(
+            KeyEntry(
                 one.headers["Nats-Subject"].removeprefix(start),
                 None if one.headers.get("KV-Operation") else one.data, int(one.headers["Nats-Sequence"]),
             )

@@ -18,7 +18,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, NamedTuple
 
-from zonemta_py.cluster.nats import Entry, Nats, NatsError, NotThere, WrongSequence
+from zonemta_py.cluster.nats import KeyEntry, Nats, NatsError, NotThere, WrongSequence
 from zonemta_py.cluster.presence import Presence
 from zonemta_py.config import Config
 from zonemta_py.disk import packing
@@ -267,7 +267,7 @@ class Membership:
         for entry in entries:
             self._take(entry, now)
 
-    def _take(self, entry: Entry, now: float) -> None:
+    def _take(self, entry: KeyEntry, now: float) -> None:
         """An older one than is known, of a replica that is behind, says nothing."""
         if entry.key.startswith(NODE):
             self._take_node(entry.key.removeprefix(NODE), entry, now)
@@ -282,7 +282,7 @@ class Membership:
             else:
                 self._owners[number] = Owner(*packing.unpack(entry.value)), entry.revision
 
-    def _take_node(self, name: str, entry: Entry, now: float) -> None:
+    def _take_node(self, name: str, entry: KeyEntry, now: float) -> None:
         known = max(self._nodes[name].revision if name in self._nodes else 0, self._dropped.get(entry.key, 0))
         if entry.revision <= known:
             return

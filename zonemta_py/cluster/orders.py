@@ -16,7 +16,7 @@ from collections.abc import Coroutine, Iterator
 from secrets import token_hex
 from typing import Any, TypeVar
 
-from zonemta_py.cluster.nats import PART_BYTES, Block, Nats, NatsError, NoQuorum, WrongSequence
+from zonemta_py.cluster.nats import PART_BYTES, Nats, NatsError, NoQuorum, StreamMessage, WrongSequence
 from zonemta_py.config import Config
 from zonemta_py.disk import frame, packing
 from zonemta_py.disk.frame import Damage, Record
@@ -38,7 +38,7 @@ class Assembly:
     def __init__(self) -> None:
         self.start, self._end, self._parts = 0, 0, list[bytes]()
 
-    def add(self, block: Block) -> bytes | None:
+    def add(self, block: StreamMessage) -> bytes | None:
         """All of it, with its last message."""
         kind, data = block.data[:1], block.data[1:]
         if kind in (WHOLE, FIRST):
@@ -76,6 +76,8 @@ class ClusterOrders:
         self._first = 0
         self._is_sure = True
         """Nothing is on its way of which it is not known whether it is in the log."""
+        self.is_over = False
+        """Another one writes now."""
         self.last = 0
         """The number of the last one."""
         self.dropped = 0
@@ -225,7 +227,8 @@ class ClusterOrders:
             try:
                 self._sequence = await self._nats.append(self._subject, kind + piece, self._sequence)
             except WrongSequence:
-                raise NoQuorum("another node leads the cluster, or does in a moment") from None
+                await self._make_sure()
+                raise NoQuorum("what another has written was not known; try again") from None
             self._is_sure = True
         return start
 
@@ -237,6 +240,7 @@ class ClusterOrders:
                 last = block.sequence
                 for record in frame.parse(message.add(block) or b"", []):
                     if record.type == BEGUN and packing.unpack(record.body)[1] != self._token:
+                        self.is_over = True
                         raise NoQuorum("another node leads the cluster now")
                     if record.type == GIVEN and record.seq not in self._orders:
                         unheard.append(record.seq)
