@@ -1,4 +1,4 @@
-"""Membership: who joins, whose queues are whose, and who is dead, over real servers."""
+"""NodeMembership: who joins, whose queues are whose, and who is dead, over real servers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from nats_servers import ThreeServers
 
 from zonemta_py.cluster.nats import Nats, NatsError
-from zonemta_py.cluster.nodes import Joined, Membership, NotAdmitted, Owner
+from zonemta_py.cluster.nodes import Joined, NodeMembership, NotAdmitted, Owner
 from zonemta_py.config import ClusterSection, Config
 
 PATIENCE_S = 60.0
@@ -24,7 +24,7 @@ class Node:
 
     def __init__(self, nats: Nats, section: ClusterSection, name: str, folder: Path) -> None:
         self.name, self.nats, self.folder = name, nats, folder
-        self.membership = Membership(nats, Config(cluster=section.model_copy(update={"node": name})), folder)
+        self.membership = NodeMembership(nats, Config(cluster=section.model_copy(update={"node": name})), folder)
         self.died = list[tuple[str, list[int]]]()
         self.taken = dict[int, int]()
         self.facts: dict[str, Any] = {}

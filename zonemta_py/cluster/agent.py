@@ -28,7 +28,7 @@ from zonemta_py.cluster.join import connected
 from zonemta_py.cluster.leader import Leadership
 from zonemta_py.cluster.log_stream import stream_of
 from zonemta_py.cluster.nats import Nats, NatsError
-from zonemta_py.cluster.nodes import Membership, NotAdmitted
+from zonemta_py.cluster.nodes import NodeMembership, NotAdmitted
 from zonemta_py.cluster.orders import ClusterOrders
 from zonemta_py.cluster.tunnel import Tunnels
 from zonemta_py.config import Config
@@ -65,7 +65,7 @@ OF_NODE = frozenset(
 class Agent:
     """Of one node."""
 
-    def __init__(self, config: Config, nats: Nats, members: Membership, leadership: Leadership) -> None:
+    def __init__(self, config: Config, nats: Nats, members: NodeMembership, leadership: Leadership) -> None:
         self._config, self._folder, self._nats = config, config.folder, nats
         self._members, self._leadership = members, leadership
         self._name = config.node
@@ -287,7 +287,7 @@ async def run(config: Config) -> None:
     """For ever."""
     try:
         nats = await connected(config, f"{config.node}: agent")
-        members = Membership(nats, config, config.folder)
+        members = NodeMembership(nats, config, config.folder)
         await _joined(members, layout.numbers(config.folder))
     except (ValueError, NotAdmitted, OSError) as error:
         print(f"zonemta: {error}", file=sys.stderr, flush=True)
@@ -298,7 +298,7 @@ async def run(config: Config) -> None:
     os._exit(os.EX_SOFTWARE)
 
 
-async def _joined(members: Membership, numbers: list[int]) -> None:
+async def _joined(members: NodeMembership, numbers: list[int]) -> None:
     """As who this node's queues are. Raises NotAdmitted, OSError."""
     while True:
         try:

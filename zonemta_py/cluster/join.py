@@ -12,7 +12,7 @@ import sys
 
 from zonemta_py.cluster import servers
 from zonemta_py.cluster.nats import Nats, NatsError, NatsRefusal
-from zonemta_py.cluster.nodes import Membership, NotAdmitted
+from zonemta_py.cluster.nodes import NodeMembership, NotAdmitted
 from zonemta_py.config import Config, queue_count
 from zonemta_py.queues import layout
 
@@ -26,7 +26,7 @@ async def join(config: Config) -> None:
     nats = await connected(config, f"{config.node} joins")
     try:
         await servers.check(nats, config)
-        members = Membership(nats, config, folder)
+        members = NodeMembership(nats, config, folder)
         joined = await members.join(queue_count(config), layout.numbers(folder) if there else [])
     except (NatsError, NotAdmitted) as error:
         raise ValueError(str(error)) from None

@@ -78,7 +78,7 @@ class _NodeEntry(NamedTuple):
     seen_at: float
 
 
-class Membership:
+class NodeMembership:
     """Of one node, which must give signs of life (`beat`) and look (`run`) from when it has joined."""
 
     def __init__(self, nats: Nats, config: Config, folder: Path) -> None:
