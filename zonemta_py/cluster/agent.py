@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from zonemta_py.cluster import REPLACED
-from zonemta_py.cluster.calls import LEADER, Calls, FarQueue, NotHere
+from zonemta_py.cluster.calls import AGENT, LEADER, Calls, FarQueue, NotHere
 from zonemta_py.cluster.join import connected
 from zonemta_py.cluster.leader import Leadership
 from zonemta_py.cluster.log_stream import stream_of
@@ -52,6 +52,7 @@ LOOK_S = 0.5
 AGAIN_S = 0.2
 PATIENCE_S = 12.0
 """How long a question waits for somebody to lead: an election takes less."""
+LEAVE_S = 10.0
 START_S = 5.0
 """After so long the supervisor is reminded of a queue that it has not started."""
 OF_NODE = frozenset(
@@ -72,6 +73,8 @@ class Agent:
         self._here: dict[int, OnMachine] = {}
         self._started_at: dict[int, float] = {}
         """When the supervisor was last told of a queue."""
+        self._leaving = set[int]()
+        """Queues that are about to go to another node."""
         self._calls = Calls(nats, config.cluster.name, self._name, self._answering)
         self._tunnels = Tunnels(nats, config.cluster.name, self._name, self._folder, self._owner, self._socket)
         self._authority: Authority | None = None
@@ -104,6 +107,8 @@ class Agent:
     # -- what is asked
 
     def _answering(self, to: int) -> Answering | None:
+        if to == AGENT:
+            return self.ask
         if to == LEADER:
             return self._authority.ask if self._authority is not None else None
         queue = self._here.get(to)
@@ -126,6 +131,8 @@ class Agent:
         """A question of somebody on this node. Raises ValueError, QueueRefusal."""
         if question == questions.cluster:
             return await self._state()
+        if question == questions.cluster_move:
+            return await self._move(**arguments)
         if question in OF_NODE:
             return await self._own.answer(question, arguments)
         until = time.monotonic() + PATIENCE_S
@@ -249,6 +256,38 @@ class Agent:
             log.warning("node %s is dead; its queue %d is taken over", node, number)
             self._look()
 
+    async def _move(self, number: int, node: str) -> None:
+        """As of `questions.cluster_move`."""
+        owner, nodes = self._owner(number), self._members.nodes()
+        if not owner:
+            raise Refused(f"no node has queue {number}; `zonemta cluster` shows the queues")
+        if node not in nodes or not nodes[node].is_alive:
+            raise Refused(f"there is no living node {node}; `zonemta cluster` shows them")
+        if owner == node:
+            raise Refused(f"queue {number} is on node {node} already")
+        if owner != self._name:
+            await self._calls.ask(owner, AGENT, str(questions.cluster_move), {"number": number, "node": node})
+            return
+        if number == layout.home_of(self._folder):
+            raise Refused(
+                f"queue {number} is the one that node {owner} was started with; `zonemta drain --to-cluster` there"
+                " gives away all it has"
+            )
+        self._leaving.add(number)
+        place = layout.folder_of(self._folder, number)
+        layout.write(self._folder, [one for one in layout.numbers(self._folder) if one != number])
+        os.kill(os.getppid(), ASKED)
+        until = time.monotonic() + self._config.server.stop_s + LEAVE_S
+        while place.exists():  # its process ends what it has begun
+            if time.monotonic() > until:
+                self._leaving.discard(number)
+                raise QueueRefusal(Reply(451, "4.3.0", f"queue {number} has not ended; it stays where it is"))
+            await asyncio.sleep(AGAIN_S)
+        self._here.pop(number, None)
+        self._take_up()
+        await self._members.give(number, node)
+        self._leaving.discard(number)
+
     async def _watch(self) -> None:
         known = dict[int, str]()
         while True:
@@ -269,11 +308,11 @@ class Agent:
             owner = self._owner(lost[0])
             print(f"zonemta: node {owner} has taken over queue {lost[0]} of this node", file=sys.stderr, flush=True)
             os._exit(REPLACED)
-        if more := [number for number in mine if number not in there]:
+        if more := [number for number in mine if number not in there and number not in self._leaving]:
             layout.write(self._folder, [*there, *more])
             self._take_up()
         now = time.monotonic()
-        for number in mine:
+        for number in self._here:
             if not self._here[number].there and now > self._started_at.get(number, 0.0) + START_S:
                 self._started_at[number] = now
                 os.kill(os.getppid(), ASKED)

@@ -25,7 +25,7 @@ from zonemta_py.queues.authority import OnMachine
 from zonemta_py.wire.channel import Lost, answer_of
 from zonemta_py.wire.question_server import Answering, outcome
 
-LEADER = -1
+LEADER, AGENT = -1, -2
 ELSEWHERE = 9
 QUICK_S = 3.0
 ORDER_S = 20.0

@@ -44,6 +44,22 @@ async def join(config: Config) -> None:
     layout.write(folder, joined.numbers, home=joined.home)
 
 
+async def leave(config: Config) -> None:
+    """This node's queues are nobody's from now on, and others take them over at once."""
+    try:
+        nats = await Nats.connect(config.cluster, f"{config.node} leaves")
+    except NatsError as error:
+        raise ValueError(f"{error}; its mail is taken over once it counts as dead") from None
+    try:
+        members = Membership(nats, config, config.folder)
+        await members.join(0, layout.numbers(config.folder))
+        await members.release(layout.numbers(config.folder))
+    except (NatsError, NotAdmitted) as error:
+        raise ValueError(str(error)) from None
+    finally:
+        await nats.close()
+
+
 async def connected(config: Config, name: str) -> Nats:
     """As soon as NATS can be reached; meanwhile it says why that cannot be. Raises ValueError where it refuses."""
     said = ""

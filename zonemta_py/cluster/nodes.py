@@ -14,6 +14,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, NamedTuple
@@ -192,6 +193,13 @@ class NodeMembership:
             owner = Owner(*packing.unpack(found.value or b""))
             if owner.instance == self.instance:
                 return int(owner.epoch)
+            if not owner.instance and before:  # released, and nobody has taken it yet
+                with suppress(WrongSequence):
+                    await self._bucket.update(
+                        key, packing.pack([self.node, self.instance, owner.epoch + 1]), found.revision
+                    )
+                    return int(owner.epoch) + 1
+                continue
             if not before:
                 raise NotAdmitted(
                     f"{self._folder} has a queue {number}, and the cluster {self._cluster!r} has one of that number on"
@@ -319,6 +327,8 @@ class NodeMembership:
     def _has_died(self, owner: Owner, now: float) -> bool:
         if owner.instance == self.instance:
             return False
+        if not owner.instance:  # released
+            return self._presence.is_well(now)
         node = self._nodes.get(owner.node)
         if node is not None and node.instance != owner.instance:
             return self._presence.is_well(now)
@@ -374,6 +384,31 @@ class NodeMembership:
         number = await self._fresh()
         await self.look()
         return number
+
+    async def release(self, queues: Iterable[int]) -> None:
+        """Queues of this node's that are nobody's from now on, until another takes them over. Raises NatsError."""
+        for number in queues:
+            await self._give(number, "", "")
+
+    async def give(self, queue: int, node: str) -> int | None:
+        """The epoch from which it is that node's; None: it is not this node's to give, or there is no such node.
+        Raises NatsError."""
+        to = self._nodes.get(node)
+        return await self._give(queue, node, to.instance) if to is not None else None
+
+    async def _give(self, queue: int, node: str, instance: str) -> int | None:
+        key = f"{QUEUE}{queue}"
+        entry = await self._bucket.get(key)
+        owner = Owner(*packing.unpack(entry.value or b""))
+        if owner.instance != self.instance:
+            return None
+        to = Owner(node, instance, owner.epoch + 1)
+        try:
+            revision = await self._bucket.update(key, packing.pack(list(to)), entry.revision)
+        except WrongSequence:
+            return None
+        self._owners[queue] = to, revision
+        return to.epoch
 
     async def give_up(self, queues: Iterable[int]) -> None:
         """Queues of this node's that are no more. Raises NatsError."""

@@ -109,8 +109,9 @@ class Generations:
         """A configuration that was taken, for which the queues must end first."""
         self._behind: list[str] = []
         """Queues that have not taken a configuration which others have."""
-        self.drain: Callable[[float, str], None]
-        """Ends all, in so many seconds at the latest, unless that is canceled; set by the supervisor."""
+        self.drain: Callable[[float, str, bool], None]
+        """Ends all, in so many seconds at the latest, unless that is canceled; whether its mail then goes to other
+        nodes; set by the supervisor."""
 
     @property
     def config(self) -> Config:
@@ -211,8 +212,8 @@ class Generations:
             raise StartError(cause(error)) from None
         return config.with_queues(layout.home_of(config.folder), numbers)
 
-    def _take_over(self) -> None:
-        """What has come to this node is served."""
+    def _renumber(self) -> None:
+        """What has come to this node is served, and what is to go to another is not any more."""
         try:
             config = self._with_queues(self.config)
         except StartError as error:
@@ -220,22 +221,45 @@ class Generations:
             return
         if config.queues_given == self.config.queues_given:
             return
-        more = ", ".join(str(one) for one in config.queues_given if one not in self.config.queues_given)
+        gone = set(self.config.queues_given) - set(config.queues_given)
+        if gone:
+            self._let_go(gone)
+        more = [str(one) for one in config.queues_given if one not in self.config.queues_given]
         given = self._given._replace(config=config, generation=self._given.generation + 1)
         for role in ROLES:
             role.load(config)
         try:
             self._offer(given, check=False)
         except ConfigurationRefused as refused:  # such as queues that are dying: asked again
-            _log(f"queue {more} is not served yet: {refused.sentences[0]}")
+            _log(f"there are other queues here, which are not served yet: {refused.sentences[0]}")
             return
-        _log(f"queue {more} of another node is served here from now on")
+        if more:
+            _log(f"queue {' and '.join(more)} of another node is served here from now on")
         self._hold(given, self._host)
+
+    def _let_go(self, numbers: set[int]) -> None:
+        """Queues that go to another node: what they have leased ends first."""
+        names = {f"{QUEUE.name}-{number}" for number in numbers}
+
+        def ask() -> None:
+            for name in names & self._pipes.keys():
+                with suppress(OSError):
+                    if (mine := self._pipes[name].mine) is not None:
+                        mine.send(("leave", 0, None))
+
+        self._processes.put_away(lambda name: name in names, self.config.server.stop_s, ask)
+        for name in names & self._pipes.keys():
+            self._pipes.pop(name).end()
+        for number in numbers:
+            layout.set_aside(self.config.folder, number)
+        left = [one for one in self.config.queues_given if one not in numbers]
+        self._given = self._given._replace(config=self.config.with_queues(left[0], left))
+        _log(f"queue {' and '.join(map(str, sorted(numbers)))} goes to another node")
 
     def asked(self) -> None:
         """A queue's process has questions, or a queue has come from another node."""
         if self.config.cluster.enabled:
-            self._take_over()
+            self._renumber()
         for pipe in list(self._pipes.values()):
             pipe.read()
             while pipe.asked:
@@ -283,7 +307,7 @@ class Generations:
             with suppress(OSError):
                 mine.send(answer)
         if drains:
-            self.drain(arguments["for_s"], arguments["by"])
+            self.drain(arguments["for_s"], arguments["by"], arguments.get("to_cluster", False))
         self._resize()
 
     # -- another configuration

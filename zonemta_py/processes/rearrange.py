@@ -45,6 +45,23 @@ def join(config: Config, processes: Processes) -> None:
     _aside(processes, partial(_join, config), "joining", "the process that joins the cluster died; see the log")
 
 
+def leave(config: Config, processes: Processes) -> None:
+    """A node that ends gives its queues away: other nodes take them over at once. Raises StartError."""
+    _aside(processes, partial(_leave, config), "leaving", "the process that leaves the cluster died; see the log")
+
+
+def _leave(config: Config, pipe: Pipe) -> None:
+    """In a process of its own."""
+    from zonemta_py.cluster.join import leave as leave_cluster
+
+    try:
+        asyncio.run(leave_cluster(config))
+    except (ValueError, OSError) as error:
+        pipe.send(cause(error))
+        return
+    pipe.send("")
+
+
 def _aside(processes: Processes, work: Callable[[Pipe], None], name: str, died: str) -> None:
     """Waits for a process of its own, which says what is wrong; "": nothing. Raises StartError."""
     ours, theirs = pair()

@@ -77,7 +77,7 @@ def run(
         config, origin or SourceFile(), again or (lambda: (config, SourceFile())), ports, processes, clock
     )
     stop = partial(_stop, processes, ports, generations.ending)
-    generations.drain = partial(_drain, stop, generations)
+    generations.drain = partial(_drain, stop, generations, processes)
     generations.start(host)
     gc.enable()
     gc.collect()
@@ -120,9 +120,11 @@ def _begin_anew(processes: Processes) -> NoReturn:
 
 
 def _drain(
-    stop: Callable[[float, bool], dict[str, str] | None], generations: Generations, for_s: float, by: str
-) -> None:
-    """As `zonemta drain` asks for: exit status 0 says that nothing was cut off. Returns if it was canceled."""
+    stop: Callable[[float, bool], dict[str, str] | None], generations: Generations, processes: Processes,
+    for_s: float, by: str, to_cluster: bool,
+) -> None:  # fmt: skip
+    """As `zonemta drain` asks for: exit status 0 says that nothing was cut off. Returns if it was canceled. to_cluster:
+    other nodes take the mail over at once."""
     folder = generations.config.folder
     last_end.forget(folder)
     print(f"zonemta: draining, ordered by {by}", file=sys.stderr, flush=True)
@@ -130,6 +132,14 @@ def _drain(
     if cut_off is None:
         generations.resume()
         return
+    if to_cluster:
+        from zonemta_py.processes.rearrange import leave
+
+        processes.tell(signal.SIGKILL, lambda _: True)
+        try:
+            leave(generations.config, processes)
+        except StartError as error:
+            cut_off = cut_off | {"cluster": str(error)}
     last_end.write(folder, os.getpid(), cut_off)
     os._exit(os.EX_TEMPFAIL if cut_off else os.EX_OK)
 

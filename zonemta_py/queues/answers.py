@@ -184,6 +184,7 @@ _WAYS: tuple[tuple[str, Question[..., Any], Answer], ...] = (
     ("first", questions.drain, _first(questions.drain)),
     ("sum", questions.generation, whole.generation),
     ("first", questions.cluster, _first(questions.cluster)),
+    ("first", questions.cluster_move, _first(questions.cluster_move)),
     ("any one", questions.rights, _any_one(questions.rights)),
     ("sum", questions.draining, whole.draining),
     ("first", questions.configurations, _first(questions.configurations)),

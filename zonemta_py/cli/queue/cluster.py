@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, in_force, tabled
-from zonemta_py.cli.terminal.output import print_json, print_table
+from zonemta_py.cli.terminal.output import Telling, print_json, print_table
 from zonemta_py.metrics.quantities import size
 from zonemta_py.queue import questions
 
@@ -33,6 +35,22 @@ def cluster(context: typer.Context, config: ConfigFile = None, folder: Folder = 
     footer = "" if found["connected"] else f"Node {found['node']} is cut off from NATS: this is what it knew before"
     print_table(f"Queues: {len(rows)}", ("queue ", "node", "epoch ", "log"), rows, footer)
     return None
+
+
+@app.command("move")
+def move(
+    context: typer.Context,
+    queue: Annotated[int, typer.Argument(metavar="QUEUE", help="Number of a queue, as `zonemta cluster` shows it.")],
+    node: Annotated[str, typer.Argument(metavar="NODE", help="The node that is to serve it.")],
+    config: ConfigFile = None,
+    folder: Folder = None,
+    json: AsJson = False,
+) -> None:
+    """Move a queue with all its mail to another node, such as one that was away and is back."""
+    of_group = context.obj or (None, None)
+    answer(in_force(config or of_group[0], folder or of_group[1]), questions.cluster_move, number=queue, node=node)
+    with Telling(json) as tell:
+        tell(f"queue {queue} goes to node {node}, which serves it in a moment", queue=queue, node=node)
 
 
 def _node(row: questions.ClusterNode) -> tuple[object, ...]:

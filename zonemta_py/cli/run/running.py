@@ -121,14 +121,18 @@ def drain(
     cancel: Annotated[
         bool, typer.Option("--cancel", help="Cancel the drain in progress and resume normal operation.")
     ] = False,
+    to_cluster: Annotated[
+        bool, typer.Option("--to-cluster", help="Then hand all waiting mail to the other nodes of the cluster.")
+    ] = False,
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
     """Refuse new mail, finish deliveries in progress, then shut down: no recipient is left in doubt.
 
-    Waiting mail stays in the queue until the next start. Deliveries that take longer than --for are interrupted; the
-    exit status is then 75, and after the next start `zonemta queue in-doubt` lists the recipients affected.
+    Waiting mail stays in the queue until the next start, or with --to-cluster goes to other nodes. Deliveries that take
+    longer than --for are interrupted; the exit status is then 75, and after the next start `zonemta queue in-doubt`
+    lists the recipients affected.
     """
     chosen, seconds = in_force(config, folder), when.span(for_, "--for")
     with Telling(json) as tell:
@@ -136,7 +140,8 @@ def drain(
             answer(chosen, questions.drain, by=me(), cancel=True)
             tell("the drain is canceled: mail is taken and sent again", canceled=True)
             return
-        pid = (answer(chosen, questions.drain, for_s=seconds, by=me()) or {}).get("pid")
+        said = answer(chosen, questions.drain, for_s=seconds, by=me(), **({"to_cluster": True} if to_cluster else {}))
+        pid = (said or {}).get("pid")
         if pid is None:
             sentence = (
                 f"the MTA ends within {for_}; it is of an earlier version, and only its log says what was cut off"
@@ -148,10 +153,10 @@ def drain(
             sentence = "the drain continues without this command; `zonemta drain --cancel` cancels it"
             raise CommandError(Exit.INTERRUPTED, sentence) from None
         tell(waited_for=left.waited_for)
-        _tell_end(tell, left, last_end.read(chosen.folder, pid))
+        _tell_end(tell, left, last_end.read(chosen.folder, pid), to_cluster)
 
 
-def _tell_end(tell: Telling, left: Left, cut_off: dict[str, str] | None) -> None:
+def _tell_end(tell: Telling, left: Left, cut_off: dict[str, str] | None, to_cluster: bool) -> None:
     """left: what was under way at the last look. cut_off: of which processes, and why, as the supervisor says; None: it
     says nothing.
 
@@ -168,7 +173,8 @@ def _tell_end(tell: Telling, left: Left, cut_off: dict[str, str] | None) -> None
         what = f"{left.deliveries:,} deliveries and {left.connections:,} connections"
         of = ", ".join(f"{role} ({why})" for role, why in sorted(cut_off.items()))
         raise CommandError(Exit.TEMPORARY, f"{what} were cut off, of {of}")
-    tell("drained: nothing was interrupted; the next start continues with waiting mail", cut_off=0, connections=0)
+    then = "other nodes go on with waiting mail" if to_cluster else "the next start continues with waiting mail"
+    tell(f"drained: nothing was interrupted; {then}", cut_off=0, connections=0)
 
 
 class Left(NamedTuple):

@@ -229,9 +229,17 @@ async def _lift(queue: QueueContext, kind: str, name: str) -> bool:
     return lifted
 
 
+_ALONE = "this MTA is no node of a cluster; set [cluster] in its configuration"
+
+
 @OF_QUEUE.to(questions.cluster)
 async def _cluster(queue: QueueContext) -> dict[str, Any]:
-    raise Refused("this MTA is no node of a cluster; set [cluster] in its configuration")
+    raise Refused(_ALONE)
+
+
+@OF_QUEUE.to(questions.cluster_move)
+async def _cluster_move(queue: QueueContext, number: int, node: str) -> None:
+    raise Refused(_ALONE)
 
 
 @OF_QUEUE.to(questions.accounts)

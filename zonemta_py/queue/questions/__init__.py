@@ -926,6 +926,9 @@ class ClusterState(TypedDict):
     queues: list[ClusterQueue]
 
 
+# A queue goes to another node, with all its mail.
+@question
+def cluster_move(*, number: int, node: str) -> None: ...
 @question
 def cluster() -> ClusterState: ...  # Its nodes and queues; a node's agent answers (`zonemta_py/cluster/agent.py`).
 @question
@@ -933,9 +936,12 @@ def ready() -> list[str]: ...  # Why it should get no mail now (`admin/readiness
 # Another configuration, from where the first came (`processes/generations.py`). check: only says what it would do.
 @question
 def reload(*, check: bool = False, by: str = "") -> Reloaded: ...
-# Takes nothing new, ends what is under way, and then itself; cancel: no longer.
+# Takes nothing new, ends what is under way, and then itself; cancel: no longer. to_cluster: other nodes take over at
+# once what waits.
 @question
-def drain(*, for_s: float = 0.0, by: str = "", cancel: bool = False) -> dict[str, Any] | None: ...
+def drain(
+    *, for_s: float = 0.0, by: str = "", cancel: bool = False, to_cluster: bool = False
+) -> dict[str, Any] | None: ...
 # That of the configuration: 1 at a start, one more with each reload; number: its own in the history, 0: it has none
 # yet.
 @question

@@ -27,10 +27,16 @@ async def _reload(queue: QueueContext, check: bool = False, by: str = "") -> dic
 
 
 @ANSWERS.to(questions.drain)
-async def _drain(queue: QueueContext, for_s: float = 0.0, by: str = "", cancel: bool = False) -> dict[str, Any]:
+async def _drain(
+    queue: QueueContext, for_s: float = 0.0, by: str = "", cancel: bool = False, to_cluster: bool = False
+) -> dict[str, Any]:
     if not 0 <= float(for_s) < 1e6:
         raise Refused(f"a drain cannot take {for_s} seconds; give it 0 to 1,000,000")
-    said = {"for_s": float(for_s), "by": str(by), "cancel": bool(cancel)}
+    if to_cluster and not queue.core.config.cluster.enabled:
+        raise Refused(
+            "this MTA is no node of a cluster, so there is no other node for its mail; leave out --to-cluster"
+        )
+    said = {"for_s": float(for_s), "by": str(by), "cancel": bool(cancel), "to_cluster": bool(to_cluster)}
     found: dict[str, Any] = await _supervisor(queue).ask("drain", **said)
     queue.ends_at = None if cancel else asyncio.get_running_loop().time() + float(for_s)
     return found
