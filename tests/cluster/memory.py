@@ -5,36 +5,47 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import deque
 from collections.abc import AsyncIterator
 
 from zonemta_py.cluster.log import Info, NotReached
 
 
 class MemoryStream:
-    """delay_s: of each answer, at most. faulty: how often a message or an answer gets lost. down: nothing answers."""
+    """delay_s: of each answer, at most. faulty: how often a message or an answer gets lost. lag_s: how long a message
+    is on its way, at most, even if its sender is dead by then. down: nothing answers."""
 
-    def __init__(self, seed: int = 0, delay_s: float = 0.0, faulty: float = 0.0) -> None:
+    def __init__(self, seed: int = 0, delay_s: float = 0.0, faulty: float = 0.0, lag_s: float = 0.0) -> None:
         self.messages: dict[int, bytes] = {}
         self.first, self.last = 1, 0
         self.die, self.delay_s, self.faulty = random.Random(seed), delay_s, faulty
+        self.lag_s = lag_s
         self.down = False
-        self.held: list[tuple[bytes, int]] | None = None
-        """Not None: what is sent arrives later, when `arrive` is called."""
         self.refused = 0
+        self._line = deque[tuple[bytes, int, asyncio.Future[int]]]()
 
     async def begin_append(self, data: bytes, expected: int) -> asyncio.Future[int]:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[int] = loop.create_future()
-        if self.held is not None:
-            self.held.append((data, expected))
-            return done
         if self.down:
             raise NotReached("down")
         if self.faulty and self.die.random() < self.faulty / 2:
             return done  # it is lost
+        if self.lag_s:
+            self._line.append((data, expected, done))
+            loop.call_later(self.die.random() * self.lag_s, self._arrives)
+        else:
+            self._keep(data, expected, done)
+        return done
+
+    def _arrives(self) -> None:
+        self._keep(*self._line.popleft())
+
+    def _keep(self, data: bytes, expected: int, done: asyncio.Future[int]) -> None:
+        loop = done.get_loop()
         kept = self.put(data, expected)
         if self.faulty and self.die.random() < self.faulty / 2:
-            return done  # the answer is
+            return  # the answer is
 
         def answer() -> None:
             if done.done():
@@ -45,7 +56,6 @@ class MemoryStream:
                 done.set_exception(NotReached("wrong last sequence"))
 
         loop.call_later(self.die.random() * self.delay_s, answer) if self.delay_s else loop.call_soon(answer)
-        return done
 
     def put(self, data: bytes, expected: int) -> int:
         """0: it does not follow the last one."""
@@ -55,12 +65,6 @@ class MemoryStream:
         self.last += 1
         self.messages[self.last] = data
         return self.last
-
-    def arrive(self) -> None:
-        """What was on its way is there, with whatever number it expects."""
-        held, self.held = self.held or [], None
-        for data, expected in held:
-            self.put(data, expected)
 
     async def info(self) -> Info:
         await asyncio.sleep(0)

@@ -22,6 +22,7 @@ import secrets
 import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Protocol, Self
@@ -46,6 +47,8 @@ AGAIN_S = 0.25
 LOST_S = 15.0
 """So long a stream may seem to lack what was acknowledged: a new leader knows first that it is one."""
 TICK_S = 0.25
+SHOTS = 40
+"""More than are on their way at once."""
 FLYING_MOST, FLYING_BYTES = 32, 4 * 1024 * 1024
 ROOM_BYTES = 8 * 1024 * 1024
 """Bodies and copies wait while more than this is to be sent."""
@@ -168,6 +171,7 @@ class ReplicatedLog:
     ) -> Self:
         """Appends TAKEOVER: from then on nobody else can write. Raises Replaced: a later owner has written already;
         NotReached."""
+        shots, writer = 1, secrets.randbits(32) or 1
         while True:
             info = await stream.info()
             base = 0
@@ -177,10 +181,12 @@ class ReplicatedLog:
                 if found is not None and found.epoch > epoch:
                     raise Replaced(_other(number, found.epoch))
                 base = found.base if found is not None else 0
-            pen = Pen(epoch, base, secrets.randbits(32) or 1)
-            data = blocks.cut(Kind.TAKEOVER, pen, info.last + 1, pack([epoch, node]))[0]
-            if await _appended(stream, data, info.last):
-                return cls(stream, number, pen, info.last + 1, info.first, info.bytes, replaced)
+            pen = Pen(epoch, base, writer)
+            places = range(info.last + 1, info.last + 1 + shots)
+            several = {place: blocks.cut(Kind.TAKEOVER, pen, place, pack([epoch, node]))[0] for place in places}
+            if last := await _appended(stream, several):
+                return cls(stream, number, pen, last, info.first, info.bytes, replaced)
+            shots = SHOTS  # somebody is writing: whichever of them is next in its place is enough
             await asyncio.sleep(AGAIN_S)
 
     @classmethod
@@ -312,8 +318,13 @@ class ReplicatedLog:
         began = self._append(Kind.BEGIN, pack([batches, base, found])).sequence
         task = self._loop.create_task(self._copied(store, kept, began, bodies, body_file.ids(bodies)))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._over)
         return began
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("the copy of queue %d in its log failed, please report this", self.number, exc_info=error)
 
     async def _copied(self, store: Store, kept: KeptInstant, began: int, folder: Path, files: list[str]) -> None:
         before = self.mark.appended
@@ -496,8 +507,7 @@ class ReplicatedLog:
                     if data is None:
                         raise NotReached("its leader may not have it yet")
                     if data != message.data:
-                        found = blocks.head(data)
-                        raise Replaced(_other(self.number, found.epoch if found is not None else 0))
+                        raise Replaced(self._foreign(blocks.head(data)))
                     self._acknowledge()
                 break
             except NotReached:
@@ -505,6 +515,11 @@ class ReplicatedLog:
         self._broken = None
         self._unsent.clear()
         self._unsent.extend(self._pending)
+
+    def _foreign(self, found: blocks.Head | None) -> str:
+        if found is not None and found.epoch <= self.pen.epoch:  # it is void, and the next TAKEOVER comes behind it
+            return f"a late message of a process that has ended is in the log of queue {self.number}: it is opened anew"
+        return _other(self.number, found.epoch if found is not None else 0)
 
     # -- for whoever waits
 
@@ -531,13 +546,18 @@ def _other(number: int, epoch: int) -> str:
     )
 
 
-async def _appended(stream: Stream, data: bytes, expected: int) -> bool:
-    """False: another one was faster."""
-    try:
-        async with asyncio.timeout(TRY_S):
-            return await (await stream.begin_append(data, expected)) == expected + 1
-    except Exception:  # refused, or nobody knows: it is there, or is sent again
-        return await stream.get(expected + 1) == data
+async def _appended(stream: Stream, several: dict[int, bytes]) -> int:
+    """The last of these that is there, each in its place; 0: none is."""
+    with suppress(NotReached):
+        sent = [await stream.begin_append(data, place - 1) for place, data in several.items()]
+        await asyncio.wait(sent, timeout=TRY_S)
+        for one in sent:
+            if not one.cancel():
+                one.exception()  # it is heard
+    for place in reversed(several):
+        if await stream.get(place) == several[place]:
+            return place
+    return 0
 
 
 def _portion(store: Store, kept: KeptInstant, start: bytes) -> tuple[list[Operation], bytes]:

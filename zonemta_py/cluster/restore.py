@@ -11,6 +11,7 @@ the folder is to be removed then, and all is to be done again.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import shutil
 from pathlib import Path
@@ -59,16 +60,27 @@ async def restored(stream: Stream, number: int, first: int, last: int, folder: P
     """The files of the queue as of message `last` of its log, the TAKEOVER of whoever asks."""
     remove(folder)
     made = _Files(number, folder)
+    writing: asyncio.Future[None] | None = None
+    collects = gc.isenabled()
+    gc.disable()  # millions of small objects come and go, and none of them in circles
     try:
         made.base, made.others = await _base(stream, first, last)
         joiner = Joiner()
         async for block in blocks_of(stream, first, last, joiner):
             made.take(block)
             if made.full:
-                await asyncio.to_thread(made.write)
+                if writing is not None:
+                    await writing
+                writing = asyncio.ensure_future(asyncio.to_thread(made.write, *made.gathered()))
+        if writing is not None:
+            await writing
         await asyncio.to_thread(made.finish, last)
     finally:
+        if writing is not None:
+            await asyncio.wait([writing])
         made.close()
+        if collects:
+            gc.enable()
     return Restored([*joiner.faults, *made.sentences], made.counts)
 
 
@@ -182,11 +194,13 @@ class _Files:
             os.close(self._body)
         self._body, self._body_id = -1, ""
 
-    def write(self) -> None:
-        """What has gathered goes to the disk."""
-        operations, self._operations = self._operations, []
-        records, self._records = self._records, []
-        self._bytes = 0
+    def gathered(self) -> tuple[list[Operation], list[Record]]:
+        """For `write`, by one thread at a time."""
+        found = self._operations, self._records
+        self._operations, self._records, self._bytes = [], [], 0
+        return found
+
+    def write(self, operations: list[Operation], records: list[Record]) -> None:
         if operations:
             self._store.write(operations, sync=False)
         if records:
@@ -194,7 +208,7 @@ class _Files:
             self._writer.write(records, sync=False)
 
     def finish(self, last: int) -> None:
-        self.write()
+        self.write(*self.gathered())
         self._writer.write([], sync=True)
         self._writer.close()
         self._close_body()

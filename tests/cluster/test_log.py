@@ -1,0 +1,229 @@
+"""The log as its writer has it: the quorum comes first, answers may get lost, others may replace it; and what a queue
+says while most servers are away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.cluster.houses import KeptHouse
+from tests.cluster.memory import MemoryStream
+from zonemta_py.cluster import log as log_module
+from zonemta_py.cluster.blocks import Joiner, Kind
+from zonemta_py.cluster.log import Replaced, ReplicatedLog, blocks_of
+from zonemta_py.disk import keys
+from zonemta_py.disk.leveldb.trouble import NO_QUORUM
+from zonemta_py.journal import segments
+from zonemta_py.queue.api import QueueRefusal
+
+
+@pytest.fixture(autouse=True)
+def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"RESTS": 0.0, "TRY_S": 0.05, "TICK_S": 0.01, "AGAIN_S": 0.002, "LOST_S": 0.1}.items():
+        monkeypatch.setattr(log_module, name, value)
+
+
+async def until(true: Callable[[], Any]) -> None:
+    async with asyncio.timeout(30):
+        while not true():  # noqa: ASYNC110 (what is waited for tells nobody)
+            await asyncio.sleep(0.002)
+
+
+async def kept(stream: MemoryStream) -> list[tuple[Kind, Any]]:
+    joiner = Joiner()
+    found = [(block.kind, block.value) async for block in blocks_of(stream, stream.first, stream.last, joiner)]
+    assert joiner.faults == []
+    return found
+
+
+@settings(deadline=None)
+@given(st.integers(0, 1 << 32), st.sampled_from([0.0, 0.1, 0.4]), st.sampled_from([0.0, 0.002]), st.integers(1, 60))
+def test_each_block_is_there_once_whatever_gets_lost(seed: int, faulty: float, lag_s: float, count: int) -> None:
+    """In order, and `then` is called for each, in order, once it is."""
+
+    async def life() -> None:
+        stream = MemoryStream(seed, 0.001, 0.0, lag_s)
+        log = await ReplicatedLog.fenced(stream, 0, 1, "a", _never)
+        stream.faulty = faulty
+        told: list[int] = []
+
+        def then(number: int, _: bytes) -> None:
+            assert number == len(told)
+            assert stream.last >= first + number
+            told.append(number)
+
+        first = log.last + 1
+        for number in range(count):
+            log.store(number, [(b"key", b"%d" % number)], lambda mark, number=number: then(number, mark))
+            if number % 7 == 0:
+                await asyncio.sleep(0.001)
+        async with asyncio.timeout(30):
+            await log.stable()
+        assert told == list(range(count))
+        assert [value[0] for kind, value in await kept(stream) if kind == Kind.STORE] == told
+        log.close()
+
+    asyncio.run(life())
+
+
+def _never(error: Replaced) -> None:
+    raise AssertionError(error)
+
+
+async def test_who_was_replaced_is_told_nothing_any_more() -> None:
+    """What it had on its way is void, also what follows the other's TAKEOVER by its number."""
+    stream, replaced, told = MemoryStream(lag_s=0.02), list[Replaced](), list[int]()
+    one = await ReplicatedLog.fenced(stream, 0, 1, "a", replaced.append)
+    other = asyncio.ensure_future(ReplicatedLog.fenced(stream, 0, 2, "b", _never))
+    for number in range(100_000):
+        one.store(number, [], lambda _, number=number: told.append(number))  # type: ignore[misc]
+        await asyncio.sleep(0.0002)
+        if replaced:
+            break
+    second = await other
+    assert "another owner" in str(replaced[0])
+    found = await kept(stream)
+    assert len(told) > 0
+    fence = found.index((Kind.TAKEOVER, [2, "b"]))
+    before = [value[0] for kind, value in found[:fence] if kind == Kind.STORE]
+    assert told == before[: len(told)], "whatever it was told of the other one has too"
+    assert {kind for kind, _ in found[fence:]} == {Kind.TAKEOVER}
+    with pytest.raises(Replaced):
+        await ReplicatedLog.fenced(stream, 0, 1, "a", _never)
+    one.close()
+    second.close()
+
+
+async def test_a_log_that_has_lost_what_it_had_is_not_written_any_more() -> None:
+    """Its process ends; the next one makes it anew."""
+    stream, replaced = MemoryStream(), list[Replaced]()
+    log = await ReplicatedLog.fenced(stream, 0, 1, "a", replaced.append)
+    log.store(1, [], lambda _: None)
+    await log.stable()
+    stream.messages.clear()
+    stream.first, stream.last = 1, 0
+    log.store(2, [], lambda _: None)
+    await until(lambda: replaced)
+    assert "has lost" in str(replaced[0])
+    log.close()
+
+
+async def test_mail_is_refused_while_most_servers_are_away(memory: Path) -> None:
+    """After a while, then at once; what was refused is gone when they are back, and what waited goes on."""
+    home = KeptHouse(memory / "house", MemoryStream())
+    await home.open()
+    await home.put("first@x.test", sender="")
+    [delivery] = await home.lease()
+    before = (await home.sizes())["messages"]
+    home.log.patience_s = 0.1
+    home.stream.down = True
+    settling = asyncio.ensure_future(home.settle(delivery))
+    for _ in range(2):
+        with pytest.raises(QueueRefusal) as refused:
+            await home.put("second@x.test", sender="")
+        assert refused.value.reply is NO_QUORUM
+    assert not settling.done()
+    home.stream.down = False
+    await settling
+    await home.put("third@x.test", sender="")
+    await home.rest()
+    assert (await home.sizes())["messages"] == before
+    assert {row["recipient"] for row in await home.listed()} == {"third@x.test"}
+    await home.crash()
+    assert {row["recipient"] for row in await home.listed()} == {"third@x.test"}
+    await home.sound()
+    home.abandon()
+
+
+async def test_what_was_refused_is_gone_though_the_log_had_it(memory: Path) -> None:
+    """The batch may have been kept, and its answer was lost: the next one deletes it."""
+    home = KeptHouse(memory / "house", MemoryStream())
+    await home.open()
+    await home.rest()
+    home.log.patience_s = 0.05
+    home.stream.faulty = 0.0
+    answer, home.stream._keep = home.stream._keep, lambda data, expected, done: home.stream.put(data, expected) and None
+    info, home.stream.info = home.stream.info, _away  # type: ignore[method-assign]
+    with pytest.raises(QueueRefusal):
+        await home.put("refused@x.test", sender="")
+    home.stream._keep, home.stream.info = answer, info  # type: ignore[method-assign]
+    await home.rest()
+    assert await home.listed() == []
+    await home.crash()
+    assert await home.listed() == []
+    await home.sound()
+    home.abandon()
+
+
+async def _away() -> Any:
+    raise log_module.NotReached("away")
+
+
+async def test_the_log_is_cut_behind_a_copy(memory: Path) -> None:
+    """It does not grow with what has ended."""
+    home = KeptHouse(memory / "house", MemoryStream())
+    await home.open()
+    for number in range(30):
+        await home.put(f"r{number}@x.test", sender="", body=b"Subject: x\r\n\r\n" + b"%d" % number * 1000)
+    while deliveries := await home.leases():
+        for delivery in deliveries:
+            await home.settle(delivery)
+    await home.put("left@x.test", sender="")
+    await home.rest()
+    await home.queue.position()
+    before = sum(map(len, home.stream.messages.values()))
+    home.log.mark = home.log.mark._replace(appended=1 << 40)
+    await home.rest()
+    await until(lambda: home.stream.first > 5)
+    assert sum(map(len, home.stream.messages.values())) < before
+    await home.crash()
+    assert {row["recipient"] for row in await home.listed()} == {"left@x.test"}
+    await home.sound()
+    home.abandon()
+
+
+async def test_files_that_were_changed_without_the_log_begin_it_anew(memory: Path) -> None:
+    """As after `zonemta fsck --repair`; and a store that is older than what the log still has is made again of it."""
+    home = KeptHouse(memory / "house", MemoryStream())
+    await home.open()
+    await home.put("one@x.test", sender="")
+    await home.rest()
+    home.abandon()
+    base = home.log.pen.base
+    assert home.check(repair=True).problems == []
+    await home.open()
+    assert home.log.pen.base != base
+    await home.rest()
+    await home.crash()
+    assert {row["recipient"] for row in await home.listed()} == {"one@x.test"}
+    home.abandon()
+
+
+async def test_a_queue_that_has_lost_its_files_has_them_again(memory: Path) -> None:
+    """Or that was put back from an older copy."""
+    home = KeptHouse(memory / "house", MemoryStream())
+    await home.open()
+    await home.put("one@x.test", sender="")
+    await home.rest()
+    old = home.image()
+    await home.put("two@x.test", sender="")
+    await home.rest()
+    home.log.mark = home.log.mark._replace(appended=1 << 40)
+    await home.queue.position()
+    await until(lambda: home.log.copies)
+    await until(lambda: home.stream.first > 3)
+    for folder in (memory / "fresh", old):
+        home.abandon()
+        home.folder = folder
+        await home.open()
+        assert {row["recipient"] for row in await home.listed()} == {"one@x.test", "two@x.test"}
+        await home.sound()
+    assert segments.files(home.folder / "journal")
+    assert home.queue.core.disk.store.get(keys.LOG) is not None
+    home.abandon()
