@@ -17,7 +17,7 @@ from zonemta_py.cluster import restore
 from zonemta_py.cluster.blocks import Joiner, Kind
 from zonemta_py.cluster.log import Mark, Replaced, ReplicatedLog, blocks_of
 from zonemta_py.config import Config
-from zonemta_py.disk import keys
+from zonemta_py.disk import identity, keys
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.leveldb.store import Store, StoreDamaged, is_empty
 from zonemta_py.disk.packing import pack
@@ -109,6 +109,8 @@ async def _made_again(config: Config, log: ReplicatedLog) -> None:
             (folder / name).rename(aside / name)
         if (fresh / name).exists():
             (fresh / name).rename(folder / name)
+    if not (folder / identity.NAME).exists() and (fresh / identity.NAME).exists():
+        (fresh / identity.NAME).rename(folder / identity.NAME)
     restore.remove(fresh)
     await catch_up(config, log)
 

@@ -1,0 +1,89 @@
+"""A queue's log on three real servers, of which one dies: mail goes on, and a third party has all that was acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from nats_servers import ThreeServers
+
+from tests.cluster.houses import KeptHouse
+from zonemta_py.cluster.log import Replaced, ReplicatedLog
+from zonemta_py.cluster.log_stream import LogStream
+from zonemta_py.cluster.nats import Nats
+from zonemta_py.config import ClusterSection
+
+Connect = Callable[..., Awaitable[Nats]]
+
+
+async def at_home(connect: Connect, section: ClusterSection, folder: Path) -> KeptHouse:
+    home = KeptHouse(folder / "house", await LogStream.make(await connect("queue"), section.name, 3))
+    await home.open()
+    return home
+
+
+@pytest.mark.parametrize("how", ["kill", "hang"])
+async def test_mail_goes_on_when_a_server_dies(
+    how: str, servers: ThreeServers, section: ClusterSection, connect: Connect, memory: Path
+) -> None:
+    """The log's leader, while large and small mail comes and a copy is being made; then the queue's machine."""
+    home = await at_home(connect, section, memory)
+    stored, stop, die = list[str](), asyncio.Event(), random.Random(1)
+
+    async def client(name: int) -> None:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            address = f"{name}-{number}@x.test"
+            size = 700_000 if number % 9 == 0 else 2000
+            await home.put(address, sender="", body=b"Subject: x\r\n\r\n" + die.randbytes(size))
+            stored.append(address)
+
+    clients = [asyncio.create_task(client(name)) for name in range(4)]
+    await asyncio.sleep(0.3)
+    home.log.mark = home.log.mark._replace(appended=1 << 40)
+    leader = (await (await connect("look")).info(home.stream.name)).leader
+    server = servers.named(leader)
+    server.kill() if how == "kill" else server.hang()
+    before = len(stored)
+    async with asyncio.timeout(60):
+        while len(stored) < before + 200:  # noqa: ASYNC110 (the clients tell nobody)
+            await asyncio.sleep(0.05)
+    stop.set()
+    await asyncio.wait(clients)
+    assert [one.exception() for one in clients] == [None] * 4
+    if how == "hang":
+        server.go_on()
+    await home.rest()
+    await home.crash()
+    assert {row["recipient"] for row in await home.listed()} == set(stored)
+    await home.sound()
+    home.abandon()
+
+
+async def test_who_takes_a_log_over_has_it_alone(
+    servers: ThreeServers, section: ClusterSection, connect: Connect, memory: Path
+) -> None:
+    """While its owner is busy; whatever that was told was kept, the other one has."""
+    del servers
+    stream = await LogStream.make(await connect("one"), section.name, 4)
+    replaced, told = list[Replaced](), list[int]()
+    one = await ReplicatedLog.fenced(stream, 4, 1, "a", replaced.append)
+    other = await LogStream.make(await connect("other"), section.name, 4)
+    taking = asyncio.ensure_future(ReplicatedLog.fenced(other, 4, 2, "b"))
+    for number in range(100_000):
+        one.store(number, [(b"key", b"x" * 500)], lambda _, number=number: told.append(number))  # type: ignore[misc]
+        await asyncio.sleep(0.001)
+        if replaced:
+            break
+    second = await taking
+    assert replaced
+    kept = await other.info()
+    assert kept.last >= second.last > len(told)
+    with pytest.raises(Replaced):
+        await ReplicatedLog.fenced(stream, 4, 1, "a")
+    one.close()
+    second.close()
