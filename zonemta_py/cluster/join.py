@@ -51,7 +51,7 @@ async def leave(config: Config) -> None:
     except NatsError as error:
         raise ValueError(f"{error}; its mail is taken over once it counts as dead") from None
     try:
-        members = Membership(nats, config, config.folder)
+        members = NodeMembership(nats, config, config.folder)
         await members.join(0, layout.numbers(config.folder))
         await members.release(layout.numbers(config.folder))
     except (NatsError, NotAdmitted) as error:
