@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 from ports import free_port
@@ -95,6 +97,20 @@ class ThreeServers:
     def end(self) -> None:
         for server in self.all:
             server.kill()
+
+    def leader(self, stream: str) -> str:
+        """The name of the server that leads that stream; "": none does, or it is not known."""
+        for server in self.all:
+            try:
+                with urllib.request.urlopen(f"{server.monitor}/jsz?streams=true&accounts=true", timeout=1) as answer:
+                    found = json.loads(answer.read())
+            except OSError:
+                continue
+            for account in found.get("account_details") or ():
+                for one in account.get("stream_detail") or ():
+                    if one["name"] == stream and (leader := (one.get("cluster") or {}).get("leader")):
+                        return str(leader)
+        return ""
 
     def named(self, name: str) -> OneServer:
         return next(server for server in self.all if server.name == name)
