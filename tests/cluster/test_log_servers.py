@@ -1,4 +1,4 @@
-"""A queue's log on three real servers, of which one dies: mail goes on, and a third party has all that was acknowledged."""
+"""A queue's log on three real servers, of which one dies: mail goes on, and another has all that was acknowledged."""
 
 from __future__ import annotations
 

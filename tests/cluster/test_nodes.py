@@ -213,6 +213,24 @@ async def test_a_server_that_dies_kills_no_node(make: Make, servers: ThreeServer
     assert [node.died for node in nodes] == [[], [], []]
 
 
+async def test_queues_that_are_released(make: Make) -> None:
+    """Another takes them over at once, not the one that goes; if there is none it has them again when it comes back."""
+    nodes = [await make(name) for name in "ab"]
+    for node in nodes:
+        await node.join(2)
+        node.live()
+    await until(lambda: all(len(node.membership.nodes()) == 2 for node in nodes))
+    await nodes[0].membership.release([1, 2])
+    await until(lambda: len(nodes[1].taken) == 2)
+    assert nodes[1].taken == {1: 3, 2: 3}
+    assert nodes[0].died == []
+    await nodes[0].stop()
+    await nodes[1].membership.release([1])
+    await nodes[1].stop()
+    again = await (await make("b")).join(0, [3, 4, 1])
+    assert (again.numbers, again.epochs) == ([3, 4, 1], {3: 1, 4: 1, 1: 5})
+
+
 async def test_queues_that_are_no_more(make: Make) -> None:
     node = await make("a")
     await node.join(3)

@@ -157,7 +157,7 @@ class Nats:
     async def connect(cls, section: ClusterSection, name: str, timeout_s: float = CALL_S) -> Nats:
         """Raises NoQuorum if no server can be reached, NatsRefusal for a login that is refused, ConfigError."""
         self = cls(section, name)
-        _tls_of(section)
+        tls_context(section)
         self._keeper = asyncio.get_running_loop().create_task(self._keep())
         with suppress(TimeoutError):
             await asyncio.wait_for(self._told.wait(), timeout_s)
@@ -246,7 +246,7 @@ class Nats:
         elif section.password:
             more = {"token": lambda: checked(section.password)}
         if secured:
-            more["tls"] = _tls_of(section)
+            more["tls"] = tls_context(section)
         async with asyncio.timeout(CONNECT_S * 2):
             await client.connect(
                 f"nats://{parts.netloc.rpartition('@')[2]}" + ("" if parts.port else ":4222"), name=self._name,
@@ -842,7 +842,7 @@ def _said(error: Exception | None) -> str:
     return str(error).removeprefix("nats: ") or type(error).__name__
 
 
-def _tls_of(section: ClusterSection) -> ssl.SSLContext:
+def tls_context(section: ClusterSection) -> ssl.SSLContext:
     """Made anew for every connection, so that renewed files count. Raises ConfigError."""
     try:
         made = ssl.create_default_context(cafile=str(section.ca_file) if section.ca_file else None)

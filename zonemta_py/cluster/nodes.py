@@ -19,6 +19,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, NamedTuple
 
+from zonemta_py.cluster.log_stream import stream_of
 from zonemta_py.cluster.nats import KeyEntry, Nats, NatsError, NotThere, WrongSequence
 from zonemta_py.cluster.presence import Presence
 from zonemta_py.config import Config
@@ -84,7 +85,7 @@ class NodeMembership:
 
     def __init__(self, nats: Nats, config: Config, folder: Path) -> None:
         """folder: the node's."""
-        self._bucket = nats.bucket(BUCKET)
+        self._nats, self._bucket = nats, nats.bucket(BUCKET)
         self._cluster, self.node, self._folder = config.cluster.name, config.node, folder
         self.instance = ""
         """Set when it joins."""
@@ -319,11 +320,6 @@ class NodeMembership:
     def _is_gone(self, name: str, now: float) -> bool:
         return name != self.node and self._presence.is_dead(name, now)
 
-    def is_orphan(self, queue: int) -> bool:
-        """Whether the instance that it belongs to is dead, or another one has its node's name."""
-        found = self._owners.get(queue)
-        return found is not None and self._has_died(found[0], time.monotonic())
-
     def _has_died(self, owner: Owner, now: float) -> bool:
         if owner.instance == self.instance:
             return False
@@ -338,20 +334,23 @@ class NodeMembership:
         """What to tell now: queues by the node that they belonged to."""
         found = dict[str, list[int]]()
         for number, (owner, _) in sorted(self._owners.items()):
-            if not self._has_died(owner, now):
+            if not self._has_died(owner, now) or (not owner.instance and owner.node == self.node):
                 self._orphans.pop(number, None)
                 self._told.pop(number, None)
                 continue
             since = self._orphans.setdefault(number, now)
-            falls_here = self.heir(number) == self.node or now - since > self._dead_after_s
+            falls_here = (
+                self.heir(number, "" if owner.instance else owner.node) == self.node or now - since > self._dead_after_s
+            )
             if falls_here and now - self._told.get(number, float("-inf")) > self._dead_after_s:
                 self._told[number] = now
                 found.setdefault(owner.node, []).append(number)
         return found
 
-    def heir(self, queue: int) -> str:
-        """The node that such a queue falls to, of those that live; all that see the same nodes say the same."""
-        alive = [name for name, one in self.nodes().items() if one.is_alive]
+    def heir(self, queue: int, of: str) -> str:
+        """The node that a queue falls to, of those that live, but for `of`, which has released it; all that see the
+        same nodes say the same."""
+        alive = [name for name, one in self.nodes().items() if one.is_alive and name != of]
         return max(alive or [self.node], key=lambda name: hashlib.sha256(f"{queue} {name}".encode()).digest())
 
     # -- taking over
@@ -388,7 +387,7 @@ class NodeMembership:
     async def release(self, queues: Iterable[int]) -> None:
         """Queues of this node's that are nobody's from now on, until another takes them over. Raises NatsError."""
         for number in queues:
-            await self._give(number, "", "")
+            await self._give(number, self.node, "")
 
     async def give(self, queue: int, node: str) -> int | None:
         """The epoch from which it is that node's; None: it is not this node's to give, or there is no such node.
@@ -411,13 +410,14 @@ class NodeMembership:
         return to.epoch
 
     async def give_up(self, queues: Iterable[int]) -> None:
-        """Queues of this node's that are no more. Raises NatsError."""
+        """Queues of this node's that are no more, with their logs. Raises NatsError."""
         for number in queues:
             key = f"{QUEUE}{number}"
             try:
                 entry = await self._bucket.get(key)
                 if Owner(*packing.unpack(entry.value or b"")).instance == self.instance:
                     await self._bucket.delete(key, entry.revision)
+                    await self._nats.delete_stream(stream_of(self._cluster, number))
             except (NotThere, WrongSequence):
                 continue
         await self.look()

@@ -30,7 +30,7 @@ def doubts(config: Config) -> Iterator[str]:
         *_unset(config.model_dump(mode="json")), *_unused(config), *_zones(config), *_loops(config), *_ports(config),
         *_rates(config), *_reception(config), *_services(config), *_people(config), *_networks(config),
         *_quotas(config), *_returns(config), *_times(config), *_tenants(config), *_refusals(config), *_plugins(config),
-        *idle(config),
+        *_cluster(config), *idle(config),
     ):  # fmt: skip
         yield f"warning: {sentence}"
 
@@ -52,7 +52,7 @@ def _unset(value: Any, where: str = "") -> Iterator[str]:
         yield f"{where}: is no secret, since anybody would guess it; write one of your own"
 
 
-_SECRET = re.compile(r"\.(secrets?|earlier_secrets|password)(\[\d+\])?$")
+_SECRET = re.compile(r"\.(secrets?|earlier_secrets|password|system_password)(\[\d+\])?$")
 _SAMPLE = re.compile(r"change[-_ ]?(me|it)", re.IGNORECASE)
 _VARIABLE = re.compile(r"\$\{\w+\}")
 _IN_PATH = re.compile(r"^(?=/)(?:.*/)?(\$(?:\w+|\{\w+\}))(?:/|$)")
@@ -68,6 +68,21 @@ def _unused(config: Config) -> Iterator[str]:
     for warmup in config.warmups:
         if warmup.name not in named:
             yield f"warmups[{warmup.name}]: no source has it; name it as `warmup` in [[pools.sources]], or remove it"
+
+
+def _cluster(config: Config) -> Iterator[str]:
+    cluster = config.cluster
+    if not cluster.name:
+        return
+    if cluster.replicas == 1:
+        yield "cluster.replicas: with 1 all mail waits for one server, and is lost with it; raise it to 3"
+    elif cluster.replicas % 2 == 0:
+        yield (
+            f"cluster.replicas: with {cluster.replicas} no more servers may be away than with {cluster.replicas - 1};"
+            f" write {cluster.replicas + 1}"
+        )
+    if len(cluster.servers) == 1 and cluster.replicas > 1:
+        yield "cluster.servers: has one server only, without which this node does not start; name the others, too"
 
 
 def _zones(config: Config) -> Iterator[str]:

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
 
+from zonemta_py.config.cluster import ClusterSection
 from zonemta_py.config.reception import Limits, Listener
 from zonemta_py.config.root import Config
 from zonemta_py.config.section import Place, Section
@@ -104,6 +105,17 @@ _NEEDS = (
            "the file is never rotated; set rotate_bytes or rotate_daily, or remove it"),
     _Needs(EventSink, ("ca_file", "client_certificate"), lambda one: urlsplit(one.url).scheme in SAFE - {"unix"},
            "url is without TLS; write one with TLS, or remove it"),
+    _Needs(ClusterSection, tuple(key for key in ClusterSection.model_fields if key != "name"), lambda one: one.name,
+           "this machine is in no cluster; set name, or remove it"),
+    _Needs(ClusterSection, ("username", "password"), lambda one: not one.name or one.credentials is None,
+           "the login is that of credentials; remove one of them"),
+    _Needs(ClusterSection, ("ca_file", "client_certificate"),
+           lambda one: not one.name or any(url.startswith("tls:") for url in one.servers),
+           "servers are without TLS; write tls://, or remove it"),
+    _Needs(ClusterSection, ("monitor",), lambda one: not one.name or not one.system_username,
+           "system_username is asked instead; remove one of them"),
+    _Needs(ClusterSection, ("system_password",), lambda one: not one.name or one.system_username,
+           "there is no system_username; set it, or remove this"),
 )  # fmt: skip
 
 _WITHIN = (

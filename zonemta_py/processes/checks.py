@@ -62,7 +62,21 @@ def check_others(config: Config) -> None:
 
             kinds.check(config.event_sinks)
 
-    _besides(missing, lambda: _check_folder(config), rules, texts, keys, tls, sinks, lambda: _check_providers(config))
+    def cluster() -> None:
+        if config.cluster.enabled:
+            try:
+                from zonemta_py.cluster import nats
+            except ModuleNotFoundError as error:
+                raise ConfigError(
+                    f"cluster.name: a cluster needs the Python package {error.name}, which is not installed; run: pip"
+                    " install 'zonemta-py[cluster]'"
+                ) from None
+            nats.tls_context(config.cluster)
+
+    _besides(
+        missing, lambda: _check_folder(config), rules, texts, keys, tls, sinks, cluster,
+        lambda: _check_providers(config),
+    )  # fmt: skip
 
 
 _DOORS = ("listeners", "http", "pull", "links")
