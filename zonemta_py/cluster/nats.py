@@ -36,7 +36,9 @@ T = TypeVar("T")
 
 CONNECT_S = 2
 """Whole seconds: nats-py says so."""
-PING_S, PONG_S = 2.0, 3.0
+PING_S, PONG_S, MISSED_MOST = 1.0, 1.0, 2
+"""A server that answers none of so many pings is as good as dead: nodes that wait for it longer would count as dead
+themselves. This process may have been busy when one was not heard."""
 CLOSE_S = 1.0
 TRY_S = 2.0
 """How long one try waits for an answer before it is made again."""
@@ -275,12 +277,18 @@ class Nats:
 
     async def _watch(self, client: Client, gone: asyncio.Event) -> None:
         """Returns when the connection is gone, or its server says nothing any more."""
-        while not gone.is_set():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(gone.wait(), PING_S)
-                return
-            async with asyncio.timeout(PONG_S):
-                await client.flush(int(PONG_S) + 1)
+        missed = 0
+        while missed < MISSED_MOST:
+            if not missed:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(gone.wait(), PING_S)
+                    return
+            try:
+                async with asyncio.timeout(PONG_S):
+                    await client.flush(int(PONG_S) + 1)
+                missed = 0
+            except (errors.TimeoutError, TimeoutError):
+                missed += 1
 
     def _fail(self, error: NatsError) -> None:
         for tell in [*self._open.values()]:

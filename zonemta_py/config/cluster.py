@@ -45,7 +45,9 @@ class ClusterSection(Section):
     """On how many servers JetStream keeps each thing. More than half of them must be there; 1 is for trials: what is
     on the one server is lost with it."""
     dead_after_s: float = Field(5, ge=2, le=3600)
-    """Seconds without a sign of life after which a node counts as dead, and others take its mail over."""
+    """Seconds without a sign of life after which a node counts as dead, and others take its mail over. It takes
+    3 until a node notices that its NATS server has died without a word: with less than 5 that node may count as dead
+    with it."""
     system_username: str = ""
     """User of the servers' system account ($SYS), who is asked once at the start whether each server syncs always."""
     system_password: str = Field("", repr=False)
