@@ -1,7 +1,7 @@
 """Three machines as one MTA, all on loopback: sends mail through each, kills one, and shows what becomes of its mail.
 
 Starts three NATS servers that sync always, three nodes (`zonemta run`), and a destination. While mail waits everywhere,
-one node is killed (SIGKILL, all of its processes), with --server a NATS server too: the one that leads its queue's log.
+one node is killed (SIGKILL, all of its processes), with --server also the NATS server that leads its queue's log.
 Mail goes on being accepted by the others meanwhile. When all is delivered, what was accepted is compared with what
 arrived, and the dead node is started again. Ends with 0 if nothing was lost, else with 1; --keep leaves it running
 until Ctrl-C.
@@ -27,7 +27,7 @@ from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
 
-from nats_servers import ThreeServers, listens, program
+from nats_servers import OneServer, ThreeServers, listens, program
 from ports import free_port
 
 from zonemta_py.wire.blocking_client import QueueGone, ask
@@ -78,7 +78,7 @@ class Node:
         if self.process is None:
             return False
         if self.process.poll() is not None:
-            raise Failure(f"node {self.name} has ended: {self.said() or 'it says nothing'}")
+            raise Failure(f"node {self.name} has ended: {self.said()[-2000:] or 'it says nothing'}")
         return listens(self.port) and not self.ask("ready", ["nothing"])
 
     def ask(self, question: str, otherwise: Any = None) -> Any:
@@ -100,7 +100,7 @@ class Node:
             self.process.terminate()
 
     def said(self) -> str:
-        return self.log.read_text(errors="replace").strip()[-2000:] if self.log.exists() else ""
+        return self.log.read_text(errors="replace").strip() if self.log.exists() else ""
 
 
 class Mail:
@@ -266,17 +266,20 @@ class Trial:
     def _kill(self, leader: str) -> Node | None:
         which = leader if self.options.kill == "leader" else self.options.kill
         node = next((one for one in self.nodes if one.name == which), None)
+        server = self._server_of(which) if self.options.server else None
         if node is not None:
-            size = node.ask("size", {"total": {}})["total"]
             node.kill()
-            self.say(
-                f"node {node.name} is killed; recipients that waited in all queues then: {size.get('queued', '?')}"
-            )
-        if self.options.server:
-            server = self.servers.all[0]
+            self.say(f"node {node.name} is killed")
+        if server is not None:
             server.kill()
-            self.say(f"the NATS server {server.name} is killed, too")
+            self.say(f"the NATS server {server.name}, which led the log of its queue, is killed, too")
         return node
+
+    def _server_of(self, node: str) -> OneServer:
+        """That leads the log of a node's queue."""
+        queue = next((queue for queue, owner in self._owners.items() if owner == node), 1)
+        name = self.servers.leader(f"zonemta-trial-LOG-{queue}")
+        return self.servers.named(name) if name else self.servers.all[0]
 
     def _follow(self, killed: Node | None) -> None:
         """What the others do, until all mail has arrived; some goes on coming."""
@@ -316,7 +319,10 @@ class Trial:
             self.say(f"refused for now {count} times: {answer}")
         for recipient in sorted(lost)[:5]:
             self.say(f"lost: {recipient}, accepted by node {self.mail.accepted[recipient]}")
-        self.status = int(bool(lost))
+        tracebacks = [node.name for node in self.nodes if "Traceback" in node.said()]
+        for name in tracebacks:
+            self.say(f"the log of node {name} has a traceback")
+        self.status = int(bool(lost or tracebacks))
 
     def _start_again(self, node: Node) -> None:
         self.say(f"node {node.name} is started again")
@@ -343,7 +349,7 @@ class Trial:
         end = time.monotonic() + seconds
         while not (found := holds()):
             if time.monotonic() > end:
-                said = "\n".join(f"node {node.name}: {node.said()}" for node in self.nodes)
+                said = "\n".join(f"node {node.name}: {node.said()[-2000:]}" for node in self.nodes)
                 raise Failure(f"{otherwise} within {seconds:.0f} s\n{said}\n")
             time.sleep(0.1)
         return found
