@@ -59,28 +59,12 @@ async def take_over(nats: Any, cluster: str, number: int, epoch: int, node: str,
 async def restored(stream: Stream, number: int, first: int, last: int, folder: Path) -> Restored:
     """The files of the queue as of message `last` of its log, the TAKEOVER of whoever asks."""
     remove(folder)
-    made = _Files(number, folder)
-    writing: asyncio.Future[None] | None = None
-    collects = gc.isenabled()
-    gc.disable()  # millions of small objects come and go, and none of them in circles
+    made = Files(number, folder)
     try:
-        made.base, made.others = await _base(stream, first, last)
-        joiner = Joiner()
-        async for block in blocks_of(stream, first, last, joiner):
-            made.take(block)
-            if made.full:
-                if writing is not None:
-                    await writing
-                writing = asyncio.ensure_future(asyncio.to_thread(made.write, *made.gathered()))
-        if writing is not None:
-            await writing
+        joiner = await made.read(stream, first, last)
         await asyncio.to_thread(made.finish, last)
     finally:
-        if writing is not None:
-            await asyncio.wait([writing])
         made.close()
-        if collects:
-            gc.enable()
     return Restored([*joiner.faults, *made.sentences], made.counts)
 
 
@@ -102,10 +86,12 @@ async def _base(stream: Stream, first: int, last: int) -> tuple[int, bool]:
     return base, True
 
 
-class _Files:
+class Files:
     """A folder in the making."""
 
-    def __init__(self, number: int, folder: Path) -> None:
+    def __init__(self, number: int, folder: Path, until: Mark | None = None) -> None:
+        """until: store and bodies are to be as of that batch; None: as of the last one."""
+        self._until, self._is_later = until, False
         self._number, self._folder = number, folder
         self.base, self.others = 0, True
         self.sentences: list[str] = []
@@ -128,6 +114,30 @@ class _Files:
         self._body, self._body_id = -1, ""
         self._live = 0
 
+    async def read(self, stream: Stream, first: int, last: int) -> Joiner:
+        """Takes all that the log has from message `first` to `last`; what is lacking is in the joiner's `faults`.
+        Raises NotReached."""
+        writing: asyncio.Future[None] | None = None
+        collects = gc.isenabled()
+        gc.disable()  # millions of small objects come and go, and none of them in circles
+        try:
+            self.base, self.others = await _base(stream, first, last)
+            joiner = Joiner()
+            async for block in blocks_of(stream, first, last, joiner):
+                self.take(block)
+                if self.full:
+                    if writing is not None:
+                        await writing
+                    writing = asyncio.ensure_future(asyncio.to_thread(self.write, *self.gathered()))
+        finally:
+            if writing is not None:
+                await asyncio.wait([writing])
+            if collects:
+                gc.enable()
+        if writing is not None:
+            writing.result()
+        return joiner
+
     @property
     def full(self) -> bool:
         return self._bytes > WRITE_BYTES
@@ -136,6 +146,8 @@ class _Files:
         if block.base != self.base and not self.others:
             return
         value = block.value
+        if self._until is not None and block.first > self._until.sequence and self._too_late(block):
+            return
         match block.kind:
             case Kind.STORE:
                 operations: list[Operation] = value[1]
@@ -164,6 +176,12 @@ class _Files:
                 self._touched = None
             case Kind.TAKEOVER:
                 pass
+
+    def _too_late(self, block: Block) -> bool:
+        """Whether the batch that is meant does not have that yet: a later batch, or a copy as of a later one."""
+        if block.kind == Kind.BEGIN:
+            self._is_later = self._until is not None and block.value[0] != self._until.batches
+        return block.kind == Kind.STORE or (self._is_later and block.kind in (Kind.BEGIN, Kind.LIVE, Kind.END))
 
     def _journal(self, rows: list[list[Any]]) -> None:
         for row in rows:
@@ -207,11 +225,21 @@ class _Files:
             self.counts["records"] += len(records)
             self._writer.write(records, sync=False)
 
-    def finish(self, last: int) -> None:
+    def flush(self) -> Store:
+        """All that was read is written; returns the store."""
         self.write(*self.gathered())
         self._writer.write([], sync=True)
         self._writer.close()
         self._close_body()
+        return self._store
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the log had a copy from its beginning to its end."""
+        return self._whole
+
+    def finish(self, last: int) -> None:
+        self.flush()
         if not self._whole and self.base:
             self.sentences.append(
                 "the log has no whole copy of the queue, only what was written since it was begun: mail from before may"

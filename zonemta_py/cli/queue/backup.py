@@ -21,9 +21,14 @@ from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal.errors import CommandError, Exit, from_os
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, configuration
 from zonemta_py.cli.terminal.output import Telling
+from zonemta_py.config import Config
+from zonemta_py.logs.causes import cause
 from zonemta_py.metrics.quantities import size
 from zonemta_py.queue import questions
+from zonemta_py.queue.api import QueueFault
 from zonemta_py.queues import layout
+from zonemta_py.wire import SOCKET
+from zonemta_py.wire.blocking_client import QueueGone, ask_at
 
 _COPYING = ".making"
 
@@ -41,10 +46,10 @@ def backup(
     chosen = configuration(config, folder)
     if directory.exists():
         raise CommandError(Exit.CANT_CREATE, f"{directory}: already exists; name a new folder")
-    with _alone(chosen.folder):
-        made = Path(answer(chosen, questions.backup))
+    with alone(chosen.folder):
+        made = copied(chosen)
         try:
-            _gather(chosen.folder, made)
+            gather(chosen.folder, made)
             _bring(made, directory)
         except OSError as error:
             raise from_os(OSError(error.errno, error.strerror, str(directory))) from None
@@ -57,7 +62,25 @@ def backup(
         tell(said, folder=directory, bytes=bytes_)
 
 
-def _gather(folder: Path, made: Path) -> None:
+def copied(config: Config) -> Path:
+    """The copy of the MTA's first queue, in its folder; the others have theirs, too. Of a cluster, of this node's
+    queues: a copy is only good for the machine that it is on. Raises CommandError."""
+    if not config.cluster.enabled:
+        return Path(answer(config, questions.backup))
+    made = list[str]()
+    for number in layout.numbers(config.folder):
+        try:
+            made.append(ask_at(layout.folder_of(config.folder, number) / SOCKET, questions.backup))
+        except QueueGone as error:
+            raise CommandError(Exit.UNAVAILABLE, str(error)) from None
+        except QueueFault as fault:
+            raise CommandError(Exit.PROBLEMS, fault.reply.text) from None
+        except (ValueError, OSError) as error:
+            raise CommandError(Exit.DISK, cause(error)) from None
+    return Path(made[0])
+
+
+def gather(folder: Path, made: Path) -> None:
     """Of several queues, the copies of the others come into that of the first. Raises OSError."""
     numbers = layout.numbers(folder)
     layout.write(made, numbers, home=layout.home_of(folder))
@@ -68,7 +91,7 @@ def _gather(folder: Path, made: Path) -> None:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def alone(folder: Path) -> Iterator[None]:
     """No other backup is made meanwhile: both would have the same folder to begin with. Raises CommandError."""
     try:
         held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import asyncio
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from zonemta_py.cli.queue.backup import alone, copied, gather
 from zonemta_py.cli.queue.commands import answer
+from zonemta_py.cli.terminal.errors import CommandError, Exit, from_os
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, in_force, tabled
 from zonemta_py.cli.terminal.output import Telling, print_json, print_table
+from zonemta_py.config import Config
 from zonemta_py.metrics.quantities import size
 from zonemta_py.queue import questions
+from zonemta_py.queues import layout
+
+if TYPE_CHECKING:
+    from zonemta_py.cluster.verify import Verified
 
 app = typer.Typer()
+_COMPARED = ("keys", "records", "bodies")
 
 
 @app.callback(invoke_without_command=True)
@@ -51,6 +62,58 @@ def move(
     answer(in_force(config or of_group[0], folder or of_group[1]), questions.cluster_move, number=queue, node=node)
     with Telling(json) as tell:
         tell(f"queue {queue} goes to node {node}, which serves it in a moment", queue=queue, node=node)
+
+
+@app.command("verify")
+def verify(
+    context: typer.Context, config: ConfigFile = None, folder: Folder = None, json: AsJson = False
+) -> None:  # fmt: skip
+    """Compare what this node's queues have on its disk with what their logs in NATS have. Mail keeps flowing. Exit
+    status 1: they differ."""
+    of_group = context.obj or (None, None)
+    chosen = in_force(config or of_group[0], folder or of_group[1])
+    if not chosen.cluster.enabled:
+        raise CommandError(Exit.CONFIG, "this MTA is in no cluster (cluster.name), so its queues have no logs")
+    from zonemta_py.cluster.nats import NatsError
+
+    with alone(chosen.folder):
+        made = copied(chosen)
+        try:
+            gather(chosen.folder, made)
+            found = asyncio.run(_verified(chosen, made))
+        except NatsError as error:
+            raise CommandError(Exit.TEMPORARY, str(error)) from None
+        except OSError as error:
+            raise from_os(error) from None
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+    if json:
+        print_json({str(number): one._asdict() for number, one in found.items()})
+    else:
+        rows = [(number, *(one.counts.get(what, 0) for what in _COMPARED), len(one.differences))
+                for number, one in found.items()]  # fmt: skip
+        print_table("Compared", ("queue ", *(f"{what} " for what in _COMPARED), "differences "), rows)
+        lines = [(number, line) for number, one in found.items() for line in one.differences]
+        if lines:
+            print_table("Differences", ("queue ", "what"), lines)
+    if any(one.differences for one in found.values()):
+        raise CommandError(Exit.PROBLEMS)
+
+
+async def _verified(config: Config, made: Path) -> dict[int, Verified]:
+    """By queue. made: copies of all queues' folders. Raises NatsError, OSError."""
+    from zonemta_py.cluster.log_stream import LogStream
+    from zonemta_py.cluster.nats import Nats
+    from zonemta_py.cluster.verify import verify as compared
+
+    nats = await Nats.connect(config.cluster, f"{config.node} verifies")
+    try:
+        return {
+            number: await compared(LogStream(nats, config.cluster.name, number), number, layout.folder_of(made, number))
+            for number in layout.numbers(made)
+        }
+    finally:
+        await nats.close()
 
 
 def _node(row: questions.ClusterNode) -> tuple[object, ...]:
