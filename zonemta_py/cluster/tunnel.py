@@ -187,7 +187,9 @@ class Tunnels:
         kind, id, *rest = unpack(data)
         end = self.ends.get(id)
         if kind == OPEN:
-            self._keep(self._opened(id, *rest))
+            waiting = _Waiting()
+            self.ends[id] = cast(End, waiting)  # pieces may come before the queue's socket is connected
+            self._keep(self._opened(waiting, id, *rest))
         elif kind == RESET:
             self.lost(rest[0])
         elif end is None:
@@ -205,9 +207,7 @@ class Tunnels:
             for end in [end for end in self.ends.values() if end.node == node]:
                 end.close(tell=False)
 
-    async def _opened(self, id: str, node: str, number: int) -> None:
-        waiting = _Waiting()
-        self.ends[id] = cast(End, waiting)  # pieces may come before the queue's socket is connected
+    async def _opened(self, waiting: _Waiting, id: str, node: str, number: int) -> None:
         end = End(self, id, node)
         try:
             await asyncio.get_running_loop().create_unix_connection(lambda: end, str(self._socket(number)))

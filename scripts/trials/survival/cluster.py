@@ -116,16 +116,20 @@ class Nodes:
 
     async def drained(self) -> None:
         """Waits until nothing is queued, leased or deferred any more on any node, as long as it gets less."""
+        await self.drained_by(self.all[0])
+
+    async def drained_by(self, node: Node) -> None:
+        """The same; node: who is asked."""
         least, end, total = sys.maxsize, time.monotonic() + PATIENCE_S, dict[str, int]()
         while time.monotonic() < end:
-            total = (await self.asked(self.all[0], "size"))["total"]
+            total = (await self.asked(node, "size"))["total"]
             left = sum(total[state] for state in ("queued", "leased", "deferred"))
             if not left:
                 return
             if left < least:
                 least, end = left, time.monotonic() + PATIENCE_S
             await asyncio.sleep(0.2)
-        raise AssertionError(f"the queues do not drain: {total}; {self.all[0].mta.log_tail()}")
+        raise AssertionError(f"the queues do not drain: {total}; {node.mta.log_tail()}")
 
 
 class Faults:

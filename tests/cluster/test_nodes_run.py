@@ -1,0 +1,205 @@
+"""Three nodes on three NATS servers, as real processes: what one has accepted comes, whatever becomes of it, and any of
+them answers for all."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nats_servers import program
+from survival.client import Client
+from survival.cluster import Node, Nodes
+from survival.ledger import Ledger
+from survival.rig import Mta, enter, sink
+
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.queue.api import QueueRefusal, Receipt
+from zonemta_py.queues import layout
+from zonemta_py.queues.client import Cluster, Queues
+from zonemta_py.queues.placement import of
+from zonemta_py.wire.blocking_client import ask
+
+pytestmark = [pytest.mark.timeout(240), pytest.mark.skipif(not program(), reason="nats-server is not installed")]
+
+
+@asynccontextmanager
+async def running(folder: Path, **settings: Any) -> AsyncIterator[tuple[Nodes, Ledger, list[Client]]]:
+    ledger = Ledger()
+    async with sink(ledger) as destination:
+        nodes = Nodes(folder, destination.port, processes=1, **settings)
+        try:
+            await nodes.start()
+            yield nodes, ledger, [Client(node.mta.port, ledger) for node in nodes.all]
+        finally:
+            nodes.end()
+            enter(destination, ledger)
+
+
+async def until(true: Callable[[], object], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not await asyncio.to_thread(true):
+        assert time.monotonic() < end, "it did not happen"
+        await asyncio.sleep(0.1)
+
+
+def owners(node: Node) -> dict[int, str]:
+    return {row["queue"]: row["node"] for row in ask(node.mta.folder, "cluster")["queues"]}
+
+
+def home(node: Node) -> int:
+    return layout.home_of(node.mta.folder)
+
+
+def total(node: Node) -> int:
+    found: dict[str, int] = node.mta.ask("size")["total"]
+    return sum(found[state] for state in ("queued", "leased", "deferred"))
+
+
+async def judged(nodes: Nodes, ledger: Ledger) -> None:
+    await nodes.drained()
+    in_doubt = await asyncio.to_thread(nodes.all[0].mta.in_doubt)
+    nodes.end()
+    await asyncio.sleep(0.5)
+    assert not ledger.judge(in_doubt).broken
+    for node in nodes.all:
+        assert not await node.mta.problems()
+
+
+async def test_the_mail_of_a_dead_node_comes_from_another_and_the_node_comes_back_empty(tmp_path: Path) -> None:
+    async with running(tmp_path) as (nodes, ledger, clients):
+        a, b, _ = nodes.all
+        await nodes.asked(b, "stop", kind="zone", name="default")
+        await nodes.asked(b, "stop", kind="zone", name="bulk")
+        for at, client in enumerate(clients):
+            await client.hand_in(range(at, 90, 3), sessions=3)
+        waiting, lost = await asyncio.to_thread(total, b), home(a)
+        a.mta.kill("all")
+        await until(lambda: owners(b)[lost] in "bc")
+        await until(lambda: total(b) == waiting)
+        a.again()
+        await until(lambda: a.name in owners(b).values())
+        assert home(a) != lost
+        assert list((a.mta.folder / "queues").glob(f"{lost}.gone-*"))
+        await clients[0].hand_in(range(90, 100))
+        for zone in ("default", "bulk"):
+            await nodes.asked(a, "lift", kind="zone", name=zone)
+        await judged(nodes, ledger)
+
+
+async def test_a_node_that_slept_until_it_was_replaced_sends_nothing_and_begins_anew(tmp_path: Path) -> None:
+    async with running(tmp_path) as (nodes, ledger, clients):
+        a, b, _ = nodes.all
+        await nodes.asked(b, "stop", kind="zone", name="default")
+        await clients[0].hand_in(range(40), sessions=3)
+        slept = home(a)
+        a.signal(signal.SIGSTOP)
+        await until(lambda: owners(b)[slept] in "bc")
+        await nodes.asked(b, "lift", kind="zone", name="default")
+        await nodes.drained_by(b)
+        a.signal(signal.SIGCONT)
+        await until(lambda: a.name in owners(b).values())
+        await clients[0].hand_in(range(40, 60))
+        await judged(nodes, ledger)
+
+
+async def test_a_node_that_is_cut_off_refuses_mail_and_loses_none(tmp_path: Path) -> None:
+    async with running(tmp_path) as (nodes, ledger, clients):
+        a = nodes.all[0]
+        await clients[0].hand_in(range(20))
+        a.cut(True)
+        cut = asyncio.create_task(clients[0].hand_in(range(20, 30), sessions=1))
+        await clients[1].hand_in(range(30, 50))
+        await until(lambda: 451 in clients[0].replies or clients[0].broken)
+        a.cut(False)
+        await cut
+        await judged(nodes, ledger)
+
+
+async def test_draining_to_the_cluster_gives_all_mail_away_and_a_queue_can_be_moved_back(tmp_path: Path) -> None:
+    async with running(tmp_path) as (nodes, ledger, clients):
+        a, b, _ = nodes.all
+        for zone in ("default", "bulk"):
+            await nodes.asked(b, "stop", kind="zone", name=zone)
+        await clients[0].hand_in(range(40), sessions=3)
+        gives, waiting = home(a), await asyncio.to_thread(total, b)
+        begun = time.monotonic()
+        await asyncio.to_thread(a.mta.ask, "drain", for_s=30.0, by="a test", to_cluster=True)
+        assert await asyncio.to_thread(a.mta.waited) == 0
+        await until(lambda: owners(b)[gives] in "bc")
+        await until(lambda: total(b) == waiting)
+        assert time.monotonic() - begun < 30
+        a.again()
+        await until(lambda: a.name in owners(b).values())
+        await asyncio.to_thread(b.mta.ask, "cluster-move", number=gives, node=a.name)
+        await until(lambda: owners(b)[gives] == a.name)
+        for zone in ("default", "bulk"):
+            await nodes.asked(a, "lift", kind="zone", name=zone)
+        await judged(nodes, ledger)
+
+
+async def test_an_order_to_one_node_holds_on_all_also_for_a_queue_whose_node_has_died(tmp_path: Path) -> None:
+    async with running(tmp_path) as (nodes, _, _):
+        a, b, c = nodes.all
+        await nodes.asked(a, "stop", kind="zone", name="default")
+        await nodes.asked(c, "stop", kind="domain", name="nowhere.test")
+        for node in nodes.all:
+            names = {row["name"] for row in await nodes.asked(node, "standing")}
+            assert names >= {"default", "nowhere.test"}
+        c.mta.kill("all")
+        begun = time.monotonic()
+        await nodes.asked(b, "lift", kind="zone", name="default")
+        assert time.monotonic() - begun < 20
+        await until(lambda: c.name not in owners(b).values())
+        await until(
+            lambda: len(owners(b)) == 3 and "default" not in {row["name"] for row in ask(b.mta.folder, "standing")}
+        )
+
+
+def keyed(number: int) -> Envelope:
+    to = [Recipient("r@one.test")]
+    return Envelope(sender="s@x.test", recipients=to, request=f"{number:032x}", digest=b"d" * 32)
+
+
+async def accepted(face: Queues, envelope: Envelope, body: bytes) -> Receipt:
+    """A refusal for now (451), as when the connection between two agents has just begun anew, is tried again."""
+    while True:
+        try:
+            return await face.accept(envelope, body)
+        except QueueRefusal:
+            await asyncio.sleep(0.2)
+
+
+async def test_a_key_and_a_named_queue_are_one_for_all_nodes(tmp_path: Path) -> None:
+    """An idempotency key is answered with the first receipt, by whichever node it comes; what is pushed at one node can
+    be taken at another."""
+    async with running(tmp_path) as (nodes, _, _):
+
+        def face(mta: Mta) -> Queues:
+            from zonemta_py.config import load
+
+            config = load(mta.config_file)
+            config = config.with_queues(layout.home_of(config.folder), layout.numbers(config.folder))
+            return Queues(config.folder, of(config), "test", 0, Cluster(config))
+
+        await until(lambda: all((node.mta.folder / "queues" / layout.NODES).exists() for node in nodes.all))
+        faces = [face(node.mta) for node in nodes.all]
+        for number in range(6):
+            receipts = [await accepted(one, keyed(number), b"Subject: once\r\n\r\nonce\r\n") for one in faces]
+            assert len({receipt.id for receipt in receipts}) == 1
+            assert [receipt.repeated for receipt in receipts] == [False, True, True]
+        for number in range(3):
+            name = f"letters{number}"
+            pushed = Envelope(
+                sender="", recipients=[Recipient(f"{name}@queue")], protocol="PULL", sending_zone=f"queue/{name}"
+            )
+            body = b"x" * 300_000 if number == 2 else b"Subject: hi\r\n\r\nhi\r\n"
+            await accepted(faces[number], pushed, body)
+            found = await faces[(number + 1) % 3].pull(name, wait_s=10)
+            assert len(found) == 1
+            assert await faces[(number + 1) % 3].ack(found[0].lease, found[0].id)
