@@ -20,7 +20,7 @@ class Candidate:
     def __init__(self, nats: Nats, section: ClusterSection, name: str) -> None:
         config = Config(cluster=section.model_copy(update={"node": name}))
         self.name, self.nats, self.heard = name, nats, list[str]()
-        self.leadership = Leadership(nats, config, f"{name} {time.monotonic_ns()}")
+        self.leadership = Leadership(nats, config, "1f")  # as of copies of one folder
         self.leadership.begins = lambda term: self.heard.append(f"begins {term}")
         self.leadership.ends = lambda: self.heard.append("ends")
         self.task = asyncio.create_task(self.leadership.run())

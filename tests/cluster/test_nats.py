@@ -217,6 +217,23 @@ class TestRequests:
         with pytest.raises(NoAnswer):
             await nats.request("wait", b"", timeout_s=0.3)
 
+    async def test_served_from_the_moment_that_a_server_dies(
+        self, nats: Nats, connect: Connect, servers: ThreeServers
+    ) -> None:
+        other = await connect()
+
+        async def same(data: bytes) -> bytes:
+            return data
+
+        for number, server in enumerate(servers.all):
+            server.kill()
+            await other.serve(f"first{number}", same)
+            await asyncio.sleep(0.03)
+            await other.serve(f"second{number}", same)
+            for name in ("first", "second"):
+                assert await nats.request(f"{name}{number}", b"x") == b"x"
+            server.start()
+
     async def test_servers_die_and_come_back(self, nats: Nats, connect: Connect, servers: ThreeServers) -> None:
         other = await connect()
 

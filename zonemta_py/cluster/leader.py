@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from secrets import token_hex
 
 from zonemta_py.cluster.election import TERM_S, Bid, Election, LeaderEntry
 from zonemta_py.cluster.nats import Nats, NatsError, NotThere, WrongSequence
@@ -26,12 +27,12 @@ LEAVE_S = 2.0
 
 
 class Leadership:
-    """As one node takes part in it. begins: called with the term when this node may act; ends: when it may not any
-    more. Both are called in the event loop, in turns."""
+    """As one process of a node takes part in it; its next one is another. begins: called with the term when this node
+    may act; ends: when it may not any more. Both are called in the event loop, in turns."""
 
     def __init__(self, nats: Nats, config: Config, instance: str) -> None:
         self._bucket = nats.bucket(BUCKET)
-        self._election = Election(config.node, instance)
+        self._election = Election(config.node, f"{instance} {token_hex(8)}")
         self.begins: Callable[[int], None] = lambda term: None
         self.ends: Callable[[], None] = lambda: None
         self._leads = False

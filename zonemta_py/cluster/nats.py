@@ -30,6 +30,7 @@ from zonemta_py.config import ClusterSection, ConfigError
 from zonemta_py.logs.causes import cause
 
 log = logging.getLogger(__name__)
+logging.getLogger("nats").setLevel(logging.CRITICAL)  # with tracebacks; what it says is said here
 
 Handler = Callable[[bytes], Awaitable[bytes]]
 T = TypeVar("T")
@@ -48,6 +49,8 @@ PRESENCE_S = 2.0
 CALL_S = 20.0
 PART_BYTES = 512 * 1024
 """Requests and answers that are larger go in parts: servers take 1 MB, with headers."""
+PARTS_MOST = 256
+"""Requests whose parts have not all come."""
 BATCH, BATCH_BYTES = 512, 8 << 20
 MARK = "Zonemta-Mark"
 PART = "Zonemta-Part"
@@ -149,7 +152,7 @@ class Nats:
         self._marks = (f"{os.urandom(9).hex()}-{number}" for number in count())
         self._served = dict[str, Callable[[Msg], Awaitable[None]]]()
         self._parts = dict[str, list[bytes]]()
-        self._tasks = set[asyncio.Task[Any]]()
+        self._tasks, self._closing = set[asyncio.Task[Any]](), set[asyncio.Task[None]]()
         self._keeper: asyncio.Task[None] | None = None
         self._noted: Exception | None = None
         self.connections = 0
@@ -180,6 +183,8 @@ class Nats:
             await asyncio.wait({self._keeper}, timeout=AGAIN_S)
         for task in self._tasks:
             task.cancel()
+        if waiting := {*self._tasks, *self._closing}:
+            await asyncio.wait(waiting, timeout=CLOSE_S * 2)
 
     @property
     def version(self) -> tuple[int, ...]:
@@ -211,13 +216,14 @@ class Nats:
                 await self._open_one(client, server, gone)
                 wait_s, tries = AGAIN_S, 0
                 await self._watch(client, gone)
-            except (errors.Error, OSError, NatsError) as error:
+            except Exception as error:  # whatever nats-py raises, a connection is made anew
                 self._note(error)
             finally:
                 self._there.clear()
                 self._client = None
                 self._fail(NoQuorum("the connection to NATS broke"))
-                self._later(_closed(client))
+                self._closing.add(closing := asyncio.get_running_loop().create_task(_closed(client)))
+                closing.add_done_callback(self._closing.discard)
             if tries >= len(self._section.servers):
                 tries = 0
                 await asyncio.sleep(wait_s)
@@ -258,9 +264,13 @@ class Nats:
             checked("")
             self._inbox = client.new_inbox()
             await client.subscribe(f"{self._inbox}.*", cb=self._answered, pending_msgs_limit=0, pending_bytes_limit=0)
-            for subject, handler in self._served.items():
-                await client.subscribe(subject, cb=handler, pending_msgs_limit=0, pending_bytes_limit=0)
-            await client.flush(CONNECT_S)
+            served = set[str]()
+            while lacking := [subject for subject in self._served if subject not in served]:
+                for subject in lacking:
+                    take = self._served[subject]
+                    await client.subscribe(subject, cb=take, pending_msgs_limit=0, pending_bytes_limit=0)
+                served.update(lacking)
+                await client.flush(CONNECT_S)
         self._client = client
         self.connections += 1
         self._noted = None
@@ -433,7 +443,7 @@ class Nats:
                 done.set_exception(error)
 
         answer.add_done_callback(settle)
-        done.add_done_callback(lambda one: self._open.pop(key, None) if one.cancelled() else None)
+        done.add_done_callback(lambda one: self._open.pop(key, None) if one.cancelled() else one.exception())
         return done
 
     async def _published(
@@ -554,7 +564,8 @@ class Nats:
             await done
         finally:
             self._open.pop(key, None)
-            done.cancel()
+            if not done.cancel() and not done.cancelled():
+                done.exception()  # it is heard
         return found
 
     # -- buckets
@@ -629,6 +640,8 @@ class Nats:
             headers = message.headers or {}
             if PART in headers:
                 self._parts.setdefault(message.reply, []).append(message.data)
+                if len(self._parts) > PARTS_MOST:  # the oldest one's sender has gone
+                    del self._parts[next(iter(self._parts))]
                 if headers[PART] != "last":
                     return
                 data = b"".join(self._parts.pop(message.reply))
