@@ -3,6 +3,7 @@ acknowledged is there again, and nothing else is; `zonemta fsck` finds nothing t
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 from pathlib import Path
@@ -14,8 +15,11 @@ from hypothesis.stateful import rule, run_state_machine_as_test
 
 from tests.cluster.houses import KeptHouse
 from tests.cluster.memory import MemoryStream
+from tests.queue.test_families import BODY, contents, lived, request
 from tests.queue.test_model import Life
 from zonemta_py.cluster import log
+from zonemta_py.cluster.blocks import Joiner
+from zonemta_py.disk.packing import pack
 
 EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "10"))
 
@@ -69,3 +73,52 @@ def test_any_life_goes_on_elsewhere(
             phases=(Phase.explicit, Phase.generate),
         ),
     )  # fmt: skip
+
+
+async def test_every_family_of_keys_is_there_again(memory: Path) -> None:
+    """Campaigns with merged mail, suppressions, tasks, keys of requests, who is in doubt: each as it was, with its
+    index."""
+    made: list[KeptHouse] = []
+
+    async def house(**options: Any) -> KeptHouse:
+        made.append(KeptHouse(memory / "house", MemoryStream(1), **options))
+        await made[0].open()
+        return made[0]
+
+    home = await lived(house)
+    image = home.image()
+    before = contents(image)
+    assert [name for name, rows in before.items() if not rows] == ["probe"]
+    home.abandon()
+    home.folder = memory / "there"
+    await home.take_over()
+    after = contents(home.folder)
+    assert {name for name in before if before[name] != after[name]} == {"log"}
+    await home.open()
+    again = await home.queue.accept(request("one", "one@r.test"), BODY)
+    assert again.repeated
+    assert again.id == home.asked[0].id
+    await home.sound()
+    home.abandon()
+
+
+async def test_who_is_erased_is_gone_from_the_log(memory: Path) -> None:
+    """As soon as the records about it are not needed any more."""
+    home = KeptHouse(memory / "house", MemoryStream(1))
+    await home.open()
+    await home.put("eve@x.test", sender="")
+    await home.put("bob@x.test", sender="")
+    await home.queue.ask("forget", address="eve@x.test")
+
+    async def names_it() -> bool:
+        found = [block async for block in log.blocks_of(home.stream, home.stream.first, home.stream.last, Joiner())]
+        return any(b"eve@x.test" in pack(block.value) for block in found)
+
+    assert await names_it()
+    async with asyncio.timeout(30):
+        while await names_it():
+            await home.queue.position()
+            await home.rest()
+    await home.crash()
+    assert {row["recipient"] for row in await home.listed()} == {"bob@x.test"}
+    home.abandon()

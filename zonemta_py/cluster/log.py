@@ -156,6 +156,8 @@ class ReplicatedLog:
         are somewhere from the first one's message on."""
         self._needed = 0
         """The first record that a recovery needs; 0: unknown."""
+        self._erased = 0
+        """Up to this record something may name a person who was erased; 0: none."""
         self._position: tuple[int, int] | None = None
         """Of the last POSITION on its way: its message, and which record is needed from then on."""
         self._copying = False
@@ -229,8 +231,13 @@ class ReplicatedLog:
         message.then = kept
 
     def written(self, store: Store) -> None:
-        if not self._copying and self.mark.appended > SLACK_BYTES + SLACK * self.mark.live:
+        if self._copying:
+            return
+        if self.mark.appended > SLACK_BYTES + SLACK * self.mark.live or 0 < self._erased < self._needed:
             self._copy(store, False)
+
+    def erased(self) -> None:
+        self._erased = max(1, self.records)
 
     def journal(self, records: list[Record]) -> tuple[int, int]:
         if records:
@@ -312,6 +319,7 @@ class ReplicatedLog:
             state = instant.get(keys.STATE)
         batches = unpack(state)[4] if state else 0
         self._copying = True
+        self._erased = 0 if self._erased < self._needed else self._erased
         self.mark = self.mark._replace(appended=0)
         self._sent_since = set()
         found = identity.known(store.folder.parent)

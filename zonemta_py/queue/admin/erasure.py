@@ -62,6 +62,8 @@ async def forget(queue: QueueContext, who: str) -> dict[str, int]:
         core.disk.lines.submit(queue.suppression.evidence.cleared([who]), immediately, sync=False, keep=True)
     finally:
         queue.suppression.leaving.discard(who)
+    if core.disk.replica is not None:
+        core.disk.replica.erased()
     leased = (entry for lease in queue.leases.out.values() for entry in lease.open)
     return {"removed": removed, "under_way": sum(person(entry.address) == who for entry in leased)}
 

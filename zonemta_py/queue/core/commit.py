@@ -162,6 +162,9 @@ class Log(Protocol):
     def body(self, folder: Path, message_id: str) -> Awaitable[None]:
         """The file of a large body, on its way in: before the batch that accepts its message."""
 
+    def erased(self) -> None:
+        """A person was erased: what it has had until now is to be gone soon."""
+
     def begin(self, store: Store, folder: Path, applied: int, anew: bool) -> None:
         """Once, before anything is written: both disks are as they will be opened. folder: the journal's. applied: of
         its last position. anew: they have been repaired, so that what the log has is not what was here."""
