@@ -21,14 +21,21 @@ from pathlib import Path
 from typing import Any
 
 from nats_servers import ThreeServers
+from restraint.kept import RELEASED
+from sharing import exceeded
 
 from survival.client import Client
 from survival.command import Progress, command
 from survival.ledger import Ledger
 from survival.proxy import Proxy
 from survival.rig import Mta, enter, sink
+from zonemta_py.disk.packing import unpack
+from zonemta_py.journal import folders as journals
+from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
 
 NODES = "abc"
+ROUNDED_MS = 2
 PROCESSES = ("queue", "receiver", "sender", "authority", "supervisor", "all")
 FAULTS = {
     "process": 10, "node killed": 4, "node and server": 2, "node stands still": 3, "node cut off": 4, "server": 4,
@@ -37,6 +44,15 @@ FAULTS = {
 }  # fmt: skip
 """How often each falls, compared with the others."""
 PATIENCE_S = 180.0
+RATE, BURST = 60.0, 5.0
+"""Of messages to one domain, a second and at once, for all nodes together."""
+_LIMIT = f"""
+[[throttles]]
+name = "pace"
+only = {{ zone = "bulk" }}
+messages = "{RATE:g}/s"
+burst = {BURST:g}
+"""
 _CLUSTER = """
 [cluster]
 name = "trial"
@@ -257,7 +273,7 @@ async def trial(
     """Runs it and returns figures; "broken" lists the rules that were broken."""
     ledger, start = Ledger(), time.monotonic()
     async with sink(ledger, dot_latency_s=0.005, jitter=1.0, seed=seed) as running:
-        nodes = Nodes(folder, running.port)
+        nodes = Nodes(folder, running.port, more=_LIMIT)
         await nodes.start()
         try:
             clients = [Client(node.mta.port, ledger) for node in nodes.all]
@@ -277,13 +293,37 @@ async def trial(
         enter(running, ledger)
         judgement = ledger.judge(in_doubt)
         problems = [f"{node.name}: {one}" for node in nodes.all for one in await node.mta.problems()]
+        leased = sorted(_leased([node.mta.folder for node in nodes.all], "bulk").values())
+        above = exceeded([(ms / 1000, 1.0) for ms in leased], (RATE, BURST))
+        if above is not None and above[2] > ROUNDED_MS / 1000 * RATE:
+            problems.append(f"limit: {above[2]:.3g} messages more than {RATE:g}/s and {BURST:g} at once allow")
     return {
         "seconds": round(time.monotonic() - start, 1),
         "faults": dict(striking.struck),
         "replies": dict(sum((one.replies for one in clients), Counter[int]())),
+        "limited": len(leased),
         **judgement.figures(),
         "broken": judgement.broken + [f"check: {problem}" for problem in problems[:5]],
     }
+
+
+def _leased(folders: list[Path], zone: str) -> dict[tuple[int, int], float]:
+    """When each lease of that zone began, UNIX ms, by queue and number: once, though the queue's next node may have
+    its record, too. What was not begun after all is left out."""
+    found, released = dict[tuple[int, int], float](), set[tuple[int, int]]()
+    for folder in folders:
+        for source, place in journals.every(folder).items():
+            number = journals.home_of(folder) if place == folder else journals.queue_of(source)
+            for record in segments.read_files(segments.every_file(place / "journal", place / "archive")):
+                if record.type not in (Type.START, Type.DELIVERY):
+                    continue
+                body = unpack(record.body)
+                lease = number, body[0]
+                if record.type == Type.START and body[2] == zone:
+                    found[lease] = body[5]
+                elif record.type == Type.DELIVERY and all(outcome[0] in RELEASED for outcome in body[4]):
+                    released.add(lease)
+    return {lease: ms for lease, ms in found.items() if lease not in released}
 
 
 def _is_over(task: asyncio.Task[None]) -> bool:
