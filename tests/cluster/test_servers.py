@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "events" / "sinks"))
+
+from broker_suite import certificate
 from nats_servers import SYSTEM_PASSWORD, ThreeServers, program
 
 from zonemta_py.cluster import servers as checked
@@ -94,6 +101,16 @@ async def test_the_account_has_no_jetstream(servers: ThreeServers) -> None:
     section = section.model_copy(update={"username": "admin", "password": SYSTEM_PASSWORD})
     with pytest.raises(NatsRefusal, match="jetstream: enabled in that of the account"):
         await check(section)
+
+
+def test_the_configuration_in_the_papers_is_one(tmp_path: Path, running_servers: ThreeServers) -> None:
+    paper = (Path(__file__).parents[2] / "docs" / "OPERATING.md").read_text()
+    (text,) = re.findall(r"^```text\n(server_name.*?)^```$", paper, re.MULTILINE | re.DOTALL)
+    file, _ = certificate(tmp_path)
+    text = re.sub(r"/etc/nats/\w+\.pem", str(file), text).replace("/var/lib/nats", str(tmp_path))
+    (tmp_path / "nats.conf").write_text(text)
+    ran = subprocess.run([program(), "-t", "-c", str(tmp_path / "nats.conf")], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
 
 
 def test_a_single_server_is_as_many_as_one_replica(tmp_path: Path) -> None:
