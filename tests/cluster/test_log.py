@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from tests.cluster.houses import KeptHouse
 from tests.cluster.memory import MemoryStream
 from zonemta_py.cluster import log as log_module
+from zonemta_py.cluster import restore
 from zonemta_py.cluster.blocks import Joiner, Kind
 from zonemta_py.cluster.log import Replaced, ReplicatedLog, blocks_of
 from zonemta_py.disk import keys
@@ -227,3 +229,55 @@ async def test_a_queue_that_has_lost_its_files_has_them_again(memory: Path) -> N
     assert segments.files(home.folder / "journal")
     assert home.queue.core.disk.store.get(keys.LOG) is not None
     home.abandon()
+
+
+@pytest.mark.parametrize("fails", range(5))
+async def test_files_that_are_made_again_may_be_broken_off(
+    fails: int, memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between any two of the steps that put them in their place."""
+    home = KeptHouse(memory / "house", MemoryStream())
+    await home.open()
+    await home.put("one@x.test", sender="", body=b"Subject: x\r\n\r\n" + b"large" * 200_000)
+    await home.put("two@x.test", sender="")
+    await home.rest()
+    home.abandon()
+    home.folder = memory / "fresh"
+    rename, left = Path.rename, fails
+
+    def breaks(path: Path, target: Path) -> Path:
+        nonlocal left
+        if path.parent.name == "from-log":
+            left -= 1
+            if left < 0:
+                raise OSError("the machine is gone")
+        return rename(path, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", breaks)
+        with suppress(OSError):
+            await home.begin()
+            home.abandon()
+    home.log.close()
+    await home.open()
+    assert {row["recipient"] for row in await home.listed()} == {"one@x.test", "two@x.test"}
+    await home.sound()
+    home.abandon()
+
+
+async def test_a_last_message_that_cannot_be_read_hides_no_log(memory: Path) -> None:
+    """Who takes it over has all the rest, and names it."""
+    home = KeptHouse(memory / "house", MemoryStream())
+    await home.open()
+    await home.put("one@x.test", sender="")
+    await home.rest()
+    home.abandon()
+    home.stream.put(b"nothing that can be read", home.stream.last)
+    log = await ReplicatedLog.fenced(home.stream, 0, 2, "b", _never)
+    assert log.pen.base == home.log.pen.base
+    log.close()
+    made = await restore.restored(home.stream, 0, log.first, log.last, memory / "there")
+    assert made.counts["messages"] == 1
+    assert made.sentences == [
+        f"message {log.last - 1} of the log cannot be read: its checksum is wrong",
+    ]

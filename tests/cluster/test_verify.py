@@ -46,7 +46,7 @@ async def test_at_any_instant_both_are_the_same(seed: int, memory: Path, monkeyp
         late = [one for one in found.differences if "gone from the log" in one or "no whole copy" in one]
         assert found.differences == late, "a copy may have been made while it was read"
         if not late:
-            assert found.counts["keys"] > 10
+            assert found.counts["keys"] > 5
     for task in work.tasks:
         task.cancel()
     with suppress(asyncio.CancelledError):

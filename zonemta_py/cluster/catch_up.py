@@ -10,6 +10,7 @@ Failures: Replaced, NotReached, StoreError, OSError: all of it can be repeated.
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from zonemta_py.cluster.blocks import Joiner, Kind
 from zonemta_py.cluster.log import Mark, Replaced, ReplicatedLog, blocks_of
 from zonemta_py.config import Config
 from zonemta_py.disk import identity, keys
+from zonemta_py.disk.files import sync
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.leveldb.store import Store, StoreDamaged, is_empty
 from zonemta_py.disk.packing import pack
@@ -27,10 +29,16 @@ from zonemta_py.journal.segments import Writer
 from zonemta_py.queue.fsck.compare import state_of
 from zonemta_py.queue.recovery.open_store import REPAIR_MARK, keep, say
 
+_FRESH, _WHOLE, _ASIDE = "from-log", "whole", "before-log-"
+"""In the queue's folder: what is being made of the log; a file that says that it is whole; and what was there
+before."""
+
 
 async def catch_up(config: Config, log: ReplicatedLog) -> None:
     """The queue is stopped, and this process has its log."""
     folder = config.folder
+    if (folder / _FRESH / _WHOLE).exists():  # a crash came between
+        _exchange(folder)
     gone = is_empty(folder / "store") and not segments.files(folder / "journal")
     if gone:
         if log.pen.base:
@@ -98,21 +106,30 @@ async def _applied(store: Store, journal: Path, mark: Mark, log: ReplicatedLog) 
 
 async def _made_again(config: Config, log: ReplicatedLog) -> None:
     folder = config.folder
-    fresh = folder / "from-log"
+    fresh = folder / _FRESH
     restored = await restore.restored(log.stream, log.number, log.first, log.last, fresh)
     for sentence in restored.sentences:
         say(f"queue {log.number}: {sentence}")
-    aside = folder / f"before-log-{time.time_ns()}"
-    for name in ("store", "journal", "bodies", "receipts"):
-        if (folder / name).exists():
-            aside.mkdir(exist_ok=True)
+    with (fresh / _WHOLE).open("wb") as file:
+        os.fsync(file.fileno())
+    sync(fresh)
+    _exchange(folder)
+    await catch_up(config, log)
+
+
+def _exchange(folder: Path) -> None:
+    """What was made of the log for what is here, which is set aside. It can be broken off, and repeated."""
+    fresh, aside = folder / _FRESH, folder / f"{_ASIDE}{time.time_ns()}"
+    for name in ("receipts", "bodies", "journal", "store"):
+        if (folder / name).exists() and (name == "receipts" or (fresh / name).exists()):
+            aside.mkdir(mode=0o700, exist_ok=True)
             (folder / name).rename(aside / name)
         if (fresh / name).exists():
             (fresh / name).rename(folder / name)
     if not (folder / identity.NAME).exists() and (fresh / identity.NAME).exists():
         (fresh / identity.NAME).rename(folder / identity.NAME)
+    sync(folder)
     restore.remove(fresh)
-    await catch_up(config, log)
 
 
 def last_record(journal: Path) -> int:

@@ -52,10 +52,10 @@ SHOTS = 40
 FLYING_MOST, FLYING_BYTES = 32, 4 * 1024 * 1024
 ROOM_BYTES = 8 * 1024 * 1024
 """Bodies and copies wait while more than this is to be sent."""
-SLACK_BYTES, SLACK = 16 * 1024 * 1024, 0.8
+SLACK_BYTES, SLACK = 16 * 1024 * 1024, 0.6
 """A copy is made once more than this, and this part of what lives, came since the last one."""
 RESTS = 2.0
-"""For each second of its work a copy rests so long."""
+"""For each second of its work here a copy rests so long; besides, it waits for the quorum after each block."""
 RECORDS_MOST = 500
 
 
@@ -176,13 +176,10 @@ class ReplicatedLog:
         shots, writer = 1, secrets.randbits(32) or 1
         while True:
             info = await stream.info()
-            base = 0
-            if info.last >= info.first:
-                before = await stream.get(info.last)
-                found = blocks.head(before) if before is not None else None
-                if found is not None and found.epoch > epoch:
-                    raise Replaced(_other(number, found.epoch))
-                base = found.base if found is not None else 0
+            found = await _last_head(stream, info)
+            if found is not None and found.epoch > epoch:
+                raise Replaced(_other(number, found.epoch))
+            base = found.base if found is not None else 0
             pen = Pen(epoch, base, writer)
             places = range(info.last + 1, info.last + 1 + shots)
             several = {place: blocks.cut(Kind.TAKEOVER, pen, place, pack([epoch, node]))[0] for place in places}
@@ -373,8 +370,9 @@ class ReplicatedLog:
                 before = self.appended_bytes
                 self._append(Kind.LIVE, pack(rows)).then = partial(done.set_result, None)
                 live += self.appended_bytes - before
+                worked_s = self._loop.time() - began
                 await done
-            await asyncio.sleep(RESTS * (self._loop.time() - began))
+                await asyncio.sleep(RESTS * worked_s)
         return live
 
     async def _trim(self, began: int) -> None:
@@ -552,6 +550,15 @@ def _other(number: int, epoch: int) -> str:
         f"queue {number} has another owner now (epoch {epoch} of its log), which goes on with its mail; this one ends,"
         " and has answered for nothing that the other does not have"
     )
+
+
+async def _last_head(stream: Stream, info: Info) -> blocks.Head | None:
+    """Of the last message that can be read; None: there is none. Raises NotReached."""
+    for sequence in range(info.last, info.first - 1, -1):
+        data = await stream.get(sequence)
+        if data is not None and (found := blocks.head(data)) is not None:
+            return found
+    return None
 
 
 async def _appended(stream: Stream, several: dict[int, bytes]) -> int:
