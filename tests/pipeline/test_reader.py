@@ -235,7 +235,7 @@ def test_segments_are_left_out_by_time_with_an_hour_to_spare() -> None:
 # -- record types
 
 ABOUT = {"id": "i", "zone": "z", "recipient": "a@x"}
-BASE = {"seq": 1, "part": 0, "at": moment(1_700_000_000_123), "segment": f"{1:016d}.journal"}
+BASE = {"seq": 1, "part": 0, "at": moment(1_700_000_000_123), "segment": f"{1:016d}.journal", "node": ""}
 
 
 def standing(*values: str) -> Row:

@@ -95,9 +95,10 @@ def in_time(journals: Iterable[Iterator[Record]]) -> Iterator[Record]:
 
 
 def _others(folder: Path) -> list[Path]:
-    """Of queues but for queue 0."""
+    """Of queues but for the one that has the folder itself."""
+    home = home_of(folder)
     try:
-        found = [path for path in (folder / FOLDER).iterdir() if _number(path) >= 0]
+        found = [path for path in (folder / FOLDER).iterdir() if _number(path) > (-1 if home else 0)]
     except (FileNotFoundError, NotADirectoryError):
         return []
     return sorted(found, key=lambda path: (_number(path), path.name))
@@ -115,9 +116,9 @@ def _by_source(folders: Iterable[Path]) -> dict[int, Path]:
 
 
 def _number(folder: Path) -> int:
-    """-1: it is no queue's."""
+    """-1: it is no queue's. 0 is one that was an MTA's only one, and that another node has taken over."""
     number = folder.name.partition(GONE)[0]
-    return int(number) if number.isascii() and number.isdigit() and 0 < int(number) < QUEUES_MAX else -1
+    return int(number) if number.isascii() and number.isdigit() and int(number) < QUEUES_MAX else -1
 
 
 def _home_source(folder: Path) -> int:
@@ -126,7 +127,9 @@ def _home_source(folder: Path) -> int:
 
 
 def _source(folder: Path, number: int = 0) -> int:
-    """Of a queue but for queue 0. number: 0: as the folder's name says."""
+    """number: 0: as the folder's name says. That of queue 0 is 0, wherever it is."""
+    if not number and not _number(folder):
+        return 0
     try:
         name = identity.name_of(folder).partition(".")[0]
     except ValueError:  # a copy of the journal alone

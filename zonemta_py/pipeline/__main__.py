@@ -26,7 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     add(commands)
     command = commands.add_parser("ingest", help="ingest the archive into the lake's bronze table")
-    command.add_argument("--archive", type=Path, required=True)
+    command.add_argument("--archive", metavar="[NODE=]DIR", action="append", required=True)
     command.add_argument("--lake", type=Path, required=True)
     command.add_argument("--damage", choices=("skip", "fail"), default="skip")
     command.add_argument(
@@ -57,7 +57,7 @@ def _update(given: argparse.Namespace) -> int:
 
 
 def _ingest(given: argparse.Namespace) -> int:
-    from zonemta_py.pipeline.journal.reader import Damaged
+    from zonemta_py.pipeline.journal.reader import Archive, Damaged
     from zonemta_py.pipeline.lake import bronze
     from zonemta_py.pipeline.lake.ingested import Ingested
     from zonemta_py.pipeline.lake.table import Busy
@@ -73,11 +73,11 @@ def _ingest(given: argparse.Namespace) -> int:
             print(*entry.faults, sep="\n", end="\n" if entry.faults else "", file=sys.stderr)
 
     try:
-        spark = session()
+        spark, archives = session(), list(map(Archive.read, given.archive))
         if given.follow:
-            bronze.follow(spark, given.archive, given.lake, given.damage, given.follow, told)
+            bronze.follow(spark, archives, given.lake, given.damage, given.follow, told)
         else:
-            told(bronze.ingest(spark, given.archive, given.lake, given.damage))
+            told(bronze.ingest(spark, archives, given.lake, given.damage))
     except (Busy, Damaged, bronze.Foreign, Unavailable, OSError) as error:
         print(f"zonemta: {cause(error)}", file=sys.stderr)
         return 2

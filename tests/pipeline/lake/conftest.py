@@ -130,7 +130,7 @@ def attempts_of(rows: list[Row]) -> list[Row]:
         made = {"attempt": len(before) + 1, "first_at": first, "domain": row["recipient"].split("@")[1].lower()}
         made |= {"final": row["verdict"] in ("delivered", "bounced") and not over}
         made |= {name: envelope.get(name) for name in ("sender", "size", "received_at", "campaign", "tenant")}
-        before.append(row | made)
+        before.append(row | made | {"node": row.get("node") or ""})
     return [row for one in told.values() for row in one]
 
 

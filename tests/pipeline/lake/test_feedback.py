@@ -80,7 +80,9 @@ def test_a_record_of_the_journal_is_a_row():
         "bounce", "a@x.example", ONE, "<1@s>", "spring", code=550, text="no", reporter="mx", via="smtp",
         genuine="token", form="rfc3464", reply_class="user-unknown", rule="r", agreed=True,
     )  # fmt: skip
-    made = journal_rows._batch(int(Type.FEEDBACK), [(7, 1_700_000_000_000)], [record.pack()], "s.journal", [])
+    made = journal_rows._batch(
+        int(Type.FEEDBACK), [(7, 1_700_000_000_000)], [record.pack()], {"segment": "s.journal"}, []
+    )
     (row,) = made.to_pylist()
     told = json.loads(row.pop("value"))
     assert told == {"form": "rfc3464", "tied": "", "scope": "", "message_id": "<1@s>", "agreed": True, "again": False}

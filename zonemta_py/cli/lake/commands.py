@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from zonemta_py.cli.lake import proposals, tables
-from zonemta_py.cli.lake.close_segment import Archive, up_to_now
+from zonemta_py.cli.lake.close_segment import of_nodes
 from zonemta_py.cli.lake.spark import Master, Memory, spark, told
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson
@@ -30,7 +30,13 @@ _NAMED_MAX = 20
 
 @app.command()
 def ingest(
-    archive: Archive,
+    archive: Annotated[
+        list[str],
+        typer.Option(
+            metavar="[NODE=]DIR",
+            help="An MTA's archive/ of closed journal segments; of a cluster, once for each node.",
+        ),
+    ],
     lake: Lake,
     follow: Annotated[
         bool, typer.Option("--follow", help="Keep running, and ingest new segments as they appear.")
@@ -49,15 +55,15 @@ def ingest(
     """
     if damage not in ("skip", "fail"):
         raise CommandError(Exit.USAGE, f"--damage: {damage!r} is neither skip nor fail")
-    up_to_now(archive)
+    archives = of_nodes(archive)
     with spark(master, memory) as session, told():
         from zonemta_py.pipeline.lake import bronze
 
         if follow:
-            bronze.follow(session, archive, lake, damage, every, partial(_report, as_json=as_json))
+            bronze.follow(session, archives, lake, damage, every, partial(_report, as_json=as_json))
             return
         with bar("segments") as moved:
-            entries = bronze.ingest(session, archive, lake, damage, moved)
+            entries = bronze.ingest(session, archives, lake, damage, moved)
     _report(entries, as_json)
     if any(entry.damages for entry in entries):
         raise CommandError(Exit.PROBLEMS)

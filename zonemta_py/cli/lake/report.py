@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from zonemta_py.cli.lake.close_segment import up_to_now
+from zonemta_py.cli.lake.close_segment import node_of, up_to_now
 from zonemta_py.cli.lake.commands import Lake
 from zonemta_py.cli.lake.spark import Master, Memory, spark, told
 from zonemta_py.cli.terminal.errors import CommandError, Exit
@@ -195,11 +195,13 @@ def _file(output: Path | None, name: str) -> Path:
 
 def _bring_up_to_date(session: SparkSession, archive: Path, how: How) -> None:
     """As `lake ingest` and `lake update` do it; of the tables, those that pages read."""
+    from zonemta_py.pipeline.journal.reader import Archive
     from zonemta_py.pipeline.lake import bronze, update
 
     lake = how.lake
     with bar("segments") as moved:
-        bronze.ingest(session, archive, lake, moved=moved, since=how.since, since_ms=how.since_ms)
+        named = Archive(archive, node_of(archive))
+        bronze.ingest(session, named, lake, moved=moved, since=how.since, since_ms=how.since_ms)
     begun: list[str] = []
     with bar("tables") as moved:
 

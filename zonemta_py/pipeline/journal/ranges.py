@@ -32,6 +32,11 @@ class Ranges:
         place = bisect.bisect_right(self._rows, number, key=lambda row: row[0]) - 1
         return place >= 0 and number <= self._rows[place][1]
 
+    def around(self, number: int) -> Range | None:
+        """The range that it is in."""
+        place = bisect.bisect_right(self._rows, number, key=lambda row: row[0]) - 1
+        return self._rows[place] if number in self else None
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Ranges) and self._rows == other._rows
 

@@ -8,6 +8,7 @@ Failures: OSError from the disk; damage as `journal.Fault`s, or `Damaged` where 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -34,7 +35,8 @@ class Segment(NamedTuple):
     """A file of the archive. from_seq: where its own records begin, since files before it may hold the same ones.
 
     first_ms, last_ms: times of its first and last record; all time if it has none that can be read. source: of its
-    journal; all numbers have its `base_of` added.
+    journal; all numbers have its `base_of` added. node: which machine of a cluster has it; "" if nobody says. to_seq:
+    where its own end, since the lake has what follows.
     """
 
     path: Path
@@ -45,13 +47,15 @@ class Segment(NamedTuple):
     last_ms: int
     from_seq: int
     source: int = 0
+    node: str = ""
+    to_seq: int = rows.EVER
 
     @property
     def name(self) -> str:
-        """As no other queue's is."""
-        return (
-            f"queue-{folders.queue_of(self.source)}-{self.source:x}-{self.path.name}" if self.source else self.path.name
-        )
+        """As no other queue's is, nor that queue's on another node."""
+        stem, suffix = self.path.stem, self.path.suffix
+        queue = f"queue-{folders.queue_of(self.source)}-{self.source:x}-" if self.source else ""
+        return f"{queue}{stem}@{self.node}{suffix}" if self.node else f"{queue}{stem}{suffix}"
 
     @property
     def own(self) -> tuple[int, int] | None:
@@ -67,13 +71,15 @@ class Segment(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Bytes start…end of a file, from block boundary to block boundary, or to its end; of that source."""
+    """Bytes start…end of a file, from block boundary to block boundary, or to its end; as of a `Segment`."""
 
     path: Path
     start: int
     end: int
     from_seq: int
     source: int = 0
+    node: str = ""
+    to_seq: int = rows.EVER
 
 
 class Damaged(Exception):
@@ -90,29 +96,53 @@ class Damaged(Exception):
 # -- the archive
 
 
-def segments(folder: Path) -> list[Segment]:
-    """All closed segment files of a folder, and of those of the MTA's other queues, in the order of their records; one
-    queue after another. Reads the first and last block of each.
+class Archive(NamedTuple):
+    """Of one machine: its archive/, and what it is called in its cluster; "" if it is in none."""
+
+    folder: Path
+    node: str = ""
+
+    @classmethod
+    def read(cls, text: str) -> Archive:
+        """NODE=DIR, or DIR alone."""
+        node, equals, folder = text.partition("=")
+        return cls(Path(folder), node) if equals and _NODE.fullmatch(node) else cls(Path(text))
+
+
+_NODE = re.compile(r"[a-z0-9-]+")
+
+
+def segments(*archives: Archive | Path) -> list[Segment]:
+    """All closed segment files of archives, and of those of the MTA's other queues, in the order of their records; one
+    queue after another, wherever it has been. Reads the first and last block of each.
 
     The one that is being written is left out: a part of it would be taken for the whole.
     """
-    return [segment for source, place in folders.beside(folder).items() for segment in _segments(place, source)]
+    found = dict[int, list[Segment]]()
+    for one in archives:
+        archive = one if isinstance(one, Archive) else Archive(one)
+        for source, place in folders.beside(archive.folder).items():
+            found.setdefault(source, []).extend(_segments(place, source, archive.node))
+    return [segment for _, of_queue in sorted(found.items()) for segment in _own(of_queue)]
 
 
-def _segments(folder: Path, source: int) -> list[Segment]:
-    found: list[Segment] = []
+def _segments(folder: Path, source: int, node: str) -> Iterator[Segment]:
     paths = folders.files(folder)
     if folder.name == "journal" and paths and not _is_closed(paths[-1]):
         paths.pop()
-    expected = 0
     for path in paths:
         try:
-            one = _of_source(_inspect(path), source)
+            yield _of_source(_inspect(path), source)._replace(node=node)
         except FileNotFoundError:
             continue  # the MTA keeps its archive for so long only, and has just removed it
-        found.append(one._replace(from_seq=expected if expected > one.first_seq else 0))
+
+
+def _own(of_queue: list[Segment]) -> Iterator[Segment]:
+    """With where their own records begin."""
+    expected = 0
+    for one in sorted(of_queue, key=lambda one: one.first_seq):
+        yield one._replace(from_seq=expected if expected > one.first_seq else 0)
         expected = max(expected, one.last_seq + 1)
-    return found
 
 
 def _of_source(segment: Segment, source: int) -> Segment:
@@ -163,7 +193,7 @@ def splits(segment: Segment, size: int = SPLIT_BYTES) -> list[Split]:
     """The file in pieces of about `size` bytes, each of whole blocks."""
     step = max(1, size // BLOCK_BYTES) * BLOCK_BYTES
     return [
-        Split(segment.path, start, min(start + step, segment.size), segment.from_seq, segment.source)
+        Split(segment.path, start, min(start + step, segment.size), segment.from_seq, segment.source, segment.node)
         for start in range(0, segment.size, step)
     ]
 
@@ -174,10 +204,10 @@ def splits(segment: Segment, size: int = SPLIT_BYTES) -> list[Split]:
 def read(split: Split, faults: list[Fault]) -> Iterator[pa.RecordBatch]:
     """The rows of the records that begin in the split. Appends what could not be read to `faults`."""
     misfits: list[Misfit] = []
-    name = Segment(split.path, 0, 0, 0, 0, 0, 0, split.source).name
+    name = Segment(split.path, 0, 0, 0, 0, 0, 0, split.source, split.node).name
     base = folders.base_of(split.source)
     for found in payloads(split, faults):
-        yield from rows.batches(found, split.from_seq, name, misfits, base)
+        yield from rows.batches(found, split.from_seq, name, misfits, base, split.node, split.to_seq)
         faults += [Fault(split.path, split.start, f"record {seq - base}: {what}") for seq, what in misfits]
         misfits.clear()
 

@@ -25,6 +25,9 @@ from zonemta_py.pipeline.journal.schema import ROWS
 
 Head: TypeAlias = tuple[int, int]
 """Sequence number and time of a record, ms."""
+_File: TypeAlias = dict[str, str]
+"""What all rows of a file have in common, by column."""
+EVER = (1 << 63) - 1
 _HEAD = struct.Struct("<QQB")
 _ARRAY = struct.Struct(">BI")
 _MILLISECONDS = pa.timestamp("ms", tz="UTC")
@@ -47,32 +50,34 @@ class _Form(NamedTuple):
 
 
 def batches(
-    payloads: list[bytes], from_seq: int, segment: str, misfits: list[Misfit], base: int = 0
-) -> Iterator[pa.RecordBatch]:
+    payloads: list[bytes], from_seq: int, segment: str, misfits: list[Misfit], base: int = 0, node: str = "",
+    to_seq: int = EVER,
+) -> Iterator[pa.RecordBatch]:  # fmt: skip
     """One batch per record type. payloads: records as `frame` joins them (seq ms type body).
 
-    from_seq: records before it are left out, for an earlier file had them. base: is added to all numbers. Appends to
-    `misfits` what had no form.
+    from_seq, to_seq: records before and after are left out, for other files have them. base: is added to all numbers.
+    node: whose journal it is. Appends to `misfits` what had no form.
     """
+    file = {"segment": segment, "node": node}
     groups: dict[int, tuple[list[Head], list[bytes]]] = {}
     for payload in payloads:
         seq, ms, kind = _HEAD.unpack_from(payload)
-        if seq + base >= from_seq:
+        if from_seq <= seq + base <= to_seq:
             group = groups.get(kind) or groups.setdefault(kind, ([], []))
             group[0].append((seq + base, ms))
             group[1].append(payload[17:])
     for kind, (heads, bodies) in sorted(groups.items()):
-        yield _batch(kind, heads, bodies, segment, misfits)
+        yield _batch(kind, heads, bodies, file, misfits)
 
 
-def _batch(kind: int, heads: list[Head], bodies: list[bytes], segment: str, misfits: list[Misfit]) -> pa.RecordBatch:
+def _batch(kind: int, heads: list[Head], bodies: list[bytes], file: _File, misfits: list[Misfit]) -> pa.RecordBatch:
     form = _FORMS.get(kind, _PLAIN)
     with _no_garbage():
         try:
             rows = form.expand(heads, unpacked(bodies) if form is not _PLAIN else bodies)
-            return _arrow(kind, form.columns, rows, segment)
+            return _arrow(kind, form.columns, rows, file)
         except _WRONG:
-            return _one_by_one(kind, form, heads, bodies, segment, misfits)
+            return _one_by_one(kind, form, heads, bodies, file, misfits)
 
 
 _WRONG = (
@@ -88,7 +93,7 @@ _WRONG = (
 
 
 def _one_by_one(
-    kind: int, form: _Form, heads: list[Head], bodies: list[bytes], segment: str, misfits: list[Misfit]
+    kind: int, form: _Form, heads: list[Head], bodies: list[bytes], file: _File, misfits: list[Misfit]
 ) -> pa.RecordBatch:
     """When the whole group fails: finds the faulty records."""
     good: list[tuple[Any, ...]] = []
@@ -96,12 +101,12 @@ def _one_by_one(
         head = seq, min(ms, _MILLISECONDS_MAX)
         try:
             rows = form.expand([head], unpacked([body]))
-            _arrow(kind, form.columns, rows, segment)
+            _arrow(kind, form.columns, rows, file)
         except _WRONG as error:
             misfits.append(Misfit(seq, f"its body does not fit the type {type_name(kind)}: {error}"))
             rows = [(*head[:1], 0, *head[1:], *_nothing(len(form.columns)))]
         good += rows
-    return _arrow(kind, form.columns, good, segment)
+    return _arrow(kind, form.columns, good, file)
 
 
 def _nothing(count: int) -> tuple[None, ...]:
@@ -135,9 +140,9 @@ def type_name(kind: int) -> str:
 _NAMES = {int(kind): kind.name for kind in Type}
 
 
-def _arrow(kind: int, columns: tuple[str, ...], rows: list[tuple[Any, ...]], segment: str) -> pa.RecordBatch:
+def _arrow(kind: int, columns: tuple[str, ...], rows: list[tuple[Any, ...]], file: _File) -> pa.RecordBatch:
     count = len(rows)
-    made: dict[str, Any] = {"type": type_name(kind), "segment": segment}
+    made: dict[str, Any] = {"type": type_name(kind), **file}
     if rows:
         made |= zip(("seq", "part", "at", *columns), zip(*rows, strict=True), strict=True)
     return pa.RecordBatch.from_arrays([_column(field, made.get(field.name), count) for field in ROWS], schema=ROWS)

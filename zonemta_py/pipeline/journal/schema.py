@@ -20,7 +20,8 @@ _COLUMNS = (
     "protocol string, subject string, lease bigint, destination string, verdict string, code int, enhanced string, "
     "reply string, stage string, class string, rule string, relayed boolean, due_at timestamp, remote string, "
     "local string, tls string, started_at timestamp, took_ms int, source string, site string, provider string, "
-    "reason string, what string, kind string, name string, value string, segment string"
+    "reason string, what string, kind string, name string, value string, segment string, "
+    "node string"
 )
 _ARROW = {
     "bigint": pa.int64(),

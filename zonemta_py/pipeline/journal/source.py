@@ -1,6 +1,7 @@
 """Spark reads the journal: `spark.read.format("zonemta_journal").load("archive/")`, and the same with `readStream`.
 
-Options: `path` (the folder, as load() gives it); `since`, `until` (ISO 8601, UTC if they name no zone): only records
+Options: `path` (the folder, as load() gives it), `node` (whose it is, of a cluster), or `archives` for those of several
+nodes (JSON: [[folder, node] …]); `since`, `until` (ISO 8601, UTC if they name no zone): only records
 since ≤ at < until, whole segments left out unread; a filter on `at` does that too; `damage`: "skip" (the default: each
 is said on stderr, the rest is read) or "fail"; `maxFiles` (32): segments in one batch of a stream.
 
@@ -11,6 +12,7 @@ sequence numbers, not names: a segment that reaches the archive after younger on
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -39,7 +41,7 @@ from zonemta_py.journal import folders
 from zonemta_py.journal.segments import Fault
 from zonemta_py.pipeline.journal import reader, schema
 from zonemta_py.pipeline.journal.ranges import Ranges
-from zonemta_py.pipeline.journal.reader import Damaged, Segment
+from zonemta_py.pipeline.journal.reader import Archive, Damaged, Segment
 
 DAMAGE = ("skip", "fail")
 _MAX_FILES = 32
@@ -59,11 +61,13 @@ class Options:
 
     def __init__(self, given: dict[str, str]) -> None:
         lower = {name.lower(): value for name, value in given.items()}
-        if not lower.get("path"):
+        if not lower.get("path") and not lower.get("archives"):
             raise ValueError("zonemta_journal needs a folder: load('…/archive')")
-        self.folder = Path(lower["path"].removeprefix("file://"))
-        if not folders.beside(self.folder):
-            raise ValueError(f"{self.folder}: there is no such folder; name the MTA's archive/")
+        several = json.loads(lower.get("archives") or "[]") or [(lower["path"], lower.get("node", ""))]
+        self.archives = [Archive(Path(folder.removeprefix("file://")), node) for folder, node in several]
+        for folder, _ in self.archives:
+            if not folders.beside(folder):
+                raise ValueError(f"{folder}: there is no such folder; name the MTA's archive/")
         self.since_ms, self.until_ms = _ms(lower.get("since"), 0), _ms(lower.get("until"), _EVER_MS)
         self.damage = lower.get("damage", DAMAGE[0])
         if self.damage not in DAMAGE:
@@ -174,7 +178,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         found = [
             segment
-            for segment in reader.segments(self._options.folder)
+            for segment in reader.segments(*self._options.archives)
             if segment.own and not segment.outside(self._since_ms, self._until_ms)
         ]
         return self._source.splits(found)
@@ -206,18 +210,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxFiles(self._options.max_files)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = reader.segments(self._options.folder)
+        self._target = reader.segments(*self._options.archives)
 
     def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:
         known = Ranges.parse(start["read"])
-        there = self._target if self._target is not None else reader.segments(self._options.folder)
+        there = self._target if self._target is not None else reader.segments(*self._options.archives)
         new = [segment.own for segment in there if segment.own and segment.own[0] not in known]
         most = limit.max_files if isinstance(limit, ReadMaxFiles) else len(new)
         return {"read": known.plus(new[:most]).text()}
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
         before, after = Ranges.parse(start["read"]), Ranges.parse(end["read"])
-        there = reader.segments(self._options.folder)
+        there = reader.segments(*self._options.archives)
         return self._source.splits(
             segment for segment in there if segment.own and segment.own[0] in after and segment.own[0] not in before
         )

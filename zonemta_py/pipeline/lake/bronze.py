@@ -17,7 +17,7 @@ import fcntl
 import json
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 from zonemta_py.disk.files import replace_file, sync
 from zonemta_py.journal.segments import Fault
 from zonemta_py.pipeline.journal import reader
-from zonemta_py.pipeline.journal.reader import Damaged, Segment, Split
+from zonemta_py.pipeline.journal.reader import Archive, Damaged, Segment, Split
 from zonemta_py.pipeline.journal.schema import NAMES, ROWS
 from zonemta_py.pipeline.lake.ingested import FOLDER, LEDGER, Ingested, Warned, news, warn
 from zonemta_py.pipeline.lake.ingested import Foreign as Foreign
@@ -62,6 +62,7 @@ _UNIQUE = (
 _PACKED = dict.fromkeys(("seq", "at", "lease", "received_at", "due_at", "started_at"), "DELTA_BINARY_PACKED")
 
 
+Archives = Path | Archive | Sequence[Archive]
 Moved = Callable[[int, int], object]
 """Called with how many segments are done, and of how many."""
 
@@ -87,11 +88,12 @@ def locked(lake: Path) -> Iterator[None]:
 
 
 def ingest(
-    spark: SparkSession, archive: Path, lake: Path, damage: str = "skip", moved: Moved = lambda done, total: None,
+    spark: SparkSession, archive: Archives, lake: Path, damage: str = "skip", moved: Moved = lambda done, total: None,
     warned: Warned = warn, since: int = 0, since_ms: int = 0,
 ) -> list[Ingested]:  # fmt: skip
     """Brings in the archive's segments that are not in bronze yet; returns their ledger entries, oldest first.
 
+    archive: one, or those of a cluster's nodes.
     damage: "skip" notes what cannot be read in the entry, "fail" raises Damaged and leaves that segment out.
     warned: told of segments that changed since they were ingested. since: segments that end before that record are left
     out; since_ms: or before that time, of whichever queue. Raises Busy, Foreign, OSError.
@@ -99,14 +101,14 @@ def ingest(
     with locked(lake):
         there = [
             segment
-            for segment in reader.segments(archive)
+            for segment in reader.segments(*_each(archive))
             if segment.last_seq >= since and not segment.outside(since_ms, reader.EVER_MS)
         ]
         return _bring(spark, news(there, lake, warned), lake, damage, moved)
 
 
 def follow(
-    spark: SparkSession, archive: Path, lake: Path, damage: str = "skip", every_s: float | None = None,
+    spark: SparkSession, archive: Archives, lake: Path, damage: str = "skip", every_s: float | None = None,
     told: Callable[[list[Ingested]], object] = lambda entries: None, warned: Warned = warn,
 ) -> None:  # fmt: skip
     """The same as a stream, with its checkpoint in the ledger's folder, until it is stopped; looks every so often.
@@ -119,11 +121,12 @@ def follow(
     from zonemta_py.pipeline.journal import source
 
     failures: list[Exception] = []
+    archives = _each(archive)
 
     def batch(rows: DataFrame, number: int) -> None:
         paths = {Path(row.path) for row in rows.collect()}
         try:
-            new = news(reader.segments(archive), lake, warned, paths)
+            new = news(reader.segments(*archives), lake, warned, paths)
             told(_bring(spark, new, lake, damage, lambda done, total: None))
         except (Damaged, Foreign, OSError) as error:
             failures.append(error)  # Spark would give back its text only
@@ -131,7 +134,9 @@ def follow(
 
     source.register(spark)
     with locked(lake):
-        stream = spark.readStream.format("zonemta_segments").load(str(archive)).writeStream.foreachBatch(batch)
+        places = json.dumps([(str(folder), node) for folder, node in archives])
+        found = spark.readStream.format("zonemta_segments").option("archives", places).load()
+        stream = found.writeStream.foreachBatch(batch)
         stream = stream.option("checkpointLocation", str(lake / FOLDER / LEDGER / "checkpoint"))
         timed = (
             stream.trigger(availableNow=True)
@@ -147,6 +152,12 @@ def follow(
             raise
         finally:
             query.stop()
+
+
+def _each(archive: Archives) -> list[Archive]:
+    if isinstance(archive, Path):
+        return [Archive(archive)]
+    return [archive] if isinstance(archive, Archive) else list(archive)
 
 
 def _bring(spark: SparkSession, segments: list[Segment], lake: Path, damage: str, moved: Moved) -> list[Ingested]:
@@ -180,7 +191,8 @@ def place(segment: Segment, lake: Path, damage: str = "skip") -> Ingested:
     """Reads one segment, puts its rows into bronze, then notes it. Can be repeated. Raises Damaged, OSError."""
     files, faults = Files(lake / FOLDER, segment.name.removesuffix(".journal")), list[Fault]()
     try:
-        for batch in reader.read(Split(segment.path, 0, segment.size, segment.from_seq, segment.source), faults):
+        whole = Split(segment.path, 0, segment.size, segment.from_seq, segment.source, segment.node, segment.to_seq)
+        for batch in reader.read(whole, faults):
             if faults and damage == "fail":
                 raise Damaged(faults[0])
             files.add(batch)
@@ -193,7 +205,7 @@ def place(segment: Segment, lake: Path, damage: str = "skip") -> Ingested:
     named = tuple(f"{fault.path.name}: at byte {fault.offset}: {fault.what}" for fault in faults[:FAULTS_MAX])
     count = sum(days.values())
     first, last = segment.first_seq, segment.last_seq
-    entry = Ingested(segment.name, first, last, count, days, len(faults), named, segment.first_ms)
+    entry = Ingested(segment.name, first, last, count, days, len(faults), named, segment.first_ms, segment.node)
     _note(lake / FOLDER / LEDGER, entry)
     return entry
 

@@ -1,11 +1,11 @@
 """Table `deliverability`: results of attempts, per window and kind of mail, in rows that can be aggregated further.
 
 A row is a window of five minutes (`grain` "5min"), an hour ("hour") or a day ("day") × zone × source × provider ×
-campaign × tenant. All in it are counts, sums or sketches, so `rolled` makes any coarser view without the attempts.
-Latency is the time from acceptance to delivery in ms, of delivered attempts whose envelope is known (`timed` of them);
-its distribution is kept as a KLL sketch (`kll`), whose quantiles are within 2 % of rank; `exact` takes them from the
-attempts. Rows of five minutes have none (null): they hold a handful of attempts each, of which a mean and a maximum say
-as much.
+campaign × tenant × node. All in it are counts, sums or sketches, so `rolled` makes any coarser view without the
+attempts. Latency is the time from acceptance to delivery in ms, of delivered attempts whose envelope is known (`timed`
+of them); its distribution is kept as a KLL sketch (`kll`), whose quantiles are within 2 % of rank; `exact` takes them
+from the attempts. Rows of five minutes have none (null): they hold a handful of attempts each, of which a mean and a
+maximum say as much.
 
 Attempts are grouped once, by five minutes, with numpy; hours are added up of these, and days of hours. All rows of a
 kind of mail can be counted without those of the others.
@@ -104,7 +104,7 @@ def _dictionary(column: pa.ChunkedArray) -> pa.DictionaryArray:
     return whole if pa.types.is_dictionary(whole.type) else whole.dictionary_encode()
 
 
-KEYS = ("zone", "source", "provider", "campaign", "tenant")
+KEYS = ("zone", "source", "provider", "campaign", "tenant", "node")
 """What the rows are split by, besides `grain` and `since`."""
 
 COUNTS = ("attempts", "delivered", "deferred", "bounced", "held", "retries", "encrypted", "timed", "latency_sum_ms")

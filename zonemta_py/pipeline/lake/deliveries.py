@@ -33,17 +33,18 @@ ENDS = ("delivered", "bounced")
 _KEY = ("seq", "part", "at", "id", "recipient", "verdict", "started_at", "due_at")
 _RESULT = (
     "zone", "source", "site", "provider", "took_ms", "code", "enhanced", "reply", "stage", "class", "rule", "tls",
-    "remote",
+    "remote", "node",
 )  # fmt: skip
 MESSAGE = ("sender", "size", "received_at", "campaign", "tenant")
 
 COLUMNS = (
     "id", "recipient", "domain", "zone", "sender", "campaign", "tenant", "source", "site", "provider",
     "started_at", "at", "took_ms", "attempt", "verdict", "code", "enhanced", "reply", "stage", "class", "rule",
-    "tls", "remote", "size", "received_at", "first_at", "final", "seq", "part", "day",
+    "tls", "remote", "size", "received_at", "first_at", "final", "seq", "part", "node", "day",
 )  # fmt: skip
 """first_at: when the recipient's first attempt began. final: this attempt ended the recipient; a bounce
-that was kept has not, if a task has queued it again and it was tried again. seq, part: journal's."""
+that was kept has not, if a task has queued it again and it was tried again. seq, part: journal's. node: whose
+journal that is; "" where nobody said."""
 
 _MADE = {"domain": pa.string(), "attempt": pa.int32(), "first_at": ROWS.field("at").type, "final": pa.bool_()}
 SCHEMA = pa.schema([(name, (_MADE | {"day": pa.date32()}).get(name) or ROWS.field(name).type) for name in COLUMNS])
@@ -67,6 +68,7 @@ def deliveries(tried: pa.Table, envelopes: pa.Table, days: Collection[date] | No
     if days is not None:
         rows = rows.filter(pc.is_in(rows["day"], pa.array(sorted(days), pa.date32())))
     rows = with_message(rows, envelopes.filter(pc.equal(envelopes["part"], 0)), MESSAGE)
+    rows = rows.set_column(rows.column_names.index("node"), "node", named(rows["node"]))
     return rows.append_column("domain", domains(rows["recipient"])).select(COLUMNS)
 
 
@@ -148,6 +150,11 @@ def domains(recipients: pa.ChunkedArray) -> pa.ChunkedArray:
     parts = pc.split_pattern(pc.fill_null(recipients, ""), "@", max_splits=1, reverse=True)
     last = [one.values.take(pa.array(_numbers(one.offsets)[1:] - 1)) for one in parts.chunks]
     return pc.if_else(recipients.is_valid(), pc.utf8_lower(pa.chunked_array(last, pa.string())), None)
+
+
+def named(nodes: pa.ChunkedArray) -> pa.ChunkedArray:
+    """With "" in bronze of a version that did not know of nodes."""
+    return pc.fill_null(pc.cast(nodes, pa.string()), "").dictionary_encode()
 
 
 def with_columns(rows: pa.Table, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.Table:

@@ -1,9 +1,9 @@
 """Which segments of an archive are in the lake: an entry for each, `<lake>/bronze/_ledger/<segment>.json`.
 
-A lake belongs to one MTA: record numbers and leases are one MTA's own, so rows of two could not be told apart. A
-segment of another MTA (its name, or its numbers, are there with other records) is refused: `Foreign`. One of the same
-MTA that has changed since (damaged, or repaired) is skipped with a warning, as its rows are in the lake. The records
-that both have tell them apart: the same number at the same time.
+A lake belongs to one MTA, or one cluster: record numbers and leases are one MTA's own, so rows of two could not be told
+apart. A segment of another MTA (its name, or its numbers, are there with other records) is refused: `Foreign`. One of
+the same MTA that has changed since (damaged, or repaired) is skipped with a warning, as its rows are in the lake. The
+records that both have tell them apart: the same number at the same time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from zonemta_py.pipeline.journal.reader import Segment
 
 FOLDER = "bronze"
 LEDGER = "_ledger"
-_REMEDY = "a lake belongs to one MTA, so ingest this archive into a lake of its own"
+_REMEDY = "a lake belongs to one MTA, or cluster, so ingest this archive into a lake of its own"
 
 Warned = Callable[[str], object]
 """Called with one sentence."""
@@ -40,7 +40,7 @@ class Foreign(Exception):
 class Ingested:
     """What the ledger says of a segment. days: date → rows. damages: places that could not be read; faults: where.
 
-    first_ms: time of its first record; 0 is unknown.
+    first_ms: time of its first record; 0 is unknown. node: whose archive it was in; "" if nobody said.
     """
 
     segment: str
@@ -51,6 +51,7 @@ class Ingested:
     damages: int = 0
     faults: tuple[str, ...] = ()
     first_ms: int = 0
+    node: str = ""
 
     def is_of(self, segment: Segment) -> bool:
         """Whether the file begins and ends as it did."""
@@ -82,14 +83,27 @@ def news(
         entry = known.get(segment.name)
         wanted = among is None or segment.path in among
         if entry is None and wanted:
+            if expected > segment.first_seq:
+                segment = segment._replace(from_seq=max(expected, segment.from_seq))
             if segment.first_seq in numbers or segment.last_seq in numbers:
                 _refuse_other_numbers(segment, lake, known)
-            repeats = expected > segment.first_seq
-            found.append(segment._replace(from_seq=max(expected, segment.from_seq)) if repeats else segment)
+                segment = _rest(segment, numbers)
+            found.append(segment)
         elif entry is not None and wanted and not entry.is_of(segment):
             _pass_over(segment, entry, lake, warned)
         expected = max(expected, (entry or segment).last_seq + 1)
     return found
+
+
+def _rest(segment: Segment, numbers: Ranges) -> Segment:
+    """Without the records that the lake has: a queue that another node has taken over begins with what it had last,
+    and a segment without any is noted, too."""
+    before, after = numbers.around(segment.first_seq), numbers.around(segment.last_seq)
+    if before is not None:
+        segment = segment._replace(from_seq=max(segment.from_seq, before[1] + 1))
+    if after is not None and after[0] > segment.first_seq:
+        segment = segment._replace(to_seq=after[0] - 1)
+    return segment
 
 
 def _pass_over(segment: Segment, entry: Ingested, lake: Path, warned: Warned) -> None:

@@ -23,16 +23,16 @@ import pyarrow.compute as pc
 
 from zonemta_py.pipeline.journal.ids import born
 from zonemta_py.pipeline.journal.schema import ROWS
-from zonemta_py.pipeline.lake.deliveries import among, apart, domains, pairs, with_columns, with_message
+from zonemta_py.pipeline.lake.deliveries import among, apart, domains, named, pairs, with_columns, with_message
 from zonemta_py.pipeline.lake.scan import Scan
 
 COLUMNS = (
     "id", "recipient", "state", "attempts", "received_at", "first_attempt_at", "ended_at", "to_first_s",
     "to_delivery_s", "code", "enhanced", "reply", "class", "reason", "zone", "source", "provider", "domain",
-    "sender", "campaign", "tenant", "day",
+    "sender", "campaign", "tenant", "node", "day",
 )  # fmt: skip
 """code, enhanced, reply, class, source and provider are the last attempt's; reason is that of REMOVED or IN_DOUBT.
-ended_at: of who is deleted, when that was."""
+ended_at: of who is deleted, when that was. node: that of the last attempt, or where the message came in."""
 
 _TIME = ROWS.field("at").type
 _MADE = {
@@ -41,7 +41,7 @@ _MADE = {
 }  # fmt: skip
 SCHEMA = pa.schema([(name, _MADE.get(name) or ROWS.field(name).type) for name in COLUMNS])
 
-_WHO = ("seq", "part", "at", "type", "id", "recipient", "zone")
+_WHO = ("seq", "part", "at", "type", "id", "recipient", "zone", "node")
 _ANSWER = ("code", "enhanced", "reply", "class", "source", "provider")
 _MESSAGE = ("sender", "received_at", "campaign", "tenant")
 _LAST = ("at", "attempt", "first_at", *_ANSWER)
@@ -173,12 +173,14 @@ def _standing(tried: pa.Table, records: pa.Table) -> pa.Table:
         "ended_at": pc.coalesce(end["at"], pc.if_else(pa.array(deleted), stand["at"], None)),
         "reason": _either(end["reason"], records["reason"].take(found(doubt))),
         "zone": _either(last["zone"], first["zone"]),
+        "node": _either(last["node"], first["node"]),
     }
     return with_columns(first.select(who), made | {name: last[name] for name in _LAST})
 
 
 def _finished(rows: pa.Table) -> pa.Table:
     """Under the table's names, with the times from acceptance to then, in seconds with milliseconds."""
+    rows = rows.set_column(rows.column_names.index("node"), "node", named(rows["node"]))
     to_delivery = pc.if_else(pa.array(among(rows["state"], "delivered")), _seconds(rows, "at"), None)
     made = {
         "attempts": pc.fill_null(rows["attempt"], 0),

@@ -19,7 +19,7 @@ from zonemta_py.pipeline.journal.schema import ROWS
 
 FEW_VALUES = (
     "type", "zone", "campaign", "tenant", "verdict", "enhanced", "stage", "class", "rule", "remote", "tls", "source",
-    "site", "provider", "reason",
+    "site", "provider", "reason", "node",
 )  # fmt: skip
 """Columns of texts that repeat: read as dictionaries."""
 _FIELDS = pa.schema(
@@ -50,7 +50,7 @@ def read(files: Sequence[Path], scans: Mapping[str, Scan], between: Between = No
     """The rows of each scan; those without an id are left out."""
     found = {name: [scan.blank()] for name, scan in scans.items()}
     for path in files:
-        with pq.ParquetFile(path, read_dictionary=list(FEW_VALUES)) as file:
+        with _opened(path) as file:
             for group in range(file.num_row_groups):
                 for name, scan in scans.items():
                     if _has(file, group, scan, between):
@@ -58,6 +58,14 @@ def read(files: Sequence[Path], scans: Mapping[str, Scan], between: Between = No
                         rows = file.read_row_group(group, names, use_threads=False)
                         found[name].append(_wanted(rows, scan, between))
     return {name: joined(tables) for name, tables in found.items()}
+
+
+def _opened(path: Path) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(path, read_dictionary=list(FEW_VALUES))
+    except KeyError:  # of an earlier version, with fewer columns
+        there = pq.read_schema(path).names
+        return pq.ParquetFile(path, read_dictionary=[name for name in FEW_VALUES if name in there])
 
 
 def chosen(rows: pa.Table, scans: Mapping[str, Scan]) -> Tables:

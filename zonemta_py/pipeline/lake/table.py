@@ -103,7 +103,8 @@ def read(spark: SparkSession, lake: Path, name: str, days: Iterable[str | date] 
     if not paths:
         return spark.createDataFrame([], schema)
     reader = spark.read.schema(schema).option("basePath", str(lake / name))
-    return reader.parquet(*paths).select(*schema.names)
+    rows = reader.parquet(*paths).select(*schema.names)
+    return rows.fillna("", ["node"]) if "node" in schema.names else rows  # days of a version that knew of no nodes
 
 
 def write(
