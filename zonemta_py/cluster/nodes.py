@@ -271,10 +271,13 @@ class NodeMembership:
 
     async def look(self) -> None:
         """Reads the bucket. Raises NatsError."""
+        own = self._revision
         entries = await self._bucket.all(self._dead_after_s)
         now = time.monotonic()
         for entry in entries:
             self._take(entry, now)
+        if any(entry.key == NODE + self.node and entry.revision >= own for entry in entries):
+            self._presence.looked(now)
 
     def _take(self, entry: KeyEntry, now: float) -> None:
         """An older one than is known, of a replica that is behind, says nothing."""
