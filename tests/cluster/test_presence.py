@@ -103,8 +103,9 @@ class LivingNode:
                     world.found.append(silent_s)
 
     def silent_s(self) -> float:
-        """The longest silence that lasts, or was over so lately that another could not have heard of it."""
-        lately = self.world.now - DEAD_S / 2 / (1 - DRIFT)
+        """The longest silence that lasts, or was over so lately that another could not have heard of it: what that one
+        has seen last may be half of DEAD_S old, and so may its own sign of life have been that was in it."""
+        lately = self.world.now - DEAD_S / (1 - DRIFT)
         ends = [*self.heard[1:], self.world.now]
         return max(end - begin for begin, end in zip(self.heard, ends, strict=True) if end >= lately)
 
