@@ -43,6 +43,12 @@ class Group:
             )  # fmt: skip
         return self._root
 
+    def adopt(self, process: subprocess.Popen[bytes]) -> None:
+        """One that runs already, and has no children."""
+        self._root = process
+        if self.folder:
+            (self.folder / "cgroup.procs").write_text(str(process.pid))
+
     def _enter(self) -> None:
         os.setsid()
         if self.folder:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import aio_pika
+from nats_servers import ThreeServers, program
 from ports import free_port
 
 from benchmark.contenders import ROOT, BenchError, Zonemta
@@ -31,7 +32,7 @@ from benchmark.processes import Group, busy_s, own_s
 from benchmark.quorum_client import QUEUE, Clients
 from benchmark.report import PHASES
 from benchmark.scenarios import IDLE_S, MB, RELAY, SETTLE_S, Bench, Figures
-from zonemta_py.wire.blocking_client import ask
+from zonemta_py.wire.blocking_client import QueueGone, ask
 
 BROKERS = 3
 TAKERS = 3
@@ -50,7 +51,7 @@ class Replicated(ABC):
     name = ""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.groups = folder, list[Group]()
 
     @classmethod
@@ -211,9 +212,9 @@ class OneNode(Replicated):
 
     name = "zonemta-py, one copy"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, sections: dict[str, Any] | None = None) -> None:
         super().__init__(folder)
-        self._mta = Zonemta(folder, free_port())
+        self._mta = Zonemta(folder, free_port(), sections=sections)
         self._sink = Destination(folder, self._mta.sink_port)
         self._stack = ExitStack()
         self._taken = 0
@@ -221,6 +222,11 @@ class OneNode(Replicated):
     def start(self) -> None:
         self._stack.enter_context(self._sink)
         self._mta.start(self.group())
+        end = time.monotonic() + START_S
+        while not self._is_ready():
+            if time.monotonic() > end:
+                raise BenchError(f"{self.name} is not ready: {self._mta.output.read_text()[-500:]}")
+            time.sleep(0.1)
         time.sleep(SETTLE_S)
 
     def run(self, phase: str, messages: int, sessions: int) -> float:
@@ -241,6 +247,12 @@ class OneNode(Replicated):
             raise BenchError(f"{self.name}: {found['recipients']:,} messages came, of {self._taken:,}")
         return float(found["last_ns"]) / 1e9 - begun
 
+    def _is_ready(self) -> bool:
+        try:
+            return not ask(self._mta.folder / "queue", "ready")
+        except (QueueGone, ValueError, OSError):
+            return False
+
     def _order(self, question: str, **more: Any) -> None:
         ask(self._mta.folder / "queue", question, kind="zone", name="default", **more)
 
@@ -252,7 +264,32 @@ class OneNode(Replicated):
         self._stack.close()
 
 
-CONTENDERS: tuple[type[Replicated], ...] = (Rabbit, OneNode)
+class ThreeCopies(OneNode):
+    """One node, whose queue's log three NATS servers have, which sync always."""
+
+    name = "zonemta-py, three copies"
+
+    def __init__(self, folder: Path) -> None:
+        self._nats = ThreeServers(folder / "nats")
+        super().__init__(folder, {"cluster": self._nats.settings()})
+
+    @classmethod
+    def missing(cls) -> str:
+        return "" if program() else "nats-server is not installed; run scripts/prepare --dev"
+
+    def start(self) -> None:
+        self._nats.start()
+        for server in self._nats.all:
+            assert server.process is not None
+            self.group().adopt(server.process)
+        super().start()
+
+    def close(self) -> None:
+        super().close()
+        self._nats.end()
+
+
+CONTENDERS: tuple[type[Replicated], ...] = (Rabbit, ThreeCopies, OneNode)
 
 
 class Used(NamedTuple):

@@ -251,7 +251,7 @@ def test_what_three_servers_keep(tmp_path: Path) -> None:
     done = bench_script("--quorum", "--share", "0.02", "--folder", str(tmp_path), "--json", str(out))
     assert done.returncode == 0, done.stdout + done.stderr
     kept = json.loads(out.read_text())["kept"]
-    assert list(kept) == ["RabbitMQ quorum", "zonemta-py, one copy"]
+    assert list(kept) == ["RabbitMQ quorum", "zonemta-py, three copies", "zonemta-py, one copy"]
     for (phases,) in kept.values():
         assert list(phases) == list(report.PHASES)
         assert all(phases[phase][figure] > 0 for phase in phases for figure in report.KEPT)
