@@ -276,3 +276,16 @@ async def test_all_servers_hang_and_go_on(log: Log, servers: ThreeServers) -> No
         for server in servers.all:
             server.go_on()
     assert await log.append_next(b"two") in (1, 2)
+
+
+async def test_all_servers_die_and_come_back(log: Log, servers: ThreeServers) -> None:
+    """What was acknowledged is there; what is under way waits."""
+    for number in range(10):
+        await log.append(b"%d" % number, number)
+    for server in servers.all:
+        server.kill()
+    waiting = asyncio.create_task(log.nats.append(log.subject, b"10", 10, 60))
+    await asyncio.sleep(1)
+    servers.start()
+    assert await waiting == 11
+    assert await log.sequences() == list(range(1, 12))
