@@ -145,7 +145,8 @@ class Agent:
                     return await self._calls.ask(leader, LEADER, question, arguments)
             except NotHere as error:
                 if time.monotonic() > until:
-                    raise QueueRefusal(error.reply) from None
+                    reply = error.reply if self._leadership.leader else Reply(451, "4.3.0", self._alone())
+                    raise QueueRefusal(reply) from None
             if time.monotonic() > until:
                 raise QueueRefusal(Reply(451, "4.3.0", self._alone()))
             await asyncio.sleep(AGAIN_S)

@@ -59,6 +59,10 @@ class Election:
     def is_mine(self) -> bool:
         return self.entry.instance == self._instance
 
+    def leader(self, now: float) -> str:
+        """The node that leads, as far as is known; "": none, since nobody has renewed the entry for too long."""
+        return self.entry.node if now < self._seen_at + TERM_S + MARGIN_S else ""
+
     def bid(self, now: float) -> Bid | None:
         """What to write now, if anything; `taken` or `seen` follows."""
         if not self._known:

@@ -42,7 +42,7 @@ class Leadership:
     @property
     def leader(self) -> str:
         """The name of the node that leads, as far as is known; "": none does."""
-        return self._election.entry.node
+        return self._election.leader(time.monotonic())
 
     @property
     def term(self) -> int:
