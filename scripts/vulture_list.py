@@ -62,6 +62,9 @@ _.queue_route
 _.prepend
 _.origin_name
 
+# answers to questions, which commands and programs read by key
+_.seen_s
+
 # page.html.j2 shows them
 _.mood
 _.alt
