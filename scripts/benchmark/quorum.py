@@ -272,6 +272,7 @@ class ThreeCopies(OneNode):
     def __init__(self, folder: Path) -> None:
         self._nats = ThreeServers(folder / "nats")
         super().__init__(folder, {"cluster": self._nats.settings()})
+        self._mta.config.chmod(0o600)  # it has a password
 
     @classmethod
     def missing(cls) -> str:
@@ -311,7 +312,7 @@ class Used(NamedTuple):
 def measure(bench: Bench, kind: type[Replicated], number: int) -> dict[str, Figures]:
     """Of each phase. number: of the run. Raises BenchError."""
     load = bench.load("A", 0)
-    contender, found = kind(bench.folder / f"{kind.__name__}{number}"), dict[str, Figures]()
+    contender, found = kind(bench.folder / f"{CONTENDERS.index(kind)}-{number}"), dict[str, Figures]()
     try:
         bench.watch(f"{contender.name}: starting", 0, 0)
         contender.start()
