@@ -133,7 +133,7 @@ class Agent:
             return await self._state()
         if question == questions.cluster_move:
             return await self._move(**arguments)
-        if question in OF_NODE:
+        if question in OF_NODE or (question == questions.metrics and arguments.get("node")):
             return await self._own.answer(question, arguments)
         until = time.monotonic() + PATIENCE_S
         while True:

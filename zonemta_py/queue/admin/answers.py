@@ -107,7 +107,7 @@ async def _leased(of: PullZones, lease: int, id: str) -> str | None:
 
 
 @OF_PULLS.to(questions.metrics)
-async def _metrics(of: PullZones) -> dict[str, Any]:
+async def _metrics(of: PullZones, node: bool = False) -> dict[str, Any]:
     found = await metrics.metrics(of.queue)
     return found | {"gauges": found["gauges"] | of.pulls.gauges()}
 

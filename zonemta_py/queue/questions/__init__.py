@@ -153,7 +153,7 @@ def qshape(
 @question
 def queues() -> list[PullZoneSize]: ...  # Named queues.
 @question
-def metrics() -> Metrics: ...  # Every counter, histogram and gauge (`admin/metrics.py`).
+def metrics(*, node: bool = False) -> Metrics: ...  # Every counter, histogram and gauge; node: of this node alone.
 # What happens a second, over the last minute (`metrics/rates.py`). destinations: so many domains, the busiest.
 @question
 def now(*, destinations: int = 0) -> dict[str, Any]: ...

@@ -313,7 +313,8 @@ _OF_PROCESSES = frozenset((
 """Counters that are not added up: of a process that may be told to several queues."""
 
 
-async def metrics(queues: AskedQueues) -> Row:
+async def metrics(queues: AskedQueues, node: bool = False) -> Row:
+    """node: of a cluster, its agent has asked only those of this node."""
     found = list((await queues.each(questions.metrics, {})).values())
     counters = {
         name: _joined((one["counters"].get(name, ()) for one in found), MOST if name in _OF_PROCESSES else SUM)

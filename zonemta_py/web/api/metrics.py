@@ -18,5 +18,5 @@ async def metrics(request: Request) -> Response:
     if holder is not None:
         holder.check("metrics", "read")
         holder.check_whole()
-    found = await here.queue.ask(questions.metrics)
+    found = await here.queue.ask(questions.metrics, node=True)  # whoever collects them asks each node
     return Response(exposition(found), media_type=MEDIA_TYPE, headers={"cache-control": "no-store"})
