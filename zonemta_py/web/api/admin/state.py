@@ -1,4 +1,5 @@
-"""/v1/ready, /v1/status and /v1/accounts: whether mail may come, what is running, what happens now, and quotas."""
+"""/v1/ready, /v1/status, /v1/cluster and /v1/accounts: whether mail may come, what is running, what happens now, the
+nodes of a cluster, and quotas."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 
 from zonemta_py.queue import questions
 from zonemta_py.web.api.admin import rows
-from zonemta_py.web.api.admin.operation import asked, operation
+from zonemta_py.web.api.admin.operation import ask, asked, operation
 from zonemta_py.web.authentication import answer, described, request_context
 from zonemta_py.web.documents import models
 from zonemta_py.web.documents.problem import QUEUE_S, RequestProblem
@@ -35,6 +36,13 @@ async def status(request: Request) -> Response:
         "problems": await here.ask(questions.ready),
         "total": (await here.ask(questions.size))["total"], "rates": await here.ask(questions.now),
     })  # fmt: skip
+
+
+@router.get("/cluster", **operation("read", "Nodes of the cluster, and their queues", questions.ClusterState, 409))
+async def cluster(request: Request) -> Response:
+    """Which nodes live, who leads, and which node serves which queue."""
+    here, _ = asked(request)
+    return answer(await ask(here, "conflict", questions.cluster))
 
 
 @router.get("/accounts", **operation("read", "Quotas of accounts", list[questions.QuotaRow], whole=False))
