@@ -58,6 +58,11 @@ def test_names_are_those_of_the_queue() -> None:
     assert set(get_args(rules.Stage)) == {*STAGES}
 
 
+def test_there_is_a_cluster_or_none(open_http: Callable[..., HttpDoor]) -> None:
+    answer = open_http().client.get("/v1/cluster")
+    assert (answer.status_code, "[cluster]" in answer.json()["detail"]) == (409, True)
+
+
 def test_ready_says_why_not(open_http: Callable[..., HttpDoor]) -> None:
     """503 for a load balancer, without a key, with sentences; health is another question."""
     good, full = open_http(), open_http(queue={"reserve_bytes": 1 << 60})
