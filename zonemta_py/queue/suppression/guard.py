@@ -40,7 +40,7 @@ SLICES = 6
 SAVED_MS = 60_000
 _ORPHAN_MS = 86_400_000
 """After so long without reason here, a guard is ended that another of several queues has put up: it may be no more."""
-DECIDE_MS, NEXT_MS, NEXT_MAX = 2_000, 1_500, 5
+DECIDE_MS, NEXT_MS, TURNS = 2_000, 1_500, 6
 """Of several queues: how long what others have delivered is waited for, and the next queue for this one's guard."""
 FIGURES_MAX = 1_000
 LATER = "later"
@@ -216,7 +216,7 @@ class Guard:
         asked_ms = self._asked.get(pair_of(up.name)[1], now_ms)
         if here and now_ms - asked_ms >= DECIDE_MS:
             return self._raise(reason)
-        turn = min(self._core.config.queue_number, NEXT_MAX)
+        turn = self._core.config.queue_number % TURNS
         self._due.setdefault(up.name, (max(now_ms, asked_ms + DECIDE_MS) + turn * NEXT_MS, up))
         return None
 
