@@ -8,7 +8,7 @@ import random
 from collections import deque
 from collections.abc import AsyncIterator
 
-from zonemta_py.cluster.log import Info, NotReached
+from zonemta_py.cluster.stream import NotReached, StreamExtent
 
 
 class MemoryStream:
@@ -66,11 +66,11 @@ class MemoryStream:
         self.messages[self.last] = data
         return self.last
 
-    async def info(self) -> Info:
+    async def info(self) -> StreamExtent:
         await asyncio.sleep(0)
         if self.down:
             raise NotReached("down")
-        return Info(self.first, self.last, sum(map(len, self.messages.values())))
+        return StreamExtent(self.first, self.last, sum(map(len, self.messages.values())))
 
     async def get(self, sequence: int) -> bytes | None:
         await asyncio.sleep(0)

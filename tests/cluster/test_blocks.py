@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zonemta_py.cluster import blocks
-from zonemta_py.cluster.blocks import Joiner, Kind, Pen, cut
+from zonemta_py.cluster.blocks import BlockKind, Joiner, Pen, cut
 from zonemta_py.disk.packing import pack
 
 PEN = Pen(3, 77, 12345)
@@ -21,7 +21,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "PIECE_BYTES", 1000)
 
 
-def written(values: list[tuple[Kind, object]], first: int = 1) -> list[bytes]:
+def written(values: list[tuple[BlockKind, object]], first: int = 1) -> list[bytes]:
     found: list[bytes] = []
     for kind, value in values:
         found += cut(kind, PEN, first + len(found), pack(value))
@@ -29,9 +29,10 @@ def written(values: list[tuple[Kind, object]], first: int = 1) -> list[bytes]:
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from([Kind.STORE, Kind.JOURNAL, Kind.LIVE]), ROWS), max_size=8), st.integers(1, 99)
+    st.lists(st.tuples(st.sampled_from([BlockKind.STORE, BlockKind.JOURNAL, BlockKind.LIVE]), ROWS), max_size=8),
+    st.integers(1, 99),
 )
-def test_what_is_cut_is_joined(values: list[tuple[Kind, object]], first: int) -> None:
+def test_what_is_cut_is_joined(values: list[tuple[BlockKind, object]], first: int) -> None:
     """Of whatever size; each block knows its messages."""
     joiner, at = Joiner(first), first
     found = []
@@ -45,8 +46,10 @@ def test_what_is_cut_is_joined(values: list[tuple[Kind, object]], first: int) ->
     assert joiner.faults == []
 
 
-@given(st.lists(st.tuples(st.sampled_from([Kind.STORE, Kind.JOURNAL]), ROWS), min_size=2, max_size=8), st.data())
-def test_damage_is_named_and_the_rest_is_kept(values: list[tuple[Kind, object]], data: st.DataObject) -> None:
+@given(
+    st.lists(st.tuples(st.sampled_from([BlockKind.STORE, BlockKind.JOURNAL]), ROWS), min_size=2, max_size=8), st.data()
+)
+def test_damage_is_named_and_the_rest_is_kept(values: list[tuple[BlockKind, object]], data: st.DataObject) -> None:
     """A message that is gone, or has one wrong bit, costs its own block and no other."""
     messages = dict(enumerate(written(values), 1))
     struck = data.draw(st.sampled_from(sorted(messages)[:-1]))
@@ -67,21 +70,21 @@ def test_damage_is_named_and_the_rest_is_kept(values: list[tuple[Kind, object]],
 def test_what_its_writer_did_not_finish_is_void() -> None:
     """The next process begins with TAKEOVER, and nobody was told of it; what comes late of the dead one is void too."""
     large = [[b"key", random.Random(1).randbytes(5000)]]
-    begun = cut(Kind.STORE, PEN, 1, pack(large))
+    begun = cut(BlockKind.STORE, PEN, 1, pack(large))
     assert len(begun) > 2
     after = Pen(4, 77, 999)
-    messages = [*begun[:2], cut(Kind.TAKEOVER, after, 3, pack([4, "b"]))[0]]
-    messages.append(cut(Kind.STORE, PEN, 4, pack([]))[0])
-    messages.append(cut(Kind.STORE, after, 5, pack([[b"k", b"v"]]))[0])
+    messages = [*begun[:2], cut(BlockKind.TAKEOVER, after, 3, pack([4, "b"]))[0]]
+    messages.append(cut(BlockKind.STORE, PEN, 4, pack([]))[0])
+    messages.append(cut(BlockKind.STORE, after, 5, pack([[b"k", b"v"]]))[0])
     joiner = Joiner(1)
     found = [block for number, one in enumerate(messages, 1) if (block := joiner.take(number, one)) is not None]
-    assert [block.kind for block in found] == [Kind.TAKEOVER, Kind.STORE]
+    assert [block.kind for block in found] == [BlockKind.TAKEOVER, BlockKind.STORE]
     assert (joiner.faults, joiner.void) == ([], 1)
 
 
 def test_a_message_in_another_place_is_no_block() -> None:
     """A stream that was put together of another one."""
     joiner = Joiner(1)
-    assert joiner.take(1, cut(Kind.STORE, PEN, 2, pack([]))[0]) is None
+    assert joiner.take(1, cut(BlockKind.STORE, PEN, 2, pack([]))[0]) is None
     assert joiner.take(2, b"something else") is None
     assert len(joiner.faults) == 2

@@ -17,7 +17,7 @@ from tests.cluster.houses import KeptHouse
 from tests.cluster.memory import MemoryStream
 from zonemta_py.cluster import log as log_module
 from zonemta_py.cluster import restore
-from zonemta_py.cluster.blocks import Joiner, Kind
+from zonemta_py.cluster.blocks import BlockKind, Joiner
 from zonemta_py.cluster.log import Replaced, ReplicatedLog, blocks_of
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.trouble import NO_QUORUM
@@ -37,7 +37,15 @@ async def until(true: Callable[[], Any]) -> None:
             await asyncio.sleep(0.002)
 
 
-async def kept(stream: MemoryStream) -> list[tuple[Kind, Any]]:
+async def cut(home: KeptHouse, after: int) -> None:
+    """Until the log begins behind that message; a batch asks whether a copy is due."""
+    async with asyncio.timeout(30):
+        while home.stream.first <= after:
+            await home.queue.position()
+            await home.rest()
+
+
+async def kept(stream: MemoryStream) -> list[tuple[BlockKind, Any]]:
     joiner = Joiner()
     found = [(block.kind, block.value) async for block in blocks_of(stream, stream.first, stream.last, joiner)]
     assert joiner.faults == []
@@ -68,7 +76,7 @@ def test_each_block_is_there_once_whatever_gets_lost(seed: int, faulty: float, l
         async with asyncio.timeout(30):
             await log.stable()
         assert told == list(range(count))
-        assert [value[0] for kind, value in await kept(stream) if kind == Kind.STORE] == told
+        assert [value[0] for kind, value in await kept(stream) if kind == BlockKind.STORE] == told
         log.close()
 
     asyncio.run(life())
@@ -92,10 +100,10 @@ async def test_who_was_replaced_is_told_nothing_any_more() -> None:
     assert "another owner" in str(replaced[0])
     found = await kept(stream)
     assert len(told) > 0
-    fence = found.index((Kind.TAKEOVER, [2, "b"]))
-    before = [value[0] for kind, value in found[:fence] if kind == Kind.STORE]
+    fence = found.index((BlockKind.TAKEOVER, [2, "b"]))
+    before = [value[0] for kind, value in found[:fence] if kind == BlockKind.STORE]
     assert told == before[: len(told)], "whatever it was told of the other one has too"
-    assert {kind for kind, _ in found[fence:]} == {Kind.TAKEOVER}
+    assert {kind for kind, _ in found[fence:]} == {BlockKind.TAKEOVER}
     with pytest.raises(Replaced):
         await ReplicatedLog.fenced(stream, 0, 1, "a", _never)
     one.close()
@@ -181,8 +189,7 @@ async def test_the_log_is_cut_behind_a_copy(memory: Path) -> None:
     await home.queue.position()
     before = sum(map(len, home.stream.messages.values()))
     home.log.mark = home.log.mark._replace(appended=1 << 40)
-    await home.rest()
-    await until(lambda: home.stream.first > 5)
+    await cut(home, 5)
     assert sum(map(len, home.stream.messages.values())) < before
     await home.crash()
     assert {row["recipient"] for row in await home.listed()} == {"left@x.test"}
@@ -217,9 +224,7 @@ async def test_a_queue_that_has_lost_its_files_has_them_again(memory: Path) -> N
     await home.put("two@x.test", sender="")
     await home.rest()
     home.log.mark = home.log.mark._replace(appended=1 << 40)
-    await home.queue.position()
-    await until(lambda: home.log.copies)
-    await until(lambda: home.stream.first > 3)
+    await cut(home, 3)
     for folder in (memory / "fresh", old):
         home.abandon()
         home.folder = folder

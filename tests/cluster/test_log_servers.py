@@ -12,7 +12,7 @@ from nats_servers import ThreeServers
 
 from tests.cluster.houses import KeptHouse
 from zonemta_py.cluster.log import Replaced, ReplicatedLog
-from zonemta_py.cluster.log_stream import LogStream
+from zonemta_py.cluster.log_stream import QueueLogStream
 from zonemta_py.cluster.nats import Nats
 from zonemta_py.config import ClusterSection
 
@@ -20,7 +20,7 @@ Connect = Callable[..., Awaitable[Nats]]
 
 
 async def at_home(connect: Connect, section: ClusterSection, folder: Path) -> KeptHouse:
-    home = KeptHouse(folder / "house", await LogStream.make(await connect("queue"), section.name, 3))
+    home = KeptHouse(folder / "house", await QueueLogStream.make(await connect("queue"), section.name, 3))
     await home.open()
     return home
 
@@ -69,10 +69,10 @@ async def test_who_takes_a_log_over_has_it_alone(
 ) -> None:
     """While its owner is busy; whatever that was told was kept, the other one has."""
     del servers
-    stream = await LogStream.make(await connect("one"), section.name, 4)
+    stream = await QueueLogStream.make(await connect("one"), section.name, 4)
     replaced, told = list[Replaced](), list[int]()
     one = await ReplicatedLog.fenced(stream, 4, 1, "a", replaced.append)
-    other = await LogStream.make(await connect("other"), section.name, 4)
+    other = await QueueLogStream.make(await connect("other"), section.name, 4)
     taking = asyncio.ensure_future(ReplicatedLog.fenced(other, 4, 2, "b"))
     for number in range(100_000):
         one.store(number, [(b"key", b"x" * 500)], lambda _, number=number: told.append(number))  # type: ignore[misc]

@@ -3,7 +3,7 @@
     message := crc version kind part parts epoch base sequence piece
     crc       uint32   CRC32C of all that follows
     version   uint8    1
-    kind      uint8    `Kind`; | 0x80: the pieces joined are one Zstandard frame
+    kind      uint8    `BlockKind`; | 0x80: the pieces joined are one Zstandard frame
     part      uint16   number of this piece, from 0
     parts     uint16   of how many; they follow one another
     epoch     uint32   of the queue's owner who wrote it
@@ -11,7 +11,7 @@
     writer    uint32   the process that wrote it, at random: after a TAKEOVER all others' blocks are void, which may
                        still come, since each says only after which number it is to be appended
     sequence  uint64   of the message in its stream: known before it is sent
-    piece     bytes    of one msgpack value (`Kind`)
+    piece     bytes    of one msgpack value (`BlockKind`)
 
 All integers are little-endian. Nothing here knows of streams: bytes in, bytes out. Failures: none; what is lacking or
 damaged is a sentence in `Joiner.faults`.
@@ -43,7 +43,7 @@ _compress = zstandard.ZstdCompressor(level=1, write_content_size=True).compress
 _decompress = zstandard.ZstdDecompressor().decompress
 
 
-class Kind(IntEnum):
+class BlockKind(IntEnum):
     """What a block holds."""
 
     STORE = 1
@@ -66,7 +66,7 @@ class Kind(IntEnum):
 class Block(NamedTuple):
     """first, last: sequences of its first and last message."""
 
-    kind: Kind
+    kind: BlockKind
     epoch: int
     base: int
     writer: int
@@ -83,7 +83,7 @@ class Pen(NamedTuple):
     writer: int
 
 
-def cut(kind: Kind, pen: Pen, sequence: int, body: bytes) -> list[bytes]:
+def cut(kind: BlockKind, pen: Pen, sequence: int, body: bytes) -> list[bytes]:
     """The messages of a block, of which the first is to have that sequence. body: one msgpack value."""
     mark = int(kind)
     if len(body) > _LEAST_BYTES and len(frame := _compress(body)) <= len(body) * _WORTH:
@@ -148,14 +148,14 @@ class Joiner:
         if found.version != VERSION:
             self._lost(f"message {sequence} of the log is of version {found.version}, which this program does not know")
             return None
-        if found.kind & ~_SHRUNK == Kind.TAKEOVER:
+        if found.kind & ~_SHRUNK == BlockKind.TAKEOVER:
             self._writer = found.writer
         elif self._writer not in (0, found.writer):
             self.void += 1
             return None
         if self._head is not None and (found.kind, found.part) != (self._head.kind, self._head.part + 1):
             # Its writer died before it was whole: nobody was told of it, and the next one begins with TAKEOVER.
-            if found.kind & ~_SHRUNK != Kind.TAKEOVER:
+            if found.kind & ~_SHRUNK != BlockKind.TAKEOVER:
                 self._lost(f"the block that begins with message {sequence - len(self._pieces)} of the log is not whole")
             self._drop()
         if found.part and self._head is None:
@@ -188,5 +188,5 @@ class Joiner:
 def _block(found: Head, body: bytes) -> Block:
     if found.kind & _SHRUNK:
         body = _decompress(body, max_output_size=_UNPACKED_MAX)
-    kind, first = Kind(found.kind & ~_SHRUNK), found.sequence - found.parts + 1
+    kind, first = BlockKind(found.kind & ~_SHRUNK), found.sequence - found.parts + 1
     return Block(kind, found.epoch, found.base, found.writer, first, found.sequence, unpack(body))

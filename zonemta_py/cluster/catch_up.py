@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 
 from zonemta_py.cluster import restore
-from zonemta_py.cluster.blocks import Joiner, Kind
-from zonemta_py.cluster.log import Mark, Replaced, ReplicatedLog, blocks_of
+from zonemta_py.cluster.blocks import BlockKind, Joiner
+from zonemta_py.cluster.log import LogMark, Replaced, ReplicatedLog, blocks_of
 from zonemta_py.config import Config
 from zonemta_py.disk import identity, keys
 from zonemta_py.disk.files import sync
@@ -57,7 +57,7 @@ async def catch_up(config: Config, log: ReplicatedLog) -> None:
         log.needs_base = True
         return
     try:
-        mark, state = Mark.of(store.get(keys.LOG)), state_of(store)
+        mark, state = LogMark.of(store.get(keys.LOG)), state_of(store)
         same = bool(mark.base) and mark.base == log.pen.base
         behind = same and min(mark.sequence, mark.journal) + 1 < log.first
         if same and not behind and mark.batches == state.batches and mark.sequence <= log.last:
@@ -74,19 +74,19 @@ async def catch_up(config: Config, log: ReplicatedLog) -> None:
     log.needs_base = True
 
 
-async def _applied(store: Store, journal: Path, mark: Mark, log: ReplicatedLog) -> None:
+async def _applied(store: Store, journal: Path, mark: LogMark, log: ReplicatedLog) -> None:
     last, records = last_record(journal), mark.record
     writer, joiner, journals = Writer(journal), Joiner(min(mark.sequence, mark.journal) + 1), list[tuple[int, int]]()
     changed = False
     try:
         async for block in blocks_of(log.stream, joiner.next, log.last, joiner):
-            if block.kind == Kind.TAKEOVER and block.epoch > log.pen.epoch:
+            if block.kind == BlockKind.TAKEOVER and block.epoch > log.pen.epoch:
                 raise Replaced(f"queue {log.number} has another owner now; this one ends")
-            if block.kind == Kind.STORE and block.last > mark.sequence:
+            if block.kind == BlockKind.STORE and block.last > mark.sequence:
                 number, operations = block.value
                 mark, changed = mark._replace(sequence=block.last, batches=number), True
                 store.write([*map(tuple, operations), (keys.LOG, pack(mark))], sync=False)
-            elif block.kind == Kind.JOURNAL:
+            elif block.kind == BlockKind.JOURNAL:
                 rows = [Record(*row) for row in block.value]
                 journals.append((block.first, rows[0].seq))
                 records = max(records, rows[-1].seq)

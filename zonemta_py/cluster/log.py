@@ -1,4 +1,4 @@
-"""The log of a queue: what its disks get, kept by JetStream on several servers (`queue.core.commit.Log`).
+"""The log of a queue: what its disks get, kept by JetStream on several servers (`queue.core.commit.Replica`).
 
 It holds the store's batches, the journal's records and the files of large bodies, as blocks (`blocks`), and from time
 to time a copy of all that lives, so that what came before can go. So what `restore` makes of it is what the disks of
@@ -25,10 +25,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, Protocol, Self
+from typing import Any, NamedTuple, NoReturn, Self
 
 from zonemta_py.cluster import REPLACED, blocks
-from zonemta_py.cluster.blocks import Block, Joiner, Kind, Pen
+from zonemta_py.cluster.blocks import Block, BlockKind, Joiner, Pen
+from zonemta_py.cluster.stream import NotReached, Stream, StreamExtent
 from zonemta_py.disk import body_file, identity, keys
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.leveldb.instant import KeptInstant
@@ -59,35 +60,11 @@ RESTS = 2.0
 RECORDS_MOST = 500
 
 
-class NotReached(Exception):
-    """No answer: it may have been done."""
-
-
 class Replaced(Exception):
     """One sentence: another process writes this log now, or it is not what was left there."""
 
 
-class Info(NamedTuple):
-    """first: the oldest message's number; last + 1 if there is none. bytes: what the stream takes on each server."""
-
-    first: int
-    last: int
-    bytes: int
-
-
-class Stream(Protocol):
-    """A stream as the log needs it. All but `begin_append` go on trying for some seconds, and raise NotReached."""
-
-    async def begin_append(self, data: bytes, expected: int) -> asyncio.Future[int]:
-        """One try. The future, or this, has an error if it was refused, or nobody knows."""
-
-    async def info(self) -> Info: ...
-    async def get(self, sequence: int) -> bytes | None: ...
-    def read(self, first: int, last: int) -> AsyncIterator[tuple[int, bytes]]: ...
-    async def purge(self, before: int) -> None: ...
-
-
-class Mark(NamedTuple):
+class LogMark(NamedTuple):
     """Value of the store's key `log`."""
 
     base: int = 0
@@ -134,7 +111,7 @@ class ReplicatedLog:
         self.records = 0
         self.needs_base = False
         """What is on disk here is not what the log says: it begins anew."""
-        self.mark = Mark(base=pen.base, sequence=last, journal=last, appended=size)
+        self.mark = LogMark(base=pen.base, sequence=last, journal=last, appended=size)
         self._replaced = replaced
         self._next = last + 1
         self._pending = deque[_Message]()
@@ -182,7 +159,7 @@ class ReplicatedLog:
             base = found.base if found is not None else 0
             pen = Pen(epoch, base, writer)
             places = range(info.last + 1, info.last + 1 + shots)
-            several = {place: blocks.cut(Kind.TAKEOVER, pen, place, pack([epoch, node]))[0] for place in places}
+            several = {place: blocks.cut(BlockKind.TAKEOVER, pen, place, pack([epoch, node]))[0] for place in places}
             if last := await _appended(stream, several):
                 return cls(stream, number, pen, last, info.first, info.bytes, replaced)
             shots = SHOTS  # somebody is writing: whichever of them is next in its place is enough
@@ -194,9 +171,9 @@ class ReplicatedLog:
         replaced: Callable[[Replaced], None] = stop,
     ) -> Self:  # fmt: skip
         """nats: a `cluster.nats.Nats`. Makes the stream if there is none. Raises as `fenced`."""
-        from zonemta_py.cluster.log_stream import LogStream
+        from zonemta_py.cluster.log_stream import QueueLogStream
 
-        return await cls.fenced(await LogStream.make(nats, cluster, number), number, epoch, node, replaced)
+        return await cls.fenced(await QueueLogStream.make(nats, cluster, number), number, epoch, node, replaced)
 
     def close(self) -> None:
         """What was not acknowledged may be there, or not."""
@@ -206,7 +183,7 @@ class ReplicatedLog:
             future.cancel()
         self._unsent.clear()
 
-    def resume(self, mark: Mark, records: int, journals: list[tuple[int, int]]) -> None:
+    def resume(self, mark: LogMark, records: int, journals: list[tuple[int, int]]) -> None:
         """Both disks have all that is there. records: the last one of the journal that is. journals: blocks of records
         that were read: number of the first message, of the first record."""
         self.records = records
@@ -214,7 +191,7 @@ class ReplicatedLog:
         self._place = self.last, records
         self._journals.extend(journals)
 
-    # -- what the disks' lines say (queue.core.commit.Log)
+    # -- what the disks' lines say (queue.core.commit.Replica)
 
     def watch(self, late: Callable[[], None], back: Callable[[], None]) -> None:
         self._late, self._back = late, back
@@ -224,7 +201,7 @@ class ReplicatedLog:
             self.mark = self.mark._replace(sequence=message.sequence, batches=number)
             then(pack(self.mark))
 
-        message = self._append(Kind.STORE, pack([number, operations]))
+        message = self._append(BlockKind.STORE, pack([number, operations]))
         message.then = kept
 
     def written(self, store: Store) -> None:
@@ -240,7 +217,7 @@ class ReplicatedLog:
         if records:
             first = records[0].seq
             self._journals.append((self._next, first))
-            message = self._append(Kind.JOURNAL, pack(records))
+            message = self._append(BlockKind.JOURNAL, pack(records))
             self.records = records[-1].seq
             self._place = message.sequence, self.records
             for record in records:
@@ -279,7 +256,7 @@ class ReplicatedLog:
                 data = await asyncio.to_thread(file.read, blocks.PIECE_BYTES - 64)
                 if not data and at:
                     return
-                self._append(Kind.BODY, pack([message_id, at, data]))
+                self._append(BlockKind.BODY, pack([message_id, at, data]))
                 at += len(data)
 
     def begin(self, store: Store, folder: Path, applied: int, anew: bool) -> None:
@@ -320,7 +297,7 @@ class ReplicatedLog:
         self.mark = self.mark._replace(appended=0)
         self._sent_since = set()
         found = identity.known(store.folder.parent)
-        began = self._append(Kind.BEGIN, pack([batches, base, found])).sequence
+        began = self._append(BlockKind.BEGIN, pack([batches, base, found])).sequence
         task = self._loop.create_task(self._copied(store, kept, began, bodies, body_file.ids(bodies)))
         self._tasks.add(task)
         task.add_done_callback(self._over)
@@ -352,7 +329,7 @@ class ReplicatedLog:
         finally:
             kept.close()
         done: asyncio.Future[None] = self._loop.create_future()
-        self._append(Kind.END, pack([began])).then = partial(done.set_result, None)
+        self._append(BlockKind.END, pack([began])).then = partial(done.set_result, None)
         await done
         self.copies += 1
         self._copying = False
@@ -368,7 +345,7 @@ class ReplicatedLog:
             if rows:
                 done: asyncio.Future[None] = self._loop.create_future()
                 before = self.appended_bytes
-                self._append(Kind.LIVE, pack(rows)).then = partial(done.set_result, None)
+                self._append(BlockKind.LIVE, pack(rows)).then = partial(done.set_result, None)
                 live += self.appended_bytes - before
                 worked_s = self._loop.time() - began
                 await done
@@ -389,7 +366,7 @@ class ReplicatedLog:
 
     # -- messages
 
-    def _append(self, kind: Kind, body: bytes) -> _Message:
+    def _append(self, kind: BlockKind, body: bytes) -> _Message:
         """Returns the block's last message."""
         was_idle = not self._pending
         since = self._loop.time()
@@ -552,7 +529,7 @@ def _other(number: int, epoch: int) -> str:
     )
 
 
-async def _last_head(stream: Stream, info: Info) -> blocks.Head | None:
+async def _last_head(stream: Stream, info: StreamExtent) -> blocks.Head | None:
     """Of the last message that can be read; None: there is none. Raises NotReached."""
     for sequence in range(info.last, info.first - 1, -1):
         data = await stream.get(sequence)

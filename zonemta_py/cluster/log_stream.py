@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Self
 
-from zonemta_py.cluster.log import Info, NotReached
 from zonemta_py.cluster.nats import Nats, NatsError, NotThere
+from zonemta_py.cluster.stream import NotReached, StreamExtent
 
 
 def stream_of(cluster: str, number: int) -> str:
     return f"zonemta-{cluster}-LOG-{number}"
 
 
-class LogStream:
+class QueueLogStream:
     """One queue's."""
 
     def __init__(self, nats: Nats, cluster: str, number: int) -> None:
@@ -38,12 +38,12 @@ class LogStream:
         except NatsError as error:
             raise NotReached(str(error)) from None
 
-    async def info(self) -> Info:
+    async def info(self) -> StreamExtent:
         try:
             found = await self._nats.info(self.name)
         except NatsError as error:
             raise NotReached(str(error)) from None
-        return Info(found.first, found.last, found.bytes)
+        return StreamExtent(found.first, found.last, found.bytes)
 
     async def get(self, sequence: int) -> bytes | None:
         try:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 
 from zonemta_py.cluster.catch_up import catch_up
-from zonemta_py.cluster.log import NotReached, Replaced, ReplicatedLog, stop
+from zonemta_py.cluster.log import Replaced, ReplicatedLog, stop
 from zonemta_py.cluster.nats import Nats, NatsError, NotThere
 from zonemta_py.cluster.nodes import BUCKET, QUEUE, Owner
+from zonemta_py.cluster.stream import NotReached
 from zonemta_py.config import Config
 from zonemta_py.disk.leveldb.store import StoreError
 from zonemta_py.disk.packing import unpack

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from zonemta_py.cluster import blocks
-from zonemta_py.cluster.blocks import Block, Joiner, Kind
-from zonemta_py.cluster.log import Mark, ReplicatedLog, Stream, blocks_of
+from zonemta_py.cluster.blocks import Block, BlockKind, Joiner
+from zonemta_py.cluster.log import LogMark, ReplicatedLog, blocks_of
+from zonemta_py.cluster.stream import Stream
 from zonemta_py.disk import body_file, identity, keys, packing
 from zonemta_py.disk.files import replace_file, sync
 from zonemta_py.disk.frame import Record, frame
@@ -48,9 +49,9 @@ class Restored(NamedTuple):
 async def take_over(nats: Any, cluster: str, number: int, epoch: int, node: str, folder: Path) -> Restored:
     """Fences the queue's log: its owner until now can write no more. Then makes its files in `folder`, which is
     new."""
-    from zonemta_py.cluster.log_stream import LogStream
+    from zonemta_py.cluster.log_stream import QueueLogStream
 
-    stream = await LogStream.make(nats, cluster, number)
+    stream = await QueueLogStream.make(nats, cluster, number)
     log = await ReplicatedLog.fenced(stream, number, epoch, node)
     log.close()
     return await restored(stream, number, log.first, log.last, folder)
@@ -81,7 +82,7 @@ async def _base(stream: Stream, first: int, last: int) -> tuple[int, bool]:
         return base, True
     joiner = Joiner()
     async for block in blocks_of(stream, first, last, joiner):
-        if block.kind == Kind.END and block.base == base:
+        if block.kind == BlockKind.END and block.base == base:
             return base, False
     return base, True
 
@@ -89,7 +90,7 @@ async def _base(stream: Stream, first: int, last: int) -> tuple[int, bool]:
 class Files:
     """A folder in the making."""
 
-    def __init__(self, number: int, folder: Path, until: Mark | None = None) -> None:
+    def __init__(self, number: int, folder: Path, until: LogMark | None = None) -> None:
         """until: store and bodies are to be as of that batch; None: as of the last one."""
         self._until, self._is_later = until, False
         self._number, self._folder = number, folder
@@ -149,14 +150,14 @@ class Files:
         if self._until is not None and block.first > self._until.sequence and self._too_late(block):
             return
         match block.kind:
-            case Kind.STORE:
+            case BlockKind.STORE:
                 operations: list[Operation] = value[1]
                 self._operations += operations
                 if self._touched is not None:
                     self._touched.update([key for key, _ in operations])
                 self._bytes += bytes_of(operations)
                 self.counts["batches"] += 1
-            case Kind.LIVE:
+            case BlockKind.LIVE:
                 touched = self._touched
                 if touched is None:  # where it begins is lost, and so what came since
                     return
@@ -164,24 +165,26 @@ class Files:
                     value = [row for row in value if row[0] not in touched]
                 self._operations += value
                 self._bytes += bytes_of(value)
-            case Kind.JOURNAL:
+            case BlockKind.JOURNAL:
                 self._journal(value)
-            case Kind.BODY:
+            case BlockKind.BODY:
                 self._write_body(*value)
-            case Kind.BEGIN:
+            case BlockKind.BEGIN:
                 self._touched = set()
                 self._identity = value[2] or self._identity
-            case Kind.END:
+            case BlockKind.END:
                 self._whole = self._whole or self._touched is not None
                 self._touched = None
-            case Kind.TAKEOVER:
+            case BlockKind.TAKEOVER:
                 pass
 
     def _too_late(self, block: Block) -> bool:
         """Whether the batch that is meant does not have that yet: a later batch, or a copy as of a later one."""
-        if block.kind == Kind.BEGIN:
+        if block.kind == BlockKind.BEGIN:
             self._is_later = self._until is not None and block.value[0] != self._until.batches
-        return block.kind == Kind.STORE or (self._is_later and block.kind in (Kind.BEGIN, Kind.LIVE, Kind.END))
+        return block.kind == BlockKind.STORE or (
+            self._is_later and block.kind in (BlockKind.BEGIN, BlockKind.LIVE, BlockKind.END)
+        )
 
     def _journal(self, rows: list[list[Any]]) -> None:
         for row in rows:
@@ -250,7 +253,7 @@ class Files:
         self._complete_journal(living)
         state = self._store.get(keys.STATE)
         batches = packing.unpack(state)[4] if state else 0
-        mark = Mark(self.base, last, last, self._last_record, batches)
+        mark = LogMark(self.base, last, last, self._last_record, batches)
         if self.base:
             self._store.write([(keys.LOG, packing.pack(mark))], sync=True)
         if self._identity:

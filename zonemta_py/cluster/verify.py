@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from zonemta_py.cluster.log import Mark, Stream
+from zonemta_py.cluster.log import LogMark
 from zonemta_py.cluster.restore import Files, remove
+from zonemta_py.cluster.stream import Stream
 from zonemta_py.disk import body_file, keys
 from zonemta_py.disk.frame import Record
 from zonemta_py.disk.leveldb.store import Store
@@ -38,7 +39,7 @@ async def verify(stream: Stream, number: int, folder: Path) -> Verified:
     own = Store(folder / "store")
     scratch = folder / "from-log"
     try:
-        mark = Mark.of(own.get(keys.LOG))
+        mark = LogMark.of(own.get(keys.LOG))
         if not mark.base:
             return Verified([f"queue {number} was never written with a log"], {})
         return await _compared(stream, number, folder, own, mark, scratch)
@@ -48,7 +49,7 @@ async def verify(stream: Stream, number: int, folder: Path) -> Verified:
 
 
 async def _compared(
-    stream: Stream, number: int, folder: Path, own: Store, mark: Mark, scratch: Path
+    stream: Stream, number: int, folder: Path, own: Store, mark: LogMark, scratch: Path
 ) -> Verified:  # fmt: skip
     info = await stream.info()
     remove(scratch)
@@ -123,7 +124,7 @@ def _where(mine: object | None, other: object | None) -> str:
     return "is in the log only" if mine is None else "has another value in the log"
 
 
-def _of_journals(folder: Path, scratch: Path, mark: Mark, counts: dict[str, int]) -> Iterator[str]:
+def _of_journals(folder: Path, scratch: Path, mark: LogMark, counts: dict[str, int]) -> Iterator[str]:
     kept = segments.files(scratch / "journal")
     if not kept:
         return

@@ -102,14 +102,16 @@ def verify(
 
 async def _verified(config: Config, made: Path) -> dict[int, Verified]:
     """By queue. made: copies of all queues' folders. Raises NatsError, OSError."""
-    from zonemta_py.cluster.log_stream import LogStream
+    from zonemta_py.cluster.log_stream import QueueLogStream
     from zonemta_py.cluster.nats import Nats
     from zonemta_py.cluster.verify import verify as compared
 
     nats = await Nats.connect(config.cluster, f"{config.node} verifies")
     try:
         return {
-            number: await compared(LogStream(nats, config.cluster.name, number), number, layout.folder_of(made, number))
+            number: await compared(
+                QueueLogStream(nats, config.cluster.name, number), number, layout.folder_of(made, number)
+            )
             for number in layout.numbers(made)
         }
     finally:

@@ -9,8 +9,8 @@ again once the store has been closed and reopened (after an error LevelDB may lo
 written since the last successful sync; whatever a failed batch may have left of refused mail is deleted. Journal:
 nothing fails; everything waits and is written again into a new file. `trouble` says why mail is refused now.
 
-Where other machines keep what is written (`Log`), they have a batch before the store, and records are stable once they
-are there and here. While they do not answer, mail is refused, and all else waits.
+Where other machines keep what is written (`Replica`), they have a batch before the store, and records are stable once
+they are there and here. While they do not answer, mail is refused, and all else waits.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Closing(Protocol):
         """The batch with the last changes failed."""
 
 
-class Log(Protocol):
+class Replica(Protocol):
     """What both lines write, kept by other machines too (`cluster.log`): a batch is there before it is written here."""
 
     records: int
@@ -182,7 +182,7 @@ class StoreLine:
         damaged: Callable[[StoreDamaged], None],
         hire: Hire = Thread,
         receipts: Receipts | None = None,
-        replica: Log | None = None,
+        replica: Replica | None = None,
     ) -> None:
         self.store, self.replica = store, replica
         self.syncs = 0
@@ -323,7 +323,7 @@ class StoreLine:
             return
         self._fail(units, error)
 
-    def _written_too(self, replica: Log) -> None:
+    def _written_too(self, replica: Replica) -> None:
         replica.written(self.store)
         if self._refused:
             self._waiting.appendleft(Unit(self._refused, False, True, immediately))
@@ -397,7 +397,7 @@ class JournalLine:
 
     lazy_s = 0.1
 
-    def __init__(self, writer: Writer, next_seq: int, hire: Hire = Thread, replica: Log | None = None) -> None:
+    def __init__(self, writer: Writer, next_seq: int, hire: Hire = Thread, replica: Replica | None = None) -> None:
         self.next_seq = next_seq
         self._replica = replica
         self._place = self._agreed = (0, 0)

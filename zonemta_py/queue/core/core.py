@@ -22,7 +22,7 @@ from zonemta_py.mail.envelope import Envelope
 from zonemta_py.queue.api import Membership, Result
 from zonemta_py.queue.core.bodies import Bodies
 from zonemta_py.queue.core.campaigns import Campaigns
-from zonemta_py.queue.core.commit import Hire, JournalLine, Log, Thread, immediately
+from zonemta_py.queue.core.commit import Hire, JournalLine, Replica, Thread, immediately
 from zonemta_py.queue.core.counters import QueueCounters
 from zonemta_py.queue.core.disk import Disk
 from zonemta_py.queue.core.lifetime import Lifetime
@@ -90,7 +90,7 @@ class Core:
         segments: Segments, ids: keys.Ids, totals: tuple[int, int], batches: int, clock: Steady,
         damaged: Callable[[Exception], None], callbacks: Callbacks, hooks: Hooks,
         resolver: DestinationResolver | None = None, hire: Hire = Thread, receipts: Receipts | None = None,
-        bodies: Bodies | None = None, replica: Log | None = None,
+        bodies: Bodies | None = None, replica: Replica | None = None,
     ) -> None:  # fmt: skip
         self.config, self.hooks, self.clock, self.callbacks = config, hooks, clock, callbacks
         self.mail_log: MailLog | None = None

@@ -15,7 +15,7 @@ from zonemta_py.disk.space import LEAST_BYTES, Space
 from zonemta_py.journal.receipts import Receipts
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core.bodies import Bodies, Uncommitted
-from zonemta_py.queue.core.commit import Closing, Hire, JournalLine, Log, StoreLine
+from zonemta_py.queue.core.commit import Closing, Hire, JournalLine, Replica, StoreLine
 from zonemta_py.queue.core.compaction import Compaction
 from zonemta_py.queue.core.ledger import Ledger
 from zonemta_py.queue.core.locator import Places
@@ -34,7 +34,7 @@ class Disk:
     def __init__(
         self, config: Config, store: Store, journal: JournalLine, closing: Closing, *, segments: Segments,
         ids: keys.Ids, clock: Steady, damaged: Callable[[Exception], None], hire: Hire, receipts: Receipts | None,
-        bodies: Bodies | None, replica: Log | None = None,
+        bodies: Bodies | None, replica: Replica | None = None,
     ) -> None:  # fmt: skip
         self.store, self.journal, self.segments, self.ids = store, journal, segments, ids
         self._damaged, self.replica = damaged, replica

@@ -16,7 +16,7 @@ from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import QueueRefusal, Receipt
 from zonemta_py.queue.core.bodies import Stored, client_of
-from zonemta_py.queue.core.commit import Log
+from zonemta_py.queue.core.commit import Replica
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.lifecycle.accept import Acceptance
 
@@ -129,7 +129,7 @@ class LocalIncoming:
             await self._copied(self._core.disk.replica)
         self._check()
 
-    async def _copied(self, replica: Log) -> None:
+    async def _copied(self, replica: Replica) -> None:
         """Until other machines have its file, or are about to, before the batch that accepts it."""
         try:
             await replica.body(self._core.disk.bodies.folder, self._id)

@@ -35,7 +35,7 @@ from zonemta_py.journal.segments import Writer
 from zonemta_py.queue.campaigns.commands import begun
 from zonemta_py.queue.core import policy_copy
 from zonemta_py.queue.core.bodies import Bodies
-from zonemta_py.queue.core.commit import Hire, Inline, JournalLine, Log, Thread
+from zonemta_py.queue.core.commit import Hire, Inline, JournalLine, Replica, Thread
 from zonemta_py.queue.core.core import Callbacks, Core
 from zonemta_py.queue.fsck import bodies as check_bodies
 from zonemta_py.queue.fsck import compare
@@ -74,7 +74,7 @@ class Rebuild:
     hire: Hire = Inline
     receipts: Receipts | None = None
     bodies: Bodies | None = None
-    replica: Log | None = None
+    replica: Replica | None = None
 
     def opening(self, store: Store, writer: Writer, suffix: Suffix, next_seq: int, marks: bool) -> Opening:
         """marks: the marks of the last position can be trusted. Raises StoreError, OSError."""
@@ -183,7 +183,7 @@ async def begin(
     damaged: Callable[[Exception], None] | None = None,
     resolver: DestinationResolver | None = None,
     hire: Hire = Thread,
-    replica: Log | None = None,
+    replica: Replica | None = None,
 ) -> Opening:
     """Opens the disk, and repairs it if it is damaged; `Opening.finish` does the rest. replica: what keeps both disks
     elsewhere too.

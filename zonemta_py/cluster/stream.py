@@ -1,0 +1,31 @@
+"""A stream of JetStream as a queue's log needs it: the real one is `log_stream`, another one is in the tests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import NamedTuple, Protocol
+
+
+class NotReached(Exception):
+    """No answer: it may have been done."""
+
+
+class StreamExtent(NamedTuple):
+    """first: the oldest message's number; last + 1 if there is none. bytes: what the stream takes on each server."""
+
+    first: int
+    last: int
+    bytes: int
+
+
+class Stream(Protocol):
+    """A stream as the log needs it. All but `begin_append` go on trying for some seconds, and raise NotReached."""
+
+    async def begin_append(self, data: bytes, expected: int) -> asyncio.Future[int]:
+        """One try. The future, or this, has an error if it was refused, or nobody knows."""
+
+    async def info(self) -> StreamExtent: ...
+    async def get(self, sequence: int) -> bytes | None: ...
+    def read(self, first: int, last: int) -> AsyncIterator[tuple[int, bytes]]: ...
+    async def purge(self, before: int) -> None: ...
