@@ -11,8 +11,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from nats_servers import program
+from ports import free_port
 from survival.client import Client
 from survival.cluster import Node, Nodes
 from survival.ledger import Ledger
@@ -173,6 +175,21 @@ async def accepted(face: Queues, envelope: Envelope, body: bytes) -> Receipt:
             return await face.accept(envelope, body)
         except QueueRefusal:
             await asyncio.sleep(0.2)
+
+
+async def test_the_dashboard_shows_the_nodes(tmp_path: Path) -> None:
+    port = free_port()
+    more = f"[http]\nenabled = true\nport = {port}\ndashboard = true\n"
+    async with running(tmp_path, more=more, count=1) as (nodes, _, _):
+        mta = nodes.all[0].mta
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+            await until(lambda: (mta.folder / "http.token").exists())
+            token = (mta.folder / "http.token").read_text().strip()
+            found = await client.get("/v1/cluster", headers={"Authorization": f"Bearer {token}"})
+            assert [row["node"] for row in found.json()["nodes"]] == ["a"]
+            await client.post("/dashboard/login", data={"key": token})
+            page = await client.get("/dashboard/cluster")
+            assert ("Cluster trial" in page.text, "leads" in page.text) == (True, True), page.text[:500]
 
 
 async def test_a_key_and_a_named_queue_are_one_for_all_nodes(tmp_path: Path) -> None:

@@ -101,12 +101,12 @@ class Node:
 
 
 class Nodes:
-    """All of them, their servers, and the sink. settings: of each `Mta`."""
+    """So many of them, and three servers. settings: of each `Mta`."""
 
-    def __init__(self, folder: Path, sink_port: int, **settings: Any) -> None:
+    def __init__(self, folder: Path, sink_port: int, count: int = 3, **settings: Any) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.servers = ThreeServers(folder / "nats")
-        self.all = [Node(name, folder / name, sink_port, self.servers, **dict(settings)) for name in NODES]
+        self.all = [Node(name, folder / name, sink_port, self.servers, **dict(settings)) for name in NODES[:count]]
 
     async def start(self) -> None:
         """Returns when each takes mail, and one leads."""

@@ -33,7 +33,7 @@ from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.web.api.events import EventStream
 from zonemta_py.web.dashboard import orders
 from zonemta_py.web.dashboard.desk import FORM_BYTES_MAX, HEADERS, HOME, Desk, NoPage, QueueAway
-from zonemta_py.web.dashboard.pages import PAGES, Handler
+from zonemta_py.web.dashboard.pages import Handler, pages_of
 from zonemta_py.web.dashboard.sessions import COOKIE, SESSION_S, LoginSession, Sessions
 from zonemta_py.web.dashboard.words import Wrong
 from zonemta_py.web.documents.problem import RequestProblem
@@ -122,8 +122,9 @@ class Dashboard:
         self._here, self._desk, self._live = here, Desk(here), Live(here.queue)
         here.streams.at_end(self._live.end)
         self._sessions = Sessions(here.config.folder, here.keys, time.time)
-        self._desk.there = frozenset((*PAGES, *orders.ORDERS))
-        routes = [Route(HOME + path, self._shown(handler)) for path, handler in PAGES.items()]
+        pages = pages_of(here.config)
+        self._desk.there = frozenset((*pages, *orders.ORDERS))
+        routes = [Route(HOME + path, self._shown(handler)) for path, handler in pages.items()]
         routes += [
             Route(f"{HOME}/login", self._login, methods=["GET", "POST"]),
             Route(f"{HOME}/logout", self._logout, methods=["POST"]),

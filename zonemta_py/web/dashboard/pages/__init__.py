@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable
 from starlette.requests import Request
 from starlette.responses import Response
 
+from zonemta_py.config import Config
 from zonemta_py.web.dashboard.desk import Desk
-from zonemta_py.web.dashboard.pages import campaigns, overview, queue, zones
+from zonemta_py.web.dashboard.pages import campaigns, cluster, overview, queue, zones
 
 Handler = Callable[[Desk, Request], Awaitable[Response]]
 
@@ -33,3 +34,9 @@ PAGES: dict[str, Handler] = {
     "/tasks/{id}": queue.task,
     "/configuration": zones.configuration,
 }
+_OF_CLUSTERS: dict[str, Handler] = {"/cluster": cluster.cluster}
+
+
+def pages_of(config: Config) -> dict[str, Handler]:
+    """Those that such an MTA has."""
+    return PAGES | (_OF_CLUSTERS if config.cluster.enabled else {})
