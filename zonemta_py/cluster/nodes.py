@@ -25,7 +25,7 @@ from zonemta_py.cluster.presence import Presence
 from zonemta_py.config import Config
 from zonemta_py.disk import packing
 from zonemta_py.disk.files import replace_file
-from zonemta_py.journal.folders import FOLDER
+from zonemta_py.journal.folders import FOLDER, QUEUES_MAX
 
 log = logging.getLogger(__name__)
 
@@ -33,8 +33,8 @@ BUCKET = "nodes"
 NODE, QUEUE, NUMBERS = "node.", "queue.", "numbers"
 FILE = "node"
 """In `queues/` of the node's folder: which cluster it belongs to, and as which instance."""
-MOST = 1023
-"""Highest number of a queue: it is ten bits of a message id. 0 is that of a queue that was there before."""
+MOST = QUEUES_MAX - 1
+"""Highest number of a queue (`journal/folders.py`). 0 is that of a queue that was there before."""
 ROUND_S = 0.5
 BEAT_S = 1.0
 """How often a node gives a sign of life."""
