@@ -18,6 +18,7 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,6 @@ from zonemta_py.config import Config
 from zonemta_py.disk.files import replace_file
 from zonemta_py.logs.causes import cause
 from zonemta_py.mail.reply import Reply
-from zonemta_py.processes.pipe import ASKED
 from zonemta_py.queue import questions
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.questions.question import Question, Refused
@@ -66,8 +66,11 @@ OF_NODE = frozenset(
 class Agent:
     """Of one node."""
 
-    def __init__(self, config: Config, nats: Nats, members: NodeMembership, leadership: Leadership) -> None:
-        self._config, self._folder, self._nats = config, config.folder, nats
+    def __init__(
+        self, config: Config, nats: Nats, members: NodeMembership, leadership: Leadership, wake: Callable[[], None]
+    ) -> None:  # fmt: skip
+        """wake: tells the supervisor that other queues are here than there were."""
+        self._config, self._folder, self._nats, self._wake = config, config.folder, nats, wake
         self._members, self._leadership = members, leadership
         self._name = config.node
         self._here: dict[int, OnMachine] = {}
@@ -277,7 +280,7 @@ class Agent:
         self._leaving.add(number)
         place = layout.folder_of(self._folder, number)
         layout.write(self._folder, [one for one in layout.numbers(self._folder) if one != number])
-        os.kill(os.getppid(), ASKED)
+        self._wake()
         until = time.monotonic() + self._config.server.stop_s + LEAVE_S
         while place.exists():  # its process ends what it has begun
             if time.monotonic() > until:
@@ -316,15 +319,15 @@ class Agent:
         for number in self._here:
             if not self._here[number].there and now > self._started_at.get(number, 0.0) + START_S:
                 self._started_at[number] = now
-                os.kill(os.getppid(), ASKED)
+                self._wake()
 
 
 async def _no_order(question: Question[..., Any], arguments: dict[str, Any]) -> dict[int, Any]:
     raise Refused(f"{question} is for all nodes, and goes to the leader")
 
 
-async def run(config: Config) -> None:
-    """For ever."""
+async def run(config: Config, wake: Callable[[], None]) -> None:
+    """For ever. wake: as of `Agent`."""
     try:
         nats = await connected(config, f"{config.node}: agent")
         members = NodeMembership(nats, config, config.folder)
@@ -334,7 +337,7 @@ async def run(config: Config) -> None:
         os._exit(os.EX_CONFIG)
     leadership = Leadership(nats, config, members.instance)
     with contextlib.suppress(asyncio.CancelledError):
-        await Agent(config, nats, members, leadership).run()
+        await Agent(config, nats, members, leadership, wake).run()
     os._exit(os.EX_SOFTWARE)
 
 

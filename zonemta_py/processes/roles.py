@@ -41,6 +41,7 @@ from zonemta_py.metrics import report
 from zonemta_py.metrics.connections import CONNECTIONS, REQUESTS, STREAMS
 from zonemta_py.plugin.host import Host
 from zonemta_py.processes import queue_process
+from zonemta_py.processes.pipe import ASKED
 from zonemta_py.processes.ports import SMTP
 from zonemta_py.processes.queue_process import Given
 
@@ -214,7 +215,7 @@ def _authority(child: Child) -> None:
     if child.config.cluster.enabled:
         from zonemta_py.cluster import agent
 
-        uvloop.run(agent.run(child.config))
+        uvloop.run(agent.run(child.config, lambda: os.kill(os.getppid(), ASKED)))
         return
     from zonemta_py.queues import authority
 
