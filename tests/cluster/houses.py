@@ -60,7 +60,7 @@ class KeptHouse(House):
         await self.take_over()
         shutil.rmtree(before)
         problems = [one for one in self.check().problems if one.severity != "harmless"]
-        assert problems == [], "what is made of the log has no damage"
+        assert problems == [], f"what is made of the log has no damage: {problems}"
         return await self.begin()
 
     async def take_over(self) -> None:

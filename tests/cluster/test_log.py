@@ -208,6 +208,7 @@ async def test_files_that_were_changed_without_the_log_begin_it_anew(memory: Pat
     assert home.check(repair=True).problems == []
     await home.open()
     assert home.log.pen.base != base
+    await until(lambda: home.log.copies)
     await home.rest()
     await home.crash()
     assert {row["recipient"] for row in await home.listed()} == {"one@x.test"}

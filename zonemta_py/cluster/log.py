@@ -20,6 +20,7 @@ import logging
 import os
 import secrets
 import sys
+import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
@@ -140,6 +141,8 @@ class ReplicatedLog:
         self._copying = False
         self._sent_since = set[str]()
         """Bodies appended since the copy under way, or the last one, was begun."""
+        self._reading, self._is_closed = threading.Lock(), False
+        """Held by the thread that reads the store for a copy: LevelDB crashes if it is closed meanwhile."""
         self._tasks = {self._loop.create_task(self._run()), self._loop.create_task(self._look())}
         self.appended_bytes = self.messages = self.copies = 0
         """By this process."""
@@ -176,7 +179,9 @@ class ReplicatedLog:
         return await cls.fenced(await QueueLogStream.make(nats, cluster, number), number, epoch, node, replaced)
 
     def close(self) -> None:
-        """What was not acknowledged may be there, or not."""
+        """What was not acknowledged may be there, or not. Nothing reads the store any more when this returns."""
+        with self._reading:
+            self._is_closed = True
         for task in self._tasks:
             task.cancel()
         for future in list(self._flying):
@@ -341,7 +346,7 @@ class ReplicatedLog:
         while at < b"\xff":
             await self._has_room()
             began = self._loop.time()
-            rows, at = await asyncio.to_thread(_portion, store, kept, at)
+            rows, at = await asyncio.to_thread(self._portion, store, kept, at)
             if rows:
                 done: asyncio.Future[None] = self._loop.create_future()
                 before = self.appended_bytes
@@ -351,6 +356,12 @@ class ReplicatedLog:
                 await done
                 await asyncio.sleep(RESTS * worked_s)
         return live
+
+    def _portion(self, store: Store, kept: KeptInstant, start: bytes) -> tuple[list[Operation], bytes]:
+        with self._reading:
+            if self._is_closed:
+                return [], b"\xff"
+            return _portion(store, kept, start)
 
     async def _trim(self, began: int) -> None:
         """What came before the copy goes, but for records that a recovery needs."""

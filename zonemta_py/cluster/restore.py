@@ -108,6 +108,8 @@ class Files:
         self._touched: set[bytes] | None = None
         """Keys that batches have had since a copy began that goes on; None: none does."""
         self._whole = False
+        self._older = False
+        """Something is of an earlier life of the log."""
         self._last_record = 0
         self._enveloped: set[str] = set()
         self._position: Record | None = None
@@ -144,8 +146,10 @@ class Files:
         return self._bytes > WRITE_BYTES
 
     def take(self, block: Block) -> None:
-        if block.base != self.base and not self.others:
-            return
+        if block.base != self.base and block.base:
+            if not self.others:
+                return
+            self._older = True
         value = block.value
         if self._until is not None and block.first > self._until.sequence and self._too_late(block):
             return
@@ -243,6 +247,11 @@ class Files:
 
     def finish(self, last: int) -> None:
         self.flush()
+        if self._older and self.others:
+            self.sentences.append(
+                "the log was begun anew with files that had been changed without it, and that copy had not ended: what"
+                " was changed in them is lacking, and recovery makes up for it"
+            )
         if not self._whole and self.base:
             self.sentences.append(
                 "the log has no whole copy of the queue, only what was written since it was begun: mail from before may"
