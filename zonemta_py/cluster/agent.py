@@ -169,17 +169,24 @@ class Agent:
             }
             for name, one in self._members.nodes().items()
         ]  # fmt: skip
-        queues = []
-        for number, owner in self._members.owners().items():
-            log_bytes = {}
-            with contextlib.suppress(NatsError):
-                info = await self._nats.info(stream_of(self._config.cluster.name, number), BEAT_S)
-                log_bytes = {"bytes": info.bytes, "first": info.first, "last": info.last}
-            queues.append({"queue": number, "node": owner.node, "epoch": owner.epoch, "log": log_bytes})
+        owners = self._members.owners()
+        logs = await asyncio.gather(*(self._log_of(number) for number in owners))
+        queues = [
+            {"queue": number, "node": owner.node, "epoch": owner.epoch, "log": found}
+            for (number, owner), found in zip(owners.items(), logs, strict=True)
+        ]
         return {
             "cluster": self._config.cluster.name, "node": self._name, "leader": leader,
             "connected": self._nats.is_connected, "nodes": nodes, "queues": queues,
         }  # fmt: skip
+
+    async def _log_of(self, number: int) -> dict[str, int]:
+        """Its bytes and sequences; empty where NATS does not say so."""
+        try:
+            info = await self._nats.info(stream_of(self._config.cluster.name, number), BEAT_S)
+        except NatsError:
+            return {}
+        return {"bytes": info.bytes, "first": info.first, "last": info.last}
 
     # -- leading
 
