@@ -1,7 +1,8 @@
 """A node joins the cluster: before its queues start it learns which are its own, and gets new ones if it has none.
 
-A queue that others have taken over meanwhile is set aside: its files stay as an archive (`queues/layout.py`). The
-folder of an MTA that was alone until now can begin a cluster as its queue 0; it cannot join one that has a queue 0.
+A queue that others have taken over meanwhile is set aside: its files stay as an archive (`queues/layout.py`). Who has
+it now is asked to give it back, with its mail, once what it has leased has ended; if that fails, there is a new one.
+The folder of an MTA that was alone until now can begin a cluster as its queue 0; it cannot join one that has a queue 0.
 Failures: ValueError with one sentence, OSError.
 """
 
@@ -9,14 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
+from contextlib import suppress
+from pathlib import Path
 
 from zonemta_py.cluster import servers
+from zonemta_py.cluster.calls import AGENT, subject_of
 from zonemta_py.cluster.nats import Nats, NatsError, NatsRefusal
 from zonemta_py.cluster.nodes import NodeMembership, NotAdmitted
 from zonemta_py.config import Config, queue_count
+from zonemta_py.disk.packing import pack
+from zonemta_py.queue import questions
 from zonemta_py.queues import layout
 
 AGAIN_S = 1.0
+GIVE_S, LOOK_S = 15.0, 0.25
 
 
 async def join(config: Config) -> None:
@@ -27,21 +35,54 @@ async def join(config: Config) -> None:
     try:
         await servers.check(nats, config)
         members = NodeMembership(nats, config, folder)
-        joined = await members.join(queue_count(config), layout.numbers(folder) if there else [])
+        joined = await members.join(0, layout.numbers(folder) if there else [], fresh_ones=False)
+        for number in joined.replaced:
+            _say(f"other nodes have taken over queue {number}; its files are set aside")
+            _set_aside(folder, number)
+        numbers, wanted = list(joined.numbers), queue_count(config)
+        for number in joined.replaced:
+            if len(numbers) < wanted and await _given_back(nats, config, members, number):
+                _say(f"queue {number} comes back, with its mail")
+                numbers.append(number)
+        while len(numbers) < wanted:
+            numbers.append(await members.fresh())
     except (NatsError, NotAdmitted) as error:
         raise ValueError(str(error)) from None
     finally:
         await nats.close()
-    home = layout.home_of(folder)
-    for number in joined.replaced:
-        print(
-            f"zonemta: other nodes have taken over queue {number}; its files are set aside", file=sys.stderr, flush=True
-        )
-        if number == home:
-            layout.set_home_aside(folder)
-        else:
-            layout.set_aside(folder, number)
-    layout.write(folder, joined.numbers, home=joined.home)
+    layout.write(folder, numbers, home=joined.home if joined.home >= 0 else numbers[0])
+
+
+def _say(sentence: str) -> None:
+    print(f"zonemta: {sentence}", file=sys.stderr, flush=True)
+
+
+def _set_aside(folder: Path, number: int) -> None:
+    if number == layout.home_of(folder):
+        layout.set_home_aside(folder)
+    else:
+        layout.set_aside(folder, number)
+
+
+async def _given_back(nats: Nats, config: Config, members: NodeMembership, number: int) -> bool:
+    """Whether a queue that this node had is its own again: the node that has it gives it away when what it has leased
+    has ended. So there are not more queues with each node that dies and comes back. Raises NatsError."""
+    owner = members.owners().get(number)
+    if owner is None:
+        return False
+    if not owner.instance:  # nobody has taken it
+        return await members.take(number) is not None
+    call = pack([AGENT, str(questions.cluster_move), {"number": number, "node": config.node}, ""])
+    end = time.monotonic() + GIVE_S
+    while time.monotonic() < end:
+        with suppress(NatsError):  # who has it may not know yet that this node is back
+            await nats.request(subject_of(config.cluster.name, owner.node), call, GIVE_S)
+        await members.look()
+        owner = members.owners().get(number, owner)
+        if owner.instance == members.instance:
+            return True
+        await asyncio.sleep(LOOK_S)
+    return False
 
 
 async def leave(config: Config) -> None:

@@ -39,6 +39,8 @@ ROUND_S = 0.5
 BEAT_S = 1.0
 """How often a node gives a sign of life."""
 BEAT_TIMEOUT_S = 5.0
+JOIN_S = 30.0
+"""How long a node that joins may give no sign of life before its queues start."""
 
 
 class NotAdmitted(Exception):
@@ -104,9 +106,10 @@ class NodeMembership:
 
     # -- joining
 
-    async def join(self, wanted: int, known: list[int]) -> Joined:
-        """known: the numbers that this node's folder has, the one at home first; none if it is empty. Raises
-        NotAdmitted, NatsError, OSError."""
+    async def join(self, wanted: int, known: list[int], fresh_ones: bool = True) -> Joined:
+        """known: the numbers that this node's folder has, the one at home first; none if it is empty. fresh_ones: where
+        it has fewer than are wanted, or none at home, it gets new ones; else `home` may be -1. Raises NotAdmitted,
+        NatsError, OSError."""
         await self._bucket.make()
         self.instance, before = self._identity()
         await self._enter()
@@ -119,10 +122,12 @@ class NodeMembership:
                 kept.append(number)
                 epochs[number] = epoch
         homeless = not known or known[0] in replaced
-        fresh = [await self._fresh() for _ in range(max(wanted - len(kept), int(homeless)))]
+        count = max(wanted - len(kept), int(homeless)) if fresh_ones else 0
+        fresh = [await self._fresh() for _ in range(count)]
         epochs |= dict.fromkeys(fresh, 1)
         await self.look()
-        return Joined(kept + fresh, fresh[0] if homeless else known[0], replaced, epochs)
+        home = known[0] if not homeless else fresh[0] if fresh else -1
+        return Joined(kept + fresh, home, replaced, epochs)
 
     def _identity(self) -> tuple[str, bool]:
         """The instance; and whether it is one of an earlier start."""
@@ -147,7 +152,7 @@ class NodeMembership:
     async def _enter(self) -> None:
         """Takes the node's name, if no other instance that lives has it."""
         key = NODE + self.node
-        data = packing.pack({"instance": self.instance, "run": self._run})
+        data = packing.pack({"instance": self.instance, "run": self._run, "grace_s": JOIN_S})
         while True:
             try:
                 found = await self._bucket.get(key)
