@@ -19,7 +19,7 @@ from ports import free_port
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from benchmark import roots
+from benchmark import replicated, roots
 from benchmark.contenders import BenchError, Contender, Postfix, Zonemta
 from benchmark.counted import SHAPES, count
 from benchmark.load import smtp_source
@@ -56,7 +56,8 @@ def main(
         str,
         typer.Option(
             help="zonemta, postfix, exim, opensmtpd, limits, starttls, ed25519, rsa2048, events, events-down,"
-            " zonemta-logged, zonemta-logged-json, zonemta@DIR (another checkout), queues=N,"
+            " zonemta-logged, zonemta-logged-json, zonemta@DIR (another checkout), replicated (on three NATS servers),"
+            " queues=N,"
             " queues=N@SHARE (of a core for each process)."
         ),
     ] = "zonemta,postfix",
@@ -161,6 +162,8 @@ def _contenders(text: str, work: Path, to: Console) -> list[Contender]:
     for name in text.split(","):
         if name == "zonemta":
             made.append(Zonemta(work / "zonemta", free_port()))
+        elif name == replicated.NAME:
+            made.append(replicated.OneNode(work / name, free_port()))
         elif is_one(name):
             made.append(Queues(name, work / name.replace("=", "-"), free_port()))
         elif name in SECTIONS:

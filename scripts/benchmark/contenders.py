@@ -73,6 +73,10 @@ class Contender(ABC):
             time.sleep(0.005)
         raise BenchError(f"{self.name} did not open its port; the end of its output: {self._tail()}")
 
+    def beside(self, messages: int) -> dict[str, float]:
+        """What its helpers, which are not counted with it, have used for so many messages."""
+        return {}
+
     def ended(self) -> None:  # noqa: B027 (most leave nothing behind)
         """Its processes have ended."""
 

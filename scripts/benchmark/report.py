@@ -26,6 +26,8 @@ RELAYED = {
     "peak_pss_mb": "peak PSS MB, all processes",
     "growth_mb": "growth MB, largest process",
     "kb_written_per_message": "KB written a message",
+    "servers_cpu_ms_per_message": "CPU ms a message, NATS servers",
+    "servers_kb_written_per_message": "KB written a message, NATS servers",
     "syncs_per_message": "sync calls a message",
 }
 PHASES = {"put": "enqueued", "take": "dequeued", "through": "both at once"}

@@ -143,7 +143,7 @@ def relay(bench: Bench, name: str, contender: Contender) -> Figures:
                 source.kill()
             time.sleep(0.3)  # the results of the last deliveries are still to be written down
             meter.sample()
-            figures = meter.figures(load.messages)
+            figures = meter.figures(load.messages) | contender.beside(load.messages)
     finally:
         group.close()
         contender.ended()

@@ -1,0 +1,61 @@
+"""This MTA as one node of a cluster, on three NATS servers of this machine that sync always."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from nats_servers import ThreeServers, program
+
+from benchmark.contenders import BenchError, Zonemta
+from benchmark.processes import Group
+
+NAME = "replicated"
+
+
+class OneNode(Zonemta):
+    """Its servers are counted apart."""
+
+    name = NAME
+
+    def __init__(self, folder: Path, sink_port: int) -> None:
+        if not program():
+            raise BenchError("nats-server is not installed; run scripts/prepare --dev")
+        self._nats = ThreeServers(folder / "nats")
+        super().__init__(folder, sink_port, sections={"cluster": self._nats.settings()})
+        self.config.chmod(0o600)  # it has a password
+        self._groups = list[Group]()
+        self._before = 0.0
+
+    def wipe(self) -> None:
+        super().wipe()
+        shutil.rmtree(self.folder / "nats", ignore_errors=True)
+        for server in self._nats.all:
+            server.folder.mkdir(parents=True)
+
+    def start(self, group: Group, prefix: Sequence[str] = ()) -> float:
+        self._nats.start()
+        for server in self._nats.all:
+            assert server.process is not None
+            self._groups.append(Group())
+            self._groups[-1].adopt(server.process)
+        begun = super().start(group, prefix)
+        self._before = self._cpu_s()
+        return begun
+
+    def _cpu_s(self) -> float:
+        return sum(one.cpu_s() for one in self._groups)
+
+    def beside(self, messages: int) -> dict[str, float]:
+        written = sum(one.written_bytes() for one in self._groups)
+        return {
+            "servers_cpu_ms_per_message": (self._cpu_s() - self._before) * 1e3 / messages,
+            "servers_kb_written_per_message": written / 1e3 / messages,
+        }
+
+    def ended(self) -> None:
+        self._nats.end()
+        for one in self._groups:
+            one.close()
+        self._groups.clear()
