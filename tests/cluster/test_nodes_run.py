@@ -26,7 +26,8 @@ from zonemta_py.queue.api import QueueRefusal, Receipt
 from zonemta_py.queues import layout
 from zonemta_py.queues.client import Cluster, Queues
 from zonemta_py.queues.placement import of
-from zonemta_py.wire.blocking_client import ask
+from zonemta_py.wire import SOCKET
+from zonemta_py.wire.blocking_client import ask, ask_at
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.skipif(not program(), reason="nats-server is not installed")]
 
@@ -193,6 +194,37 @@ async def accepted(face: Queues, envelope: Envelope, body: bytes) -> Receipt:
             return await face.accept(envelope, body)
         except QueueRefusal:
             await asyncio.sleep(0.2)
+
+
+async def test_a_node_that_joins_later_has_what_all_have(tmp_path: Path) -> None:
+    """Suppressions, stops, and what an MTA had that was alone before; though the orders are kept no more."""
+    ledger = Ledger()
+    async with sink(ledger) as destination:
+        nodes = Nodes(tmp_path, destination.port, processes=1)
+        a, b, c = nodes.all
+        nodes.servers.start()
+        try:
+            for node in (a, b):
+                await node.start()
+                await node.mta.taking()
+            rows = [[f"p{number}@one.test", "manual"] for number in range(300)]
+            await asyncio.to_thread(a.mta.ask, "suppress", rows=rows)
+            await asyncio.to_thread(b.mta.ask, "stop", kind="domain", name="two.test")
+            await asyncio.to_thread(b.mta.ask, "stop", kind="domain", name="nowhere.test")
+            await asyncio.to_thread(b.mta.ask, "lift", kind="domain", name="nowhere.test")
+            await c.start()
+            await until(lambda: len(owners(a)) == 3)
+            await c.mta.taking()
+            own = c.mta.folder
+            assert {row["name"] for row in ask_at(own / SOCKET, "standing")} >= {"two.test"}
+            assert len(ask_at(own / SOCKET, "suppressions", limit=1000)["rows"]) == 300
+            assert "lacks orders" not in a.mta.log.read_text() + b.mta.log.read_text() + c.mta.log.read_text()
+            c.mta.kill("all")
+            await until(lambda: c.name not in owners(a).values())
+            await asyncio.to_thread(a.mta.ask, "lift", kind="domain", name="two.test")
+            assert "lacks orders" not in a.mta.log.read_text() + b.mta.log.read_text()
+        finally:
+            nodes.end()
 
 
 async def test_the_dashboard_shows_the_nodes(tmp_path: Path) -> None:

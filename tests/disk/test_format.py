@@ -84,6 +84,7 @@ def test_every_key_is_listed() -> None:
         keys.quota("<account>", "<what>", 0).decode().replace(" 0", " <length>"),
         keys.TRACKED.decode(),
         keys.LOG.decode(),
+        keys.ORDERED.decode(),
         keys.template("<name>", 1).decode(),
         keys.campaign("<name>").decode(),
         keys.tally("<name>").decode(),

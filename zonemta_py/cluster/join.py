@@ -9,6 +9,7 @@ Failures: ValueError with one sentence, OSError.
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sys
 import time
 from contextlib import suppress
@@ -16,21 +17,33 @@ from pathlib import Path
 
 from zonemta_py.cluster import servers
 from zonemta_py.cluster.calls import AGENT, subject_of
+from zonemta_py.cluster.log_stream import QueueLogStream
 from zonemta_py.cluster.nats import Nats, NatsError, NatsRefusal
 from zonemta_py.cluster.nodes import NodeMembership, NotAdmitted
+from zonemta_py.cluster.restore import restored
+from zonemta_py.cluster.stream import NotReached
 from zonemta_py.config import Config, queue_count
-from zonemta_py.disk.packing import pack
+from zonemta_py.disk import keys
+from zonemta_py.disk.leveldb.store import StoreError
+from zonemta_py.disk.packing import pack, unpack
+from zonemta_py.journal.folders import LAYOUT
 from zonemta_py.queue import questions
+from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queues import layout
 
 AGAIN_S = 1.0
 GIVE_S, LOOK_S = 15.0, 0.25
+FURNISHING = "furnishing"
+"""A folder beside those of queues, while the new ones get what all have."""
+NOTICED_S = 2.0
+"""After so long whoever leads knows of a new queue."""
 
 
 async def join(config: Config) -> None:
     """`layout` says then which queues this node has. It waits until NATS can be reached."""
     folder = config.folder
-    there = (folder / "store").exists() or (folder / "journal").exists() or (folder / layout.FOLDER).exists()
+    there = any((folder / name).exists() for name in ("store", "journal", f"{layout.FOLDER}/{LAYOUT}"))
+    begun = (folder / layout.FOLDER / FURNISHING).exists()
     nats = await connected(config, f"{config.node} joins")
     try:
         await servers.check(nats, config)
@@ -44,13 +57,58 @@ async def join(config: Config) -> None:
             if len(numbers) < wanted and await _given_back(nats, config, members, number):
                 _say(f"queue {number} comes back, with its mail")
                 numbers.append(number)
-        while len(numbers) < wanted:
-            numbers.append(await members.fresh())
+        known = [number for number in members.owners() if number not in numbers]
+        fresh = [await members.fresh() for _ in range(len(numbers), wanted)]
+        if begun:  # a crash came between: none of them was ever started
+            for number in numbers:
+                _set_aside(folder, number)
+            fresh = [*numbers, *fresh]
+        numbers = [*dict.fromkeys([*numbers, *fresh])]
     except (NatsError, NotAdmitted) as error:
         raise ValueError(str(error)) from None
     finally:
         await nats.close()
+    if fresh and known:
+        (folder / layout.FOLDER / FURNISHING).mkdir(mode=0o700, exist_ok=True)
     layout.write(folder, numbers, home=joined.home if joined.home >= 0 else numbers[0])
+    if fresh and known:
+        await asyncio.sleep(NOTICED_S)  # from now on orders are kept for them
+        await furnish(config, known, fresh)
+
+
+async def furnish(config: Config, known: list[int], fresh: list[int]) -> None:
+    """New queues get what all others have alike (suppressions, stops, campaigns …), as the first of those has it whose
+    log can be read: its files are made of it, beside, for that long. Raises ValueError, OSError."""
+    from zonemta_py.queues import moving
+
+    place = config.folder / layout.FOLDER / FURNISHING / "source"
+    nats = await connected(config, f"{config.node} joins")
+    try:
+        for number in known:
+            stream = await QueueLogStream.make(nats, config.cluster.name, number)
+            extent = await stream.info()
+            if extent.last >= extent.first:
+                _say(f"the new queue gets what all have alike, from the log of queue {number}")
+                await restored(stream, number, extent.first, extent.last, place)
+                break
+        else:
+            shutil.rmtree(place.parent)
+            return
+        source = await moving.resting(config.for_queue(number, place))
+        source.tasks.engine.rest()
+        value = source.core.disk.store.get(keys.ORDERED)
+        for one in fresh:
+            of_one = layout.config_of(config, one)
+            queue = await moving.resting(of_one)
+            await moving.furnish(source, queue)
+            queue = await moving.furnished(queue, of_one, unpack(value) if value is not None else 0)
+            await moving.closed(queue)
+        moving.abandon(source)
+        shutil.rmtree(place.parent)
+    except (NotReached, QueueRefusal, StoreError) as error:
+        raise ValueError(f"the new queue cannot get what the others have: {error}; start again") from None
+    finally:
+        await nats.close()
 
 
 def _say(sentence: str) -> None:

@@ -49,6 +49,8 @@ from typing import NamedTuple
 STATE = b"state"
 LOG = b"log"
 """Of a queue of a cluster."""
+ORDERED = b"ordered"
+"""The same: the number of the last order that it has carried out."""
 SIZES = b"size "
 FLOW_SIZES = b"size-flow "
 QUOTAS = b"quota "

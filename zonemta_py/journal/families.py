@@ -66,6 +66,7 @@ FAMILIES = (
     Family("taken", (), "only of a move between queues that is under way: what was moved is recorded by then"),
     Family("state", (), "counted again; how far the journal was applied is found by applying it again"),
     Family("log", (), "the log begins anew with all that is here"),
+    Family("ordered", (), "orders that are kept are carried out again"),
     Family("probe", (), "written and deleted at once, to try a disk"),
 )  # fmt: skip
 

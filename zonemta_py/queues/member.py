@@ -67,6 +67,8 @@ class Member:
             self.number = noted(queue.core.config.folder)
         except ValueError:  # orders can be carried out twice
             self.number = 0
+        if queue.core.config.cluster.enabled and (value := queue.core.disk.store.get(keys.ORDERED)) is not None:
+            self.number = max(self.number, packing.unpack(value))  # the file is not in the queue's log
         self._placement = placement.of(queue.core.config)
         self._until = 0.0
         self._one = asyncio.Lock()
@@ -103,9 +105,18 @@ class Member:
                 if not sure:
                     return answer
             if number > self.number:
+                if self._core.config.cluster.enabled:
+                    await self._kept(number)
                 await asyncio.to_thread(replace_file, self._path, str(number).encode(), 0o600)
                 self.number = number
             return answer
+
+    async def _kept(self, number: int) -> None:
+        """In the queue's log, from where another node may go on with it."""
+        kept: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        operations: list[Operation] = [(keys.ORDERED, packing.pack(number))]
+        self._core.disk.lines.submit(operations, kept.set_result, sync=True, keep=True)
+        await asyncio.shield(kept)
 
     # -- what is its own
 

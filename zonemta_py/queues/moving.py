@@ -128,6 +128,7 @@ FAMILIES = (
     Becomes("lesson", "stays, until all have learnt it", "to the first queue, with new numbers"),
     Becomes("taken", "deleted when the move is recorded", "deleted when the move is recorded"),
     Becomes("state", "its own", "stays in the folder"),
+    Becomes("ordered", "its own", "stays in the folder"),
     Becomes("probe", "its own", "stays in the folder"),
 )
 
@@ -281,6 +282,35 @@ async def rebalance(
         raise OSError(str(error)) from None
 
 
+async def furnish(source: LocalQueue, queue: LocalQueue) -> None:
+    """A new queue gets what all queues of an MTA have alike, as one of them has it; both are at rest. `furnished` ends
+    it. Raises QueueRefusal, StoreError, OSError."""
+    giver, core = source.core, queue.core
+    for family in (keys.SUPPRESSED, keys.SUPPRESSED_IN, keys.EVIDENCE, keys.GUARDS, keys.GUARD_DAYS):
+        for rows in _portions(giver.disk.store, family):
+            await _written(core, list[Operation](rows))
+    for campaign in giver.campaigns.by_name.values():
+        if not campaign.named and core.campaigns.registered(campaign.name) is None:
+            await _take_campaign(giver, core, campaign.name)
+    for task in giver.tasks.by_number.values():
+        if task.number not in core.tasks.by_number:
+            copy = _without_figures(_as_there(giver, core, task))
+            core.tasks.take_over(await _recorded_task(giver, core, copy, 0))
+    _join_policy(giver, core, today=False)
+
+
+async def furnished(queue: LocalQueue, config: Config, carried: int, clock: Clock | None = None) -> LocalQueue:
+    """The same queue, opened anew: what was written to its store is known then. carried: number of the last order that
+    the one had from which it has all that. Raises StoreError, OSError, ConfigError."""
+    await closed(queue)
+    queue = await resting(config, clock)
+    queue.tasks.engine.rest()
+    if queue.core.disk.store.first(keys.SUPPRESSED, keys.end(keys.SUPPRESSED_IN)) is not None:
+        await queue.suppression.tell_all()
+    replace_file(queue.core.config.folder / ORDERS_NOTE, str(carried).encode(), 0o600)
+    return queue
+
+
 class _Rebalance:
     def __init__(self, config: Config, old: list[int], new: list[int], progress: Progress, clock: Clock | None) -> None:
         self._config, self._clock, self._progress = config, clock, progress
@@ -365,32 +395,12 @@ class _Rebalance:
 
     async def _replicate(self, number: int) -> None:
         """What all queues have, in one that is new."""
-        source, core = self._source.core, self._core(number)
-        for family in (keys.SUPPRESSED, keys.SUPPRESSED_IN, keys.EVIDENCE, keys.GUARDS, keys.GUARD_DAYS):
-            for rows in _portions(source.disk.store, family):
-                await _written(core, list[Operation](rows))
-        for campaign in source.campaigns.by_name.values():
-            if not campaign.named and core.campaigns.registered(campaign.name) is None:
-                await _take_campaign(source, core, campaign.name)
-        for task in source.tasks.by_number.values():
-            if task.number not in core.tasks.by_number:
-                copy = _without_figures(_as_there(source, core, task))
-                core.tasks.take_over(await _recorded_task(source, core, copy, 0))
+        await furnish(self._source, self._queues[number])
         for other in self._established:
-            await _copy_requests(self._core(other), core)
-        _join_policy(source, core, today=False)
-        queue = self._queues[number] = await self._again(number)
-        if queue.core.disk.store.first(keys.SUPPRESSED, keys.end(keys.SUPPRESSED_IN)) is not None:
-            await queue.suppression.tell_all()
-        carried = noted(source.config.folder)
-        replace_file(queue.core.config.folder / ORDERS_NOTE, str(carried).encode(), 0o600)
-
-    async def _again(self, number: int) -> LocalQueue:
-        """Opened anew: what was written to its store is known then."""
-        await closed(self._queues[number])
-        queue = await resting(layout.config_of(self._config, number), self._clock)
-        queue.tasks.engine.rest()
-        return queue
+            await _copy_requests(self._core(other), self._core(number))
+        carried = noted(self._source.core.config.folder)
+        config = layout.config_of(self._config, number)
+        self._queues[number] = await furnished(self._queues[number], config, carried, self._clock)
 
     async def _forget_marks(self) -> None:
         """Of messages whose end in the other queue is stable, and of queues that are gone."""
