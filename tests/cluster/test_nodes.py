@@ -108,6 +108,15 @@ async def test_one_that_comes_back_has_what_it_had(make: Make) -> None:
     assert again.epochs == {1: 1, 2: 1}
 
 
+async def test_one_that_was_renamed_has_what_it_had(make: Make) -> None:
+    first = await make("a")
+    joined = await first.join()
+    again = await make("b", "a")
+    found = await again.join(1, joined.numbers)
+    assert (found.numbers, found.replaced) == (joined.numbers, [])
+    assert again.membership.owners()[joined.home].node == "b"
+
+
 async def test_a_queue_that_was_there_before_the_cluster_is_brought_along(make: Make) -> None:
     assert (await (await make("a")).join(1, [0])).numbers == [0]
     assert (await (await make("b")).join(1)).numbers == [1]

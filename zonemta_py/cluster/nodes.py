@@ -197,9 +197,9 @@ class NodeMembership:
                     await asyncio.sleep(ROUND_S)
                     continue
             owner = Owner(*packing.unpack(found.value or b""))
-            if owner.instance == self.instance:
+            if owner.instance == self.instance and owner.node == self.node:
                 return int(owner.epoch)
-            if not owner.instance and before:  # released, and nobody has taken it yet
+            if owner.instance in (self.instance, "") and before:  # under another name; or released, and nobody's yet
                 with suppress(WrongSequence):
                     await self._bucket.update(
                         key, packing.pack([self.node, self.instance, owner.epoch + 1]), found.revision
