@@ -94,6 +94,19 @@ class ThreeServers:
             if server.process is None:
                 server.start()
 
+    def ready(self) -> None:
+        """Waits until JetStream has a leader: before that it refuses everything."""
+        end = time.monotonic() + 4 * PATIENCE_S
+        while time.monotonic() < end:
+            for server in self.all:
+                try:
+                    with urllib.request.urlopen(f"{server.monitor}/jsz", timeout=1) as answer:
+                        if (json.loads(answer.read()).get("meta_cluster") or {}).get("leader"):
+                            return
+                except OSError:
+                    continue
+            time.sleep(0.1)
+
     def end(self) -> None:
         for server in self.all:
             server.kill()

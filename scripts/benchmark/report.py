@@ -26,10 +26,13 @@ RELAYED = {
     "peak_pss_mb": "peak PSS MB, all processes",
     "growth_mb": "growth MB, largest process",
     "kb_written_per_message": "KB written a message",
-    "servers_cpu_ms_per_message": "CPU ms a message, NATS servers",
-    "servers_kb_written_per_message": "KB written a message, NATS servers",
     "syncs_per_message": "sync calls a message",
 }
+BESIDE = {
+    "servers_cpu_ms_per_message": "CPU ms a message, NATS servers",
+    "servers_kb_written_per_message": "KB written a message, NATS servers",
+}
+"""Of a contender that has helpers."""
 PHASES = {"put": "enqueued", "take": "dequeued", "through": "both at once"}
 """Of a queue that several servers have (`quorum.py`)."""
 KEPT = {
@@ -151,7 +154,7 @@ def show(console: Console, results: dict[str, dict[str, Figures]]) -> None:
         table.add_column(title, justify="right")
     table.add_column("")
     for scenario, by in results.items():
-        for figure, title in TITLES[scenario].items():
+        for figure, title in (TITLES[scenario] | BESIDE).items():
             cells = [by.get(name, {}).get(figure) for name in names]
             if any(figure in figures for figures in by.values()):
                 table.add_row(

@@ -97,6 +97,9 @@ WORDS: dict[str, str] = {
     "queue move": "--recipient move@there.test --to bulk --yes",
     "queue set": "--recipient set@there.test --set-priority 5 --yes",
     "queue drop": "{id}",
+    "cluster": "",
+    "cluster move": "3 mx2",
+    "cluster verify": "",
     "warmup": "--history",
     "warmup set": "127.0.0.3 there.test 2",
     "suppression explain": "x@there.test",
@@ -186,6 +189,9 @@ STATUSES = {
     "fsck": {Exit.DISK},  # it is in use
     "reload": {Exit.DATA},  # of a queue alone
     "drain": {Exit.DATA},
+    "cluster": {Exit.DATA},  # of an MTA that is alone
+    "cluster move": {Exit.DATA},
+    "cluster verify": {Exit.CONFIG},
     "config diff": {Exit.DATA},
     "config history": {Exit.NO_INPUT},
     "config back": {Exit.DATA},

@@ -35,6 +35,7 @@ def running_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeS
 def servers(running_servers: ThreeServers) -> Iterator[ThreeServers]:
     """All of them run when a test begins; it may kill and stop them."""
     running_servers.start()
+    running_servers.ready()
     yield running_servers
     for server in running_servers.all:
         if server.process is not None:

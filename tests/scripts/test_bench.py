@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -248,7 +249,8 @@ def test_what_three_servers_keep(tmp_path: Path) -> None:
     if missing := quorum.Rabbit.missing():
         pytest.skip(missing)
     out = tmp_path / "out.json"
-    done = bench_script("--quorum", "--share", "0.02", "--folder", str(tmp_path), "--json", str(out))
+    with TemporaryDirectory() as folder:  # of a short name, for sockets
+        done = bench_script("--quorum", "--share", "0.02", "--folder", folder, "--json", str(out))
     assert done.returncode == 0, done.stdout + done.stderr
     kept = json.loads(out.read_text())["kept"]
     assert list(kept) == ["RabbitMQ quorum", "zonemta-py, three copies", "zonemta-py, one copy"]

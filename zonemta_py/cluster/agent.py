@@ -340,7 +340,7 @@ async def run(config: Config, wake: Callable[[], None]) -> None:
         members = NodeMembership(nats, config, config.folder)
         await _joined(members, layout.numbers(config.folder))
     except (ValueError, NotAdmitted, OSError) as error:
-        print(f"zonemta: {error}", file=sys.stderr, flush=True)
+        print(f"zonemta: {cause(error)}", file=sys.stderr, flush=True)
         os._exit(os.EX_CONFIG)
     leadership = Leadership(nats, config, members.instance)
     with contextlib.suppress(asyncio.CancelledError):

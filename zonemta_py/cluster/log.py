@@ -38,6 +38,7 @@ from zonemta_py.disk.leveldb.store import Operation, Store, StoreError
 from zonemta_py.disk.packing import pack, unpack
 from zonemta_py.journal import segments
 from zonemta_py.journal.records import Type
+from zonemta_py.logs.causes import cause
 
 log = logging.getLogger(__name__)
 
@@ -327,7 +328,8 @@ class ReplicatedLog:
                     continue
                 live += size
         except (StoreError, OSError) as error:
-            log.warning("the copy of the queue in its log was broken off (%s); it is made again", error)
+            said = cause(error) if isinstance(error, OSError) else str(error)
+            log.warning("the copy of the queue in its log was broken off (%s); it is made again", said)
             self._copying = False
             self.mark = self.mark._replace(appended=before + SLACK_BYTES)
             return

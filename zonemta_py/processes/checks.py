@@ -11,8 +11,9 @@ from pathlib import Path
 from zonemta_py.config import Config, ConfigError, queue_numbers
 from zonemta_py.config.section import Place, every, shipped
 from zonemta_py.config.values import OnDisk, marked, written
-from zonemta_py.journal.folders import folder_of
+from zonemta_py.journal.folders import QUEUES_MAX, folder_of
 from zonemta_py.plugin.host import Host
+from zonemta_py.queues.layout import far_folder
 from zonemta_py.wire import PATH_BYTES_MAX, SOCKET
 
 
@@ -138,6 +139,8 @@ def _check_folder(config: Config) -> None:
     if not there.is_dir():
         raise ConfigError(f"server.folder: {there} is a file; name a folder, which is made if it is not there")
     last = folder_of(config.folder, max(queue_numbers(config))) / SOCKET
+    if config.cluster.enabled:
+        last = far_folder(config.folder, QUEUES_MAX) / SOCKET
     if (more := len(os.fsencode(last)) - PATH_BYTES_MAX) > 0:
         sentence = (
             f"{config.folder}: is too long by {more} bytes for the path of a socket; name a shorter server.folder"

@@ -128,6 +128,7 @@ FAMILIES = (
     Becomes("lesson", "stays, until all have learnt it", "to the first queue, with new numbers"),
     Becomes("taken", "deleted when the move is recorded", "deleted when the move is recorded"),
     Becomes("state", "its own", "stays in the folder"),
+    Becomes("log", "its own", "stays in the folder"),
     Becomes("ordered", "its own", "stays in the folder"),
     Becomes("probe", "its own", "stays in the folder"),
 )
