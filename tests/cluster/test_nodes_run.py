@@ -171,9 +171,7 @@ async def test_an_order_to_one_node_holds_on_all_also_for_a_queue_whose_node_has
         await nodes.asked(b, "lift", kind="zone", name="default")
         assert time.monotonic() - begun < 20
         await until(lambda: c.name not in owners(b).values())
-        await until(
-            lambda: len(owners(b)) == 3 and "default" not in {row["name"] for row in ask(b.mta.folder, "standing")}
-        )
+        await until(lambda: len(owners(b)) == 3 and "default" not in {row["name"] for row in b.mta.ask("standing")})
 
 
 def keyed(number: int) -> Envelope:
