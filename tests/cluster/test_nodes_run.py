@@ -21,6 +21,7 @@ from survival.cluster import Node, Nodes
 from survival.ledger import Ledger
 from survival.rig import Mta, enter, sink
 
+from zonemta_py.cluster.join import FURNISHING, NUMBERS
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.queue.api import QueueRefusal, Receipt
 from zonemta_py.queues import layout
@@ -211,8 +212,11 @@ async def test_a_node_that_joins_later_has_what_all_have(tmp_path: Path) -> None
             await asyncio.to_thread(b.mta.ask, "stop", kind="domain", name="nowhere.test")
             await asyncio.to_thread(b.mta.ask, "lift", kind="domain", name="nowhere.test")
             await c.start()
-            await until(lambda: len(owners(a)) == 3)
+            await until(lambda: (c.mta.folder / "queues" / FURNISHING / NUMBERS).exists())
+            c.mta.kill("all")  # before it has what all have
+            c.again()
             await c.mta.taking()
+            assert sorted(owners(a)) == [1, 2, 3]
             own = c.mta.folder
             assert {row["name"] for row in ask_at(own / SOCKET, "standing")} >= {"two.test"}
             assert len(ask_at(own / SOCKET, "suppressions", limit=1000)["rows"]) == 300

@@ -9,6 +9,7 @@ Failures: ValueError with one sentence, OSError.
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import sys
 import time
@@ -17,13 +18,14 @@ from pathlib import Path
 
 from zonemta_py.cluster import servers
 from zonemta_py.cluster.calls import AGENT, subject_of
-from zonemta_py.cluster.log_stream import QueueLogStream
-from zonemta_py.cluster.nats import Nats, NatsError, NatsRefusal
+from zonemta_py.cluster.log_stream import QueueLogStream, stream_of
+from zonemta_py.cluster.nats import Nats, NatsError, NatsRefusal, NotThere
 from zonemta_py.cluster.nodes import NodeMembership, NotAdmitted
 from zonemta_py.cluster.restore import restored
 from zonemta_py.cluster.stream import NotReached
 from zonemta_py.config import Config, queue_count
 from zonemta_py.disk import keys
+from zonemta_py.disk.files import replace_file
 from zonemta_py.disk.leveldb.store import StoreError
 from zonemta_py.disk.packing import pack, unpack
 from zonemta_py.journal.folders import LAYOUT
@@ -31,10 +33,10 @@ from zonemta_py.queue import questions
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queues import layout
 
-AGAIN_S = 1.0
+AGAIN_S, SAY_S = 1.0, 4.0
 GIVE_S, LOOK_S = 15.0, 0.25
-FURNISHING = "furnishing"
-"""A folder beside those of queues, while the new ones get what all have."""
+FURNISHING, NUMBERS = "furnishing", "numbers"
+"""A folder beside those of queues, while the new ones get what all have; the file in it says which those are."""
 NOTICED_S = 2.0
 """After so long whoever leads knows of a new queue."""
 
@@ -43,7 +45,6 @@ async def join(config: Config) -> None:
     """`layout` says then which queues this node has. It waits until NATS can be reached."""
     folder = config.folder
     there = any((folder / name).exists() for name in ("store", "journal", f"{layout.FOLDER}/{LAYOUT}"))
-    begun = (folder / layout.FOLDER / FURNISHING).exists()
     nats = await connected(config, f"{config.node} joins")
     try:
         await servers.check(nats, config)
@@ -57,23 +58,40 @@ async def join(config: Config) -> None:
             if len(numbers) < wanted and await _given_back(nats, config, members, number):
                 _say(f"queue {number} comes back, with its mail")
                 numbers.append(number)
-        known = [number for number in members.owners() if number not in numbers]
-        fresh = [await members.fresh() for _ in range(len(numbers), wanted)]
-        if begun:  # a crash came between: none of them was ever started
-            for number in numbers:
-                _set_aside(folder, number)
-            fresh = [*numbers, *fresh]
+        fresh = await _unfinished(nats, config, members, numbers)
+        for number in set(fresh) & set(numbers):
+            _set_aside(folder, number)
+        fresh += [await members.fresh() for _ in range(len({*numbers, *fresh}), wanted)]
         numbers = [*dict.fromkeys([*numbers, *fresh])]
+        known = [number for number in members.owners() if number not in numbers]
     except (NatsError, NotAdmitted) as error:
         raise ValueError(str(error)) from None
     finally:
         await nats.close()
     if fresh and known:
         (folder / layout.FOLDER / FURNISHING).mkdir(mode=0o700, exist_ok=True)
+        replace_file(folder / layout.FOLDER / FURNISHING / NUMBERS, json.dumps(fresh).encode(), 0o600)
     layout.write(folder, numbers, home=joined.home if joined.home >= 0 else numbers[0])
     if fresh and known:
         await asyncio.sleep(NOTICED_S)  # from now on orders are kept for them
         await furnish(config, known, fresh)
+
+
+async def _unfinished(nats: Nats, config: Config, members: NodeMembership, numbers: list[int]) -> list[int]:
+    """Queues of this node that were never started, since a crash came before they had what all have: nothing is in
+    their logs, which each begins at its first start. Where only a log is lost, the queue's files count. Raises
+    NatsError."""
+    begun, found = set[int](), list[int]()
+    with suppress(OSError, ValueError):
+        begun = set(json.loads((config.folder / layout.FOLDER / FURNISHING / NUMBERS).read_bytes()))
+    for number, owner in members.owners().items():
+        if owner.instance != members.instance or (number in numbers and number not in begun):
+            continue
+        with suppress(NotThere):
+            if (await nats.info(stream_of(config.cluster.name, number))).last:
+                continue
+        found.append(number)
+    return found
 
 
 async def furnish(config: Config, known: list[int], fresh: list[int]) -> None:
@@ -164,7 +182,7 @@ async def connected(config: Config, name: str) -> Nats:
     said = ""
     while True:
         try:
-            return await Nats.connect(config.cluster, name)
+            return await Nats.connect(config.cluster, name, SAY_S)
         except NatsRefusal as error:
             raise ValueError(str(error)) from None
         except NatsError as error:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from ports import free_port
-
 
 class Proxy:
-    """From a port of its own to that one on this machine."""
+    """From a port of its own, which it has from its start on, to that one on this machine."""
 
     def __init__(self, to: int) -> None:
-        self.port, self._to = free_port(), to
+        self.port, self._to = 0, to
         self._open = asyncio.Event()
         self._open.set()
         self._server: asyncio.AbstractServer | None = None
@@ -20,7 +18,8 @@ class Proxy:
 
     async def start(self) -> None:
         if self._server is None:
-            self._server = await asyncio.start_server(self._connected, "127.0.0.1", self.port)
+            self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+            self.port = self._server.sockets[0].getsockname()[1]
 
     def cut(self, cut: bool) -> None:
         """Connections stay as they are, and carry nothing; what is connected anew gets no answer."""
