@@ -40,6 +40,7 @@ class OneNode(Zonemta):
             assert server.process is not None
             self._groups.append(Group())
             self._groups[-1].adopt(server.process)
+        self._nats.ready()
         begun = super().start(group, prefix)
         self._before = self._cpu_s()
         return begun

@@ -24,7 +24,7 @@ class MemoryStream:
         self.refused = 0
         self._line = deque[tuple[bytes, int, asyncio.Future[int]]]()
 
-    async def begin_append(self, data: bytes, expected: int) -> asyncio.Future[int]:
+    def begin_append(self, data: bytes, expected: int) -> asyncio.Future[int]:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[int] = loop.create_future()
         if self.down:

@@ -88,3 +88,16 @@ def test_a_message_in_another_place_is_no_block() -> None:
     assert joiner.take(1, cut(BlockKind.STORE, PEN, 2, pack([]))[0]) is None
     assert joiner.take(2, b"something else") is None
     assert len(joiner.faults) == 2
+
+
+@given(ROWS, st.lists(st.tuples(st.integers(1, 99), st.integers(0, 9), st.integers(0, 99), st.binary(max_size=50))))
+def test_a_batch_and_records_in_one_message_are_two_blocks(rows: list[object], records: list[object]) -> None:
+    """Readers see no difference but that both have the same place."""
+    joiner = Joiner(5)
+    messages = cut(BlockKind.BOTH, PEN, 5, pack([[7, rows], records]))
+    [block] = [one for number, data in enumerate(messages, 5) if (one := joiner.take(number, data)) is not None]
+    batch, journal = blocks.apart(block)
+    assert (batch.kind, batch.value[0], [*map(tuple, batch.value[1])]) == (BlockKind.STORE, 7, rows)
+    assert (journal.kind, [*map(tuple, journal.value)]) == (BlockKind.JOURNAL, records)
+    assert (batch.first, batch.last) == (journal.first, journal.last) == (5, 4 + len(messages))
+    assert blocks.apart(batch) == (batch,)

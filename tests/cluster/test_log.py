@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from tests.cluster.houses import KeptHouse
 from tests.cluster.memory import MemoryStream
+from zonemta_py.cluster import blocks, restore
 from zonemta_py.cluster import log as log_module
-from zonemta_py.cluster import restore
 from zonemta_py.cluster.blocks import BlockKind, Joiner
 from zonemta_py.cluster.log import Replaced, ReplicatedLog, blocks_of
 from zonemta_py.disk import keys
@@ -147,6 +147,67 @@ async def test_mail_is_refused_while_most_servers_are_away(memory: Path) -> None
     assert {row["recipient"] for row in await home.listed()} == {"third@x.test"}
     await home.crash()
     assert {row["recipient"] for row in await home.listed()} == {"third@x.test"}
+    await home.sound()
+    home.abandon()
+
+
+async def crowd(home: KeptHouse, name: str, clients: int, each: int = 1) -> list[Any]:
+    """So many hand in mail, while what is queued is leased and settled; returns what they got."""
+
+    async def client(number: int) -> list[Any]:
+        puts = [home.put(f"{name}-{number}-{turn}@x.test", sender="") for turn in range(each)]
+        return [(await asyncio.gather(put, return_exceptions=True))[0] for put in puts]
+
+    async def sender() -> None:
+        while not done.done():
+            for delivery in await home.leases():
+                await home.settle(delivery)
+            await asyncio.sleep(0)
+
+    done = asyncio.gather(*(client(number) for number in range(clients)))
+    senders = [asyncio.create_task(sender()) for _ in range(3)]
+    found = [one for rows in await done for one in rows]
+    await asyncio.gather(*senders)
+    return found
+
+
+async def test_a_crowd_has_one_message_for_store_and_journal(memory: Path) -> None:
+    """Who waits for the next batch and who waits for a record go to the log together; all of it is there again."""
+    home = KeptHouse(memory / "house", MemoryStream(1, delay_s=0.004))
+    await home.open()
+    assert not [one for one in await crowd(home, "t", 20, 10) if isinstance(one, Exception)]
+    await home.put("last@x.test", sender="")
+    await home.rest()
+    found = [blocks.head(data) for data in home.stream.messages.values()]
+    assert any(one is not None and one.kind & 0x7F == BlockKind.BOTH for one in found)
+    left = {row["recipient"] for row in await home.listed()}
+    assert left
+    await home.crash()
+    assert {row["recipient"] for row in await home.listed()} == left
+    await home.sound()
+    home.abandon()
+
+
+async def test_a_crowd_goes_on_when_servers_are_back(memory: Path) -> None:
+    """Whatever store and journal wait for when most servers go away: neither waits for the other for ever."""
+    home = KeptHouse(memory / "house", MemoryStream(2, delay_s=0.002))
+    await home.open()
+    home.log.patience_s = 0.05
+    for turn in range(6):
+        await crowd(home, f"before{turn}", 10)
+        under_way = asyncio.ensure_future(crowd(home, f"while{turn}", 10))
+        for _ in range(turn):
+            await asyncio.sleep(0.001)
+        home.stream.down = True
+        await until(lambda: home.log.is_late)
+        home.stream.down = False
+        async with asyncio.timeout(30):
+            assert all(isinstance(one, QueueRefusal) or not isinstance(one, Exception) for one in await under_way)
+            await until(lambda: home.queue.core.disk.lines.trouble is None)
+    await home.rest()
+    left = {row["recipient"] for row in await home.listed()}
+    await home.crash()
+    assert {row["recipient"] for row in await home.listed()} == left
     await home.sound()
     home.abandon()
 

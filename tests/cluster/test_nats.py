@@ -69,13 +69,13 @@ async def test_another_has_appended(log: Log) -> None:
 
 async def test_many_on_the_way(log: Log) -> None:
     """Each expects the one before; more than one batch is read."""
-    under_way = [await log.nats.begin_append(log.subject, b"x" * 20_000, number) for number in range(1000)]
+    under_way = [log.nats.begin_append(log.subject, b"x" * 20_000, number) for number in range(1000)]
     assert await asyncio.gather(*under_way) == list(range(1, 1001))
     assert await log.sequences() == list(range(1, 1001))
 
 
 async def test_after_one_that_fails_none_is_taken(log: Log) -> None:
-    under_way = [await log.nats.begin_append(log.subject, b"x", expected) for expected in (0, 7, 2)]
+    under_way = [log.nats.begin_append(log.subject, b"x", expected) for expected in (0, 7, 2)]
     found = await asyncio.gather(*under_way, return_exceptions=True)
     assert found[0] == 1
     assert [type(one) for one in found[1:]] == [WrongSequence, WrongSequence]

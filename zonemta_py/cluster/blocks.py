@@ -61,6 +61,8 @@ class BlockKind(IntEnum):
     """[sequence of the BEGIN]"""
     TAKEOVER = 7
     """[epoch, node]: from here on that node alone may write; also its own processes, one after the other"""
+    BOTH = 8
+    """[[batch, [[key, value or nil] …]], [[seq, ms, type, body] …]]: STORE and JOURNAL of one commit"""
 
 
 class Block(NamedTuple):
@@ -73,6 +75,14 @@ class Block(NamedTuple):
     first: int
     last: int
     value: Any
+
+
+def apart(block: Block) -> tuple[Block, ...]:
+    """What a block holds, each as a block of its own."""
+    if block.kind != BlockKind.BOTH:
+        return (block,)
+    batch, records = block.value
+    return block._replace(kind=BlockKind.STORE, value=batch), block._replace(kind=BlockKind.JOURNAL, value=records)
 
 
 class Pen(NamedTuple):

@@ -22,7 +22,7 @@ import secrets
 import sys
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -202,13 +202,19 @@ class ReplicatedLog:
     def watch(self, late: Callable[[], None], back: Callable[[], None]) -> None:
         self._late, self._back = late, back
 
-    def store(self, number: int, operations: list[Operation], then: Callable[[bytes], None]) -> None:
+    def store(
+        self, number: int, operations: list[Operation], then: Callable[[bytes], None], records: Sequence[Record] = ()
+    ) -> tuple[int, int]:
         def kept() -> None:
             self.mark = self.mark._replace(sequence=message.sequence, batches=number)
             then(pack(self.mark))
 
-        message = self._append(BlockKind.STORE, pack([number, operations]))
+        if records:
+            message = self._append_records(BlockKind.BOTH, pack([[number, operations], records]), records)
+        else:
+            message = self._append(BlockKind.STORE, pack([number, operations]))
         message.then = kept
+        return self._place
 
     def written(self, store: Store) -> None:
         if self._copying:
@@ -221,15 +227,18 @@ class ReplicatedLog:
 
     def journal(self, records: list[Record]) -> tuple[int, int]:
         if records:
-            first = records[0].seq
-            self._journals.append((self._next, first))
-            message = self._append(BlockKind.JOURNAL, pack(records))
-            self.records = records[-1].seq
-            self._place = message.sequence, self.records
-            for record in records:
-                if record[2] == Type.POSITION:
-                    self._position = message.sequence, int(unpack(record.body).get("applied", 0)) + 1
+            self._append_records(BlockKind.JOURNAL, pack(records), records)
         return self._place
+
+    def _append_records(self, kind: BlockKind, body: bytes, records: Sequence[Record]) -> _Message:
+        self._journals.append((self._next, records[0].seq))
+        message = self._append(kind, body)
+        self.records = records[-1].seq
+        self._place = message.sequence, self.records
+        for record in records:
+            if record[2] == Type.POSITION:
+                self._position = message.sequence, int(unpack(record.body).get("applied", 0)) + 1
+        return message
 
     def agreed(self, place: tuple[int, int], then: Callable[[], None]) -> None:
         if not self._pending or self._pending[0].sequence > place[0]:
@@ -397,7 +406,7 @@ class ReplicatedLog:
         self.messages += 1
         if was_idle:
             self._answered_at = since
-        self._wake.set()
+        self._send()
         return message
 
     async def _has_room(self) -> None:
@@ -420,20 +429,31 @@ class ReplicatedLog:
             self._replaced(Replaced(f"queue {self.number} is started again, since its log failed on {error!r}"))
 
     async def _flow(self) -> None:
-        """Sends what there is until something is wrong."""
-        stream, unsent, flying = self.stream, self._unsent, self._flying
+        """Until something is wrong."""
+        self._send()
         while self._broken is None:
-            while unsent and len(flying) < FLYING_MOST and self._flying_bytes < FLYING_BYTES:
-                message = unsent[0]
-                future = await stream.begin_append(message.data, message.sequence - 1)
-                unsent.popleft()
-                flying[future] = message
-                self._flying_bytes += len(message.data)
-                future.add_done_callback(self._answered)
-                if self._broken is not None:
-                    return
             self._wake.clear()
             await self._wake.wait()
+
+    def _send(self) -> None:
+        """What there is, as far as there may be more on its way."""
+        unsent, flying = self._unsent, self._flying
+        while unsent and self._broken is None and len(flying) < FLYING_MOST and self._flying_bytes < FLYING_BYTES:
+            message = unsent[0]
+            try:
+                future = self.stream.begin_append(message.data, message.sequence - 1)
+            except NotReached as error:
+                self._break(error)
+                return
+            unsent.popleft()
+            flying[future] = message
+            self._flying_bytes += len(message.data)
+            future.add_done_callback(self._answered)
+
+    def _break(self, error: BaseException) -> None:
+        """It is looked what is there, before anything else is sent."""
+        self._broken = self._broken or error
+        self._wake.set()
 
     def _answered(self, future: asyncio.Future[int]) -> None:
         message = self._flying.pop(future, None)
@@ -443,9 +463,9 @@ class ReplicatedLog:
         error = future.exception()
         if error is None and self._pending and self._pending[0] is message and future.result() == message.sequence:
             self._acknowledge()
-        elif self._broken is None:
-            self._broken = error or NotReached("an answer is missing")
-        self._wake.set()
+            self._send()
+        else:
+            self._break(error or NotReached("an answer is missing"))
 
     def _acknowledge(self) -> None:
         """The first one that is pending."""
@@ -467,9 +487,8 @@ class ReplicatedLog:
                 continue
             now = self._loop.time()
             if now - max(self._answered_at, self._pending[0].since) > TRY_S and self._flying:
-                self._broken = self._broken or NotReached("no answer")
+                self._break(NotReached("no answer"))
                 self._answered_at = now
-                self._wake.set()
             if now - self._pending[0].since > self.patience_s:
                 if not self.is_late:
                     log.error(
@@ -531,7 +550,8 @@ async def blocks_of(stream: Stream, first: int, last: int, joiner: Joiner) -> As
     async for sequence, data in stream.read(first, last):
         block = joiner.take(sequence, data)
         if block is not None:
-            yield block
+            for one in blocks.apart(block):
+                yield one
     joiner.ends(last)
 
 
@@ -554,7 +574,7 @@ async def _last_head(stream: Stream, info: StreamExtent) -> blocks.Head | None:
 async def _appended(stream: Stream, several: dict[int, bytes]) -> int:
     """The last of these that is there, each in its place; 0: none is."""
     with suppress(NotReached):
-        sent = [await stream.begin_append(data, place - 1) for place, data in several.items()]
+        sent = [stream.begin_append(data, place - 1) for place, data in several.items()]
         await asyncio.wait(sent, timeout=TRY_S)
         for one in sent:
             if not one.cancel():

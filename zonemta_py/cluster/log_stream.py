@@ -32,9 +32,9 @@ class QueueLogStream:
             raise NotReached(str(error)) from None
         return self
 
-    async def begin_append(self, data: bytes, expected: int) -> asyncio.Future[int]:
+    def begin_append(self, data: bytes, expected: int) -> asyncio.Future[int]:
         try:
-            return await self._nats.begin_append(self.subject, data, expected)
+            return self._nats.begin_append(self.subject, data, expected)
         except NatsError as error:
             raise NotReached(str(error)) from None
 

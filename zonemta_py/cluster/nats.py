@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 from nats import errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
 
 from zonemta_py.config import ClusterSection, ConfigError
 from zonemta_py.logs.causes import cause
@@ -52,6 +53,8 @@ PART_BYTES = 512 * 1024
 PARTS_MOST = 256
 """Requests whose parts have not all come."""
 BATCH, BATCH_BYTES = 512, 8 << 20
+_APPEND = "a"
+"""The last part of the subject of an answer to an append begins so; others are numbers."""
 MARK = "Zonemta-Mark"
 PART = "Zonemta-Part"
 FAILED = "Zonemta-Failed"
@@ -133,6 +136,31 @@ class _Answer(NamedTuple):
     status: str
 
 
+class _Reader(Parser):
+    """Tells answers to appends at once; all else goes nats-py's way."""
+
+    def __init__(self, client: Client, waiting: Mapping[str, Callable[[_Answer | NatsError], None]]) -> None:
+        super().__init__(client)
+        self._waiting = waiting
+        self._answer: re.Pattern[bytes] | None = None
+
+    def hears(self, inbox: str) -> None:
+        self._answer = re.compile(rb"MSG %b\.(%b\d+) \d+ (\d+)\r\n" % (re.escape(inbox.encode()), _APPEND.encode()))
+
+    async def parse(self, data: bytes = b"") -> None:
+        at = 0
+        if self._answer is not None and not self.buf and self.state == AWAITING_CONTROL_LINE:
+            while (found := self._answer.match(data, at)) is not None:
+                end = found.end() + int(found[2])
+                if end + 2 > len(data):
+                    break
+                if (tell := self._waiting.get(found[1].decode())) is not None:
+                    tell(_Answer(data[found.end() : end], {}, ""))
+                at = end + 2
+        if at < len(data):
+            await super().parse(data[at:] if at else data)
+
+
 class Nats:
     """One lasting connection."""
 
@@ -212,8 +240,10 @@ class Nats:
         wait_s, tries = AGAIN_S, 0
         for server in cycle(self._section.servers):
             client, gone, tries = Client(), asyncio.Event(), tries + 1
+            client._ps = reader = _Reader(client, self._open)
             try:
                 await self._open_one(client, server, gone)
+                reader.hears(self._inbox)
                 wait_s, tries = AGAIN_S, 0
                 await self._watch(client, gone)
             except Exception as error:  # whatever nats-py raises, a connection is made anew
@@ -331,7 +361,7 @@ class Nats:
             await client.publish(subject, data, f"{self._inbox}.{key}", headers)
         except errors.MaxPayloadError:
             del self._open[key]
-            raise NatsRefusal(f"{len(data):,} bytes are more than NATS takes at once; raise its max_payload") from None
+            raise _too_large(data) from None
         except (errors.Error, OSError) as error:
             del self._open[key]
             raise NoQuorum(f"NATS cannot be reached: {_said(error)}") from None
@@ -427,23 +457,44 @@ class Nats:
         another than `expected`, NoQuorum."""
         return await self._published(subject, data, EXPECTED, expected, timeout_s, self._after)
 
-    async def begin_append(self, subject: str, data: bytes, expected: int) -> asyncio.Future[int]:
+    def begin_append(self, subject: str, data: bytes, expected: int) -> asyncio.Future[int]:
         """One try, whose answer is the future's: several may be on the way, in the order of the calls, each expecting
-        the one before. Raises NoQuorum: nothing was sent; the future's error NoQuorum: it may have been."""
-        answer, key = await self._begun(subject, data, {EXPECTED: str(expected)})
+        the one before. Raises NoQuorum: nothing was sent; the future's error NoQuorum: it may have been.
+
+        Each group commit of a queue is one: so it is written to the socket as it is here, and `_Reader` finds its
+        answer.
+        """
+        client = self._client
+        if client is None or not client.is_connected:
+            raise NoQuorum(f"NATS cannot be reached: {_said(self._noted)}")
+        if len(data) > client.max_payload:
+            raise _too_large(data)
+        key = f"{_APPEND}{next(self._numbers)}"
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
-        def settle(came: asyncio.Future[_Answer]) -> None:
-            self._open.pop(key, None)
+        def tell(came: _Answer | NatsError) -> None:
             if done.done():
                 return
             try:
-                done.set_result(_parsed(came.result())["seq"])
+                if isinstance(came, NatsError):
+                    raise came
+                done.set_result(int(_parsed(came)["seq"]))
             except NatsError as error:
                 done.set_exception(error)
+            except (ValueError, KeyError) as error:
+                done.set_exception(NoQuorum(f"the answer of NATS cannot be read: {error!r}"))
 
-        answer.add_done_callback(settle)
-        done.add_done_callback(lambda one: self._open.pop(key, None) if one.cancelled() else one.exception())
+        def over(one: asyncio.Future[int]) -> None:
+            self._open.pop(key, None)
+            if not one.cancelled():
+                one.exception()  # it is heard
+
+        done.add_done_callback(over)
+        self._open[key] = tell
+        header = b"NATS/1.0\r\n%b: %d\r\n\r\n" % (EXPECTED.encode(), expected)
+        line = f"HPUB {subject} {self._inbox}.{key} {len(header)} {len(header) + len(data)}\r\n"
+        transport: Any = client._transport
+        transport.writelines([line.encode() + header, data, b"\r\n"])
         return done
 
     async def _published(
@@ -835,6 +886,10 @@ def _headers(message: Mapping[str, Any]) -> dict[str, str]:
 
 def _unbase64(text: str) -> bytes:
     return base64.b64decode(text)
+
+
+def _too_large(data: bytes) -> NatsRefusal:
+    return NatsRefusal(f"{len(data):,} bytes are more than NATS takes at once; raise its max_payload")
 
 
 def _pieces(data: bytes) -> list[bytes]:

@@ -22,7 +22,7 @@ class StreamExtent(NamedTuple):
 class Stream(Protocol):
     """A stream as the log needs it. All but `begin_append` go on trying for some seconds, and raise NotReached."""
 
-    async def begin_append(self, data: bytes, expected: int) -> asyncio.Future[int]:
+    def begin_append(self, data: bytes, expected: int) -> asyncio.Future[int]:
         """One try. The future, or this, has an error if it was refused, or nobody knows."""
 
     async def info(self) -> StreamExtent: ...

@@ -19,7 +19,7 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -39,6 +39,9 @@ log = logging.getLogger(__name__)
 RETRY_S = 0.5
 PATIENT_S = 0.02
 """How long records wait for company whose writers can wait: what comes back, and what follows from it."""
+CROWD = 5
+"""So many callers that wait for the next batch can as well wait for records on their way to the log: one message there
+for both costs much less than two."""
 UNSYNCED_BYTES_MAX = 2 * 1024 * 1024
 """Written to the store but not synced: kept in memory until then, since a failing sync may lose it."""
 
@@ -144,8 +147,11 @@ class Replica(Protocol):
     def watch(self, late: Callable[[], None], back: Callable[[], None]) -> None:
         """late: called when it has not answered for too long; back: when it does again."""
 
-    def store(self, number: int, operations: list[Operation], then: Callable[[bytes], None]) -> None:
-        """A batch. then(the value of the key `log` for it): once it is kept."""
+    def store(
+        self, number: int, operations: list[Operation], then: Callable[[bytes], None], records: Sequence[Record] = ()
+    ) -> tuple[int, int]:
+        """A batch, and records that go with it. then(the value of the key `log` for it): once it is kept. Returns as
+        `journal`."""
 
     def written(self, store: Store) -> None:
         """The batch is written here too, and no other one is under way."""
@@ -202,8 +208,26 @@ class StoreLine:
         self._underway: list[Unit] = []
         """Units of the batch that the log is to keep."""
         self._refused: list[Operation] = []
+        self._eager = 0
+        """So many callers wait for the next batch."""
+        self._journal: JournalLine | None = None
+        self._waits_for_company = False
         if replica is not None:
             replica.watch(self._late, self._back)
+
+    def share(self, journal: JournalLine) -> None:
+        """Records that wait while there is much to do go to the log with the next batch."""
+        self._journal, journal.company, journal.over = journal, self._is_next, self._journal_over
+
+    def _journal_over(self) -> None:
+        if self._waits_for_company:
+            self._waits_for_company = False
+            self._kick()
+
+    def _is_next(self) -> bool:
+        """Whether a batch begins at once, or as soon as this one has ended."""
+        begins = self._soon or self._waits_for_company or (self._busy and self._eager > 0)
+        return begins and bool(self._waiting) and self.trouble is None
 
     def submit(
         self,
@@ -220,6 +244,7 @@ class StoreLine:
             return
         self._waiting.append(Unit(operations, sync, keep, done, envelope))
         if sync or not keep or len(self._waiting) > 500:
+            self._eager += 1
             self._kick()
         elif self._timer is None and not self._soon:
             self._timer = self._loop.call_later(self.lazy_s, self._start)
@@ -242,7 +267,7 @@ class StoreLine:
         await asyncio.shield(future)
 
     def _kick(self) -> None:
-        if not self._busy and not self._soon:
+        if not (self._busy or self._soon or self._waits_for_company):
             self._soon = True
             self._loop.call_soon(self._loop.call_soon, self._start)
 
@@ -251,11 +276,18 @@ class StoreLine:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._busy or not self._waiting or self.trouble is not None:
+        if self._busy or self._waits_for_company:
+            return
+        if not self._waiting or self.trouble is not None:
+            if self._journal is not None:
+                self._journal.alone()
+            return
+        if self._journal is not None and self._eager >= CROWD and self._journal.is_under_way:
+            self._waits_for_company = True
             return
         # Always all that waits: `closing` covers everything that was ever submitted.
         operations = self._closing.first()  # which may submit more
-        units, self._waiting = list(self._waiting), deque()
+        units, self._waiting, self._eager = list(self._waiting), deque(), 0
         sync, envelopes = self._unsynced_bytes > UNSYNCED_BYTES_MAX, list[bytes]()
         for unit in units:
             operations += unit.operations
@@ -269,7 +301,10 @@ class StoreLine:
         if self.replica is not None:
             self._underway = units
             then = partial(self._kept, units, operations, sync, envelopes)
-            self.replica.store(self._closing.batches, operations, then)
+            records = self._journal.boarding() if self._journal is not None else []
+            place = self.replica.store(self._closing.batches, operations, then, records)
+            if records and self._journal is not None:
+                self._journal.aboard(records, place)
             return
         self._worker.run(
             partial(self._write, operations, sync, self._closing.batches, envelopes),
@@ -298,6 +333,8 @@ class StoreLine:
         for unit in [*refused, *(unit for unit in waiting if not unit.keep)]:
             done, unit.done = unit.done, immediately
             done(NO_QUORUM)
+        if self._journal is not None:
+            self._journal.alone()
 
     def _back(self) -> None:
         if self.trouble is NO_QUORUM:
@@ -320,6 +357,8 @@ class StoreLine:
                 self._written_too(self.replica)
             if self._waiting:
                 self._kick()
+            elif self._journal is not None:
+                self._journal.alone()
             return
         self._fail(units, error)
 
@@ -363,6 +402,8 @@ class StoreLine:
             waiting, self._after_sync = self._after_sync, []
             for then in waiting:
                 then()
+        if self._journal is not None:
+            self._journal.alone()
         self._loop.call_later(RETRY_S, self._reopen)
 
     def _reopen(self) -> None:
@@ -414,6 +455,11 @@ class JournalLine:
         self._timer: asyncio.TimerHandle | None = None
         self._soon = False
         self._busy = False
+        self.company: Callable[[], bool] | None = None
+        """Whether the store's next batch, which takes records along, begins as soon as it has ended the one before."""
+        self._waits_for_company = False
+        self.over: Callable[[], None] | None = None
+        """Called when what was under way has ended."""
 
     def append(self, kind: Type, body: bytes, now_ms: int, awaited: bool = False) -> int:
         """Returns the record's sequence number. It is written within `lazy_s`, and synced when something waits for it.
@@ -448,18 +494,49 @@ class JournalLine:
             self._timer = None
         if self._busy:
             return
+        if self.company is not None and self._buffer and self.company():
+            self._waits_for_company = True
+            return
         records, self._buffer = self._buffer, []
         sync, last = bool(self._waiting), self.next_seq - 1
-        self._busy = True
+        self._busy, self._waits_for_company = True, False
         if self._replica is not None:
             self._place = self._replica.journal(records)
         self._worker.run(partial(self._writer.write, records, sync), partial(self._finish, last, sync))
+
+    def boarding(self) -> list[Record]:
+        """What goes to the log with the store's batch that begins now; unless it is nothing, `aboard` is said next."""
+        if self._busy or not self._waiting or not self._buffer:
+            return []
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        records, self._buffer = self._buffer, []
+        self._busy, self._waits_for_company = True, False
+        return records
+
+    def aboard(self, records: list[Record], place: tuple[int, int]) -> None:
+        self._place = place
+        self._worker.run(partial(self._writer.write, records, True), partial(self._finish, self.next_seq - 1, True))
+
+    @property
+    def is_under_way(self) -> bool:
+        """To the log, and to the disk."""
+        return self._busy and self.trouble is None
+
+    def alone(self) -> None:
+        """There is no company after all."""
+        if self._waits_for_company:
+            self._waits_for_company = False
+            self._kick()
 
     def _finish(self, last: int, sync: bool, error: Exception | None) -> None:
         self._busy = False
         if error is not None:
             before, self.trouble = self.trouble, refusal(error)
             tell(before, self.trouble, error)
+            if self.over is not None:
+                self.over()
             self._busy = True  # nothing else goes to the disk until the retry
             self._loop.call_later(RETRY_S, self._retry)
             return
@@ -479,6 +556,8 @@ class JournalLine:
             self._kick()
         elif self._waiting or self._buffer:
             self._later(PATIENT_S if self._waiting else self.lazy_s)
+        if self.over is not None:
+            self.over()
 
     def _there(self, last: int) -> None:
         """Other machines have it."""
@@ -497,7 +576,7 @@ class JournalLine:
         self._timer = self._loop.call_at(at_s, self._start)
 
     def _kick(self) -> None:
-        if not self._busy and not self._soon:
+        if not (self._busy or self._soon or self._waits_for_company):
             self._soon = True
             self._loop.call_soon(self._loop.call_soon, self._start)
 

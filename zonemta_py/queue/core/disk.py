@@ -42,6 +42,8 @@ class Disk:
         self.places = Places(store)
         self.receipts = receipts or Receipts(config.folder)
         self.lines = StoreLine(store, closing, damaged, hire, self.receipts, replica)
+        if replica is not None:
+            self.lines.share(journal)
         self.space = Space(config.folder, _reserved(config))
         uncommitted = Uncommitted(config.queue, lambda: self.space.room(clock.monotonic()))
         self.bodies = bodies or Bodies(config.folder, uncommitted, self.lines.after_sync)
