@@ -176,8 +176,8 @@ class Agent:
             for (number, owner), found in zip(owners.items(), logs, strict=True)
         ]
         return {
-            "cluster": self._config.cluster.name, "node": self._name, "leader": leader,
-            "connected": self._nats.is_connected, "nodes": nodes, "queues": queues,
+            "cluster": self._config.cluster.name, "id": self._members.cluster_id, "node": self._name,
+            "leader": leader, "connected": self._nats.is_connected, "nodes": nodes, "queues": queues,
         }  # fmt: skip
 
     async def _log_of(self, number: int) -> dict[str, int]:

@@ -30,7 +30,7 @@ from zonemta_py.journal.folders import FOLDER, QUEUES_MAX
 log = logging.getLogger(__name__)
 
 BUCKET = "nodes"
-NODE, QUEUE, NUMBERS = "node.", "queue.", "numbers"
+NODE, QUEUE, NUMBERS, IDENTITY = "node.", "queue.", "numbers", "id"
 FILE = "node"
 """In `queues/` of the node's folder: which cluster it belongs to, and as which instance."""
 MOST = QUEUES_MAX - 1
@@ -91,6 +91,8 @@ class NodeMembership:
         self._cluster, self.node, self._folder = config.cluster.name, config.node, folder
         self.instance = ""
         """Set when it joins."""
+        self.cluster_id = ""
+        """The cluster's own, since two may have one name; set when this node joins."""
         self._run = token_hex(8)
         self._dead_after_s = config.cluster.dead_after_s
         self._presence = Presence(self._dead_after_s)
@@ -111,6 +113,7 @@ class NodeMembership:
         it has fewer than are wanted, or none at home, it gets new ones; else `home` may be -1. Raises NotAdmitted,
         NatsError, OSError."""
         await self._bucket.make()
+        self.cluster_id = await self._identity_of_cluster()
         self.instance, before = self._identity()
         await self._enter()
         kept, replaced, epochs = list[int](), list[int](), dict[int, int]()
@@ -128,6 +131,15 @@ class NodeMembership:
         await self.look()
         home = known[0] if not homeless else fresh[0] if fresh else -1
         return Joined(kept + fresh, home, replaced, epochs)
+
+    async def _identity_of_cluster(self) -> str:
+        """Whoever comes first chooses it."""
+        while True:
+            try:
+                return str(packing.unpack((await self._bucket.get(IDENTITY)).value or b""))
+            except NotThere:
+                with suppress(WrongSequence):
+                    await self._bucket.create(IDENTITY, packing.pack(token_hex(8)))
 
     def _identity(self) -> tuple[str, bool]:
         """The instance; and whether it is one of an earlier start."""

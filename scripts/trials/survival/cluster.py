@@ -71,7 +71,7 @@ class Node:
     def __init__(self, name: str, folder: Path, sink_port: int, servers: ThreeServers, **settings: Any) -> None:
         self.name, self._servers = name, servers
         self.ways = [Proxy(server.port) for server in servers.all]
-        self._folder, self._sink_port, self._settings = folder, sink_port, settings
+        self._folder, self._sink_port, self.settings = folder, sink_port, settings
         self.mta: Mta
 
     async def start(self) -> None:
@@ -79,8 +79,8 @@ class Node:
             await way.start()
         urls = ", ".join(f'"nats://127.0.0.1:{way.port}"' for way in self.ways)
         said = self._servers.settings() | {"servers": urls, "node": self.name}
-        more = self._settings.pop("more", "") + _CLUSTER.format(**said)
-        self.mta = Mta(self._folder, self._sink_port, more=more, **self._settings)
+        more = self.settings.pop("more", "") + _CLUSTER.format(**said)
+        self.mta = Mta(self._folder, self._sink_port, more=more, **self.settings)
         self.mta.start()
 
     def cut(self, cut: bool) -> None:

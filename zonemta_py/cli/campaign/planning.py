@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.pipeline.prepare.settings import Cap, Lane
 
 if TYPE_CHECKING:
-    from zonemta_py.pipeline.nodes.client import NodeAccess
+    from zonemta_py.pipeline.nodes.client import NodeAccess, NodeGroup
 
 ANY = "*"
 
@@ -30,20 +30,37 @@ class NodeTerms:
 
 
 def ask(to: NodeAccess) -> NodeTerms | None:
-    """None: a node does not say it. Raises CommandError."""
-    from zonemta_py.pipeline.nodes.client import NodeClient, NodeGone, NodeRefused
+    """None: a node does not say it. Nodes of a cluster that are away are left out. Raises CommandError."""
+    from zonemta_py.pipeline.nodes.client import NodeGone, NodeRefused
+    from zonemta_py.pipeline.nodes.groups import groups
 
     answers = []
     try:
-        for url in to.nodes:
-            with NodeClient(url, to) as node:
-                answers.append(node.planning())
+        for group in groups(to):
+            answers += _answers(group, to)
     except NodeRefused as refused:
         print(f"{refused}: zones, sources and warm-up are taken as the options have them", file=sys.stderr)
         return None
     except NodeGone as gone:
         raise CommandError(Exit.TEMPORARY, str(gone)) from None
     return joined(answers)
+
+
+def _answers(group: NodeGroup, to: NodeAccess) -> list[dict[str, Any]]:
+    """Of each node of it. Raises NodeRefused, NodeGone."""
+    from zonemta_py.pipeline.nodes.client import NodeClient, NodeGone
+    from zonemta_py.pipeline.nodes.groups import ENOUGH_S
+
+    found, gone = [], NodeGone()
+    for url in group.urls:
+        with NodeClient(url, replace(to, patience_s=min(ENOUGH_S, to.patience_s)) if group.id else to) as node:
+            try:
+                found.append(node.planning())
+            except NodeGone as error:
+                gone = error
+    if not found:
+        raise gone
+    return found
 
 
 def joined(answers: list[dict[str, Any]]) -> NodeTerms:

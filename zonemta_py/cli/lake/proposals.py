@@ -198,15 +198,16 @@ def _show_suppressions(rows: _Rows, as_json: bool) -> None:
 
 def _push(session: Any, lake: Path, to: Any, rows: _Rows, as_json: bool) -> None:
     from zonemta_py.pipeline.findings.apply_suppressions import note, noted, push
-    from zonemta_py.pipeline.nodes.client import NodeClient, NodeGone, NodeRefused
+    from zonemta_py.pipeline.nodes.client import NodeGone, NodeRefused
+    from zonemta_py.pipeline.nodes.nodes import Nodes
 
     results = []
     try:
-        for url in to.nodes:
-            with NodeClient(url, to) as node:
-                done, sent = push(node, rows, noted(session, lake, node.url))
-                note(session, lake, node.url, sent)
-            results.append({"node": url, **done._asdict()})
+        with Nodes(to) as nodes:
+            for node in nodes.nodes:
+                done, sent = push(node, rows, noted(session, lake, node.group.key))
+                note(session, lake, node.group.key, sent)
+                results.append({"node": str(node.group), **done._asdict()})
     except (NodeRefused, NodeGone) as error:
         raise CommandError(Exit.UNAVAILABLE, str(error)) from None
     if as_json:

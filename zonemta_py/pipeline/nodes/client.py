@@ -2,6 +2,8 @@
 
 Promise: a request that may have been accepted is repeated with its idempotency key until the node reports its result,
 or the patience ends. A node that is busy (429, 503) sets the pace by Retry-After; an unreachable one is waited for.
+Of a cluster, whose nodes are one MTA, another node is asked meanwhile; no node is used before it has said that it is
+one of that cluster.
 Failures: `NodeRefused` for what retrying does not help, with the sentence of the problem document (RFC 9457);
 `NodeGone` when patience ended. Both name the node.
 """
@@ -10,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import hashlib
 import ipaddress
 import json
 import random
@@ -29,6 +32,10 @@ from zonemta_py.logs.causes import cause
 PATIENCE_S = 600.0
 PAUSE_S_MIN, PAUSE_S_MAX = 0.1, 30.0
 TIMEOUT_S = 60.0
+CONNECT_S, RESPONSE_S = 3.0, 30.0
+"""Of a node of a cluster: after so long another one is asked."""
+RESTS_S = 5.0
+"""How long a node of a cluster that did not answer is passed over."""
 PAGE = 1_000
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 
@@ -83,20 +90,49 @@ def _is_here(host: str) -> bool:
         return host == "localhost"
 
 
+class NodeGroup(NamedTuple):
+    """What is one MTA: a node that is alone (id ""), or some nodes of a cluster. name: of the cluster."""
+
+    urls: tuple[str, ...]
+    id: str = ""
+    name: str = ""
+
+    @property
+    def key(self) -> str:
+        """By which it is known again."""
+        return f"cluster {self.id}" if self.id else self.urls[0]
+
+    def __str__(self) -> str:
+        return f"the cluster {self.name} ({', '.join(self.urls)})" if self.id else self.urls[0]
+
+    @classmethod
+    def alone(cls, url: str) -> NodeGroup:
+        return cls((url.rstrip("/"),))
+
+
 class NodeClient:
-    """One node. `with Node(url, target) as node:`; its methods may be called from several threads."""
+    """One node, or those of one cluster. `with NodeClient(url, target) as node:`; its methods may be called from
+    several threads."""
 
     def __init__(
-        self, url: str, target: NodeAccess, clock: Callable[[], float] = time.monotonic,
+        self, group: str | NodeGroup, target: NodeAccess, clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:  # fmt: skip
-        self.url = url.rstrip("/")
+        self.group = NodeGroup.alone(group) if isinstance(group, str) else group
+        self.url = self.group.urls[0]
+        """Of a cluster, the node that answered last."""
         self._patience_s, self._clock, self._sleep = target.patience_s, clock, sleep
         limits = httpx.Limits(max_connections=target.requests, max_keepalive_connections=target.requests)
         self._key, self._key_file = target.key, target.key_file
-        self._client = httpx.Client(
-            base_url=self.url, limits=limits, timeout=TIMEOUT_S, verify=target.verify, trust_env=False
-        )
+        timeout = httpx.Timeout(RESPONSE_S, connect=CONNECT_S) if self.group.id else httpx.Timeout(TIMEOUT_S)
+        self._clients = {
+            url: httpx.Client(base_url=url, limits=limits, timeout=timeout, verify=target.verify, trust_env=False)
+            for url in self.group.urls
+        }
+        self._known = set[str]() if self.group.id else set(self.group.urls)
+        """Nodes that have said which cluster they are of."""
+        self._resting = dict[str, float]()
+        """Nodes that did not answer, and until when they are passed over."""
 
     def __enter__(self) -> NodeClient:
         return self
@@ -104,13 +140,20 @@ class NodeClient:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._client.close()
+        for client in self._clients.values():
+            client.close()
 
     def inject(self, chunk: str, body: bytes) -> NodeReceipt:
         """One batch of a campaign (POST /v1/inject). Raises NodeRefused, NodeGone, which name the chunk."""
         headers = {"Idempotency-Key": chunk, "Content-Type": "application/json"}
         row = self._json("POST", "/v1/inject", f"chunk {chunk}", content=body, headers=headers)
         return NodeReceipt(int(row["accepted"]), int(row["suppressed"]), bool(row["repeated"]))
+
+    def identity(self) -> NodeGroup:
+        """What it says it is: alone, or of which cluster. Raises NodeRefused, NodeGone."""
+        options = {"timeout": httpx.Timeout(RESPONSE_S, connect=CONNECT_S)}
+        answer = self._patiently("GET", "/v1/node", "which node it is", options, (httpx.codes.NOT_FOUND,))
+        return _identity(self.url, answer)
 
     def put_campaign(self, name: str, template: bytes, **fields: Any) -> None:
         """fields: sender, tenant, zone, priority, planned, bounds, life_h, at … The same again succeeds."""
@@ -180,40 +223,92 @@ class NodeClient:
             ) from None
         return row
 
-    def _patiently(self, method: str, path: str, what: str, options: dict[str, Any]) -> httpx.Response:
-        end, pause_s = self._clock() + self._patience_s, PAUSE_S_MIN
+    def _patiently(
+        self, method: str, path: str, what: str, options: dict[str, Any], taken: tuple[int, ...] = ()
+    ) -> httpx.Response:
+        """taken: statuses that are answers, too."""
+        end, pause_s, tried = self._clock() + self._patience_s, PAUSE_S_MIN, 0
+        by = options.get("headers", {}).get("Idempotency-Key", "")
         while True:
-            wanted_s = 0.0
+            url, wanted_s = self._next(by), 0.0
             try:
-                answer = self._request(method, path, options)
+                self._check(url)
+                answer = self._request(url, method, path, options)
             except httpx.TransportError as error:
                 if "CERTIFICATE_VERIFY_FAILED" in str(error):
                     sentence = f"its certificate cannot be verified ({error}); name its CA with --ca FILE"
-                    raise NodeRefused(f"{self.url}: {what}: {sentence}") from None
+                    raise NodeRefused(f"{url}: {what}: {sentence}") from None
                 trouble = f"it does not answer ({cause(error)})"
+            except _Busy as busy:
+                trouble = str(busy)
             else:
-                if answer.is_success:
+                if answer.is_success or answer.status_code in taken:
+                    self.url = url
                     return answer
                 if answer.status_code not in _AGAIN:
-                    raise NodeRefused(f"{self.url}: {what}: {_sentence(answer)}")
+                    raise NodeRefused(f"{url}: {what}: {_sentence(answer)}")
                 trouble, wanted_s = _sentence(answer), _retry_after_s(answer)
             left_s = end - self._clock()
             if left_s <= 0:
-                raise NodeGone(f"{self.url}: {what}: {trouble}, for {self._patience_s:.0f} s")
+                raise NodeGone(f"{url}: {what}: {trouble}, for {self._patience_s:.0f} s")
+            tried += 1
+            self._resting[url] = self._clock() + max(wanted_s, RESTS_S)
+            if tried % len(self._clients):  # another node of the cluster first
+                continue
             # Spreads the retries of clients that were refused together.
             self._sleep(min(max(wanted_s, pause_s * random.uniform(0.5, 1)), left_s))
             pause_s = min(pause_s * 2, PAUSE_S_MAX)
 
-    def _request(self, method: str, path: str, options: dict[str, Any]) -> httpx.Response:
+    def _next(self, by: str) -> str:
+        """The node to ask: what has a key is spread over those that answer, the rest goes to the one that answered
+        last. If none does, the one whose rest ends first."""
+        now = self._clock()
+        ready = [url for url in self._clients if self._resting.get(url, 0.0) <= now]
+        if not ready:
+            return min(self._clients, key=lambda url: self._resting[url])
+        if by:
+            return max(ready, key=lambda url: hashlib.sha256(f"{by}\0{url}".encode()).digest())
+        return self.url if self.url in ready else ready[0]
+
+    def _check(self, url: str) -> None:
+        """Raises NodeRefused if it is not of this cluster, _Busy if it cannot say it, httpx.TransportError."""
+        if url in self._known:
+            return
+        answer = self._request(url, "GET", "/v1/node", {})
+        if answer.status_code in _AGAIN:
+            raise _Busy(_sentence(answer))
+        if not answer.is_success and answer.status_code != httpx.codes.NOT_FOUND:
+            raise NodeRefused(f"{url}: {_sentence(answer)}")
+        if _identity(url, answer).id != self.group.id:
+            sentence = "give each cluster, and each MTA that is alone, its own campaign"
+            raise NodeRefused(f"{url} is no node of the cluster {self.group.name} ({self.url}); {sentence}")
+        self._known.add(url)
+
+    def _request(self, url: str, method: str, path: str, options: dict[str, Any]) -> httpx.Response:
         """A restarted node has a new key in its token file."""
         shown = self._key
         headers = options.get("headers", {}) | {"Authorization": f"Bearer {shown}"}
-        answer = self._client.request(method, path, **options | {"headers": headers})
+        answer = self._clients[url].request(method, path, **options | {"headers": headers})
         if answer.status_code != httpx.codes.UNAUTHORIZED or not self._key_file:
             return answer
         with contextlib.suppress(OSError):
             self._key = Path(self._key_file).read_text("utf-8").strip()
-        return answer if self._key == shown else self._request(method, path, options)
+        return answer if self._key == shown else self._request(url, method, path, options)
+
+
+class _Busy(Exception):
+    """Why a node does not say of which cluster it is."""
+
+
+def _identity(url: str, answer: httpx.Response) -> NodeGroup:
+    """Raises NodeRefused."""
+    if answer.status_code == httpx.codes.NOT_FOUND:  # it is older than clusters are
+        return NodeGroup.alone(url)
+    try:
+        row = answer.json()
+        return NodeGroup((url,), str(row["id"]), str(row["cluster"]))
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError):
+        raise NodeRefused(f"{url}: the answer is not a node's; name a node's HTTP listener with --nodes") from None
 
 
 def _sentence(answer: httpx.Response) -> str:

@@ -1,5 +1,7 @@
 """All nodes of a campaign as one: announced to each, controlled at each, with one common status.
 
+The nodes of one cluster count as one: any of them answers for all.
+
 Failures: those of `node`, which name the node.
 """
 
@@ -14,6 +16,7 @@ from typing import Any
 
 from zonemta_py.disk.files import replace_file
 from zonemta_py.pipeline.nodes.client import NodeAccess, NodeClient, NodeRefused
+from zonemta_py.pipeline.nodes.groups import ENOUGH_S, groups
 
 _SUMS = (
     "planned", "accepted", "delivered", "deferred", "bounced", "blocked", "complaints", "removed", "suppressed",
@@ -92,7 +95,8 @@ def retext(folder: Path, template: bytes) -> None:
 def bind(folder: Path, target: NodeAccess, name: str) -> None:
     """Keeps a plan to the nodes it goes to first: their URLs say which chunk is whose, others would get it again.
 
-    A single node may have moved: it knows the campaign. Raises OtherNodes, NodeGone.
+    A single node may have moved, and a cluster has many: it knows the campaign. Raises OtherNodes, NodeRefused,
+    NodeGone.
     """
     file, urls = folder / _NODES, sorted(url.rstrip("/") for url in target.nodes)
     try:
@@ -100,16 +104,24 @@ def bind(folder: Path, target: NodeAccess, name: str) -> None:
     except FileNotFoundError:
         replace_file(file, json.dumps(urls).encode())
         return
-    if before != urls and not (len(before) == len(urls) == 1 and _knows(target, name)):
+    if before != urls and not (_are_one(before, urls, target) and _knows(target, name)):
         raise OtherNodes(
             f"campaign {name} was started with {', '.join(before)}; with others some would get it twice; "
             f"name the same nodes with --nodes (or remove {file} if nothing was handed to them)"
         )
 
 
+def _are_one(before: list[str], urls: list[str], target: NodeAccess) -> bool:
+    """Whether all of them are, as far as they answer, one MTA."""
+    if len(before) == len(urls) == 1:
+        return True
+    both = replace(target, nodes=(*before, *urls), patience_s=min(ENOUGH_S, target.patience_s))
+    return len(groups(both)) == 1
+
+
 def _knows(target: NodeAccess, name: str) -> bool:
-    with NodeClient(target.nodes[0], target) as node:
-        return _known(node, name)
+    with Nodes(target) as nodes:
+        return _known(nodes.nodes[0], name)
 
 
 def _known(node: NodeClient, name: str) -> bool:
@@ -156,7 +168,7 @@ class Nodes:
         self._target, self._stack = target, ExitStack()
 
     def __enter__(self) -> Nodes:
-        self.nodes = [self._stack.enter_context(NodeClient(url, self._target)) for url in self._target.nodes]
+        self.nodes = [self._stack.enter_context(NodeClient(group, self._target)) for group in groups(self._target)]
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zonemta_py.mail.list_id import list_name, list_scope
-from zonemta_py.pipeline.nodes.client import NodeAccess, NodeClient
+from zonemta_py.pipeline.nodes.client import NodeAccess
+from zonemta_py.pipeline.nodes.nodes import Nodes
 from zonemta_py.pipeline.prepare.normalise import NEEDLESS_QUOTES, normalise
 from zonemta_py.pipeline.prepare.settings import PlanRefused
 from zonemta_py.pipeline.prepare.source import sound
@@ -110,8 +111,8 @@ def scopes_of(tenant: str, list_ids: Collection[str]) -> frozenset[str]:
 def of_nodes(target: NodeAccess, scopes: Collection[str]) -> Iterator[list[dict[str, Any]]]:
     """What any of the nodes has on its list in these scopes: who complained at one gets nothing from the others either.
     For the other scopes they look themselves, when the mail comes. Raises NodeRefused, NodeGone."""
-    for url in target.nodes:
-        with NodeClient(url, target) as node:
+    with Nodes(target) as nodes:
+        for node in nodes.nodes:
             for page in node.suppressions():
                 yield [row for row in page if row.get("scope", "all") in scopes]
 

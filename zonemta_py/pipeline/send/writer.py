@@ -2,8 +2,9 @@
 
 options: nodes (URLs, comma-separated), key, key_file, ca, patience_s, requests (at once per task), report (a file for
 the outcome). Promise: a chunk always goes to the same node, under its own key, so that every repetition (a task, a
-job, by another driver after a crash) is recognised there. Failures: a node that stays unreachable is reported, and the
-chunks of others continue; a refused chunk ends its task. Both are reported when the job commits, which then fails.
+job, by another driver after a crash) is recognised there; the nodes of one cluster count as one, which share its chunks
+and go on with those of one that dies. Failures: a node (a cluster) that stays unreachable is reported, and the chunks
+of others continue; a refused chunk ends its task. Both are reported when the job commits, which then fails.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
@@ -21,7 +22,16 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 
 from zonemta_py.disk.files import replace_file
-from zonemta_py.pipeline.nodes.client import PATIENCE_S, NodeAccess, NodeClient, NodeGone, NodeReceipt, NodeRefused
+from zonemta_py.pipeline.nodes.client import (
+    PATIENCE_S,
+    NodeAccess,
+    NodeClient,
+    NodeGone,
+    NodeGroup,
+    NodeReceipt,
+    NodeRefused,
+)
+from zonemta_py.pipeline.nodes.groups import groups
 from zonemta_py.pipeline.send.errors import InjectionFailed
 
 if TYPE_CHECKING:
@@ -33,7 +43,8 @@ REQUESTS = 4
 
 @dataclass(slots=True)
 class Injected(WriterCommitMessage):
-    """chunks: that are in; repeated: that were before. refused: sentences. away: node → chunks it did not take."""
+    """chunks: that are in; repeated: that were before. refused: sentences. away: node, or nodes of a cluster → chunks
+    it did not take."""
 
     chunks: int = 0
     accepted: int = 0
@@ -72,19 +83,23 @@ class Injected(WriterCommitMessage):
 
 
 def node_of(chunk: str, nodes: Iterable[str]) -> str:
-    """The node of a chunk: highest random weight, so that naming them in another order changes nothing."""
+    """The node of a chunk: highest random weight, so that naming them in another order changes nothing. nodes: URLs, or
+    keys of groups."""
     return max(nodes, key=lambda url: hashlib.sha256(f"{chunk}\0{url.rstrip('/')}".encode()).digest())
 
 
 class Injector:
-    """Sends chunks in their order, several at once; remembers which nodes are away. `with Injector(target) as one:`"""
+    """Sends chunks in their order, several at once; remembers which nodes are away. `with Injector(…) as one:`"""
 
-    def __init__(self, target: NodeAccess) -> None:
+    def __init__(self, target: NodeAccess, to: Sequence[NodeGroup]) -> None:
         self.outcome = Injected()
-        self._target, self._stack, self._under_way = target, ExitStack(), deque[tuple[str, Future[NodeReceipt]]]()
+        self._target, self._to = target, {group.key: group for group in to}
+        self._stack, self._under_way = ExitStack(), deque[tuple[str, Future[NodeReceipt]]]()
 
     def __enter__(self) -> Injector:
-        self._nodes = {url: self._stack.enter_context(NodeClient(url, self._target)) for url in self._target.nodes}
+        self._nodes = {
+            key: self._stack.enter_context(NodeClient(group, self._target)) for key, group in self._to.items()
+        }
         self._pool = self._stack.enter_context(ThreadPoolExecutor(self._target.requests))
         return self
 
@@ -99,13 +114,13 @@ class Injector:
         """Waits while the most requests are in progress."""
         if self.refused:
             return
-        url = node_of(chunk, self._nodes)
-        if url in self.outcome.away:
-            self.outcome.away[url] += 1
+        key = node_of(chunk, self._nodes)
+        if (name := str(self._to[key])) in self.outcome.away:
+            self.outcome.away[name] += 1
             return
         while len(self._under_way) >= self._target.requests:
             self._settle()
-        self._under_way.append((url, self._pool.submit(self._nodes[url].inject, chunk, body)))
+        self._under_way.append((name, self._pool.submit(self._nodes[key].inject, chunk, body)))
 
     def finish(self) -> Injected:
         while self._under_way:
@@ -113,13 +128,13 @@ class Injector:
         return self.outcome
 
     def _settle(self) -> None:
-        url, future = self._under_way.popleft()
+        name, future = self._under_way.popleft()
         try:
             self.outcome.add(future.result())
         except NodeRefused as refused:
             self.outcome.refused.append(str(refused))
         except NodeGone as gone:
-            self.outcome.away[url] = self.outcome.away.get(url, 0) + 1
+            self.outcome.away[name] = self.outcome.away.get(name, 0) + 1
             self.outcome.reasons.append(str(gone))
 
 
@@ -131,13 +146,14 @@ class ZonemtaDataSource(DataSource):
         return "zonemta"
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """Raises ValueError for options and columns that make no sense."""
+        """Raises ValueError for options and columns that make no sense, NodeRefused."""
         missing = [name for name in ("chunk", "body") if name not in schema.fieldNames()]
         if missing:
             raise ValueError(f"the rows have no column {missing[0]}; write the rows of a plan")
         if overwrite:
             raise ValueError("mail that was sent cannot be overwritten; write with mode append")
-        return ChunkWriter(target_of(self.options), self.options.get("report", ""))
+        target = target_of(self.options)
+        return ChunkWriter(target, groups(target), self.options.get("report", ""))
 
 
 def target_of(options: Mapping[str, str]) -> NodeAccess:
@@ -151,11 +167,11 @@ def target_of(options: Mapping[str, str]) -> NodeAccess:
 class ChunkWriter(DataSourceArrowWriter):
     """Runs in the executors (write) and beside the driver (commit, abort)."""
 
-    def __init__(self, target: NodeAccess, report: str) -> None:
-        self._target, self._report = target, report
+    def __init__(self, target: NodeAccess, to: Sequence[NodeGroup], report: str) -> None:
+        self._target, self._to, self._report = target, to, report
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Injected:
-        with Injector(self._target) as injector:
+        with Injector(self._target, self._to) as injector:
             for batch in iterator:
                 keys, bodies = batch.column("chunk"), batch.column("body")
                 for number in range(batch.num_rows):

@@ -916,6 +916,8 @@ class ClusterQueue(TypedDict):
 
 class ClusterState(TypedDict):
     cluster: str
+    id: str
+    """The cluster's own: two may have one name."""
     node: str
     """The one that answers."""
     leader: str

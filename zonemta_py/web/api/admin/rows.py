@@ -20,6 +20,14 @@ class Status(TypedDict):
     """What happens a second, over the last minute."""
 
 
+class NodeIdentity(TypedDict):
+    cluster: str
+    """Its name; empty: this MTA is no node of one."""
+    id: str
+    """The cluster's own: two may have one name. Empty: as above."""
+    node: str
+
+
 class ZoneRow(TypedDict):
     name: str
     default: bool

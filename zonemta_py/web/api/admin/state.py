@@ -1,17 +1,18 @@
-"""/v1/ready, /v1/status, /v1/cluster and /v1/accounts: whether mail may come, what is running, what happens now, the
-nodes of a cluster, and quotas."""
+"""/v1/ready, /v1/node, /v1/status, /v1/cluster and /v1/accounts: whether mail may come, which node this is, what is
+running, what happens now, the nodes of a cluster, and quotas."""
 
 from __future__ import annotations
 
 import importlib.metadata
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 
 from zonemta_py.queue import questions
 from zonemta_py.web.api.admin import rows
 from zonemta_py.web.api.admin.operation import ask, asked, operation
 from zonemta_py.web.authentication import answer, described, request_context
-from zonemta_py.web.documents import models
+from zonemta_py.web.documents import models, reading
+from zonemta_py.web.documents.derived import document
 from zonemta_py.web.documents.problem import QUEUE_S, RequestProblem
 
 router = APIRouter(prefix="/v1")
@@ -25,6 +26,21 @@ async def ready(request: Request) -> Response:
     if why:
         raise RequestProblem("unavailable", " ".join(why), retry_s=QUEUE_S)
     return answer({"status": "ok"})
+
+
+@router.get(
+    "/node", summary="Which node of which cluster this is", response_model=document(rows.NodeIdentity),
+    responses=described(422), openapi_extra={"security": [{"key": []}]},
+    dependencies=[Depends(reading.known_query)],
+)  # fmt: skip
+async def node(request: Request) -> Response:
+    """With any key. Whoever sends to several nodes learns by it which of them are one MTA: all those with one `id` take
+    a request with the same Idempotency-Key once between them."""
+    here = request_context(request)
+    if not here.config.cluster.enabled:
+        return answer({"cluster": "", "id": "", "node": ""})
+    found = await ask(here, "conflict", questions.cluster)
+    return answer({name: found[name] for name in ("cluster", "id", "node")})
 
 
 @router.get("/status", **operation("read", "Version, sizes and rates", rows.Status))
