@@ -37,6 +37,7 @@ from benchmark.report import (
     show,
     show_counts,
     show_kept,
+    show_processes,
     show_ratios,
     show_variants,
 )
@@ -57,6 +58,7 @@ def main(
         typer.Option(
             help="zonemta, postfix, exim, opensmtpd, limits, starttls, ed25519, rsa2048, events, events-down,"
             " zonemta-logged, zonemta-logged-json, zonemta@DIR (another checkout), replicated (on three NATS servers),"
+            " three (nodes, on three NATS servers),"
             " queues=N,"
             " queues=N@SHARE (of a core for each process)."
         ),
@@ -119,6 +121,7 @@ def main(
         show_kept(console, session.kept_medians())
     show(console, session.medians())
     show_variants(console, session.medians())
+    show_processes(console, session.medians())
     if against:
         show_ratios(console, session.runs)
     if json_file is not None:
@@ -164,6 +167,8 @@ def _contenders(text: str, work: Path, to: Console) -> list[Contender]:
             made.append(Zonemta(work / "zonemta", free_port()))
         elif name == replicated.NAME:
             made.append(replicated.OneNode(work / name, free_port()))
+        elif name == replicated.THREE:
+            made.append(replicated.ThreeNodes(work / name, free_port()))
         elif is_one(name):
             made.append(Queues(name, work / name.replace("=", "-"), free_port()))
         elif name in SECTIONS:

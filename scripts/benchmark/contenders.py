@@ -49,6 +49,11 @@ class Contender(ABC):
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o755)
 
+    @property
+    def ports(self) -> list[int]:
+        """Where mail goes in, as much to each."""
+        return [self.port]
+
     @abstractmethod
     def wipe(self) -> None:
         """Empties the queue; the program is down."""

@@ -17,16 +17,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-ROLES = ("supervisor", "queue", "receiver", "sender")
+ROLES = ("supervisor", "queue", "receiver", "sender", "authority")
 SYNC_CALLS = ("fsync", "fdatasync", "sync_file_range", "syncfs", "msync")
 
 
 class Group:
-    """Starts one program in a session, and a cgroup if possible, of its own; kills nothing but that."""
+    """Starts programs in sessions, and a cgroup if possible, of their own; kills nothing but them."""
 
     def __init__(self) -> None:
         self.folder, self.version = _make_cgroup()
-        self._root: subprocess.Popen[bytes] | None = None
+        self._roots = list[subprocess.Popen[bytes]]()
 
     @property
     def method(self) -> str:
@@ -37,15 +37,16 @@ class Group:
         program's are."""
         compiled = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         with output.open("ab") as file:
-            self._root = subprocess.Popen(
+            process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd=cwd, preexec_fn=self._enter,
                 env=compiled,
             )  # fmt: skip
-        return self._root
+        self._roots.append(process)
+        return process
 
     def adopt(self, process: subprocess.Popen[bytes]) -> None:
         """One that runs already, and has no children."""
-        self._root = process
+        self._roots.append(process)
         if self.folder:
             (self.folder / "cgroup.procs").write_text(str(process.pid))
 
@@ -57,7 +58,7 @@ class Group:
     def pids(self) -> list[int]:
         if self.folder:
             return [int(word) for word in (self.folder / "cgroup.procs").read_text().split()]
-        return _tree(self._root.pid) if self._root else []
+        return [pid for root in self._roots for pid in _tree(root.pid)]
 
     def cpu_s(self) -> float:
         """Seconds of CPU used so far, user and system."""
@@ -101,12 +102,12 @@ class Group:
         return None
 
     def roles(self, port: int) -> dict[int, str]:
-        """What each process is: its name, where that says one. Versions before 0.2 have none: there the first process
-        is the supervisor, the queue has the store open, and a receiver has connections to `port` just now."""
+        """What each process is: its name, where that says one. Versions before 0.2 have none: there what was started is
+        the supervisor, the queue has the store open, and a receiver has connections to `port` just now."""
         queue, taken, found = self.holder_of("LOCK"), _inodes_of(port), dict[int, str]()
         for pid in self.pids():
             name = _name(pid)
-            if self._root is not None and pid == self._root.pid:
+            if any(pid == root.pid for root in self._roots):
                 found[pid] = "supervisor"
             elif name.startswith(_NAMED):
                 cut = name.removeprefix(_NAMED).rstrip("-0123456789")  # of fifteen characters
@@ -125,23 +126,24 @@ class Group:
             pids = self.pids()
             for pid in pids:
                 _kill(pid)
-            if self._root is not None and self._root.poll() is not None and not pids:
+            if self._roots and all(root.poll() is not None for root in self._roots) and not pids:
                 break
             time.sleep(0.01)
-        if self._root is not None:
-            self._root.wait()
+        for root in self._roots:
+            root.wait()
 
     def stop(self, patience_s: float = 3) -> None:
-        """SIGTERM to the first process, SIGKILL to whatever is left."""
-        if self._root is not None and self._root.poll() is None:
-            self._root.terminate()
-            end = time.monotonic() + patience_s
-            while self._root.poll() is None and time.monotonic() < end:
-                time.sleep(0.02)
+        """SIGTERM to what was started, SIGKILL to whatever is left."""
+        for root in self._roots:
+            if root.poll() is None:
+                root.terminate()
+        end = time.monotonic() + patience_s
+        while any(root.poll() is None for root in self._roots) and time.monotonic() < end:
+            time.sleep(0.02)
         self.kill()
 
     def close(self) -> None:
-        if self._root is not None:
+        if self._roots:
             self.stop()
         for _ in range(100):
             if not self.folder or not self.folder.exists():

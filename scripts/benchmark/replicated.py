@@ -1,8 +1,9 @@
-"""This MTA as one node of a cluster, on three NATS servers of this machine that sync always."""
+"""This MTA as a cluster of one node, or of three, on three NATS servers of this machine that sync always."""
 
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +12,10 @@ from nats_servers import ThreeServers, program
 from benchmark.contenders import BenchError, Zonemta
 from benchmark.processes import Group
 
-NAME = "replicated"
+NAME, THREE = "replicated", "three"
+NODES = "abc"
+JOINED_S = 5.0
+"""So long after the last one has opened its port: all know each other, and one of them leads."""
 
 
 class OneNode(Zonemta):
@@ -19,11 +23,11 @@ class OneNode(Zonemta):
 
     name = NAME
 
-    def __init__(self, folder: Path, sink_port: int) -> None:
+    def __init__(self, folder: Path, sink_port: int, **settings: object) -> None:
         if not program():
             raise BenchError("nats-server is not installed; run scripts/prepare --dev")
         self._nats = ThreeServers(folder / "nats")
-        super().__init__(folder, sink_port, sections={"cluster": self._nats.settings()})
+        super().__init__(folder, sink_port, sections={"cluster": self._nats.settings(**settings)})
         self.config.chmod(0o600)  # it has a password
         self._groups = list[Group]()
         self._before = 0.0
@@ -35,7 +39,10 @@ class OneNode(Zonemta):
             server.folder.mkdir(parents=True)
 
     def start(self, group: Group, prefix: Sequence[str] = ()) -> float:
-        self._nats.start()
+        try:
+            self._nats.start()
+        except RuntimeError as error:
+            raise BenchError(f"{self.name}: {' | '.join(str(error).strip().splitlines()[-2:])}") from None
         for server in self._nats.all:
             assert server.process is not None
             self._groups.append(Group())
@@ -56,7 +63,40 @@ class OneNode(Zonemta):
         }
 
     def ended(self) -> None:
+        """The nodes have."""
         self._nats.end()
         for one in self._groups:
             one.close()
         self._groups.clear()
+
+
+class ThreeNodes(OneNode):
+    """A third of the mail goes to each; the nodes are counted together."""
+
+    name = THREE
+
+    def __init__(self, folder: Path, sink_port: int) -> None:
+        super().__init__(folder, sink_port, node=NODES[0])
+        self._others = [
+            Zonemta(folder / node, sink_port, sections={"cluster": self._nats.settings(node=node)})
+            for node in NODES[1:]
+        ]  # fmt: skip
+        for other in self._others:
+            other.config.chmod(0o600)
+
+    @property
+    def ports(self) -> list[int]:
+        return [self.port, *(other.port for other in self._others)]
+
+    def wipe(self) -> None:
+        super().wipe()
+        for other in self._others:
+            other.wipe()
+
+    def start(self, group: Group, prefix: Sequence[str] = ()) -> float:
+        begun = super().start(group, prefix)
+        for other in self._others:
+            other.start(group, prefix)
+        time.sleep(JOINED_S)
+        self._before = self._cpu_s()
+        return begun

@@ -195,6 +195,27 @@ def show_variants(console: Console, results: dict[str, dict[str, Figures]]) -> N
         console.print(table)
 
 
+def show_processes(console: Console, results: dict[str, dict[str, Figures]]) -> None:
+    """CPU of each kind of process, where the servers of a cluster are among them."""
+    table = Table(title="CPU ms a message, by process", title_justify="left")
+    for title in ("", "", *ROLES, "all", "of plain's", "NATS servers"):
+        table.add_column(title, justify="left" if title == "" else "right", overflow="fold")
+    for scenario, by in results.items():
+        if not any("servers_cpu_ms_per_message" in figures for figures in by.values()):
+            continue
+        for name, figures in by.items():
+            if figures.get("cpu_ms_queue") is None:
+                continue
+            of = figures["cpu_ms_per_message"] / by[OURS]["cpu_ms_per_message"] if OURS in by else None
+            shown = [figures.get(f"cpu_ms_{role}") for role in ROLES]
+            servers = figures.get("servers_cpu_ms_per_message")
+            cells = [number(value) for value in (*shown, figures["cpu_ms_per_message"])]
+            table.add_row(scenario, name, *cells, f"{of:.2f} ×" if of else "", number(servers))
+        table.add_section()
+    if table.row_count:
+        console.print(table)
+
+
 def show_ratios(console: Console, runs: dict[str, dict[str, list[Figures]]]) -> None:
     """This MTA beside its other revision: the median of each figure, and of the ratios of runs that followed another;
     below 1 is less. CPU is of each process."""

@@ -130,24 +130,40 @@ def relay(bench: Bench, name: str, contender: Contender) -> Figures:
             time.sleep(SETTLE_S)
             meter = Meter(group, sink, contender.port)
             begun = time.monotonic()
-            source = subprocess.Popen(load.command(generator), stdout=subprocess.DEVNULL)
+            sources = [
+                subprocess.Popen(part.command(generator), stdout=subprocess.DEVNULL)
+                for part in parts(load, contender.ports)
+            ]
             accepted: list[float] = []
 
             def watch(count: int) -> None:
                 meter.sample()
                 bench.watch(f"{contender.name} {name}", count, wanted)
 
-            with _Waiter(source, accepted):
+            with _Waiter(sources, accepted):
                 counters = sink.wait(wanted, IDLE_S, watch)
-            if source.poll() is None:
-                source.kill()
+            for source in sources:
+                if source.poll() is None:
+                    source.kill()
             time.sleep(0.3)  # the results of the last deliveries are still to be written down
             meter.sample()
             figures = meter.figures(load.messages) | contender.beside(load.messages)
     finally:
         group.close()
         contender.ended()
-    return figures | _speeds(load, begun, counters, accepted, source.wait())
+    return figures | _speeds(load, begun, counters, accepted, max(abs(source.wait()) for source in sources))
+
+
+def parts(load: Load, ports: list[int]) -> list[Load]:
+    """The same mail by the same number of sessions, as evenly as may be to each port."""
+
+    def share(of: int, place: int) -> int:
+        return of * (place + 1) // len(ports) - of * place // len(ports)
+
+    return [
+        replace(load, port=port, messages=share(load.messages, at), sessions=max(1, share(load.sessions, at)))
+        for at, port in enumerate(ports)
+    ]
 
 
 def _speeds(load: Load, begun: float, counters: Figures, accepted: list[float], status: int) -> Figures:
@@ -165,15 +181,16 @@ def _speeds(load: Load, begun: float, counters: Figures, accepted: list[float], 
 
 
 class _Waiter:
-    """Notes when a process ended, from a thread, since the loop beside it looks only now and then."""
+    """Notes when all processes ended, from a thread, since the loop beside it looks only now and then."""
 
-    def __init__(self, process: subprocess.Popen[bytes], ended: list[float]) -> None:
+    def __init__(self, processes: list[subprocess.Popen[bytes]], ended: list[float]) -> None:
 
-        self._thread = threading.Thread(target=self._wait, args=(process, ended), daemon=True)
+        self._thread = threading.Thread(target=self._wait, args=(processes, ended), daemon=True)
 
     @staticmethod
-    def _wait(process: subprocess.Popen[bytes], ended: list[float]) -> None:
-        process.wait()
+    def _wait(processes: list[subprocess.Popen[bytes]], ended: list[float]) -> None:
+        for process in processes:
+            process.wait()
         ended.append(time.monotonic())
 
     def __enter__(self) -> None:

@@ -55,8 +55,15 @@ SHOTS = 40
 FLYING_MOST, FLYING_BYTES = 32, 4 * 1024 * 1024
 ROOM_BYTES = 8 * 1024 * 1024
 """Bodies and copies wait while more than this is to be sent."""
-SLACK_BYTES, SLACK = 16 * 1024 * 1024, 0.6
-"""A copy is made once more than this, and this part of what lives, came since the last one."""
+SLACK_BYTES = 16 * 1024 * 1024
+QUEUED_MOST, COPIES_MOST = 2.0, 2.5
+"""Until a copy has ended, its log has all that was there before it too. With it, it is to be at most so many times what
+is queued (`queued_bytes`: all messages as they were handed in), or as the copy itself, whichever is more, and
+SLACK_BYTES. What compresses well is copied seldom so; what does not, once half as much as lives has come."""
+UNKNOWN = 0.8
+"""So much of what is queued a copy is thought to be before there was one."""
+LEAST_BYTES, LEAST = 4 * 1024 * 1024, 0.25
+"""So much, and this part of a copy, comes at least between two: what is before them may be needed still."""
 RESTS = 2.0
 """For each second of its work here a copy rests so long; besides, it waits for the quorum after each block."""
 RECORDS_MOST = 500
@@ -76,10 +83,11 @@ class LogMark(NamedTuple):
     batches: int = 0
     appended: int = 0
     live: int = 0
+    queued: int = 0
 
     @classmethod
     def of(cls, value: bytes | None) -> Self:
-        return cls(*unpack(value)[:7]) if value else cls()
+        return cls(*unpack(value)[:8]) if value else cls()
 
 
 class _Message:
@@ -140,6 +148,8 @@ class ReplicatedLog:
         self._position: tuple[int, int] | None = None
         """Of the last POSITION on its way: its message, and which record is needed from then on."""
         self._copying = False
+        self._behind = 0
+        """Bytes before the last copy that had to stay when it had ended."""
         self._sent_since = set[str]()
         """Bodies appended since the copy under way, or the last one, was begun."""
         self._reading, self._is_closed = threading.Lock(), False
@@ -193,7 +203,8 @@ class ReplicatedLog:
         """Both disks have all that is there. records: the last one of the journal that is. journals: blocks of records
         that were read: number of the first message, of the first record."""
         self.records = records
-        self.mark = mark._replace(journal=self.last, record=records)
+        appended = max(mark.appended, self.mark.appended - mark.live)
+        self.mark = mark._replace(journal=self.last, record=records, appended=appended)
         self._place = self.last, records
         self._journals.extend(journals)
 
@@ -219,8 +230,17 @@ class ReplicatedLog:
     def written(self, store: Store) -> None:
         if self._copying:
             return
-        if self.mark.appended > SLACK_BYTES + SLACK * self.mark.live or 0 < self._erased < self._needed:
+        if (self.mark.appended > LEAST_BYTES and self._is_large(store)) or 0 < self._erased < self._needed:
             self._copy(store, False)
+
+    def _is_large(self, store: Store) -> bool:
+        """Whether it is time for a copy."""
+        mark, queued = self.mark, queued_bytes(store)
+        copy = mark.live * queued / mark.queued if mark.queued else max(mark.live, UNKNOWN * queued)
+        if mark.appended < LEAST_BYTES + LEAST * copy:
+            return False
+        held = self._behind + mark.live + mark.appended
+        return held + copy > SLACK_BYTES + max(QUEUED_MOST * queued, COPIES_MOST * copy)
 
     def erased(self) -> None:
         self._erased = max(1, self.records)
@@ -309,11 +329,12 @@ class ReplicatedLog:
         batches = unpack(state)[4] if state else 0
         self._copying = True
         self._erased = 0 if self._erased < self._needed else self._erased
+        queued, spent = queued_bytes(store), self.mark.appended
         self.mark = self.mark._replace(appended=0)
         self._sent_since = set()
         found = identity.known(store.folder.parent)
         began = self._append(BlockKind.BEGIN, pack([batches, base, found])).sequence
-        task = self._loop.create_task(self._copied(store, kept, began, bodies, body_file.ids(bodies)))
+        task = self._loop.create_task(self._copied(store, kept, began, queued, spent, bodies, body_file.ids(bodies)))
         self._tasks.add(task)
         task.add_done_callback(self._over)
         return began
@@ -323,8 +344,9 @@ class ReplicatedLog:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("the copy of queue %d in its log failed, please report this", self.number, exc_info=error)
 
-    async def _copied(self, store: Store, kept: KeptInstant, began: int, folder: Path, files: list[str]) -> None:
-        before = self.mark.appended
+    async def _copied(
+        self, store: Store, kept: KeptInstant, began: int, queued: int, spent: int, folder: Path, files: list[str]
+    ) -> None:
         try:
             live = await self._copied_keys(store, kept)
             for message_id in files:
@@ -340,7 +362,7 @@ class ReplicatedLog:
             said = cause(error) if isinstance(error, OSError) else str(error)
             log.warning("the copy of the queue in its log was broken off (%s); it is made again", said)
             self._copying = False
-            self.mark = self.mark._replace(appended=before + SLACK_BYTES)
+            self._behind += spent
             return
         finally:
             kept.close()
@@ -349,7 +371,7 @@ class ReplicatedLog:
         await done
         self.copies += 1
         self._copying = False
-        self.mark = self.mark._replace(live=live, appended=max(0, self.mark.appended - live))
+        self.mark = self.mark._replace(live=live, appended=max(0, self.mark.appended - live), queued=queued)
         await self._trim(began)
 
     async def _copied_keys(self, store: Store, kept: KeptInstant) -> int:
@@ -382,6 +404,8 @@ class ReplicatedLog:
         while True:
             try:
                 await self.stream.purge(before)
+                held = (await self.stream.info()).bytes
+                self._behind = max(0, held - self.mark.live - self.mark.appended) if before < began else 0
                 return
             except NotReached:
                 await asyncio.sleep(1)
@@ -543,6 +567,12 @@ class ReplicatedLog:
         done: asyncio.Future[None] = self._loop.create_future()
         self.agreed((self._next - 1, 0), partial(done.set_result, None))
         await asyncio.shield(done)
+
+
+def queued_bytes(store: Store) -> int:
+    """What is queued: all messages that wait, as they were handed in."""
+    state = store.get(keys.STATE)
+    return int(unpack(state)[3]) if state else 0
 
 
 async def blocks_of(stream: Stream, first: int, last: int, joiner: Joiner) -> AsyncIterator[Block]:
