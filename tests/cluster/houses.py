@@ -11,6 +11,7 @@ from tests.queue.conftest import House
 from zonemta_py.cluster import restore
 from zonemta_py.cluster.catch_up import catch_up
 from zonemta_py.cluster.log import Replaced, ReplicatedLog
+from zonemta_py.queue.lifecycle import spooled
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.recovery.start import Opening, begin
 
@@ -20,6 +21,9 @@ class KeptHouse(House):
     (another one takes the log over)."""
 
     ways: tuple[str, ...] = ("there",)
+    spools = False
+    """Mail may be accepted before the log has it; the spool is the machine's that has accepted it, which is there in
+    any case."""
 
     def __init__(self, folder: Any, stream: Any = None, **options: Any) -> None:
         super().__init__(folder, **options)
@@ -34,8 +38,15 @@ class KeptHouse(House):
         await catch_up(self.config, self.log)
         opening = await begin(self.config, self.hooks, self.clock, self.damages.append, self.resolver, replica=self.log)
         self.queue = opening.queue
+        if self.spools:
+            spooled.opened(self.queue.core, self.base)
         self._watch()
         return opening
+
+    async def crash(self, *arguments: Any, **more: Any) -> LocalQueue:
+        queue = await super().crash(*arguments, **more)
+        await spooled.take_up(queue.core, queue.acceptance, self.base)
+        return queue
 
     def abandon(self) -> None:
         lines = self.queue.core.disk.lines

@@ -53,7 +53,11 @@ class Work:
             addresses = [f"{self.number}-{one}@x{self.number % 3}.test" for one in range(self.die.choice((1, 1, 3)))]
             size = 600_000 if self.die.random() < 0.1 else 30
             self.asked.update(addresses)
-            await self.home.put(*addresses, sender="", body=b"Subject: x\r\n\r\n" + self.die.randbytes(size))
+            more = {"durability": "node"} if self.home.spools else {}
+            body = b"Subject: x\r\n\r\n" + self.die.randbytes(size)
+            if self.home.spools and self.die.random() < 0.02:
+                self.home.stream.down = True
+            await self.home.put(*addresses, sender="", body=body, **more)
             self.stored.update(addresses)
             if self.die.random() < 0.1:
                 self.home.log.mark = self.home.log.mark._replace(appended=1 << 40)  # a copy is due
@@ -90,19 +94,25 @@ class Work:
         self.stored, self.asked = set(here), set(here)
 
 
+@pytest.mark.parametrize("spools", [False, True])
 @pytest.mark.parametrize("seed", seeds(LIVES))
-async def test_killed_at_any_instant(seed: int, memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Again and again, in turn on other machines and on the same."""
+async def test_killed_at_any_instant(
+    seed: int, spools: bool, memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """Again and again, in turn on other machines and on the same. spools: 250 is said before the log has it, also while
+    the log does not answer."""
     monkeypatch.setattr(log, "RESTS", 0.0)
     monkeypatch.setattr(log, "AGAIN_S", 0.005)
     die = random.Random(seed)
     home = KeptHouse(memory / "house", MemoryStream(seed, 0.002, 0.0, die.choice((0.0, 0.003, 0.02))))
     home.ways = die.choice([("there",), ("here", "power", "there")])
+    home.spools = spools
     await home.open()
     work = Work(home, die)
     for _ in range(DEATHS):
         work.begin()
         await work.die_within(0.4)
+        home.stream.down = False
         await home.crash(die=die)
         await work.check()
     with suppress(asyncio.CancelledError):

@@ -105,6 +105,7 @@ def test_every_key_is_listed() -> None:
         keys.standing(0).decode().replace("0" * 16, "<seq>"),
         keys.STANDING_STATE.decode(),
         keys.lesson(0).decode().replace("0" * 16, "<number>"),
+        keys.spooled("<id>").decode(),
         keys.taken("<id>").decode(),
         keys.taken("- <what>").decode(),
         keys.STATE.decode(),

@@ -37,7 +37,19 @@ _GOES_WITH_MAIL = {
     "message", "delivery-zone", "deferred", "parked", "held", "deleted", "bounced", "at", "size", "size-flow",
     "campaign",
 }  # fmt: skip
-_COUNTED_ANEW = {"quota", "sent", "sent-as", "sent-to", "evidence", "guard", "guard-day", "lesson", "taken", "probe"}
+_COUNTED_ANEW = {
+    "quota",
+    "sent",
+    "sent-as",
+    "sent-to",
+    "evidence",
+    "guard",
+    "guard-day",
+    "lesson",
+    "spooled",
+    "taken",
+    "probe",
+}
 
 
 def test_every_family_has_a_row() -> None:
@@ -101,6 +113,7 @@ async def lived(house: Make) -> Any:
     home.ids["deleted@g.test"] = await home.put("deleted@g.test")
     await done(home, "delete", where={"domain": "g.test"}, undo_s=86_400)
     rows = [(keys.lesson(1), packing.pack(["took", ["ann@x.test", "1", 1]])), (keys.taken("0" * 16), packing.pack([]))]
+    rows.append((keys.spooled("0" * 16), packing.pack(["a"])))
     home.queue.core.disk.lines.submit(rows, lambda _: None, sync=True, keep=True)
     await home.queue.position()
     await home.rest()

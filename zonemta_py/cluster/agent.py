@@ -55,6 +55,7 @@ PATIENCE_S = 12.0
 LEAVE_S = 10.0
 START_S = 5.0
 """After so long the supervisor is reminded of a queue that it has not started."""
+NOTHING = {"messages": 0, "bytes": 0}
 OF_NODE = frozenset(
     {name for name, way in TABLE.items() if way.how == "first"}
     | set(map(str, (questions.ready, questions.generation, questions.draining, questions.copied, questions.adopt,
@@ -161,11 +162,12 @@ class Agent:
 
     async def _state(self) -> dict[str, Any]:
         """As of `questions.cluster`."""
-        leader = self._leadership.leader
+        leader, own = self._leadership.leader, await self._alone_here()
         nodes = [
             {
                 "node": name, "alive": one.is_alive, "leads": name == leader, "seen_s": round(one.age_s, 3),
                 **{key: one.facts.get(key, none) for key, none in (("version", ""), ("hostname", ""), ("sizes", {}))},
+                "alone": own if name == self._name else one.facts.get("alone", NOTHING),
             }
             for name, one in self._members.nodes().items()
         ]  # fmt: skip
@@ -245,11 +247,20 @@ class Agent:
         with contextlib.suppress(ValueError, QueueRefusal, TimeoutError):
             total = (await asyncio.wait_for(self._own.answer(questions.size, {}), BEAT_S))["total"]
             sizes = {name: total[name] for name in sizes}
+        alone = await self._alone_here()
         zones = [zone.name for zone in self._config.zones]
         return {
             "version": version("zonemta-py"), "queues": sorted(self._here), "zones": zones, "sizes": sizes,
+            "alone": alone,
             "hostname": self._config.server.hostname, "leads": self._authority is not None,
         }  # fmt: skip
+
+    async def _alone_here(self) -> dict[str, int]:
+        """What this node's queues have accepted, and no other machine has yet, as far as they answer."""
+        with contextlib.suppress(ValueError, QueueRefusal, TimeoutError):
+            found: dict[str, int] = await asyncio.wait_for(self._own.answer(questions.alone, {}), BEAT_S)
+            return found
+        return NOTHING
 
     def _died(self, node: str, numbers: list[int]) -> None:
         self._calls.lost(node)

@@ -44,6 +44,9 @@ class ClusterSection(Section):
     replicas: int = Field(3, ge=1, le=5)
     """On how many servers JetStream keeps each thing. More than half of them must be there; 1 is for trials: what is
     on the one server is lost with it."""
+    node_bytes: int = Field(64 * 1024 * 1024, ge=1024 * 1024, le=4 * 1024 * 1024 * 1024)
+    """Bytes of messages that each queue of this node may have accepted for listeners with durability = "node" before
+    the others have them; they are in memory too. More waits for most servers, as with durability = "quorum"."""
     dead_after_s: float = Field(5, ge=2, le=3600)
     """Seconds without a sign of life after which a node counts as dead, and others take its mail over. It takes
     3 until a node notices that its NATS server has died without a word: with less than 5 that node may count as dead

@@ -53,6 +53,11 @@ class Listener(Section):
     X-Unsubscribe and X-Track speak (they are always taken out). The parameters of MAIL that EHLO offers (MT-PRIORITY,
     HOLDFOR, HOLDUNTIL, BY) are the client's own and hold either way."""
 
+    durability: Literal["quorum", "node"] = "quorum"
+    """When 250 is said on a node of a [cluster]: quorum: most NATS servers have the message too, so that it is not lost
+    with this machine; node: it is on this machine's own disk, and goes to the others by itself: also while they cannot
+    be reached, up to cluster.node_bytes."""
+
     @model_validator(mode="after")
     def _check_relay_senders(self) -> Listener:
         relay = [ipaddress.ip_network(network) for network in self.relay_networks]

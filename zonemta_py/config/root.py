@@ -80,7 +80,7 @@ class Config(Section):
         names = info.context.names if isinstance(info.context, FileContext) else {}
         found = [
             *self._twice(), *self._references(names), *self._claims(), *self._places(), *self._destinations(),
-            *self._of_accounts(), *self._signing(), *self._return_path(),
+            *self._of_accounts(), *self._signing(), *self._return_path(), *self._durabilities(),
         ]  # fmt: skip
         if found:
             raise Faults(found)
@@ -224,6 +224,21 @@ class Config(Section):
             yield (
                 ("return_path", "secret"),
                 "return_path needs a secret for its signatures; `zonemta config secret` makes one",
+            )
+
+    def _durabilities(self) -> Iterator[tuple[Place, str]]:
+        if self.cluster.enabled:
+            return
+        places: list[Place] = [
+            ("listeners", number, "durability") for number, one in enumerate(self.listeners) if one.durability == "node"
+        ]
+        if self.http.durability == "node":
+            places.append(("http", "durability"))
+        for place in places:
+            yield (
+                place,
+                'durability = "node" is for a node of a cluster; without [cluster] 250 always means that this machine'
+                " has it on its disk, so leave it out",
             )
 
     def _claims(self) -> Iterator[tuple[Place, str]]:

@@ -33,6 +33,7 @@
     guard <provider> [<source>]                      how many people got mail there while others were refused
     guard-day <provider>                             about how many it has answered within a day
     lesson <number>                                  what the other queues are to learn, of several
+    spooled <id>                                     that message was accepted by one node before the queue had it
     taken <id>                                       that message, or part of its state, was taken over from a queue
     state                                            how far the journal has been applied
     log                                              how far this and the journal have what other machines keep
@@ -77,6 +78,8 @@ LESSONS = b"lesson "
 """What the other queues are to learn, of several; by number."""
 TAKEN = b"taken "
 """What was taken over from another queue, until that has noted it."""
+SPOOLED = b"spooled "
+"""What a node had accepted before the queue had it, until the node has noted that the queue has it."""
 STANDING = b"standing "
 STANDING_STATE = STANDING + b"*"
 
@@ -372,6 +375,10 @@ def lesson(number: int) -> bytes:
 def taken(what: str) -> bytes:
     """what: a message's id, or "- " and words that name a part of a queue's state."""
     return TAKEN + what.encode()
+
+
+def spooled(message_id: str) -> bytes:
+    return SPOOLED + message_id.encode()
 
 
 def standing(seq: int) -> bytes:

@@ -63,6 +63,7 @@ FAMILIES = (
     Family("guard", (), "counting begins anew", "what the guards against mistaken suppressions have counted"),
     Family("guard-day", (), "counting begins anew"),
     Family("lesson", (), "the other queues do not learn it", "what the other queues were to learn"),
+    Family("spooled", (), "what the node has yet to hand to the queue is accepted once more"),
     Family("taken", (), "only of a move between queues that is under way: what was moved is recorded by then"),
     Family("state", (), "counted again; how far the journal was applied is found by applying it again"),
     Family("log", (), "the log begins anew with all that is here"),

@@ -75,6 +75,7 @@ class Envelope:
     asks for; the queue takes it out, 0: nothing was said. unsigned: its submitter is bound to no senders, so the
     keys of our domains do not sign it. account: whose it is (`config.accounts`), "" for none.
     lines: 1: all are short enough to be sent (`mail.lines`), 2: some are not, 0: nobody has looked.
+    durability: "node": of a node of a cluster, it is accepted as soon as this one has it; the queue takes it out.
     """
 
     sender: str
@@ -116,6 +117,7 @@ class Envelope:
     unsigned: bool = False
     account: str = ""
     lines: int = 0
+    durability: str = ""
     extra: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -162,7 +164,7 @@ _OPTIONAL = (
     "campaign", "tenant", "hold_until_ms", "hold_for", "deadline_ms", "deadline_mode", "require_tls", "tls_optional",
     "window", "time_zone", "unsubscribe", "unsubscribe_scope", "track",
     "hashes", "source", "request", "digest", "life_h",
-    "token", "clock_ahead_ms", "unsigned", "account", "lines", "extra",
+    "token", "clock_ahead_ms", "unsigned", "account", "lines", "durability", "extra",
 )  # fmt: skip
 _optional = attrgetter(*_OPTIONAL)
 _FIELDS = frozenset(("sender", "size", "received_ms", "priority", "columns", *_OPTIONAL))

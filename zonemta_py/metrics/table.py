@@ -98,6 +98,9 @@ _ROWS = (
     _gauge("in_doubt", means("in doubt"), "zone"),
     _gauge("queue_messages", means("messages")),
     _gauge("queue_bytes", "Bytes of these messages."),
+    _gauge("spooled_messages", "Messages that this node has accepted (durability = \"node\"), and most NATS servers of "
+           "its cluster do not have yet."),
+    _gauge("spooled_bytes", "Bytes of these messages, as stored."),
     _gauge("oldest_recipient_age_seconds", "How long ago the oldest mail was accepted that waits and is not held; 0: "
            "none waits.", "zone"),
     _gauge("campaign_recipients", "Recipients of the campaigns with most waiting mail, and of those tried last, by "

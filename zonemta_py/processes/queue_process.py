@@ -242,9 +242,13 @@ async def run(given: Given, host: Host, pipe: Pipe, senders: Collection[int]) ->
         from zonemta_py.queues.member import Member
 
         queue.core.membership = Member(queue)
+    if replica is not None:
+        spooling = _spooling(queue)
     listening = await server.serve(queue, config.folder)
     Garbage()
     await opening.finish()
+    if replica is not None:
+        spooling()
     noting = asyncio.ensure_future(note(queue, given, "the MTA was started with them"))
     queue.start()
     reporting.begin("queue", queue, plugged.totals)
@@ -255,6 +259,32 @@ async def run(given: Given, host: Host, pipe: Pipe, senders: Collection[int]) ->
     await asyncio.gather(
         _rules_soon(config), noting, metrics.watch(queue), listening.serve_forever()
     )  # fmt: skip
+
+
+def _spooling(queue: LocalQueue) -> Callable[[], None]:
+    """What this node has accepted before the others had it. Returns what hands it over, once recovery is done."""
+    from zonemta_py.queue.lifecycle import spooled
+    from zonemta_py.queues import layout
+    from zonemta_py.wire import AUTHORITY
+    from zonemta_py.wire.blocking_client import QueueGone, ask_at
+
+    core, acceptance, folder = queue.core, queue.acceptance, layout.node_folder(queue.core.config)
+    spooled.opened(core, folder)
+
+    async def known(ids: list[str]) -> list[str]:
+        try:  # of all queues of the cluster, and not of this one alone
+            found: list[str] = await asyncio.to_thread(ask_at, folder / AUTHORITY, questions.spooled, ids=ids)
+        except QueueGone as error:
+            raise Refused(str(error)) from None
+        return found
+
+    def begin() -> None:
+        core.keep(asyncio.ensure_future(spooled.take_up(core, acceptance, folder)))
+        if core.config.queue_number == layout.home_of(folder):
+            numbers = partial(layout.numbers, folder)
+            core.keep(asyncio.ensure_future(spooled.take_up_left(core, acceptance, folder, numbers, known)))
+
+    return begin
 
 
 async def _rules_soon(config: Config) -> None:

@@ -201,5 +201,7 @@ _WAYS: tuple[tuple[str, Question[..., Any], Answer], ...] = (
     ("each", questions.order_number, _each(questions.order_number)),
     ("each", questions.share, _each(questions.share)),
     ("each", questions.shared, _each(questions.shared)),
+    ("sum", questions.spooled, whole.spooled),
+    ("sum", questions.alone, whole.alone),
 )
 TABLE: dict[str, Way] = {str(question): Way(how, question, answer) for how, question, answer in _WAYS}

@@ -37,6 +37,12 @@ def config_of(config: Config, number: int) -> Config:
     return config.for_queue(number, folder_of(config.folder, number)) if number != config.queue_number else config
 
 
+def node_folder(config: Config) -> Path:
+    """Of the MTA that has the queue of that configuration."""
+    folder = config.folder
+    return folder.parent.parent if folder.parent.name == FOLDER and folder.name == str(config.queue_number) else folder
+
+
 def each(config: Config) -> list[Config]:
     """The configuration of each queue that there is. Raises ValueError, OSError."""
     return [config_of(config, number) for number in numbers(config.folder)]

@@ -126,6 +126,7 @@ FAMILIES = (
     Becomes("guard", _OF_ALL, "the larger figures of both in the first queue, of each process that has counted"),
     Becomes("guard-day", _OF_ALL, "the same"),
     Becomes("lesson", "stays, until all have learnt it", "to the first queue, with new numbers"),
+    Becomes("spooled", "stays: all queues are asked", "to the first queue"),
     Becomes("taken", "deleted when the move is recorded", "deleted when the move is recorded"),
     Becomes("state", "its own", "stays in the folder"),
     Becomes("log", "its own", "stays in the folder"),
@@ -652,7 +653,7 @@ async def _going_since(giver: Core) -> int:
 async def _inherited(giver: Core, taker: Core) -> list[Operation]:
     """What only the first queue gets."""
     theirs, ours = giver.disk.store, taker.disk.store
-    for family in (keys.SENT, keys.SENT_TO, b"sent-as "):
+    for family in (keys.SENT, keys.SENT_TO, b"sent-as ", keys.SPOOLED):
         for rows in _portions(theirs, family):
             await _written(taker, list[Operation](rows))
     changes: list[Operation] = []

@@ -116,6 +116,8 @@ class RequestContext:
         protocol = "HTTPS" if visit.secure else "HTTP"
         envelope.origin, envelope.user, envelope.protocol = visit.client, visit.key.name, protocol
         envelope.account = self.site.accounts.of(visit.client, key=visit.key.name)
+        if self.config.http.durability == "node":
+            envelope.durability = "node"
         self.check_choices(visit, envelope.tenant, envelope.sending_zone, envelope.priority)
         envelope.received_ms = self.site.clock_ms()
         envelope.clock_ahead_ms = self.site.ahead_ms(envelope.received_ms)

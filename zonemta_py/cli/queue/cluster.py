@@ -38,7 +38,7 @@ def cluster(context: typer.Context, config: ConfigFile = None, folder: Folder = 
         return print_json(found)
     print_table(
         f"Cluster {found['cluster']}: {len(found['nodes'])} nodes",
-        ("node", "state", "seen", "queued ", "deferred ", "held ", "hostname"),
+        ("node", "state", "seen", "queued ", "deferred ", "held ", "alone ", "hostname"),
         [_node(row) for row in found["nodes"]],
         "" if found["leader"] else "No node leads now: orders, and questions to all nodes, wait",
     )
@@ -123,7 +123,7 @@ def _node(row: questions.ClusterNode) -> tuple[object, ...]:
     sizes = row["sizes"]
     return (
         row["node"], state if row["alive"] else "dead", f"{row['seen_s']:.0f} s ago", sizes.get("queued", 0),
-        sizes.get("deferred", 0), sizes.get("held", 0), row["hostname"],
+        sizes.get("deferred", 0), sizes.get("held", 0), row["alone"]["messages"], row["hostname"],
     )  # fmt: skip
 
 

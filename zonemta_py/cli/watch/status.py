@@ -96,6 +96,11 @@ def _described(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "damage", f"{more} more cases; `zonemta standing` lists them"
     for row in _of_kind(found, GUARD):
         yield "held back", printable(f"{row['name']}: {row['cause']}; `zonemta suppression guards`")
+    if found["alone"]:
+        yield (
+            "alone",
+            f"{counted(found['alone'], 'message')} accepted by one node that the NATS servers do not have yet",
+        )
     yield "in doubt", f"{found['in_doubt']:,}; `zonemta queue in-doubt` lists them" if found["in_doubt"] else "none"
     short = disk["free"] < disk["reserve"]
     until = f"until {size(disk['reserve'])} are" if short else "for now; the log says why"
@@ -272,6 +277,7 @@ def state(config: Config) -> dict[str, Any]:
             "accounts": _by_label(gauges, "zonemta_account_sessions_open"),
         },
         "in_doubt": int(sum(n for _, n in gauges["zonemta_in_doubt"])),
+        "alone": int(_one(gauges, "zonemta_spooled_messages")),
         "disk": {"free": free, "reserve": reserve, "accepting": bool(_one(gauges, "zonemta_accepting"))},
         "sinks": [_sink(state_of(config, sink)) for sink in config.event_sinks],
         "certificates": certificates(config, gauges.get("zonemta_certificate_expiry_timestamp_seconds", ())),

@@ -83,6 +83,8 @@ class Http(Section):
     """PEM file with the certificate chain; then it speaks HTTPS only."""
     key: FilePath | None = None
     """PEM file with the private key; empty: it is in the certificate file."""
+    durability: Literal["quorum", "node"] = "quorum"
+    """As of a listener, for messages without an idempotency key."""
     body_bytes: int = Field(8 * 1024 * 1024, ge=1000, le=64 * 1024 * 1024)
     """Largest JSON body; a message handed in as message/rfc822 may have limits.message_bytes."""
     attachment_bytes: int = Field(10 * 1024 * 1024, ge=1000, le=48 * 1024 * 1024)
@@ -138,5 +140,5 @@ class Http(Section):
         tls: Literal["none", "implicit"] = "implicit" if self.certificate else "none"
         return Listener(
             name="http", address=self.address, port=self.port, tls=tls, certificate=self.certificate, key=self.key,
-            relay_networks=[],
+            relay_networks=[], durability=self.durability,
         )  # fmt: skip

@@ -20,6 +20,7 @@ from zonemta_py.queue.admin.explain import explain
 from zonemta_py.queue.api import Membership, QueueFault, QueueRefusal
 from zonemta_py.queue.campaigns.commands import CampaignCommands
 from zonemta_py.queue.core.commit import immediately
+from zonemta_py.queue.lifecycle import spooled
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.maintenance import archive
 from zonemta_py.queue.pull.pulls import Pulls
@@ -240,6 +241,17 @@ async def _cluster(queue: QueueContext) -> dict[str, Any]:
 @OF_QUEUE.to(questions.cluster_move)
 async def _cluster_move(queue: QueueContext, number: int, node: str) -> None:
     raise Refused(_ALONE)
+
+
+@OF_QUEUE.to(questions.spooled)
+async def _spooled(queue: QueueContext, ids: list[str]) -> list[str]:
+    return spooled.has(queue.core, ids)
+
+
+@OF_QUEUE.to(questions.alone)
+async def _alone(queue: QueueContext) -> dict[str, int]:
+    found = queue.core.disk.spool
+    return {"messages": found.count, "bytes": found.bytes} if found is not None else {"messages": 0, "bytes": 0}
 
 
 @OF_QUEUE.to(questions.accounts)

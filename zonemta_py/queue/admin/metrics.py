@@ -79,6 +79,7 @@ def _counters(queue: QueueContext) -> dict[str, list[list[Any]]]:
 
 def _gauges(queue: QueueContext) -> dict[str, list[list[Any]]]:
     core, every = queue.core, list(PROCESSES.rows())
+    spool = core.disk.spool
     processes = [one for one in every if one.resident_bytes]
     out = Counter(zone_label(lease.batch.zone.zone.name) for lease in queue.leases.out.values())
     tasks = Counter(task.state for task in core.tasks.by_number.values())
@@ -86,6 +87,8 @@ def _gauges(queue: QueueContext) -> dict[str, list[list[Any]]]:
         "zonemta_queue_recipients": _recipients(queue),
         "zonemta_queue_messages": [[[], core.counters.message_count]],
         "zonemta_queue_bytes": [[[], core.counters.message_bytes]],
+        "zonemta_spooled_messages": [[[], spool.count if spool is not None else 0]],
+        "zonemta_spooled_bytes": [[[], spool.bytes if spool is not None else 0]],
         "zonemta_leases_out": [[[name], out[name]] for name in {zone.name for zone in core.config.zones} | out.keys()],
         "zonemta_tasks": [[[state], tasks[state]] for state in STATES],
         "zonemta_accepting": [[[], int(queue.core.disk.refusal(queue.core.clock.monotonic()) is None)]],

@@ -9,7 +9,7 @@ from contextlib import suppress
 from zonemta_py.config import Config
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Store, StoreDamaged, StoreError
-from zonemta_py.disk.leveldb.trouble import NO_SPACE, refusal
+from zonemta_py.disk.leveldb.trouble import NO_QUORUM, NO_SPACE, refusal
 from zonemta_py.disk.quarantine import Quarantine
 from zonemta_py.disk.space import LEAST_BYTES, Space
 from zonemta_py.journal.receipts import Receipts
@@ -21,6 +21,7 @@ from zonemta_py.queue.core.ledger import Ledger
 from zonemta_py.queue.core.locator import Places
 from zonemta_py.queue.core.policy_copy import PolicyCopy
 from zonemta_py.queue.core.segments import Segments
+from zonemta_py.queue.core.spool import Spool
 from zonemta_py.schedule.time.steady import Steady
 
 SETTLED_S = 0.02
@@ -50,6 +51,8 @@ class Disk:
         self.compaction = Compaction()
         self.ledger = Ledger(config.queue, journal, segments, ids, clock, damaged)
         self.policy_copy = PolicyCopy(store, journal, self.lines)
+        self.spool: Spool | None = None
+        """Of a node of a cluster, where a listener's durability is "node"."""
         self.closed = False
 
     def configure(self, config: Config) -> None:
@@ -58,9 +61,12 @@ class Disk:
         self.bodies.uncommitted.configure(config.queue)
         self.ledger.configure(config.queue)
 
-    def refusal(self, now: float) -> Reply | None:
-        """Why nothing can be accepted now. now: steady seconds."""
+    def refusal(self, now: float, here: object = False) -> Reply | None:
+        """Why nothing can be accepted now. now: steady seconds. here: it may be that this node alone has it at
+        first."""
         trouble = self.lines.trouble or self.journal.trouble
+        if trouble is NO_QUORUM and here and self.spool is not None:
+            trouble = self.journal.trouble
         return NO_SPACE if trouble is None and self.space.short(now) else trouble
 
     def unreadable(self, error: StoreError) -> Reply:
@@ -95,6 +101,8 @@ class Disk:
         self.lines.close()
         self.bodies.close()
         self.receipts.close()
+        if self.spool is not None:
+            self.spool.close()
 
 
 def _reserved(config: Config) -> int:

@@ -12,6 +12,7 @@ Submitted messages come in through `accept`, or through `admit`, which needs no 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from operator import attrgetter
 from typing import Any, Protocol
@@ -28,6 +29,7 @@ from zonemta_py.queue.core.campaign_counters import SUPPRESSED, campaign_of
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.messages import Message, whose
+from zonemta_py.queue.core.spool import Spool, Spooled
 from zonemta_py.queue.hooks import Routed
 from zonemta_py.queue.lifecycle import checks, observe, placement
 from zonemta_py.queue.lifecycle.placement import Placed
@@ -61,7 +63,7 @@ class Acceptance:
 
         chunks: the body as it is stored (`disk.bodies`), except for what `arriving` has in a file.
         """
-        reply = self._core.disk.refusal(self._core.clock.monotonic())
+        reply = self._core.disk.refusal(self._core.clock.monotonic(), envelope.durability)
         if reply is not None:
             raise QueueRefusal(reply)
         request = Request.of(envelope)
@@ -103,7 +105,7 @@ class Acceptance:
     def admit(self, envelope: Envelope, chunks: list[bytes], done: Done) -> None:
         """As `accept`, for callers without a task; not for envelopes that `waits`."""
         core = self._core
-        reply = core.disk.refusal(core.clock.monotonic())
+        reply = core.disk.refusal(core.clock.monotonic(), envelope.durability)
         if reply is not None:
             done(reply)
             return
@@ -119,23 +121,70 @@ class Acceptance:
         self, envelope: Envelope, routed: list[Routed], suppressed: dict[str, str], chunks: list[bytes], done: Done,
         arriving: Arriving | None = None, request: Request | None = None,
     ) -> None:  # fmt: skip
-        """Raises QueueRefusal: `arriving` was aborted meanwhile."""
+        """Raises QueueRefusal: `arriving` was aborted meanwhile. What this node alone is to have at first is without a
+        file and without a key: those have to wait for the others anyway."""
         if len(routed) > len(suppressed):
             stored = arriving.hand_over() if arriving else None
+            if envelope.durability:
+                envelope.durability = ""
+                spool = self._core.disk.spool
+                if spool is not None and not (stored or request) and spool.has_room(sum(map(len, chunks))):
+                    self._spool(spool, envelope, routed, suppressed, chunks, done)
+                    return
             self.commit(envelope, routed, chunks, done, stored=stored, suppressed_by=suppressed, request=request)
             return
         if arriving:
             arriving.abort()
         self._drop(envelope, routed, suppressed, request, done)
 
+    def _spool(
+        self, spool: Spool, envelope: Envelope, routed: list[Routed], suppressed: dict[str, str], chunks: list[bytes],
+        done: Done,
+    ) -> None:  # fmt: skip
+        """`done` as soon as this node has it; the batch follows by itself, however long that takes."""
+        core = self._core
+        message_id = core.disk.ids.next(core.clock.ms())
+        if envelope.clock_ahead_ms:
+            placement.follow_clock(core, envelope)
+        row, token = envelope.to_wire(), envelope.token
+        receipt = self._commit_spooled(message_id, envelope, routed, suppressed, chunks, lambda: spool.done(message_id))
+        spool.put(Spooled(message_id, row, chunks, token, list(receipt)), partial(done, receipt))
+
+    def _commit_spooled(
+        self, message_id: str, envelope: Envelope, routed: list[Routed], suppressed: dict[str, str],
+        chunks: list[bytes], then: Callable[[], None],
+    ) -> Receipt:  # fmt: skip
+        mark: list[Operation] = [(keys.spooled(message_id), packing.pack([self._core.config.node]))]
+        return self.commit(
+            envelope, routed, chunks, lambda _: then(), along=mark, suppressed_by=suppressed, message_id=message_id
+        )  # fmt: skip
+
+    async def accept_spooled(self, one: Spooled) -> None:
+        """A message that this node had accepted, and that no queue has: under its id. Raises QueueRefusal."""
+        core, envelope = self._core, Envelope.from_wire(one.envelope)
+        routed = checks.routes(core, envelope)
+        if core.hooks.routes:
+            routed = await self._asked(envelope, routed)
+        suppressed = checks.after_routing(core, self._suppression, envelope, routed)
+        core.disk.ids.reach(one.id)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if len(routed) > len(suppressed):
+            self._commit_spooled(one.id, envelope, routed, suppressed, one.chunks, partial(done.set_result, None))
+        else:
+            mark: Operation = (keys.spooled(one.id), packing.pack([core.config.node]))
+            core.disk.lines.submit([mark], immediately, sync=False, keep=True)
+            self._drop(envelope, routed, suppressed, None, lambda _: done.set_result(None))
+        await done
+
     # -- the batch
 
     def commit(
         self, envelope: Envelope, routed: list[Routed], chunks: list[bytes], done: Done, *,
         stored: Stored | None = None, along: list[Operation] | None = None,
-        suppressed_by: dict[str, str] | None = None, request: Request | None = None,
-    ) -> None:  # fmt: skip
-        """Stores a message; calls `done` once it is stable. stored: its body, if that is a file.
+        suppressed_by: dict[str, str] | None = None, request: Request | None = None, message_id: str = "",
+    ) -> Receipt:  # fmt: skip
+        """Stores a message; calls `done` once it is stable. stored: its body, if that is a file. message_id: what it
+        has been given already.
 
         along: operations for the same batch (the end of the recipients that a notification is about); such a message
         survives a write error, since its cause is in the journal. suppressed_by: the suppressed recipients (not all of
@@ -143,7 +192,8 @@ class Acceptance:
         """
         core = self._core
         now_ms, apart_ms = core.clock.ms(), core.clock.apart_ms()
-        message_id = stored.id if stored else core.disk.ids.next(now_ms)
+        if not message_id:
+            message_id = stored.id if stored else core.disk.ids.next(now_ms)
         if envelope.clock_ahead_ms:
             placement.follow_clock(core, envelope)
         metadata = placement.metadata_of(core, message_id, envelope, len(chunks), stored, now_ms, apart_ms)
@@ -190,6 +240,7 @@ class Acceptance:
                 done(receipt)
 
         core.disk.lines.submit(operations, finish, sync=True, keep=along is not None, envelope=record)
+        return receipt
 
     def _drop(
         self, envelope: Envelope, routed: list[Routed], suppressed_by: dict[str, str], request: Request | None,

@@ -101,7 +101,7 @@ class LocalIncoming:
 
     def _check(self) -> None:
         """A refusal is final: part of the message is missing, though its end may already be on its way."""
-        self._trouble = self._trouble or self._core.disk.refusal(self._core.clock.monotonic())
+        self._trouble = self._trouble or self._core.disk.refusal(self._core.clock.monotonic(), here=True)
         if self._trouble is not None:
             raise QueueRefusal(self._trouble)
 

@@ -892,6 +892,11 @@ class Closed(TypedDict):
     """Its name in the archive; "" if it held only position records."""
 
 
+class NodeAlone(TypedDict):
+    messages: int
+    bytes: int
+
+
 class ClusterNode(TypedDict):
     node: str
     alive: bool
@@ -902,6 +907,8 @@ class ClusterNode(TypedDict):
     hostname: str
     sizes: dict[str, int]
     """Recipients by state: queued, deferred, held."""
+    alone: NodeAlone
+    """What it has accepted, and no other machine has yet."""
 
 
 class ClusterQueue(TypedDict):
@@ -1004,6 +1011,13 @@ def share(*, until: float, messages: list[Any], wait_s: float = 0.0) -> list[Any
 # Of shared limits with these ids (`queues.grants.messages.Id`), units that are missing in what this queue has.
 @question
 def shared(*, ids: list[list[str]]) -> list[float]: ...
+
+
+# Of these messages, which a node had accepted before its queue had them (`core/spool.py`), those that a queue has had.
+@question
+def spooled(*, ids: list[str]) -> list[str]: ...
+@question
+def alone() -> NodeAlone: ...  # What this node alone has accepted, and no other machine has yet.
 
 
 UNMEASURED = frozenset((leased, stable, report, share))

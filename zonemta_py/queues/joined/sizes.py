@@ -284,6 +284,8 @@ GAUGES = {
     "zonemta_in_doubt": SUM,
     "zonemta_queue_messages": SUM,
     "zonemta_queue_bytes": SUM,
+    "zonemta_spooled_messages": SUM,
+    "zonemta_spooled_bytes": SUM,
     "zonemta_oldest_recipient_age_seconds": MOST,
     "zonemta_campaign_recipients": ELSEWHERE,
     "zonemta_campaign_attempts": ELSEWHERE,

@@ -57,3 +57,13 @@ async def adopt(queues: AskedQueues) -> Any:
 async def rotate(queues: AskedQueues) -> dict[str, str]:
     found = (await queues.each(questions.rotate, {})).values()
     return {"closed": " ".join(one["closed"] for one in found if one["closed"])}
+
+
+async def spooled(queues: AskedQueues, ids: list[str]) -> list[str]:
+    found = (await queues.each(questions.spooled, {"ids": ids})).values()
+    return sorted({one for there in found for one in there})
+
+
+async def alone(queues: AskedQueues) -> dict[str, int]:
+    found = (await queues.each(questions.alone, {})).values()
+    return {name: sum(one[name] for one in found) for name in ("messages", "bytes")}

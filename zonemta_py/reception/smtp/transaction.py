@@ -95,6 +95,8 @@ class MailTransaction:
             origin=session.client, origin_name=session.helo, user=session.user or None, protocol=session.protocol,
         )  # fmt: skip
         self.envelope.account = session.account
+        if site.listener.durability == "node":
+            self.envelope.durability = "node"
         if command.schedule is not None and not stranger:  # the schedule is ours
             command.schedule.put_into(self.envelope)
         self.recipients: dict[str, Recipient] = {}
