@@ -1,6 +1,7 @@
 """One queue, and three that are to be as good as one: each in a folder of its own, with the same clock."""
 
 from collections.abc import AsyncIterator, Callable
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,29 @@ BODY = b"Subject: hello\r\n\r\nHi\r\n"
 
 
 class Three:
-    """Three houses as one. Orders are carried out by all at once, as the authority and its members do."""
+    """Three houses as one. Orders are carried out by all at once, as the authority and its members do; late: those that
+    do it only when they `catch_up`."""
 
     def __init__(self, houses: list[House], accounts: list[str]) -> None:
         self.houses = dict(enumerate(houses))
         self.placement = Placement(self.houses, accounts)
         self.clock = houses[0].clock
         self.orders: list[tuple[str, dict[str, Any]]] = []
-        self.merged = Merged({n: home.queue.ask for n, home in self.houses.items()}, self.order, self.clock.ms)
+        self.late = set[int]()
+        self._lacks = dict[int, list[tuple[int, str, dict[str, Any]]]]()
+        """By queue: when each order was given that it lacks, and the order."""
+        self.merged = Merged(
+            {n: home.queue.ask for n, home in self.houses.items()}, self.order, self.clock.ms, lacks_ms=self.lacks_ms
+        )
+
+    def lacks_ms(self, number: int) -> float:
+        return self._lacks[number][0][0] if self._lacks.get(number) else inf
+
+    async def catch_up(self) -> None:
+        self.late = set()
+        for number in list(self._lacks):
+            for _, question, arguments in self._lacks.pop(number):
+                await self._order(number, question, arguments, True)
 
     async def ask(self, question: str, **arguments: Any) -> Any:
         found = await self.merged.answer(question, arguments)
@@ -39,7 +55,9 @@ class Three:
     async def order(self, question: str, arguments: dict[str, Any]) -> dict[int, Any]:
         self.orders.append((question, arguments))
         found, refused, settled = dict[int, Any](), dict[int, ValueError](), dict[str, Any]()
-        for number in self.houses:
+        for number in self.late:
+            self._lacks.setdefault(number, []).append((self.clock.ms(), question, arguments))
+        for number in self.houses.keys() - self.late:
             try:
                 found[number], more = await self._order(number, question, arguments, False)
                 settled = settled or more

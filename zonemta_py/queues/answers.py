@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from zonemta_py.queue import questions
 from zonemta_py.queue.questions.question import A, Ask, P, Question, Refused
 from zonemta_py.queues.joined import campaigns, people, places, sizes, standing, stories, tasks, whole
-from zonemta_py.queues.joined.asked import AskedQueues, GiveOrder, Used, speaking, unused
+from zonemta_py.queues.joined.asked import AskedQueues, GiveOrder, Used, all_orders, no_queue, unused
 
 Answer = Callable[..., Awaitable[Any]]
 ROOM, AGAIN_S = 20, 0.01
@@ -44,13 +44,13 @@ def _clock_ms() -> int:
 
 
 class Merged:
-    """asks: one for each queue, by its number. used, is_silent: as of `AskedQueues`."""
+    """asks: one for each queue, by its number. used, is_silent, lacks_ms: as of `AskedQueues`."""
 
     def __init__(
         self, asks: Mapping[int, Ask], order: GiveOrder, now_ms: Callable[[], int] = _clock_ms, used: Used = unused,
-        is_silent: Callable[[int], bool] = speaking,
+        is_silent: Callable[[int], bool] = no_queue, lacks_ms: Callable[[int], float] = all_orders,
     ) -> None:  # fmt: skip
-        self._queues = AskedQueues(asks, order, now_ms, used, is_silent)
+        self._queues = AskedQueues(asks, order, now_ms, used, is_silent, lacks_ms)
 
     async def ask(self, question: Question[P, A], *_: P.args, **arguments: P.kwargs) -> A:
         """Raises ValueError, QueueRefusal."""

@@ -268,6 +268,14 @@ class Link:
             self._heard(self.number, kind, what)
 
     @property
+    def lacks_ms(self) -> float:
+        """When the first order was given that it may lack; infinite: it lacks none."""
+        if self.applied is None:
+            return 0
+        order = next(self._orders.after(self.applied), None)
+        return inf if order is None else order.ms
+
+    @property
     def is_silent(self) -> bool:
         """Whether its process is there, and says nothing."""
         return self._queue.there and time.monotonic() > self._heard_at + SILENT_S
@@ -355,7 +363,8 @@ class Authority:
         }  # fmt: skip
         asks = {number: link.ask for number, link in self.links.items()}
         is_silent = lambda number: self.links[number].is_silent  # noqa: E731
-        self._merged = Merged(asks, self.order, used=self._grants.used, is_silent=is_silent)
+        lacks_ms = lambda number: self.links[number].lacks_ms  # noqa: E731
+        self._merged = Merged(asks, self.order, used=self._grants.used, is_silent=is_silent, lacks_ms=lacks_ms)
 
     def _heard(self, queue: int, kind: str, what: Any) -> None:
         if kind == LESSONS:

@@ -6,7 +6,7 @@ import asyncio
 import math
 from typing import Any
 
-from zonemta_py.disk import packing
+from zonemta_py.disk import keys, packing
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core import tasks as table
 from zonemta_py.queue.core.tasks import CANCELED, RUNNING, UNDOABLE, Task
@@ -122,7 +122,7 @@ class TaskOrders:
     async def _ordered(self, task: Task, number: int) -> Row:
         core = self._core
         self._check_room()
-        task.until_id, task.but = core.disk.ids.last, sorted(core.arriving)
+        task.until_id, task.but = self._last_meant(number), sorted(core.arriving)
         names = "verb", "where", "change", "by", "cause", "until_id", "but", "now_ms", "undo_s", "count"
         value = {name: getattr(task, name) for name in names} | ({"request": task.request} if task.request else {})
         self.engine.order(task, value, number)
@@ -132,6 +132,15 @@ class TaskOrders:
         finally:
             self._ordering.remove(task)
         return self._row(task)
+
+    def _last_meant(self, number: int) -> str:
+        """The last message there is. One of several queues that may lease nothing now may be late: the order may have
+        been answered long ago, and what has come since is not meant by it; its number says when it was given, by the
+        clock of who gave it."""
+        core, last = self._core, str(self._core.disk.ids.last)
+        if number and core.membership is not None and not core.membership.may_lease():
+            return min(last, keys.id_at(number // 1000 + 1))
+        return last
 
     async def cancel(self, id: str, by: str = "") -> Row:
         task = self._task(id)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from math import inf
 from typing import Any, Protocol, TypeVar
 
 from zonemta_py.mail.reply import Reply
@@ -49,19 +50,24 @@ def unused(_: Sequence[str]) -> float:
     return 0.0
 
 
-def speaking(_: int) -> bool:
+def no_queue(_: int) -> bool:
     return False
 
 
+def all_orders(_: int) -> float:
+    return inf
+
+
 class AskedQueues:
-    """By number. now_ms: the clock."""
+    """By number. now_ms: the clock. lacks_ms: when the first order was given that a queue may
+    lack."""
 
     def __init__(
         self, asks: Mapping[int, Ask], order: GiveOrder, now_ms: Callable[[], int], used: Used = unused,
-        is_silent: Callable[[int], bool] = speaking,
+        is_silent: Callable[[int], bool] = no_queue, lacks_ms: Callable[[int], float] = all_orders,
     ) -> None:  # fmt: skip
         self.asks, self._order, self.now_ms, self.used = dict(sorted(asks.items())), order, now_ms, used
-        self._is_silent = is_silent
+        self._is_silent, self.lacks_ms = is_silent, lacks_ms
         self.last_number = 0
         """Of a task that was ordered here."""
 

@@ -2,12 +2,14 @@
 
 Its state is that of the queue that is least far: it runs while one does, it can be undone while it can be anywhere; but
 once one has undone or canceled it, this is what has become of it, as where it changed nothing there is nothing to undo.
+It runs, too, while a queue is late, and has not heard of it or of its end.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping
+from math import inf
 from typing import Any
 
 from zonemta_py.queue import questions
@@ -24,6 +26,9 @@ _STATES = (COUNTING, PREVIEWED, "running", "undone", "canceled", "undoable", "do
 _WORK = (table.RUNNING, table.UNDOING, table.ENDING, table.UNDONE, table.CANCELED, table.UNDOABLE, table.DONE)
 """The same of what a queue knows of it."""
 _OVER = frozenset(("undoable", "done", "canceled", "undone"))
+ORDER_MS = 60_000
+"""So long at most an order waits for those before it and for its log."""
+_TURNED = frozenset(("canceled", "undone"))
 
 
 def next_number(queues: AskedQueues) -> int:
@@ -39,7 +44,7 @@ async def preview(queues: AskedQueues, id: str = "", **given: Any) -> Row:
 
 
 async def task(queues: AskedQueues, number: int = 0, **given: Any) -> Row:
-    return joined((await queues.ordered(questions.task, given | {"number": number or next_number(queues)})).values())
+    return row_of(queues, await queues.ordered(questions.task, given | {"number": number or next_number(queues)}))
 
 
 async def start(queues: AskedQueues, id: str, by: str = "", cause: str = "", undo_s: float | None = None) -> Row:
@@ -57,15 +62,15 @@ async def start(queues: AskedQueues, id: str, by: str = "", cause: str = "", und
 
 
 async def one(queues: AskedQueues, id: str) -> Row:
-    return joined((await queues.each(questions.task_row, {"id": id})).values())
+    return row_of(queues, await queues.each(questions.task_row, {"id": id}))
 
 
 async def rows(queues: AskedQueues, limit: int = 100, after: str = "") -> list[Row]:
-    found = dict[str, list[Row]]()
-    for page in (await queues.each(questions.tasks, {"limit": limit, "after": after})).values():
+    found = dict[str, dict[int, Row]]()
+    for number, page in (await queues.each(questions.tasks, {"limit": limit, "after": after})).items():
         for row in page:
-            found.setdefault(row["id"], []).append(row)
-    return sorted(map(joined, found.values()), key=_newer, reverse=True)[:limit]
+            found.setdefault(row["id"], {})[number] = row
+    return sorted((row_of(queues, of) for of in found.values()), key=_newer, reverse=True)[:limit]
 
 
 def _newer(row: Row) -> tuple[bool, int, str]:
@@ -75,10 +80,14 @@ def _newer(row: Row) -> tuple[bool, int, str]:
 
 
 async def states(queues: AskedQueues) -> dict[str, str]:
-    found = dict[str, str]()
-    for each in (await queues.each(questions.task_states, {})).values():
-        for id, state in each.items():
+    found, each = dict[str, str](), await queues.each(questions.task_states, {})
+    for its in each.values():
+        for id, state in its.items():
             found[id] = min(state, found.get(id, state), key=_WORK.index)
+    for number in queues.asks:
+        if (since_ms := queues.lacks_ms(number)) < inf:
+            lacking = [id for id in found if id not in each.get(number, ()) and _given_ms(id) >= since_ms]
+            found |= dict.fromkeys(lacking, table.RUNNING)
     return found
 
 
@@ -105,13 +114,34 @@ async def undo(queues: AskedQueues, **order: Any) -> Row:
 async def _turned(queues: AskedQueues, id: str, found: Mapping[int, Row]) -> Row:
     """Where it was refused, there was nothing to do; but its counts are its own there, too."""
     if len(found) == len(queues.asks):
-        return joined(found.values())
+        return row_of(queues, found)
     others = [number for number in queues.asks if number not in found]
     try:
         more = await queues.each(questions.task_row, {"id": id}, others)
     except Refused:
         more = {}
-    return joined([*found.values(), *more.values()])
+    return row_of(queues, {**found, **more})
+
+
+def row_of(queues: AskedQueues, each: Mapping[int, Row]) -> Row:
+    """One row of what each queue has said of a task, by its number."""
+    row = joined(each.values())
+    if row["state"] in _OVER and any(_is_late(each, number, queues.lacks_ms(number)) for number in queues.asks):
+        row |= {"state": "running", "ended_ms": 0}
+    return row
+
+
+def _is_late(each: Mapping[int, Row], number: int, lacks_ms: float) -> bool:
+    """Whether a queue may not have heard yet of the task, or that it was undone or canceled, as others have."""
+    if number not in each:
+        return _given_ms(next(iter(each.values()))["id"]) >= lacks_ms
+    turned = any(row["state"] in _TURNED for row in each.values())
+    return lacks_ms < inf and turned and each[number]["state"] not in _TURNED
+
+
+def _given_ms(id: str) -> float:
+    """A moment after which the order was not given."""
+    return int(id) / 1000 + ORDER_MS if id.isdigit() else 0
 
 
 def joined(each: Iterable[Row]) -> Row:
