@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from nats_servers import ThreeServers
+from ports import free_port
 from restraint.kept import RELEASED
 from sharing import exceeded
 
@@ -66,10 +67,12 @@ system_password = "{system_password}"
 
 
 class Node:
-    """An MTA, and the ways by which it reaches the servers."""
+    """An MTA, and the ways by which it reaches the servers. http: whether it listens for HTTP, at http_port."""
 
-    def __init__(self, name: str, folder: Path, sink_port: int, servers: ThreeServers, **settings: Any) -> None:
-        self.name, self._servers = name, servers
+    def __init__(
+        self, name: str, folder: Path, sink_port: int, servers: ThreeServers, http: bool = False, **settings: Any
+    ) -> None:
+        self.name, self._servers, self.http_port = name, servers, free_port() if http else 0
         self.ways = [Proxy(server.port) for server in servers.all]
         self._folder, self._sink_port, self.settings = folder, sink_port, settings
         self.mta: Mta
@@ -80,6 +83,8 @@ class Node:
         urls = ", ".join(f'"nats://127.0.0.1:{way.port}"' for way in self.ways)
         said = self._servers.settings() | {"servers": urls, "node": self.name}
         more = self.settings.pop("more", "") + _CLUSTER.format(**said)
+        if self.http_port:
+            more += f"[http]\nenabled = true\nport = {self.http_port}\n"
         self.mta = Mta(self._folder, self._sink_port, more=more, **self.settings)
         self.mta.start()
 
@@ -293,21 +298,21 @@ async def trial(
         enter(running, ledger)
         judgement = ledger.judge(in_doubt)
         problems = [f"{node.name}: {one}" for node in nodes.all for one in await node.mta.problems()]
-        leased = sorted(_leased([node.mta.folder for node in nodes.all], "bulk").values())
-        above = exceeded([(ms / 1000, 1.0) for ms in leased], (RATE, BURST))
+        sent = sorted(leased([node.mta.folder for node in nodes.all], "bulk").values())
+        above = exceeded([(ms / 1000, 1.0) for ms in sent], (RATE, BURST))
         if above is not None and above[2] > ROUNDED_MS / 1000 * RATE:
             problems.append(f"limit: {above[2]:.3g} messages more than {RATE:g}/s and {BURST:g} at once allow")
     return {
         "seconds": round(time.monotonic() - start, 1),
         "faults": dict(striking.struck),
         "replies": dict(sum((one.replies for one in clients), Counter[int]())),
-        "limited": len(leased),
+        "limited": len(sent),
         **judgement.figures(),
         "broken": judgement.broken + [f"check: {problem}" for problem in problems[:5]],
     }
 
 
-def _leased(folders: list[Path], zone: str) -> dict[tuple[int, int], float]:
+def leased(folders: list[Path], zone: str) -> dict[tuple[int, int], float]:
     """When each lease of that zone began, UNIX ms, by queue and number: once, though the queue's next node may have
     its record, too. What was not begun after all is left out."""
     found, released = dict[tuple[int, int], float](), set[tuple[int, int]]()
