@@ -26,6 +26,7 @@ from restraint.kept import RELEASED
 from sharing import exceeded
 
 from survival.client import Client
+from survival.cluster_tasks import ClusterTasks
 from survival.command import Progress, command
 from survival.ledger import Ledger
 from survival.proxy import Proxy
@@ -282,22 +283,26 @@ async def trial(
         await nodes.start()
         try:
             clients = [Client(node.mta.port, ledger) for node in nodes.all]
-            striking = Faults(nodes, seed)
+            striking, tasks = Faults(nodes, seed), ClusterTasks(nodes, seed)
+            await tasks.fill()
             shares = [range(at, letters, len(clients)) for at in range(len(clients))]
             done = lambda: sum(one.replies[250] for one in clients) + running.counters.messages  # noqa: E731
             async with asyncio.TaskGroup() as group:
                 work = [group.create_task(one.hand_in(share)) for one, share in zip(clients, shares, strict=True)]
-                group.create_task(_struck(striking, faults, letters, done, lambda: all(map(_is_over, work)), progress))
+                ordering = group.create_task(tasks.order())
+                await _struck(striking, faults, letters, done, lambda: all(map(_is_over, work)), progress)
+                ordering.cancel()
             nodes.servers.start()
             for node in nodes.all:
                 node.again()
+            ordered, problems = await tasks.judged(ledger)
             await nodes.drained()
             in_doubt = await asyncio.to_thread(nodes.all[0].mta.in_doubt)
         finally:
             nodes.end()
         enter(running, ledger)
         judgement = ledger.judge(in_doubt)
-        problems = [f"{node.name}: {one}" for node in nodes.all for one in await node.mta.problems()]
+        problems += [f"{node.name}: {one}" for node in nodes.all for one in await node.mta.problems()]
         sent = sorted(leased([node.mta.folder for node in nodes.all], "bulk").values())
         above = exceeded([(ms / 1000, 1.0) for ms in sent], (RATE, BURST))
         if above is not None and above[2] > ROUNDED_MS / 1000 * RATE:
@@ -307,6 +312,7 @@ async def trial(
         "faults": dict(striking.struck),
         "replies": dict(sum((one.replies for one in clients), Counter[int]())),
         "limited": len(sent),
+        "tasks": ordered,
         **judgement.figures(),
         "broken": judgement.broken + [f"check: {problem}" for problem in problems[:5]],
     }
