@@ -1,6 +1,7 @@
 """A domain that shares its destination with others is stopped by itself: its mail waits apart, the others' goes on."""
 
 import asyncio
+import random
 from collections import Counter
 from typing import Any
 
@@ -198,3 +199,29 @@ async def test_the_end_of_a_stop_of_very_many_lets_other_work_in(house: Any) -> 
     assert parts == sorted(parts, reverse=True)
     assert held() == 0
     assert len(await drain(home)) == 5_001
+
+
+async def test_it_goes_in_the_order_of_its_coming(house: Any) -> None:
+    """Also what became stable just when what came before it was set aside."""
+    for seed in range(40):
+        home, dice = await house(zones=[RELAY | {"connections": 1}]), random.Random(seed)
+        taking = asyncio.ensure_future(home.queue.lease(1))
+        await stop(home, "x.test", "domain")
+        people = [f"r{number}@x.test" for number in range(9)]
+        coming = list[asyncio.Task[str]]()
+        for who in people:
+            coming.append(asyncio.create_task(home.put(who)))
+            for _ in range(dice.choice((0, 1, 3, 10))):
+                await asyncio.sleep(dice.choice((0, 0.0005)))
+        await asyncio.gather(*coming)
+        await home.rest()
+        await home.queue.ask("lift", kind="domain", name="x.test")
+        found = list[str]()
+        while len(found) < len(people):
+            for delivery in await asyncio.wait_for(taking, 60):
+                found += [one.address for one in delivery.recipients]
+                await home.settle(delivery)
+                home.hang_up()
+            taking = asyncio.ensure_future(home.queue.lease(1))
+        taking.cancel()
+        assert found == people

@@ -9,12 +9,14 @@ it is never walked over twice, and it holds up no others, however many there are
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 from zonemta_py.config import Zone
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Operation, Store
 from zonemta_py.disk.notes import Note
+from zonemta_py.mail.envelope import Recipient
 from zonemta_py.schedule.batch import NEVER_MS, Batch, Entry, FlowQueue
 from zonemta_py.schedule.cursor import Cursor, Ground
 from zonemta_py.schedule.flow_queues import FlowQueues, Make, domain_of
@@ -24,6 +26,15 @@ from zonemta_py.zones.site import Site
 
 READ_AT_ONCE = 125
 """Recipients read from the store in one go, which takes two milliseconds; the event loop gets its turn in between."""
+
+
+class Accepted(Protocol):
+    """A recipient just accepted."""
+
+    @property
+    def recipient(self) -> Recipient: ...
+    @property
+    def note(self) -> Note: ...
 
 
 class ZoneWindow:
@@ -75,12 +86,22 @@ class ZoneWindow:
             most = max(most, usual if self.loaded < 2 * window else max(1, usual // 10))
         return max(0, most - len(flow_queue.entries))
 
-    def room_for_new(self, flow_queue: FlowQueue, count: int) -> int:
-        """How many of so many recipients just accepted may go into the window without being read from the store."""
+    def room_for_new(self, flow_queue: FlowQueue, message_id: str, rows: Sequence[Accepted]) -> int:
+        """How many of these recipients just accepted, the first ones, may go into the window without being read from
+        the store."""
+        count = len(rows)
+        if self._shared.policy.stops and self._is_aside(flow_queue, message_id, rows):
+            return 0  # else it would go before those that are parked, or behind younger ones
         room = self._shared.window - self.loaded if self.fresh.exhausted else 0
         if room < 1 and not flow_queue.entries and self.loaded < 2 * self._shared.window:
             room = 1  # it has nothing to do, whatever others wait for
         return max(0, min(count, room))
+
+    def _is_aside(self, flow_queue: FlowQueue, message_id: str, rows: Sequence[Accepted]) -> bool:
+        """Whether one of them is for a domain whose mail is set aside, maybe since it was found where it goes."""
+        queues = self.flow_queues
+        there = (queues.still(flow_queue, message_id, row.recipient.address, row.note) for row in rows)
+        return any(queues.known(one).aside for one in there)
 
     def put_new(self, flow_queue: FlowQueue, entries: list[Entry]) -> None:
         """Recipients just accepted, straight into the window; several have one note, without a priority of a plugin."""

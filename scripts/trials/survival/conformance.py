@@ -58,8 +58,10 @@ def shared(names: list[str]) -> list[tuple[str, list[str]]]:
     return [(kind, names[at :: len(KINDS)]) for at, kind in enumerate(KINDS)]
 
 
-def each(names: list[str]) -> list[tuple[str, list[str]]]:
-    return [(kind, [name]) for name in names for kind in KINDS]
+def each(names: list[str], together: int = 1) -> list[tuple[str, list[str]]]:
+    """Each case with each kind; together: so many share a blow."""
+    groups = [names[at : at + together] for at in range(0, len(names), together)]
+    return [(kind, group) for group in groups for kind in KINDS]
 
 
 async def trial(folder: Path, rounds: list[tuple[str, list[str]]], console: Console) -> dict[str, Any]:
@@ -95,13 +97,14 @@ def main() -> int:
         prog="scripts/trials/conformance", description=(__doc__ or "").partition("\n\n")[0]
     )
     parser.add_argument("--all", action="store_true", help="each case has a blow of each kind for itself")
+    parser.add_argument("--together", type=int, default=1, metavar="N", help="of --all: so many cases share a blow")
     parser.add_argument("--case", action="append", choices=sorted(CASES), metavar="NAME", help="only these")
     parser.add_argument("--kind", action="append", choices=KINDS, help="only these blows")
     parser.add_argument("--folder", type=Path, help="where it lives; default: a new one under /tmp, kept")
     parser.add_argument("--json", action="store_true", help="figures as JSON on standard output")
     options = parser.parse_args()
     names = options.case or list(CASES)
-    rounds = each(names) if options.all or options.case else shared(names)
+    rounds = each(names, options.together) if options.all or options.case else shared(names)
     rounds = [one for one in rounds if not options.kind or one[0] in options.kind]
     folder = options.folder or Path(tempfile.mkdtemp(prefix="zonemta-conformance-"))
     console = Console(stderr=options.json)

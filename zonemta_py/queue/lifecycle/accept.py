@@ -344,7 +344,7 @@ class Acceptance:
         assert flow_queue is not None
         if note.deadline_ms:
             zone.deadline_ms = min(zone.deadline_ms, note.deadline_ms)
-        room = zone.room_for_new(flow_queue, len(rows))
+        room = zone.room_for_new(flow_queue, message.id, rows)
         if room:
             entries = [Entry(row.key, message.id, row.recipient.address, note, pinned=True) for row in rows[:room]]
             zone.put_new(flow_queue, entries)
@@ -368,7 +368,7 @@ class Acceptance:
                 return 1
             core.schedule.busy.discard(row.key)
             zone.parked_key(flow_queue, row.key, row.note.deadline_ms)
-        elif zone.room_for_new(flow_queue, 1):
+        elif zone.room_for_new(flow_queue, message.id, (row,)):
             zone.put_new(flow_queue, [Entry(row.key, message.id, row.recipient.address, row.note, pinned=True)])
             return 1
         else:

@@ -188,7 +188,7 @@ class Round:
         try:
             await case()
             assert self._after.is_set(), "it did not wait for the end"
-        except (AssertionError, LookupError, ValueError, httpx.HTTPError) as error:
+        except (AssertionError, LookupError, ValueError, OSError, httpx.HTTPError) as error:
             wrong[name] = f"{_place(error)}: {type(error).__name__} {error}"
             if not self._after.is_set():
                 self._give_up()
