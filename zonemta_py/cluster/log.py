@@ -55,14 +55,14 @@ SHOTS = 40
 FLYING_MOST, FLYING_BYTES = 32, 4 * 1024 * 1024
 ROOM_BYTES = 8 * 1024 * 1024
 """Bodies and copies wait while more than this is to be sent."""
-SLACK_BYTES = 16 * 1024 * 1024
+SLACK_BYTES = 8 * 1024 * 1024
 QUEUED_MOST, COPIES_MOST = 2.0, 2.5
 """Until a copy has ended, its log has all that was there before it too. With it, it is to be at most so many times what
 is queued (`queued_bytes`: all messages as they were handed in), or as the copy itself, whichever is more, and
 SLACK_BYTES. What compresses well is copied seldom so; what does not, once half as much as lives has come."""
 UNKNOWN = 0.8
 """So much of what is queued a copy is thought to be before there was one."""
-LEAST_BYTES, LEAST = 4 * 1024 * 1024, 0.25
+LEAST_BYTES, LEAST = 2 * 1024 * 1024, 0.25
 """So much, and this part of a copy, comes at least between two: what is before them may be needed still."""
 RESTS = 2.0
 """For each second of its work here a copy rests so long; besides, it waits for the quorum after each block."""
