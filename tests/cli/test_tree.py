@@ -99,6 +99,7 @@ WORDS: dict[str, str] = {
     "queue drop": "{id}",
     "cluster": "",
     "cluster move": "3 mx2",
+    "cluster balance": "--dry-run",
     "cluster verify": "",
     "warmup": "--history",
     "warmup set": "127.0.0.3 there.test 2",
@@ -191,6 +192,7 @@ STATUSES = {
     "drain": {Exit.DATA},
     "cluster": {Exit.DATA},  # of an MTA that is alone
     "cluster move": {Exit.DATA},
+    "cluster balance": {Exit.DATA},
     "cluster verify": {Exit.CONFIG},
     "config diff": {Exit.DATA},
     "config history": {Exit.NO_INPUT},

@@ -48,6 +48,7 @@ _COUNTED_ANEW = {
     "lesson",
     "spooled",
     "taken",
+    "moving",
     "probe",
 }
 
@@ -168,7 +169,7 @@ async def test_each_family_comes_back_or_is_named(house: Make) -> None:
     whole = home.image()
     home.abandon()
     before, faults = contents(whole), {}
-    assert [name for name, rows in before.items() if not rows] == ["log", "ordered", "probe"]
+    assert [name for name, rows in before.items() if not rows] == ["moving", "log", "ordered", "probe"]
     for name in [*ALL, "everything"]:
         copy = whole.with_name(f"without-{name}")
         shutil.copytree(whole, copy)

@@ -566,7 +566,7 @@ async def resting(home: Any, number: int) -> LocalQueue:
 
 async def moved_back(queue: LocalQueue, what: Contents) -> None:
     """As if its end had never reached the disk."""
-    await moved.take(queue.core, queue.core, [moved.arrival(queue.core, queue.core, what)])
+    await moved.take(queue.core, [moved.arrival(queue.core, moved.origin(queue.core, what.message.id), what)], str)
     await queue.core.disk.lines.stable()
     queue.core.disk.store.write([(keys.taken(what.message.id), None)], sync=True)
 

@@ -68,7 +68,7 @@ def child(config: Config, clock: Hand, count: int, at: int) -> bool:
 
                 return write
 
-            for owner, name in ((Store, "write"), (Writer, "write"), (moved, "_copy_body"), (layout, "set_aside")):
+            for owner, name in ((Store, "write"), (Writer, "write"), (moved, "copy_body"), (layout, "set_aside")):
                 setattr(owner, name, struck(getattr(owner, name)))
             asyncio.run(again(config, clock, count))
             os._exit(0)

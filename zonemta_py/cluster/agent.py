@@ -28,6 +28,7 @@ from zonemta_py.cluster.calls import AGENT, LEADER, Calls, FarQueue, NotHere
 from zonemta_py.cluster.join import connected
 from zonemta_py.cluster.leader import Leadership
 from zonemta_py.cluster.log_stream import stream_of
+from zonemta_py.cluster.moves import Moves
 from zonemta_py.cluster.nats import Nats, NatsError
 from zonemta_py.cluster.nodes import NodeMembership, NotAdmitted
 from zonemta_py.cluster.orders import ClusterOrders
@@ -62,6 +63,10 @@ OF_NODE = frozenset(
                     questions.rotate)))
 )  # fmt: skip
 """Questions that are about this node."""
+_ORDERED = {str(one): one for one in (questions.cluster_move, questions.cluster_move_zone, questions.cluster_balance)}
+_FACTS: tuple[tuple[str, Any], ...] = (
+    ("version", ""), ("hostname", ""), ("sizes", {}), ("serves", []), ("away", {}),
+)  # fmt: skip
 
 
 class Agent:
@@ -81,6 +86,7 @@ class Agent:
         """Queues that are about to go to another node."""
         self._calls = Calls(nats, config.cluster.name, self._name, self._answering)
         self._tunnels = Tunnels(nats, config.cluster.name, self._name, self._folder, self._owner, self._socket)
+        self._moves = Moves(config, members, self._calls, self._here, self._owner)
         self._authority: Authority | None = None
         self._leading: asyncio.Task[None] | None = None
         self._take_up()
@@ -98,6 +104,7 @@ class Agent:
             self._members.run(self._died),
             self._leadership.run(),
             self._beat(),
+            self._moves.run(),
             self._watch(),
         )
 
@@ -135,8 +142,14 @@ class Agent:
         """A question of somebody on this node. Raises ValueError, QueueRefusal."""
         if question == questions.cluster:
             return await self._state()
+        if question in _ORDERED:
+            _ORDERED[question].check(arguments)
         if question == questions.cluster_move:
             return await self._move(**arguments)
+        if question == questions.cluster_move_zone:
+            return await self._moves.zone(**arguments)
+        if question == questions.cluster_balance:
+            return await self._moves.balance(**arguments)
         if question in OF_NODE or (question == questions.metrics and arguments.get("node")):
             return await self._own.answer(question, arguments)
         until = time.monotonic() + PATIENCE_S
@@ -166,7 +179,7 @@ class Agent:
         nodes = [
             {
                 "node": name, "alive": one.is_alive, "leads": name == leader, "seen_s": round(one.age_s, 3),
-                **{key: one.facts.get(key, none) for key, none in (("version", ""), ("hostname", ""), ("sizes", {}))},
+                **{key: one.facts.get(key, none) for key, none in _FACTS},
                 "alone": own if name == self._name else one.facts.get("alone", NOTHING),
             }
             for name, one in self._members.nodes().items()
@@ -253,6 +266,7 @@ class Agent:
             "version": version("zonemta-py"), "queues": sorted(self._here), "zones": zones, "sizes": sizes,
             "alone": alone,
             "hostname": self._config.server.hostname, "leads": self._authority is not None,
+            "serves": self._moves.serves, "away": self._moves.away,
         }  # fmt: skip
 
     async def _alone_here(self) -> dict[str, int]:

@@ -51,6 +51,10 @@ class ClusterSection(Section):
     """Seconds without a sign of life after which a node counts as dead, and others take its mail over. It takes
     3 until a node notices that its NATS server has died without a word: with less than 5 that node may count as dead
     with it."""
+    zone_wait_s: float = Field(3600, ge=0)
+    """How long mail of a zone that this machine does not have (or none of whose source addresses) waits for a machine
+    that has it, once none is alive; then it goes on in the default zone, or as well as it can. 0: at once. As long as
+    such a machine lives, it gets that mail."""
     system_username: str = ""
     """User of the servers' system account ($SYS), who is asked once at the start whether each server syncs always."""
     system_password: str = Field("", repr=False)

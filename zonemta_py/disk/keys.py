@@ -35,6 +35,9 @@
     lesson <number>                                  what the other queues are to learn, of several
     spooled <id>                                     that message was accepted by one node before the queue had it
     taken <id>                                       that message, or part of its state, was taken over from a queue
+    moving to/<queue>                                messages that are being given to a queue while both run
+    moving from/<queue>                              the last ones that were taken from it so
+    moving away/<zone>                               since when that zone's mail waits for a node that can send it
     state                                            how far the journal has been applied
     log                                              how far this and the journal have what other machines keep
 
@@ -80,6 +83,9 @@ TAKEN = b"taken "
 """What was taken over from another queue, until that has noted it."""
 SPOOLED = b"spooled "
 """What a node had accepted before the queue had it, until the node has noted that the queue has it."""
+MOVING = b"moving "
+"""What goes from queue to queue while both run (`queues/transfers.py`)."""
+MOVING_TO, MOVING_FROM, MOVING_AWAY = MOVING + b"to/", MOVING + b"from/", MOVING + b"away/"
 STANDING = b"standing "
 STANDING_STATE = STANDING + b"*"
 
@@ -379,6 +385,18 @@ def taken(what: str) -> bytes:
 
 def spooled(message_id: str) -> bytes:
     return SPOOLED + message_id.encode()
+
+
+def moving_to(queue: int) -> bytes:
+    return MOVING_TO + b"%d" % queue
+
+
+def moving_from(queue: int) -> bytes:
+    return MOVING_FROM + b"%d" % queue
+
+
+def moving_away(zone: str) -> bytes:
+    return MOVING_AWAY + zone.encode()
 
 
 def standing(seq: int) -> bytes:

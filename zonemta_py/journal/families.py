@@ -65,6 +65,7 @@ FAMILIES = (
     Family("lesson", (), "the other queues do not learn it", "what the other queues were to learn"),
     Family("spooled", (), "what the node has yet to hand to the queue is accepted once more"),
     Family("taken", (), "only of a move between queues that is under way: what was moved is recorded by then"),
+    Family("moving", (), "what was about to go to another queue stays; what had gone is there twice, or named as lost"),
     Family("state", (), "counted again; how far the journal was applied is found by applying it again"),
     Family("log", (), "the log begins anew with all that is here"),
     Family("ordered", (), "orders that are kept are carried out again"),

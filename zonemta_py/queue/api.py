@@ -26,6 +26,7 @@ from zonemta_py.journal.records.mail import RELEASED as RELEASED
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.mail.reply import Reply
+from zonemta_py.queue import questions
 from zonemta_py.queue.questions.question import A, P, Question
 from zonemta_py.zones.admittance import Admittance
 
@@ -79,6 +80,21 @@ class Membership(Protocol):
 
     async def share(self, until: float, messages: list[Any], wait_s: float) -> list[Any]:
         """As of `questions.share`."""
+
+    async def give(self, to: int, zone: str, there: list[str], here: list[str] | None, most: int) -> questions.Gave:
+        """As of `questions.give`."""
+
+    async def away(self, where: dict[str, list[Any]]) -> questions.AwayZones:
+        """As of `questions.away`."""
+
+    async def take(
+        self, giver: int, number: int, order: int, apart_ms: int, messages: list[list[Any]],
+        campaigns: list[list[Any]], tasks: list[bytes],
+    ) -> list[Any]:  # fmt: skip
+        """As of `questions.take`."""
+
+    async def take_body(self, id: str, at: int, data: bytes) -> None:
+        """As of `questions.take_body`."""
 
     def used(self, ids: list[list[str]]) -> list[float]:
         """As of `questions.shared`."""

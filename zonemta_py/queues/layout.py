@@ -80,6 +80,13 @@ def _read(folder: Path) -> tuple[list[int], list[int]]:
         ) from None
 
 
+def mta_of(folder: Path, number: int) -> Path:
+    """The MTA's folder. folder: of the queue of that number."""
+    beside = folder.parent
+    inside = beside.name == FOLDER and folder.name == str(number) and (beside / LAYOUT).exists()
+    return beside.parent if inside else folder
+
+
 def far_folder(folder: Path, number: int) -> Path:
     """Where the socket is that leads to a queue of another node."""
     return folder / FOLDER / "far" / str(number)

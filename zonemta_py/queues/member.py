@@ -23,15 +23,19 @@ from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.journal.folders import QUEUES_MAX
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.reply import Reply
+from zonemta_py.queue import questions
 from zonemta_py.queue.api import ORDERS_NOTE, QueueRefusal
 from zonemta_py.queue.core.commit import immediately
-from zonemta_py.queue.questions.question import given, is_given
+from zonemta_py.queue.questions.question import Ask, given, is_given
 from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queue.suppression.guard import Raised
 from zonemta_py.queue.suppression.policy import Statement
-from zonemta_py.queues import placement
+from zonemta_py.queues import layout, placement
+from zonemta_py.queues.absent_zones import AbsentZones
 from zonemta_py.queues.grants.holder import GrantHolder
 from zonemta_py.queues.shared_limits import SharedLimits
+from zonemta_py.queues.transfers import Transfers, WantedMail
+from zonemta_py.wire.client import RemoteQueue
 from zonemta_py.zones.pull import PUSHED
 
 DONE, REFUSED = "done", "refused"
@@ -83,6 +87,9 @@ class Member:
         self._holder = GrantHolder(token_hex(8), most, haunted=bool(queue.leases.before))
         self._limits = SharedLimits(queue.core.schedule, self._holder, [one.batch for one in queue.leases.out.values()])
         self._timer: asyncio.TimerHandle | None = None
+        self._others = dict[Path, RemoteQueue]()
+        self._absent = AbsentZones(queue)
+        self.transfers = Transfers(queue, self._ask_of, self._one, lambda: self.number)
 
     # -- orders
 
@@ -110,6 +117,34 @@ class Member:
                 await asyncio.to_thread(replace_file, self._path, str(number).encode(), 0o600)
                 self.number = number
             return answer
+
+    # -- messages that move
+
+    def _ask_of(self, number: int) -> Ask:
+        """Another queue, wherever it is."""
+        own = self._core.config.queue_number
+        mta = layout.mta_of(self._core.config.folder, own)
+        near = number in layout.numbers(mta)
+        folder = layout.folder_of(mta, number) if near else layout.far_folder(mta, number)
+        if folder not in self._others:
+            self._others[folder] = RemoteQueue.lasting(folder, f"queue {own}")
+        return self._others[folder].ask
+
+    async def give(self, to: int, zone: str, there: list[str], here: list[str] | None, most: int) -> questions.Gave:
+        return await self.transfers.give(to, WantedMail(zone, there, here), most)
+
+    async def away(self, where: dict[str, list[Any]]) -> questions.AwayZones:
+        await self._core.when_ready.wait()
+        return await self._absent.tell(where)
+
+    async def take(
+        self, giver: int, number: int, order: int, apart_ms: int, messages: list[list[Any]],
+        campaigns: list[list[Any]], tasks: list[bytes],
+    ) -> list[Any]:  # fmt: skip
+        return await self.transfers.take(giver, number, order, apart_ms, messages, campaigns, tasks)
+
+    async def take_body(self, id: str, at: int, data: bytes) -> None:
+        await self.transfers.take_body(id, at, data)
 
     async def _kept(self, number: int) -> None:
         """In the queue's log, from where another node may go on with it."""

@@ -20,7 +20,8 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import astuple, replace
+from dataclasses import astuple
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,10 +31,8 @@ from zonemta_py.disk import identity, keys, packing
 from zonemta_py.disk.files import replace_file, sync
 from zonemta_py.disk.leveldb.store import Operation, Store, StoreDamaged, StoreError
 from zonemta_py.journal import segments
-from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.people import FeedbackRecord
-from zonemta_py.journal.records.taken import CAMPAIGN, DOUBTS, FEEDBACK, REQUESTS, TASK, TakenRecord
-from zonemta_py.mail.reply import Reply
+from zonemta_py.journal.records.taken import CAMPAIGN, DOUBTS, FEEDBACK, REQUESTS
 from zonemta_py.queue.api import ORDERS_NOTE, QueueRefusal
 from zonemta_py.queue.core.campaign_counters import CampaignCounts
 from zonemta_py.queue.core.campaigns import Campaign
@@ -54,6 +53,17 @@ from zonemta_py.queues import layout
 from zonemta_py.queues.member import Member, noted
 from zonemta_py.queues.orders import OrderLog
 from zonemta_py.queues.placement import Placement
+from zonemta_py.queues.with_mail import (
+    by_clock,
+    copy_of,
+    record,
+    recorded_task,
+    take_campaign,
+    take_tasks,
+    tasks_of,
+    without_figures,
+    written,
+)
 from zonemta_py.schedule.time.clock import Clock
 from zonemta_py.zones.pull import PUSHED
 
@@ -128,6 +138,7 @@ FAMILIES = (
     Becomes("lesson", "stays, until all have learnt it", "to the first queue, with new numbers"),
     Becomes("spooled", "stays: all queues are asked", "to the first queue"),
     Becomes("taken", "deleted when the move is recorded", "deleted when the move is recorded"),
+    Becomes("moving", "its own", "stays in the folder"),
     Becomes("state", "its own", "stays in the folder"),
     Becomes("log", "its own", "stays in the folder"),
     Becomes("ordered", "its own", "stays in the folder"),
@@ -157,7 +168,8 @@ async def _move(giver: Core, taker: Core, found: list[Contents]) -> None:
         for name in sorted({name for one in fresh if (name := moved.campaign_named(one))}):
             await _take_campaign(giver, taker, name)
         await _take_tasks(giver, taker, fresh)
-        await moved.take(taker, giver, [moved.arrival(taker, giver, one) for one in fresh])
+        arrivals = [moved.arrival(taker, moved.origin(giver, one.message.id), one) for one in fresh]
+        await moved.take(taker, arrivals, partial(moved.copy_body, giver, taker))
     for one in found:
         moved.give(giver, one, taker.config.queue_number)
     await giver.disk.journal.stable()
@@ -171,61 +183,16 @@ async def _take_campaign(giver: Core, taker: Core, name: str) -> None:
     campaign = giver.campaigns.by_name.get(name)
     if campaign is None or name in taker.campaigns.by_name:
         return
-    copy, parts = _copy(giver, campaign)
-    _record(taker, CAMPAIGN, giver, {"name": name, "at": 0, "record": copy.stored(), "counts": []})
-    await taker.disk.journal.stable()
-    taker.campaigns.take_over(copy)
-    await _written(taker, [*parts, (keys.campaign(name), copy.record()), (keys.left(name), None)])
-
-
-def _copy(giver: Core, campaign: Campaign) -> tuple[Campaign, list[Operation]]:
-    """As another queue has it, and its template."""
-    numbers = range(1, campaign.chunks + 1)
-    found = ((number, giver.disk.store.get(keys.template(campaign.name, number))) for number in numbers)
-    parts: list[Operation] = [(keys.template(campaign.name, number), part) for number, part in found]
-    return replace(campaign, base=[], first="", seq=0), parts
+    await take_campaign(taker, giver.config.queue_number, *copy_of(giver, campaign))
 
 
 async def _take_tasks(giver: Core, taker: Core, found: list[Contents]) -> None:
-    """Those that can undo what they have done to these recipients are there before them, and can undo it there as long
-    as here: the other queue's own may have had nothing to do, and be over."""
-    numbers = {part.place.task for one in found for part in one.parts if part.place.task}
-    numbers |= {step[0] for one in found for part in one.parts for step in part.note.done or ()}
-    known = [giver.tasks.by_number[number] for number in sorted(numbers & giver.tasks.by_number.keys())]
-    if lacking := [task for task in (_as_there(giver, taker, one) for one in known) if taker.tasks.turns(task)]:
-        for task in lacking:
-            taker.tasks.take_over(await _recorded_task(giver, taker, _without_figures(task), 0))
-        await _written(taker, [])
+    apart_ms = taker.clock.apart_ms() - giver.clock.apart_ms()
+    await take_tasks(taker, giver.config.queue_number, apart_ms, tasks_of(giver, found))
 
 
 def _as_there(giver: Core, taker: Core, task: Task) -> Task:
-    """With steady times of the other queue."""
-    apart_ms = taker.clock.apart_ms() - giver.clock.apart_ms()
-    return replace(task, now_ms=task.now_ms + apart_ms, until_ms=task.until_ms and task.until_ms + apart_ms)
-
-
-async def _recorded_task(giver: Core, taker: Core, task: Task, at: int) -> Task:
-    """task: as it is there."""
-    seq = _record(taker, TASK, giver, {**packing.unpack(task.row()), "at": at})
-    await taker.disk.journal.stable()
-    return replace(task, seq=seq)
-
-
-def _without_figures(task: Task) -> Task:
-    return replace(task, done=0, undone=0, count=None if task.count is None else 0, zones={}, examples=[], suppressed=0)
-
-
-def _record(taker: Core, what: str, giver: Core, value: Any) -> int:
-    record = TakenRecord(what, giver.config.queue_number, value)
-    return taker.disk.ledger.append(Type.TAKEN, record.pack())
-
-
-async def _written(core: Core, changes: list[Operation]) -> None:
-    """On stable storage when this returns. Raises QueueRefusal: nothing is."""
-    done: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
-    core.disk.lines.submit(changes, done.set_result, sync=True, keep=False)
-    if (reply := await asyncio.shield(done)) is not None:
-        raise QueueRefusal(reply)
+    return by_clock(task, taker.clock.apart_ms() - giver.clock.apart_ms())
 
 
 # -- a queue at rest
@@ -290,14 +257,14 @@ async def furnish(source: LocalQueue, queue: LocalQueue) -> None:
     giver, core = source.core, queue.core
     for family in (keys.SUPPRESSED, keys.SUPPRESSED_IN, keys.EVIDENCE, keys.GUARDS, keys.GUARD_DAYS):
         for rows in _portions(giver.disk.store, family):
-            await _written(core, list[Operation](rows))
+            await written(core, list[Operation](rows))
     for campaign in giver.campaigns.by_name.values():
         if not campaign.named and core.campaigns.registered(campaign.name) is None:
             await _take_campaign(giver, core, campaign.name)
     for task in giver.tasks.by_number.values():
         if task.number not in core.tasks.by_number:
-            copy = _without_figures(_as_there(giver, core, task))
-            core.tasks.take_over(await _recorded_task(giver, core, copy, 0))
+            copy = without_figures(_as_there(giver, core, task))
+            core.tasks.take_over(await recorded_task(giver.config.queue_number, core, copy, 0))
     _join_policy(giver, core, today=False)
 
 
@@ -410,7 +377,7 @@ class _Rebalance:
             others = [self._core(other).disk.store for other in self._queues if other != number]
             marks = queue.core.disk.store.keys(keys.TAKEN, keys.end(keys.TAKEN))
             gone: list[Operation] = [(key, None) for key in marks if self._is_over(key, others)]
-            await _written(queue.core, gone)
+            await written(queue.core, gone)
 
     def _is_over(self, mark: bytes, others: list[Store]) -> bool:
         what = mark.removeprefix(keys.TAKEN).decode()
@@ -429,8 +396,8 @@ class _Rebalance:
                     continue
                 there = self._core(home).disk.store.get(key)
                 window = max(packing.unpack(value)[:2], packing.unpack(there)[:2] if there else [0, 0])
-                await _written(self._core(home), [(key, packing.pack(window))])
-                await _written(queue.core, [(key, None)])
+                await written(self._core(home), [(key, packing.pack(window))])
+                await written(queue.core, [(key, None)])
 
     async def _mail(self) -> None:
         self._of = sum(queue.core.counters.message_count for queue in self._queues.values())
@@ -508,12 +475,12 @@ class _Rebalance:
                 for task in [_as_there(giver, taker.core, one) for one in giver.tasks.by_number.values()]:
                     counts = task.done or task.undone or task.count or task.suppressed
                     if counts or taker.core.tasks.turns(task):
-                        tasks.append(await _recorded_task(giver, taker.core, task, at))
+                        tasks.append(await recorded_task(giver.config.queue_number, taker.core, task, at))
                 changes += await _inherited(giver, taker.core)
             for one in tasks:
                 taker.core.tasks.take_over(one)
             changes += _joined(taker.core, campaigns)
-            await _written(taker.core, changes)
+            await written(taker.core, changes)
 
     async def _campaigns(self, giver: Core, taker: Core, at: int) -> list[tuple[Campaign, CampaignCounts]]:
         """Those that belong there, recorded."""
@@ -523,7 +490,7 @@ class _Rebalance:
                 await _take_campaign(giver, taker, campaign.name)
                 counts = giver.campaigns.tally(campaign.name)
                 value = {"name": campaign.name, "at": at, "record": None, "counts": list(astuple(counts))}
-                _record(taker, CAMPAIGN, giver, value)
+                record(taker, CAMPAIGN, giver.config.queue_number, value)
                 found.append((campaign, counts))
         await taker.disk.journal.stable()
         return found
@@ -582,9 +549,9 @@ async def _copy_requests(giver: Core, taker: Core) -> None:
                 changes += [(keys.request_end(until_ms, key), b"")] if until_ms else []
                 found.append([key.decode(), *kept])
         if found:
-            _record(taker, REQUESTS, giver, found)
+            record(taker, REQUESTS, giver.config.queue_number, found)
             await taker.disk.journal.stable()
-            await _written(taker, changes)
+            await written(taker, changes)
 
 
 async def _copy_list(giver: Core, taker: LocalQueue) -> None:
@@ -611,7 +578,7 @@ async def _copy_evidence(giver: Core, taker: Core) -> None:
                 if any(news):
                     changes.append((key, here.value()))
         if changes:
-            await _written(taker, changes)
+            await written(taker, changes)
 
 
 def _join_policy(giver: Core, taker: Core, today: bool) -> None:
@@ -646,7 +613,7 @@ async def _going_since(giver: Core) -> int:
     if value is not None:
         return int(packing.unpack(value)[0])
     now_ms = giver.clock.ms()
-    await _written(giver, [(keys.taken(_GOING), packing.pack([now_ms]))])
+    await written(giver, [(keys.taken(_GOING), packing.pack([now_ms]))])
     return now_ms
 
 
@@ -655,7 +622,7 @@ async def _inherited(giver: Core, taker: Core) -> list[Operation]:
     theirs, ours = giver.disk.store, taker.disk.store
     for family in (keys.SENT, keys.SENT_TO, b"sent-as ", keys.SPOOLED):
         for rows in _portions(theirs, family):
-            await _written(taker, list[Operation](rows))
+            await written(taker, list[Operation](rows))
     changes: list[Operation] = []
     doubts: list[list[Any]] = []
     for key, value in theirs.scan(keys.IN_DOUBTS, keys.end(keys.IN_DOUBTS)):  # all others have gone with their mail
@@ -664,7 +631,7 @@ async def _inherited(giver: Core, taker: Core) -> list[Operation]:
         doubts.append([message_id, zone, address, since_ms, action, "", *why])
         changes.append((key, value))
     for first in range(0, len(doubts), KEYS_AT_ONCE):
-        _record(taker, DOUBTS, giver, doubts[first : first + KEYS_AT_ONCE])
+        record(taker, DOUBTS, giver.config.queue_number, doubts[first : first + KEYS_AT_ONCE])
     last = ours.last(keys.LESSONS, keys.end(keys.LESSONS))
     number = int(last.rpartition(b" ")[2]) if last else 0
     for _, value in theirs.scan(keys.LESSONS, keys.end(keys.LESSONS)):
@@ -692,7 +659,7 @@ def _feedback(giver: Core, taker: Core) -> list[Operation]:
             continue
         if said.raw_bytes:
             _copy_file(giver.config.folder, taker.config.folder, file_of(said.names))
-        changes += operations(_record(taker, FEEDBACK, giver, [ms, list(said)]), ms, said)
+        changes += operations(record(taker, FEEDBACK, giver.config.queue_number, [ms, list(said)]), ms, said)
     return changes
 
 

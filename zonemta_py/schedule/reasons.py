@@ -8,6 +8,7 @@ A reason is {kind, cause, since_ms, until_ms}; since_ms 0: unknown; until_ms 0: 
     dns                        its domain is being looked up, or waits for that
     limit, rate                a limit as configured; a rate as learned
     suspended, source, hours   a stop; the source address may not send there; outside the sending hours
+    away                       this machine does not have the zone, or its source addresses; another node does, or did
     pull                       it is in a pull zone, and nobody has come for it
     concurrency, connections   the connections of the destination, or of the zone, are all in use
 """

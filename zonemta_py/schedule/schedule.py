@@ -6,6 +6,7 @@ steady seconds (`now`) for rests and limits, UNIX milliseconds for due times.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterator
 from functools import partial
@@ -16,7 +17,7 @@ from zonemta_py.config import Config, Zone
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.schedule.admission.grants import Grants
-from zonemta_py.schedule.batch import Batch, FlowQueue
+from zonemta_py.schedule.batch import Batch, Blocked, FlowQueue
 from zonemta_py.schedule.flow import FlowId, split_key
 from zonemta_py.schedule.pull_zone import PullZone
 from zonemta_py.schedule.shared import QueueCallbacks, Shared
@@ -47,6 +48,8 @@ class Schedule(Shared):
         self.zones: dict[str, ZoneSchedule] = {}
         self.stirred: set[PullZone] = set()
         """Pull zones from which somebody waits to take something, and where there may be something."""
+        self.foreign: set[str] = set()
+        """Zones that the configuration lacks (`add_foreign`)."""
         self._awaited: set[str] = set()  # all those where somebody waits, also if there is no such zone yet
         for zone in config.zones:
             self._add(zone, marks.get(zone.name, {}))
@@ -69,6 +72,9 @@ class Schedule(Shared):
         super()._configure(config, resolver)
         for name, place in list(self.zones.items()):
             zone = pull.settings_of(config, name)
+            if zone is None and name in self.foreign:
+                continue
+            self.foreign.discard(name)
             if zone is None or zone.pulled != place.zone.pulled:
                 del self.zones[name]
                 self.stirred.discard(place)
@@ -86,6 +92,35 @@ class Schedule(Shared):
         self._in_turn()
         self._share_zones()
         self.lift()
+
+    def add_foreign(self, name: str, marks: dict[str, bytes] | None = None) -> None:
+        """A zone that the configuration lacks, whose mail waits here until another node has it: as the default zone is,
+        and nothing of it is sent."""
+        zone = self.config.default_zone.model_copy(update={"name": name, "default": False})
+        self._add(zone, marks or {})
+        self.foreign.add(name)
+        self._in_turn()
+
+    def drop_foreign(self, name: str) -> None:
+        """Its mail is in another zone now."""
+        self.foreign.discard(name)
+        del self.zones[name]
+        self._in_turn()
+
+    def set_away(self, zones: dict[str, str]) -> None:
+        """Zones of which nothing is sent from here, and why; all others go on."""
+        away, now_ms = self.admission.away, self.now_ms()
+        gone = away.keys() - zones.keys()
+        for name in gone:
+            del away[name]
+        changed = bool(gone)
+        for name, why in zones.items():
+            before = away.get(name)
+            if before is None or before.cause != why:
+                away[name] = Blocked("away", why, math.inf, before.since_ms if before is not None else now_ms)
+                changed = True
+        if changed:
+            self.lift()
 
     def share(self, grants: Grants, out: list[Batch]) -> None:
         """Other queues share all limits from now on. out: the leases that are out."""

@@ -284,6 +284,10 @@ class ZoneWindow:
         self._count(flow_queue, -len(entries))
         return [(flow_queue, entry) for entry in entries]
 
+    def put_aside(self, flow_queue: FlowQueue, entry: Entry) -> None:
+        """A recipient that is busy, and in nobody's hands, is parked."""
+        self._park([(flow_queue, entry)])
+
     def _park(self, rows: list[tuple[FlowQueue, Entry]]) -> None:
         operations: list[Operation] = []
         moved: list[tuple[FlowQueue, bytes, bytes, int]] = []

@@ -45,7 +45,7 @@ _BODIES = (
     feedback_rows.FeedbackRows, feedback_rows.Wishes, models.PersonDocument, queues.Acknowledgement,
     queues.NegativeAcknowledgement, queues.Extension,
     bodies.Lift, bodies.KnownDoubts, bodies.SuspensionDocument, bodies.StepDocument,
-    bodies.TaskDocument, bodies.Start, bodies.Reload, bodies.Drain,
+    bodies.TaskDocument, bodies.Start, bodies.Reload, bodies.Drain, bodies.ZoneToNode, bodies.BalanceNodes,
 )  # fmt: skip
 _MODULES = (inject, attachments, campaigns, suppressions, feedback, events, queues, metrics, *ALL)
 _REFUSALS = (RequestProblem, QueueRefusal, QueueProblem, Verdict, MessageRefused)

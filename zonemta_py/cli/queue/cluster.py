@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +14,7 @@ from zonemta_py.cli.queue.backup import alone, copied, gather
 from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal.errors import CommandError, Exit, from_os
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, in_force, tabled
-from zonemta_py.cli.terminal.output import Telling, print_json, print_table
+from zonemta_py.cli.terminal.output import Telling, bar, print_json, print_table
 from zonemta_py.config import Config
 from zonemta_py.metrics.quantities import size
 from zonemta_py.queue import questions
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from zonemta_py.cluster.verify import Verified
 
 app = typer.Typer()
+IDLE_MAX, IDLE_S = 3, 0.5
+"""So often, and so long after each time, mail is waited for that cannot move just now."""
 _COMPARED = ("keys", "records", "bodies")
 
 
@@ -42,6 +45,12 @@ def cluster(context: typer.Context, config: ConfigFile = None, folder: Folder = 
         [_node(row) for row in found["nodes"]],
         "" if found["leader"] else "No node leads now: orders, and questions to all nodes, wait",
     )
+    away = [(zone, row["node"], count) for row in found["nodes"] for zone, count in row["away"].items()]
+    if away:
+        print_table(
+            "Mail of zones that its node cannot send", ("zone", "on node", "recipients "), away,
+            "It goes to a node that can, as soon as one is alive; `zonemta explain ZONE` says what it waits for",
+        )  # fmt: skip
     rows = [(row["queue"], row["node"], row["epoch"], _log(row)) for row in found["queues"]]
     footer = "" if found["connected"] else f"Node {found['node']} is cut off from NATS: this is what it knew before"
     print_table(f"Queues: {len(rows)}", ("queue ", "node", "epoch ", "log"), rows, footer)
@@ -51,17 +60,84 @@ def cluster(context: typer.Context, config: ConfigFile = None, folder: Folder = 
 @app.command("move")
 def move(
     context: typer.Context,
-    queue: Annotated[int, typer.Argument(metavar="QUEUE", help="Number of a queue, as `zonemta cluster` shows it.")],
-    node: Annotated[str, typer.Argument(metavar="NODE", help="The node that is to serve it.")],
+    queue: Annotated[
+        int | None, typer.Argument(metavar="QUEUE", help="Number of a queue, as `zonemta cluster` shows it.")
+    ] = None,
+    node: Annotated[str, typer.Argument(metavar="NODE", help="The node that is to serve it.")] = "",
+    zone: Annotated[str, typer.Option("--zone", help="Instead of a queue: the waiting mail of this zone.")] = "",
+    to: Annotated[str, typer.Option("--to", help="The node that gets it; its configuration must have the zone.")] = "",
+    giver: Annotated[str, typer.Option("--from", help="Only what waits on this node; default: on all others.")] = "",
     config: ConfigFile = None,
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """Move a queue with all its mail to another node, such as one that was away and is back."""
+    """Move a queue with all its mail to another node, such as one that was away and is back; or, with --zone, the
+    messages of a zone, each exactly once, while all goes on. What is being delivered stays until it has its result."""
     of_group = context.obj or (None, None)
-    answer(in_force(config or of_group[0], folder or of_group[1]), questions.cluster_move, number=queue, node=node)
+    chosen = in_force(config or of_group[0], folder or of_group[1])
+    if zone or to or giver:
+        if not (zone and to) or queue is not None:
+            raise CommandError(Exit.USAGE, "give QUEUE and NODE, or --zone ZONE --to NODE, and --from NODE too")
+        return _move_zone(chosen, zone, to, giver, json)
+    if queue is None or not node:
+        raise CommandError(Exit.USAGE, "give QUEUE and NODE, or --zone ZONE --to NODE")
+    answer(chosen, questions.cluster_move, number=queue, node=node)
     with Telling(json) as tell:
         tell(f"queue {queue} goes to node {node}, which serves it in a moment", queue=queue, node=node)
+    return None
+
+
+def _move_zone(chosen: Config, zone: str, to: str, giver: str, json: bool) -> None:
+    """Until nothing moves any more."""
+    messages = recipients = idle = 0
+    with Telling(json) as tell, bar(f"zone {zone} to node {to}") as shown:
+        while True:
+            step = answer(chosen, questions.cluster_move_zone, zone=zone, to=to, giver=giver)
+            messages, recipients = messages + step["messages"], recipients + step["recipients"]
+            shown(recipients, recipients + step["left"])
+            idle = 0 if step["messages"] else idle + 1
+            if not step["left"] or idle == IDLE_MAX:
+                break
+            if idle:
+                time.sleep(IDLE_S)
+        left = f"; {step['left']:,} stay for now" if step["left"] else ""
+        why = "".join(f"; {one}" for one in dict.fromkeys(step["why"]))
+        tell(
+            f"{recipients:,} recipients of {messages:,} messages of zone {zone} are on node {to} now{left}{why}",
+            zone=zone, to=to, messages=messages, recipients=recipients, left=step["left"], why=step["why"],
+        )  # fmt: skip
+
+
+@app.command("balance")
+def balance(
+    context: typer.Context,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would move.")] = False,
+    config: ConfigFile = None,
+    folder: Folder = None,
+    json: AsJson = False,
+) -> None:
+    """Move messages so that nodes hold about as many waiting recipients of each zone that several of them can send.
+    Each message moves exactly once, while all goes on."""
+    of_group = context.obj or (None, None)
+    chosen = in_force(config or of_group[0], folder or of_group[1])
+    found = answer(chosen, questions.cluster_balance, dry_run=True)
+    steps, moved, idle = found["steps"], 0, 0
+    total = sum(step["recipients"] for step in steps)
+    with bar("balancing") as shown:
+        while not dry_run and found["steps"] and idle < IDLE_MAX:
+            found = answer(chosen, questions.cluster_balance)
+            moved += found["recipients"]
+            idle = 0 if found["recipients"] else idle + 1
+            shown(moved, max(total, moved))
+            if idle:
+                time.sleep(IDLE_S)
+            found = answer(chosen, questions.cluster_balance, dry_run=True)
+    if json:
+        return print_json({"steps": steps, "recipients": moved, "left": found["steps"]})
+    rows = [(step["zone"], step["giver"], step["taker"], step["recipients"]) for step in steps]
+    said = "" if dry_run or not steps else f"{moved:,} recipients have moved"
+    print_table("What would move" if dry_run else "To move", ("zone", "from", "to", "recipients "), rows, said)
+    return None
 
 
 @app.command("verify")

@@ -50,7 +50,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "reload": ("zonemta reload", "zonemta reload --check"),
     "drain": ("zonemta drain --for 5m", "zonemta drain --cancel", "zonemta drain --to-cluster"),
     "cluster": ("zonemta cluster", "zonemta cluster --json"),
-    "cluster move": ("zonemta cluster move 3 mx2",),
+    "cluster move": (
+        "zonemta cluster move 3 mx2",
+        "zonemta cluster move --zone bulk --to mx2",
+        "zonemta cluster move --zone bulk --to mx2 --from mx1",
+    ),
+    "cluster balance": ("zonemta cluster balance --dry-run", "zonemta cluster balance"),
     "cluster verify": ("zonemta cluster verify",),
     "config history": ("zonemta config history", "zonemta config history 12"),
     "config forget": ("zonemta config forget", "zonemta config forget --before 12"),

@@ -174,6 +174,31 @@ async def _shared(queue: QueueContext, ids: list[list[str]]) -> list[float]:
     return _membership(queue).used(ids)
 
 
+@OF_QUEUE.to(questions.give)
+async def _give(
+    queue: QueueContext, to: int, zone: str, there: list[str], here: list[str] | None = None, most: int = 500
+) -> questions.Gave:
+    return await _membership(queue).give(to, zone, there, here, most)
+
+
+@OF_QUEUE.to(questions.away)
+async def _away(queue: QueueContext, where: dict[str, list[Any]]) -> questions.AwayZones:
+    return await _membership(queue).away(where)
+
+
+@OF_QUEUE.to(questions.take)
+async def _take(
+    queue: QueueContext, giver: int, number: int, order: int, apart_ms: int, messages: list[list[Any]],
+    campaigns: list[list[Any]], tasks: list[bytes],
+) -> list[Any]:  # fmt: skip
+    return await _membership(queue).take(giver, number, order, apart_ms, messages, campaigns, tasks)
+
+
+@OF_QUEUE.to(questions.take_body)
+async def _take_body(queue: QueueContext, id: str, at: int, data: bytes) -> None:
+    await _membership(queue).take_body(id, at, data)
+
+
 def _membership(queue: QueueContext) -> Membership:
     if queue.core.membership is None:
         raise Refused("this MTA has one queue; server.queues in its configuration says how many there are")
@@ -252,6 +277,16 @@ async def _spooled(queue: QueueContext, ids: list[str]) -> list[str]:
 async def _alone(queue: QueueContext) -> dict[str, int]:
     found = queue.core.disk.spool
     return {"messages": found.count, "bytes": found.bytes} if found is not None else {"messages": 0, "bytes": 0}
+
+
+@OF_QUEUE.to(questions.cluster_move_zone)
+async def _cluster_move_zone(queue: QueueContext, zone: str, to: str, giver: str = "") -> questions.ZoneMove:
+    raise Refused(_ALONE)
+
+
+@OF_QUEUE.to(questions.cluster_balance)
+async def _cluster_balance(queue: QueueContext, dry_run: bool = False) -> questions.Balance:
+    raise Refused(_ALONE)
 
 
 @OF_QUEUE.to(questions.accounts)

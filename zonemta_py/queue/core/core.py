@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     from zonemta_py.mail.rules.rules import Rules
 
 
+FOREIGN = "the configuration of this node does not have its zone; which node has it is being asked"
+
+
 class Callbacks(NamedTuple):
     """What parts of the queue call that are made after them; given when the queue is made, and never changed.
 
@@ -141,7 +144,20 @@ class Core:
         for name, counts in self.counters.sizes.zones.items():
             if any(counts) and pull.settings_of(self.config, name) and name not in schedule.zones:
                 schedule.make(name, marks.get(name))
+        if self.config.cluster.enabled:
+            self._wait_for_zones(schedule, marks)
         return schedule
+
+    def _wait_for_zones(self, schedule: Schedule, marks: dict[str, dict[str, bytes]]) -> None:
+        """Mail of zones that the configuration lacks waits for a node that has them, for a while."""
+        most_ms, now_ms = self.config.cluster.zone_wait_s * 1000, self.clock.ms()
+        lacking = [name for name, counts in self.counters.sizes.zones.items() if any(counts)]
+        for name in lacking:
+            since = self.disk.store.get(keys.moving_away(name))
+            waited_ms = now_ms - packing.unpack(since) if since is not None else 0
+            if name not in schedule.zones and not pull.is_made(name) and waited_ms < most_ms:
+                schedule.add_foreign(name, marks.get(name))
+        schedule.set_away(dict.fromkeys(schedule.foreign, FOREIGN))
 
     def configure(self, prepared: Prepared, out: list[Batch]) -> None:
         """Another configuration from now on, all at once. out: the leases that are out."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -38,7 +38,7 @@ from zonemta_py.schedule.flow import FlowId
 _FRESH, _HELD = b"delivery-zone ", b"held "
 
 
-class Part(NamedTuple):
+class MovedPart(NamedTuple):
     """A recipient's key and note."""
 
     key: bytes
@@ -55,7 +55,7 @@ class Contents(NamedTuple):
 
     message: Message
     chunks: list[bytes]
-    parts: list[Part]
+    parts: list[MovedPart]
     doubts: list[tuple[str, bytes]]
     campaign: str
 
@@ -81,7 +81,7 @@ def contents(core: Core, message_id: str, doubted: bool = True) -> Contents | No
     chunks = [] if message.filed else core.messages.chunks(message, 1, message.chunks)
     if message.filed and (fault := body_file.fault(core.disk.bodies.folder, message_id, message.chunks)):
         raise StoreDamaged(f"message {message_id}: {fault}")
-    parts = [Part(key, Note.of(value)) for key, value in recipients(core, message)]
+    parts = [MovedPart(key, Note.of(value)) for key, value in recipients(core, message)]
     if len(parts) != message.left:
         raise StoreDamaged(f"message {message_id} has {len(parts)} recipients left, and says {message.left}")
     prefix = f"in-doubt {message_id} ".encode()
@@ -110,6 +110,19 @@ def recipients(core: Core, message: Message) -> Iterator[tuple[bytes, bytes]]:
 # -- the other queue
 
 
+class MailOrigin(NamedTuple):
+    """Of the queue that has a message: its number, how far its steady time is apart from the machine's clock, and how
+    far it was when the message came."""
+
+    queue: int
+    apart_ms: int
+    then_ms: int
+
+
+def origin(giver: Core, message_id: str) -> MailOrigin:
+    return MailOrigin(giver.config.queue_number, giver.clock.apart_ms(), giver.clock.apart_of(message_id))
+
+
 class Arrival(NamedTuple):
     """A message as the queue is about to have it."""
 
@@ -118,12 +131,11 @@ class Arrival(NamedTuple):
     operations: list[Operation]
 
 
-def arrival(core: Core, giver: Core, what: Contents) -> Arrival:
+def arrival(core: Core, giver: MailOrigin, what: Contents) -> Arrival:
     """giver: of the queue that has it."""
-    message, apart_ms = what.message, core.clock.apart_ms() - giver.clock.apart_ms()
+    message, queue, apart_ms = what.message, giver.queue, core.clock.apart_ms() - giver.apart_ms
     # By how much older it would be here, where the clock was set at other times.
-    age_ms = apart_ms - core.clock.apart_of(message.id) + giver.clock.apart_of(message.id)
-    queue = giver.config.queue_number
+    age_ms = apart_ms - core.clock.apart_of(message.id) + giver.then_ms
     metadata = dict(message.metadata)
     counts = bool(what.campaign) and core.campaigns.owns(what.campaign, message.id)
     if not counts and "columns" not in metadata:
@@ -144,13 +156,13 @@ def arrival(core: Core, giver: Core, what: Contents) -> Arrival:
     return Arrival(Contents(here, what.chunks, parts, what.doubts, what.campaign if counts else ""), record, operations)
 
 
-def _row(part: Part) -> TakenRow:
+def _row(part: MovedPart) -> TakenRow:
     place = part.place
     note = part.note
     return TakenRow(place.zone, place.recipient, note.notify, note.orcpt, FAMILIES.index(place.family), place.middle)
 
 
-def _translated(part: Part, apart_ms: int, age_ms: int, counted: bool) -> Part:
+def _translated(part: MovedPart, apart_ms: int, age_ms: int, counted: bool) -> MovedPart:
     note = part.note
     kept_ms = note.kept_ms + age_ms if note.kept_ms >= 0 else note.kept_ms + age_ms - apart_ms
     note = note._replace(
@@ -159,7 +171,7 @@ def _translated(part: Part, apart_ms: int, age_ms: int, counted: bool) -> Part:
         deadline_ms=note.deadline_ms + apart_ms if note.deadline_ms else 0,
         done=[_step(one, apart_ms) for one in note.done] if note.done and apart_ms else note.done,
     )  # fmt: skip
-    return Part(_key(part, apart_ms) if apart_ms else part.key, note)
+    return MovedPart(_key(part, apart_ms) if apart_ms else part.key, note)
 
 
 def _step(step: list[Any], apart_ms: int) -> list[Any]:
@@ -169,7 +181,7 @@ def _step(step: list[Any], apart_ms: int) -> list[Any]:
     return [number, family, middle + apart_ms if timed else middle, attempts, before]
 
 
-def _key(part: Part, apart_ms: int) -> bytes:
+def _key(part: MovedPart, apart_ms: int) -> bytes:
     family, zone, message_id, recipient, *_ = place = part.place
     if family == "deferred":
         return keys.deferred(zone, place.due_ms + apart_ms, message_id, recipient)
@@ -183,15 +195,18 @@ def is_taken(store: Store, message_id: str) -> bool:
     return store.get(keys.taken(message_id)) is not None or store.get(keys.existence(message_id)) is not None
 
 
-async def take(core: Core, giver: Core, arrivals: list[Arrival]) -> None:
-    """On stable storage, with their records, when this returns. Raises QueueRefusal, OSError."""
+async def take(
+    core: Core, arrivals: list[Arrival], copy_body: Callable[[str], None], more: Iterable[Operation] = ()
+) -> None:
+    """On stable storage, with their records, when this returns. copy_body: makes the file of a body here. more: what is
+    written with them. Raises QueueRefusal, OSError."""
     filed = [one.contents.message for one in arrivals if one.contents.message.filed]
     if filed:  # so that a crash leaves no file of which nobody knows
         for message in filed:
             core.disk.ledger.append(Type.OPEN, OpenRecord(message.id).pack())
         await core.disk.journal.stable()
         for message in filed:
-            _copy_body(giver, core, message.id)
+            copy_body(message.id)
         sync(core.disk.bodies.folder)
         if core.disk.replica is not None:
             for message in filed:
@@ -214,14 +229,16 @@ async def take(core: Core, giver: Core, arrivals: list[Arrival]) -> None:
             core.disk.segments.born(one.contents.message.id)
         written.set_result(reply)
 
-    core.disk.lines.submit([each for one in arrivals for each in one.operations], done, sync=True, keep=False)
+    operations = [each for one in arrivals for each in one.operations] + list(more)
+    core.disk.lines.submit(operations, done, sync=True, keep=False)
     if (reply := await asyncio.shield(written)) is not None:
         raise QueueRefusal(reply)
     await core.disk.journal.stable()
     recorded(core, [one.contents.message.id for one in arrivals])
 
 
-def _copy_body(giver: Core, core: Core, message_id: str) -> None:
+def copy_body(giver: Core, core: Core, message_id: str) -> None:
+    """From the folder of the one to that of the other."""
     source, target = giver.disk.bodies.folder / message_id, core.disk.bodies.folder / message_id
     target.unlink(missing_ok=True)
     try:
@@ -249,7 +266,8 @@ def unrecorded(store: Store, known: set[str]) -> Iterator[tuple[str, bytes]]:
 
 
 def give(core: Core, what: Contents, queue: int) -> None:
-    """It ends here, since that queue has it; once the journal is stable. Nothing of it may be leased or in memory."""
+    """It ends here, since that queue has it; once the journal is stable. Nothing of it may be leased or in memory, or
+    get to be."""
     message, campaign = what.message, what.message.metadata.get("campaign") or ""
     record = FinishRecord(message.id, campaign, [queue, *what.counts])
     core.disk.segments.ended(message.id)
@@ -257,7 +275,10 @@ def give(core: Core, what: Contents, queue: int) -> None:
 
 
 def again(core: Core, record: FinishRecord) -> None:
-    """Applies a record that a crash kept from the store."""
+    """Applies a record that a crash kept from the store. What has come back since is another queue's no more."""
+    mark = core.disk.store.get(keys.taken(record.id))
+    if mark is not None and packing.unpack(mark):
+        return
     with suppress(StoreDamaged):  # a check finds it
         if (what := contents(core, record.id)) is not None:
             _ended(core, what)

@@ -909,6 +909,10 @@ class ClusterNode(TypedDict):
     """Recipients by state: queued, deferred, held."""
     alone: NodeAlone
     """What it has accepted, and no other machine has yet."""
+    serves: list[str]
+    """Zones whose mail it can send."""
+    away: dict[str, int]
+    """Recipients that wait there in zones that it cannot send, by zone."""
 
 
 class ClusterQueue(TypedDict):
@@ -919,6 +923,49 @@ class ClusterQueue(TypedDict):
     """One more with each node that took it over."""
     log: dict[str, int]
     """Of its log: bytes, first, last (sequences); empty where NATS does not say so."""
+
+
+class Gave(TypedDict):
+    """What has gone to another queue, and how many recipients of the zone still wait. why: nothing can go now; "" it
+    can."""
+
+    messages: int
+    recipients: int
+    left: int
+    why: str
+
+
+class AwayZones(TypedDict):
+    serves: list[str]
+    """Zones that this node can send."""
+    waiting: dict[str, int]
+    """Recipients that wait in others."""
+
+
+class ZoneMove(TypedDict):
+    """What went to another node. left: recipients of the zone that still wait elsewhere. why: some cannot go now."""
+
+    zone: str
+    messages: int
+    recipients: int
+    left: int
+    why: list[str]
+
+
+class BalanceStep(TypedDict):
+    zone: str
+    giver: str
+    taker: str
+    recipients: int
+
+
+class Balance(TypedDict):
+    waiting: dict[str, dict[str, int]]
+    """Recipients that waited before, by node and zone."""
+    steps: list[BalanceStep]
+    """What would have to go where."""
+    recipients: int
+    """How many have gone."""
 
 
 class ClusterState(TypedDict):
@@ -935,6 +982,12 @@ class ClusterState(TypedDict):
     queues: list[ClusterQueue]
 
 
+# Messages of a zone go to a node, from `giver` or from all others, for a moment: to be asked again until none went.
+@question
+def cluster_move_zone(*, zone: str, to: str, giver: str = "") -> ZoneMove: ...
+# The same so that nodes hold about as many recipients of zones that several can send. dry_run: only says what would go.
+@question
+def cluster_balance(*, dry_run: bool = False) -> Balance: ...
 # A queue goes to another node, with all its mail.
 @question
 def cluster_move(*, number: int, node: str) -> None: ...
@@ -1002,6 +1055,29 @@ def order(
 # `queue.api.Membership.lesson`.
 @question
 def learn(*, origin: int, lessons: list[list[Any]]) -> None: ...
+# Gives messages of a zone to another queue, about so many recipients at a time (`queues/transfers.py`). there: zones
+# that can be sent from there; here: from here, None: which does not count.
+@question
+def give(*, to: int, zone: str, there: list[str], here: list[str] | None = None, most: int = 500) -> Gave: ...
+# where: of zones, which other node can send them, in a sentence, and whether that lives.
+@question
+def away(*, where: dict[str, list[Any]]) -> AwayZones: ...
+# Takes messages that another queue gives: ["taken", ids] or ["later", why]. number: of what that queue offers, the same
+# when it is offered again. order: the last one that they have heard. apart_ms: of that queue's steady time.
+@question
+def take(
+    *,
+    giver: int,
+    number: int,
+    order: int,
+    apart_ms: int,
+    messages: list[list[Any]],
+    campaigns: list[list[Any]],
+    tasks: list[bytes],
+) -> list[Any]: ...
+# Before it, parts of their files.
+@question
+def take_body(*, id: str, at: int, data: bytes) -> None: ...
 @question
 def order_number() -> int: ...  # Of the last one that it has carried out; 0: none.
 # It may grant leases until then (seconds of the machine's monotonic clock). messages: about shared limits, whose

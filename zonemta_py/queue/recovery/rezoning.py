@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.disk.notes import Note
+from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core import sizes
-from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.state import FAMILY, counted_as
 from zonemta_py.zones import pull
@@ -45,15 +46,27 @@ def _sentence(zone: str, home: str, count: int) -> str:
     return f"zone {zone!r} is gone from the configuration: {count} of its recipients continue in {home!r}"
 
 
+async def adopt_foreign(core: Core, zone: str) -> list[str]:
+    """The same of one that was waited for, while mail is sent; what is about to leave stays in it."""
+    place = core.schedule.zones[zone]
+    for flow_queue in list(place.flow_queues.by_key.values()):
+        for entry in place.withdraw(flow_queue, lambda _: True):
+            core.schedule.busy.discard(entry.key)
+            if entry.pinned:
+                core.messages.unpin(core.messages.get(entry.id))
+        place.tidy(flow_queue)
+    return [_sentence(zone, home, count) for home, count in (await _adopt_zone(core, zone, _home)).items()]
+
+
 async def _adopt_zone(core: Core, zone: str, home_of: Callable[[Core, keys.Place], str | None]) -> Counter[str]:
     """How many continue where. home_of: the zone in which a recipient continues; None: it stays."""
     now_ms, moved = core.clock.steady_ms(), Counter[str]()
     for family in FAMILY:
         prefix = f"{family} {zone} ".encode()
-        operations: list[Operation] = []
+        operations, due = list[Operation](), list[bytes]()
         for key, value in core.disk.store.scan(prefix, keys.end(prefix)):
             place = keys.place(key)
-            home = home_of(core, place)
+            home = home_of(core, place) if key not in core.schedule.busy else None
             if home is None:
                 continue
             domain = place.recipient.rpartition("@")[2]
@@ -70,15 +83,25 @@ async def _adopt_zone(core: Core, zone: str, home_of: Callable[[Core, keys.Place
                 before = counted_as(key)
                 after = sizes.DEFERRED
                 new = keys.deferred(home, max(place.due_ms, now_ms), place.id, place.recipient)
+                core.schedule.zones[home].promise([new])
+                due.append(new)
             core.counters.sizes.rezone(zone, home, domain, before, after, Note.of(value).flow)
             operations += [(key, None), (new, value)]
             moved[home] += 1
             if len(operations) >= BATCH:
-                core.disk.lines.submit(operations, immediately, sync=False, keep=True)
-                operations = []
+                core.disk.lines.submit(operations, partial(_written, core, due), sync=False, keep=True)
+                operations, due = [], []
                 await core.disk.lines.stable()
-        core.disk.lines.submit(operations, immediately, sync=False, keep=True)
+        core.disk.lines.submit(operations, partial(_written, core, due), sync=False, keep=True)
     return moved
+
+
+def _written(core: Core, due: list[bytes], _: Reply | None) -> None:
+    """The new keys are in the store."""
+    core.schedule.busy.difference_update(due)
+    for key in due:
+        place = keys.place(key)
+        core.schedule.zones[place.zone].due_at(place.due_ms)
 
 
 def _home(core: Core, place: keys.Place) -> str:

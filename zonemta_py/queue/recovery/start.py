@@ -435,7 +435,7 @@ async def _leftovers(queue: LocalQueue, suffix: Suffix, last_id: str, clear: boo
     if clear:
         known = suffix.opened | suffix.finished | suffix.tried | core.disk.bodies.ending
         check_bodies.clear_strays(core, suffix.floor, known)
-    for message_id, record in list(moved.unrecorded(core.disk.store, suffix.enveloped)):
+    for message_id, record in list(moved.unrecorded(core.disk.store, suffix.enveloped - suffix.finished)):
         core.disk.ledger.append(Type.TAKEN, record)
         core.disk.segments.born(message_id)
         suffix.enveloped.add(message_id)

@@ -149,7 +149,9 @@ class Suffix:
             return
         message = TakenMessage.of(taken.value)
         self.enveloped.add(message.id)
-        self.finished.discard(message.id)
+        if message.id in self.finished:  # what it gave away has come back, and has not ended here
+            self.finished.discard(message.id)
+            self.results = [one for one in self.results if not _finishes(one, message.id)]
         self.opened.discard(message.id)
         self.born[message.id] = seq
         self.left[message.id] = {row.address for row in message.rows()}
@@ -209,6 +211,10 @@ class Suffix:
             self.begun.add(name)
         elif counts and change.what != CONFIGURATION:  # which changes nothing
             self.changes.append((record.seq, change))
+
+
+def _finishes(record: Record, message_id: str) -> bool:
+    return record.type == Type.FINISH and FinishRecord.of(packing.unpack(record.body)).id == message_id
 
 
 def read_suffix(folder: Path, faults: list[segments.Fault]) -> Suffix:

@@ -30,7 +30,7 @@ def faults(queue: QueueContext, config: Config) -> list[str]:
     found = list[str]()
     for name, place in core.schedule.zones.items():
         zone = pull.settings_of(config, name)
-        if zone is not None and zone.pulled == place.zone.pulled:
+        if (zone is not None and zone.pulled == place.zone.pulled) or (zone is None and name in core.schedule.foreign):
             continue
         if sentence := _not_empty(core, name):
             what = "is gone from the configuration" if zone is None else f"is to have delivery = {zone.delivery!r}"

@@ -44,6 +44,8 @@ class Admission:
         self, config: Config, timers: Timers, terms_of: Callable[[str], dict[str, Any]], policy: PolicyState
     ) -> None:
         self._timers, self._terms_of, self.policy = timers, terms_of, policy
+        self.away: dict[str, Blocked] = {}
+        """Zones of which nothing is sent from here."""
         self._waiting: dict[Limit, Waiting] = {}
         self.grants: Grants | None = None
         """Other queues share these limits."""
@@ -152,7 +154,7 @@ class Admission:
 
     def zone_hold(self, zone: Zone, limits: tuple[Limit, ...]) -> Blocked | None:
         """Why the zone as a whole may not send now."""
-        hold = self.policy.zone_hold(zone)
+        hold = self.away.get(zone.name) or self.policy.zone_hold(zone)
         if hold is not None or not limits:
             return hold
         now = self._timers.now()

@@ -112,6 +112,19 @@ class Reload(Model):
     """Only say what it would change, and what is wrong."""
 
 
+class ZoneToNode(Model):
+    zone: Annotated[str, Field(min_length=1, max_length=64)]
+    to: Annotated[str, Field(min_length=1, max_length=32)]
+    """The node that gets it."""
+    giver: Annotated[str, Field(max_length=32)] = ""
+    """Only what waits on this node; "": on all others."""
+
+
+class BalanceNodes(Model):
+    dry_run: bool = False
+    """Only say what would move."""
+
+
 class Drain(Model):
     for_s: Annotated[float, Field(ge=0, le=86_400)] = 60.0
     """How long deliveries under way may take; then all ends."""

@@ -8,7 +8,7 @@ import importlib.metadata
 from fastapi import APIRouter, Depends, Request, Response
 
 from zonemta_py.queue import questions
-from zonemta_py.web.api.admin import rows
+from zonemta_py.web.api.admin import bodies, rows
 from zonemta_py.web.api.admin.operation import ask, asked, operation
 from zonemta_py.web.authentication import answer, described, request_context
 from zonemta_py.web.documents import models, reading
@@ -59,6 +59,27 @@ async def cluster(request: Request) -> Response:
     """Which nodes live, who leads, and which node serves which queue."""
     here, _ = asked(request)
     return answer(await ask(here, "conflict", questions.cluster))
+
+
+@router.post(
+    "/cluster/move", **operation("admin", "Move mail of a zone to a node", questions.ZoneMove, 409, body="ZoneToNode")
+)
+async def cluster_move(request: Request) -> Response:
+    """Moves messages for a moment, each exactly once. Repeat it until no message moves any more."""
+    here, _ = asked(request)
+    said = reading.checked(bodies.ZoneToNode, await reading.json_object(request, here.config.http.body_bytes))
+    return answer(
+        await ask(here, "conflict", questions.cluster_move_zone, zone=said.zone, to=said.to, giver=said.giver)
+    )
+
+
+@router.post("/cluster/balance", **operation("admin", "Balance the nodes", questions.Balance, 409, body="BalanceNodes"))
+async def cluster_balance(request: Request) -> Response:
+    """Moves messages for a moment so that nodes hold about as many recipients of zones that several can send. Repeat it
+    until no recipient moves any more. dry_run: only says what would move."""
+    here, _ = asked(request)
+    said = reading.checked(bodies.BalanceNodes, await reading.json_object(request, here.config.http.body_bytes))
+    return answer(await ask(here, "conflict", questions.cluster_balance, dry_run=said.dry_run))
 
 
 @router.get("/accounts", **operation("read", "Quotas of accounts", list[questions.QuotaRow], whole=False))
