@@ -3,6 +3,7 @@
 import asyncio
 import stat
 from functools import partial
+from pathlib import Path
 from random import Random
 from time import thread_time
 from typing import Any
@@ -21,7 +22,7 @@ from zonemta_py.queue.questions.question import AnsweredBy
 from zonemta_py.schedule.time import pace
 from zonemta_py.wire import blocking_client
 from zonemta_py.wire.blocking_client import ask
-from zonemta_py.wire.client import RemoteQueue
+from zonemta_py.wire.client import PATIENCE_S, RemoteQueue
 from zonemta_py.wire.frames import (
     CHUNKS_AT_ONCE,
     OK,
@@ -381,3 +382,17 @@ async def test_a_fault_of_the_queue_is_told_as_one(service: Any, monkeypatch: py
     assert (number, status not in (OK, REFUSED), isinstance(sentence, str)) == (1, True, True)
     writer.close()
     assert (await remote.ask(questions.size))["total"]["messages"] == 0
+
+
+async def test_who_waits_for_a_queue_that_has_gone_elsewhere_is_told(tmp_path: Path) -> None:
+    """Else it would wait for it as for one that starts, and the queue for who waits, wherever it is now."""
+    queue = RemoteQueue.lasting(tmp_path, "agent")
+    asking = [asyncio.ensure_future(queue.ask("size")) for _ in range(2)]
+    await asyncio.wait(asking, timeout=0.05)
+    assert not any(one.done() for one in asking)
+    queue.end()
+    for one in asking:
+        with pytest.raises(QueueRefusal):
+            await asyncio.wait_for(one, PATIENCE_S / 2)
+    with pytest.raises(QueueRefusal):
+        await asyncio.wait_for(queue.ask("size"), PATIENCE_S / 2)

@@ -319,7 +319,8 @@ class Agent:
                 self._leaving.discard(number)
                 raise QueueRefusal(Reply(451, "4.3.0", f"queue {number} has not ended; it stays where it is"))
             await asyncio.sleep(AGAIN_S)
-        self._here.pop(number, None)
+        if (left := self._here.pop(number, None)) is not None:
+            left.end()  # else orders wait for it here, and it leases nothing where it goes
         self._take_up()
         await self._members.give(number, node)
         self._leaving.discard(number)

@@ -97,6 +97,7 @@ class RemoteQueue:
         self.pulse: Pulse | None = None
         self._back: asyncio.Future[None] | None = None
         self._patience_s = PATIENCE_S if reconnect else 0.0
+        self._ended = False
         self.heir: RemoteQueue | None = None
         """Knows what this one has stored, once there is no such queue any more."""
 
@@ -163,6 +164,14 @@ class RemoteQueue:
         elif not self.gone.done():
             self.gone.set_result(None)
 
+    def end(self) -> None:
+        """There is no such queue here any more: nobody waits for it, and it is not looked for."""
+        self._ended, self._reconnect = True, False
+        self._again.cancel()
+        if self._back is not None:
+            self._back.set_result(None)
+            self._back = None
+
     async def _connect_again(self) -> None:
         while not await self._connect():  # noqa: ASYNC110 (another process is waited for, no event can tell)
             await asyncio.sleep(RECONNECT_S)
@@ -172,7 +181,7 @@ class RemoteQueue:
         end = asyncio.get_running_loop().time() + self._patience_s
         while self._protocol is None:
             left_s = end - asyncio.get_running_loop().time()
-            if left_s <= 0 or (self.heir is not None and not self._path.parent.exists()):
+            if left_s <= 0 or self._ended or (self.heir is not None and not self._path.parent.exists()):
                 raise QueueRefusal(GONE)
             self._back = self._back or asyncio.get_running_loop().create_future()
             await asyncio.wait([self._back], timeout=min(left_s, LOOK_S) if self.heir is not None else left_s)
