@@ -16,6 +16,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,6 +34,7 @@ from benchmark.contenders import BenchError, Postfix, Zonemta, to_toml  # noqa: 
 from benchmark.destination import Destination  # noqa: E402
 from benchmark.load import Load, smtp_source  # noqa: E402
 from benchmark.peers import PEERS  # noqa: E402
+from nats_servers import program  # noqa: E402
 from ports import free_port  # noqa: E402
 
 from zonemta_py import config  # noqa: E402
@@ -306,6 +309,33 @@ def test_this_mta_is_measured(tmp_path: Path) -> None:
     assert all(medians[name]["complete"] for name in "ACL")
     assert medians["dead"]["delivered"] == 100
     assert medians["restart"]["missing"] == 0
+
+
+@pytest.mark.skipif(not program(), reason="NOT TESTED: nats-server is not installed; run scripts/prepare --dev")
+def test_one_node_and_three_are_measured(tmp_path: Path) -> None:
+    """Beside an MTA alone, by process; their servers are counted apart."""
+    out = tmp_path / "out.json"
+    which = ("--scenarios", "A", "--contenders", "zonemta,replicated,three", "--runs", "1")
+    done = bench_script(*which, "--share", "0.01", "--no-syncs", "--json", str(out))
+    assert done.returncode == 0, done.stdout + done.stderr
+    medians = json.loads(out.read_text())["medians"]["A"]
+    assert list(medians) == ["zonemta-py", "replicated", "three"]
+    assert all(figures["complete"] for figures in medians.values())
+    for name in ("replicated", "three"):
+        assert 0 < medians[name]["cpu_ms_queue"] < medians[name]["cpu_ms_per_message"]
+        assert medians[name]["servers_cpu_ms_per_message"] > 0
+    assert "CPU ms a message, by process" in done.stdout
+
+
+@given(st.integers(0, 5000), st.integers(1, 200), st.integers(1, 5))
+def test_each_port_gets_as_much(messages: int, sessions: int, ports: int) -> None:
+    """All messages, none twice; no generator without a session."""
+    found = scenarios.parts(Load(0, messages, sessions=sessions), list(range(ports)))
+    counts = [one.messages for one in found]
+    assert [one.port for one in found] == list(range(ports))
+    assert sum(counts) == messages
+    assert max(counts) - min(counts) <= 1
+    assert sum(one.sessions for one in found) in (sessions, *([ports] if sessions < ports else []))
 
 
 def test_a_revision_is_measured_beside_this_one(tmp_path: Path) -> None:
