@@ -98,6 +98,7 @@ WORDS: dict[str, str] = {
     "queue set": "--recipient set@there.test --set-priority 5 --yes",
     "queue drop": "{id}",
     "cluster": "",
+    "cluster config": "",
     "cluster move": "3 mx2",
     "cluster balance": "--dry-run",
     "cluster verify": "",
@@ -191,6 +192,7 @@ STATUSES = {
     "reload": {Exit.DATA},  # of a queue alone
     "drain": {Exit.DATA},
     "cluster": {Exit.DATA},  # of an MTA that is alone
+    "cluster config": {Exit.DATA},
     "cluster move": {Exit.DATA},
     "cluster balance": {Exit.DATA},
     "cluster verify": {Exit.CONFIG},

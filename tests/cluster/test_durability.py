@@ -35,7 +35,7 @@ async def running(folder: Path, **same: Any) -> AsyncIterator[tuple[Nodes, Ledge
         nodes = Nodes(folder, destination.port, processes=1)
         ports = [free_port() for _ in nodes.all]
         for node, port in zip(nodes.all, ports, strict=True):
-            node._settings["more"] = f'[[listeners]]\nname = "early"\nport = {port}\ndurability = "node"\n'
+            node.settings["more"] = f'[[listeners]]\nname = "early"\nport = {port}\ndurability = "node"\n'
         try:
             await nodes.start()
             yield nodes, ledger, [Client(port, ledger, **same) for port in ports]

@@ -23,7 +23,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from zonemta_py.cluster import REPLACED
+from zonemta_py.cluster import REPLACED, agreed
+from zonemta_py.cluster.agreed import AgreedState
 from zonemta_py.cluster.calls import AGENT, LEADER, Calls, FarQueue, NotHere
 from zonemta_py.cluster.join import connected
 from zonemta_py.cluster.leader import Leadership
@@ -33,6 +34,7 @@ from zonemta_py.cluster.nats import Nats, NatsError
 from zonemta_py.cluster.nodes import NodeMembership, NotAdmitted
 from zonemta_py.cluster.orders import ClusterOrders
 from zonemta_py.cluster.tunnel import Tunnels
+from zonemta_py.cluster.versions import Versions, sentence
 from zonemta_py.config import Config
 from zonemta_py.disk.files import replace_file
 from zonemta_py.logs.causes import cause
@@ -56,6 +58,8 @@ PATIENCE_S = 12.0
 LEAVE_S = 10.0
 START_S = 5.0
 """After so long the supervisor is reminded of a queue that it has not started."""
+COMPARE_S = 2.0
+UNKNOWN: dict[str, Any] = {"version": 0, "differs": []}
 NOTHING = {"messages": 0, "bytes": 0}
 OF_NODE = frozenset(
     {name for name, way in TABLE.items() if way.how == "first"}
@@ -85,6 +89,7 @@ class Agent:
         self._leaving = set[int]()
         """Queues that are about to go to another node."""
         self._calls = Calls(nats, config.cluster.name, self._name, self._answering)
+        self._versions = Versions(nats)
         self._tunnels = Tunnels(nats, config.cluster.name, self._name, self._folder, self._owner, self._socket)
         self._moves = Moves(config, members, self._calls, self._here, self._owner)
         self._authority: Authority | None = None
@@ -106,6 +111,7 @@ class Agent:
             self._beat(),
             self._moves.run(),
             self._watch(),
+            self._compare(),
         )
 
     def _take_up(self) -> None:
@@ -144,6 +150,8 @@ class Agent:
             return await self._state()
         if question in _ORDERED:
             _ORDERED[question].check(arguments)
+        if question == questions.cluster_versions:
+            return await self._told_versions()
         if question == questions.cluster_move:
             return await self._move(**arguments)
         if question == questions.cluster_move_zone:
@@ -176,11 +184,13 @@ class Agent:
     async def _state(self) -> dict[str, Any]:
         """As of `questions.cluster`."""
         leader, own = self._leadership.leader, await self._alone_here()
+        here = _agreed(agreed.noted(self._folder))
         nodes = [
             {
                 "node": name, "alive": one.is_alive, "leads": name == leader, "seen_s": round(one.age_s, 3),
                 **{key: one.facts.get(key, none) for key, none in _FACTS},
                 "alone": own if name == self._name else one.facts.get("alone", NOTHING),
+                "agreed": here if name == self._name else one.facts.get("agreed", UNKNOWN),
             }
             for name, one in self._members.nodes().items()
         ]  # fmt: skip
@@ -264,7 +274,7 @@ class Agent:
         zones = [zone.name for zone in self._config.zones]
         return {
             "version": version("zonemta-py"), "queues": sorted(self._here), "zones": zones, "sizes": sizes,
-            "alone": alone,
+            "alone": alone, "agreed": _agreed(agreed.noted(self._folder)),
             "hostname": self._config.server.hostname, "leads": self._authority is not None,
             "serves": self._moves.serves, "away": self._moves.away,
         }  # fmt: skip
@@ -325,6 +335,40 @@ class Agent:
         await self._members.give(number, node)
         self._leaving.discard(number)
 
+    async def _compare(self) -> None:
+        """What all nodes must have alike: whether this one still has it."""
+        while True:
+            await asyncio.sleep(COMPARE_S)
+            try:
+                state = await self._versions.look(self._folder)
+            except (NatsError, OSError) as error:
+                log.debug("configurations cannot be compared: %s", error)
+                continue
+            if state is not None:
+                if state.had < state.number:
+                    log.warning("%s", sentence(self._name, state))
+                self._wake()
+
+    async def _told_versions(self) -> dict[str, Any]:
+        """As of `questions.cluster_versions`."""
+        try:
+            found = await self._versions.all()
+        except NatsError as error:
+            raise QueueRefusal(Reply(451, "4.3.0", f"versions cannot be read: {error}; try again")) from None
+        values = [dict[str, Any](), *(one.values for one in found)]
+        state = await self._state()
+        return {
+            "versions": [
+                {
+                    "number": one.number, "node": one.node, "by": one.by, "ms": one.ms, "digest": one.digest,
+                    "changes": [list(row) for row in agreed.differing(before, one.values)] if before else [],
+                    "values": one.values,
+                }
+                for before, one in zip(values, found, strict=False)
+            ],
+            "nodes": [{"node": row["node"], "alive": row["alive"], **row["agreed"]} for row in state["nodes"]],
+        }  # fmt: skip
+
     async def _watch(self) -> None:
         known = dict[int, str]()
         while True:
@@ -353,6 +397,12 @@ class Agent:
             if not self._here[number].there and now > self._started_at.get(number, 0.0) + START_S:
                 self._started_at[number] = now
                 self._wake()
+
+
+def _agreed(state: AgreedState) -> dict[str, Any]:
+    """As of `questions.ClusterNode`."""
+    differs = [list(one) for one in state.differs[: agreed.SHOWN]] if state.had < state.number else []
+    return {"version": state.had, "differs": differs}
 
 
 async def _no_order(question: Question[..., Any], arguments: dict[str, Any]) -> dict[int, Any]:

@@ -16,7 +16,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from zonemta_py.cluster import servers
+from zonemta_py.cluster import agreed, servers, versions
 from zonemta_py.cluster.calls import AGENT, subject_of
 from zonemta_py.cluster.log_stream import QueueLogStream, stream_of
 from zonemta_py.cluster.nats import Nats, NatsError, NatsRefusal, NotThere
@@ -50,6 +50,7 @@ async def join(config: Config) -> None:
         await servers.check(nats, config)
         members = NodeMembership(nats, config, folder)
         joined = await members.join(0, layout.numbers(folder) if there else [], fresh_ones=False)
+        await _agreed(nats, config, members)
         for number in joined.replaced:
             _say(f"other nodes have taken over queue {number}; its files are set aside")
             _set_aside(folder, number)
@@ -75,6 +76,36 @@ async def join(config: Config) -> None:
     if fresh and known:
         await asyncio.sleep(NOTICED_S)  # from now on orders are kept for them
         await furnish(config, known, fresh)
+
+
+async def _agreed(nats: Nats, config: Config, members: NodeMembership) -> None:
+    """Compares what all nodes must have alike. Raises ValueError, NatsError, OSError."""
+    state = await versions.declared(nats, config, "the start", members.others(), starts=True)
+    if state.had < state.number:
+        _say(versions.sentence(config.node, state))
+
+
+async def declare(config: Config, by: str, check: bool) -> None:
+    """The same of a configuration that is to hold while the node runs: it may, or (not check) does now. Without NATS
+    one may that changes nothing of that. Raises ValueError, OSError."""
+    before = agreed.noted(config.folder)
+    nats: Nats | None = None
+    try:
+        nats = await Nats.connect(config.cluster, f"{config.node} reloads", SAY_S)
+        members = NodeMembership(nats, config, config.folder)
+        await members.look()
+        state = await versions.declared(nats, config, by, members.others(), check=check)
+    except NatsError as error:
+        if before.own == agreed.values_of(config):
+            return
+        raise ValueError(
+            f"what all nodes must have alike cannot be compared with the other nodes' now ({error}); try again"
+        ) from None
+    finally:
+        if nats is not None:
+            await nats.close()
+    if state.had < state.number:
+        _say(versions.sentence(config.node, state))
 
 
 async def _unfinished(nats: Nats, config: Config, members: NodeMembership, numbers: list[int]) -> list[int]:

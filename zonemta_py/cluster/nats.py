@@ -448,6 +448,11 @@ class Nats:
             first, state["last_seq"], state["messages"], state["bytes"], leader, found["config"]["num_replicas"]
         )
 
+    async def lacking(self, stream: str, timeout_s: float = CALL_S) -> list[str]:
+        """Names of servers that should keep the stream, and are away. Raises NotThere."""
+        found = (await self._api(f"STREAM.INFO.{stream}", {}, timeout_s)).get("cluster") or {}
+        return [one["name"] for one in found.get("replicas") or () if one.get("offline")]
+
     async def purge(self, stream: str, before: int, timeout_s: float = CALL_S) -> None:
         """Removes all messages before that sequence."""
         await self._api(f"STREAM.PURGE.{stream}", {"seq": before}, timeout_s)
@@ -775,6 +780,11 @@ class Bucket:
 
     def __init__(self, nats: Nats, name: str) -> None:
         self._nats, self._name, self._stream = nats, name, f"KV_{name}"
+
+    @property
+    def stream(self) -> str:
+        """Its name."""
+        return self._stream
 
     async def make(self, timeout_s: float = CALL_S) -> None:
         """If it is not there yet."""

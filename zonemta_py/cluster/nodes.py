@@ -329,6 +329,10 @@ class NodeMembership:
         """By the queue's number."""
         return {number: owner for number, (owner, _) in sorted(self._owners.items())}
 
+    def others(self) -> list[str]:
+        """Names of other nodes that queues belong to."""
+        return sorted({owner.node for owner, _ in self._owners.values() if owner.instance and owner.node != self.node})
+
     def nodes(self) -> dict[str, NodeFacts]:
         """By name."""
         now = time.monotonic()

@@ -35,7 +35,7 @@ from zonemta_py.processes.pipe import Pipe, pair
 from zonemta_py.processes.ports import Ports, StartError
 from zonemta_py.processes.probe import Again, ConfigurationRefused
 from zonemta_py.processes.queue_process import LOAD_S, LOADS_TWICE, Given
-from zonemta_py.processes.rearrange import is_due, join, rearrange
+from zonemta_py.processes.rearrange import declare, is_due, join, rearrange
 from zonemta_py.processes.roles import AUTHORITY, QUEUE, ROLES, SENDER, Child, Role
 from zonemta_py.processes.running import Processes
 from zonemta_py.queue.poison import Deaths
@@ -102,6 +102,8 @@ class Generations:
     ) -> None:  # fmt: skip
         self._given = Given(config, origin, f"user {_name(os.getuid())}, at the start", 1)
         self._host = Host.empty()
+        self._file = config
+        """As its file says; on a node of a cluster stricter limits of the others may hold."""
         self._again, self._ports, self._processes, self._clock = again, ports, table, clock
         self._pipes: dict[str, QueuePipe] = {}
         """By the name of the queue's process."""
@@ -205,21 +207,24 @@ class Generations:
 
     @staticmethod
     def _with_queues(config: Config) -> Config:
-        """With those that this node of a cluster has. Raises StartError."""
+        """With those that this node of a cluster has, and the limits that hold. Raises StartError."""
+        from zonemta_py.cluster.agreed import applied
+
         try:
             numbers = layout.numbers(config.folder)
         except (ValueError, OSError) as error:
             raise StartError(cause(error)) from None
-        return config.with_queues(layout.home_of(config.folder), numbers)
+        return applied(config).with_queues(layout.home_of(config.folder), numbers)
 
     def _renumber(self) -> None:
-        """What has come to this node is served, and what is to go to another is not any more."""
+        """What has come to this node is served, and what is to go to another is not any more; limits of a newer version
+        of the cluster's configuration hold."""
         try:
-            config = self._with_queues(self.config)
+            config = self._with_queues(self._file)
         except StartError as error:
             _log(str(error))
             return
-        if config.queues_given == self.config.queues_given:
+        if config == self.config:
             return
         gone = set(self.config.queues_given) - set(config.queues_given)
         if gone:
@@ -231,7 +236,7 @@ class Generations:
         try:
             self._offer(given, check=False)
         except ConfigurationRefused as refused:  # such as queues that are dying: asked again
-            _log(f"there are other queues here, which are not served yet: {refused.sentences[0]}")
+            _log(f"there are other queues or limits here, which do not hold yet: {refused.sentences[0]}")
             return
         if more:
             _log(f"queue {' and '.join(more)} of another node is served here from now on")
@@ -324,6 +329,7 @@ class Generations:
                 raise ConfigurationRefused(found.fault.splitlines())
             given = Given(found.config, found.origin, by, self._given.generation + 1)
             if given.config.cluster.enabled:
+                declare(found.config, by, True, self._processes)
                 given = given._replace(config=self._with_queues(given.config))
             host = self._change(given, check)
         except (ConfigError, StartError) as error:
@@ -338,9 +344,22 @@ class Generations:
                 self._later = (given, host)  # who has asked is answered before its queue ends
             elif not check:
                 self._hold(given, host)
+            if not check:
+                self._file = found.config
+                self._declare_held(by)
             return self._told(changes, [], by)
         finally:
             self._processes.let_none_go()
+
+    def _declare_held(self, by: str) -> None:
+        """Others are told of what holds now. If that fails, this node is behind, and named so."""
+        if not self._file.cluster.enabled:
+            return
+        try:
+            declare(self._file, by, False, self._processes)
+            self._renumber()  # nothing of others may be stricter any more
+        except StartError as error:
+            _log(str(error))
 
     def _told(self, changes: list[Any], refused: list[str], by: str) -> dict[str, Any]:
         """by: who is to be named in the log; "": it only was a question."""

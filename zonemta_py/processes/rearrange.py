@@ -45,6 +45,29 @@ def join(config: Config, processes: Processes) -> None:
     _aside(processes, partial(_join, config), "joining", "the process that joins the cluster died; see the log")
 
 
+def declare(config: Config, by: str, check: bool, processes: Processes) -> None:
+    """A node is to have that configuration while it runs, and has taken it (not check). Raises StartError: why not."""
+    from zonemta_py.cluster import agreed
+
+    before = agreed.noted(config.folder)
+    if before.had == before.number and before.own == agreed.values_of(config):
+        return
+    died = "the process that compares configurations died; see the log"
+    _aside(processes, partial(_declare, config, by, check), "comparing", died)
+
+
+def _declare(config: Config, by: str, check: bool, pipe: Pipe) -> None:
+    """In a process of its own."""
+    from zonemta_py.cluster.join import declare as declare_in_cluster
+
+    try:
+        asyncio.run(declare_in_cluster(config, by, check))
+    except (ValueError, OSError) as error:
+        pipe.send(cause(error))
+        return
+    pipe.send("")
+
+
 def leave(config: Config, processes: Processes) -> None:
     """A node that ends gives its queues away: other nodes take them over at once. Raises StartError."""
     _aside(processes, partial(_leave, config), "leaving", "the process that leaves the cluster died; see the log")

@@ -187,6 +187,7 @@ _WAYS: tuple[tuple[str, Question[..., Any], Answer], ...] = (
     ("first", questions.cluster_move, _first(questions.cluster_move)),
     ("first", questions.cluster_move_zone, _first(questions.cluster_move_zone)),
     ("first", questions.cluster_balance, _first(questions.cluster_balance)),
+    ("first", questions.cluster_versions, _first(questions.cluster_versions)),
     ("any one", questions.rights, _any_one(questions.rights)),
     ("sum", questions.draining, whole.draining),
     ("first", questions.configurations, _first(questions.configurations)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,7 @@ import typer
 
 from zonemta_py.cli.queue.backup import alone, copied, gather
 from zonemta_py.cli.queue.commands import answer
+from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit, from_os
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, in_force, tabled
 from zonemta_py.cli.terminal.output import Telling, bar, print_json, print_table
@@ -41,7 +43,7 @@ def cluster(context: typer.Context, config: ConfigFile = None, folder: Folder = 
         return print_json(found)
     print_table(
         f"Cluster {found['cluster']}: {len(found['nodes'])} nodes",
-        ("node", "state", "seen", "queued ", "deferred ", "held ", "alone ", "hostname"),
+        ("node", "state", "seen", "queued ", "deferred ", "held ", "alone ", "configuration", "hostname"),
         [_node(row) for row in found["nodes"]],
         "" if found["leader"] else "No node leads now: orders, and questions to all nodes, wait",
     )
@@ -140,6 +142,59 @@ def balance(
     return None
 
 
+@app.command("config")
+@tabled
+def versions(
+    context: typer.Context,
+    history: Annotated[bool, typer.Option("--history", help="List the versions, and what each has changed.")] = False,
+    diff: Annotated[
+        str, typer.Option("--diff", metavar="NODE", help="Show where that node's configuration is behind.")
+    ] = "",
+    config: ConfigFile = None,
+    folder: Folder = None,
+    json: AsJson = False,
+) -> None:
+    """Show what the configurations of all nodes must have alike, in its newest version."""
+    of_group = context.obj or (None, None)
+    found = answer(in_force(config or of_group[0], folder or of_group[1]), questions.cluster_versions)
+    if json:
+        return print_json(found)
+    if diff:
+        node = next((row for row in found["nodes"] if row["node"] == diff), None)
+        if node is None:
+            raise CommandError(Exit.USAGE, f"there is no node {diff!r}; `zonemta cluster` shows them")
+        rows = [(key, _value(own), _value(theirs)) for key, own, theirs in node["differs"]]
+        print_table(f"Node {diff}", ("key", "there", "in the cluster's newest version"), rows, _footer(bool(rows)))
+        return None
+    newest, now_ms = found["versions"][-1:], time.time_ns() // 1_000_000
+    if history:
+        listed = [
+            (
+                row["number"],
+                when.since(row["ms"], now_ms),
+                row["node"],
+                row["by"],
+                ", ".join(key for key, _, _ in row["changes"]),
+            )
+            for row in reversed(found["versions"])
+        ]
+        print_table("Versions", ("number ", "time", "node", "by", "changed"), listed)
+        return None
+    values = [(key, _value(value)) for row in newest for key, value in sorted(row["values"].items())]
+    title = f"Version {newest[0]['number']}, of node {newest[0]['node']}" if newest else "No version"
+    print_table(title, ("key", "value"), values)
+    return None
+
+
+def _footer(behind: bool) -> str:
+    said = "Of each limit the stricter holds there; correct its file, and `zonemta reload` it"
+    return said if behind else "It has the newest version"
+
+
+def _value(value: object) -> str:
+    return value if isinstance(value, str) else dumps(value, ensure_ascii=False)
+
+
 @app.command("verify")
 def verify(
     context: typer.Context, config: ConfigFile = None, folder: Folder = None, json: AsJson = False
@@ -199,8 +254,16 @@ def _node(row: questions.ClusterNode) -> tuple[object, ...]:
     sizes = row["sizes"]
     return (
         row["node"], state if row["alive"] else "dead", f"{row['seen_s']:.0f} s ago", sizes.get("queued", 0),
-        sizes.get("deferred", 0), sizes.get("held", 0), row["alone"]["messages"], row["hostname"],
+        sizes.get("deferred", 0), sizes.get("held", 0), row["alone"]["messages"], _version(row["agreed"]),
+        row["hostname"],
     )  # fmt: skip
+
+
+def _version(row: questions.NodeAgreed) -> str:
+    if row["differs"]:
+        more = f" and {len(row['differs']) - 1} more" if len(row["differs"]) > 1 else ""
+        return f"behind: {row['differs'][0][0]}{more}"
+    return f"version {row['version']}" if row["version"] else ""
 
 
 def _log(row: questions.ClusterQueue) -> str:

@@ -268,6 +268,11 @@ async def _cluster_move(queue: QueueContext, number: int, node: str) -> None:
     raise Refused(_ALONE)
 
 
+@OF_QUEUE.to(questions.cluster_versions)
+async def _cluster_versions(queue: QueueContext) -> dict[str, Any]:
+    raise Refused(_ALONE)
+
+
 @OF_QUEUE.to(questions.spooled)
 async def _spooled(queue: QueueContext, ids: list[str]) -> list[str]:
     return spooled.has(queue.core, ids)

@@ -897,6 +897,35 @@ class NodeAlone(TypedDict):
     bytes: int
 
 
+class NodeAgreed(TypedDict):
+    version: int
+    """The newest version of the cluster's configuration that the node's own was alike; 0: none, or it is not known."""
+    differs: list[list[Any]]
+    """Where it is behind: keys, with the node's value and the cluster's."""
+
+
+class ClusterVersion(TypedDict):
+    number: int
+    node: str
+    by: str
+    ms: int
+    digest: str
+    changes: list[list[Any]]
+    """Since the one before: keys, with the values before and in this one."""
+    values: dict[str, Any]
+
+
+class NodeVersion(NodeAgreed):
+    node: str
+    alive: bool
+
+
+class ClusterVersions(TypedDict):
+    versions: list[ClusterVersion]
+    """The oldest first."""
+    nodes: list[NodeVersion]
+
+
 class ClusterNode(TypedDict):
     node: str
     alive: bool
@@ -907,6 +936,7 @@ class ClusterNode(TypedDict):
     hostname: str
     sizes: dict[str, int]
     """Recipients by state: queued, deferred, held."""
+    agreed: NodeAgreed
     alone: NodeAlone
     """What it has accepted, and no other machine has yet."""
     serves: list[str]
@@ -991,6 +1021,9 @@ def cluster_balance(*, dry_run: bool = False) -> Balance: ...
 # A queue goes to another node, with all its mail.
 @question
 def cluster_move(*, number: int, node: str) -> None: ...
+# What the configurations of all nodes must have alike (`zonemta_py/cluster/agreed.py`).
+@question
+def cluster_versions() -> ClusterVersions: ...
 @question
 def cluster() -> ClusterState: ...  # Its nodes and queues; a node's agent answers (`zonemta_py/cluster/agent.py`).
 @question
